@@ -1,0 +1,2 @@
+//! The `freeblock` command.
+fn main() {}

@@ -1,0 +1,553 @@
+//! The profile file: everything that is known about a drive, as plain data.
+//!
+//! Times are milliseconds, skews and offsets are fractions of a revolution (a number, or a text such as
+//! `"63/334"`), capacities are sectors. Every field is checked when the file is read; a mistake names its place.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the format that this code reads and writes.
+pub const FORMAT: u32 = 1;
+
+/// A drive profile: the content of one TOML file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Version of the format, [`FORMAT`].
+    pub format: u32,
+    /// Short name, as given on a command line: lower case, digits and hyphens.
+    pub name: String,
+    /// The drive's name in full.
+    pub title: String,
+    /// Whether any part of the profile is made up rather than measured on the drive that it names.
+    #[serde(default)]
+    pub synthetic: bool,
+    /// Where the numbers come from: papers, product manuals, measurements.
+    pub sources: Vec<String>,
+    /// Bytes in a sector.
+    #[serde(default = "default_sector_bytes")]
+    pub sector_bytes: u32,
+    /// Revolutions a minute.
+    pub rpm: u32,
+    /// Cylinders, those without LBNs included.
+    pub cylinders: u32,
+    /// Heads, one a surface.
+    pub heads: u16,
+    /// Times of the arm other than the seek itself.
+    pub mechanics: Mechanics,
+    /// Seek time by distance.
+    pub seek: Seek,
+    /// Where the LBNs are.
+    pub layout: LayoutSpec,
+    /// The drive's electronics, needed only to simulate it from outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<Firmware>,
+}
+
+fn default_sector_bytes() -> u32 {
+    512
+}
+
+/// Times of the arm other than the seek itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mechanics {
+    /// From one head to another on the same cylinder; a seek and a head switch run side by side.
+    pub head_switch_ms: f64,
+    /// Least time of a move by one cylinder that also changes the head, where a drive is slower at it than either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cylinder_switch_ms: Option<f64>,
+    /// Added to every move that ends in a write. DiskSim's files have negative ones.
+    #[serde(default)]
+    pub write_settle_ms: f64,
+    /// Whether a read may begin at whatever of its sectors on the track comes first.
+    #[serde(default)]
+    pub zero_latency_read: bool,
+    /// The same for writes.
+    #[serde(default)]
+    pub zero_latency_write: bool,
+}
+
+/// Seek time by distance in cylinders.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Seek {
+    /// Measured points `[cylinders, ms]`, in ascending distance. Between two the time is linear, before the first
+    /// it rises from zero, after the last the last segment goes on.
+    Table {
+        /// The points.
+        points: Vec<(u32, f64)>,
+    },
+    /// Ruemmler and Wilkes' two functions through three points, as ATC'03 Table 1 gives them: `a + b sqrt(d)`
+    /// from one cylinder to the crossover, `c + e d` from there through the far point.
+    TwoPiece {
+        /// Time of a seek over one cylinder.
+        one_ms: f64,
+        /// Distance and time where the functions meet.
+        crossover: (u32, f64),
+        /// A distance and time further out.
+        far: (u32, f64),
+    },
+    /// The same two functions by their coefficients: below `crossover` `sqrt[0] + sqrt[1] sqrt(d)`, from there on
+    /// `linear[0] + linear[1] d`; the first distances may be listed.
+    SqrtLinear {
+        /// The first distance of the linear function.
+        crossover: u32,
+        /// Constant and factor of the square root, ms.
+        sqrt: (f64, f64),
+        /// Constant and factor of the line, ms.
+        linear: (f64, f64),
+        /// Times for 1, 2, ... cylinders, in place of the functions.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        first_ms: Vec<f64>,
+        /// No seek is shorter.
+        #[serde(default)]
+        least_ms: f64,
+    },
+}
+
+/// A fraction of a revolution: a number, or an exact fraction written as text, `"63/334"`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Turns {
+    /// A decimal fraction.
+    Decimal(f64),
+    /// `"numerator/denominator"`, both whole.
+    Fraction(String),
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self::Decimal(0.0)
+    }
+}
+
+impl Turns {
+    /// `sectors` out of `per_track`.
+    pub fn of_sectors(sectors: i64, per_track: u32) -> Self {
+        if sectors == 0 { Self::default() } else { Self::Fraction(format!("{sectors}/{per_track}")) }
+    }
+
+    /// Whether this is no rotation at all.
+    pub fn is_zero(&self) -> bool {
+        self.angle() == Some(units::Angle::ZERO)
+    }
+
+    /// The angle, whole turns dropped; `None` when this is not a finite number or not a fraction.
+    pub fn angle(&self) -> Option<units::Angle> {
+        match self {
+            Self::Decimal(turns) => units::Angle::from_turns(*turns),
+            Self::Fraction(text) => {
+                let (p, q) = text.split_once('/')?;
+                let (p, q): (i64, i64) = (p.trim().parse().ok()?, q.trim().parse().ok()?);
+                if q <= 0 {
+                    return None;
+                }
+                // Nearest part to the exact quotient.
+                let turn = i128::from(units::FULL_TURN);
+                let parts = (i128::from(p.rem_euclid(q)) * turn * 2 + i128::from(q)) / (2 * i128::from(q));
+                Some(units::Angle::from_parts(parts as u64))
+            }
+        }
+    }
+}
+
+/// Where the LBNs are: zones from the outside in, LBNs running through them in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayoutSpec {
+    /// In which order LBNs run over the tracks of a zone.
+    pub order: Order,
+    /// Track patterns that zones with the order `pattern` refer to by name.
+    #[serde(default, rename = "pattern", skip_serializing_if = "Vec::is_empty")]
+    pub patterns: Vec<Pattern>,
+    /// The zones, in LBN order.
+    #[serde(rename = "zone")]
+    pub zones: Vec<Zone>,
+    /// Sectors that were moved elsewhere one by one.
+    #[serde(default, rename = "remap", skip_serializing_if = "Vec::is_empty")]
+    pub remaps: Vec<Remap>,
+}
+
+/// In which order LBNs run over the tracks of a zone. Sectors ascend along every track, cylinders from zone to zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Order {
+    /// All tracks of a cylinder by ascending head, then the next cylinder.
+    Cylinder,
+    /// Every other cylinder of a zone, counted from the zone's first, by descending head.
+    CylinderSerpentine,
+    /// The same, counted from the drive's first cylinder.
+    CylinderSerpentineAbsolute,
+    /// Bands of `band_cylinders` cylinders: a band's tracks on one surface inward, on the next outward, and so on;
+    /// every other band takes the heads in descending order. How drives since about 2000 are laid out.
+    SurfaceSerpentine {
+        /// Cylinders in a band; the last band of a zone may be smaller.
+        band_cylinders: u32,
+    },
+    /// Each zone names its [`Pattern`].
+    Pattern,
+}
+
+/// A piece of layout that repeats through a zone: runs of tracks on one surface each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pattern {
+    /// The name that zones use.
+    pub name: String,
+    /// Cylinders that one repetition covers.
+    pub cylinders: u32,
+    /// Rotation from the first track of one repetition to the first of the next.
+    pub skew: Turns,
+    /// The runs, in LBN order.
+    pub runs: Vec<Run>,
+}
+
+/// Tracks that follow each other on one surface.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// The surface.
+    pub head: u16,
+    /// Cylinder of the first track, counted from the start of the repetition.
+    pub cylinder: u32,
+    /// How many tracks.
+    pub tracks: u32,
+    /// Whether the run goes to lower cylinders.
+    #[serde(default)]
+    pub outward: bool,
+    /// Where sector 0 of the first track stands against the start of the repetition.
+    #[serde(default)]
+    pub offset: Turns,
+    /// Rotation from each track's sector 0 to that of the next.
+    #[serde(default)]
+    pub skew: Turns,
+    /// Sectors a track, where they differ from the zone's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sectors_per_track: Option<u32>,
+}
+
+/// Sectors per track: the same everywhere in the zone, or one number a head.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum SectorsPerTrack {
+    /// The same on every surface.
+    Same(u32),
+    /// One number for each head, from head 0.
+    ByHead(Vec<u32>),
+}
+
+/// Cylinders with one recording density and one skew.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Zone {
+    /// First cylinder; those between two zones hold no LBN.
+    pub first_cylinder: u32,
+    /// Last cylinder, included.
+    pub last_cylinder: u32,
+    /// Sectors on each track, spares and bad ones included.
+    pub sectors_per_track: SectorsPerTrack,
+    /// The pattern, with the order `pattern`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// Where sector 0 of the zone's first track stands.
+    #[serde(default, skip_serializing_if = "Turns::is_zero")]
+    pub offset: Turns,
+    /// Rotation from sector 0 of a track to sector 0 of the next: on the same cylinder in the cylinder orders; on
+    /// the same surface in `surface-serpentine`.
+    #[serde(default, skip_serializing_if = "Turns::is_zero")]
+    pub track_skew: Turns,
+    /// The same when the next track is on the next cylinder (cylinder orders) or in the next band.
+    #[serde(default, skip_serializing_if = "Turns::is_zero")]
+    pub cylinder_skew: Turns,
+    /// The same when the next track is on another surface of the same band (`surface-serpentine`); the track
+    /// skew if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_skew: Option<Turns>,
+    /// Sectors at the zone's start that hold no LBN (the drive keeps its own data there).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reserved: u64,
+    /// How spare sectors are set aside.
+    #[serde(default)]
+    pub sparing: Sparing,
+    /// Bad sectors that the LBNs step over, ascending, counted in the zone from its first sector, reserved ones
+    /// included. With sparing by whole tracks they are track numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slips: Vec<u64>,
+    /// Bad sectors whose LBN went elsewhere: `[bad, replacement]`, both counted like slips.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub defects: Vec<(u64, u64)>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// How spare sectors are set aside in a zone.
+///
+/// A zone is cut into regions (a track, a cylinder, some cylinders, all of it). Each holds back `spares` sectors at
+/// its end or front, and a slip either takes one of them or pushes all that follows one further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sparing {
+    /// The region.
+    #[serde(default)]
+    pub per: SparingRegion,
+    /// Cylinders in a region, with `per = "range"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cylinders: Option<u32>,
+    /// Spare sectors in each region; whole tracks with `per = "zone-tracks"`.
+    #[serde(default)]
+    pub spares: u64,
+    /// Whether the spares stand at the front of the region rather than at its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_front: bool,
+    /// Whether a slip pushes all later LBNs of the zone, in place of using up one of its region's spares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slip_to_end: bool,
+}
+
+/// What has spares of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SparingRegion {
+    /// The whole zone.
+    #[default]
+    Zone,
+    /// The whole zone, and it is whole tracks that are spare or slipped.
+    ZoneTracks,
+    /// Each run of some cylinders.
+    Range,
+    /// Each cylinder.
+    Cylinder,
+    /// Each track.
+    Track,
+}
+
+/// LBNs that were moved elsewhere on the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remap {
+    /// The first LBN moved.
+    pub lbn: u64,
+    /// How many.
+    pub sectors: u32,
+    /// Where the first is now.
+    pub cylinder: u32,
+    /// Where the first is now.
+    pub head: u16,
+    /// Where the first is now: the sector on that track. The others follow it.
+    pub sector: u32,
+}
+
+/// The drive's electronics. Names and meanings follow DiskSim's drive specification, whose rules
+/// (docs/MODEL.md) the `drive` crate implements; times are milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Firmware {
+    /// Before anything else, on every command.
+    pub per_request_overhead_ms: f64,
+    /// Every command overhead is multiplied by this.
+    pub overhead_scale: f64,
+    /// Time for one sector between buffer and host, at the drive's side.
+    pub bulk_sector_ms: f64,
+    /// Time for one sector on the bus, read.
+    pub bus_read_sector_ms: f64,
+    /// Time for one sector on the bus, write.
+    pub bus_write_sector_ms: f64,
+    /// Whether a read keeps the bus from its first sector to its last.
+    pub hold_bus_read: bool,
+    /// The same for writes.
+    pub hold_bus_write: bool,
+    /// Commands the drive queues inside.
+    pub queue_depth: u32,
+    /// Command overheads.
+    pub overheads: Overheads,
+    /// The buffer.
+    pub cache: Cache,
+}
+
+impl Default for Firmware {
+    fn default() -> Self {
+        Self {
+            per_request_overhead_ms: 0.0,
+            overhead_scale: 1.0,
+            bulk_sector_ms: 0.0,
+            bus_read_sector_ms: 0.0,
+            bus_write_sector_ms: 0.0,
+            hold_bus_read: false,
+            hold_bus_write: false,
+            queue_depth: 1,
+            overheads: Overheads::default(),
+            cache: Cache::default(),
+        }
+    }
+}
+
+/// Command overheads in milliseconds; pairs are (after a read, after a write): the direction of the last completed
+/// command.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Overheads {
+    /// A read found in the buffer.
+    pub read_hit: (f64, f64),
+    /// A read that needs the medium.
+    pub read_miss: (f64, f64),
+    /// A write that is acknowledged from the buffer.
+    pub write_hit: (f64, f64),
+    /// A write that is acknowledged from the medium.
+    pub write_miss: (f64, f64),
+    /// At the end of a read.
+    pub read_completion: f64,
+    /// At the end of a write.
+    pub write_completion: f64,
+    /// Before data moves to the host.
+    pub data_preparation: f64,
+    /// Taking the bus again, first time in a command.
+    pub first_reselect: f64,
+    /// Taking the bus again, later times.
+    pub other_reselect: f64,
+    /// Letting go of the bus in a read.
+    pub read_disconnect: (f64, f64),
+    /// Letting go of the bus in a write.
+    pub write_disconnect: f64,
+    /// Floor for the move of a write that does not follow the last.
+    pub minimum_seek_delay: f64,
+    /// A drive that lets go of the bus twice in a write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra_write_disconnect: Option<ExtraWriteDisconnect>,
+}
+
+/// A drive that lets go of the bus twice in a write: its overheads take the place of the write overhead.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExtraWriteDisconnect {
+    /// Command overhead.
+    pub command_ms: f64,
+    /// First disconnect.
+    pub disconnect_ms: f64,
+    /// Between the two.
+    pub between_ms: f64,
+    /// Second disconnect.
+    pub second_disconnect_ms: f64,
+    /// More command overhead when a seek is needed.
+    pub seek_delta_ms: f64,
+}
+
+/// The drive's buffer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Cache {
+    /// Whether data stay in the buffer after a command.
+    pub enabled: bool,
+    /// Equal parts of the buffer.
+    pub segments: u32,
+    /// Sectors in each.
+    pub segment_sectors: u32,
+    /// How many segments may hold data not yet written.
+    pub write_segments: u32,
+    /// Whether writes have a segment of their own.
+    pub separate_write_segment: bool,
+    /// How far a read goes on after what was asked.
+    pub read_ahead: ReadAhead,
+    /// Least read-ahead, sectors.
+    pub minimum_read_ahead: u32,
+    /// Most read-ahead, sectors; 0 for none given.
+    pub maximum_read_ahead: u32,
+    /// Whether requested data may be dropped from the segment, and how much of it must stay: DiskSim's
+    /// "Read-ahead over requested" as written in the file (-1: dropped at completion).
+    pub read_ahead_over_requested: i32,
+    /// Whether a full hit on an idle drive starts read-ahead.
+    pub read_ahead_on_idle_hit: bool,
+    /// Whether sectors that pass under the head before the requested ones are kept.
+    pub read_free_sectors: bool,
+    /// When a write is acknowledged.
+    pub write_back: WriteBack,
+    /// Whether a write that continues the last joins it.
+    pub combine_sequential_writes: bool,
+    /// Whether read-ahead may stop inside a sector.
+    pub stop_in_sector: bool,
+    /// Whether a write lets go of the bus when it must seek.
+    pub disconnect_write_if_seek: bool,
+    /// Whether a write hit ends read-ahead.
+    pub write_hit_stops_prefetch: bool,
+    /// Whether written data may serve later reads.
+    pub read_hits_on_written: bool,
+    /// Whether the cached part of a read goes out before the rest is there.
+    pub immediate_partial_hit: bool,
+    /// Whether a read that starts where running read-ahead is now counts as a hit.
+    pub almost_hits: bool,
+    /// Whether hits are served while another command has the arm (full, partial, intermediate).
+    pub sneaky_hits: (bool, bool, bool),
+    /// Whether a write's data may come in while another command has the arm.
+    pub write_prebuffering: bool,
+    /// Share of the request (or of the segment) that must be there before a read takes the bus.
+    pub read_watermark: f64,
+    /// Share below which a write asks for more data.
+    pub write_watermark: f64,
+    /// Whether watermarks are shares of the request rather than of the segment.
+    pub watermark_by_request: bool,
+    /// When the next command's move may begin: 0 after completion, 1 once it is prepared, 2 when the medium is done.
+    pub preseek_level: u8,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            segments: 1,
+            segment_sectors: 256,
+            write_segments: 1,
+            separate_write_segment: false,
+            read_ahead: ReadAhead::None,
+            minimum_read_ahead: 0,
+            maximum_read_ahead: 0,
+            read_ahead_over_requested: 0,
+            read_ahead_on_idle_hit: false,
+            read_free_sectors: false,
+            write_back: WriteBack::None,
+            combine_sequential_writes: true,
+            stop_in_sector: false,
+            disconnect_write_if_seek: false,
+            write_hit_stops_prefetch: true,
+            read_hits_on_written: true,
+            immediate_partial_hit: true,
+            almost_hits: false,
+            sneaky_hits: (false, false, false),
+            write_prebuffering: false,
+            read_watermark: 0.0,
+            write_watermark: 0.0,
+            watermark_by_request: true,
+            preseek_level: 0,
+        }
+    }
+}
+
+/// How far a read goes on after what was asked (DiskSim's "Buffer continuous read").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadAhead {
+    /// Not at all.
+    #[default]
+    None,
+    /// To the end of the track.
+    Track,
+    /// To the end of the cylinder.
+    Cylinder,
+    /// Until the segment is full.
+    Segment,
+    /// To the end of the track that holds the next LBN, and one track more for a stream.
+    TrackAndNext,
+}
+
+/// When a write is acknowledged (DiskSim's "Fast write level").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteBack {
+    /// From the medium.
+    #[default]
+    None,
+    /// From the buffer, for a stream that appends to what is being written.
+    Append,
+    /// From the buffer, always.
+    Always,
+}

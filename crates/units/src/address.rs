@@ -1,0 +1,216 @@
+//! Where things are on a drive, and how much of it.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($int:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name($int);
+
+        impl $name {
+            /// Zero.
+            pub const ZERO: Self = Self(0);
+
+            /// Wraps the number.
+            #[inline]
+            pub const fn new(n: $int) -> Self {
+                Self(n)
+            }
+
+            /// The number itself.
+            #[inline]
+            pub const fn get(self) -> $int {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+number! {
+    /// A logical block number: the address of one sector as a host sees it.
+    Lbn(u64)
+}
+number! {
+    /// A number of sectors.
+    Sectors(u64)
+}
+number! {
+    /// A number of bytes.
+    Bytes(u64)
+}
+number! {
+    /// A cylinder, counted from the outermost, 0.
+    Cylinder(u32)
+}
+number! {
+    /// A head, and with it the surface that it reads.
+    Head(u16)
+}
+number! {
+    /// A track that holds LBNs, counted in the order in which LBNs run over them.
+    TrackIndex(u32)
+}
+
+impl Add<Sectors> for Lbn {
+    type Output = Self;
+    #[inline]
+    fn add(self, n: Sectors) -> Self {
+        Self(self.0 + n.0)
+    }
+}
+
+impl AddAssign<Sectors> for Lbn {
+    #[inline]
+    fn add_assign(&mut self, n: Sectors) {
+        self.0 += n.0;
+    }
+}
+
+impl Lbn {
+    /// How many sectors lie between `earlier` and here.
+    #[inline]
+    pub const fn since(self, earlier: Self) -> Sectors {
+        debug_assert!(self.0 >= earlier.0);
+        Sectors(self.0.wrapping_sub(earlier.0))
+    }
+}
+
+impl Add for Sectors {
+    type Output = Self;
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Sectors {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Sectors {
+    type Output = Self;
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Sectors {
+    #[inline]
+    fn sub_assign(&mut self, other: Self) {
+        self.0 -= other.0;
+    }
+}
+
+impl Sectors {
+    /// How many bytes these sectors hold.
+    #[inline]
+    pub const fn bytes(self, sector: Bytes) -> Bytes {
+        Bytes(self.0 * sector.0)
+    }
+}
+
+impl Cylinder {
+    /// Seek distance in cylinders.
+    #[inline]
+    pub const fn distance(self, other: Self) -> u32 {
+        self.0.abs_diff(other.0)
+    }
+}
+
+/// A run of LBNs: `start`, and how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LbnRange {
+    start: Lbn,
+    len: Sectors,
+}
+
+impl LbnRange {
+    /// `len` sectors from `start` on.
+    #[inline]
+    pub const fn new(start: Lbn, len: Sectors) -> Self {
+        Self { start, len }
+    }
+
+    /// The first LBN.
+    #[inline]
+    pub const fn start(self) -> Lbn {
+        self.start
+    }
+
+    /// How many sectors.
+    #[inline]
+    pub const fn len(self) -> Sectors {
+        self.len
+    }
+
+    /// Whether the range holds nothing.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.len.0 == 0
+    }
+
+    /// The LBN after the last, or `None` when it is past the largest number there is.
+    #[inline]
+    pub const fn checked_end(self) -> Option<Lbn> {
+        match self.start.0.checked_add(self.len.0) {
+            Some(end) => Some(Lbn(end)),
+            None => None,
+        }
+    }
+
+    /// The LBN after the last.
+    #[inline]
+    pub const fn end(self) -> Lbn {
+        Lbn(self.start.0 + self.len.0)
+    }
+
+    /// Whether `lbn` is inside.
+    #[inline]
+    pub const fn contains(self, lbn: Lbn) -> bool {
+        lbn.0 >= self.start.0 && lbn.0 - self.start.0 < self.len.0
+    }
+}
+
+impl fmt::Display for LbnRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.start, self.len)
+    }
+}
+
+/// What a request does to the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Op {
+    /// The medium's bytes go to the host.
+    Read,
+    /// The host's bytes go to the medium.
+    Write,
+}
+
+impl Op {
+    /// Whether this is a write.
+    #[inline]
+    pub const fn is_write(self) -> bool {
+        matches!(self, Self::Write)
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! Rotation, exact in integers.
+//!
+//! A turn is cut into 60e9 parts. A platter at an integer speed passes exactly `rpm` parts in a nanosecond
+//! (60e9 ns are a minute), so `(t * rpm) mod 60e9` is its angle at nanosecond `t` without any rounding, however
+//! long the clock has run. A part is 1e-10 s / rpm: at 10,000 rpm a ten-thousandth of a nanosecond.
+
+use crate::{Duration, Instant};
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// Parts in one turn.
+pub const FULL_TURN: u64 = 60_000_000_000;
+
+/// A position on the circle, in parts of a turn, always below [`FULL_TURN`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Angle(u64);
+
+/// An amount of rotation, in parts of a turn; may be more than one turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Arc(u64);
+
+impl Angle {
+    /// Where every drive's platter stands at instant zero.
+    pub const ZERO: Self = Self(0);
+
+    /// The angle `parts` after zero; whole turns fall away.
+    #[inline]
+    pub const fn from_parts(parts: u64) -> Self {
+        Self(parts % FULL_TURN)
+    }
+
+    /// The nearest part to a fraction of a turn; whole turns fall away. `None` when `turns` is not finite.
+    ///
+    /// ```
+    /// use freeblock_units::{Angle, FULL_TURN};
+    /// assert_eq!(Angle::from_turns(0.25).unwrap().parts(), FULL_TURN / 4);
+    /// assert_eq!(Angle::from_turns(-0.25).unwrap().parts(), FULL_TURN / 4 * 3);
+    /// ```
+    pub fn from_turns(turns: f64) -> Option<Self> {
+        turns
+            .is_finite()
+            .then(|| Self::from_parts((turns.rem_euclid(1.0) * FULL_TURN as f64).round() as u64))
+    }
+
+    /// Parts after zero.
+    #[inline]
+    pub const fn parts(self) -> u64 {
+        self.0
+    }
+
+    /// As a fraction of a turn, for reports only.
+    pub fn as_turns(self) -> f64 {
+        self.0 as f64 / FULL_TURN as f64
+    }
+
+    /// How far the platter turns from here until it stands at `target`: less than a turn, zero if it is there.
+    #[inline]
+    pub const fn until(self, target: Self) -> Arc {
+        if target.0 >= self.0 { Arc(target.0 - self.0) } else { Arc(FULL_TURN - self.0 + target.0) }
+    }
+}
+
+impl Arc {
+    /// No rotation.
+    pub const ZERO: Self = Self(0);
+    /// One turn.
+    pub const TURN: Self = Self(FULL_TURN);
+
+    /// `parts` of a turn.
+    #[inline]
+    pub const fn from_parts(parts: u64) -> Self {
+        Self(parts)
+    }
+
+    /// The parts.
+    #[inline]
+    pub const fn parts(self) -> u64 {
+        self.0
+    }
+}
+
+impl Add<Arc> for Angle {
+    type Output = Self;
+    #[inline]
+    fn add(self, arc: Arc) -> Self {
+        let sum = self.0 + arc.0;
+        if sum < FULL_TURN {
+            Self(sum)
+        } else if sum < 2 * FULL_TURN {
+            Self(sum - FULL_TURN)
+        } else {
+            Self(sum % FULL_TURN)
+        }
+    }
+}
+
+impl Add for Arc {
+    type Output = Self;
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Arc {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Arc {
+    type Output = Self;
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+/// Spindle speed in whole revolutions a minute, from 1 to 100,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rpm(u32);
+
+impl Rpm {
+    /// `None` outside 1 to 100,000.
+    pub const fn new(rpm: u32) -> Option<Self> {
+        if rpm >= 1 && rpm <= 100_000 { Some(Self(rpm)) } else { None }
+    }
+
+    /// Revolutions a minute.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The platter's angle at `t`, if it stood at zero at instant zero.
+    ///
+    /// ```
+    /// use freeblock_units::{Angle, Duration, Instant, Rpm};
+    /// let rpm = Rpm::new(10_000).unwrap();
+    /// // 10,000 rpm is 6 ms a turn; after 7.5 ms the platter has done a turn and a quarter.
+    /// let t = Instant::ZERO + Duration::from_micros(7_500);
+    /// assert_eq!(rpm.angle_at(t), Angle::from_turns(0.25).unwrap());
+    /// ```
+    #[inline]
+    pub const fn angle_at(self, t: Instant) -> Angle {
+        // Reduce first: below 60e9 ns the product stays below 6e15.
+        Angle((t.as_nanos() % FULL_TURN) * self.0 as u64 % FULL_TURN)
+    }
+
+    /// How far the platter turns in `d`.
+    ///
+    /// # Panics
+    /// In debug builds, past some two days at 100,000 rpm: an arc is for a wait, not for a clock.
+    #[inline]
+    pub const fn arc_in(self, d: Duration) -> Arc {
+        Arc(d.as_nanos() * self.0 as u64)
+    }
+
+    /// The first whole nanosecond at which the platter has turned by `arc`.
+    #[inline]
+    pub const fn time_to_pass(self, arc: Arc) -> Duration {
+        Duration::from_nanos(arc.0.div_ceil(self.0 as u64))
+    }
+
+    /// The last whole nanosecond at which the platter has not yet turned further than `arc`.
+    #[inline]
+    pub const fn time_within(self, arc: Arc) -> Duration {
+        Duration::from_nanos(arc.0 / self.0 as u64)
+    }
+
+    /// One revolution, rounded up to a whole nanosecond.
+    #[inline]
+    pub const fn revolution(self) -> Duration {
+        self.time_to_pass(Arc::TURN)
+    }
+}
+
+impl fmt::Display for Rpm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rpm", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn angle_is_exact_after_a_year() {
+        let rpm = Rpm::new(10_025).unwrap();
+        let year = Instant::from_nanos(365 * 86_400 * 1_000_000_000 + 12_345);
+        let exact = (u128::from(year.as_nanos()) * 10_025 % u128::from(FULL_TURN)) as u64;
+        assert_eq!(rpm.angle_at(year).parts(), exact);
+    }
+
+    #[test]
+    fn until_wraps() {
+        let (a, b) = (Angle::from_parts(FULL_TURN - 1), Angle::from_parts(2));
+        assert_eq!(a.until(b).parts(), 3);
+        assert_eq!(b.until(a).parts(), FULL_TURN - 3);
+        assert_eq!(a.until(a), Arc::ZERO);
+        assert_eq!(a + a.until(b), b);
+    }
+}

@@ -1,0 +1,221 @@
+//! Integer nanoseconds. The host says what instant zero is: the start of a simulation, the boot of a machine.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+
+/// A point in time, in nanoseconds since the host's zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+/// A length of time in nanoseconds, never negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Duration(u64);
+
+impl Instant {
+    /// The host's zero.
+    pub const ZERO: Self = Self(0);
+    /// The last instant there is, 584 years after zero; stands for "never".
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The instant `ns` nanoseconds after zero.
+    #[inline]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since zero.
+    #[inline]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds since zero, for reports only.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The time from `earlier` to here.
+    ///
+    /// # Panics
+    /// In debug builds, when `earlier` is later than `self`: an ordering bug in the caller.
+    #[inline]
+    pub const fn since(self, earlier: Self) -> Duration {
+        debug_assert!(self.0 >= earlier.0);
+        Duration(self.0.wrapping_sub(earlier.0))
+    }
+
+    /// The time from `earlier` to here, or zero when `earlier` is later.
+    #[inline]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The time from `earlier` to here, or `None` when `earlier` is later.
+    #[inline]
+    pub const fn checked_since(self, earlier: Self) -> Option<Duration> {
+        match self.0.checked_sub(earlier.0) {
+            Some(ns) => Some(Duration(ns)),
+            None => None,
+        }
+    }
+
+    /// This instant moved back by `d`, or `None` when that is before zero.
+    #[inline]
+    pub const fn checked_sub(self, d: Duration) -> Option<Self> {
+        match self.0.checked_sub(d.0) {
+            Some(ns) => Some(Self(ns)),
+            None => None,
+        }
+    }
+}
+
+impl Duration {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+    /// The longest time there is.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `ns` nanoseconds.
+    #[inline]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// `us` microseconds.
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us * 1_000)
+    }
+
+    /// `ms` milliseconds.
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms * 1_000_000)
+    }
+
+    /// `s` seconds.
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s * 1_000_000_000)
+    }
+
+    /// The nearest whole nanosecond to `ms` milliseconds; `None` when `ms` is negative, not a number, or too large.
+    ///
+    /// ```
+    /// use freeblock_units::Duration;
+    /// assert_eq!(Duration::from_millis_f64(0.176), Some(Duration::from_nanos(176_000)));
+    /// assert_eq!(Duration::from_millis_f64(-1.0), None);
+    /// ```
+    pub fn from_millis_f64(ms: f64) -> Option<Self> {
+        let ns = (ms * 1e6).round();
+        (ns >= 0.0 && ns < u64::MAX as f64).then_some(Self(ns as u64))
+    }
+
+    /// Nanoseconds.
+    #[inline]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Milliseconds, for reports only.
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// Seconds, for reports only.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// `self - other`, or zero.
+    #[inline]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// `self - other`, or `None` when that is negative.
+    #[inline]
+    pub const fn checked_sub(self, other: Self) -> Option<Self> {
+        match self.0.checked_sub(other.0) {
+            Some(ns) => Some(Self(ns)),
+            None => None,
+        }
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    #[inline]
+    fn add(self, d: Duration) -> Self {
+        Self(self.0 + d.0)
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    #[inline]
+    fn add_assign(&mut self, d: Duration) {
+        self.0 += d.0;
+    }
+}
+
+impl Add for Duration {
+    type Output = Self;
+    #[inline]
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Duration {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl Sub for Duration {
+    type Output = Self;
+    #[inline]
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl SubAssign for Duration {
+    #[inline]
+    fn sub_assign(&mut self, other: Self) {
+        self.0 -= other.0;
+    }
+}
+
+impl Mul<u64> for Duration {
+    type Output = Self;
+    #[inline]
+    fn mul(self, k: u64) -> Self {
+        Self(self.0 * k)
+    }
+}
+
+impl Div<u64> for Duration {
+    type Output = Self;
+    #[inline]
+    fn div(self, k: u64) -> Self {
+        Self(self.0 / k)
+    }
+}
+
+impl Sum for Duration {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::ZERO, Add::add)
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} ms", self.as_millis_f64())
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6} s", self.as_secs_f64())
+    }
+}

@@ -3,6 +3,16 @@
 //! A [`Profile`] is the file: plain data, as read from TOML or imported from DiskSim. A [`DriveModel`] is the
 //! same knowledge made ready to answer: where is this LBN, when does that sector pass, how long does the move take.
 
+mod drive_model;
+mod error;
+pub mod layout;
 pub mod profile;
+mod profile_file;
+mod seek;
 
+pub use drive_model::{DriveModel, Position};
+pub use error::ProfileError;
+pub use layout::{Extent, Layout, Location, Piece, Track};
 pub use profile::Profile;
+pub use profile_file::ReadError;
+pub use seek::SeekProfile;

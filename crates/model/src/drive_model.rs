@@ -1,0 +1,194 @@
+//! A profile made ready: what the scheduler and the simulated drive ask of it.
+
+use crate::error::ProfileError;
+use crate::layout::{Layout, Track};
+use crate::profile::{FORMAT, Profile};
+use crate::seek::SeekProfile;
+use units::{Bytes, Cylinder, Duration, Head, Op, Rpm};
+
+/// The most cylinders accepted; a 3.5-inch surface of today has some 600,000.
+const MOST_CYLINDERS: u32 = 1 << 22;
+
+/// The longest head switch or settle accepted, ms.
+const LONGEST_MS: f64 = 1_000.0;
+
+/// Where the arm stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The cylinder under the arm.
+    pub cylinder: Cylinder,
+    /// The head in use.
+    pub head: Head,
+}
+
+impl From<Track> for Position {
+    #[inline]
+    fn from(track: Track) -> Self {
+        Self { cylinder: track.cylinder, head: track.head }
+    }
+}
+
+/// Everything known about a drive, ready to answer.
+///
+/// ```
+/// use freeblock_model::{DriveModel, Profile};
+/// # let toml = include_str!("../tests/data/tiny.toml");
+/// let profile = Profile::from_toml(toml, "tiny.toml").unwrap();
+/// let drive = DriveModel::from_profile(&profile).unwrap();
+/// let location = drive.layout().locate(units::Lbn::new(100)).unwrap();
+/// assert_eq!(drive.layout().lbn_at(location), Some(units::Lbn::new(100)));
+/// ```
+#[derive(Clone, Debug)]
+pub struct DriveModel {
+    name: String,
+    layout: Layout,
+    seek: SeekProfile,
+    rpm: Rpm,
+    sector_bytes: Bytes,
+    head_switch: Duration,
+    cylinder_switch: Duration,
+    /// Nanoseconds, negative in some of DiskSim's files.
+    write_settle_ns: i64,
+    zero_latency_read: bool,
+    zero_latency_write: bool,
+}
+
+impl DriveModel {
+    /// Checks a profile and makes it ready.
+    ///
+    /// # Errors
+    /// The first field that does not describe a drive, by its path in the file, and what to do.
+    pub fn from_profile(profile: &Profile) -> Result<Self, ProfileError> {
+        if profile.format != FORMAT {
+            return Err(ProfileError::new(
+                "format",
+                format!("format {} is not known", profile.format),
+                format!("this version reads format {FORMAT}"),
+            ));
+        }
+        let rpm = Rpm::new(profile.rpm).ok_or_else(|| {
+            ProfileError::new("rpm", format!("{} revolutions a minute", profile.rpm), "give 1 to 100000")
+        })?;
+        if !(1..=MOST_CYLINDERS).contains(&profile.cylinders) {
+            return Err(ProfileError::new(
+                "cylinders",
+                format!("{} cylinders", profile.cylinders),
+                format!("give 1 to {MOST_CYLINDERS}"),
+            ));
+        }
+        if !(1..=256).contains(&profile.heads) {
+            return Err(ProfileError::new("heads", format!("{} heads", profile.heads), "give 1 to 256"));
+        }
+        if !(profile.sector_bytes.is_power_of_two() && (64..=65_536).contains(&profile.sector_bytes)) {
+            return Err(ProfileError::new(
+                "sector_bytes",
+                format!("sectors of {} bytes", profile.sector_bytes),
+                "give a power of two from 64 to 65536; drives have 512 or 4096",
+            ));
+        }
+        let m = &profile.mechanics;
+        let settle = m.write_settle_ms;
+        if settle.is_nan() || settle.abs() > LONGEST_MS {
+            return Err(ProfileError::new(
+                "mechanics.write_settle_ms",
+                format!("{settle} ms"),
+                "give milliseconds",
+            ));
+        }
+        let layout = Layout::new(&profile.layout, profile.cylinders, profile.heads)?;
+        Ok(Self {
+            name: profile.name.clone(),
+            layout,
+            seek: SeekProfile::new(&profile.seek, profile.cylinders)?,
+            rpm,
+            sector_bytes: Bytes::new(u64::from(profile.sector_bytes)),
+            head_switch: duration("mechanics.head_switch_ms", m.head_switch_ms)?,
+            cylinder_switch: duration("mechanics.cylinder_switch_ms", m.cylinder_switch_ms.unwrap_or(0.0))?,
+            write_settle_ns: (settle * 1e6).round() as i64,
+            zero_latency_read: m.zero_latency_read,
+            zero_latency_write: m.zero_latency_write,
+        })
+    }
+
+    /// The profile's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where the LBNs are.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Seek times.
+    pub fn seek_profile(&self) -> &SeekProfile {
+        &self.seek
+    }
+
+    /// Seek time over a distance in cylinders.
+    #[inline]
+    pub fn seek(&self, distance: u32) -> Duration {
+        self.seek.time(distance)
+    }
+
+    /// Spindle speed.
+    #[inline]
+    pub fn rpm(&self) -> Rpm {
+        self.rpm
+    }
+
+    /// Bytes in a sector.
+    pub fn sector_bytes(&self) -> Bytes {
+        self.sector_bytes
+    }
+
+    /// Time from one head to another on a cylinder.
+    pub fn head_switch(&self) -> Duration {
+        self.head_switch
+    }
+
+    /// Whether an access may begin at whatever of its sectors on the track comes first.
+    #[inline]
+    pub fn zero_latency(&self, op: Op) -> bool {
+        match op {
+            Op::Read => self.zero_latency_read,
+            Op::Write => self.zero_latency_write,
+        }
+    }
+
+    /// The same drive with zero-latency access switched on or off, as OSDI'00's simulator had it off.
+    #[must_use]
+    pub fn with_zero_latency(mut self, on: bool) -> Self {
+        self.zero_latency_read = on;
+        self.zero_latency_write = on;
+        self
+    }
+
+    /// Time to get ready for `op` at `to`: seek and head switch side by side, then the write's settling. Nothing
+    /// at all from a place to itself.
+    #[inline]
+    pub fn move_time(&self, from: Position, to: Position, op: Op) -> Duration {
+        let distance = from.cylinder.distance(to.cylinder);
+        let mut time = self.seek.time(distance);
+        if from.head != to.head {
+            time = time.max(self.head_switch);
+            if distance == 1 {
+                time = time.max(self.cylinder_switch);
+            }
+        } else if distance == 0 {
+            return Duration::ZERO;
+        }
+        match op {
+            Op::Write if time > Duration::ZERO => {
+                Duration::from_nanos(time.as_nanos().saturating_add_signed(self.write_settle_ns))
+            }
+            _ => time,
+        }
+    }
+}
+
+fn duration(place: &str, ms: f64) -> Result<Duration, ProfileError> {
+    Duration::from_millis_f64(ms).filter(|d| *d <= Duration::from_secs(1)).ok_or_else(|| {
+        ProfileError::new(place, format!("{ms} ms"), format!("give milliseconds from 0 to {LONGEST_MS}"))
+    })
+}

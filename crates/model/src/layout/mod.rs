@@ -1,0 +1,620 @@
+//! Where every LBN is: its track, and its sector's angle; and back.
+//!
+//! A layout is a list of zones. A zone orders its tracks (`order.rs`) and says which of their sectors hold LBNs
+//! (`sparing.rs`); single LBNs may be remapped anywhere. Both directions are arithmetic over a few small tables:
+//! a 20 TB drive's layout takes kilobytes.
+
+mod order;
+mod sparing;
+
+use crate::error::ProfileError;
+use crate::profile::{LayoutSpec, SparingRegion, Zone as ZoneSpec};
+use order::Section;
+use sparing::{Spares, Stretch};
+use units::{Angle, Arc, Cylinder, FULL_TURN, Head, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
+
+/// A sector's place on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    /// The track.
+    pub track: TrackIndex,
+    /// The sector on it, from 0.
+    pub sector: u32,
+}
+
+/// A track: where it is, and how its sectors pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Track {
+    /// Its cylinder.
+    pub cylinder: Cylinder,
+    /// Its head.
+    pub head: Head,
+    /// Sectors on it, bad and spare ones included.
+    pub sectors: u32,
+    /// Where sector 0 begins.
+    pub angle: Angle,
+}
+
+impl Track {
+    /// How far after sector 0 the boundary before `sector` lies (the track's end, for `sector == sectors`).
+    #[inline]
+    pub const fn boundary(&self, sector: u32) -> Arc {
+        Arc::from_parts(sector as u64 * FULL_TURN / self.sectors as u64)
+    }
+
+    /// Where `sector` begins.
+    #[inline]
+    pub fn sector_angle(&self, sector: u32) -> Angle {
+        self.angle + self.boundary(sector)
+    }
+
+    /// The rotation that `count` sectors from `first` on take to pass.
+    #[inline]
+    pub fn arc(&self, first: u32, count: u32) -> Arc {
+        self.boundary(first + count) - self.boundary(first)
+    }
+
+    /// The sectors that pass whole between two instants less than a turn apart, in the order in which they pass:
+    /// `(first, count)`; beyond the track's last sector counting goes on at 0.
+    ///
+    /// ```
+    /// use freeblock_model::layout::Track;
+    /// use units::{Angle, Cylinder, Duration, Head, Instant, Rpm};
+    /// let track = Track { cylinder: Cylinder::new(0), head: Head::new(0), sectors: 100, angle: Angle::ZERO };
+    /// let rpm = Rpm::new(6_000).unwrap(); // 10 ms a turn, 0.1 ms a sector
+    /// let at = |us| Instant::ZERO + Duration::from_micros(us);
+    /// assert_eq!(track.passing(rpm, at(950), at(1_400)), (10, 4));
+    /// ```
+    #[inline]
+    pub fn passing(&self, rpm: Rpm, from: Instant, until: Instant) -> (u32, u32) {
+        let n = u64::from(self.sectors);
+        let begin = self.angle.until(rpm.angle_at(from)).parts();
+        let end = begin + rpm.arc_in(until.saturating_since(from)).parts();
+        // Boundary s lies at floor(s F / n): the first at or after `begin`, the last at or before `end`.
+        let first = (begin * n).div_ceil(FULL_TURN);
+        let last = ((end + 1) * n).div_ceil(FULL_TURN) - 1;
+        let count = last.saturating_sub(first).min(n);
+        (if first >= n { (first - n) as u32 } else { first as u32 }, count as u32)
+    }
+}
+
+/// Consecutive LBNs on consecutive sectors of one track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The first sector.
+    pub sector: u32,
+    /// The LBN on it.
+    pub lbn: Lbn,
+    /// How many.
+    pub len: u32,
+}
+
+/// A part of a request that lies on consecutive sectors of one track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The track.
+    pub track: TrackIndex,
+    /// The first sector.
+    pub sector: u32,
+    /// The LBN on it.
+    pub lbn: Lbn,
+    /// How many.
+    pub len: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Zone {
+    first_lbn: u64,
+    lbns: u64,
+    first_track: u32,
+    first_cylinder: u32,
+    last_cylinder: u32,
+    sections: Vec<Section>,
+    spares: Spares,
+    /// What of the slips turns the sectors after them.
+    slip_turns: SlipTurns,
+}
+
+/// DiskSim's schemes with spares per cylinder or per track lay out angles past the slips before that unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SlipTurns {
+    No,
+    ByCylinder,
+    ByTrack,
+}
+
+/// A run of remapped LBNs.
+#[derive(Clone, Copy, Debug)]
+struct Remapped {
+    lbn: u64,
+    len: u32,
+    to: Location,
+}
+
+/// The layout of one drive.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    zones: Vec<Zone>,
+    /// First LBN of each zone, apart so that the search stays in one or two cache lines.
+    zone_lbns: Vec<u64>,
+    zone_tracks: Vec<u32>,
+    capacity: u64,
+    tracks: u32,
+    cylinders: u32,
+    heads: u16,
+    /// By LBN.
+    remaps: Vec<Remapped>,
+    /// By place.
+    remaps_in: Vec<Remapped>,
+}
+
+impl Layout {
+    /// Works out the layout of a drive of `cylinders` and `heads`.
+    ///
+    /// # Errors
+    /// Zones that overlap or leave the drive, tracks without sectors, slips outside their zone, and so on: the place
+    /// by its path in the profile file, and what to do.
+    pub fn new(spec: &LayoutSpec, cylinders: u32, heads: u16) -> Result<Self, ProfileError> {
+        let mut layout = Self {
+            zones: Vec::with_capacity(spec.zones.len()),
+            zone_lbns: Vec::new(),
+            zone_tracks: Vec::new(),
+            capacity: 0,
+            tracks: 0,
+            cylinders,
+            heads,
+            remaps: Vec::new(),
+            remaps_in: Vec::new(),
+        };
+        for (i, zone) in spec.zones.iter().enumerate() {
+            layout.push_zone(spec, zone, &format!("layout.zone[{i}]"))?;
+        }
+        if layout.capacity == 0 {
+            return Err(ProfileError::new("layout.zone", "the drive holds no LBN", "give at least one zone"));
+        }
+        layout.zone_lbns = layout.zones.iter().map(|z| z.first_lbn).collect();
+        layout.zone_tracks = layout.zones.iter().map(|z| z.first_track).collect();
+        layout.push_remaps(spec)?;
+        Ok(layout)
+    }
+
+    fn push_zone(&mut self, spec: &LayoutSpec, zone: &ZoneSpec, at: &str) -> Result<(), ProfileError> {
+        let previous = self.zones.last().map(|z| z.last_cylinder);
+        if zone.last_cylinder < zone.first_cylinder {
+            return Err(ProfileError::new(
+                format!("{at}.last_cylinder"),
+                format!("{} lies before the first cylinder {}", zone.last_cylinder, zone.first_cylinder),
+                "give the last cylinder of the zone, included",
+            ));
+        }
+        if previous.is_some_and(|last| zone.first_cylinder <= last) {
+            return Err(ProfileError::new(
+                format!("{at}.first_cylinder"),
+                format!("cylinder {} belongs to the zone before, too", zone.first_cylinder),
+                "zones ascend and do not overlap",
+            ));
+        }
+        if zone.last_cylinder >= self.cylinders {
+            return Err(ProfileError::new(
+                format!("{at}.last_cylinder"),
+                format!("cylinder {} on a drive of {}", zone.last_cylinder, self.cylinders),
+                "cylinders count from 0; raise `cylinders` or end the zone earlier",
+            ));
+        }
+        let sections = order::sections(spec, zone, self.heads, at)?;
+        let tracks: u64 = sections.iter().map(|s| u64::from(s.tracks) * u64::from(s.repetitions)).sum();
+        let Some(end) = u64::from(self.tracks).checked_add(tracks).and_then(|n| u32::try_from(n).ok()) else {
+            return Err(ProfileError::new(at, "more than 4 billion tracks", "check cylinders and heads"));
+        };
+        let places = sections.iter().map(Section::place_count).sum();
+        let (cylinder, track) = match sections.first() {
+            Some(s) if s.same_sectors != 0 => {
+                let by_cylinder = s.tracks == s.cylinders * u32::from(self.heads) && s.same_tracks == 1;
+                let track = u64::from(s.same_sectors);
+                (if by_cylinder { track * u64::from(self.heads) } else { 0 }, track)
+            }
+            _ => (0, 0),
+        };
+        let spares = Spares::new(zone, at, places, cylinder, track)?;
+        let slip_turns = match zone.sparing.per {
+            SparingRegion::Cylinder => SlipTurns::ByCylinder,
+            SparingRegion::Track => SlipTurns::ByTrack,
+            _ => SlipTurns::No,
+        };
+        let new = Zone {
+            first_lbn: self.capacity,
+            lbns: spares.lbns(),
+            first_track: self.tracks,
+            first_cylinder: zone.first_cylinder,
+            last_cylinder: zone.last_cylinder,
+            sections,
+            spares,
+            slip_turns: if zone.slips.is_empty() { SlipTurns::No } else { slip_turns },
+        };
+        for (i, &(bad, replacement)) in zone.defects.iter().enumerate() {
+            let place = format!("{at}.defects[{i}]");
+            let error = |problem: String| {
+                ProfileError::new(
+                    place.clone(),
+                    problem,
+                    "list pairs [bad, replacement] of sectors of this zone; the bad one holds an LBN, the other is a spare",
+                )
+            };
+            if bad >= places || replacement >= places {
+                return Err(error(format!("[{bad}, {replacement}] in a zone of {places} sectors")));
+            }
+            // A bad sector without an LBN (another spare, say) needs no replacement.
+            if let Some(s) = new.spares.stretch_from(bad, bad + 1) {
+                if new.spares.stretch_from(replacement, replacement + 1).is_some() {
+                    return Err(error(format!("sector {replacement} holds an LBN of its own")));
+                }
+                let (track, sector) = new.locate_place(replacement);
+                self.remaps.push(Remapped {
+                    lbn: new.first_lbn + s.index,
+                    len: 1,
+                    to: Location { track: TrackIndex::new(new.first_track + track), sector },
+                });
+            }
+        }
+        self.capacity = match self.capacity.checked_add(new.lbns) {
+            Some(sum) if sum < 1 << 48 => sum,
+            _ => return Err(ProfileError::new(at, "more than 2^48 sectors", "check sectors per track")),
+        };
+        self.tracks = end;
+        self.zones.push(new);
+        Ok(())
+    }
+
+    fn push_remaps(&mut self, spec: &LayoutSpec) -> Result<(), ProfileError> {
+        for (i, remap) in spec.remaps.iter().enumerate() {
+            let error = |problem: String, mend: &str| {
+                ProfileError::new(format!("layout.remap[{i}]"), problem, mend.to_owned())
+            };
+            if remap.sectors == 0 || remap.lbn.saturating_add(u64::from(remap.sectors)) > self.capacity {
+                return Err(error(
+                    format!("LBN {} + {} of {}", remap.lbn, remap.sectors, self.capacity),
+                    "remap LBNs that the zones hold",
+                ));
+            }
+            let (cylinder, head) = (Cylinder::new(remap.cylinder), Head::new(remap.head));
+            let Some(track) = self.track_at(cylinder, head) else {
+                return Err(error(
+                    format!("no zone has cylinder {} head {}", remap.cylinder, remap.head),
+                    "remap onto a track of a zone",
+                ));
+            };
+            let sectors = self.track(track).sectors;
+            if remap.sector.checked_add(remap.sectors).is_none_or(|end| end > sectors) {
+                return Err(error(
+                    format!("sector {} + {} on a track of {sectors}", remap.sector, remap.sectors),
+                    "split the remap at the track's end",
+                ));
+            }
+            self.remaps.push(Remapped {
+                lbn: remap.lbn,
+                len: remap.sectors,
+                to: Location { track, sector: remap.sector },
+            });
+        }
+        self.remaps.sort_by_key(|r| r.lbn);
+        self.remaps_in = self.remaps.clone();
+        self.remaps_in.sort_by_key(|r| r.to);
+        let twice = |problem: String| {
+            ProfileError::new("layout.remap", problem, "give every LBN and every sector once")
+        };
+        for pair in self.remaps.windows(2) {
+            if pair[0].lbn + u64::from(pair[0].len) > pair[1].lbn {
+                return Err(twice(format!("LBN {} is remapped twice", pair[1].lbn)));
+            }
+        }
+        for pair in self.remaps_in.windows(2) {
+            let (a, b) = (pair[0].to, pair[1].to);
+            if a.track == b.track && a.sector + pair[0].len > b.sector {
+                return Err(twice(format!("two LBNs on track {} sector {}", b.track, b.sector)));
+            }
+        }
+        // A sector that takes in a remapped LBN must not hold one of its own, unless that one moved away as well.
+        for r in &self.remaps_in {
+            for sector in r.to.sector..r.to.sector + r.len {
+                let own = self.native_lbn(Location { track: r.to.track, sector });
+                if own.is_some_and(|lbn| self.remap_of(lbn).is_none()) {
+                    return Err(twice(format!(
+                        "track {} sector {sector} holds an LBN of its own",
+                        r.to.track
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sectors that the drive offers; LBNs run from 0 to one less.
+    pub fn capacity(&self) -> Sectors {
+        Sectors::new(self.capacity)
+    }
+
+    /// Tracks of all zones.
+    pub fn track_count(&self) -> u32 {
+        self.tracks
+    }
+
+    /// Cylinders, those without LBNs included.
+    pub fn cylinders(&self) -> u32 {
+        self.cylinders
+    }
+
+    /// Heads.
+    pub fn heads(&self) -> u16 {
+        self.heads
+    }
+
+    /// Where an LBN is, or `None` past the end.
+    pub fn locate(&self, lbn: Lbn) -> Option<Location> {
+        self.run_at(lbn.get(), 1).map(|p| Location { track: p.track, sector: p.sector })
+    }
+
+    /// The LBN at a place, or `None` for spare, bad and reserved sectors and places that do not exist.
+    pub fn lbn_at(&self, location: Location) -> Option<Lbn> {
+        if location.track.get() >= self.tracks {
+            return None;
+        }
+        if let Some(r) = self.remap_into(location) {
+            return Some(Lbn::new(r.lbn + u64::from(location.sector - r.to.sector)));
+        }
+        self.native_lbn(location).filter(|&lbn| self.remap_of(lbn).is_none()).map(Lbn::new)
+    }
+
+    /// A track by its number.
+    ///
+    /// # Panics
+    /// When there is no such track; numbers come from this layout.
+    #[inline]
+    pub fn track(&self, index: TrackIndex) -> Track {
+        let (zone, section, local) = self.section_of_track(index);
+        let t = section.track(local);
+        let angle = match zone.slip_turns {
+            SlipTurns::No => t.angle,
+            by => t.angle + zone.slip_turn(by, t.place, self.heads, t.sectors),
+        };
+        Track { cylinder: Cylinder::new(t.cylinder), head: Head::new(t.head), sectors: t.sectors, angle }
+    }
+
+    /// The track under a head on a cylinder, if a zone holds it.
+    pub fn track_at(&self, cylinder: Cylinder, head: Head) -> Option<TrackIndex> {
+        let (zone, section) = self.section_of_cylinder(cylinder)?;
+        let local = section.track_at(cylinder.get() - section.first_cylinder, head.get())?;
+        Some(TrackIndex::new(zone.first_track + section.first_track + local))
+    }
+
+    /// The tracks on a cylinder in LBN order; none where no zone is.
+    pub fn tracks_on(&self, cylinder: Cylinder) -> impl Iterator<Item = TrackIndex> {
+        self.section_of_cylinder(cylinder).into_iter().flat_map(move |(zone, section)| {
+            let first = zone.first_track + section.first_track;
+            section
+                .tracks_on(cylinder.get() - section.first_cylinder)
+                .map(move |local| TrackIndex::new(first + local))
+        })
+    }
+
+    /// What LBNs a track holds, as runs in sector order.
+    pub fn extents(&self, index: TrackIndex) -> Extents<'_> {
+        let (zone, section, local) = self.section_of_track(index);
+        let t = section.track(local);
+        let end = t.place + u64::from(t.sectors);
+        let native = NativeExtents { zone, first: t.place, place: t.place, end };
+        if self.remaps.is_empty() {
+            return Extents { native, remapped: None };
+        }
+        let mut all: Vec<Extent> = Vec::new();
+        for extent in native.clone() {
+            self.cut_out_remapped(extent, &mut all);
+        }
+        let from = self.remaps_in.partition_point(|r| r.to.track < index);
+        all.extend(self.remaps_in[from..].iter().take_while(|r| r.to.track == index).map(|r| Extent {
+            sector: r.to.sector,
+            lbn: Lbn::new(r.lbn),
+            len: r.len,
+        }));
+        all.sort_by_key(|e| e.sector);
+        Extents { native, remapped: Some(all.into_iter()) }
+    }
+
+    /// A run of LBNs cut into parts on consecutive sectors of one track each, in LBN order. Ends early at the
+    /// drive's capacity.
+    pub fn pieces(&self, range: LbnRange) -> Pieces<'_> {
+        Pieces { layout: self, next: range.start().get(), left: range.len().get() }
+    }
+
+    /// The piece that begins at `lbn`, at most `most` long.
+    #[inline]
+    fn run_at(&self, lbn: u64, most: u64) -> Option<Piece> {
+        if lbn >= self.capacity || most == 0 {
+            return None;
+        }
+        let mut most = most;
+        if !self.remaps.is_empty() {
+            let after = self.remaps.partition_point(|r| r.lbn <= lbn);
+            if let Some(r) = after.checked_sub(1).map(|i| &self.remaps[i])
+                && lbn - r.lbn < u64::from(r.len)
+            {
+                let skip = (lbn - r.lbn) as u32;
+                let len = u64::from(r.len - skip).min(most) as u32;
+                return Some(Piece {
+                    track: r.to.track,
+                    sector: r.to.sector + skip,
+                    lbn: Lbn::new(lbn),
+                    len,
+                });
+            }
+            if let Some(next) = self.remaps.get(after) {
+                most = most.min(next.lbn - lbn);
+            }
+        }
+        let zone = &self.zones[self.zone_lbns.partition_point(|&first| first <= lbn) - 1];
+        let stretch = zone.spares.locate(lbn - zone.first_lbn)?;
+        let section = zone.section_of_place(stretch.place);
+        let (track, sector) = section.locate(stretch.place - section.first_place);
+        let sectors =
+            if section.same_sectors != 0 { section.same_sectors } else { section.track(track).sectors };
+        let len = stretch.len.min(u64::from(sectors - sector)).min(most) as u32;
+        let track = TrackIndex::new(zone.first_track + section.first_track + track);
+        Some(Piece { track, sector, lbn: Lbn::new(lbn), len })
+    }
+
+    fn native_lbn(&self, location: Location) -> Option<u64> {
+        let (zone, section, local) = self.section_of_track(location.track);
+        let t = section.track(local);
+        if location.sector >= t.sectors {
+            return None;
+        }
+        let place = t.place + u64::from(location.sector);
+        let stretch = zone.spares.stretch_from(place, place + 1)?;
+        Some(zone.first_lbn + stretch.index)
+    }
+
+    fn remap_of(&self, lbn: u64) -> Option<&Remapped> {
+        let after = self.remaps.partition_point(|r| r.lbn <= lbn);
+        let r = self.remaps.get(after.checked_sub(1)?)?;
+        (lbn - r.lbn < u64::from(r.len)).then_some(r)
+    }
+
+    fn remap_into(&self, location: Location) -> Option<&Remapped> {
+        let after = self.remaps_in.partition_point(|r| r.to <= location);
+        let r = self.remaps_in.get(after.checked_sub(1)?)?;
+        (r.to.track == location.track && location.sector - r.to.sector < r.len).then_some(r)
+    }
+
+    fn cut_out_remapped(&self, extent: Extent, out: &mut Vec<Extent>) {
+        let mut rest = extent;
+        let from = self.remaps.partition_point(|r| r.lbn + u64::from(r.len) <= extent.lbn.get());
+        let end = extent.lbn.get() + u64::from(extent.len);
+        for r in self.remaps[from..].iter().take_while(|r| r.lbn < end) {
+            let before = r.lbn.saturating_sub(rest.lbn.get()) as u32;
+            if before > 0 {
+                out.push(Extent { len: before, ..rest });
+            }
+            let skip = ((r.lbn + u64::from(r.len)).min(end) - rest.lbn.get()) as u32;
+            rest = Extent {
+                sector: rest.sector + skip,
+                lbn: rest.lbn + Sectors::new(u64::from(skip)),
+                len: rest.len - skip,
+            };
+        }
+        if rest.len > 0 {
+            out.push(rest);
+        }
+    }
+
+    #[inline]
+    fn section_of_track(&self, index: TrackIndex) -> (&Zone, &Section, u32) {
+        let zone = &self.zones[self.zone_tracks.partition_point(|&first| first <= index.get()) - 1];
+        let mut local = index.get() - zone.first_track;
+        let mut sections = zone.sections.iter();
+        loop {
+            match sections.next() {
+                Some(s) if local < s.track_count() => return (zone, s, local),
+                Some(s) => local -= s.track_count(),
+                None => panic!("track {index} of {}", self.tracks),
+            }
+        }
+    }
+
+    fn section_of_cylinder(&self, cylinder: Cylinder) -> Option<(&Zone, &Section)> {
+        let c = cylinder.get();
+        let after = self.zones.partition_point(|z| z.first_cylinder <= c);
+        let zone = self.zones.get(after.checked_sub(1)?).filter(|z| c <= z.last_cylinder)?;
+        let after = zone.sections.partition_point(|s| s.first_cylinder <= c);
+        Some((zone, zone.sections.get(after.checked_sub(1)?)?))
+    }
+}
+
+impl Zone {
+    #[inline]
+    fn section_of_place(&self, place: u64) -> &Section {
+        match self.sections.as_slice() {
+            [only] => only,
+            many => &many[many.partition_point(|s| s.first_place <= place) - 1],
+        }
+    }
+
+    /// Track (of the zone) and sector at a place.
+    fn locate_place(&self, place: u64) -> (u32, u32) {
+        let section = self.section_of_place(place);
+        let (track, sector) = section.locate(place - section.first_place);
+        (section.first_track + track, sector)
+    }
+
+    fn slip_turn(&self, by: SlipTurns, place: u64, heads: u16, sectors: u32) -> Arc {
+        let unit_start = match by {
+            SlipTurns::ByCylinder => {
+                let cylinder = u64::from(sectors) * u64::from(heads);
+                place / cylinder * cylinder
+            }
+            _ => place,
+        };
+        let n = u64::from(sectors);
+        Arc::from_parts(self.spares.slipped_before(unit_start) % n * FULL_TURN / n)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct NativeExtents<'a> {
+    zone: &'a Zone,
+    first: u64,
+    place: u64,
+    end: u64,
+}
+
+impl Iterator for NativeExtents<'_> {
+    type Item = Extent;
+
+    #[inline]
+    fn next(&mut self) -> Option<Extent> {
+        let Stretch { place, index, len } = self.zone.spares.stretch_from(self.place, self.end)?;
+        self.place = place + len;
+        Some(Extent {
+            sector: (place - self.first) as u32,
+            lbn: Lbn::new(self.zone.first_lbn + index),
+            len: len as u32,
+        })
+    }
+}
+
+/// Iterator of [`Layout::extents`].
+#[derive(Clone, Debug)]
+pub struct Extents<'a> {
+    native: NativeExtents<'a>,
+    remapped: Option<std::vec::IntoIter<Extent>>,
+}
+
+impl Iterator for Extents<'_> {
+    type Item = Extent;
+
+    #[inline]
+    fn next(&mut self) -> Option<Extent> {
+        match &mut self.remapped {
+            None => self.native.next(),
+            Some(list) => list.next(),
+        }
+    }
+}
+
+/// Iterator of [`Layout::pieces`].
+#[derive(Clone, Debug)]
+pub struct Pieces<'a> {
+    layout: &'a Layout,
+    next: u64,
+    left: u64,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece> {
+        let piece = self.layout.run_at(self.next, self.left)?;
+        self.next += u64::from(piece.len);
+        self.left -= u64::from(piece.len);
+        Some(piece)
+    }
+}

@@ -1,0 +1,479 @@
+//! In which order LBNs run over the tracks of a zone: sections of repeating runs of tracks.
+
+use crate::error::ProfileError;
+use crate::profile::{LayoutSpec, Order, Pattern, SectorsPerTrack, Turns, Zone};
+use units::{Angle, Arc, FULL_TURN};
+
+/// The most sectors on a track; far beyond any drive, and what the angle arithmetic stays exact for.
+const MOST_SECTORS_PER_TRACK: u32 = 100_000;
+
+/// Tracks that follow each other on one surface.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub head: u16,
+    /// Cylinder of the first track, from the start of the repetition.
+    pub cylinder: u32,
+    pub outward: bool,
+    /// First track, from the start of the repetition.
+    pub first_track: u32,
+    pub tracks: u32,
+    /// First place, from the start of the repetition.
+    pub first_place: u64,
+    pub sectors: u32,
+    /// Sector 0 of the first track, from the start of the repetition.
+    pub angle: Arc,
+    /// From each track to the next.
+    pub skew: Arc,
+}
+
+impl Run {
+    /// Which track of the run lies on `cylinder` (from the start of the repetition).
+    fn track_on(&self, cylinder: u32) -> Option<u32> {
+        let along = if self.outward {
+            self.cylinder.checked_sub(cylinder)?
+        } else {
+            cylinder.checked_sub(self.cylinder)?
+        };
+        (along < self.tracks).then_some(along)
+    }
+}
+
+/// A part of a zone in which one pattern repeats.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub first_cylinder: u32,
+    pub cylinders: u32,
+    pub repetitions: u32,
+    /// First track of the section, from the start of the zone.
+    pub first_track: u32,
+    /// Tracks in a repetition.
+    pub tracks: u32,
+    /// First place of the section, from the start of the zone.
+    pub first_place: u64,
+    /// Places in a repetition.
+    pub places: u64,
+    /// Sectors per track where all runs agree, else 0.
+    pub same_sectors: u32,
+    /// Tracks per run where all runs agree, else 0.
+    pub same_tracks: u32,
+    pub angle: Arc,
+    pub skew: Arc,
+    pub runs: Vec<Run>,
+}
+
+/// A track of a section, worked out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SectionTrack {
+    pub cylinder: u32,
+    pub head: u16,
+    pub sectors: u32,
+    pub angle: Angle,
+    /// First place, from the start of the zone.
+    pub place: u64,
+}
+
+impl Section {
+    pub(super) fn track_count(&self) -> u32 {
+        self.tracks * self.repetitions
+    }
+
+    pub(super) fn place_count(&self) -> u64 {
+        self.places * u64::from(self.repetitions)
+    }
+
+    /// Track number `track` of the section.
+    #[inline]
+    pub(super) fn track(&self, track: u32) -> SectionTrack {
+        let (repetition, slot) = (track / self.tracks, track % self.tracks);
+        let index = if self.same_tracks != 0 {
+            (slot / self.same_tracks) as usize
+        } else {
+            self.runs.partition_point(|r| r.first_track <= slot) - 1
+        };
+        let run = &self.runs[index];
+        let along = slot - run.first_track;
+        let parts = self.angle.parts()
+            + u64::from(repetition) * self.skew.parts()
+            + run.angle.parts()
+            + u64::from(along) * run.skew.parts();
+        let cylinder = self.first_cylinder + repetition * self.cylinders + run.cylinder;
+        SectionTrack {
+            cylinder: if run.outward { cylinder - along } else { cylinder + along },
+            head: run.head,
+            sectors: run.sectors,
+            angle: Angle::from_parts(parts),
+            place: self.first_place
+                + u64::from(repetition) * self.places
+                + run.first_place
+                + u64::from(along) * u64::from(run.sectors),
+        }
+    }
+
+    /// The track (of the section) and sector at a place counted from the section's first.
+    #[inline]
+    pub(super) fn locate(&self, place: u64) -> (u32, u32) {
+        let (repetition, within) = (place / self.places, place % self.places);
+        let (slot, sector) = if self.same_sectors != 0 {
+            let n = u64::from(self.same_sectors);
+            ((within / n) as u32, (within % n) as u32)
+        } else {
+            let run = &self.runs[self.runs.partition_point(|r| r.first_place <= within) - 1];
+            let within = within - run.first_place;
+            let n = u64::from(run.sectors);
+            (run.first_track + (within / n) as u32, (within % n) as u32)
+        };
+        (repetition as u32 * self.tracks + slot, sector)
+    }
+
+    /// The tracks (of the section) on a cylinder counted from the section's first, in LBN order.
+    pub(super) fn tracks_on(&self, cylinder: u32) -> impl Iterator<Item = u32> {
+        let (repetition, within) = (cylinder / self.cylinders, cylinder % self.cylinders);
+        self.runs
+            .iter()
+            .filter_map(move |run| Some(repetition * self.tracks + run.first_track + run.track_on(within)?))
+    }
+
+    /// The track (of the section) on a cylinder under a head.
+    pub(super) fn track_at(&self, cylinder: u32, head: u16) -> Option<u32> {
+        let (repetition, within) = (cylinder / self.cylinders, cylinder % self.cylinders);
+        self.runs
+            .iter()
+            .filter(|run| run.head == head)
+            .find_map(|run| Some(repetition * self.tracks + run.first_track + run.track_on(within)?))
+    }
+}
+
+/// Sectors per track of one zone, checked.
+#[derive(Clone, Copy)]
+struct Density<'a> {
+    spec: &'a SectorsPerTrack,
+}
+
+impl Density<'_> {
+    fn on(&self, head: u16) -> u32 {
+        match self.spec {
+            SectorsPerTrack::Same(n) => *n,
+            SectorsPerTrack::ByHead(list) => list.get(usize::from(head)).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// The sections of one zone.
+pub(super) fn sections(
+    layout: &LayoutSpec,
+    zone: &Zone,
+    heads: u16,
+    at: &str,
+) -> Result<Vec<Section>, ProfileError> {
+    check_density(&zone.sectors_per_track, heads, at)?;
+    let density = Density { spec: &zone.sectors_per_track };
+    let cylinders = zone.last_cylinder - zone.first_cylinder + 1;
+    let angle = |turns: &Turns, field: &str| {
+        turns.angle().map(|a| Arc::from_parts(a.parts())).ok_or_else(|| {
+            ProfileError::new(
+                format!("{at}.{field}"),
+                "not a fraction of a revolution",
+                "give a number, or a text such as \"63/334\"",
+            )
+        })
+    };
+    let offset = angle(&zone.offset, "offset")?;
+    let track_skew = angle(&zone.track_skew, "track_skew")?;
+    let cylinder_skew = angle(&zone.cylinder_skew, "cylinder_skew")?;
+    let head_skew = match &zone.head_skew {
+        Some(turns) => angle(turns, "head_skew")?,
+        None => track_skew,
+    };
+    if layout.order != Order::Pattern && zone.pattern.is_some() {
+        return Err(ProfileError::new(
+            format!("{at}.pattern"),
+            "a pattern where the layout's order is not `pattern`",
+            "remove it, or set layout.order = { kind = \"pattern\" }",
+        ));
+    }
+    let mut build = Builder { sections: Vec::new(), cylinder: zone.first_cylinder, angle: offset };
+    match layout.order {
+        Order::Cylinder => {
+            let chain = Chain::new(density, track_skew).cylinder(0, 0..heads);
+            build.section(chain, 1, cylinders, cylinder_skew);
+        }
+        Order::CylinderSerpentine | Order::CylinderSerpentineAbsolute => {
+            let absolute = layout.order == Order::CylinderSerpentineAbsolute;
+            let flipped = absolute && zone.first_cylinder % 2 == 1;
+            let one = |chain, cylinder: u32| -> Chain<'_> {
+                if flipped == (cylinder % 2 == 0) {
+                    Chain::cylinder(chain, cylinder, (0..heads).rev())
+                } else {
+                    Chain::cylinder(chain, cylinder, 0..heads)
+                }
+            };
+            let pair = one(one(Chain::new(density, track_skew), 0).step(cylinder_skew), 1);
+            build.section(pair, 2, cylinders / 2, cylinder_skew);
+            build.section(one(Chain::new(density, track_skew), 0), 1, cylinders % 2, cylinder_skew);
+        }
+        Order::SurfaceSerpentine { band_cylinders } => {
+            if band_cylinders == 0 {
+                return Err(ProfileError::new(
+                    "layout.order.band_cylinders",
+                    "a band of no cylinders",
+                    "give how many tracks lie side by side before the head changes",
+                ));
+            }
+            let band = |chain, first: u32, width: u32, descending: bool| -> Chain<'_> {
+                let order: Vec<u16> =
+                    if descending { (0..heads).rev().collect() } else { (0..heads).collect() };
+                Chain::band(chain, first, width, &order, head_skew)
+            };
+            let bands = cylinders / band_cylinders;
+            let rest = cylinders % band_cylinders;
+            if bands >= 2 {
+                let pair = band(Chain::new(density, track_skew), 0, band_cylinders, false);
+                let pair = band(pair.step(cylinder_skew), band_cylinders, band_cylinders, true);
+                build.section(pair, 2 * band_cylinders, bands / 2, cylinder_skew);
+            }
+            let odd = bands % 2 == 1;
+            if odd {
+                let one = band(Chain::new(density, track_skew), 0, band_cylinders, false);
+                build.section(one, band_cylinders, 1, cylinder_skew);
+            }
+            if rest > 0 {
+                let last = band(Chain::new(density, track_skew), 0, rest, odd);
+                build.section(last, rest, 1, cylinder_skew);
+            }
+        }
+        Order::Pattern => {
+            let (pattern, place) = find_pattern(layout, zone, at)?;
+            let runs = pattern_runs(pattern, &density, heads, &place)?;
+            if !cylinders.is_multiple_of(pattern.cylinders) {
+                return Err(ProfileError::new(
+                    format!("{at}.last_cylinder"),
+                    format!("{cylinders} cylinders are no multiple of the pattern's {}", pattern.cylinders),
+                    "end the zone with a whole pattern, and give the rest a zone and pattern of its own",
+                ));
+            }
+            let skew = pattern.skew.angle().map(|a| Arc::from_parts(a.parts())).ok_or_else(|| {
+                ProfileError::new(format!("{place}.skew"), "not a fraction of a revolution", "give a number")
+            })?;
+            let chain = Chain { runs, ..Chain::new(density, Arc::ZERO) };
+            build.repeat(chain, pattern.cylinders, cylinders / pattern.cylinders, skew);
+        }
+    }
+    Ok(build.sections)
+}
+
+fn check_density(spec: &SectorsPerTrack, heads: u16, at: &str) -> Result<(), ProfileError> {
+    let place = format!("{at}.sectors_per_track");
+    let one = |n: u32| {
+        if (1..=MOST_SECTORS_PER_TRACK).contains(&n) {
+            Ok(())
+        } else {
+            Err(ProfileError::new(
+                place.clone(),
+                format!("{n} sectors on a track"),
+                format!("give 1 to {MOST_SECTORS_PER_TRACK}"),
+            ))
+        }
+    };
+    match spec {
+        SectorsPerTrack::Same(n) => one(*n),
+        SectorsPerTrack::ByHead(list) if list.len() == usize::from(heads) => {
+            list.iter().copied().try_for_each(one)
+        }
+        SectorsPerTrack::ByHead(list) => Err(ProfileError::new(
+            place,
+            format!("{} numbers for {heads} heads", list.len()),
+            "give one number, or one a head",
+        )),
+    }
+}
+
+fn find_pattern<'a>(
+    layout: &'a LayoutSpec,
+    zone: &Zone,
+    at: &str,
+) -> Result<(&'a Pattern, String), ProfileError> {
+    let missing = |problem: String| {
+        ProfileError::new(format!("{at}.pattern"), problem, "name one of the [[layout.pattern]] tables")
+    };
+    let name = zone.pattern.as_deref().ok_or_else(|| missing("no pattern named".into()))?;
+    let index = layout
+        .patterns
+        .iter()
+        .position(|p| p.name == name)
+        .ok_or_else(|| missing(format!("no pattern is named {name:?}")))?;
+    Ok((&layout.patterns[index], format!("layout.pattern[{index}]")))
+}
+
+fn pattern_runs(
+    pattern: &Pattern,
+    density: &Density<'_>,
+    heads: u16,
+    at: &str,
+) -> Result<Vec<Run>, ProfileError> {
+    if pattern.cylinders == 0 || pattern.runs.is_empty() {
+        return Err(ProfileError::new(at, "an empty pattern", "give it cylinders and runs"));
+    }
+    let mut runs: Vec<Run> = Vec::new();
+    for (i, run) in pattern.runs.iter().enumerate() {
+        let place = format!("{at}.runs[{i}]");
+        let error = |problem: String, mend: &str| ProfileError::new(place.clone(), problem, mend);
+        if run.head >= heads {
+            return Err(error(format!("head {} of {heads}", run.head), "heads count from 0"));
+        }
+        let fits = run.tracks > 0
+            && if run.outward {
+                run.cylinder < pattern.cylinders && run.tracks <= run.cylinder + 1
+            } else {
+                run.cylinder.checked_add(run.tracks).is_some_and(|end| end <= pattern.cylinders)
+            };
+        if !fits {
+            return Err(error(
+                format!("{} tracks from cylinder {} leave the pattern", run.tracks, run.cylinder),
+                "a run holds at least a track and stays inside the pattern's cylinders",
+            ));
+        }
+        let sectors = run.sectors_per_track.unwrap_or_else(|| density.on(run.head));
+        check_density(&SectorsPerTrack::Same(sectors), heads, &place)?;
+        let arc = |turns: &Turns| turns.angle().map(|a| Arc::from_parts(a.parts()));
+        let (Some(angle), Some(skew)) = (arc(&run.offset), arc(&run.skew)) else {
+            return Err(error("offset or skew is no fraction of a revolution".into(), "give numbers"));
+        };
+        let last = runs.last();
+        let new = Run {
+            head: run.head,
+            cylinder: run.cylinder,
+            outward: run.outward,
+            first_track: last.map_or(0, |r| r.first_track + r.tracks),
+            tracks: run.tracks,
+            first_place: last.map_or(0, |r| r.first_place + u64::from(r.tracks) * u64::from(r.sectors)),
+            sectors,
+            angle,
+            skew,
+        };
+        let spans = |r: &Run| {
+            if r.outward {
+                (r.cylinder + 1 - r.tracks, r.cylinder)
+            } else {
+                (r.cylinder, r.cylinder + r.tracks - 1)
+            }
+        };
+        let (low, high) = spans(&new);
+        if runs.iter().any(|r| r.head == new.head && spans(r).0 <= high && low <= spans(r).1) {
+            return Err(error(
+                "the run lies over another of the same head".into(),
+                "give every track of the pattern to one run",
+            ));
+        }
+        runs.push(new);
+    }
+    Ok(runs)
+}
+
+/// Runs laid end to end, each track's angle following from the one before.
+struct Chain<'a> {
+    density: Density<'a>,
+    track_skew: Arc,
+    runs: Vec<Run>,
+    /// Angle of the next track.
+    angle: Arc,
+}
+
+impl<'a> Chain<'a> {
+    fn new(density: Density<'a>, track_skew: Arc) -> Self {
+        Self { density, track_skew, runs: Vec::new(), angle: Arc::ZERO }
+    }
+
+    fn push(&mut self, head: u16, cylinder: u32, tracks: u32, outward: bool) {
+        let last = self.runs.last();
+        self.runs.push(Run {
+            head,
+            cylinder,
+            outward,
+            first_track: last.map_or(0, |r| r.first_track + r.tracks),
+            tracks,
+            first_place: last.map_or(0, |r| r.first_place + u64::from(r.tracks) * u64::from(r.sectors)),
+            sectors: self.density.on(head),
+            angle: self.angle,
+            skew: self.track_skew,
+        });
+        self.angle = wrap(self.angle, self.track_skew, u64::from(tracks) - 1);
+    }
+
+    /// The tracks of one cylinder. Leaves the angle at the last track.
+    fn cylinder(mut self, cylinder: u32, heads: impl Iterator<Item = u16>) -> Self {
+        for (i, head) in heads.enumerate() {
+            if i > 0 {
+                let skew = self.track_skew;
+                self = self.step(skew);
+            }
+            self.push(head, cylinder, 1, false);
+        }
+        self
+    }
+
+    /// One band of `width` cylinders, surface by surface, back and forth. Leaves the angle at the last track.
+    fn band(mut self, first: u32, width: u32, heads: &[u16], head_skew: Arc) -> Self {
+        for (i, &head) in heads.iter().enumerate() {
+            if i > 0 {
+                self = self.step(head_skew);
+            }
+            let outward = i % 2 == 1;
+            self.push(head, if outward { first + width - 1 } else { first }, width, outward);
+        }
+        self
+    }
+
+    fn step(mut self, skew: Arc) -> Self {
+        self.angle = wrap(self.angle, skew, 1);
+        self
+    }
+}
+
+/// `angle + times * skew`, whole turns dropped.
+fn wrap(angle: Arc, skew: Arc, times: u64) -> Arc {
+    Arc::from_parts((angle.parts() + skew.parts() * times) % FULL_TURN)
+}
+
+struct Builder {
+    sections: Vec<Section>,
+    cylinder: u32,
+    angle: Arc,
+}
+
+impl Builder {
+    /// Appends `repetitions` of a chain whose next repetition begins `skew` after its last track.
+    fn section(&mut self, chain: Chain<'_>, cylinders: u32, repetitions: u32, skew: Arc) {
+        let skew = wrap(chain.angle, skew, 1);
+        self.repeat(chain, cylinders, repetitions, skew);
+    }
+
+    /// Appends `repetitions` of a chain that begin `skew` after each other.
+    fn repeat(&mut self, chain: Chain<'_>, cylinders: u32, repetitions: u32, skew: Arc) {
+        let Some(last_run) = chain.runs.last() else { return };
+        if repetitions == 0 {
+            return;
+        }
+        let same = |value: fn(&Run) -> u32| {
+            let first = chain.runs.first().map_or(0, value);
+            if chain.runs.iter().all(|r| value(r) == first) { first } else { 0 }
+        };
+        let previous = self.sections.last();
+        let section = Section {
+            first_cylinder: self.cylinder,
+            cylinders,
+            repetitions,
+            first_track: previous.map_or(0, |s| s.first_track + s.track_count()),
+            tracks: last_run.first_track + last_run.tracks,
+            first_place: previous.map_or(0, |s| s.first_place + s.place_count()),
+            places: last_run.first_place + u64::from(last_run.tracks) * u64::from(last_run.sectors),
+            same_sectors: same(|r| r.sectors),
+            same_tracks: same(|r| r.tracks),
+            angle: self.angle,
+            skew,
+            runs: chain.runs,
+        };
+        self.cylinder += cylinders * repetitions;
+        self.angle = wrap(self.angle, skew, u64::from(repetitions));
+        self.sections.push(section);
+    }
+}

@@ -1,0 +1,293 @@
+//! Which sectors of a zone hold LBNs: reserved sectors, spares and slips, both ways.
+//!
+//! Three numberings meet here. A *place* counts every sector of the zone in LBN order, bad and spare ones included.
+//! An *offset* counts the sectors that could hold data, reserved ones included. An LBN is an offset less the
+//! reserved sectors, plus the zone's first LBN.
+
+use crate::error::ProfileError;
+use crate::profile::{Sparing, SparingRegion, Zone};
+
+/// A run of bad sectors, and how many bad ones lie before it.
+#[derive(Clone, Copy, Debug)]
+struct Slip {
+    start: u64,
+    len: u64,
+    before: u64,
+}
+
+/// The map of one zone.
+#[derive(Clone, Debug)]
+pub(super) struct Spares {
+    /// Places in the zone.
+    places: u64,
+    /// Places in a region; the last region may be smaller.
+    region: u64,
+    /// Offsets in a full region, slips not yet taken off where they push to the end.
+    capacity: u64,
+    spares: u64,
+    at_front: bool,
+    slip_to_end: bool,
+    slips: Vec<Slip>,
+    reserved: u64,
+    /// Offsets in the zone.
+    offsets: u64,
+}
+
+/// Sectors that hold consecutive LBNs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    /// The first place.
+    pub place: u64,
+    /// The first LBN, counted from the zone's first.
+    pub index: u64,
+    /// How many.
+    pub len: u64,
+}
+
+impl Spares {
+    /// `places` sectors in the zone, `cylinder` of them a cylinder and `track` a track (0 where they differ).
+    pub(super) fn new(
+        zone: &Zone,
+        at: &str,
+        places: u64,
+        cylinder: u64,
+        track: u64,
+    ) -> Result<Self, ProfileError> {
+        let Sparing { per, cylinders, spares, at_front, slip_to_end } = zone.sparing;
+        let uniform = |size: u64, what: &str| {
+            if size == 0 {
+                Err(ProfileError::new(
+                    format!("{at}.sparing.per"),
+                    format!("spares per {what} need tracks of one size, cylinder by cylinder"),
+                    "use per = \"zone\"",
+                ))
+            } else {
+                Ok(size)
+            }
+        };
+        let whole = places.max(1);
+        let (region, unit) = match per {
+            SparingRegion::Zone => (whole, 1),
+            SparingRegion::ZoneTracks => (whole, uniform(track, "whole track")?),
+            SparingRegion::Track => (uniform(track, "track")?, 1),
+            SparingRegion::Cylinder => (uniform(cylinder, "cylinder")?, 1),
+            SparingRegion::Range => match cylinders {
+                Some(n) if n > 0 => (uniform(cylinder, "range")? * u64::from(n), 1),
+                _ => {
+                    return Err(ProfileError::new(
+                        format!("{at}.sparing.cylinders"),
+                        "a range of no cylinders",
+                        "say how many cylinders a range has",
+                    ));
+                }
+            },
+        };
+        let too_many = |spares: u64| {
+            ProfileError::new(
+                format!("{at}.sparing.spares"),
+                format!("{spares} spare sectors in a region of {region}"),
+                "leave room for data",
+            )
+        };
+        let spares = spares.checked_mul(unit).ok_or_else(|| too_many(spares))?;
+        if spares >= region && spares > 0 {
+            return Err(too_many(spares));
+        }
+        let slips = slip_runs(&zone.slips, unit, places, at)?;
+        let mut map = Self {
+            places,
+            region,
+            capacity: region - spares,
+            spares,
+            at_front,
+            slip_to_end,
+            slips,
+            reserved: zone.reserved,
+            offsets: 0,
+        };
+        map.offsets = map.count_offsets(at)?;
+        if map.reserved > map.offsets {
+            return Err(ProfileError::new(
+                format!("{at}.reserved"),
+                format!("{} reserved sectors in a zone of {}", map.reserved, map.offsets),
+                "reserve fewer",
+            ));
+        }
+        Ok(map)
+    }
+
+    /// LBNs in the zone.
+    pub(super) fn lbns(&self) -> u64 {
+        self.offsets - self.reserved
+    }
+
+    /// The slipped sectors before `place`.
+    pub(super) fn slipped_before(&self, place: u64) -> u64 {
+        let after = self.slips.partition_point(|s| s.start < place);
+        match after.checked_sub(1).and_then(|i| self.slips.get(i)) {
+            Some(s) => s.before + s.len.min(place - s.start),
+            None => 0,
+        }
+    }
+
+    /// Where LBN number `index` of the zone is, and how many follow it without a break.
+    #[inline]
+    pub(super) fn locate(&self, index: u64) -> Option<Stretch> {
+        let offset = index + self.reserved;
+        if offset >= self.offsets {
+            return None;
+        }
+        if self.slips.is_empty() {
+            let (region, within) = if self.offsets <= self.capacity {
+                (0, offset)
+            } else {
+                (offset / self.capacity, offset % self.capacity)
+            };
+            let front = if self.at_front { self.region_spares(region) } else { 0 };
+            let len = (self.capacity - within).min(self.offsets - offset);
+            return Some(Stretch { place: region * self.region + front + within, index, len });
+        }
+        let region = self.region_of(offset);
+        let start = region * self.region;
+        let (first, count, front) = self.region_offsets(region);
+        let within = offset - first;
+        let good = start - self.slipped_before(start) + front + within;
+        // The slips that lie before the good sector number `good`.
+        let passed = self.slips.partition_point(|s| s.start - s.before <= good);
+        let before = passed.checked_sub(1).and_then(|i| self.slips.get(i)).map_or(0, |s| s.before + s.len);
+        let place = good + before;
+        let mut len = count - within;
+        if let Some(next) = self.slips.get(passed) {
+            len = len.min(next.start - place);
+        }
+        Some(Stretch { place, index, len })
+    }
+
+    /// The first stretch of LBNs at or after `place` and before `end`, cut at `end`.
+    pub(super) fn stretch_from(&self, place: u64, end: u64) -> Option<Stretch> {
+        let mut place = place;
+        let end = end.min(self.places);
+        while place < end {
+            // Step over a slip.
+            let next = self.slips.partition_point(|s| s.start <= place);
+            if let Some(s) = next.checked_sub(1).and_then(|i| self.slips.get(i))
+                && place < s.start + s.len
+            {
+                place = s.start + s.len;
+                continue;
+            }
+            let next_slip = self.slips.get(next).map_or(u64::MAX, |s| s.start);
+            let region = place / self.region;
+            let start = region * self.region;
+            let good = place - start - (self.slipped_before(place) - self.slipped_before(start));
+            let (first, count, front) = self.region_offsets(region);
+            if good < front {
+                place = (place + (front - good)).min(next_slip);
+                continue;
+            }
+            if good - front >= count {
+                place = start + self.region;
+                continue;
+            }
+            let offset = first + good - front;
+            if offset < self.reserved {
+                place = (place + (self.reserved - offset)).min(next_slip).min(start + self.region);
+                continue;
+            }
+            let len = (count - (good - front)).min(next_slip - place).min(end - place);
+            return Some(Stretch { place, index: offset - self.reserved, len });
+        }
+        None
+    }
+
+    /// Spares of a region: a smaller last region gives up its data before its spares, as DiskSim counts it.
+    fn region_spares(&self, region: u64) -> u64 {
+        let size = self.region_size(region);
+        if size < self.region { size.saturating_sub(self.capacity) } else { self.spares }
+    }
+
+    fn region_size(&self, region: u64) -> u64 {
+        self.region.min(self.places - (region * self.region).min(self.places))
+    }
+
+    /// First offset of a region, how many it holds, and how many good sectors stand before them.
+    fn region_offsets(&self, region: u64) -> (u64, u64, u64) {
+        let start = region * self.region;
+        let size = self.region_size(region);
+        let slipped = self.slipped_before(start + size) - self.slipped_before(start);
+        let good = size - slipped;
+        if self.slip_to_end {
+            let first = (region * self.capacity).saturating_sub(self.slipped_before(start));
+            let spares = self.region_spares(region).min(good);
+            (first, good - spares, if self.at_front { spares } else { 0 })
+        } else {
+            let count = self.capacity.min(good);
+            (region * self.capacity, count, if self.at_front { good - count } else { 0 })
+        }
+    }
+
+    fn region_of(&self, offset: u64) -> u64 {
+        if self.region >= self.places {
+            return 0;
+        }
+        if !self.slip_to_end {
+            return offset / self.capacity;
+        }
+        // Slips make later regions begin earlier: search for the last that begins at or before the offset.
+        let (mut low, mut high) = (0, self.places.div_ceil(self.region));
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.region_offsets(middle).0 <= offset { low = middle } else { high = middle }
+        }
+        low
+    }
+
+    fn count_offsets(&self, at: &str) -> Result<u64, ProfileError> {
+        if self.places == 0 {
+            return Ok(0);
+        }
+        let last = (self.places - 1) / self.region;
+        if !self.slip_to_end && last > 0 {
+            // A region's offsets are found by division, so all but the last must hold as many.
+            for s in &self.slips {
+                let region = s.start / self.region;
+                let (_, count, _) = self.region_offsets(region);
+                if count < self.capacity && region < last {
+                    return Err(ProfileError::new(
+                        format!("{at}.slips"),
+                        format!(
+                            "more slips than the {} spares of the region that holds {}",
+                            self.spares, s.start
+                        ),
+                        "list the rest as defects, or set slip_to_end",
+                    ));
+                }
+            }
+        }
+        let (first, count, _) = self.region_offsets(last);
+        Ok(first + count)
+    }
+}
+
+fn slip_runs(slips: &[u64], unit: u64, places: u64, at: &str) -> Result<Vec<Slip>, ProfileError> {
+    let mut sorted: Vec<u64> = slips.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut runs: Vec<Slip> = Vec::new();
+    let mut before = 0;
+    for slip in sorted {
+        let start = slip.checked_mul(unit).filter(|s| s.saturating_add(unit) <= places).ok_or_else(|| {
+            ProfileError::new(
+                format!("{at}.slips"),
+                format!("slip {slip} lies past the zone's {} sectors", places),
+                "slips count from the zone's first sector",
+            )
+        })?;
+        match runs.last_mut() {
+            Some(last) if last.start + last.len == start => last.len += unit,
+            _ => runs.push(Slip { start, len: unit, before }),
+        }
+        before += unit;
+    }
+    Ok(runs)
+}

@@ -85,10 +85,9 @@ impl Section {
     #[inline]
     pub(super) fn track(&self, track: u32) -> SectionTrack {
         let (repetition, slot) = (track / self.tracks, track % self.tracks);
-        let index = if self.same_tracks != 0 {
-            (slot / self.same_tracks) as usize
-        } else {
-            self.runs.partition_point(|r| r.first_track <= slot) - 1
+        let index = match slot.checked_div(self.same_tracks) {
+            Some(index) => index as usize,
+            None => self.runs.partition_point(|r| r.first_track <= slot) - 1,
         };
         let run = &self.runs[index];
         let along = slot - run.first_track;
@@ -201,7 +200,7 @@ pub(super) fn sections(
             let absolute = layout.order == Order::CylinderSerpentineAbsolute;
             let flipped = absolute && zone.first_cylinder % 2 == 1;
             let one = |chain, cylinder: u32| -> Chain<'_> {
-                if flipped == (cylinder % 2 == 0) {
+                if flipped == cylinder.is_multiple_of(2) {
                     Chain::cylinder(chain, cylinder, (0..heads).rev())
                 } else {
                     Chain::cylinder(chain, cylinder, 0..heads)

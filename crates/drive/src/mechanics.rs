@@ -1,0 +1,325 @@
+//! The truth about the moving parts: where the arm is, and when which sector passes.
+//!
+//! Everything is computed from absolute time; nothing is accumulated, so no error grows with the length of a run.
+//! Three rules decide every nanosecond:
+//! 1. a move that starts at `t` ends at `t + move_time`;
+//! 2. a head that is there at a whole nanosecond catches a sector whose start has not passed before it;
+//! 3. a sector is done at the first whole nanosecond at which its end has passed.
+
+use model::{DriveModel, Position, Track};
+use std::sync::Arc as Shared;
+use units::{Arc, Duration, Instant, Op, TrackIndex};
+
+/// The arm and the platter of one drive.
+///
+/// ```
+/// use freeblock_drive::Mechanics;
+/// use model::{DriveModel, Profile};
+/// use std::sync::Arc;
+/// use units::{Instant, Op, TrackIndex};
+/// # let toml = include_str!("../tests/data/small.toml");
+/// let profile = Profile::from_toml(toml, "small.toml").unwrap();
+/// let mut mechanics = Mechanics::new(Arc::new(DriveModel::from_profile(&profile).unwrap()));
+/// // 6,000 rpm, 100 sectors on the track: sector 50 is half a turn away, and passes in a tenth of a millisecond.
+/// let access = mechanics.access(Instant::ZERO, Op::Read, TrackIndex::new(0), 50, 1);
+/// assert_eq!(access.latency().as_nanos(), 5_000_000);
+/// assert_eq!(access.end.as_nanos(), 5_100_000);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Mechanics {
+    model: Shared<DriveModel>,
+    position: Position,
+}
+
+/// One head over one track while some consecutive sectors pass.
+///
+/// Beyond the track's last sector counting goes on at its first, so a pass may go around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// When the head began to wait.
+    pub from: Instant,
+    /// Rotation from there to the start of the first sector.
+    pub wait: Arc,
+    /// The track.
+    pub track: Track,
+    /// The first sector.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// What one access to one track took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// When the arm began to move.
+    pub begin: Instant,
+    /// When the head was ready on the track.
+    pub arrival: Instant,
+    /// When the first sector began.
+    pub start: Instant,
+    /// When the last sector was done.
+    pub end: Instant,
+}
+
+impl Access {
+    /// Seek, head switch and settling.
+    #[inline]
+    pub const fn seek(&self) -> Duration {
+        self.arrival.since(self.begin)
+    }
+
+    /// Rotational latency before the first sector.
+    #[inline]
+    pub const fn latency(&self) -> Duration {
+        self.start.since(self.arrival)
+    }
+
+    /// From the first sector's start to the last one's end.
+    #[inline]
+    pub const fn transfer(&self) -> Duration {
+        self.end.since(self.start)
+    }
+}
+
+impl Pass {
+    /// First whole nanosecond at which the first sector has begun.
+    #[inline]
+    pub fn start(&self, model: &DriveModel) -> Instant {
+        self.from + model.rpm().time_to_pass(self.wait)
+    }
+
+    /// When the first `count` sectors of the pass are done.
+    #[inline]
+    pub fn done(&self, model: &DriveModel, count: u32) -> Instant {
+        self.from + model.rpm().time_to_pass(self.wait + self.arc(count))
+    }
+
+    /// When the whole pass is done.
+    #[inline]
+    pub fn end(&self, model: &DriveModel) -> Instant {
+        self.done(model, self.count)
+    }
+
+    /// How many sectors of the pass are done at `now`.
+    pub fn done_by(&self, model: &DriveModel, now: Instant) -> u32 {
+        // Twice around at most; the product below stays small enough for 64 bits.
+        let most = model.rpm().time_to_pass(self.wait + self.arc(self.count));
+        let turned = model.rpm().arc_in(now.saturating_since(self.from).min(most));
+        let Some(past) = turned.parts().checked_sub(self.wait.parts()) else { return 0 };
+        // Boundary k of the track lies at floor(k F / n), so the last one at or before an arc x is
+        // ceil((x + 1) n / F) - 1.
+        let n = u64::from(self.track.sectors);
+        let x = self.track.boundary(self.first).parts() + past;
+        let last = u128::from(x + 1) * u128::from(n);
+        let last = last.div_ceil(u128::from(units::FULL_TURN)) as u64 - 1;
+        (last.saturating_sub(u64::from(self.first)) as u32).min(self.count)
+    }
+
+    #[inline]
+    fn arc(&self, count: u32) -> Arc {
+        self.track.arc(self.first, count)
+    }
+}
+
+impl Mechanics {
+    /// A drive at rest with its arm at cylinder 0, head 0.
+    pub fn new(model: Shared<DriveModel>) -> Self {
+        Self { model, position: Position::default() }
+    }
+
+    /// What is known about the drive.
+    #[inline]
+    pub fn model(&self) -> &DriveModel {
+        &self.model
+    }
+
+    /// Where the arm is, or will be at the end of the last move.
+    #[inline]
+    pub const fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Puts the arm somewhere at no cost, to begin an experiment there.
+    pub const fn place(&mut self, position: Position) {
+        self.position = position;
+    }
+
+    /// Moves the arm; returns when it is ready for `op`.
+    #[inline]
+    pub fn seek_to(&mut self, at: Instant, to: Position, op: Op) -> Instant {
+        let arrival = at + self.model.move_time(self.position, to, op);
+        self.position = to;
+        arrival
+    }
+
+    /// The pass over `count` sectors from `first` on, for a head that is ready on `track` at `at`.
+    #[inline]
+    pub fn pass(&self, at: Instant, track: Track, first: u32, count: u32) -> Pass {
+        let wait = self.model.rpm().angle_at(at).until(track.sector_angle(first));
+        Pass { from: at, wait, track, first, count }
+    }
+
+    /// Waits for `first` and takes `count` sectors: when the first began, and when the last was done.
+    #[inline]
+    pub fn wait_and_transfer(&self, at: Instant, track: Track, first: u32, count: u32) -> (Instant, Instant) {
+        let pass = self.pass(at, track, first, count);
+        (pass.start(&self.model), pass.end(&self.model))
+    }
+
+    /// Moves to a track and takes `count` of its sectors in order.
+    ///
+    /// # Panics
+    /// In debug builds, when the sectors are not all on the track; in all builds, when the drive has no such track.
+    #[inline]
+    pub fn access(&mut self, at: Instant, op: Op, track: TrackIndex, first: u32, count: u32) -> Access {
+        let track = self.model.layout().track(track);
+        debug_assert!(first + count <= track.sectors);
+        let arrival = self.seek_to(at, track.into(), op);
+        let (start, end) = self.wait_and_transfer(arrival, track, first, count);
+        Access { begin: at, arrival, start, end }
+    }
+
+    /// The same with zero-latency access: a head that arrives among the sectors begins with the next that passes
+    /// whole, and is done when, one turn later, the last of the missing ones has passed.
+    ///
+    /// # Panics
+    /// As [`access`](Self::access).
+    pub fn access_in_any_order(
+        &mut self,
+        at: Instant,
+        op: Op,
+        track: TrackIndex,
+        first: u32,
+        count: u32,
+    ) -> Access {
+        let track = self.model.layout().track(track);
+        debug_assert!(first + count <= track.sectors);
+        let arrival = self.seek_to(at, track.into(), op);
+        match self.next_among(arrival, track, first, count) {
+            Some(sector) => {
+                let pass = self.pass(arrival, track, sector, track.sectors);
+                Access { begin: at, arrival, start: pass.start(&self.model), end: pass.end(&self.model) }
+            }
+            None => {
+                let (start, end) = self.wait_and_transfer(arrival, track, first, count);
+                Access { begin: at, arrival, start, end }
+            }
+        }
+    }
+
+    /// The first of the sectors that passes whole, for a head that arrives among them after the first began.
+    pub fn next_among(&self, arrival: Instant, track: Track, first: u32, count: u32) -> Option<u32> {
+        let rpm = self.model.rpm();
+        // Rotation since the first sector's start.
+        let into = track.sector_angle(first).until(rpm.angle_at(arrival)).parts();
+        if into == 0 || into >= track.arc(first, count).parts() {
+            return None;
+        }
+        let n = u64::from(track.sectors);
+        let x = track.boundary(first).parts() + into;
+        let next = (u128::from(x) * u128::from(n)).div_ceil(u128::from(units::FULL_TURN)) as u32;
+        (next < first + count).then_some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use units::{Cylinder, FULL_TURN, Head};
+
+    fn small() -> Shared<DriveModel> {
+        let profile =
+            model::Profile::from_toml(include_str!("../tests/data/small.toml"), "small.toml").unwrap();
+        Shared::new(DriveModel::from_profile(&profile).unwrap())
+    }
+
+    /// Rational arithmetic in 128 bits, straight from the three rules.
+    fn naive(model: &DriveModel, arrival: Instant, track: Track, first: u32, count: u32) -> (u128, u128) {
+        let (rpm, turn, n) =
+            (u128::from(model.rpm().get()), u128::from(FULL_TURN), u128::from(track.sectors));
+        let t = u128::from(arrival.as_nanos());
+        let boundary = |s: u32| u128::from(track.angle.parts()) + u128::from(s) * turn / n;
+        // The platter has turned t * rpm since zero; the first pass of the boundary at or after that.
+        let turned = t * rpm;
+        let mut start = boundary(first) % turn + turned / turn * turn;
+        if start < turned {
+            start += turn;
+        }
+        let end = start + boundary(first + count) - boundary(first);
+        (start.div_ceil(rpm), end.div_ceil(rpm))
+    }
+
+    proptest! {
+        #[test]
+        fn a_pass_is_what_rational_arithmetic_says(
+            at in 0u64..1 << 50, track in 0u32..40, first in 0u32..60, count in 1u32..40,
+        ) {
+            let model = small();
+            let mechanics = Mechanics::new(model.clone());
+            let track = model.layout().track(TrackIndex::new(track));
+            let at = Instant::from_nanos(at);
+            let (start, end) = mechanics.wait_and_transfer(at, track, first, count);
+            let (s, e) = naive(&model, at, track, first, count);
+            prop_assert_eq!((u128::from(start.as_nanos()), u128::from(end.as_nanos())), (s, e));
+        }
+
+        #[test]
+        fn sectors_done_are_counted_to_the_nanosecond(
+            at in 0u64..1 << 50, track in 0u32..40, first in 0u32..60, count in 1u32..200, later in 0u64..40_000_000,
+        ) {
+            let model = small();
+            let mechanics = Mechanics::new(model.clone());
+            let track = model.layout().track(TrackIndex::new(track));
+            let pass = mechanics.pass(Instant::from_nanos(at), track, first, count);
+            let now = Instant::from_nanos(at + later);
+            let slow = (1..=count).take_while(|&k| pass.done(&model, k) <= now).count() as u32;
+            prop_assert_eq!(pass.done_by(&model, now), slow);
+        }
+
+        #[test]
+        fn zero_latency_is_never_slower(at in 0u64..1 << 50, track in 0u32..40, first in 0u32..40, count in 1u32..40) {
+            let model = small();
+            let mut a = Mechanics::new(model.clone());
+            let mut b = a.clone();
+            let at = Instant::from_nanos(at);
+            let plain = a.access(at, Op::Read, TrackIndex::new(track), first, count);
+            let any = b.access_in_any_order(at, Op::Read, TrackIndex::new(track), first, count);
+            prop_assert!(any.end <= plain.end);
+            prop_assert!(any.end.since(any.arrival) <= model.rpm().revolution() * 2);
+        }
+    }
+
+    #[test]
+    fn a_sector_whose_start_is_now_is_caught() {
+        let model = small();
+        let mechanics = Mechanics::new(model.clone());
+        let track = model.layout().track(TrackIndex::new(0));
+        // Sector 50 of 100 passes at 5 ms exactly.
+        let (start, end) = mechanics.wait_and_transfer(Instant::from_nanos(5_000_000), track, 50, 1);
+        assert_eq!((start.as_nanos(), end.as_nanos()), (5_000_000, 5_100_000));
+        let (start, _) = mechanics.wait_and_transfer(Instant::from_nanos(5_000_001), track, 50, 1);
+        assert_eq!(start.as_nanos(), 15_000_000);
+    }
+
+    #[test]
+    fn a_head_arriving_inside_the_request_reads_it_in_one_turn() {
+        let model = small();
+        let mut mechanics = Mechanics::new(model);
+        // 2.55 ms: sector 25 is half gone; 26..40 pass first, then 10..26.
+        let at = Instant::from_nanos(2_550_000);
+        let access = mechanics.access_in_any_order(at, Op::Read, TrackIndex::new(0), 10, 30);
+        assert_eq!(access.start.as_nanos(), 2_600_000);
+        assert_eq!(access.end.as_nanos(), 12_600_000);
+    }
+
+    #[test]
+    fn the_arm_stays_where_it_went() {
+        let model = small();
+        let mut mechanics = Mechanics::new(model.clone());
+        let to = Position { cylinder: Cylinder::new(3), head: Head::new(1) };
+        let arrival = mechanics.seek_to(Instant::ZERO, to, Op::Read);
+        assert_eq!(arrival.since(Instant::ZERO), model.move_time(Position::default(), to, Op::Read));
+        assert_eq!(mechanics.seek_to(arrival, to, Op::Write), arrival);
+    }
+}

@@ -1,0 +1,493 @@
+//! Import of DiskSim 4.0 parameter files into profiles.
+//!
+//! [`import`] takes a `.parv` file, or the `.diskspecs` or `.model` file in it, and follows every `source`. What
+//! the parameters mean is described in docs/MODEL.md; what this import ignores or has to interpret it says in
+//! [`Imported::notes`].
+//!
+//! ```
+//! use freeblock_model::disksim;
+//! use std::{io, path::Path};
+//!
+//! let files = |path: &Path| -> io::Result<Vec<u8>> {
+//!     match path.to_str() {
+//!         Some("tiny.model") => Ok(b"dm_disk TINY {
+//!             Number of data surfaces = 2, Number of cylinders = 10, Block count = 200,
+//!             Layout Model = dm_layout_g1 {
+//!                 LBN-to-PBN mapping scheme = 0, Sparing scheme used = 9, Number of spares = 0,
+//!                 Zones = [ dm_layout_g1_zone {
+//!                     First cylinder number = 0, Last cylinder number = 9, Blocks per track = 10
+//!                 } ]
+//!             },
+//!             Mechanical Model = dm_mech_g1 {
+//!                 Seek type = extracted, Full seek curve = tiny.seek,
+//!                 Head switch time = 0.5, Rotation speed (in rpms) = 7200
+//!             }
+//!         }".to_vec()),
+//!         Some("tiny.seek") => Ok(b"Seek distances measured: 2\n1, 1.5\n9, 4.0\n".to_vec()),
+//!         _ => Err(io::ErrorKind::NotFound.into()),
+//!     }
+//! };
+//! let imported = disksim::import_from(&files, Path::new("tiny.model"), None)?;
+//! assert_eq!(imported.profile.name, "tiny");
+//! assert_eq!(imported.profile.rpm, 7200);
+//! # Ok::<(), disksim::ImportError>(())
+//! ```
+
+mod fields;
+mod firmware;
+mod layout_g1;
+mod layout_g4;
+mod mechanics;
+mod source;
+mod syntax;
+
+use crate::layout::Layout;
+use crate::profile::{FORMAT, Profile};
+use fields::refuse;
+use layout_g1::Mapped;
+use source::{At, Fault, Sources, printable};
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use syntax::{Block, Node, Scalar, Statement, Value};
+
+/// Where an import's files come from; a closure will do.
+pub trait Files {
+    /// The content of the file at `path`.
+    ///
+    /// # Errors
+    /// When there is no such file, or it cannot be read.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+}
+
+impl<F: Fn(&Path) -> io::Result<Vec<u8>>> Files for F {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self(path)
+    }
+}
+
+/// An imported drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    /// The drive.
+    pub profile: Profile,
+    /// What was ignored, corrected or interpreted, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A place in a file, shown as `file:line:column`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: PathBuf,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
+    }
+}
+
+/// Why a file could not be imported.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The text is not what DiskSim's files look like.
+    #[error("{place}: expected {expected}, found {found}; {mend}")]
+    Syntax {
+        /// Where.
+        place: Place,
+        /// What should stand there.
+        expected: String,
+        /// What stands there.
+        found: String,
+        /// What to do about it.
+        mend: String,
+    },
+    /// A parameter has a value that makes no sense or is not supported.
+    #[error("{place}: {problem}; {mend}")]
+    Value {
+        /// Where.
+        place: Place,
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        mend: String,
+    },
+    /// A parameter without which there is no drive.
+    #[error("{place}: `{block}` has no `{key}`; add `{key} = ...` to it")]
+    Missing {
+        /// Where the block begins.
+        place: Place,
+        /// The block.
+        block: String,
+        /// The parameter.
+        key: String,
+    },
+    /// The file given cannot be read.
+    #[error("cannot read {}: {cause}; check the path", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: String,
+    },
+    /// A file that another one names cannot be read.
+    #[error("{place}: cannot read {}: {cause}; put the file there, or correct its name", path.display())]
+    UnreadableSource {
+        /// Where it is named.
+        place: Place,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: String,
+    },
+    /// A file sources itself, directly or through others.
+    #[error("{place}: {} is being read already and would source itself for ever; remove this `source`", path.display())]
+    SelfSourcing {
+        /// The `source` that closes the circle.
+        place: Place,
+        /// The file.
+        path: PathBuf,
+    },
+    /// No disk is specified.
+    #[error("{}: there is no `disksim_disk` or `dm_disk` block; give a .parv, .diskspecs or .model file", path.display())]
+    NoDisk {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Several disks are specified, and none or several of them are instantiated.
+    #[error("{}: several disks to choose from: {}; name one of them, or `instantiate` only one", path.display(), choices.join(", "))]
+    Ambiguous {
+        /// The file.
+        path: PathBuf,
+        /// Their names.
+        choices: Vec<String>,
+    },
+    /// The disk named is not there.
+    #[error("{}: no disk is called `{name}`; there are: {}", path.display(), choices.join(", "))]
+    NoSuchDisk {
+        /// The file.
+        path: PathBuf,
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        choices: Vec<String>,
+    },
+    /// The numbers were read, but a drive cannot be laid out by them.
+    #[error("{}: {cause}", path.display())]
+    Impossible {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: crate::ProfileError,
+    },
+}
+
+/// Imports the one disk of the file at `path`; with several specified, the one that is instantiated.
+///
+/// # Errors
+/// See [`ImportError`]; every message names the place and the mend.
+pub fn import(path: &Path) -> Result<Imported, ImportError> {
+    import_from(&read_bounded, path, None)
+}
+
+/// Reads a file, but not for ever: a device or pipe may have no end. Too large a file is refused when it is kept.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(source::MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Imports from any [`Files`], the disk called `choice` if that is given.
+///
+/// # Errors
+/// As [`import`], and [`ImportError::NoSuchDisk`].
+pub fn import_from(files: &dyn Files, path: &Path, choice: Option<&str>) -> Result<Imported, ImportError> {
+    let mut sources = Sources::new(files);
+    let statements = sources
+        .open_root(path)
+        .and_then(|root| syntax::parse(&mut sources, root))
+        .map_err(|fault| sources.explain(fault))?;
+    let config = Config { path, statements: &statements };
+    let disk = config.disk(choice, &sources)?;
+    let mut notes = Vec::new();
+    let profile = config.profile(disk, &mut sources, &mut notes).map_err(|fault| sources.explain(fault))?;
+    let impossible = |cause| ImportError::Impossible { path: path.to_owned(), cause };
+    let layout = Layout::new(&profile.layout, profile.cylinders, profile.heads).map_err(impossible)?;
+    crate::DriveModel::from_profile(&profile).map_err(impossible)?;
+    config.compare_capacity(disk, layout.capacity().get(), &mut notes);
+    Ok(Imported { profile, notes })
+}
+
+/// The disk to import.
+#[derive(Clone, Copy)]
+enum Disk<'s> {
+    /// With its electronics.
+    Whole(&'s Block),
+    /// Medium and arm only.
+    Bare(&'s Block),
+}
+
+/// Everything that the files say.
+struct Config<'s> {
+    path: &'s Path,
+    statements: &'s [Statement],
+}
+
+impl<'s> Config<'s> {
+    fn blocks(&self, kind: &'static str) -> impl Iterator<Item = &'s Block> + use<'s> {
+        self.statements.iter().filter_map(move |statement| match statement {
+            Statement::Block(block) if block.kind == kind => Some(block),
+            _ => None,
+        })
+    }
+
+    fn named(&self, kind: &'static str, name: &str) -> Option<&'s Block> {
+        self.blocks(kind).find(|block| block.name == name)
+    }
+
+    fn instantiated(&self) -> impl Iterator<Item = (&'s [String], &'s Scalar)> + use<'s> {
+        self.statements.iter().filter_map(|statement| match statement {
+            Statement::Instantiate { names, spec } => Some((names.as_slice(), spec)),
+            _ => None,
+        })
+    }
+
+    fn topology(&self) -> Option<&'s Node> {
+        self.statements.iter().find_map(|statement| match statement {
+            Statement::Topology(node) => Some(node),
+            _ => None,
+        })
+    }
+
+    /// The disk called `choice`, or else the one instantiated, or else the only one.
+    fn disk(&self, choice: Option<&str>, sources: &Sources<'_>) -> Result<Disk<'s>, ImportError> {
+        let whole: Vec<_> = self.blocks("disksim_disk").collect();
+        let bare: Vec<_> = self.blocks("dm_disk").collect();
+        let names = |blocks: &[&Block]| blocks.iter().map(|block| block.name.clone()).collect::<Vec<_>>();
+        if let Some(name) = choice {
+            let in_whole = whole.iter().find(|block| block.name == name).map(|block| Disk::Whole(block));
+            let in_bare = || bare.iter().find(|block| block.name == name).map(|block| Disk::Bare(block));
+            return in_whole.or_else(in_bare).ok_or_else(|| ImportError::NoSuchDisk {
+                path: self.path.to_owned(),
+                name: name.into(),
+                choices: names(if whole.is_empty() { &bare } else { &whole }),
+            });
+        }
+        if let [disk] = whole[..] {
+            return Ok(Disk::Whole(disk));
+        }
+        if whole.is_empty() {
+            return match bare[..] {
+                [] => Err(self.no_disk(sources)),
+                [disk] => Ok(Disk::Bare(disk)),
+                _ => Err(ImportError::Ambiguous { path: self.path.to_owned(), choices: names(&bare) }),
+            };
+        }
+        let used: Vec<_> = whole
+            .iter()
+            .copied()
+            .filter(|block| self.instantiated().any(|(_, spec)| spec.text == block.name))
+            .collect();
+        match used[..] {
+            [disk] => Ok(Disk::Whole(disk)),
+            [] => Err(ImportError::Ambiguous { path: self.path.to_owned(), choices: names(&whole) }),
+            _ => Err(ImportError::Ambiguous { path: self.path.to_owned(), choices: names(&used) }),
+        }
+    }
+
+    /// Says which kind of device there is instead, if there is one.
+    fn no_disk(&self, sources: &Sources<'_>) -> ImportError {
+        let other = self.blocks("disksim_simpledisk").chain(self.blocks("memsmodel_mems")).next();
+        match other {
+            Some(block) => ImportError::Value {
+                place: sources.place(block.at),
+                problem: format!("`{}` is not a disk with cylinders and heads", printable(&block.kind)),
+                mend: "import a file with a `disksim_disk`".into(),
+            },
+            None => ImportError::NoDisk { path: self.path.to_owned() },
+        }
+    }
+
+    fn profile(
+        &self,
+        disk: Disk<'s>,
+        sources: &mut Sources<'_>,
+        notes: &mut Vec<String>,
+    ) -> Result<Profile, Fault> {
+        let (outer, model) = match disk {
+            Disk::Whole(block) => (block, self.model(block)?),
+            Disk::Bare(block) => (block, block),
+        };
+        let heads = model.whole("Number of data surfaces", 1, u64::from(u16::MAX))? as u16;
+        let cylinders = model.whole("Number of cylinders", 1, u64::from(u32::MAX))? as u32;
+        let mapped = self.layout(model, heads, notes)?;
+        let mechanical = model.require("Mechanical Model")?.block("Mechanical Model")?;
+        if mechanical.kind != "dm_mech_g1" {
+            return Err(unknown_kind(mechanical.at, &mechanical.kind, "`dm_mech_g1`"));
+        }
+        let mut arm = mechanics::read(mechanical, sources, notes)?;
+        let firmware = match disk {
+            Disk::Bare(_) => None,
+            Disk::Whole(block) => {
+                let path = self.path_to(block, notes);
+                let (firmware, read, write) = firmware::read(block, path, notes)?;
+                arm.mechanics.zero_latency_read = read;
+                arm.mechanics.zero_latency_write = write;
+                Some(firmware)
+            }
+        };
+        if mapped.cylinders > cylinders {
+            notes.push(format!(
+                "{cylinders} cylinders are declared, and the layout uses {}; the latter counts",
+                mapped.cylinders
+            ));
+        }
+        if mapped.heads > heads {
+            notes.push(format!(
+                "{heads} surfaces are declared, and the layout uses {}; the latter counts",
+                mapped.heads
+            ));
+        }
+        let file = self.path.file_name().unwrap_or_default().to_string_lossy();
+        Ok(Profile {
+            format: FORMAT,
+            name: short_name(&outer.name),
+            title: outer.name.clone(),
+            synthetic: false,
+            sources: vec![format!("DiskSim 4.0 parameter file {file}")],
+            sector_bytes: 512,
+            rpm: arm.rpm,
+            cylinders: cylinders.max(mapped.cylinders),
+            heads: mapped.heads.max(heads),
+            mechanics: arm.mechanics,
+            seek: arm.seek,
+            layout: mapped.layout,
+            firmware,
+        })
+    }
+
+    /// The `dm_disk` of a `disksim_disk`: in place, sourced, or by name.
+    fn model(&self, disk: &'s Block) -> Result<&'s Block, Fault> {
+        let value = disk.require("Model")?;
+        let model = match value {
+            Value::Scalar(name) => self.named("dm_disk", &name.text).ok_or_else(|| {
+                refuse(
+                    name.at,
+                    format!("no `dm_disk` is called `{}`", printable(&name.text)),
+                    "write `Model = source FILE` or `Model = dm_disk NAME { ... }`",
+                )
+            })?,
+            other => other.block("Model")?,
+        };
+        if model.kind != "dm_disk" {
+            return Err(unknown_kind(model.at, &model.kind, "`dm_disk`"));
+        }
+        Ok(model)
+    }
+
+    fn layout(&self, model: &'s Block, heads: u16, notes: &mut Vec<String>) -> Result<Mapped, Fault> {
+        let layout = model.require("Layout Model")?.block("Layout Model")?;
+        match layout.kind.as_str() {
+            "dm_layout_g1" => layout_g1::read(layout, heads, notes),
+            "dm_layout_g4" => layout_g4::read(layout, heads, notes),
+            kind => Err(unknown_kind(layout.at, kind, "`dm_layout_g1` or `dm_layout_g4`")),
+        }
+    }
+
+    /// The bus that the disk hangs on and the controller above it, by the topology.
+    fn path_to(&self, disk: &'s Block, notes: &mut Vec<String>) -> firmware::Path<'s> {
+        let instances: Vec<&String> = self
+            .instantiated()
+            .filter(|(_, spec)| spec.text == disk.name)
+            .flat_map(|(names, _)| names)
+            .collect();
+        let mut trail = Vec::new();
+        let found = self.topology().is_some_and(|root| {
+            trail_to(root, &|node| node.kind == "disksim_disk" && instances.contains(&&node.name), &mut trail)
+        });
+        if found {
+            let spec = |kind: &'static str| {
+                let node = trail.iter().rev().find(|node| node.kind == kind)?;
+                let by_instance = self
+                    .instantiated()
+                    .find(|(names, _)| names.contains(&node.name))
+                    .map(|(_, spec)| &spec.text);
+                self.named(kind, by_instance.unwrap_or(&node.name))
+            };
+            return firmware::Path { bus: spec("disksim_bus"), controller: spec("disksim_ctlr") };
+        }
+        let mut only = |kind: &'static str, what: &str| {
+            let mut blocks = self.blocks(kind);
+            match (blocks.next(), blocks.next()) {
+                (Some(block), None) => Some(block),
+                (None, _) => None,
+                _ => {
+                    notes.push(format!(
+                        "no topology says which {what} the disk hangs on; its time per sector is taken as 0"
+                    ));
+                    None
+                }
+            }
+        };
+        firmware::Path { bus: only("disksim_bus", "bus"), controller: only("disksim_ctlr", "controller") }
+    }
+
+    /// DiskSim ignores the declared block count; so do we, but say so.
+    fn compare_capacity(&self, disk: Disk<'s>, mapped: u64, notes: &mut Vec<String>) {
+        let model = match disk {
+            Disk::Whole(block) => self.model(block).ok(),
+            Disk::Bare(block) => Some(block),
+        };
+        let declared =
+            model.and_then(|model| model.get("Block count")).and_then(|v| v.integer("Block count").ok());
+        if let Some(declared) = declared
+            && declared != i128::from(mapped)
+        {
+            notes.push(format!(
+                "`Block count` declares {declared} sectors and the layout maps {mapped}; the layout counts, as in DiskSim"
+            ));
+        }
+    }
+}
+
+fn unknown_kind(at: At, kind: &str, known: &str) -> Fault {
+    refuse(
+        at,
+        format!("a block of type `{}` is not supported here", printable(kind)),
+        &format!("use {known}"),
+    )
+}
+
+/// The nodes from the root down to the one wanted, without it.
+fn trail_to<'n>(node: &'n Node, wanted: &dyn Fn(&Node) -> bool, trail: &mut Vec<&'n Node>) -> bool {
+    if wanted(node) {
+        return true;
+    }
+    trail.push(node);
+    if node.children.iter().any(|child| trail_to(child, wanted, trail)) {
+        return true;
+    }
+    trail.pop();
+    false
+}
+
+/// A name for the command line: lower case, digits and hyphens.
+fn short_name(name: &str) -> String {
+    let name = name.strip_suffix(".model").unwrap_or(name);
+    let mut short = String::new();
+    for c in name.chars() {
+        if c.is_ascii_alphanumeric() {
+            short.push(c.to_ascii_lowercase());
+        } else if !short.is_empty() && !short.ends_with('-') {
+            short.push('-');
+        }
+    }
+    let short = short.trim_end_matches('-');
+    if short.is_empty() { "imported".into() } else { short.into() }
+}

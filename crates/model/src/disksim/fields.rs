@@ -1,0 +1,129 @@
+//! Typed access to the fields of a block; every refusal names the place.
+
+use super::source::{At, Fault, printable};
+use super::syntax::{Block, Scalar, Value};
+
+/// Largest whole number taken: the profile file is TOML, whose integers have 63 bits.
+const MAX_WHOLE: i128 = i64::MAX as i128;
+
+impl Block {
+    /// The last field of this name; DiskSim, too, lets a later one win.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.fields.iter().rev().find(|field| field.key.eq_ignore_ascii_case(key)).map(|field| &field.value)
+    }
+
+    pub fn require(&self, key: &str) -> Result<&Value, Fault> {
+        self.get(key).ok_or_else(|| Fault::Missing {
+            at: self.at,
+            block: printable(if self.name.is_empty() { &self.kind } else { &self.name }),
+            key: key.into(),
+        })
+    }
+
+    /// A whole number from `least` to `most`.
+    pub fn whole(&self, key: &str, least: i64, most: u64) -> Result<u64, Fault> {
+        self.require(key)?.whole(key, least, most)
+    }
+
+    pub fn whole_or(&self, key: &str, least: i64, most: u64, default: u64) -> Result<u64, Fault> {
+        self.get(key).map_or(Ok(default), |value| value.whole(key, least, most))
+    }
+
+    pub fn number_or(&self, key: &str, default: f64) -> Result<f64, Fault> {
+        self.get(key).map_or(Ok(default), |value| value.number(key))
+    }
+
+    /// The items of a list; none when it is not there.
+    pub fn list(&self, key: &str) -> Result<&[Value], Fault> {
+        self.get(key).map_or(Ok(&[]), |value| value.list(key))
+    }
+}
+
+impl Value {
+    pub fn scalar(&self, what: &str) -> Result<&Scalar, Fault> {
+        match self {
+            Self::Scalar(scalar) => Ok(scalar),
+            Self::List { .. } => Err(refuse(self.at(), format!("`{what}` is a list"), "give one value")),
+            Self::Block(_) => Err(refuse(self.at(), format!("`{what}` is a block"), "give one value")),
+        }
+    }
+
+    pub fn list(&self, what: &str) -> Result<&[Value], Fault> {
+        match self {
+            Self::List { items, .. } => Ok(items),
+            _ => Err(refuse(self.at(), format!("`{what}` is not a list"), "write `[ item, ... ]`")),
+        }
+    }
+
+    pub fn block(&self, what: &str) -> Result<&Block, Fault> {
+        match self {
+            Self::Block(block) => Ok(block),
+            _ => Err(refuse(
+                self.at(),
+                format!("`{what}` is not a block"),
+                "write `TYPE { ... }`, or `source FILE` with a file that holds one",
+            )),
+        }
+    }
+
+    pub fn number(&self, what: &str) -> Result<f64, Fault> {
+        let scalar = self.scalar(what)?;
+        match scalar.text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err(refuse(
+                scalar.at,
+                format!("`{what}` is `{}`, which is no number", printable(&scalar.text)),
+                "write a decimal number",
+            )),
+        }
+    }
+
+    /// A whole number from `least` to `most`; `63.0` counts as whole.
+    pub fn whole(&self, what: &str, least: i64, most: u64) -> Result<u64, Fault> {
+        let number = self.integer(what)?;
+        if number < i128::from(least) || number > i128::from(most).min(MAX_WHOLE) {
+            return Err(refuse(
+                self.at(),
+                format!("`{what}` is {number}"),
+                &format!("give a whole number from {least} to {}", i128::from(most).min(MAX_WHOLE)),
+            ));
+        }
+        Ok(number.max(0) as u64)
+    }
+
+    /// Any whole number.
+    pub fn integer(&self, what: &str) -> Result<i128, Fault> {
+        let scalar = self.scalar(what)?;
+        if let Ok(number) = scalar.text.parse::<i64>() {
+            return Ok(number.into());
+        }
+        if let Ok(number) = scalar.text.parse::<u64>() {
+            return Ok(number.into());
+        }
+        let number = self.number(what)?;
+        // Beyond 2^53 a decimal number no longer names one whole number.
+        if number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0 {
+            return Ok(number as i128);
+        }
+        Err(refuse(
+            scalar.at,
+            format!("`{what}` is `{}`, which is not a whole number", printable(&scalar.text)),
+            "write a whole number",
+        ))
+    }
+}
+
+pub(super) fn refuse(at: At, problem: impl Into<String>, mend: &str) -> Fault {
+    Fault::Value { at, problem: problem.into(), mend: mend.into() }
+}
+
+/// The items, those of inner lists in their place: DiskSim's tables are written with and without inner brackets.
+pub(super) fn flattened<'v>(items: &'v [Value], into: &mut Vec<&'v Value>) {
+    for item in items {
+        match item {
+            // The parser bounds the depth.
+            Value::List { items, .. } => flattened(items, into),
+            other => into.push(other),
+        }
+    }
+}

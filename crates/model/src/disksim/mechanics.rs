@@ -1,0 +1,165 @@
+//! `dm_mech_g1`: spindle, seek curve, head switch, settle.
+
+use super::fields::refuse;
+use super::source::{At, Fault, Sources, printable};
+use super::syntax::{Block, Value};
+use crate::profile::{Mechanics, Seek};
+
+/// Most points of a seek curve; real ones have up to 1,792.
+const MAX_POINTS: u64 = 1_000_000;
+
+pub(super) struct Arm {
+    pub rpm: u32,
+    pub mechanics: Mechanics,
+    pub seek: Seek,
+}
+
+pub(super) fn read(block: &Block, sources: &mut Sources<'_>, notes: &mut Vec<String>) -> Result<Arm, Fault> {
+    let rpm = block.whole("Rotation speed (in rpms)", 1, 100_000)? as u32;
+    if block.number_or("Percent error in rpms", 0.0)? != 0.0 {
+        notes.push("`Percent error in rpms` has no effect in DiskSim; ignored".into());
+    }
+    let head_switch_ms = time(block, "Head switch time", notes)?;
+    let mechanics = Mechanics {
+        head_switch_ms,
+        cylinder_switch_ms: None,
+        write_settle_ms: block.number_or("Add. write settling delay", 0.0)?,
+        zero_latency_read: false,
+        zero_latency_write: false,
+    };
+    let kind = block.require("Seek type")?.scalar("Seek type")?;
+    let seek = match kind.text.to_ascii_lowercase().as_str() {
+        "extracted" => {
+            let file = block.require("Full seek curve")?.scalar("Full seek curve")?;
+            let file = sources.read_data(&file.text, file.at)?;
+            Seek::Table { points: curve(sources, file, notes)? }
+        }
+        "hplplus10" => hpl_plus_ten(block, head_switch_ms, notes)?,
+        _ => {
+            return Err(refuse(
+                kind.at,
+                format!("seeks of type `{}` do not work in DiskSim 4.0 either", printable(&kind.text)),
+                "use `extracted` with a `Full seek curve`, or `hplplus10`",
+            ));
+        }
+    };
+    Ok(Arm { rpm, mechanics, seek })
+}
+
+/// A time in milliseconds; a negative one is brought up to zero.
+pub(super) fn time(block: &Block, key: &str, notes: &mut Vec<String>) -> Result<f64, Fault> {
+    let ms = block.number_or(key, 0.0)?;
+    if ms < 0.0 {
+        notes.push(format!("`{key}` is {ms} ms; taken as 0"));
+        return Ok(0.0);
+    }
+    // Adding zero turns -0.0 into 0.0.
+    Ok(ms + 0.0)
+}
+
+/// A table for the first ten cylinders, then `V2 + V3 sqrt(d)` below `V1` cylinders and `V4 + V5 d` from there on; no
+/// seek shorter than a head switch.
+fn hpl_plus_ten(block: &Block, head_switch_ms: f64, notes: &mut Vec<String>) -> Result<Seek, Fault> {
+    const KEY: &str = "HPL seek equation values";
+    const FIRST: &str = "First ten seek times";
+    let value = block.require(KEY)?;
+    let items = value.list(KEY)?;
+    let [crossover, a, b, c, d, rest @ ..] = items else {
+        return Err(refuse(value.at(), format!("`{KEY}` has {} numbers", items.len()), "give six"));
+    };
+    let crossover = crossover.whole(KEY, 0, u64::from(u32::MAX))? as u32;
+    if let Some(sixth) = rest.first()
+        && sixth.number(KEY)? != -1.0
+    {
+        notes.push(format!(
+            "`{KEY}`: the sixth number, the seek over one cylinder, is ignored in favour of `{FIRST}`"
+        ));
+    }
+    let value = block.require(FIRST)?;
+    let first_ms = value.list(FIRST)?.iter().map(|v| positive(v, FIRST)).collect::<Result<Vec<_>, _>>()?;
+    if first_ms.len() != 10 {
+        return Err(refuse(value.at(), format!("`{FIRST}` has {} numbers", first_ms.len()), "give ten"));
+    }
+    Ok(Seek::SqrtLinear {
+        crossover,
+        sqrt: (a.number(KEY)?, b.number(KEY)?),
+        linear: (c.number(KEY)?, d.number(KEY)?),
+        first_ms,
+        least_ms: head_switch_ms,
+    })
+}
+
+fn positive(value: &Value, key: &str) -> Result<f64, Fault> {
+    let ms = value.number(key)?;
+    if ms < 0.0 {
+        return Err(refuse(value.at(), format!("`{key}` holds {ms} ms"), "give times of 0 or more"));
+    }
+    Ok(ms)
+}
+
+/// A seek curve: `Seek distances measured: n`, then n lines `cylinders, ms[, standard deviation]`.
+fn curve(sources: &Sources<'_>, file: u32, notes: &mut Vec<String>) -> Result<Vec<(u32, f64)>, Fault> {
+    let text = sources.text(file);
+    let name = sources.path(file).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut offset = 0;
+    // Lines with something on them, and where each begins.
+    let mut lines = text.split_inclusive('\n').filter_map(|line| {
+        let at = At { file, offset: offset + line.len() - line.trim_start().len() };
+        offset += line.len();
+        Some((line.trim(), at)).filter(|(line, _)| !line.is_empty())
+    });
+    let syntax = |at, expected: &str, found: &str, mend: &str| Fault::Syntax {
+        at,
+        expected: expected.into(),
+        found: if found.is_empty() {
+            "the end of the file".into()
+        } else {
+            format!("`{}`", printable(found))
+        },
+        mend: mend.into(),
+    };
+    let (head, at) = lines.next().unwrap_or(("", At { file, offset: 0 }));
+    let declared = head
+        .strip_prefix("Seek distances measured:")
+        .and_then(|n| n.trim().parse::<u64>().ok())
+        .filter(|n| (1..=MAX_POINTS).contains(n))
+        .ok_or_else(|| {
+            syntax(at, "`Seek distances measured: N` in the first line", head, "say how many lines follow")
+        })?;
+    let mut points: Vec<(u32, f64)> = Vec::new();
+    for (line, at) in lines.by_ref().take(declared as usize) {
+        let mut cells = line.split(',').map(str::trim);
+        let distance = cells.next().and_then(|cell| cell.parse::<u32>().ok()).filter(|&d| d > 0);
+        let ms =
+            cells.next().and_then(|cell| cell.parse::<f64>().ok()).filter(|ms| ms.is_finite() && *ms >= 0.0);
+        let (Some(distance), Some(ms)) = (distance, ms) else {
+            let mend = "give a distance of 1 or more cylinders and a time of 0 or more";
+            return Err(syntax(at, "`cylinders, milliseconds`", line, mend));
+        };
+        if let Some(&(before, _)) = points.last()
+            && distance <= before
+        {
+            return Err(refuse(
+                at,
+                format!("distance {distance} follows distance {before}"),
+                "list the distances in ascending order, each once",
+            ));
+        }
+        points.push((distance, ms));
+    }
+    if (points.len() as u64) < declared {
+        let at = At { file, offset: text.len() };
+        let expected = format!("{declared} seek times, as the first line says");
+        return Err(Fault::Syntax {
+            at,
+            expected,
+            found: format!("{}", points.len()),
+            mend: "correct the first line; the file may be cut off".into(),
+        });
+    }
+    let ignored = lines.count();
+    if ignored > 0 {
+        notes.push(format!("{name}: {ignored} lines beyond the {declared} declared are ignored"));
+    }
+    Ok(points)
+}

@@ -1,0 +1,185 @@
+//! The files of an import: how they are read, which of them source which, and places in them.
+
+use super::{Files, ImportError, Place};
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+
+/// All files of one import together; the largest real one has 170 KB.
+pub(super) const MAX_BYTES: usize = 64 << 20;
+/// Files of one import; real ones have four or five.
+const MAX_FILES: usize = 256;
+/// Files that source one another in a chain; real ones make a chain of four.
+const MAX_CHAIN: usize = 16;
+
+/// A byte in one of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At {
+    pub file: u32,
+    pub offset: usize,
+}
+
+/// What is wrong, and where; [`Sources::explain`] turns it into an [`ImportError`].
+#[derive(Debug)]
+pub(super) enum Fault {
+    Syntax { at: At, expected: String, found: String, mend: String },
+    Value { at: At, problem: String, mend: String },
+    Missing { at: At, block: String, key: String },
+    Unreadable { at: Option<At>, path: PathBuf, cause: String },
+    SelfSourcing { at: At, path: PathBuf },
+}
+
+struct File {
+    path: PathBuf,
+    text: Rc<str>,
+}
+
+/// The files read so far.
+pub(super) struct Sources<'a> {
+    disk: &'a dyn Files,
+    files: Vec<File>,
+    /// Files being parsed, the innermost last.
+    open: Vec<u32>,
+    bytes: usize,
+}
+
+impl<'a> Sources<'a> {
+    pub fn new(disk: &'a dyn Files) -> Self {
+        Self { disk, files: Vec::new(), open: Vec::new(), bytes: 0 }
+    }
+
+    pub fn text(&self, file: u32) -> Rc<str> {
+        self.files.get(file as usize).map_or_else(|| Rc::from(""), |f| Rc::clone(&f.text))
+    }
+
+    pub fn path(&self, file: u32) -> &Path {
+        self.files.get(file as usize).map_or_else(|| Path::new(""), |f| &f.path)
+    }
+
+    /// The file where the import begins.
+    pub fn open_root(&mut self, path: &Path) -> Result<u32, Fault> {
+        let bytes = self.disk.read(path).map_err(|cause| Fault::Unreadable {
+            at: None,
+            path: path.to_owned(),
+            cause: cause.to_string(),
+        })?;
+        let file = self.keep(path.to_owned(), &bytes, None)?;
+        self.open.push(file);
+        Ok(file)
+    }
+
+    /// A file named by a `source` statement, to be parsed.
+    pub fn open_sourced(&mut self, name: &str, at: At) -> Result<u32, Fault> {
+        let (path, bytes) = self.find(name, at)?;
+        let normal = normalised(&path);
+        if self.open.iter().any(|&f| normalised(self.path(f)) == normal) {
+            return Err(Fault::SelfSourcing { at, path });
+        }
+        if self.open.len() >= MAX_CHAIN {
+            return Err(Fault::Value {
+                at,
+                problem: format!("more than {MAX_CHAIN} files source one another in a chain"),
+                mend: "put the blocks into fewer files".into(),
+            });
+        }
+        let file = self.keep(path, &bytes, Some(at))?;
+        self.open.push(file);
+        Ok(file)
+    }
+
+    /// The innermost open file is parsed.
+    pub fn close(&mut self) {
+        self.open.pop();
+    }
+
+    /// A file that is not a parameter file, such as a seek curve.
+    pub fn read_data(&mut self, name: &str, at: At) -> Result<u32, Fault> {
+        let (path, bytes) = self.find(name, at)?;
+        self.keep(path, &bytes, Some(at))
+    }
+
+    /// Beside the file that names it, or else beside the file where the import began.
+    fn find(&self, name: &str, at: At) -> Result<(PathBuf, Vec<u8>), Fault> {
+        let beside = |file: u32| self.path(file).parent().unwrap_or(Path::new("")).join(name);
+        let first = beside(at.file);
+        let cause = match self.disk.read(&first) {
+            Ok(bytes) => return Ok((first, bytes)),
+            Err(cause) => cause,
+        };
+        let second = beside(0);
+        if second != first
+            && let Ok(bytes) = self.disk.read(&second)
+        {
+            return Ok((second, bytes));
+        }
+        Err(Fault::Unreadable { at: Some(at), path: first, cause: cause.to_string() })
+    }
+
+    fn keep(&mut self, path: PathBuf, bytes: &[u8], at: Option<At>) -> Result<u32, Fault> {
+        self.bytes = self.bytes.saturating_add(bytes.len());
+        let too_much = if self.bytes > MAX_BYTES {
+            Some(format!("the files of this import exceed {} MiB", MAX_BYTES >> 20))
+        } else if self.files.len() >= MAX_FILES {
+            Some(format!("this import reads more than {MAX_FILES} files"))
+        } else {
+            None
+        };
+        if let Some(cause) = too_much {
+            return Err(Fault::Unreadable { at, path, cause });
+        }
+        // Comments in circulation are in Latin-1 here and there; nothing else in the files is beyond ASCII.
+        let text = String::from_utf8_lossy(bytes);
+        self.files.push(File { path, text: Rc::from(text.as_ref()) });
+        Ok(self.files.len() as u32 - 1)
+    }
+
+    pub fn place(&self, at: At) -> Place {
+        let text = self.text(at.file);
+        let before = text.get(..at.offset).unwrap_or(&text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Place {
+            file: self.path(at.file).to_owned(),
+            line: before.bytes().filter(|&b| b == b'\n').count() + 1,
+            column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
+        }
+    }
+
+    pub fn explain(&self, fault: Fault) -> ImportError {
+        match fault {
+            Fault::Syntax { at, expected, found, mend } => {
+                ImportError::Syntax { place: self.place(at), expected, found, mend }
+            }
+            Fault::Value { at, problem, mend } => ImportError::Value { place: self.place(at), problem, mend },
+            Fault::Missing { at, block, key } => ImportError::Missing { place: self.place(at), block, key },
+            Fault::Unreadable { at: None, path, cause } => ImportError::Unreadable { path, cause },
+            Fault::Unreadable { at: Some(at), path, cause } => {
+                ImportError::UnreadableSource { place: self.place(at), path, cause }
+            }
+            Fault::SelfSourcing { at, path } => ImportError::SelfSourcing { place: self.place(at), path },
+        }
+    }
+}
+
+/// The path with `.` and `dir/..` taken out, without asking the file system.
+fn normalised(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(normal.components().next_back(), Some(Component::Normal(_))) => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// Text from a file made fit for a message: short, and without control characters.
+pub(super) fn printable(text: &str) -> String {
+    const LONGEST: usize = 40;
+    let mut shown: String = text.chars().take(LONGEST).flat_map(char::escape_debug).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}

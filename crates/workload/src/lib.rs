@@ -1,1 +1,47 @@
-//! Work in progress.
+//! Foreground loads: seeded generators, trace readers, and the times at which requests are issued.
+//!
+//! A [`Source`] says WHAT is asked for: [`Random`] and [`Oltp`] generate the papers' loads, [`Replay`] gives a
+//! trace's requests again. An [`Issuer`] says WHEN: closed loops of tasks with think times, Poisson arrivals, a
+//! trace's own times. The host owns the clock. [`trace::read`] reads six formats of traces; [`random`] is where
+//! every seeded number of a simulation comes from.
+//!
+//! The same configuration and seed give the same requests at the same times on every machine.
+//!
+//! # Example
+//! The papers' OLTP load, ten tasks, against a disk that takes 5 ms for everything:
+//!
+//! ```
+//! use units::{Bytes, Duration, Instant, Sectors};
+//! use freeblock_workload::{Arrival, Issuer, Limited, Oltp, OltpConfig};
+//!
+//! let config = OltpConfig::new(Sectors::new(17_938_986), Bytes::new(512));
+//! let load = Limited::new(Oltp::new(config, 42)?, 1_000);
+//! let mut foreground = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 42)?;
+//!
+//! let mut now = Instant::ZERO;
+//! while let Some(due) = foreground.due() {
+//!     now = now.max(due);
+//!     let issued = foreground.issue(now).unwrap();
+//!     now += Duration::from_millis(5);
+//!     foreground.complete(issued.task, now);
+//! }
+//! assert!(foreground.is_done());
+//! # Ok::<(), freeblock_workload::ConfigError>(())
+//! ```
+
+mod error;
+mod issue;
+mod oltp;
+pub mod random;
+mod replay;
+mod request;
+pub mod trace;
+mod uniform;
+
+pub use error::ConfigError;
+pub use issue::{Arrival, Closed, ClosedTask, Issued, Issuer, Think};
+pub use oltp::{Oltp, OltpConfig};
+pub use random::Share;
+pub use replay::{Fit, Replay};
+pub use request::{Limited, Recorded, Request, Source};
+pub use uniform::{Random, RandomConfig};

@@ -1,0 +1,165 @@
+//! A trace as a source of requests.
+
+use crate::error::ConfigError;
+use crate::request::{Recorded, Request, Source};
+use crate::trace::TraceRecord;
+use units::{Duration, Instant, Lbn, LbnRange, Sectors};
+
+/// What becomes of a record that lies past the end of the drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fit {
+    /// The trace is refused.
+    #[default]
+    Refuse,
+    /// Its start is taken modulo the starts that the drive has for its size. A record larger than the drive is
+    /// refused all the same.
+    Wrap,
+}
+
+/// Replays records, in their order.
+///
+/// With [`Arrival::Recorded`](crate::Arrival::Recorded) they arrive at their recorded times, counted from the
+/// first record's; in a closed loop each task takes the next record when its last one is complete, after the
+/// recorded pause with [`Think::Recorded`](crate::Think::Recorded).
+#[derive(Clone, Debug)]
+pub struct Replay {
+    records: Vec<TraceRecord>,
+    given: usize,
+    origin: Instant,
+    recorded: Recorded,
+}
+
+impl Replay {
+    /// Replays `records` on a drive of `capacity` sectors. Records that have arrival times are put in their order
+    /// if they are not; equal times keep theirs.
+    ///
+    /// # Errors
+    /// No records; a record of no sectors; one that does not fit on the drive.
+    pub fn new(mut records: Vec<TraceRecord>, capacity: Sectors, fit: Fit) -> Result<Self, ConfigError> {
+        if records.is_empty() {
+            return Err(ConfigError::field("records", "empty", "give a trace with at least one request"));
+        }
+        for (index, record) in records.iter_mut().enumerate() {
+            record.range = place(record.range, capacity, fit, index + 1)?;
+        }
+        let recorded = Recorded {
+            arrivals: records.iter().all(|r| r.arrival.is_some()),
+            thinks: records.iter().all(|r| r.think.is_some()),
+        };
+        if recorded.arrivals && !records.is_sorted_by_key(|r| r.arrival) {
+            records.sort_by_key(|r| r.arrival);
+        }
+        let origin = records.first().and_then(|r| r.arrival).unwrap_or(Instant::ZERO);
+        Ok(Self { records, given: 0, origin, recorded })
+    }
+
+    /// How many requests the whole replay has.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there are none; never, by construction.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The records in the order of the replay.
+    pub fn records(&self) -> &[TraceRecord] {
+        &self.records
+    }
+
+    fn last(&self) -> Option<&TraceRecord> {
+        self.records.get(self.given.checked_sub(1)?)
+    }
+}
+
+fn place(range: LbnRange, capacity: Sectors, fit: Fit, record: usize) -> Result<LbnRange, ConfigError> {
+    if range.is_empty() {
+        let mend = "drop the record, or give it at least 1 sector";
+        return Err(ConfigError::field("a record's range", format_args!("{range} in record {record}"), mend));
+    }
+    match range.checked_end() {
+        Some(end) if end.get() <= capacity.get() => Ok(range),
+        _ if fit == Fit::Wrap && range.len() <= capacity => {
+            let room = capacity.get() - range.len().get();
+            // A drive of 2^64 sectors has no more starts than a number can count.
+            let start =
+                room.checked_add(1).map_or(range.start().get(), |starts| range.start().get() % starts);
+            Ok(LbnRange::new(Lbn::new(start), range.len()))
+        }
+        _ => Err(ConfigError::RecordPastEnd { record, range, capacity }),
+    }
+}
+
+impl Source for Replay {
+    #[inline]
+    fn next_request(&mut self) -> Option<Request> {
+        let record = self.records.get(self.given)?;
+        self.given += 1;
+        Some(Request { op: record.op, range: record.range })
+    }
+
+    #[inline]
+    fn recorded_think(&self) -> Option<Duration> {
+        self.last()?.think
+    }
+
+    #[inline]
+    fn recorded_arrival(&self) -> Option<Instant> {
+        let since = self.last()?.arrival?.saturating_since(self.origin);
+        Some(Instant::from_nanos(since.as_nanos()))
+    }
+
+    fn recorded(&self) -> Recorded {
+        self.recorded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Op;
+
+    fn record(start: u64, len: u64, arrival: Option<u64>) -> TraceRecord {
+        TraceRecord {
+            arrival: arrival.map(Instant::from_nanos),
+            ..TraceRecord::new(Op::Read, LbnRange::new(Lbn::new(start), Sectors::new(len)))
+        }
+    }
+
+    #[test]
+    fn a_record_past_the_end_is_refused_by_its_number() {
+        let records = vec![record(0, 8, None), record(96, 8, None)];
+        let message = Replay::new(records, Sectors::new(100), Fit::Refuse).unwrap_err().to_string();
+        assert!(message.starts_with("record 2 (96+8) ends past the drive's 100 sectors"), "{message}");
+    }
+
+    #[test]
+    fn wrapped_records_lie_on_the_drive() {
+        let records =
+            vec![record(92, 8, None), record(93, 8, None), record(u64::MAX, 8, None), record(5, 100, None)];
+        let mut replay = Replay::new(records, Sectors::new(100), Fit::Wrap).unwrap();
+        let starts: Vec<u64> =
+            std::iter::from_fn(|| replay.next_request()).map(|r| r.range.start().get()).collect();
+        assert_eq!(starts, [92, 0, u64::MAX % 93, 0]);
+        assert!(Replay::new(vec![record(0, 101, None)], Sectors::new(100), Fit::Wrap).is_err());
+    }
+
+    #[test]
+    fn arrivals_count_from_the_first_and_are_put_in_order() {
+        let records = vec![record(1, 1, Some(70)), record(2, 1, Some(50)), record(3, 1, Some(70))];
+        let mut replay = Replay::new(records, Sectors::new(100), Fit::Refuse).unwrap();
+        let seen: Vec<_> = std::iter::from_fn(|| {
+            let request = replay.next_request()?;
+            Some((request.range.start().get(), replay.recorded_arrival().unwrap().as_nanos()))
+        })
+        .collect();
+        assert_eq!(seen, [(2, 0), (1, 20), (3, 20)]);
+    }
+
+    #[test]
+    fn a_trace_without_records_is_refused() {
+        assert!(Replay::new(Vec::new(), Sectors::new(100), Fit::Wrap).is_err());
+        assert!(Replay::new(vec![record(1, 0, None)], Sectors::new(100), Fit::Wrap).is_err());
+    }
+}

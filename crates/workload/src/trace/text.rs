@@ -1,0 +1,313 @@
+//! Lines, fields and numbers of text formats, with their places for errors.
+
+use super::{Notes, TraceError, enclosing};
+use units::{Duration, Lbn, LbnRange, Op, Sectors};
+
+/// What parts the fields of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Separator {
+    /// Any run of spaces and tabs.
+    Blanks,
+    /// A comma, with or without blanks around it.
+    Comma,
+}
+
+/// The lines of a file that are neither blank nor comments.
+pub(super) struct Lines<'a> {
+    rest: &'a [u8],
+    number: usize,
+    separator: Separator,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(bytes: &'a [u8], separator: Separator) -> Self {
+        let rest = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        Self { rest, number: 0, separator }
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Result<Fields<'a>, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.rest.is_empty() {
+            let end = self.rest.iter().position(|&b| b == b'\n');
+            let (line, rest) = match end {
+                Some(end) => (&self.rest[..end], &self.rest[end + 1..]),
+                None => (self.rest, &[][..]),
+            };
+            self.rest = rest;
+            self.number += 1;
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let text = match self.text(line) {
+                Ok(text) => text,
+                Err(error) => return Some(Err(error)),
+            };
+            if !text.trim_start().starts_with('#') && !text.trim().is_empty() {
+                let (line, separator) = (self.number, self.separator);
+                return Some(Ok(Fields { text, at: 0, line, separator, past: false }));
+            }
+        }
+        None
+    }
+}
+
+impl<'a> Lines<'a> {
+    fn text(&self, line: &'a [u8]) -> Result<&'a str, TraceError> {
+        let error = |column: usize, found: &str| TraceError::Text {
+            line: self.number,
+            column,
+            found: found.to_owned(),
+            expected: "text in UTF-8",
+        };
+        let text = std::str::from_utf8(line)
+            .map_err(|e| error(e.valid_up_to() + 1, "a byte that is no UTF-8 (is the file binary?)"))?;
+        match line.iter().position(|&b| b == 0) {
+            Some(nul) => Err(error(nul + 1, "a NUL byte (is the file binary?)")),
+            None => Ok(text),
+        }
+    }
+}
+
+/// One line, taken field by field.
+#[derive(Clone)]
+pub(super) struct Fields<'a> {
+    text: &'a str,
+    /// The byte at which the next field is looked for.
+    at: usize,
+    line: usize,
+    separator: Separator,
+    /// Whether the line's last field was taken.
+    past: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// The next field; `expected` says what it should be.
+    pub(super) fn field(&mut self, expected: &'static str) -> Result<Field<'a>, TraceError> {
+        self.optional().ok_or_else(|| TraceError::Text {
+            line: self.line,
+            column: self.text.trim_end().len() + 1,
+            found: "the end of the line".to_owned(),
+            expected,
+        })
+    }
+
+    /// The next field, if there is one.
+    pub(super) fn optional(&mut self) -> Option<Field<'a>> {
+        let rest = self.text.get(self.at..)?;
+        let skipped = rest.len() - rest.trim_start().len();
+        let rest = rest.trim_start();
+        if self.past || (rest.is_empty() && self.separator == Separator::Blanks) {
+            return None;
+        }
+        let start = self.at + skipped;
+        let len = match self.separator {
+            Separator::Blanks => rest.find(char::is_whitespace),
+            Separator::Comma => rest.find(','),
+        };
+        self.past = len.is_none();
+        let text = &rest[..len.unwrap_or(rest.len())];
+        // A blank may be wider than a byte, and is trimmed off anyhow; a comma must be stepped over.
+        self.at = start + text.len() + usize::from(self.separator == Separator::Comma);
+        Some(Field { text: text.trim_end(), line: self.line, column: start + 1 })
+    }
+
+    /// Refuses anything more on the line.
+    pub(super) fn end(&mut self) -> Result<(), TraceError> {
+        match self.optional() {
+            Some(field) => Err(field.error("the end of the line")),
+            None => Ok(()),
+        }
+    }
+
+    /// How many fields are left.
+    pub(super) fn count(&self) -> usize {
+        let mut copy = self.clone();
+        std::iter::from_fn(|| copy.optional()).count()
+    }
+
+    /// The line as it stands.
+    pub(super) fn whole(&self) -> Field<'a> {
+        Field { text: self.text.trim(), line: self.line, column: 1 }
+    }
+}
+
+/// One field of a line.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    pub(super) text: &'a str,
+    line: usize,
+    column: usize,
+}
+
+impl Field<'_> {
+    pub(super) fn error(&self, expected: &'static str) -> TraceError {
+        TraceError::Text { line: self.line, column: self.column, found: shown(self.text), expected }
+    }
+
+    /// A whole number, decimal. `expected` should say so.
+    pub(super) fn number(&self, expected: &'static str) -> Result<u64, TraceError> {
+        if self.text.is_empty() || !self.text.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(self.error(expected));
+        }
+        self.text.parse().map_err(|_| self.error("a number below 2^64"))
+    }
+
+    /// A whole number below 2^32.
+    pub(super) fn small_number(&self, expected: &'static str) -> Result<u32, TraceError> {
+        u32::try_from(self.number(expected)?).map_err(|_| self.error("a number below 2^32"))
+    }
+
+    /// A decimal number of units of `unit_ns` nanoseconds each, to the nearest nanosecond.
+    ///
+    /// Digits are taken as they stand, not through a float: times written with all their digits come back exact.
+    pub(super) fn time(&self, unit_ns: u64, expected: &'static str) -> Result<Duration, TraceError> {
+        if self.text.bytes().any(|b| b == b'e' || b == b'E') {
+            return self.time_with_exponent(unit_ns, expected);
+        }
+        let (whole, fraction) = self.text.split_once('.').unwrap_or((self.text, ""));
+        let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+        if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) {
+            return Err(self.error(expected));
+        }
+        let too_long = || self.error("a time below 584 years");
+        let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| too_long())? };
+        // Eighteen digits of the largest unit, a second, still leave nine below the nanosecond.
+        let kept = &fraction[..fraction.len().min(18)];
+        let scale = 10u128.pow(kept.len() as u32);
+        let parts: u128 = if kept.is_empty() { 0 } else { kept.parse().map_err(|_| too_long())? };
+        let below = (parts * u128::from(unit_ns) + scale / 2) / scale;
+        let total = u128::from(whole) * u128::from(unit_ns) + below;
+        u64::try_from(total).map(Duration::from_nanos).map_err(|_| too_long())
+    }
+
+    fn time_with_exponent(&self, unit_ns: u64, expected: &'static str) -> Result<Duration, TraceError> {
+        let value: f64 = self.text.parse().map_err(|_| self.error(expected))?;
+        if !value.is_finite() || value.is_sign_negative() {
+            return Err(self.error(expected));
+        }
+        Duration::from_millis_f64(value * (unit_ns as f64 / 1e6))
+            .ok_or_else(|| self.error("a time below 584 years"))
+    }
+
+    /// `R` or `W`, `Read` or `Write`, in any case.
+    pub(super) fn op(&self, expected: &'static str) -> Result<Op, TraceError> {
+        let is = |word| self.text.eq_ignore_ascii_case(word);
+        if is("r") || is("read") {
+            Ok(Op::Read)
+        } else if is("w") || is("write") {
+            Ok(Op::Write)
+        } else {
+            Err(self.error(expected))
+        }
+    }
+}
+
+/// The run of LBNs in two fields.
+pub(super) fn range(start: Field<'_>, len: Field<'_>) -> Result<LbnRange, TraceError> {
+    let first = start.number("the first LBN, a whole number")?;
+    let expected = "the number of 512-byte blocks, a whole number of at least 1";
+    let blocks = len.number(expected)?;
+    if blocks == 0 {
+        return Err(len.error(expected));
+    }
+    let range = LbnRange::new(Lbn::new(first), Sectors::new(blocks));
+    range.checked_end().map(|_| range).ok_or_else(|| len.error("a request that ends below LBN 2^64"))
+}
+
+/// The sectors around a byte range in two fields; `None`, and noted, when it is empty.
+pub(super) fn byte_range(
+    (offset, at): (u64, Field<'_>),
+    bytes: Field<'_>,
+    notes: &mut Notes,
+) -> Result<Option<LbnRange>, TraceError> {
+    let n = bytes.number("a number of bytes, a whole number")?;
+    if n == 0 {
+        notes.empty += 1;
+        return Ok(None);
+    }
+    let (range, widened) =
+        enclosing(offset, n).ok_or_else(|| at.error("a request that ends below byte 2^64"))?;
+    notes.widened += u64::from(widened);
+    Ok(Some(range))
+}
+
+/// `text` in quotes, cut when it is long.
+pub(super) fn shown(text: &str) -> String {
+    const MOST: usize = 40;
+    if text.is_empty() {
+        return "nothing".to_owned();
+    }
+    match text.char_indices().nth(MOST) {
+        Some((cut, _)) => format!("{:?}...", &text[..cut]),
+        None => format!("{text:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn field(text: &str) -> Field<'_> {
+        Field { text, line: 1, column: 1 }
+    }
+
+    fn ns(text: &str, unit: u64) -> Option<u64> {
+        field(text).time(unit, "").ok().map(Duration::as_nanos)
+    }
+
+    #[test]
+    fn times_are_taken_digit_by_digit() {
+        assert_eq!(ns("663.00000", 1_000), Some(663_000));
+        assert_eq!(ns("0.0004", 1_000), Some(0));
+        assert_eq!(ns("0.0005", 1_000), Some(1));
+        assert_eq!(ns("18446744073.709551615", 1_000_000_000), Some(u64::MAX));
+        assert_eq!(ns("18446744073.709551616", 1_000_000_000), None);
+        assert_eq!(ns(".5", 1_000), Some(500));
+        assert_eq!(ns("5.", 1_000), Some(5_000));
+        assert_eq!(ns("1.5e3", 1_000), Some(1_500_000));
+        for wrong in ["", ".", "-1", "+1", "1.2.3", "1,5", "nan", "inf", "1e999", "-1e3", "e", "1_000"] {
+            assert_eq!(ns(wrong, 1_000), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn blanks_around_commas_do_not_count_and_empty_fields_do() {
+        let mut lines = Lines::new(b"a, b ,,c\r\n", Separator::Comma);
+        let mut fields = lines.next().unwrap().unwrap();
+        assert_eq!(fields.count(), 4);
+        let texts: Vec<_> = std::iter::from_fn(|| fields.optional()).map(|f| (f.text, f.column)).collect();
+        assert_eq!(texts, [("a", 1), ("b", 4), ("", 7), ("c", 8)]);
+        assert!(lines.next().is_none());
+    }
+
+    #[test]
+    fn a_wide_blank_hides_nothing_after_it() {
+        let mut fields = Lines::new("a\u{2003}b c".as_bytes(), Separator::Blanks).next().unwrap().unwrap();
+        assert_eq!(fields.count(), 3);
+        assert_eq!(fields.field("").unwrap().text, "a");
+        assert!(fields.end().is_err());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_refused_at_their_place() {
+        let refuse =
+            |bytes: &[u8]| Lines::new(bytes, Separator::Blanks).find_map(Result::err).unwrap().to_string();
+        assert!(refuse(b"1 2\n3 \xff\n").starts_with("line 2, column 3: found a byte that is no UTF-8"));
+        assert!(refuse(b"1 2\n\n# c\n4 5\0\n").starts_with("line 4, column 4: found a NUL byte"));
+    }
+
+    proptest! {
+        #[test]
+        fn written_times_come_back(ns_in: u64) {
+            let text = format!("{}.{:03}", ns_in / 1_000, ns_in % 1_000);
+            prop_assert_eq!(ns(&text, 1_000), Some(ns_in));
+        }
+
+        #[test]
+        fn no_time_panics(text: String, unit in prop::sample::select(vec![1_000u64, 1_000_000, 1_000_000_000])) {
+            let _ = ns(&text, unit);
+        }
+    }
+}

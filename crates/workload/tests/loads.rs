@@ -1,0 +1,185 @@
+//! What the generated loads look like, and what they refuse.
+
+use freeblock_workload::{
+    Arrival, ConfigError, Issuer, Limited, Oltp, OltpConfig, Random, RandomConfig, Request, Share, Source,
+};
+use proptest::prelude::*;
+use units::{Bytes, Instant, Op, Sectors};
+
+/// The Quantum Atlas 10K of OSDI'00.
+const ATLAS: Sectors = Sectors::new(17_938_986);
+const SECTOR: Bytes = Bytes::new(512);
+
+fn requests(mut source: impl Source, n: usize) -> Vec<Request> {
+    std::iter::from_fn(|| source.next_request()).take(n).collect()
+}
+
+fn share(requests: &[Request], of: impl Fn(&Request) -> bool) -> f64 {
+    requests.iter().filter(|r| of(r)).count() as f64 / requests.len() as f64
+}
+
+#[test]
+fn random_requests_are_pinned() {
+    let load = Random::new(RandomConfig::new(ATLAS, SECTOR), 42).unwrap();
+    let text: Vec<String> = requests(load, 4).iter().map(|r| format!("{} {}", r.op, r.range)).collect();
+    assert_eq!(text, PINNED_RANDOM);
+}
+
+#[test]
+fn local_requests_are_pinned() {
+    let config = RandomConfig { local: Share::new(7, 10).unwrap(), ..RandomConfig::new(ATLAS, SECTOR) };
+    let load = Random::new(config, 42).unwrap();
+    let text: Vec<String> = requests(load, 4).iter().map(|r| format!("{} {}", r.op, r.range)).collect();
+    assert_eq!(text, PINNED_LOCAL);
+}
+
+#[test]
+fn oltp_requests_are_pinned() {
+    let load = Oltp::new(OltpConfig::new(ATLAS, SECTOR), 42).unwrap();
+    let text: Vec<String> = requests(load, 4).iter().map(|r| format!("{} {}", r.op, r.range)).collect();
+    assert_eq!(text, PINNED_OLTP);
+}
+
+#[test]
+fn the_random_load_is_uniform_with_two_reads_to_a_write() {
+    let load = requests(Random::new(RandomConfig::new(ATLAS, SECTOR), 1).unwrap(), 90_000);
+    // Five standard errors of a share of 2/3, and of 1/2, in 90,000.
+    assert!((share(&load, |r| r.op == Op::Read) - 2.0 / 3.0).abs() < 0.0079);
+    assert!((share(&load, |r| r.range.start().get() < ATLAS.get() / 2) - 0.5).abs() < 0.0084);
+    assert!(load.iter().all(|r| r.range.start().get().is_multiple_of(8) && r.range.len().get() == 8));
+}
+
+#[test]
+fn a_local_share_is_near_the_last_request() {
+    let config = RandomConfig { local: Share::new(7, 10).unwrap(), ..RandomConfig::new(ATLAS, SECTOR) };
+    let load = requests(Random::new(config, 2).unwrap(), 50_000);
+    let distance = |w: &[Request]| w[0].range.start().get().abs_diff(w[1].range.start().get());
+    let within = |sectors: u64| {
+        load.windows(2).filter(|w| distance(w) <= sectors).count() as f64 / (load.len() - 1) as f64
+    };
+    // 68.27% of normal deviates lie within one deviation (8,192 sectors of 512 bytes), 99.73% within three;
+    // uniform requests lie there by chance once in 1,086 and 362.
+    assert!((within(8_192) - (0.7 * 0.6827 + 0.3 / 1_086.0)).abs() < 0.0112, "{}", within(8_192));
+    assert!((within(24_576) - (0.7 * 0.9973 + 0.3 / 362.0)).abs() < 0.0104, "{}", within(24_576));
+}
+
+#[test]
+fn oltp_sizes_are_exponential_rounded_up_to_4_kb() {
+    let config = OltpConfig::new(ATLAS, SECTOR);
+    let load = requests(Oltp::new(config, 3).unwrap(), 200_000);
+    let mean = load.iter().map(|r| r.range.len().get()).sum::<u64>() as f64 / load.len() as f64;
+    // 20.33 sectors; the standard deviation of the rounded size is 15.8.
+    assert!((config.rounded_mean() - 8.0 / (1.0 - (-0.5f64).exp())).abs() < 1e-9);
+    assert!((mean - config.rounded_mean()).abs() < 5.0 * 15.8 / (load.len() as f64).sqrt(), "{mean}");
+    for units in 1..8 {
+        let longer = share(&load, |r| r.range.len().get() > 8 * units);
+        let expected = (-0.5 * units as f64).exp();
+        assert!((longer - expected).abs() < 0.0057, "{units}: {longer} {expected}");
+    }
+    assert!((share(&load, |r| r.op == Op::Read) - 2.0 / 3.0).abs() < 0.0053);
+}
+
+#[test]
+fn a_cap_takes_all_longer_sizes() {
+    let config = OltpConfig { max: Sectors::new(16), ..OltpConfig::new(ATLAS, SECTOR) };
+    let load = requests(Oltp::new(config, 4).unwrap(), 50_000);
+    let mean = load.iter().map(|r| r.range.len().get()).sum::<u64>() as f64 / load.len() as f64;
+    assert!((mean - config.rounded_mean()).abs() < 0.1, "{mean} {}", config.rounded_mean());
+    assert!(load.iter().all(|r| r.range.len().get() <= 16));
+}
+
+#[test]
+fn the_requests_do_not_depend_on_when_they_complete() {
+    let issued = |service: [u64; 3]| {
+        let load = Limited::new(Oltp::new(OltpConfig::new(ATLAS, SECTOR), 5).unwrap(), 100);
+        let mut issuer = Issuer::new(load, Arrival::oltp(3), Instant::ZERO, 5).unwrap();
+        let mut now = Instant::ZERO;
+        let mut seen = Vec::new();
+        while let Some(due) = issuer.due() {
+            now = now.max(due);
+            let issued = issuer.issue(now).unwrap();
+            now += units::Duration::from_micros(service[seen.len() % 3]);
+            issuer.complete(issued.task, now);
+            seen.push(issued.request);
+        }
+        assert!(issuer.is_done());
+        seen
+    };
+    assert_eq!(issued([100, 5_000, 90]), issued([7, 8, 90_000]));
+}
+
+#[test]
+fn settings_that_make_no_load_name_the_field_and_the_mend() {
+    let random = RandomConfig::new(ATLAS, SECTOR);
+    let refuse = |config| Random::new(config, 1).unwrap_err().to_string();
+    assert_eq!(
+        refuse(RandomConfig { capacity: Sectors::new(7), ..random }),
+        "capacity is 7 sectors, but a request may need 8; use a larger drive or smaller requests"
+    );
+    assert_eq!(refuse(RandomConfig { size: Sectors::ZERO, ..random }), "size is 0; give at least 1 sector");
+    assert_eq!(refuse(RandomConfig { align: Sectors::ZERO, ..random }), "align is 0; give at least 1 sector");
+    let still = RandomConfig { local: Share::ALL, local_deviation: Sectors::ZERO, ..random };
+    assert!(refuse(still).starts_with("local_deviation is 0"));
+
+    let oltp = OltpConfig::new(ATLAS, SECTOR);
+    let refuse = |config| Oltp::new(config, 1).unwrap_err().to_string();
+    assert!(refuse(OltpConfig { unit: Sectors::ZERO, ..oltp }).starts_with("unit is 0"));
+    assert!(refuse(OltpConfig { mean: Sectors::ZERO, ..oltp }).starts_with("mean is 0"));
+    for max in [0, 7, 9, 8 << 19] {
+        assert!(refuse(OltpConfig { max: Sectors::new(max), ..oltp }).starts_with("max is "));
+    }
+    let small = OltpConfig { capacity: Sectors::new(511), ..oltp };
+    assert!(matches!(Oltp::new(small, 1), Err(ConfigError::CapacityTooSmall { .. })));
+}
+
+proptest! {
+    #[test]
+    fn random_requests_lie_on_the_drive(
+        capacity in prop_oneof![1u64..5_000, 1u64..u64::MAX],
+        size in 1u64..600, align in 1u64..600, local in 0u64..=10, deviation in 1u64..u64::MAX, seed: u64,
+    ) {
+        let config = RandomConfig {
+            capacity: Sectors::new(capacity),
+            size: Sectors::new(size),
+            align: Sectors::new(align),
+            reads: Share::TWO_THIRDS,
+            local: Share::new(local, 10).unwrap(),
+            local_deviation: Sectors::new(deviation),
+        };
+        match Random::new(config, seed) {
+            Err(_) => prop_assert!(size > capacity),
+            Ok(load) => for r in requests(load, 50) {
+                prop_assert!(r.range.checked_end().is_some_and(|end| end.get() <= capacity));
+                prop_assert!(r.range.len().get() == size && r.range.start().get().is_multiple_of(align));
+            },
+        }
+    }
+
+    #[test]
+    fn oltp_requests_lie_on_the_drive(
+        capacity in prop_oneof![1u64..5_000, 1u64..u64::MAX],
+        unit in 1u64..100, mean in 1u64..10_000, max in 1u64..300, seed: u64,
+    ) {
+        let config = OltpConfig {
+            capacity: Sectors::new(capacity),
+            unit: Sectors::new(unit),
+            mean: Sectors::new(mean),
+            max: Sectors::new(max * unit),
+            reads: Share::TWO_THIRDS,
+        };
+        match Oltp::new(config, seed) {
+            Err(_) => prop_assert!(max * unit > capacity),
+            Ok(load) => for r in requests(load, 50) {
+                prop_assert!(r.range.checked_end().is_some_and(|end| end.get() <= capacity));
+                prop_assert!(!r.range.is_empty() && r.range.len().get() <= max * unit);
+                prop_assert!(r.range.len().get().is_multiple_of(unit));
+                prop_assert!(r.range.start().get().is_multiple_of(unit));
+            },
+        }
+    }
+}
+
+// From an independent implementation of the generators, in another language.
+const PINNED_RANDOM: [&str; 4] = ["read 5749936+8", "read 11701288+8", "read 1802120+8", "read 12399768+8"];
+const PINNED_LOCAL: [&str; 4] = ["read 8959816+8", "read 8965096+8", "read 8966112+8", "write 8973696+8"];
+const PINNED_OLTP: [&str; 4] = ["read 9779384+8", "read 3169600+64", "read 11164704+8", "read 9776096+8"];

@@ -21,6 +21,19 @@ pub enum Fit {
 /// With [`Arrival::Recorded`](crate::Arrival::Recorded) they arrive at their recorded times, counted from the
 /// first record's; in a closed loop each task takes the next record when its last one is complete, after the
 /// recorded pause with [`Think::Recorded`](crate::Think::Recorded).
+///
+/// ```
+/// use freeblock_workload::{Arrival, Fit, Issuer, Replay, trace};
+/// use units::{Bytes, Instant, Sectors};
+/// let mut trace = trace::read(b"100.0 3 64 8 1\n100.5 4 0 8 1\n102.0 3 128 16 0\n")?;
+/// trace.retain_device(trace.busiest_device().unwrap());
+/// trace.convert_to(Bytes::new(512))?; // the drive's sectors
+/// let replay = Replay::new(trace.records, Sectors::new(1_000), Fit::Refuse)?;
+/// let mut foreground = Issuer::new(replay, Arrival::Recorded { scale: 1.0 }, Instant::ZERO, 1)?;
+/// assert_eq!(foreground.issue(Instant::ZERO).unwrap().request.range.to_string(), "64+8");
+/// assert_eq!(foreground.due(), Some(Instant::from_nanos(2_000_000)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Replay {
     records: Vec<TraceRecord>,

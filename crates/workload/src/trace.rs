@@ -26,9 +26,10 @@ pub mod validate;
 
 pub use detect::detect;
 
+use crate::error::ConfigError;
 use std::collections::BTreeMap;
 use std::fmt;
-use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// Bytes in a sector of every trace format.
 pub const SECTOR_BYTES: u64 = 512;
@@ -100,6 +101,27 @@ impl Trace {
     pub fn retain_device(&mut self, device: u32) {
         self.records.retain(|record| record.device == device);
     }
+
+    /// Turns the 512-byte sectors of the records into a drive's of `sector` bytes. A request that does not fall
+    /// on them is widened to those that enclose it, and counted.
+    ///
+    /// # Errors
+    /// A sector that is not a multiple of 512 bytes.
+    pub fn convert_to(&mut self, sector: Bytes) -> Result<(), ConfigError> {
+        let factor = sector.get() / SECTOR_BYTES;
+        if factor == 0 || !sector.get().is_multiple_of(SECTOR_BYTES) {
+            let mend = "give a drive whose sectors are 512 bytes or a multiple";
+            return Err(ConfigError::field("sector", sector, mend));
+        }
+        for record in &mut self.records {
+            let (start, end) = (record.range.start().get(), record.range.end().get());
+            let first = start / factor;
+            record.range = LbnRange::new(Lbn::new(first), Sectors::new(end.div_ceil(factor) - first));
+            let widened = !start.is_multiple_of(factor) || !end.is_multiple_of(factor);
+            self.notes.widened += u64::from(widened);
+        }
+        Ok(())
+    }
 }
 
 /// The formats that [`read`] knows.
@@ -115,12 +137,12 @@ pub enum TraceFormat {
     Spc,
     /// Microsoft Research Cambridge's: `timestamp,host,disk,type,offset,bytes,response`.
     Msr,
-    /// fio's I/O log, version 2.
+    /// fio's I/O log, versions 2 and 3.
     Fio,
 }
 
 impl TraceFormat {
-    /// All of them, in the order in which [`detect`] tries them.
+    /// All of them, in the order in which [`detect()`] tries them.
     pub const ALL: [Self; 6] = [Self::HpSrt, Self::Fio, Self::Validate, Self::Ascii, Self::Msr, Self::Spc];
 
     /// How this format looks, in a few words.
@@ -133,7 +155,7 @@ impl TraceFormat {
             }
             Self::Spc => "lines of `ASU,LBA,bytes,R|W,seconds`",
             Self::Msr => "lines of `timestamp,host,disk,Read|Write,offset,bytes,response`",
-            Self::Fio => "a first line `fio version 2 iolog`",
+            Self::Fio => "a first line `fio version 2 iolog`, or 3",
         }
     }
 }
@@ -146,7 +168,7 @@ impl fmt::Display for TraceFormat {
             Self::HpSrt => "HP SRT",
             Self::Spc => "SPC",
             Self::Msr => "MSR Cambridge CSV",
-            Self::Fio => "fio iolog v2",
+            Self::Fio => "fio iolog",
         })
     }
 }

@@ -1,7 +1,8 @@
 //! What the generated loads look like, and what they refuse.
 
 use freeblock_workload::{
-    Arrival, ConfigError, Issuer, Limited, Oltp, OltpConfig, Random, RandomConfig, Request, Share, Source,
+    Arrival, Closed, ClosedTask, ConfigError, Issuer, Limited, Oltp, OltpConfig, Random, RandomConfig,
+    Request, Share, Source, Think,
 };
 use proptest::prelude::*;
 use units::{Bytes, Instant, Op, Sectors};
@@ -152,6 +153,46 @@ proptest! {
                 prop_assert!(r.range.checked_end().is_some_and(|end| end.get() <= capacity));
                 prop_assert!(r.range.len().get() == size && r.range.start().get().is_multiple_of(align));
             },
+        }
+    }
+
+    /// Against the plainest model of a closed loop: a list of tasks that wait, and a list of tasks that think.
+    #[test]
+    fn a_closed_loop_does_what_a_list_of_tasks_would(
+        tasks in 1u32..6, pause in 0u64..4, steps in prop::collection::vec((0u64..3, any::<bool>(), 0usize..6), 0..80),
+    ) {
+        let think = Think::Constant(units::Duration::from_nanos(pause));
+        let load = Random::new(RandomConfig::new(ATLAS, SECTOR), 1).unwrap();
+        let mut twin = load.clone();
+        let arrival = Arrival::Closed(Closed { tasks, think });
+        let mut issuer = Issuer::new(load, arrival, Instant::ZERO, 1).unwrap();
+        let mut thinking: Vec<(u64, Option<ClosedTask>)> = vec![(0, None); tasks as usize];
+        let mut waiting: Vec<ClosedTask> = Vec::new();
+        let mut now = 0;
+        for (passed, issue, which) in steps {
+            now += passed;
+            let at = Instant::from_nanos(now);
+            if issue {
+                // Times are pushed in order, so the first of the smallest is the one that was known first.
+                let first = thinking.iter().enumerate().min_by_key(|(i, t)| (t.0, *i)).map(|(i, t)| (i, *t));
+                let expected = first.filter(|(_, t)| t.0 <= now);
+                let issued = issuer.issue(at);
+                prop_assert_eq!(issued.is_some(), expected.is_some());
+                if let (Some(issued), Some((index, (due, task)))) = (issued, expected) {
+                    prop_assert_eq!(issued.at.as_nanos(), due);
+                    prop_assert!(task.is_none_or(|task| task == issued.task));
+                    prop_assert!(!waiting.contains(&issued.task));
+                    prop_assert_eq!(Some(issued.request), twin.next_request());
+                    thinking.remove(index);
+                    waiting.push(issued.task);
+                }
+            } else if !waiting.is_empty() {
+                let task = waiting.remove(which % waiting.len());
+                issuer.complete(task, at);
+                thinking.push((now + pause, Some(task)));
+            }
+            prop_assert_eq!(issuer.outstanding(), waiting.len() as u64);
+            prop_assert_eq!(issuer.due().map(Instant::as_nanos), thinking.iter().map(|t| t.0).min());
         }
     }
 

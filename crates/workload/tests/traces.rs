@@ -3,7 +3,7 @@
 use freeblock_workload::trace::{self, Notes, Trace, TraceError, TraceFormat, TraceRecord, ascii, validate};
 use freeblock_workload::{Arrival, Closed, Fit, Issuer, Replay, Think};
 use proptest::prelude::*;
-use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The bytes of a shared trace, or `None`, said aloud, where it is not there.
 fn shared(name: &str) -> Option<Vec<u8>> {
@@ -103,6 +103,19 @@ fn of_equally_busy_devices_the_first_is_taken() {
     assert_eq!(busy.records.len(), 2);
 }
 
+#[test]
+fn a_trace_is_converted_to_larger_sectors() {
+    let mut trace = trace::read(b"R Hit 8 8 0 0\nR Hit 15 2 0 0\n").unwrap();
+    trace.convert_to(Bytes::new(512)).unwrap();
+    assert_eq!((trace.records[1].range.to_string().as_str(), trace.notes.widened), ("15+2", 0));
+    trace.convert_to(Bytes::new(4096)).unwrap();
+    let ranges: Vec<_> = trace.records.iter().map(|r| r.range.to_string()).collect();
+    assert_eq!((ranges.join(" ").as_str(), trace.notes.widened), ("1+1 1+2", 1));
+    for wrong in [0, 256, 520] {
+        assert!(trace.convert_to(Bytes::new(wrong)).unwrap_err().to_string().starts_with("sector is "));
+    }
+}
+
 fn any_record() -> impl Strategy<Value = TraceRecord> {
     let times = (any::<u64>(), any::<u64>(), any::<u64>());
     (any::<bool>(), any::<u64>(), any::<u64>(), any::<u32>(), times).prop_map(
@@ -153,6 +166,7 @@ fn almost_a_trace() -> impl Strategy<Value = Vec<u8>> {
         "sync",
         "add",
         "fio version 2 iolog\n",
+        "fio version 3 iolog\n",
         "\u{feff}",
         "\u{2003}",
     ]);

@@ -10,6 +10,8 @@ use units::{Duration, Instant};
 
 /// Nanoseconds in a unit of the timestamps.
 const TICK: u64 = 100;
+/// How far a timestamp may lie from the first, before or after, for all arrivals to be counted in nanoseconds.
+const SPAN_MAX: u64 = u64::MAX / TICK / 2;
 
 /// Reads a trace and what was left out of it; empty when it has no requests. A first line that begins with
 /// "Timestamp" is a heading.
@@ -27,7 +29,11 @@ pub fn read(bytes: &[u8]) -> Result<(Vec<TraceRecord>, Notes), TraceError> {
         if index == 0 && stamp.text.eq_ignore_ascii_case("timestamp") {
             continue;
         }
-        let stamp = stamp.number(expected)?;
+        let stamp = (stamp.number(expected)?, stamp);
+        let first = *stamps.first().unwrap_or(&stamp.0);
+        if stamp.0.abs_diff(first) > SPAN_MAX {
+            return Err(stamp.1.error("a timestamp within 292 years of the first"));
+        }
         fields.field("the host's name")?;
         let expected = "the disk's number, a whole number";
         let device = fields.field(expected)?.small_number(expected)?;
@@ -39,14 +45,14 @@ pub fn read(bytes: &[u8]) -> Result<(Vec<TraceRecord>, Notes), TraceError> {
         let service = ticks(fields.field("the response time in units of 100 ns, a whole number")?)?;
         fields.end()?;
         if let Some(range) = byte_range(offset, size, &mut notes)? {
-            stamps.push(stamp);
+            stamps.push(stamp.0);
             records.push(TraceRecord { device, service: Some(service), ..TraceRecord::new(op, range) });
         }
     }
     // Only the span must fit: the timestamps themselves, in nanoseconds, are near the largest number.
     let earliest = stamps.iter().copied().min().unwrap_or(0);
     for (record, stamp) in records.iter_mut().zip(stamps) {
-        record.arrival = Some(Instant::from_nanos((stamp - earliest).saturating_mul(TICK)));
+        record.arrival = Some(Instant::from_nanos((stamp - earliest) * TICK));
     }
     Ok((records, notes))
 }
@@ -79,6 +85,7 @@ mod tests {
         let refuse = |text: &str| read(text.as_bytes()).unwrap_err().to_string();
         assert!(refuse("1,h,0,Trim,0,512,9").contains("column 7: found \"Trim\", expected Read or Write"));
         assert!(refuse("1,h,0,Read,-512,512,9").contains("found \"-512\", expected the offset"));
+        assert!(refuse("1,h,0,Read,0,512,9\n18446744073709551615,h,0,Read,0,512,9").contains("292 years"));
         assert!(refuse("1,h,0,Read,0,512,18446744073709551615").contains("584 years"));
     }
 }

@@ -51,6 +51,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use syntax::{Block, Node, Scalar, Statement, Value};
 
+/// Most cylinders believed: ten times what drives have today. Seek times are tabulated for each.
+const MAX_CYLINDERS: u64 = 10_000_000;
+
 /// Where an import's files come from; a closure will do.
 pub trait Files {
     /// The content of the file at `path`.
@@ -325,8 +328,15 @@ impl<'s> Config<'s> {
             Disk::Bare(block) => (block, block),
         };
         let heads = model.whole("Number of data surfaces", 1, u64::from(u16::MAX))? as u16;
-        let cylinders = model.whole("Number of cylinders", 1, u64::from(u32::MAX))? as u32;
+        let cylinders = model.whole("Number of cylinders", 1, MAX_CYLINDERS)? as u32;
         let mapped = self.layout(model, heads, notes)?;
+        if u64::from(mapped.cylinders) > MAX_CYLINDERS {
+            return Err(refuse(
+                model.at,
+                format!("the layout uses {} cylinders", mapped.cylinders),
+                &format!("check the zones: no drive has more than {MAX_CYLINDERS}"),
+            ));
+        }
         let mechanical = model.require("Mechanical Model")?.block("Mechanical Model")?;
         if mechanical.kind != "dm_mech_g1" {
             return Err(unknown_kind(mechanical.at, &mechanical.kind, "`dm_mech_g1`"));

@@ -3,6 +3,7 @@
 //! A [`Profile`] is the file: plain data, as read from TOML or imported from DiskSim. A [`DriveModel`] is the
 //! same knowledge made ready to answer: where is this LBN, when does that sector pass, how long does the move take.
 
+pub mod builtin;
 pub mod disksim;
 mod drive_model;
 mod error;

@@ -6,7 +6,8 @@ const LN_2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
 /// The rest of ln 2.
 const LN_2_LOW: f64 = 1.9082149292705877e-10;
 
-/// The natural logarithm of a positive, normal, finite number, good to some 1e-16 of the larger of itself and 1.
+/// The natural logarithm of a positive, normal, finite number, good to 5e-16 of itself: three roundings, in m + 1,
+/// in s and in the last sum, each of at most 1.1e-16, and what the tail adds.
 ///
 /// x = m * 2^e with m around 1, and ln m = 2 atanh s with s = (m - 1) / (m + 1), |s| < 0.172: eleven terms of the
 /// series leave 1e-18.
@@ -56,16 +57,17 @@ mod tests {
     }
 
     proptest! {
+        // The platform's own logarithm may be off by 1.1e-16 too.
         #[test]
         fn logarithm_agrees_with_the_platform(x in 1e-17f64..4.0) {
             let exact = x.ln();
-            prop_assert!((ln(x) - exact).abs() <= 4e-16 * exact.abs().max(0.25), "{} {}", ln(x), exact);
+            prop_assert!((ln(x) - exact).abs() <= 6e-16 * exact.abs(), "{} {}", ln(x), exact);
         }
 
         #[test]
         fn logarithm_near_one_keeps_its_relative_precision(d in -1e-3f64..1e-3) {
             let exact = (1.0 + d).ln();
-            prop_assert!((ln(1.0 + d) - exact).abs() <= 4e-16 * exact.abs());
+            prop_assert!((ln(1.0 + d) - exact).abs() <= 6e-16 * exact.abs());
         }
 
         #[test]

@@ -164,6 +164,12 @@ impl DriveModel {
         self
     }
 
+    /// How much shorter than its seek a move may be: drives whose write settling is negative save it on writes.
+    #[inline]
+    pub fn settle_credit(&self) -> Duration {
+        Duration::from_nanos(self.write_settle_ns.min(0).unsigned_abs())
+    }
+
     /// Time to get ready for `op` at `to`: seek and head switch side by side, then the write's settling. Nothing
     /// at all from a place to itself.
     #[inline]

@@ -10,6 +10,7 @@ mod error;
 pub mod layout;
 pub mod profile;
 mod profile_file;
+pub mod random_profile;
 mod seek;
 
 pub use drive_model::{DriveModel, Position};

@@ -338,6 +338,12 @@ impl Layout {
         self.tracks
     }
 
+    /// Sectors on the track that has the most.
+    pub fn densest_track(&self) -> u32 {
+        let runs = self.zones.iter().flat_map(|z| &z.sections).flat_map(|s| &s.runs);
+        runs.map(|r| r.sectors).max().unwrap_or(0)
+    }
+
     /// Cylinders, those without LBNs included.
     pub fn cylinders(&self) -> u32 {
         self.cylinders

@@ -1,0 +1,229 @@
+//! Random but possible drives, for tests that must hold on any drive and for trying characterisation.
+
+use crate::profile::{
+    FORMAT, LayoutSpec, Mechanics, Order, Profile, Remap, SectorsPerTrack, Seek, Sparing, SparingRegion,
+    Turns, Zone,
+};
+
+/// How large a random drive is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Up to some thousand sectors: every sector can be walked.
+    Tiny,
+    /// Up to some million sectors.
+    Small,
+}
+
+/// SplitMix64: a profile is to depend on its seed and nothing else.
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// `low..=high`; the bias of a modulus does not matter here.
+    fn range(&mut self, low: u64, high: u64) -> u64 {
+        low + self.next() % (high - low + 1)
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
+
+    fn ms(&mut self, low_us: u64, high_us: u64) -> f64 {
+        self.range(low_us, high_us) as f64 / 1_000.0
+    }
+
+    fn turns(&mut self) -> Turns {
+        match self.range(0, 2) {
+            0 => Turns::Decimal(self.range(1, 999_999) as f64 / 1e6),
+            1 => Turns::default(),
+            _ => {
+                let q = self.range(3, 400);
+                Turns::Fraction(format!("{}/{q}", self.range(1, q - 1)))
+            }
+        }
+    }
+}
+
+/// The drive of a seed: any order of tracks, any sparing, zones with gaps between them, slips, remaps, odd skews,
+/// raw seek curves with dents, negative settling.
+///
+/// ```
+/// use freeblock_model::random_profile::{Size, random_profile};
+/// let profile = random_profile(7, Size::Tiny);
+/// assert_eq!(profile, random_profile(7, Size::Tiny));
+/// assert!(freeblock_model::DriveModel::from_profile(&profile).is_ok());
+/// ```
+pub fn random_profile(seed: u64, size: Size) -> Profile {
+    let mut draw = Draw(seed);
+    let (most_cylinders, most_sectors) = match size {
+        Size::Tiny => (12, 40),
+        Size::Small => (400, 400),
+    };
+    let heads = draw.range(1, 6) as u16;
+    let order = match draw.range(0, 4) {
+        0 => Order::Cylinder,
+        1 => Order::CylinderSerpentine,
+        2 => Order::CylinderSerpentineAbsolute,
+        _ => Order::SurfaceSerpentine { band_cylinders: draw.range(1, 20) as u32 },
+    };
+    let banded = matches!(order, Order::SurfaceSerpentine { .. });
+    let mut next = 0;
+    let zones = (0..draw.range(1, 4))
+        .map(|_| {
+            let first = next + u32::from(draw.one_in(3));
+            next = first + draw.range(2, most_cylinders) as u32;
+            random_zone(&mut draw, first, next - 1, most_sectors, heads, banded)
+        })
+        .collect();
+    let cylinders = next + draw.range(0, 2) as u32;
+    let mut profile = Profile {
+        format: FORMAT,
+        name: format!("random-{seed}"),
+        title: format!("Random drive {seed}"),
+        synthetic: true,
+        sources: vec![format!("made up from seed {seed}")],
+        sector_bytes: 512,
+        rpm: draw.range(3_600, 15_000) as u32,
+        cylinders,
+        heads,
+        mechanics: Mechanics {
+            head_switch_ms: draw.ms(0, 1_000),
+            cylinder_switch_ms: draw.one_in(3).then(|| draw.ms(500, 2_000)),
+            write_settle_ms: if draw.one_in(4) { -draw.ms(0, 300) } else { draw.ms(0, 600) },
+            zero_latency_read: draw.one_in(2),
+            zero_latency_write: draw.one_in(2),
+        },
+        seek: random_seek(&mut draw, cylinders),
+        layout: LayoutSpec { order, patterns: Vec::new(), zones, remaps: Vec::new() },
+        firmware: None,
+    };
+    if draw.one_in(3) {
+        add_remap(&mut profile, &mut draw);
+    }
+    profile
+}
+
+fn random_zone(
+    draw: &mut Draw,
+    first_cylinder: u32,
+    last_cylinder: u32,
+    most_sectors: u64,
+    heads: u16,
+    banded: bool,
+) -> Zone {
+    let sectors = draw.range(8, most_sectors) as u32;
+    let by_head = draw.one_in(4);
+    let places = u64::from(last_cylinder - first_cylinder + 1) * u64::from(heads) * u64::from(sectors);
+    let (per, cylinders, spares) = match draw.range(0, 5) {
+        _ if by_head => (SparingRegion::Zone, None, 0),
+        0 if !banded => (SparingRegion::Track, None, draw.range(1, 3)),
+        1 if !banded => (SparingRegion::Cylinder, None, draw.range(1, 5)),
+        2 if !banded => (SparingRegion::Range, Some(2), draw.range(1, 6)),
+        3 => (SparingRegion::ZoneTracks, None, 1),
+        _ => (SparingRegion::Zone, None, draw.range(0, 20).min(places / 4)),
+    };
+    let slips = match per {
+        SparingRegion::ZoneTracks => vec![draw.range(0, places / u64::from(sectors) - 1)],
+        // One at most, so that no region has more than it has spares.
+        SparingRegion::Zone if spares > 4 => {
+            (0..draw.range(0, 4)).map(|_| draw.range(0, places / 2)).collect()
+        }
+        SparingRegion::Zone => Vec::new(),
+        _ => vec![draw.range(0, places / 2)],
+    };
+    Zone {
+        first_cylinder,
+        last_cylinder,
+        sectors_per_track: if by_head {
+            SectorsPerTrack::ByHead((0..heads).map(|h| sectors + u32::from(h % 3)).collect())
+        } else {
+            SectorsPerTrack::Same(sectors)
+        },
+        pattern: None,
+        offset: draw.turns(),
+        track_skew: draw.turns(),
+        cylinder_skew: draw.turns(),
+        head_skew: banded.then(|| draw.turns()),
+        reserved: if draw.one_in(4) { draw.range(0, places / 8) } else { 0 },
+        sparing: Sparing { per, cylinders, spares, at_front: draw.one_in(4), slip_to_end: draw.one_in(4) },
+        slips,
+        defects: Vec::new(),
+    }
+}
+
+fn random_seek(draw: &mut Draw, cylinders: u32) -> Seek {
+    match draw.range(0, 2) {
+        0 => {
+            let (mut distance, mut ms) = (0, draw.ms(100, 1_000));
+            let mut points = Vec::new();
+            while distance < cylinders && points.len() < 60 {
+                distance += draw.range(1, 1 + u64::from(cylinders) / 8) as u32;
+                ms += draw.ms(0, 600);
+                // Measured curves are not monotone.
+                let dent = if draw.one_in(6) { draw.ms(0, 100) } else { 0.0 };
+                points.push((distance, ms - dent));
+            }
+            Seek::Table { points }
+        }
+        1 => {
+            let one_ms = draw.ms(100, 1_500);
+            let middle = one_ms + draw.ms(0, 4_000);
+            Seek::TwoPiece {
+                one_ms,
+                crossover: (1 + draw.range(1, 50) as u32, middle),
+                far: (60 + draw.range(0, 400) as u32, middle + draw.ms(0, 3_000)),
+            }
+        }
+        _ => Seek::SqrtLinear {
+            crossover: draw.range(1, 60) as u32,
+            sqrt: (draw.ms(100, 2_000), draw.ms(10, 400)),
+            linear: (draw.ms(500, 4_000), draw.ms(0, 20)),
+            first_ms: (0..draw.range(0, 10)).map(|_| draw.ms(200, 3_000)).collect(),
+            least_ms: 0.0,
+        },
+    }
+}
+
+/// Moves one LBN onto a sector that holds none, if there is one.
+fn add_remap(profile: &mut Profile, draw: &mut Draw) {
+    use crate::layout::{Layout, Location};
+    use units::TrackIndex;
+    let Ok(layout) = Layout::new(&profile.layout, profile.cylinders, profile.heads) else { return };
+    let free = (0..layout.track_count()).rev().take(64).map(TrackIndex::new).find_map(|track| {
+        let geometry = layout.track(track);
+        let sector =
+            (0..geometry.sectors).find(|&s| layout.lbn_at(Location { track, sector: s }).is_none())?;
+        Some((geometry, sector))
+    });
+    if let Some((track, sector)) = free {
+        let lbn = draw.range(0, layout.capacity().get() - 1);
+        let (cylinder, head) = (track.cylinder.get(), track.head.get());
+        profile.layout.remaps.push(Remap { lbn, sectors: 1, cylinder, head, sector });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_seed_is_a_drive() {
+        for seed in 0..400 {
+            for size in [Size::Tiny, Size::Small] {
+                let profile = random_profile(seed, size);
+                if let Err(e) = crate::DriveModel::from_profile(&profile) {
+                    panic!("seed {seed}: {e}");
+                }
+                let text = profile.to_toml();
+                assert_eq!(Profile::from_toml(&text, "random").unwrap(), profile, "seed {seed}");
+            }
+        }
+    }
+}

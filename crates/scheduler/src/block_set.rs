@@ -1,0 +1,518 @@
+//! A set of block numbers that starts whole and is eaten away: the heart of the wanted set.
+//!
+//! Numbers below `blocks` are cut into leaves of 4096, and leaves into nodes of 256. A leaf or a node that is all in
+//! or all out is one tag; only a mixed leaf has bits, 64 words of them. So a whole 20 TB range costs 40 kB, a
+//! fragmented one at most 1.05 bits a block, and what is asked most (how many of these few hundred blocks?) reads
+//! one or two cache lines.
+
+const LEAF_WORDS: usize = 64;
+const LEAF_BLOCKS: u64 = 64 * LEAF_WORDS as u64;
+const NODE_LEAVES: usize = 256;
+const NODE_BLOCKS: u64 = LEAF_BLOCKS * NODE_LEAVES as u64;
+/// Leaves that are allocated at a time, so that growing copies nothing and wastes little.
+const CHUNK: usize = 16;
+
+/// A tag in place of an index: nothing below is in the set.
+const EMPTY: u32 = u32::MAX;
+/// A tag in place of an index: everything below is in the set.
+const FULL: u32 = u32::MAX - 1;
+
+type Leaf = [u64; LEAF_WORDS];
+
+#[derive(Clone, Debug)]
+struct Node {
+    leaves: [u32; NODE_LEAVES],
+}
+
+/// A subset of `0..blocks`.
+///
+/// ```
+/// use freeblock_scheduler::BlockSet;
+/// let mut wanted = BlockSet::full(5_000_000_000);
+/// assert!(wanted.remove(4_999_999_999));
+/// assert!(!wanted.remove(4_999_999_999));
+/// assert_eq!(wanted.count(4_999_999_000, 5_000_000_000), 999);
+/// assert_eq!(wanted.next(4_999_999_999), None);
+/// assert!(wanted.memory_bytes() < 64 << 10);
+/// ```
+#[derive(Clone, Debug)]
+pub struct BlockSet {
+    blocks: u64,
+    len: u64,
+    /// One tag or index a node.
+    roots: Vec<u32>,
+    nodes: Vec<Box<Node>>,
+    free_nodes: Vec<u32>,
+    leaves: Vec<Box<[Leaf; CHUNK]>>,
+    free_leaves: Vec<u32>,
+}
+
+impl BlockSet {
+    /// All of `0..blocks`.
+    ///
+    /// # Panics
+    /// From 2^50 blocks on, a thousand times the largest drive's sectors.
+    pub fn full(blocks: u64) -> Self {
+        let mut set = Self::empty(blocks);
+        set.roots.fill(FULL);
+        set.len = blocks;
+        // What lies past the end must never be counted: it is cut off the last node.
+        let end = (set.roots.len() as u64) * NODE_BLOCKS;
+        if end > blocks {
+            set.len = end;
+            set.blocks = end;
+            set.remove_range(blocks, end);
+            set.blocks = blocks;
+        }
+        set
+    }
+
+    /// None of `0..blocks`.
+    ///
+    /// # Panics
+    /// As [`full`](Self::full).
+    pub fn empty(blocks: u64) -> Self {
+        assert!(blocks < 1 << 50, "{blocks} blocks");
+        Self {
+            blocks,
+            len: 0,
+            roots: vec![EMPTY; blocks.div_ceil(NODE_BLOCKS) as usize],
+            nodes: Vec::new(),
+            free_nodes: Vec::new(),
+            leaves: Vec::new(),
+            free_leaves: Vec::new(),
+        }
+    }
+
+    /// How many blocks are in the set.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// One more than the largest number the set can hold.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Memory in use, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + (self.roots.capacity() + self.free_nodes.capacity() + self.free_leaves.capacity()) * 4
+            + self.nodes.capacity() * size_of::<usize>()
+            + self.nodes.len() * size_of::<Node>()
+            + self.leaves.capacity() * size_of::<usize>()
+            + self.leaves.len() * size_of::<[Leaf; CHUNK]>()
+    }
+
+    /// Whether `block` is in the set.
+    #[inline]
+    pub fn contains(&self, block: u64) -> bool {
+        if block >= self.blocks {
+            return false;
+        }
+        match self.leaf_tag(block) {
+            EMPTY => false,
+            FULL => true,
+            leaf => self.leaf(leaf)[word(block)] >> (block % 64) & 1 == 1,
+        }
+    }
+
+    /// How many of `from..to` are in the set.
+    #[inline]
+    pub fn count(&self, from: u64, to: u64) -> u64 {
+        let to = to.min(self.blocks);
+        let mut sum = 0;
+        let mut at = from;
+        while at < to {
+            let root = self.roots[(at / NODE_BLOCKS) as usize];
+            if root >= FULL {
+                let end = to.min((at / NODE_BLOCKS + 1) * NODE_BLOCKS);
+                sum += if root == FULL { end - at } else { 0 };
+                at = end;
+                continue;
+            }
+            let end = to.min((at / LEAF_BLOCKS + 1) * LEAF_BLOCKS);
+            sum += match self.nodes[root as usize].leaves[leaf_slot(at)] {
+                EMPTY => 0,
+                FULL => end - at,
+                leaf => count_bits(self.leaf(leaf), at % LEAF_BLOCKS, (end - 1) % LEAF_BLOCKS + 1),
+            };
+            at = end;
+        }
+        sum
+    }
+
+    /// The smallest block in the set that is not below `from`.
+    pub fn next(&self, from: u64) -> Option<u64> {
+        let mut at = from;
+        while at < self.blocks {
+            match self.roots[(at / NODE_BLOCKS) as usize] {
+                EMPTY => at = (at / NODE_BLOCKS + 1) * NODE_BLOCKS,
+                FULL => return Some(at),
+                node => match self.nodes[node as usize].leaves[leaf_slot(at)] {
+                    EMPTY => at = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS,
+                    FULL => return Some(at),
+                    leaf => {
+                        let bits = self.leaf(leaf);
+                        let mut w = word(at);
+                        let mut rest = bits[w] & (!0 << (at % 64));
+                        while rest == 0 && w + 1 < LEAF_WORDS {
+                            w += 1;
+                            rest = bits[w];
+                        }
+                        let base = at / LEAF_BLOCKS * LEAF_BLOCKS;
+                        if rest != 0 {
+                            return Some(base + w as u64 * 64 + u64::from(rest.trailing_zeros()));
+                        }
+                        at = base + LEAF_BLOCKS;
+                    }
+                },
+            }
+        }
+        None
+    }
+
+    /// Calls `each` for every block of `from..to` that is in the set, in ascending order.
+    #[inline]
+    pub fn for_each(&self, from: u64, to: u64, mut each: impl FnMut(u64)) {
+        let to = to.min(self.blocks);
+        let mut at = from;
+        while at < to {
+            let end = to.min((at / 64 + 1) * 64);
+            let mut bits = self.word_at(at) & (!0 << (at % 64));
+            if !end.is_multiple_of(64) {
+                bits &= !(!0 << (end % 64));
+            }
+            let base = at / 64 * 64;
+            while bits != 0 {
+                each(base + u64::from(bits.trailing_zeros()));
+                bits &= bits - 1;
+            }
+            at = end;
+        }
+    }
+
+    /// Takes `block` out; whether it was in.
+    pub fn remove(&mut self, block: u64) -> bool {
+        if !self.contains(block) {
+            return false;
+        }
+        let bits = self.leaf_bits(block);
+        bits[word(block)] &= !(1 << (block % 64));
+        if bits.iter().all(|w| *w == 0) {
+            self.set_leaf(block, EMPTY);
+        }
+        self.len -= 1;
+        true
+    }
+
+    /// Puts `block` in; whether it was out.
+    pub fn insert(&mut self, block: u64) -> bool {
+        if block >= self.blocks || self.contains(block) {
+            return false;
+        }
+        let bits = self.leaf_bits(block);
+        bits[word(block)] |= 1 << (block % 64);
+        if bits.iter().all(|w| *w == !0) {
+            self.set_leaf(block, FULL);
+        }
+        self.len += 1;
+        true
+    }
+
+    /// Takes all of `from..to` out; how many were in.
+    pub fn remove_range(&mut self, from: u64, to: u64) -> u64 {
+        let to = to.min(self.blocks);
+        let removed = self.count(from, to);
+        let mut at = from;
+        while at < to {
+            let node_end = (at / NODE_BLOCKS + 1) * NODE_BLOCKS;
+            if at.is_multiple_of(NODE_BLOCKS) && (node_end <= to || to == self.blocks) {
+                self.set_root(at, EMPTY);
+                at = node_end;
+                continue;
+            }
+            let leaf_end = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS;
+            let end = to.min(leaf_end);
+            if self.leaf_tag(at) != EMPTY {
+                if at.is_multiple_of(LEAF_BLOCKS) && end == leaf_end {
+                    self.set_leaf(at, EMPTY);
+                } else {
+                    let bits = self.leaf_bits(at);
+                    let (first, last) = (at % LEAF_BLOCKS, (end - 1) % LEAF_BLOCKS);
+                    for w in first / 64..=last / 64 {
+                        let mut mask = !0u64;
+                        if w == first / 64 {
+                            mask &= !0 << (first % 64);
+                        }
+                        if w == last / 64 {
+                            mask &= !0 >> (63 - last % 64);
+                        }
+                        bits[w as usize] &= !mask;
+                    }
+                    if bits.iter().all(|w| *w == 0) {
+                        self.set_leaf(at, EMPTY);
+                    }
+                }
+            }
+            at = end;
+        }
+        self.len -= removed;
+        removed
+    }
+
+    #[inline]
+    fn leaf(&self, index: u32) -> &Leaf {
+        &self.leaves[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    #[inline]
+    fn leaf_tag(&self, block: u64) -> u32 {
+        match self.roots[(block / NODE_BLOCKS) as usize] {
+            tag if tag >= FULL => tag,
+            node => self.nodes[node as usize].leaves[leaf_slot(block)],
+        }
+    }
+
+    /// The 64 blocks around `block`.
+    #[inline]
+    fn word_at(&self, block: u64) -> u64 {
+        match self.leaf_tag(block) {
+            EMPTY => 0,
+            FULL => !0,
+            leaf => self.leaf(leaf)[word(block)],
+        }
+    }
+
+    /// The bits of the leaf of `block`, given to it now if it had none.
+    fn leaf_bits(&mut self, block: u64) -> &mut Leaf {
+        let tag = self.leaf_tag(block);
+        let index = if tag >= FULL {
+            let index = match self.free_leaves.pop() {
+                Some(index) => index,
+                None => {
+                    let first = (self.leaves.len() * CHUNK) as u32;
+                    self.leaves.reserve_exact(if self.leaves.len() < 64 {
+                        8
+                    } else {
+                        self.leaves.len() / 16
+                    });
+                    self.leaves.push(Box::new([[0; LEAF_WORDS]; CHUNK]));
+                    self.free_leaves.extend((first + 1..first + CHUNK as u32).rev());
+                    first
+                }
+            };
+            self.leaves[index as usize / CHUNK][index as usize % CHUNK] =
+                [if tag == FULL { !0 } else { 0 }; LEAF_WORDS];
+            self.node(block).leaves[leaf_slot(block)] = index;
+            index
+        } else {
+            tag
+        };
+        &mut self.leaves[index as usize / CHUNK][index as usize % CHUNK]
+    }
+
+    /// The node of `block`, made now if it was a tag.
+    fn node(&mut self, block: u64) -> &mut Node {
+        let root = (block / NODE_BLOCKS) as usize;
+        let tag = self.roots[root];
+        let index = if tag >= FULL {
+            let index = match self.free_nodes.pop() {
+                Some(index) => index,
+                None => {
+                    self.nodes.push(Box::new(Node { leaves: [EMPTY; NODE_LEAVES] }));
+                    (self.nodes.len() - 1) as u32
+                }
+            };
+            self.nodes[index as usize].leaves = [tag; NODE_LEAVES];
+            self.roots[root] = index;
+            index
+        } else {
+            tag
+        };
+        &mut self.nodes[index as usize]
+    }
+
+    /// Replaces the leaf of `block` by a tag, and its node as well when all of it has that tag.
+    fn set_leaf(&mut self, block: u64, tag: u32) {
+        let old = self.leaf_tag(block);
+        if old == tag {
+            return;
+        }
+        if old < FULL {
+            self.free_leaves.push(old);
+        }
+        let node = self.node(block);
+        node.leaves[leaf_slot(block)] = tag;
+        if node.leaves.iter().all(|l| *l == tag) {
+            self.set_root(block, tag);
+        }
+    }
+
+    fn set_root(&mut self, block: u64, tag: u32) {
+        let root = (block / NODE_BLOCKS) as usize;
+        let old = std::mem::replace(&mut self.roots[root], tag);
+        if old < FULL {
+            let freed = self.nodes[old as usize].leaves.iter().filter(|l| **l < FULL);
+            self.free_leaves.extend(freed);
+            self.free_nodes.push(old);
+        }
+    }
+}
+
+#[inline]
+fn word(block: u64) -> usize {
+    (block % LEAF_BLOCKS / 64) as usize
+}
+
+#[inline]
+fn leaf_slot(block: u64) -> usize {
+    (block / LEAF_BLOCKS) as usize % NODE_LEAVES
+}
+
+/// Ones in bits `from..to` of a leaf, `from < to`.
+#[inline]
+fn count_bits(leaf: &Leaf, from: u64, to: u64) -> u64 {
+    let (first, last) = ((from / 64) as usize, ((to - 1) / 64) as usize);
+    let head = !0u64 << (from % 64);
+    let tail = !0u64 >> (63 - (to - 1) % 64);
+    if first == last {
+        return u64::from((leaf[first] & head & tail).count_ones());
+    }
+    let inner: u32 = leaf[first + 1..last].iter().map(|w| w.count_ones()).sum();
+    u64::from((leaf[first] & head).count_ones() + inner + (leaf[last] & tail).count_ones())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Remove(u64),
+        Insert(u64),
+        RemoveRange(u64, u64),
+        Count(u64, u64),
+        Next(u64),
+        Each(u64, u64),
+    }
+
+    /// Sizes at which leaves and nodes begin, end and are cut.
+    fn sizes() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            0..200u64,
+            4000..4200u64,
+            8192..=8192u64,
+            1_048_500..1_048_700u64,
+            2_097_152..=2_097_152u64
+        ]
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        // Places crowd around boundaries and each other, so that leaves empty and fill again.
+        let place = || {
+            prop_oneof![
+                0..300u64,
+                4_000..4_200u64,
+                1_048_400..1_048_700u64,
+                0..2_200_000u64,
+                2_097_000..2_097_200u64
+            ]
+        };
+        let step = prop_oneof![
+            4 => place().prop_map(Step::Remove),
+            3 => place().prop_map(Step::Insert),
+            3 => (place(), place()).prop_map(|(a, b)| Step::RemoveRange(a, b)),
+            4 => (place(), place()).prop_map(|(a, b)| Step::Count(a, b)),
+            2 => place().prop_map(Step::Next),
+            2 => (place(), 0..600u64).prop_map(|(a, n)| Step::Each(a, a + n)),
+        ];
+        prop::collection::vec(step, 1..60)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn behaves_as_a_plain_set(blocks in sizes(), full: bool, steps in steps()) {
+            // The naive set holds what is missing from a full set, or what is in an empty one.
+            let mut ours = if full { BlockSet::full(blocks) } else { BlockSet::empty(blocks) };
+            let mut odd = BTreeSet::new();
+            let has = |odd: &BTreeSet<u64>, b: u64| b < blocks && (odd.contains(&b) != full);
+            for step in steps {
+                match step {
+                    Step::Remove(b) => {
+                        let was = has(&odd, b);
+                        if was { if full { odd.insert(b); } else { odd.remove(&b); } }
+                        prop_assert_eq!(ours.remove(b), was);
+                    }
+                    Step::Insert(b) => {
+                        let new = b < blocks && !has(&odd, b);
+                        if new { if full { odd.remove(&b); } else { odd.insert(b); } }
+                        prop_assert_eq!(ours.insert(b), new);
+                    }
+                    Step::RemoveRange(a, b) => {
+                        let b = b.min(a + 20_000).min(blocks);
+                        let mut n = 0;
+                        for block in a..b {
+                            if has(&odd, block) {
+                                n += 1;
+                                if full { odd.insert(block); } else { odd.remove(&block); }
+                            }
+                        }
+                        prop_assert_eq!(ours.remove_range(a, b), n);
+                    }
+                    Step::Count(a, b) => {
+                        let b2 = b.min(blocks);
+                        let odd_here = if a < b2 { odd.range(a..b2).count() as u64 } else { 0 };
+                        let expected = if full { b2.saturating_sub(a) - odd_here } else { odd_here };
+                        prop_assert_eq!(ours.count(a, b), expected);
+                    }
+                    Step::Next(a) => {
+                        let expected = if full {
+                            (a..blocks).find(|b| !odd.contains(b))
+                        } else {
+                            odd.range(a..).next().copied()
+                        };
+                        prop_assert_eq!(ours.next(a), expected);
+                    }
+                    Step::Each(a, b) => {
+                        let mut listed = Vec::new();
+                        ours.for_each(a, b, |block| listed.push(block));
+                        let expected: Vec<u64> = (a..b).filter(|block| has(&odd, *block)).collect();
+                        prop_assert_eq!(listed, expected);
+                    }
+                }
+                let expected = if full { blocks - odd.len() as u64 } else { odd.len() as u64 };
+                prop_assert_eq!(ours.len(), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn whole_range_of_20_tb_costs_kilobytes() {
+        let blocks = 20_000_000_000_000 / 4096;
+        assert!(BlockSet::full(blocks).memory_bytes() < 64 << 10);
+    }
+
+    #[test]
+    fn a_fragmented_set_costs_at_most_1_1_bits_a_block() {
+        let blocks = 20_000_000u64;
+        let mut set = BlockSet::full(blocks);
+        // Every leaf mixed is the worst there is.
+        for block in (0..blocks).step_by(LEAF_BLOCKS as usize / 2) {
+            set.remove(block);
+        }
+        let bits = set.memory_bytes() as f64 * 8.0 / blocks as f64;
+        assert!(bits <= 1.1, "{bits} bits a block");
+        set.remove_range(0, blocks);
+        assert!(set.is_empty());
+    }
+}

@@ -1,0 +1,51 @@
+//! The foreground: requests that wait, and what is known of them before the head moves.
+
+use model::{DriveModel, Piece, Position, Track};
+use units::{Instant, Lbn, LbnRange, Op, RequestId};
+
+/// A foreground request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The host's name for it.
+    pub id: RequestId,
+    /// Read or write.
+    pub op: Op,
+    /// What.
+    pub range: LbnRange,
+}
+
+/// A request in the pool, its first piece found on the medium once and for all.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// The request.
+    pub request: Request,
+    /// When it came.
+    pub arrived: Instant,
+    /// Its place in the order of arrival.
+    pub sequence: u64,
+    /// The first piece.
+    pub piece: Piece,
+    /// The first piece's track.
+    pub track: Track,
+}
+
+impl Pending {
+    /// `None` when the request's first LBN is not on the drive.
+    pub(crate) fn new(drive: &DriveModel, request: Request, arrived: Instant, sequence: u64) -> Option<Self> {
+        let piece = drive.layout().pieces(request.range).next()?;
+        let track = drive.layout().track(piece.track);
+        Some(Self { request, arrived, sequence, piece, track })
+    }
+
+    /// Where the arm must be for it.
+    #[inline]
+    pub fn position(&self) -> Position {
+        self.track.into()
+    }
+
+    /// Its first LBN.
+    #[inline]
+    pub fn lbn(&self) -> Lbn {
+        self.request.range.start()
+    }
+}

@@ -1,0 +1,221 @@
+//! Foreground policies: which of the pending requests goes next. A file each.
+//!
+//! Every policy is one choice over the pool, most of them the shortest by some key, ties by order of arrival.
+
+mod c_look;
+mod fcfs;
+mod sptf;
+mod sptf_sw;
+mod sstf;
+
+pub use c_look::CLook;
+pub use fcfs::Fcfs;
+pub use sptf::Sptf;
+pub use sptf_sw::SptfSw;
+pub use sstf::Sstf;
+
+use crate::foreground::Pending;
+use crate::predictor::Predictor;
+use model::Position;
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+use units::{Duration, Instant};
+
+/// What a policy may look at.
+pub struct View<'a, P: ?Sized> {
+    /// The requests that wait, in no order; never empty.
+    pub pool: &'a [Pending],
+    /// Now.
+    pub at: Instant,
+    /// Where the arm is.
+    pub from: Position,
+    /// Positioning times.
+    pub predictor: &'a P,
+    /// How much waiting counts against a long way.
+    pub age: AgeWeight,
+}
+
+/// A rule that picks the next foreground request.
+pub trait Policy {
+    /// The index in the pool of the request that goes next.
+    fn choose<P: Predictor + ?Sized>(&mut self, view: &View<'_, P>) -> usize;
+}
+
+/// How much of its time in the queue is taken off a request's key, so that none starves (the "aged" variants of
+/// Jacobson and Wilkes, 1991). Zero, the default, is the pure policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgeWeight {
+    millionths: u32,
+}
+
+impl AgeWeight {
+    /// A weight in millionths: 6,000 takes 6 us off the key for each millisecond waited.
+    pub const fn from_millionths(millionths: u32) -> Self {
+        Self { millionths }
+    }
+
+    /// `key` in nanoseconds less the weighted time since `arrived`.
+    #[inline]
+    pub fn apply(self, key: Duration, at: Instant, arrived: Instant) -> i64 {
+        let waited =
+            u128::from(at.saturating_since(arrived).as_nanos()) * u128::from(self.millionths) / 1_000_000;
+        key.as_nanos() as i64 - waited.min(i64::MAX as u128 / 2) as i64
+    }
+}
+
+/// Index of the smallest key; ties go to the earlier arrival.
+#[inline]
+pub(crate) fn shortest<K: Ord>(pool: &[Pending], mut key: impl FnMut(&Pending) -> K) -> usize {
+    let mut best = 0;
+    let mut best_key = None;
+    for (i, pending) in pool.iter().enumerate() {
+        let k = (key(pending), pending.sequence);
+        if best_key.as_ref().is_none_or(|b| k < *b) {
+            best_key = Some(k);
+            best = i;
+        }
+    }
+    best
+}
+
+/// A policy by name.
+///
+/// ```
+/// use freeblock_scheduler::policy::PolicyName;
+/// assert_eq!("sptf-sw:40".parse::<PolicyName>().unwrap().to_string(), "sptf-sw:40");
+/// assert!("sjf".parse::<PolicyName>().unwrap_err().to_string().contains("c-look"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyName {
+    /// First come, first served.
+    Fcfs,
+    /// Ascending LBNs, then the lowest again.
+    CLook,
+    /// Shortest seek first.
+    Sstf,
+    /// Shortest positioning time first.
+    Sptf,
+    /// Shortest seek among those whose positioning time is near the shortest.
+    SptfSw(SeekWeight),
+}
+
+/// The `n` of SPTF-SWn%: how much longer than the shortest a positioning time may be, in hundredths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeekWeight {
+    /// `None` for no limit: the policy is SSTF then.
+    hundredths: Option<u32>,
+}
+
+impl SeekWeight {
+    /// No limit.
+    pub const UNLIMITED: Self = Self { hundredths: None };
+
+    /// `percent` whole percents.
+    pub const fn percent(percent: u16) -> Self {
+        Self { hundredths: Some(percent as u32 * 100) }
+    }
+
+    /// The longest positioning time that still counts as near `shortest`.
+    #[inline]
+    pub fn limit(self, shortest: Duration) -> Duration {
+        match self.hundredths {
+            None => Duration::MAX,
+            Some(n) => {
+                shortest
+                    + Duration::from_nanos((u128::from(shortest.as_nanos()) * u128::from(n) / 10_000) as u64)
+            }
+        }
+    }
+}
+
+/// A policy that nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "unknown policy {name:?}: {problem}; the policies are fcfs, c-look, sstf, sptf and sptf-sw:N (N percent, as 40 or 62.5, or inf)"
+)]
+pub struct UnknownPolicy {
+    name: String,
+    problem: &'static str,
+}
+
+impl FromStr for PolicyName {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        let unknown = |problem| UnknownPolicy { name: name.to_owned(), problem };
+        match name {
+            "fcfs" => Ok(Self::Fcfs),
+            "c-look" => Ok(Self::CLook),
+            "sstf" => Ok(Self::Sstf),
+            "sptf" => Ok(Self::Sptf),
+            "sptf-sw" => Err(unknown("it needs its percentage")),
+            "smtf" => Err(unknown("it needs the Disk Mimic, which this version does not have")),
+            _ => match name.strip_prefix("sptf-sw:") {
+                Some("inf") => Ok(Self::SptfSw(SeekWeight::UNLIMITED)),
+                Some(n) => {
+                    let bad = || unknown("the percentage must be a number from 0 to 100000");
+                    let percent: f64 = n.parse().map_err(|_| bad())?;
+                    if !(0.0..=100_000.0).contains(&percent) {
+                        return Err(bad());
+                    }
+                    Ok(Self::SptfSw(SeekWeight { hundredths: Some((percent * 100.0).round() as u32) }))
+                }
+                None => Err(unknown("no policy has this name")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fcfs => f.write_str("fcfs"),
+            Self::CLook => f.write_str("c-look"),
+            Self::Sstf => f.write_str("sstf"),
+            Self::Sptf => f.write_str("sptf"),
+            Self::SptfSw(SeekWeight { hundredths: None }) => f.write_str("sptf-sw:inf"),
+            Self::SptfSw(SeekWeight { hundredths: Some(n) }) if n % 100 == 0 => {
+                write!(f, "sptf-sw:{}", n / 100)
+            }
+            Self::SptfSw(SeekWeight { hundredths: Some(n) }) => {
+                write!(f, "sptf-sw:{}", f64::from(*n) / 100.0)
+            }
+        }
+    }
+}
+
+/// Any of the policies, with its state.
+#[derive(Clone, Debug)]
+pub(crate) enum AnyPolicy {
+    Fcfs(Fcfs),
+    CLook(CLook),
+    Sstf(Sstf),
+    Sptf(Sptf),
+    SptfSw(SptfSw),
+}
+
+impl From<PolicyName> for AnyPolicy {
+    fn from(name: PolicyName) -> Self {
+        match name {
+            PolicyName::Fcfs => Self::Fcfs(Fcfs),
+            PolicyName::CLook => Self::CLook(CLook::default()),
+            PolicyName::Sstf => Self::Sstf(Sstf),
+            PolicyName::Sptf => Self::Sptf(Sptf),
+            PolicyName::SptfSw(weight) => Self::SptfSw(SptfSw::new(weight)),
+        }
+    }
+}
+
+impl Policy for AnyPolicy {
+    #[inline]
+    fn choose<P: Predictor + ?Sized>(&mut self, view: &View<'_, P>) -> usize {
+        match self {
+            Self::Fcfs(p) => p.choose(view),
+            Self::CLook(p) => p.choose(view),
+            Self::Sstf(p) => p.choose(view),
+            Self::Sptf(p) => p.choose(view),
+            Self::SptfSw(p) => p.choose(view),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! One registered range of blocks: which are still wanted, and which are half read.
+//!
+//! A block that lies in one extent of one track is read in one go. One that does not (it straddles two tracks, a
+//! slip, a remapped sector, or is longer than a quarter of its track, which no gap could be counted on to hold) is
+//! read in pieces; what is there already is kept until the rest has come.
+
+use crate::block_set::BlockSet;
+use model::Extent;
+use std::collections::BTreeMap;
+use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
+
+/// A wanted part of a track: a whole block, or a piece of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Item {
+    pub block: u64,
+    /// First sector of the piece, from the block's first.
+    pub offset: u32,
+    /// Sectors in the piece.
+    pub sectors: u32,
+    /// Where it begins on the track.
+    pub sector: u32,
+    /// Whether it is all of its block.
+    pub whole: bool,
+}
+
+/// A task of a session.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub id: TaskId,
+    pub session: SessionId,
+    range: LbnRange,
+    block: u64,
+    /// `log2(block)` where it is whole: most block sizes are powers of two, and a shift beats a division.
+    shift: Option<u32>,
+    wanted: BlockSet,
+    /// What has come of blocks that are read in pieces: `(offset, sectors)`, apart and ascending.
+    partial: BTreeMap<u64, Vec<(u32, u32)>>,
+    /// The keys of `partial`, to ask without a search.
+    begun: BlockSet,
+    /// Blocks not yet delivered, those under way included.
+    pub undelivered: u64,
+}
+
+/// What a window takes in of an extent.
+enum Part {
+    /// Blocks `from..to`, each whole.
+    Blocks(u64, u64),
+    /// A piece: block, offset in it, sectors.
+    Piece(u64, u32, u32),
+}
+
+impl Task {
+    /// A task that wants every block of `range`; the last block may be shorter. `block` is not zero.
+    pub fn new(id: TaskId, session: SessionId, range: LbnRange, block: Sectors) -> Self {
+        let block = block.get();
+        let blocks = range.len().get().div_ceil(block);
+        Self {
+            id,
+            session,
+            range,
+            block,
+            shift: block.is_power_of_two().then(|| block.trailing_zeros()),
+            wanted: BlockSet::full(blocks),
+            partial: BTreeMap::new(),
+            begun: BlockSet::empty(blocks),
+            undelivered: blocks,
+        }
+    }
+
+    /// Whether no block is waiting to be chosen.
+    pub fn is_exhausted(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Blocks of which a part has been read.
+    pub fn partials(&self) -> usize {
+        self.partial.len()
+    }
+
+    /// The LBNs of a block.
+    pub fn block_range(&self, block: u64) -> LbnRange {
+        let offset = block * self.block;
+        let len = self.block.min(self.range.len().get() - offset);
+        LbnRange::new(self.range.start() + Sectors::new(offset), Sectors::new(len))
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        let pieces: usize = self.partial.values().map(|p| p.capacity() * 8 + 48).sum();
+        self.wanted.memory_bytes() + self.begun.memory_bytes() + pieces
+    }
+
+    /// Sectors of this task that an extent could at most yield; cheap, and never too low.
+    pub fn bound(&self, extent: Extent) -> u64 {
+        let (low, high) = self.clip(extent.lbn, extent.lbn + Sectors::new(u64::from(extent.len)));
+        if low >= high {
+            return 0;
+        }
+        let blocks = self.wanted.count(self.floor(low), self.ceil(high));
+        (blocks * self.block).min(high - low)
+    }
+
+    /// Wanted sectors that the LBNs `from..to` of an extent yield: whole blocks, and pieces of others where
+    /// `begin` allows to begin one, or it has begun. `track_sectors` is the length of the extent's track.
+    #[inline]
+    pub fn score(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, begin: bool) -> u64 {
+        let mut sum = 0;
+        self.parts(extent, from, to, track_sectors, |part| match part {
+            Part::Blocks(from, to) => sum += self.wanted.count(from, to) * self.block,
+            Part::Piece(block, offset, sectors) => {
+                if self.wants_piece(block, offset, begin) {
+                    sum += u64::from(sectors);
+                }
+            }
+        });
+        sum
+    }
+
+    /// The same one by one, in no order.
+    pub fn items(
+        &self,
+        extent: Extent,
+        from: Lbn,
+        to: Lbn,
+        track_sectors: u32,
+        begin: bool,
+        mut each: impl FnMut(Item),
+    ) {
+        let sector_of = |block: u64, offset: u32| {
+            let lbn = self.range.start().get() + block * self.block + u64::from(offset);
+            extent.sector + (lbn - extent.lbn.get()) as u32
+        };
+        self.parts(extent, from, to, track_sectors, |part| match part {
+            Part::Blocks(from, to) => self.wanted.for_each(from, to, |block| {
+                let sectors = self.block_range(block).len().get() as u32;
+                each(Item { block, offset: 0, sectors, sector: sector_of(block, 0), whole: true });
+            }),
+            Part::Piece(block, offset, sectors) => {
+                if self.wants_piece(block, offset, begin) {
+                    let sector = sector_of(block, offset);
+                    each(Item { block, offset, sectors, sector, whole: false });
+                }
+            }
+        });
+    }
+
+    /// Takes an item that is about to be read. Whether its block is complete with it.
+    pub fn take(&mut self, item: &Item) -> bool {
+        if item.whole {
+            self.forget_partial(item.block);
+            return self.wanted.remove(item.block);
+        }
+        let whole = self.block_range(item.block).len().get() as u32;
+        self.begun.insert(item.block);
+        let got = self.partial.entry(item.block).or_default();
+        let at = got.partition_point(|&(offset, _)| offset < item.offset);
+        got.insert(at, (item.offset, item.sectors));
+        got.dedup_by(|next, previous| {
+            let touch = previous.0 + previous.1 == next.0;
+            if touch {
+                previous.1 += next.1;
+            }
+            touch
+        });
+        if got.as_slice() == [(0, whole)] {
+            self.forget_partial(item.block);
+            return self.wanted.remove(item.block);
+        }
+        false
+    }
+
+    /// Takes every wanted block that lies wholly in `range`.
+    pub fn take_range(&mut self, range: LbnRange, mut each: impl FnMut(u64)) {
+        let (low, high) = self.clip(range.start(), range.end());
+        if low >= high {
+            return;
+        }
+        let (from, to) = (self.ceil(low), self.last_whole(high));
+        // Foreground requests are short beside the drive; a set word is looked at per 64 blocks.
+        let mut next = self.wanted.next(from).filter(|b| *b < to);
+        while let Some(block) = next {
+            self.forget_partial(block);
+            self.wanted.remove(block);
+            each(block);
+            next = self.wanted.next(block + 1).filter(|b| *b < to);
+        }
+    }
+
+    fn forget_partial(&mut self, block: u64) {
+        if self.begun.remove(block) {
+            self.partial.remove(&block);
+        }
+    }
+
+    fn wants_piece(&self, block: u64, offset: u32, begin: bool) -> bool {
+        if !self.wanted.contains(block) {
+            return false;
+        }
+        if !self.begun.contains(block) {
+            return begin;
+        }
+        let Some(got) = self.partial.get(&block) else { return begin };
+        let after = got.partition_point(|&(start, _)| start <= offset);
+        after.checked_sub(1).and_then(|i| got.get(i)).is_none_or(|&(start, len)| offset - start >= len)
+    }
+
+    /// What lies in LBNs `from..to` of an extent.
+    #[inline]
+    fn parts(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, mut each: impl FnMut(Part)) {
+        // The extent's share of the task, then the window's share of that, as offsets in the task.
+        let (low, high) = self.clip(extent.lbn, extent.lbn + Sectors::new(u64::from(extent.len)));
+        let (from, to) = self.clip(from, to);
+        if low >= high || from >= to {
+            return;
+        }
+        let longest = u64::from((track_sectors / 4).max(1));
+        if self.block > longest {
+            self.long_parts(low, high, from, to, longest, each);
+            return;
+        }
+        let (first, last) = (self.ceil(low), self.last_whole(high));
+        let (a, b) = (first.max(self.ceil(from)), last.min(self.last_whole(to)));
+        if a < b {
+            each(Part::Blocks(a, b));
+        }
+        // The piece before the first whole block, and the one after the last; one and the same when the extent
+        // lies inside a single block.
+        let head_end = (first * self.block).min(high);
+        if low < head_end && from <= low && to >= head_end {
+            let block = first - 1;
+            each(Part::Piece(block, (low - block * self.block) as u32, (head_end - low) as u32));
+        }
+        let tail = last * self.block;
+        if first <= last && tail < high && from <= tail && to >= high {
+            each(Part::Piece(last, 0, (high - tail) as u32));
+        }
+    }
+
+    fn long_parts(&self, low: u64, high: u64, from: u64, to: u64, longest: u64, mut each: impl FnMut(Part)) {
+        let mut block = low / self.block;
+        while block * self.block < high.min(to) {
+            let start = block * self.block;
+            let (begin, end) = (start.max(low), (start + self.block).min(high));
+            // Pieces are cut from where the block enters the extent, whatever the window.
+            let mut at = begin + from.saturating_sub(begin).div_ceil(longest) * longest;
+            while at < end {
+                let stop = (at + longest).min(end);
+                if stop > to {
+                    break;
+                }
+                each(Part::Piece(block, (at - start) as u32, (stop - at) as u32));
+                at = stop;
+            }
+            block += 1;
+        }
+    }
+
+    /// LBNs as offsets in the task, cut to it.
+    #[inline]
+    fn clip(&self, from: Lbn, to: Lbn) -> (u64, u64) {
+        let start = self.range.start().get();
+        let len = self.range.len().get();
+        (from.get().saturating_sub(start).min(len), to.get().saturating_sub(start).min(len))
+    }
+
+    #[inline]
+    fn floor(&self, offset: u64) -> u64 {
+        match self.shift {
+            Some(shift) => offset >> shift,
+            None => offset / self.block,
+        }
+    }
+
+    #[inline]
+    fn ceil(&self, offset: u64) -> u64 {
+        match self.shift {
+            Some(shift) => (offset + self.block - 1) >> shift,
+            None => offset.div_ceil(self.block),
+        }
+    }
+
+    /// One more than the last block that ends at or before `offset`; the task's last block may be short.
+    #[inline]
+    fn last_whole(&self, offset: u64) -> u64 {
+        if offset == self.range.len().get() { self.ceil(offset) } else { self.floor(offset) }
+    }
+}

@@ -219,9 +219,19 @@ pub fn import_from(files: &dyn Files, path: &Path, choice: Option<&str>) -> Resu
     let config = Config { path, statements: &statements };
     let disk = config.disk(choice, &sources)?;
     let mut notes = Vec::new();
-    let profile = config.profile(disk, &mut sources, &mut notes).map_err(|fault| sources.explain(fault))?;
+    let mut profile =
+        config.profile(disk, &mut sources, &mut notes).map_err(|fault| sources.explain(fault))?;
     let impossible = |cause| ImportError::Impossible { path: path.to_owned(), cause };
-    let layout = Layout::new(&profile.layout, profile.cylinders, profile.heads).map_err(impossible)?;
+    let layout = match Layout::new(&profile.layout, profile.cylinders, profile.heads) {
+        // A remap may lead to spare tracks that no LBN run covers. The place of a few sectors is no reason to refuse.
+        Err(cause) if !profile.layout.remaps.is_empty() => {
+            let remaps = std::mem::take(&mut profile.layout.remaps);
+            notes.push(format!("{} remaps are left out: {cause}", remaps.len()));
+            Layout::new(&profile.layout, profile.cylinders, profile.heads)
+        }
+        layout => layout,
+    }
+    .map_err(impossible)?;
     crate::DriveModel::from_profile(&profile).map_err(impossible)?;
     config.compare_capacity(disk, layout.capacity().get(), &mut notes);
     Ok(Imported { profile, notes })

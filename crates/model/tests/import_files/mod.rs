@@ -1,4 +1,5 @@
 //! Parameter files in memory.
+#![allow(dead_code)] // each test crate uses its own part
 
 use freeblock_model::disksim::{ImportError, Imported, import_from};
 use std::collections::BTreeMap;

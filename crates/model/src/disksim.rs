@@ -91,7 +91,7 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
+        write!(f, "{}:{}:{}", shown(&self.file), self.line, self.column)
     }
 }
 
@@ -132,7 +132,7 @@ pub enum ImportError {
         key: String,
     },
     /// The file given cannot be read.
-    #[error("cannot read {}: {cause}; check the path", path.display())]
+    #[error("cannot read {}: {cause}; check the path", shown(path))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -140,7 +140,7 @@ pub enum ImportError {
         cause: String,
     },
     /// A file that another one names cannot be read.
-    #[error("{place}: cannot read {}: {cause}; put the file there, or correct its name", path.display())]
+    #[error("{place}: cannot read {}: {cause}; put the file there, or correct its name", shown(path))]
     UnreadableSource {
         /// Where it is named.
         place: Place,
@@ -150,7 +150,10 @@ pub enum ImportError {
         cause: String,
     },
     /// A file sources itself, directly or through others.
-    #[error("{place}: {} is being read already and would source itself for ever; remove this `source`", path.display())]
+    #[error(
+        "{place}: {} is being read already and would source itself for ever; remove this `source`",
+        shown(path)
+    )]
     SelfSourcing {
         /// The `source` that closes the circle.
         place: Place,
@@ -158,13 +161,20 @@ pub enum ImportError {
         path: PathBuf,
     },
     /// No disk is specified.
-    #[error("{}: there is no `disksim_disk` or `dm_disk` block; give a .parv, .diskspecs or .model file", path.display())]
+    #[error(
+        "{}: there is no `disksim_disk` or `dm_disk` block; give a .parv, .diskspecs or .model file",
+        shown(path)
+    )]
     NoDisk {
         /// The file.
         path: PathBuf,
     },
     /// Several disks are specified, and none or several of them are instantiated.
-    #[error("{}: several disks to choose from: {}; name one of them, or `instantiate` only one", path.display(), choices.join(", "))]
+    #[error(
+        "{}: several disks to choose from: {}; name one of them, or `instantiate` only one",
+        shown(path),
+        listed(choices)
+    )]
     Ambiguous {
         /// The file.
         path: PathBuf,
@@ -172,7 +182,7 @@ pub enum ImportError {
         choices: Vec<String>,
     },
     /// The disk named is not there.
-    #[error("{}: no disk is called `{name}`; there are: {}", path.display(), choices.join(", "))]
+    #[error("{}: no disk is called `{}`; there are: {}", shown(path), plain(name), listed(choices))]
     NoSuchDisk {
         /// The file.
         path: PathBuf,
@@ -182,13 +192,26 @@ pub enum ImportError {
         choices: Vec<String>,
     },
     /// The numbers were read, but a drive cannot be laid out by them.
-    #[error("{}: {cause}", path.display())]
+    #[error("{}: {cause}", shown(path))]
     Impossible {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         cause: crate::ProfileError,
     },
+}
+
+/// A path fit for a message: a damaged file may name others with control characters in them.
+fn shown(path: &Path) -> String {
+    plain(&path.to_string_lossy())
+}
+
+fn listed(names: &[String]) -> String {
+    names.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ")
+}
+
+fn plain(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }
 
 /// Imports the one disk of the file at `path`; with several specified, the one that is instantiated.

@@ -99,7 +99,7 @@ fn syntax_errors_name_line_and_column_expected_and_found() {
 fn deep_nesting_is_refused_before_the_stack_is_full() {
     for text in [
         "a b { c = ".to_owned() + &"[".repeat(1_000_000),
-        "a b { c = d ".repeat(1).replace("d ", &"d { c = ".repeat(500_000)),
+        "a b { c = ".to_owned() + &"d { c = ".repeat(500_000),
         "topology ".to_owned() + &"a b [ ".repeat(500_000),
     ] {
         let error = Memory::default().with("a", text).import("a").unwrap_err();

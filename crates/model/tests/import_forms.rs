@@ -209,6 +209,15 @@ fn sourced_files_are_found_beside_the_file_that_names_them() {
     assert_eq!(memory.import("top/all.parv").unwrap().profile.firmware.unwrap().queue_depth, 1);
 }
 
+#[test]
+fn what_does_not_concern_the_disk_is_passed_over() {
+    let tail = "instantiate [ disk0 .. disk3 ] as ONE  syncset together [ disk0, disk1 ]  syncset [ disk2 ]
+        disksim_synthio \"a name\" { Generators = [ disksim_synthgen { Sizes = [ exponential, 0.0, 8.0 ] } # one
+        , disksim_synthgen { devices = [ disk0 ] } ] }
+        topology disksim_iodriver driver0 [ disksim_disk disk0 [], disksim_disk disk1 [] ]";
+    assert_eq!(two_disks(tail).import("a.parv").unwrap().profile.name, "one");
+}
+
 fn two_disks(tail: &str) -> Memory {
     let disk = |name: &str, bulk: f64| {
         format!(

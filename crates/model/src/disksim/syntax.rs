@@ -204,8 +204,13 @@ impl Parser<'_, '_> {
             }
             _ => {
                 self.skip_blank();
-                let name = self.word();
+                let name = if self.peek() == Some('"') { self.quoted()? } else { self.word() };
                 self.skip_blank();
+                if self.peek() == Some('[') {
+                    // Sets of components, such as spindles in step, say nothing about a drive.
+                    self.list(0)?;
+                    return Ok(());
+                }
                 into.push(Statement::Block(self.block(word, name.text, 0)?));
                 Ok(())
             }

@@ -133,6 +133,11 @@ impl Mechanics {
         &self.model
     }
 
+    /// The same, to keep while the arm moves.
+    pub fn shared_model(&self) -> Shared<DriveModel> {
+        Shared::clone(&self.model)
+    }
+
     /// Where the arm is, or will be at the end of the last move.
     #[inline]
     pub const fn position(&self) -> Position {

@@ -1,0 +1,181 @@
+//! The buffer: equal segments, each a run of LBNs, the least recently used given up first.
+
+use units::{Lbn, LbnRange, Sectors};
+
+/// What a segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Nothing,
+    /// Read from the medium.
+    Read,
+    /// Came from the host.
+    Written,
+}
+
+/// A run of LBNs in the buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) content: Content,
+    pub(crate) start: Lbn,
+    pub(crate) end: Lbn,
+}
+
+impl Segment {
+    fn holds(&self, range: LbnRange) -> bool {
+        self.start <= range.start() && range.end() <= self.end
+    }
+
+    fn holds_first(&self, range: LbnRange) -> bool {
+        self.start <= range.start() && range.start() < self.end
+    }
+
+    fn overlaps(&self, range: LbnRange) -> bool {
+        self.content != Content::Nothing && self.start < range.end() && range.start() < self.end
+    }
+
+    /// Takes in what the medium delivered; old sectors fall off the front of a full segment.
+    pub(crate) fn grow(&mut self, end: Lbn, size: Sectors) {
+        self.end = self.end.max(end);
+        self.start = self.start.max(Lbn::new(self.end.get().saturating_sub(size.get())));
+    }
+}
+
+/// How much of a read a segment can serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Found {
+    Nothing,
+    /// The first sectors, or the sector that running read-ahead is about to deliver.
+    Front,
+    All,
+}
+
+/// All segments. Indices are stable; `order` has the least recently used first.
+#[derive(Clone, Debug)]
+pub(crate) struct Segments {
+    list: Vec<Segment>,
+    order: Vec<usize>,
+    pub(crate) size: Sectors,
+    most_written: usize,
+    written_serve_reads: bool,
+    writes_keep_reads: bool,
+}
+
+impl Segments {
+    pub(crate) fn new(
+        count: u32,
+        size: Sectors,
+        most_written: u32,
+        written_serve_reads: bool,
+        writes_keep_reads: bool,
+    ) -> Self {
+        let nothing = Segment { content: Content::Nothing, start: Lbn::ZERO, end: Lbn::ZERO };
+        Self {
+            list: vec![nothing; count as usize],
+            order: (0..count as usize).collect(),
+            size,
+            most_written: (most_written as usize).max(1),
+            written_serve_reads,
+            writes_keep_reads,
+        }
+    }
+
+    pub(crate) fn get(&self, index: usize) -> &Segment {
+        &self.list[index]
+    }
+
+    pub(crate) fn get_mut(&mut self, index: usize) -> &mut Segment {
+        &mut self.list[index]
+    }
+
+    /// Marks a segment as the most recently used.
+    pub(crate) fn touch(&mut self, index: usize) {
+        self.order.retain(|&i| i != index);
+        self.order.push(index);
+    }
+
+    /// The segment for a read, and what it can serve of it. `reading` is the one that read-ahead fills right now.
+    /// First whole hits, then partial ones, then an empty segment, a used one, and the one being filled last.
+    pub(crate) fn for_read(&self, range: LbnRange, reading: Option<usize>) -> (usize, Found) {
+        let mut best = (0, 0, Found::Nothing);
+        for &i in &self.order {
+            let s = &self.list[i];
+            let filling = reading == Some(i);
+            let serves = match s.content {
+                Content::Nothing => false,
+                Content::Read => true,
+                Content::Written => self.written_serve_reads,
+            };
+            let (score, found) = if s.content == Content::Nothing {
+                (3, Found::Nothing)
+            } else if serves && s.holds(range) {
+                (if filling { 9 } else { 8 }, Found::All)
+            } else if serves && (s.holds_first(range) || filling && s.end == range.start()) {
+                (if filling { 5 } else { 4 }, Found::Front)
+            } else {
+                (if filling { 1 } else { 2 }, Found::Nothing)
+            };
+            if score > best.0 {
+                best = (score, i, found);
+            }
+        }
+        (best.1, best.2)
+    }
+
+    /// The segment for a write. `appends` is the one whose end it continues while that is still being written.
+    pub(crate) fn for_write(&self, range: LbnRange, appends: Option<usize>, reading: Option<usize>) -> usize {
+        if let Some(i) = appends {
+            return i;
+        }
+        if self.writes_keep_reads {
+            let mut written = self.order.iter().filter(|&&i| self.list[i].content == Content::Written);
+            if let Some(&oldest) = written.clone().next()
+                && written.by_ref().count() >= self.most_written
+            {
+                return oldest;
+            }
+            let free = |i: &&usize| self.list[**i].content == Content::Nothing;
+            let apart = |i: &&usize| !self.list[**i].overlaps(range);
+            let pick = self.order.iter().find(free).or_else(|| self.order.iter().find(apart));
+            return pick.or(self.order.first()).copied().unwrap_or(0);
+        }
+        let mut best = (0, 0);
+        for &i in &self.order {
+            let s = &self.list[i];
+            let score = match s.content {
+                Content::Nothing => 3,
+                _ if reading == Some(i) => 1,
+                _ if s.overlaps(range) => 4,
+                _ => 2,
+            };
+            if score > best.0 {
+                best = (score, i);
+            }
+        }
+        best.1
+    }
+
+    /// What a write into segment `own` does to the others.
+    pub(crate) fn overwrite(&mut self, range: LbnRange, own: usize) {
+        for (i, s) in self.list.iter_mut().enumerate() {
+            if i == own || !s.overlaps(range) {
+                continue;
+            }
+            if !self.writes_keep_reads || s.content == Content::Written {
+                s.content = Content::Nothing;
+            } else if !self.written_serve_reads {
+                // The written sectors are of no use to a later read: keep the longer side.
+                let (before, after) = (
+                    range.start().get().saturating_sub(s.start.get()),
+                    s.end.get().saturating_sub(range.end().get()),
+                );
+                if before == 0 && after == 0 {
+                    s.content = Content::Nothing;
+                } else if after >= before {
+                    s.start = range.end();
+                } else {
+                    s.end = range.start();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What can go wrong, with its place and its mend.
+
+use units::{LbnRange, RequestId, Sectors};
+
+/// A profile from which no drive can be simulated from outside.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DriveError {
+    /// The layout or the mechanics are wrong.
+    #[error(transparent)]
+    Profile(#[from] model::ProfileError),
+    /// There are no electronics.
+    #[error(
+        "the profile has no [firmware]: add one to simulate this drive from outside, or simulate inside the drive"
+    )]
+    NoFirmware,
+    /// A time is not a time.
+    #[error("{place}: {ms} ms; give milliseconds from 0 to 1000")]
+    Time {
+        /// The field.
+        place: &'static str,
+        /// Its value.
+        ms: f64,
+    },
+    /// A number is out of its range.
+    #[error("{place}: {value}; {mend}")]
+    Number {
+        /// The field.
+        place: &'static str,
+        /// Its value.
+        value: String,
+        /// What to give.
+        mend: &'static str,
+    },
+}
+
+/// A command that the drive refuses; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// It asks for nothing.
+    #[error("{id}: no sectors at LBN {}; ask for at least one", range.start())]
+    Empty {
+        /// The command.
+        id: RequestId,
+        /// What it asked for.
+        range: LbnRange,
+    },
+    /// It goes past the last LBN.
+    #[error("{id}: LBNs {range} on a drive of {capacity} sectors; stay below LBN {capacity}")]
+    PastEnd {
+        /// The command.
+        id: RequestId,
+        /// What it asked for.
+        range: LbnRange,
+        /// LBNs there are.
+        capacity: Sectors,
+    },
+    /// The drive has as many commands as it takes.
+    #[error("{id}: the drive already holds {depth} commands; wait for a completion")]
+    QueueFull {
+        /// The command.
+        id: RequestId,
+        /// Most commands.
+        depth: u32,
+    },
+}

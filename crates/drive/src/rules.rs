@@ -1,0 +1,62 @@
+//! Which rules the firmware follows: the hardware's, as far as we know them, or DiskSim's, for comparison.
+
+/// Rules by which we differ from DiskSim 4.0, each with its reason in docs/MODEL.md. Switching one off shows what it
+/// buys; all off is [`Rules::DISKSIM`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// A drive that keeps what passes before the requested sectors (`read_free_sectors`) and can begin a read
+    /// anywhere (`zero_latency_read`) has the whole track in its buffer one turn after the head arrived.
+    pub track_buffer: bool,
+    /// A drive whose read-ahead may go over requested data (`read_ahead_over_requested = 1`) gives them up as soon
+    /// as the host has them: only what was read ahead is left to hit.
+    pub served_data_leave: bool,
+    /// Read-ahead goes on across tracks until the segment is full, and not further.
+    pub read_ahead_fills_segment: bool,
+    /// A write updates what the buffer holds of its sectors and leaves the rest of a read segment alone.
+    pub writes_keep_reads: bool,
+    /// The lower of a pair of hit overheads is what a command costs that goes on where the last one was; any other
+    /// command pays the higher.
+    pub overhead_by_locality: bool,
+    /// No medium access is ready sooner after its command than the shortest seek takes.
+    pub shortest_access: bool,
+    /// A drive asks for the bus early enough to have it when the watermark is reached.
+    pub early_reselect: bool,
+    /// A write that needs no seek starts on the medium when the bus has been let go of.
+    pub disconnect_before_medium: bool,
+    /// Stopping read-ahead runs beside the command overhead, and a wait for a sector is given up at once.
+    pub overlapped_stop: bool,
+}
+
+impl Rules {
+    /// The hardware's rules.
+    pub const HARDWARE: Self = Self {
+        track_buffer: true,
+        served_data_leave: true,
+        read_ahead_fills_segment: true,
+        writes_keep_reads: true,
+        overhead_by_locality: true,
+        shortest_access: true,
+        early_reselect: true,
+        disconnect_before_medium: true,
+        overlapped_stop: true,
+    };
+
+    /// DiskSim 4.0's, request for request.
+    pub const DISKSIM: Self = Self {
+        track_buffer: false,
+        served_data_leave: false,
+        read_ahead_fills_segment: false,
+        writes_keep_reads: false,
+        overhead_by_locality: false,
+        shortest_access: false,
+        early_reselect: false,
+        disconnect_before_medium: false,
+        overlapped_stop: false,
+    };
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::HARDWARE
+    }
+}

@@ -1,0 +1,156 @@
+//! Reading on: a request's sectors, and then what read-ahead wants, in LBN order over as many tracks as it takes.
+//!
+//! A run is looked at only when something happens (a command arrives, a request needs its sectors); in between it
+//! costs nothing. All its times come from [`Pass`]es, so looking more or less often changes nothing.
+
+use crate::mechanics::{Mechanics, Pass};
+use model::{DriveModel, Piece};
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
+
+/// A run over the medium from an LBN on.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    /// The segment that it fills.
+    pub(crate) segment: usize,
+    /// The first LBN that has not landed.
+    pub(crate) next: Lbn,
+    /// Where it ends.
+    pub(crate) limit: Lbn,
+    /// No new command stops it before this LBN has landed.
+    pub(crate) least: Lbn,
+    /// A track that goes into the buffer as a whole: its first LBN, and when the turn is complete.
+    pub(crate) around: Option<(Lbn, Instant)>,
+    /// How the first sector was reached.
+    pub(crate) first_seek: Duration,
+    pub(crate) first_latency: Duration,
+    /// The head is ready on the track of `pass` from here on.
+    arrival: Instant,
+    pass: Pass,
+    pass_lbn: Lbn,
+}
+
+/// What a run was doing when it was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Moving,
+    Waiting,
+    Reading,
+}
+
+fn piece(model: &DriveModel, from: Lbn, limit: Lbn) -> Option<Piece> {
+    (from < limit).then(|| model.layout().pieces(LbnRange::new(from, limit.since(from))).next()).flatten()
+}
+
+impl Run {
+    /// Sends the arm to `from` at `at`; the head is ready no sooner than `ready`. `None` for an empty run.
+    pub(crate) fn start(
+        mechanics: &mut Mechanics,
+        segment: usize,
+        at: Instant,
+        ready: Instant,
+        from: Lbn,
+        limit: Lbn,
+    ) -> Option<Self> {
+        let piece = piece(mechanics.model(), from, limit)?;
+        let track = mechanics.model().layout().track(piece.track);
+        let arrival = mechanics.seek_to(at, track.into(), Op::Read).max(ready);
+        let pass = mechanics.pass(arrival, track, piece.sector, piece.len);
+        Some(Self {
+            segment,
+            next: from,
+            limit,
+            least: from,
+            around: None,
+            first_seek: arrival.since(at),
+            first_latency: pass.start(mechanics.model()).since(arrival),
+            arrival,
+            pass,
+            pass_lbn: from,
+        })
+    }
+
+    /// When the head got ready on the present track.
+    pub(crate) fn arrival(&self) -> Instant {
+        self.arrival
+    }
+
+    /// The pass in progress.
+    pub(crate) fn pass(&self) -> &Pass {
+        &self.pass
+    }
+
+    fn pass_end_lbn(&self) -> Lbn {
+        self.pass_lbn + Sectors::new(u64::from(self.pass.count))
+    }
+
+    /// Goes on to the next piece, if there is one below the limit.
+    fn follow(&mut self, mechanics: &mut Mechanics) -> bool {
+        let from = self.pass_end_lbn();
+        let Some(piece) = piece(mechanics.model(), from, self.limit) else { return false };
+        let track = mechanics.model().layout().track(piece.track);
+        let end = self.pass.end(mechanics.model());
+        if track == self.pass.track && piece.sector == self.pass.first + self.pass.count {
+            // The next sector in rotation: no wait, and no rounding in between.
+            self.pass.wait += track.arc(self.pass.first, self.pass.count);
+            self.pass.first = piece.sector;
+            self.pass.count = piece.len;
+        } else {
+            self.arrival = mechanics.seek_to(end, track.into(), Op::Read);
+            self.pass = mechanics.pass(self.arrival, track, piece.sector, piece.len);
+        }
+        self.pass_lbn = from;
+        true
+    }
+
+    /// Lets the run go on until `now`; `next` says how far it came. Returns when it ended, if it did.
+    pub(crate) fn advance(&mut self, mechanics: &mut Mechanics, now: Instant) -> Option<Instant> {
+        loop {
+            let done = self.pass.done_by(mechanics.model(), now);
+            self.next = self.next.max(self.pass_lbn + Sectors::new(u64::from(done)));
+            if done < self.pass.count {
+                return None;
+            }
+            if !self.follow(mechanics) {
+                let end = self.pass.end(mechanics.model());
+                return match self.around {
+                    Some((_, whole)) if whole > now => None,
+                    Some((_, whole)) => Some(end.max(whole)),
+                    None => Some(end),
+                };
+            }
+        }
+    }
+
+    /// Tells when each sector below `end` lands, those that have landed excepted.
+    pub(crate) fn land(&mut self, mechanics: &mut Mechanics, end: Lbn, mut each: impl FnMut(Instant)) {
+        while self.next < end {
+            if self.next >= self.pass_end_lbn() {
+                if !self.follow(mechanics) {
+                    return;
+                }
+                continue;
+            }
+            let k = self.next.since(self.pass_lbn).get() as u32 + 1;
+            each(self.pass.done(mechanics.model(), k));
+            self.next += Sectors::new(1);
+        }
+    }
+
+    /// When the sector before `next` was done.
+    pub(crate) fn landed_at(&self, model: &DriveModel) -> Instant {
+        self.pass.done(model, self.next.since(self.pass_lbn).get() as u32)
+    }
+
+    /// What the head does at `now`, and when that ends.
+    pub(crate) fn doing(&self, model: &DriveModel, now: Instant) -> (Doing, Instant) {
+        if now < self.arrival {
+            return (Doing::Moving, self.arrival);
+        }
+        let start = self.pass.start(model);
+        if now < start {
+            return (Doing::Waiting, start);
+        }
+        let k = self.pass.done_by(model, now) + 1;
+        (Doing::Reading, self.pass.done(model, k.min(self.pass.count)))
+    }
+}

@@ -1,0 +1,211 @@
+//! Against real drives: a trace measured on one is replayed, and the answers are compared.
+//!
+//! The replay is closed: one command outstanding, the first at instant zero, each next one the trace's think time
+//! after the simulated completion of the one before. What is compared is the distribution of service times: the
+//! demerit figure (Ruemmler and Wilkes 1994) is the root mean square of the horizontal distance between the two
+//! cumulative distributions, which for as many values on both sides is that of the differences of the sorted values.
+
+use crate::error::{CommandError, DriveError};
+use crate::firmware::{Command, Completion, Drive, Served};
+use crate::rules::Rules;
+use model::Profile;
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
+
+/// One request of a measured trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValidateRecord {
+    /// Read or write.
+    pub op: Op,
+    /// Which sectors.
+    pub range: LbnRange,
+    /// How long the real drive took.
+    pub service: Duration,
+    /// Pause from its completion to the next request.
+    pub think: Duration,
+}
+
+/// Why a replay could not be done.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ValidateError {
+    /// The profile describes no drive.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// Nothing to replay.
+    #[error("the trace holds no requests; give one with at least one line")]
+    NoRequests,
+    /// A request that the drive refuses.
+    #[error(
+        "request {index} of the trace (counted from 1): {error}; check that the trace was taken on this drive"
+    )]
+    Request {
+        /// Its number, from 1.
+        index: usize,
+        /// What the drive says.
+        error: CommandError,
+    },
+}
+
+/// Requests of one kind: what the real drive took, what the simulated one did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassReport {
+    /// The operation.
+    pub op: Op,
+    /// The operation before.
+    pub after: Op,
+    /// `"sequential"`, `"local"` (within 5,000 LBNs) or `"random"`.
+    pub distance: &'static str,
+    /// How the simulated drive served it.
+    pub served: Served,
+    /// How many.
+    pub requests: usize,
+    /// Mean of the trace.
+    pub trace_mean_ms: f64,
+    /// Mean of the model.
+    pub model_mean_ms: f64,
+    /// Demerit figure of these requests alone.
+    pub demerit_ms: f64,
+    /// 5th, 50th and 95th percentile of trace minus model, request by request.
+    pub residual_ms: [f64; 3],
+}
+
+/// How well a simulated drive answers a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Requests replayed.
+    pub requests: usize,
+    /// RMS horizontal distance of the two distributions of service time.
+    pub demerit_ms: f64,
+    /// Mean service time of the model.
+    pub model_mean_ms: f64,
+    /// Mean service time of the trace.
+    pub trace_mean_ms: f64,
+    /// RMS of the differences request by request: large when the trace's rotational phase is unknown.
+    pub per_request_rms_ms: f64,
+    /// The same by kind of request, the largest share of the squared demerit first.
+    pub classes: Vec<ClassReport>,
+    /// The model's service times, in the order of the trace.
+    pub service: Vec<Duration>,
+}
+
+/// Replays a trace on the drive of a profile, following the hardware's rules.
+///
+/// # Errors
+/// A profile that describes no drive, an empty trace, a request that the drive refuses (by its number).
+pub fn validate(profile: &Profile, records: &[ValidateRecord]) -> Result<Report, ValidateError> {
+    validate_with(profile, Rules::HARDWARE, records)
+}
+
+/// The same with chosen rules.
+///
+/// # Errors
+/// As [`validate`].
+pub fn validate_with(
+    profile: &Profile,
+    rules: Rules,
+    records: &[ValidateRecord],
+) -> Result<Report, ValidateError> {
+    let mut drive = Drive::with_rules(profile, rules)?;
+    if records.is_empty() {
+        return Err(ValidateError::NoRequests);
+    }
+    let mut now = Instant::ZERO;
+    let mut service = Vec::with_capacity(records.len());
+    let mut served = Vec::with_capacity(records.len());
+    for (i, record) in records.iter().enumerate() {
+        let command = Command { id: RequestId::new(i as u64), op: record.op, range: record.range };
+        let refused = |error| ValidateError::Request { index: i + 1, error };
+        drive.submit(now, command).map_err(refused)?;
+        let Some(done) = complete(&mut drive) else { continue };
+        service.push(done.at.since(now));
+        served.push(done.breakdown.served);
+        now = done.at + record.think;
+    }
+    Ok(report(records, service, &served))
+}
+
+fn complete(drive: &mut Drive) -> Option<Completion> {
+    let at = drive.next_event()?;
+    drive.advance(at);
+    drive.pop_completion()
+}
+
+/// RMS of the differences of the sorted values: the demerit figure in the unit of the input. Both sides must have
+/// as many values; what one has more is left out. Zero for no values.
+pub fn demerit_ms(a: &[f64], b: &[f64]) -> f64 {
+    let sorted = |x: &[f64]| {
+        let mut x = x.to_vec();
+        x.sort_by(f64::total_cmp);
+        x
+    };
+    rms(sorted(a).iter().zip(&sorted(b)).map(|(x, y)| x - y))
+}
+
+fn rms(differences: impl Iterator<Item = f64>) -> f64 {
+    let (sum, n) = differences.fold((0.0, 0_u32), |(sum, n), d| (sum + d * d, n + 1));
+    if n == 0 { 0.0 } else { (sum / f64::from(n)).sqrt() }
+}
+
+fn mean(x: &[f64]) -> f64 {
+    if x.is_empty() { 0.0 } else { x.iter().sum::<f64>() / x.len() as f64 }
+}
+
+fn distance(last: Option<LbnRange>, range: LbnRange) -> &'static str {
+    let Some(last) = last else { return "random" };
+    let start = |r: LbnRange| r.start().get();
+    if last.checked_end() == Some(Lbn::new(start(range))) {
+        "sequential"
+    } else if start(range).abs_diff(start(last)) <= 5_000 {
+        "local"
+    } else {
+        "random"
+    }
+}
+
+fn report(records: &[ValidateRecord], service: Vec<Duration>, served: &[Served]) -> Report {
+    let model: Vec<f64> = service.iter().map(|d| d.as_millis_f64()).collect();
+    let trace: Vec<f64> = records.iter().map(|r| r.service.as_millis_f64()).collect();
+    let mut classes: std::collections::BTreeMap<_, (Vec<f64>, Vec<f64>)> = Default::default();
+    let mut last: Option<&ValidateRecord> = None;
+    for (i, record) in records.iter().enumerate() {
+        let key = (
+            record.op,
+            last.map_or(Op::Read, |l| l.op),
+            distance(last.map(|l| l.range), record.range),
+            served[i],
+        );
+        let (t, m) = classes.entry(key).or_default();
+        t.push(trace[i]);
+        m.push(model[i]);
+        last = Some(record);
+    }
+    let mut classes: Vec<ClassReport> = classes
+        .into_iter()
+        .map(|((op, after, distance, served), (trace, model))| {
+            let mut residuals: Vec<f64> = trace.iter().zip(&model).map(|(t, m)| t - m).collect();
+            residuals.sort_by(f64::total_cmp);
+            let at = |share: f64| residuals[((residuals.len() - 1) as f64 * share) as usize];
+            ClassReport {
+                op,
+                after,
+                distance,
+                served,
+                requests: trace.len(),
+                trace_mean_ms: mean(&trace),
+                model_mean_ms: mean(&model),
+                demerit_ms: demerit_ms(&trace, &model),
+                residual_ms: [at(0.05), at(0.5), at(0.95)],
+            }
+        })
+        .collect();
+    let share = |c: &ClassReport| c.demerit_ms * c.demerit_ms * c.requests as f64;
+    classes.sort_by(|a, b| share(b).total_cmp(&share(a)));
+    Report {
+        requests: records.len(),
+        demerit_ms: demerit_ms(&trace, &model),
+        model_mean_ms: mean(&model),
+        trace_mean_ms: mean(&trace),
+        per_request_rms_ms: rms(trace.iter().zip(&model).map(|(t, m)| t - m)),
+        classes,
+        service,
+    }
+}

@@ -1,0 +1,139 @@
+//! Against drives of metal: traces measured on them, and what DiskSim 4.0 says of the same requests.
+//!
+//! The traces do not come with the source; without them these tests say so and pass. `cargo test -p freeblock-drive
+//! --test real_drives -- --nocapture` prints the tables that docs/MODEL.md quotes.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use freeblock_drive::{Report, Rules, ValidateRecord, validate_with};
+use model::{Profile, disksim};
+use std::path::PathBuf;
+use units::{Duration, Lbn, LbnRange, Op, Sectors};
+
+fn drives() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives"))
+}
+
+/// The profile and the trace of a drive, or `None` with a message.
+fn measured(name: &str) -> Option<(Profile, Vec<ValidateRecord>)> {
+    let parameters = drives().join(format!("disksim/{name}.parv"));
+    let trace = drives().join(format!("traces/{name}.trace"));
+    let Ok(text) = std::fs::read_to_string(&trace) else {
+        println!("skipped: {} not found", trace.display());
+        return None;
+    };
+    let profile = disksim::import(&parameters).unwrap().profile;
+    let ms = |us: &str| Duration::from_millis_f64(us.parse::<f64>().unwrap() / 1000.0).unwrap();
+    let records = text
+        .lines()
+        .map(|line| {
+            let word: Vec<&str> = line.split_whitespace().collect();
+            ValidateRecord {
+                op: if word[0] == "R" { Op::Read } else { Op::Write },
+                range: LbnRange::new(
+                    Lbn::new(word[2].parse().unwrap()),
+                    Sectors::new(word[3].parse().unwrap()),
+                ),
+                service: ms(word[4]),
+                think: ms(word[5]),
+            }
+        })
+        .collect();
+    Some((profile, records))
+}
+
+fn disksim_answers(name: &str) -> Vec<f64> {
+    let text = std::fs::read_to_string(drives().join(format!("oracle/{name}.csv"))).unwrap();
+    text.lines().skip(1).map(|line| line.split(',').nth(6).unwrap().parse().unwrap()).collect()
+}
+
+fn line(name: &str, r: &Report) -> String {
+    format!(
+        "{name:12} demerit {:.4} ms, means {:.3} (model) {:.3} (trace), per request {:.2}",
+        r.demerit_ms, r.model_mean_ms, r.trace_mean_ms, r.per_request_rms_ms
+    )
+}
+
+#[test]
+fn each_measured_drive_is_met_better_than_by_disksim() {
+    for (name, disksim) in [("atlas10k", 0.268), ("cheetah9LP", 0.107), ("hp_c2247a", 0.090)] {
+        let Some((profile, records)) = measured(name) else { return };
+        let report = validate_with(&profile, Rules::HARDWARE, &records).unwrap();
+        println!("{}", line(name, &report));
+        for c in &report.classes {
+            println!(
+                "   {:5} after {:5} {:10} {:?}: {:5} requests, {:.3} (trace) {:.3} (model), demerit {:.3}, residuals {:+.3} {:+.3} {:+.3}",
+                c.op.to_string(),
+                c.after.to_string(),
+                c.distance,
+                c.served,
+                c.requests,
+                c.trace_mean_ms,
+                c.model_mean_ms,
+                c.demerit_ms,
+                c.residual_ms[0],
+                c.residual_ms[1],
+                c.residual_ms[2],
+            );
+        }
+        assert!(report.demerit_ms <= disksim, "{}", line(name, &report));
+    }
+}
+
+#[test]
+fn with_disksims_rules_each_request_is_answered_as_by_disksim() {
+    for name in ["atlas10k", "cheetah9LP", "hp_c2247a"] {
+        let Some((profile, records)) = measured(name) else { return };
+        let answers = disksim_answers(name);
+        let report = validate_with(&profile, Rules::DISKSIM, &records).unwrap();
+        println!("{}", line(name, &report));
+        for n in [300, 1500, answers.len()] {
+            let off = |limit: f64| {
+                let far = (0..n).filter(|&i| (report.service[i].as_millis_f64() - answers[i]).abs() > limit);
+                far.collect::<Vec<_>>()
+            };
+            println!(
+                "   of {n}: {:.4} within 20 us, {:.4} within 0.5 ms; first off: {:?}",
+                1.0 - off(0.02).len() as f64 / n as f64,
+                1.0 - off(0.5).len() as f64 / n as f64,
+                &off(0.02)[..off(0.02).len().min(5)]
+            );
+            if n == 300 {
+                assert!(off(0.02).len() * 50 <= n, "{name}: {:?}", off(0.02));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_each_rule_buys() {
+    let without: [(&str, fn(&mut Rules)); 9] = [
+        ("track_buffer", |r| r.track_buffer = false),
+        ("served_data_leave", |r| r.served_data_leave = false),
+        ("read_ahead_fills_segment", |r| r.read_ahead_fills_segment = false),
+        ("writes_keep_reads", |r| r.writes_keep_reads = false),
+        ("overhead_by_locality", |r| r.overhead_by_locality = false),
+        ("shortest_access", |r| r.shortest_access = false),
+        ("early_reselect", |r| r.early_reselect = false),
+        ("disconnect_before_medium", |r| r.disconnect_before_medium = false),
+        ("overlapped_stop", |r| r.overlapped_stop = false),
+    ];
+    let Some(drives) =
+        ["atlas10k", "cheetah9LP", "hp_c2247a"].into_iter().map(measured).collect::<Option<Vec<_>>>()
+    else {
+        return;
+    };
+    let row = |title: &str, rules: Rules| {
+        let demerits = drives.iter().map(|(profile, records)| {
+            format!("{:10.4}", validate_with(profile, rules, records).unwrap().demerit_ms)
+        });
+        println!("{title:35}{}", demerits.collect::<String>());
+    };
+    println!("{:35}{:>10}{:>10}{:>10}", "demerit, ms", "Atlas 10K", "Cheetah", "C2247A");
+    row("DiskSim's rules", Rules::DISKSIM);
+    row("the hardware's rules", Rules::HARDWARE);
+    for (name, switch_off) in without {
+        let mut rules = Rules::HARDWARE;
+        switch_off(&mut rules);
+        row(&format!("without {name}"), rules);
+    }
+}

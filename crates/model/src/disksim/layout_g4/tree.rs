@@ -1,0 +1,303 @@
+//! Following the tree: from repeating entries to runs of tracks, and to parts that become zones.
+
+use super::rows;
+use super::{Child, Entry, Part, Tracks, too_large};
+use crate::disksim::fields::refuse;
+use crate::disksim::source::{At, Fault};
+use crate::disksim::syntax::Block;
+
+/// Deepest tree; the known ones have two levels.
+const MAX_DEPTH: usize = 16;
+/// Most runs that a tree may unfold into.
+const MAX_RUNS: usize = 1 << 20;
+
+/// The nodes, and which of them is the root.
+pub(super) struct Tree {
+    nodes: Vec<Vec<Entry>>,
+    pub(super) root: (usize, At),
+}
+
+impl Tree {
+    pub(super) fn read(block: &Block) -> Result<Self, Fault> {
+        let kinds = rows::track_rows(block.require("TP")?)?;
+        let index = block.require("IDX")?;
+        let mut nodes = Vec::new();
+        for value in index.list("IDX")? {
+            nodes.push(rows::node(value.list("IDX")?, &kinds)?);
+        }
+        // Children are checked when the tree is followed, the root's existence here.
+        let root = nodes.len().checked_sub(1).ok_or_else(|| {
+            refuse(index.at(), "IDX is empty", "give a list of nodes, the last of which is the root")
+        })?;
+        Ok(Self { nodes, root: (root, index.at()) })
+    }
+
+    fn node(&self, node: usize, at: At) -> Result<&[Entry], Fault> {
+        self.nodes.get(node).map(Vec::as_slice).ok_or_else(|| {
+            refuse(
+                at,
+                format!("there is no node {node}"),
+                &format!("IDX has {} nodes, counted from 0", self.nodes.len()),
+            )
+        })
+    }
+
+    /// The zones below a node: its entries, or in place of one that does not repeat what is below that.
+    pub(super) fn parts(
+        &self,
+        node: usize,
+        cylinder: u64,
+        turns: f64,
+        depth: usize,
+        into: &mut Vec<Part>,
+    ) -> Result<(), Fault> {
+        for entry in self.node(node, self.root.1)? {
+            check_depth(depth, entry.at)?;
+            let first = cylinder.checked_add(entry.cylinder).ok_or_else(|| too_large(entry.at))?;
+            let turns = turns + entry.turns;
+            if let Child::Node(child) = entry.child
+                && entry.repetitions == 1
+                && entry.rest == 0
+                && self.node(child, entry.at)?.iter().all(|below| matches!(below.child, Child::Node(_)))
+                && self.whole(child) == Some(entry.lbns)
+            {
+                self.parts(child, first, turns, depth + 1, into)?;
+                continue;
+            }
+            self.zone(entry, first, turns, depth, into)?;
+        }
+        Ok(())
+    }
+
+    /// LBNs of a node, all entries to their end.
+    fn whole(&self, node: usize) -> Option<u64> {
+        self.nodes.get(node)?.iter().try_fold(0_u64, |sum, entry| sum.checked_add(entry.run()?))
+    }
+
+    /// One entry as a repeating pattern and a rest, or else run by run.
+    fn zone(
+        &self,
+        entry: &Entry,
+        first: u64,
+        turns: f64,
+        depth: usize,
+        into: &mut Vec<Part>,
+    ) -> Result<(), Fault> {
+        let at = entry.at;
+        if let Child::Node(child) = entry.child
+            && !entry.outward
+            && entry.repetitions > 0
+        {
+            let mut tracks = Vec::new();
+            self.follow(child, 0, 0.0, entry.lbns, depth + 1, at, &mut tracks)?;
+            if entry.cylinders > 0 && extent(&tracks, at)?.1 < entry.cylinders {
+                shift(first, entry, entry.repetitions)?;
+                let part = Part {
+                    first,
+                    cylinders: entry.cylinders,
+                    repetitions: entry.repetitions,
+                    turns,
+                    skew: entry.skew,
+                    tracks,
+                    at,
+                };
+                into.push(part);
+                if entry.rest > 0 {
+                    let rest = Entry {
+                        cylinder: shift(first, entry, entry.repetitions)?,
+                        turns: turns + entry.skew * entry.repetitions as f64,
+                        repetitions: 0,
+                        ..*entry
+                    };
+                    into.push(self.single(&rest, 0, 0.0, depth)?);
+                }
+                return Ok(());
+            }
+        }
+        into.push(self.single(&Entry { cylinder: first, turns, ..*entry }, 0, 0.0, depth)?);
+        Ok(())
+    }
+
+    /// All of an entry in one repetition.
+    fn single(&self, entry: &Entry, cylinder: u64, turns: f64, depth: usize) -> Result<Part, Fault> {
+        let mut tracks = Vec::new();
+        self.unfold(entry, cylinder, turns, entry.run(), depth, &mut tracks)?;
+        single_part(tracks, entry.at)
+    }
+
+    /// The runs of a node's first `limit` LBNs.
+    #[allow(clippy::too_many_arguments)] // one recursion, all of it position
+    fn follow(
+        &self,
+        node: usize,
+        cylinder: u64,
+        turns: f64,
+        limit: u64,
+        depth: usize,
+        at: At,
+        into: &mut Vec<Tracks>,
+    ) -> Result<(), Fault> {
+        check_depth(depth, at)?;
+        let mut left = limit;
+        for entry in self.node(node, at)? {
+            if left == 0 {
+                break;
+            }
+            let run = entry.run().map(|run| run.min(left));
+            self.unfold(entry, cylinder, turns, run, depth, into)?;
+            left -= run.unwrap_or(0);
+        }
+        if left > 0 {
+            return Err(refuse(
+                at,
+                format!("{limit} LBNs are wanted of node {node}, which has {left} fewer"),
+                "correct the LBN length of the entry or the run lengths of the node",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The runs of an entry's first `limit` LBNs.
+    fn unfold(
+        &self,
+        entry: &Entry,
+        cylinder: u64,
+        turns: f64,
+        limit: Option<u64>,
+        depth: usize,
+        into: &mut Vec<Tracks>,
+    ) -> Result<(), Fault> {
+        let at = entry.at;
+        let limit = limit.ok_or_else(|| too_large(at))?;
+        let base = cylinder.checked_add(entry.cylinder).ok_or_else(|| too_large(at))?;
+        let turns = turns + entry.turns;
+        let (whole, rest) = (limit / entry.lbns, limit % entry.lbns);
+        match entry.child {
+            Child::Track { kind, head } => {
+                let one = Tracks {
+                    cylinder: base,
+                    outward: entry.outward,
+                    head,
+                    count: 1,
+                    turns,
+                    skew: entry.skew,
+                    kind,
+                    lbns: entry.lbns,
+                };
+                if whole > 0 && (entry.cylinders == 1 || whole == 1) {
+                    shift(base, entry, whole - 1)?;
+                    push(into, Tracks { count: whole, ..one }, at)?;
+                } else {
+                    for i in 0..whole {
+                        let turns = turns + entry.skew * i as f64;
+                        push(into, Tracks { cylinder: shift(base, entry, i)?, turns, ..one }, at)?;
+                    }
+                }
+                if rest > 0 {
+                    let turns = turns + entry.skew * whole as f64;
+                    push(
+                        into,
+                        Tracks { cylinder: shift(base, entry, whole)?, turns, lbns: rest, ..one },
+                        at,
+                    )?;
+                }
+            }
+            Child::Node(child) => {
+                for i in 0..whole {
+                    let turns = turns + entry.skew * i as f64;
+                    self.follow(child, shift(base, entry, i)?, turns, entry.lbns, depth + 1, at, into)?;
+                }
+                if rest > 0 {
+                    let turns = turns + entry.skew * whole as f64;
+                    self.follow(child, shift(base, entry, whole)?, turns, rest, depth + 1, at, into)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_depth(depth: usize, at: At) -> Result<(), Fault> {
+    if depth < MAX_DEPTH {
+        return Ok(());
+    }
+    Err(refuse(
+        at,
+        format!("the tree is more than {MAX_DEPTH} levels deep"),
+        "a node must not contain itself",
+    ))
+}
+
+fn push(into: &mut Vec<Tracks>, tracks: Tracks, at: At) -> Result<(), Fault> {
+    if into.len() >= MAX_RUNS {
+        return Err(refuse(
+            at,
+            format!("the tree unfolds into more than {MAX_RUNS} runs"),
+            "check the run lengths",
+        ));
+    }
+    into.push(tracks);
+    Ok(())
+}
+
+/// The cylinder of repetition `i` of an entry that begins at `base`.
+fn shift(base: u64, entry: &Entry, i: u64) -> Result<u64, Fault> {
+    let way = entry.cylinders.checked_mul(i);
+    let cylinder =
+        way.and_then(|way| if entry.outward { base.checked_sub(way) } else { base.checked_add(way) });
+    cylinder.filter(|&c| c < u64::from(u32::MAX)).ok_or_else(|| {
+        refuse(
+            entry.at,
+            "this run leaves the drive",
+            "check its first cylinder, its length and its direction",
+        )
+    })
+}
+
+/// First and last cylinder.
+fn extent(tracks: &[Tracks], at: At) -> Result<(u64, u64), Fault> {
+    let mut extent = None;
+    for run in tracks {
+        let far = if run.outward {
+            run.cylinder.checked_sub(run.count - 1)
+        } else {
+            run.cylinder.checked_add(run.count - 1)
+        };
+        let far = far.filter(|&c| c < u64::from(u32::MAX)).ok_or_else(|| too_large(at))?;
+        let (low, high) = extent.unwrap_or((far, far));
+        extent = Some((low.min(far).min(run.cylinder), high.max(far).max(run.cylinder)));
+    }
+    extent.ok_or_else(|| refuse(at, "this run has no tracks", "remove it, or give it a length"))
+}
+
+fn single_part(mut tracks: Vec<Tracks>, at: At) -> Result<Part, Fault> {
+    let (first, last) = extent(&tracks, at)?;
+    for run in &mut tracks {
+        run.cylinder -= first;
+    }
+    Ok(Part { first, cylinders: last - first + 1, repetitions: 1, turns: 0.0, skew: 0.0, tracks, at })
+}
+
+/// Appends a zone; while it does not lie wholly inward of the one before, the two are made one.
+pub(super) fn push_apart(apart: &mut Vec<Part>, mut part: Part) -> Result<(), Fault> {
+    while let Some(before) = apart.pop() {
+        if before.first + before.cylinders * before.repetitions <= part.first {
+            apart.push(before);
+            break;
+        }
+        let at = part.at;
+        let mut tracks = Vec::new();
+        for part in [&before, &part] {
+            for i in 0..part.repetitions {
+                for run in &part.tracks {
+                    let cylinder = part.first + part.cylinders * i + run.cylinder;
+                    let turns = part.turns + part.skew * i as f64 + run.turns;
+                    push(&mut tracks, Tracks { cylinder, turns, ..*run }, at)?;
+                }
+            }
+        }
+        part = single_part(tracks, at)?;
+    }
+    apart.push(part);
+    Ok(())
+}

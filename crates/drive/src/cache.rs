@@ -127,16 +127,14 @@ impl Segments {
             return i;
         }
         if self.writes_keep_reads {
-            let mut written = self.order.iter().filter(|&&i| self.list[i].content == Content::Written);
-            if let Some(&oldest) = written.clone().next()
-                && written.by_ref().count() >= self.most_written
-            {
-                return oldest;
-            }
-            let free = |i: &&usize| self.list[**i].content == Content::Nothing;
-            let apart = |i: &&usize| !self.list[**i].overlaps(range);
-            let pick = self.order.iter().find(free).or_else(|| self.order.iter().find(apart));
-            return pick.or(self.order.first()).copied().unwrap_or(0);
+            let holds = |content: Content| move |i: &&usize| self.list[**i].content == content;
+            let written = || self.order.iter().filter(holds(Content::Written));
+            let continued = written().find(|&&i| self.list[i].end == range.start());
+            let pick = continued
+                .or_else(|| written().next().filter(|_| written().count() >= self.most_written))
+                .or_else(|| self.order.iter().find(holds(Content::Nothing)))
+                .or(self.order.first());
+            return pick.copied().unwrap_or(0);
         }
         let mut best = (0, 0);
         for &i in &self.order {
@@ -154,26 +152,25 @@ impl Segments {
         best.1
     }
 
-    /// What a write into segment `own` does to the others.
-    pub(crate) fn overwrite(&mut self, range: LbnRange, own: usize) {
+    /// What a write into segment `own` does to the others. `leaves` says that data are given up once the host has
+    /// gone past them.
+    pub(crate) fn overwrite(&mut self, range: LbnRange, own: usize, leaves: bool) {
         for (i, s) in self.list.iter_mut().enumerate() {
             if i == own || !s.overlaps(range) {
                 continue;
             }
             if !self.writes_keep_reads || s.content == Content::Written {
                 s.content = Content::Nothing;
+            } else if leaves {
+                s.start = range.end().min(s.end);
             } else if !self.written_serve_reads {
                 // The written sectors are of no use to a later read: keep the longer side.
-                let (before, after) = (
-                    range.start().get().saturating_sub(s.start.get()),
-                    s.end.get().saturating_sub(range.end().get()),
-                );
-                if before == 0 && after == 0 {
-                    s.content = Content::Nothing;
-                } else if after >= before {
-                    s.start = range.end();
-                } else {
-                    s.end = range.start();
+                let before = range.start().get().saturating_sub(s.start.get());
+                let after = s.end.get().saturating_sub(range.end().get());
+                match (before, after) {
+                    (0, 0) => s.content = Content::Nothing,
+                    _ if after >= before => s.start = range.end(),
+                    _ => s.end = range.start(),
                 }
             }
         }

@@ -568,9 +568,13 @@ impl Drive {
         run.contains(lbn).then_some((run.start(), run.end()))
     }
 
+    fn served_leave(&self) -> bool {
+        self.rules.served_data_leave && self.cache.read_ahead_over_requested == 1
+    }
+
     /// The host has everything before `end`; a drive whose read-ahead may use that room does.
     fn give_up_served(&mut self, segment: usize, end: Lbn) {
-        if self.rules.served_data_leave && self.cache.read_ahead_over_requested == 1 {
+        if self.served_leave() {
             let s = self.segments.get_mut(segment);
             if s.content == Content::Read {
                 s.start = s.start.max(end.min(s.end));
@@ -650,10 +654,11 @@ impl Drive {
             (WriteBack::None, _) | (_, false) => self.write_through(now, range),
             _ => self.write_behind(now, range, segment, appends.is_some()),
         };
-        self.segments.overwrite(range, segment);
+        self.segments.overwrite(range, segment, self.served_leave());
         let size = self.segments.size;
+        let continues = appends.is_some() || self.rules.writes_keep_reads;
         let s = self.segments.get_mut(segment);
-        if appends.is_none() {
+        if !(continues && s.content == Content::Written && s.end == range.start()) {
             s.start = range.start();
             s.end = range.start();
         }
@@ -713,18 +718,18 @@ impl Drive {
                 (overhead, now + overhead)
             }
         };
-        let let_go = if self.rules.disconnect_before_medium && twice.is_none() {
-            t.write_disconnect
-        } else {
-            Duration::ZERO
-        };
         let set_out = self.arm_ready(now, overhead).max(self.free);
         let count = range.len().get();
-        // Data cross the bus in bursts, and a sector is there for the medium when its burst is.
-        let burst = WRITE_BURST_SECTORS;
+        let first = data + t.data_preparation;
+        let handed_over = if twice.is_some() { first } else { first + t.write_disconnect + t.first_reselect };
+        let bursts = self.rules.write_bursts;
         let available = |k: u32| {
-            let crossed = ((u64::from(k) / burst + 1) * burst).min(count);
-            data + t.data_preparation + t.write_sector * crossed + let_go
+            let k = u64::from(k);
+            if bursts {
+                handed_over + t.write_sector * ((k / BURST + 1) * BURST).min(count)
+            } else {
+                first + t.write_sector * if k == 0 { count.min(DISKSIM_FIRST) } else { k + 1 }
+            }
         };
         let (seek, latency, end) = self.write_medium(set_out, range, available);
         let reselect = if twice.is_some() { t.other_reselect } else { t.first_reselect };
@@ -748,11 +753,8 @@ impl Drive {
             let track = model.layout().track(piece.track);
             self.last_write_track = Some(piece.track);
             let arrival = self.mechanics.seek_to(at, track.into(), Op::Write);
-            let arrival = if written == 0 && arrival > at {
-                arrival.max(at + self.timing.minimum_seek)
-            } else {
-                arrival
-            };
+            let floor = if written == 0 { self.timing.minimum_seek } else { Duration::ZERO };
+            let arrival = arrival.max(at + floor);
             let mut pass = self.mechanics.pass(arrival, track, piece.sector, piece.len);
             if let Some(p) = previous
                 && p.track == track
@@ -790,6 +792,9 @@ impl Drive {
     }
 }
 
-/// Sectors that cross the bus before the medium side learns of them, in drives that write without a write-back
-/// cache. Seen in DiskSim's answers and in the C2247A's own (docs/MODEL.md); DiskSim's files have no field for it.
-const WRITE_BURST_SECTORS: u64 = 10;
+/// Sectors that cross the bus before the medium side of a drive without write-back learns of them: a page of
+/// 4 KiB. The C2247A's sequential writes show it (docs/MODEL.md); DiskSim's files have no field for it.
+const BURST: u64 = 8;
+
+/// In DiskSim, what must have crossed before such a drive starts on the medium; then sector follows sector.
+const DISKSIM_FIRST: u64 = 10;

@@ -21,8 +21,8 @@ pub struct Rules {
     pub shortest_access: bool,
     /// A drive asks for the bus early enough to have it when the watermark is reached.
     pub early_reselect: bool,
-    /// A write that needs no seek starts on the medium when the bus has been let go of.
-    pub disconnect_before_medium: bool,
+    /// Without write-back, data reach the medium side in bursts, after the bus has been let go of.
+    pub write_bursts: bool,
     /// Stopping read-ahead runs beside the command overhead, and a wait for a sector is given up at once.
     pub overlapped_stop: bool,
 }
@@ -37,7 +37,7 @@ impl Rules {
         overhead_by_locality: true,
         shortest_access: true,
         early_reselect: true,
-        disconnect_before_medium: true,
+        write_bursts: true,
         overlapped_stop: true,
     };
 
@@ -50,7 +50,7 @@ impl Rules {
         overhead_by_locality: false,
         shortest_access: false,
         early_reselect: false,
-        disconnect_before_medium: false,
+        write_bursts: false,
         overlapped_stop: false,
     };
 }

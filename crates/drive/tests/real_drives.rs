@@ -114,7 +114,7 @@ fn what_each_rule_buys() {
         ("overhead_by_locality", |r| r.overhead_by_locality = false),
         ("shortest_access", |r| r.shortest_access = false),
         ("early_reselect", |r| r.early_reselect = false),
-        ("disconnect_before_medium", |r| r.disconnect_before_medium = false),
+        ("write_bursts", |r| r.write_bursts = false),
         ("overlapped_stop", |r| r.overlapped_stop = false),
     ];
     let Some(drives) =

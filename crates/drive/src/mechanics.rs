@@ -3,11 +3,14 @@
 //! Everything is computed from absolute time; nothing is accumulated, so no error grows with the length of a run.
 //! Three rules decide every nanosecond:
 //! 1. a move that starts at `t` ends at `t + move_time`;
-//! 2. a head that is there at a whole nanosecond catches a sector whose start has not passed before it;
+//! 2. a head that is there at a whole nanosecond catches a sector whose start has not passed before that nanosecond
+//!    began ([`Rpm::earliest_angle`]);
 //! 3. a sector is done at the first whole nanosecond at which its end has passed.
 
 use model::{DriveModel, Position, Track};
 use std::sync::Arc as Shared;
+#[cfg(doc)]
+use units::Rpm;
 use units::{Arc, Duration, Instant, Op, TrackIndex};
 
 /// The arm and the platter of one drive.
@@ -85,13 +88,13 @@ impl Pass {
     /// First whole nanosecond at which the first sector has begun.
     #[inline]
     pub fn start(&self, model: &DriveModel) -> Instant {
-        self.from + model.rpm().time_to_pass(self.wait)
+        self.from + model.rpm().time_within(self.wait)
     }
 
     /// When the first `count` sectors of the pass are done.
     #[inline]
     pub fn done(&self, model: &DriveModel, count: u32) -> Instant {
-        self.from + model.rpm().time_to_pass(self.wait + self.arc(count))
+        self.from + model.rpm().time_within(self.wait + self.arc(count))
     }
 
     /// When the whole pass is done.
@@ -103,8 +106,10 @@ impl Pass {
     /// How many sectors of the pass are done at `now`.
     pub fn done_by(&self, model: &DriveModel, now: Instant) -> u32 {
         // Twice around at most; the product below stays small enough for 64 bits.
-        let most = model.rpm().time_to_pass(self.wait + self.arc(self.count));
+        let most = model.rpm().time_within(self.wait + self.arc(self.count));
         let turned = model.rpm().arc_in(now.saturating_since(self.from).min(most));
+        // What passes within the nanosecond that ends now has passed.
+        let turned = turned + Arc::from_parts(u64::from(model.rpm().get()) - 1);
         let Some(past) = turned.parts().checked_sub(self.wait.parts()) else { return 0 };
         // Boundary k of the track lies at floor(k F / n), so the last one at or before an arc x is
         // ceil((x + 1) n / F) - 1.
@@ -160,7 +165,7 @@ impl Mechanics {
     /// The pass over `count` sectors from `first` on, for a head that is ready on `track` at `at`.
     #[inline]
     pub fn pass(&self, at: Instant, track: Track, first: u32, count: u32) -> Pass {
-        let wait = self.model.rpm().angle_at(at).until(track.sector_angle(first));
+        let wait = self.model.rpm().earliest_angle(at).until(track.sector_angle(first));
         Pass { from: at, wait, track, first, count }
     }
 
@@ -216,7 +221,7 @@ impl Mechanics {
     pub fn next_among(&self, arrival: Instant, track: Track, first: u32, count: u32) -> Option<u32> {
         let rpm = self.model.rpm();
         // Rotation since the first sector's start.
-        let into = track.sector_angle(first).until(rpm.angle_at(arrival)).parts();
+        let into = track.sector_angle(first).until(rpm.earliest_angle(arrival)).parts();
         if into == 0 || into >= track.arc(first, count).parts() {
             return None;
         }
@@ -246,13 +251,14 @@ mod tests {
         let t = u128::from(arrival.as_nanos());
         let boundary = |s: u32| u128::from(track.angle.parts()) + u128::from(s) * turn / n;
         // The platter has turned t * rpm since zero; the first pass of the boundary at or after that.
-        let turned = t * rpm;
+        let turned = t * rpm + turn - (rpm - 1);
         let mut start = boundary(first) % turn + turned / turn * turn;
         if start < turned {
             start += turn;
         }
         let end = start + boundary(first + count) - boundary(first);
-        (start.div_ceil(rpm), end.div_ceil(rpm))
+        // A turn was added above to keep the first nanosecond from going below zero.
+        ((start - turn).div_ceil(rpm), (end - turn).div_ceil(rpm))
     }
 
     proptest! {

@@ -184,11 +184,11 @@ mod random {
             let (start, end) = (Instant::from_nanos(from), Instant::from_nanos(from + width));
             let (first, count) = track.passing(rpm, start, end);
             // Naive: for every sector, when does it next pass, to the exact part of a turn?
-            let span = rpm.arc_in(end.since(start));
+            let span = end.since(start);
             let mut whole: Vec<(u64, u32)> = (0..n).filter_map(|s| {
-                let begin = rpm.angle_at(start).until(track.sector_angle(s));
+                let begin = rpm.earliest_angle(start).until(track.sector_angle(s));
                 let close = begin + track.arc(s, 1);
-                (close <= span).then_some((begin.parts(), s))
+                (rpm.time_within(close) <= span).then_some((begin.parts(), s))
             }).collect();
             whole.sort_unstable();
             let naive: Vec<u32> = whole.into_iter().map(|(_, s)| s).collect();

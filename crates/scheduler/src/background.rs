@@ -240,20 +240,22 @@ impl Background {
         self.tasks.iter().flatten().map(Task::memory_bytes).sum::<usize>()
     }
 
-    /// Sectors that the tracks of a cylinder could yield at most.
+    /// Sectors that any one track of a cylinder could yield at most.
     #[inline]
     pub fn cylinder_bound(&mut self, layout: &Layout, cylinder: u32) -> u64 {
         if let Some(bound) = self.bounds.get(cylinder) {
             return bound;
         }
-        let mut sum = 0;
+        let mut most = 0;
         for track in layout.tracks_on(units::Cylinder::new(cylinder)) {
+            let mut sum = 0;
             for extent in layout.extents(track) {
                 self.overlapping(extent, |task| sum += task.bound(extent));
             }
+            most = most.max(sum);
         }
-        self.bounds.set(cylinder, sum);
-        sum
+        self.bounds.set(cylinder, most);
+        most
     }
 
     pub fn bounds_mut(&mut self) -> &mut CylinderBounds {

@@ -359,7 +359,7 @@ impl Core {
         for piece in layout.pieces(range) {
             let track = layout.track(piece.track);
             let arrive = at + drive.move_time(self.position, track.into(), op);
-            let wait = rpm.angle_at(arrive).until(track.sector_angle(piece.sector));
+            let wait = rpm.earliest_angle(arrive).until(track.sector_angle(piece.sector));
             let span = track.arc(piece.sector, piece.len);
             let passed = Rotation::from_parts(FULL_TURN) - wait;
             let access = |sector, sectors| Access {
@@ -380,15 +380,15 @@ impl Core {
             if missed < piece.len {
                 // Zero-latency access: the rear part now, the front part when it comes round.
                 self.accesses.push(access(piece.sector + missed, piece.len - missed));
-                at = arrive + rpm.time_to_pass(span - passed);
+                at = arrive + rpm.time_within(span - passed);
                 self.arrived(piece.track, track.into());
                 self.fill(at, piece.track, op, arrive + rpm.time_within(wait));
                 self.accesses.push(access(piece.sector, missed));
-                at = arrive + rpm.time_to_pass(wait + track.arc(piece.sector, missed));
+                at = arrive + rpm.time_within(wait + track.arc(piece.sector, missed));
             } else {
                 self.fill(at, piece.track, op, arrive + rpm.time_within(wait));
                 self.accesses.push(access(piece.sector, piece.len));
-                at = arrive + rpm.time_to_pass(wait + span);
+                at = arrive + rpm.time_within(wait + span);
             }
             self.arrived(piece.track, track.into());
         }

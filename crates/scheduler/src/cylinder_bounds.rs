@@ -1,4 +1,4 @@
-//! For every cylinder, an upper bound on what is still wanted there, worked out when first asked.
+//! For every cylinder, an upper bound on what any one of its tracks could still yield, worked out when first asked.
 //!
 //! Taking blocks only lowers the truth, so an old bound stays a bound; it is forgotten where something was taken, to
 //! be sharp again, and where something was registered, to be right again. Runs of cylinders share a bound of their

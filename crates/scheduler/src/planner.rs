@@ -231,19 +231,18 @@ impl Search<'_> {
             return;
         }
         // Leave after each of the source's items in turn.
-        let to_first = rpm.angle_at(at).until(track.sector_angle(first.0));
+        let to_first = rpm.earliest_angle(at).until(track.sector_angle(first.0));
         let (mut gained, mut lost, mut found) = (0, 0, None);
         for &(end, sectors) in on_source.iter() {
             gained += u64::from(sectors);
-            let read = to_first + passed_arc(&track, first.0, end);
-            let arrive = at + rpm.time_to_pass(read) + crossing;
+            let read = to_first + track.arc(first.0, end);
+            let arrive = at + rpm.time_within(read) + crossing;
             if arrive > deadline {
                 break;
             }
             let window = destination.passing(rpm, arrive, deadline);
             let missed = second.1.saturating_sub(window.1);
-            while let Some(&(begin, sectors)) = on_destination.get(lost).filter(|i| i.0 < missed) {
-                debug_assert!(begin < missed);
+            while let Some(&(_, sectors)) = on_destination.get(lost).filter(|i| i.0 < missed) {
                 remaining -= u64::from(sectors);
                 lost += 1;
             }
@@ -389,15 +388,5 @@ impl Search<'_> {
 
     fn spend(&mut self, lookups: u32) {
         self.left = self.left.saturating_sub(lookups);
-    }
-}
-
-/// The rotation from `first` until `passed` sectors have passed, the track's end crossed where they run over it.
-fn passed_arc(track: &Track, first: u32, passed: u32) -> Arc {
-    let end = first + passed;
-    if end <= track.sectors {
-        track.arc(first, passed)
-    } else {
-        (track.boundary(track.sectors) - track.boundary(first)) + track.boundary(end - track.sectors)
     }
 }

@@ -33,12 +33,12 @@ impl Predictor for DriveModel {
     fn positioning(&self, from: Position, at: Instant, request: &Pending) -> Positioning {
         let op = request.request.op;
         let seek = self.move_time(from, request.position(), op);
-        let now = self.rpm().angle_at(at + seek);
+        let now = self.rpm().earliest_angle(at + seek);
         let wait = now.until(request.track.sector_angle(request.piece.sector));
         let span = request.track.arc(request.piece.sector, request.piece.len);
         // A zero-latency access that lands inside its sectors is done after one turn.
         let passed = Arc::from_parts(FULL_TURN) - wait;
         let wait = if self.zero_latency(op) && passed < span { Arc::TURN - span } else { wait };
-        Positioning { seek, rotation: self.rpm().time_to_pass(wait) }
+        Positioning { seek, rotation: self.rpm().time_within(wait) }
     }
 }

@@ -37,9 +37,7 @@ impl Angle {
     /// assert_eq!(Angle::from_turns(-0.25).unwrap().parts(), FULL_TURN / 4 * 3);
     /// ```
     pub fn from_turns(turns: f64) -> Option<Self> {
-        turns
-            .is_finite()
-            .then(|| Self::from_parts((turns.rem_euclid(1.0) * FULL_TURN as f64).round() as u64))
+        turns.is_finite().then(|| Self::from_parts((turns.rem_euclid(1.0) * FULL_TURN as f64).round() as u64))
     }
 
     /// Parts after zero.
@@ -148,6 +146,18 @@ impl Rpm {
         Angle((t.as_nanos() % FULL_TURN) * self.0 as u64 % FULL_TURN)
     }
 
+    /// The first angle that belongs to the nanosecond ending at `t`.
+    ///
+    /// What happens on the platter happens between whole nanoseconds and is reported at the end of its own, so a
+    /// head that is ready "at `t`" has been ready for up to a nanosecond. It must not miss the sector that begins
+    /// where the last one ended. Reckoned from this angle, what lies `arc` ahead passes at
+    /// `t + time_within(arc)`, exactly.
+    #[inline]
+    pub const fn earliest_angle(self, t: Instant) -> Angle {
+        let (now, back) = (self.angle_at(t).0, self.0 as u64 - 1);
+        Angle(if now >= back { now - back } else { now + FULL_TURN - back })
+    }
+
     /// How far the platter turns in `d`.
     ///
     /// # Panics
@@ -192,6 +202,20 @@ mod tests {
         let year = Instant::from_nanos(365 * 86_400 * 1_000_000_000 + 12_345);
         let exact = (u128::from(year.as_nanos()) * 10_025 % u128::from(FULL_TURN)) as u64;
         assert_eq!(rpm.angle_at(year).parts(), exact);
+    }
+
+    #[test]
+    fn what_ends_at_an_angle_leaves_the_head_in_time_for_what_begins_there() {
+        for rpm in [1, 3_600, 7_200, 10_025, 100_000] {
+            let rpm = Rpm::new(rpm).unwrap();
+            for arc in [1, 1_000, 123_456_789, FULL_TURN / 3, FULL_TURN - 1] {
+                let start = Instant::from_nanos(987_654_321);
+                let target = rpm.earliest_angle(start) + Arc::from_parts(arc);
+                let there = start + rpm.time_within(Arc::from_parts(arc));
+                let wait = rpm.earliest_angle(there).until(target);
+                assert_eq!(rpm.time_within(wait), Duration::ZERO, "{rpm} {arc}");
+            }
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Track {
         self.angle + self.boundary(sector)
     }
 
-    /// The rotation that `count` sectors from `first` on take to pass.
+    /// The rotation that `count` sectors from `first` on take to pass; they may run past the track's end.
     #[inline]
     pub fn arc(&self, first: u32, count: u32) -> Arc {
         self.boundary(first + count) - self.boundary(first)
@@ -68,8 +68,9 @@ impl Track {
     #[inline]
     pub fn passing(&self, rpm: Rpm, from: Instant, until: Instant) -> (u32, u32) {
         let n = u64::from(self.sectors);
-        let begin = self.angle.until(rpm.angle_at(from)).parts();
-        let end = begin + rpm.arc_in(until.saturating_since(from)).parts();
+        let begin = self.angle.until(rpm.earliest_angle(from)).parts();
+        // The nanosecond that ends at `until` belongs to the window with its last part.
+        let end = begin + rpm.arc_in(until.saturating_since(from)).parts() + u64::from(rpm.get()) - 1;
         // Boundary s lies at floor(s F / n): the first at or after `begin`, the last at or before `end`.
         let first = (begin * n).div_ceil(FULL_TURN);
         let last = ((end + 1) * n).div_ceil(FULL_TURN) - 1;

@@ -1,0 +1,289 @@
+//! The core inside the drive, on the true mechanics.
+
+use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
+use drive::Mechanics;
+use model::{DriveModel, Position};
+use scheduler::{
+    Action, Config, Core, PlannerStats, Priority, Purpose, Record, Request, SessionError, SubmitError,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thiserror::Error;
+use units::{Arc as Rotation, Duration, FULL_TURN, Instant, Lbn, LbnRange, RequestId, Sectors};
+use workload::{ClosedTask, Issuer, Source};
+
+/// What the background does in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Background {
+    /// Nothing.
+    None,
+    /// Read every block of the drive once, in any order.
+    Scan {
+        /// Sectors in a block.
+        block: Sectors,
+    },
+}
+
+/// A run that cannot begin, or go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SetupError {
+    /// The background was refused.
+    #[error("the background cannot start: {0}")]
+    Background(#[from] SessionError),
+    /// The foreground asks for what the drive does not have.
+    #[error("the foreground cannot go on: {0}")]
+    Foreground(#[from] SubmitError),
+}
+
+/// Told of what happens in a run, as it happens.
+pub trait Observer {
+    /// A foreground request that came at `arrived` is done at `at`.
+    fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
+        let _ = (request, arrived, at);
+    }
+
+    /// A background block has come.
+    fn delivered(&mut self, record: Record, at: Instant) {
+        let _ = (record, at);
+    }
+}
+
+/// Looks away.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nothing;
+
+impl Observer for Nothing {}
+
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    request: Request,
+    task: ClosedTask,
+    arrived: Instant,
+}
+
+/// One drive, one core in it, one foreground load, and perhaps a scan.
+///
+/// ```
+/// use freeblock_sim::{Background, Inside, Nothing};
+/// use model::{DriveModel, builtin};
+/// use scheduler::Config;
+/// use std::sync::Arc;
+/// use units::{Instant, Sectors};
+/// use workload::{Arrival, Issuer, Oltp, OltpConfig};
+///
+/// let drive = Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?);
+/// let load = Oltp::new(OltpConfig::new(drive.layout().capacity(), drive.sector_bytes()), 42)?;
+/// let foreground = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 42)?;
+/// let scan = Background::Scan { block: Sectors::new(8) };
+/// let mut run = Inside::new(drive, Config::default(), foreground, scan)?;
+/// run.advance(1_000, &mut Nothing)?;
+/// let report = run.report();
+/// assert_eq!(report.foreground.requests, 1_000);
+/// assert!(report.background.mb_per_s > 5.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Inside<S> {
+    drive: Arc<DriveModel>,
+    core: Core,
+    mechanics: Mechanics,
+    foreground: Issuer<S>,
+    /// Requests that are not done, by number less the first one's.
+    in_flight: VecDeque<Option<InFlight>>,
+    first_in_flight: u64,
+    now: Instant,
+    /// When the head began what it does, and when that will be done.
+    busy: Option<(Instant, Instant)>,
+    head: HeadNanos,
+    times: Times,
+    scan: Option<ScanProgress>,
+}
+
+impl<S: Source> Inside<S> {
+    /// A run that begins at instant zero with the head at cylinder 0.
+    ///
+    /// # Errors
+    /// A block size that no scan can have.
+    pub fn new(
+        drive: Arc<DriveModel>,
+        config: Config,
+        foreground: Issuer<S>,
+        background: Background,
+    ) -> Result<Self, SetupError> {
+        let capacity = drive.layout().capacity();
+        let mut core = Core::new(Arc::clone(&drive), config);
+        let scan = match background {
+            Background::None => None,
+            Background::Scan { block } => {
+                let session = core.open(Priority::default());
+                core.read(session, LbnRange::new(Lbn::ZERO, capacity), block)?;
+                let blocks = core.undelivered(session).unwrap_or(0);
+                Some(ScanProgress::new(blocks, Instant::ZERO))
+            }
+        };
+        Ok(Self {
+            core,
+            mechanics: Mechanics::new(Arc::clone(&drive)),
+            drive,
+            foreground,
+            in_flight: VecDeque::new(),
+            first_in_flight: 0,
+            now: Instant::ZERO,
+            busy: None,
+            head: HeadNanos::default(),
+            times: Times::new(),
+            scan,
+        })
+    }
+
+    /// Goes on until so many more foreground requests are done, the scan is, or the load has ended. Whether there
+    /// is more to do: false once the scan is done or the load has ended.
+    ///
+    /// # Errors
+    /// The load asks for what the drive does not have.
+    pub fn advance(&mut self, requests: u64, observer: &mut impl Observer) -> Result<bool, SetupError> {
+        let goal = self.times.requests().saturating_add(requests);
+        while self.times.requests() < goal {
+            if self.scan.is_some_and(|s| s.finished.is_some()) || !self.step(observer)? {
+                return Ok(false);
+            }
+        }
+        Ok(self.scan.is_none_or(|s| s.finished.is_none()))
+    }
+
+    /// Foreground requests done.
+    pub fn requests(&self) -> u64 {
+        self.times.requests()
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Blocks that the scan has and will have delivered.
+    pub fn scan_progress(&self) -> Option<(u64, u64)> {
+        self.scan.map(|s| (s.delivered, s.blocks))
+    }
+
+    /// What the planner did.
+    pub fn planner_stats(&self) -> PlannerStats {
+        self.core.planner_stats()
+    }
+
+    /// The result so far.
+    pub fn report(&self) -> Report {
+        // What is under way is accounted for up to its end, so the run is measured up to there.
+        let end = self.busy.map_or(self.now, |(_, until)| until.max(self.now));
+        let run = end.since(Instant::ZERO);
+        Report {
+            foreground: self.times.report(run),
+            head_time: self.head.shares(run),
+            background: match self.scan {
+                Some(scan) => scan.report(self.now, self.head.potential_used()),
+                None => BackgroundReport::default(),
+            },
+            simulated: run,
+        }
+    }
+
+    /// One event: the head's, or an arrival. False when there is none to come.
+    fn step(&mut self, observer: &mut impl Observer) -> Result<bool, SetupError> {
+        let due = self.foreground.due();
+        match (self.busy, due) {
+            // At the same instant the completion comes first: its successor may be due now as well.
+            (Some((began, until)), due) if due.is_none_or(|due| until <= due) => {
+                self.now = until;
+                self.busy = None;
+                self.core.completed(until);
+                self.drain(began, observer)?;
+            }
+            (_, Some(due)) => {
+                self.now = self.now.max(due);
+                self.issue()?;
+                self.drain(self.now, observer)?;
+            }
+            (_, None) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Submits every request that is due.
+    fn issue(&mut self) -> Result<(), SetupError> {
+        while let Some(issued) = self.foreground.issue(self.now) {
+            let id = RequestId::new(self.first_in_flight + self.in_flight.len() as u64);
+            let request = Request { id, op: issued.request.op, range: issued.request.range };
+            self.in_flight.push_back(Some(InFlight { request, task: issued.task, arrived: self.now }));
+            self.core.submit(self.now, request)?;
+        }
+        Ok(())
+    }
+
+    /// Does what the core asks for. What it reports as completed was begun at `began`.
+    fn drain(&mut self, began: Instant, observer: &mut impl Observer) -> Result<(), SetupError> {
+        while let Some(action) = self.core.poll(self.now) {
+            match action {
+                Action::Execute => {
+                    let until = self.execute();
+                    self.busy = Some((self.now, until));
+                }
+                Action::Completed(id) => {
+                    let slot = (id.get() - self.first_in_flight) as usize;
+                    let Some(done) = self.in_flight.get_mut(slot).and_then(Option::take) else { continue };
+                    while let Some(None) = self.in_flight.front() {
+                        self.in_flight.pop_front();
+                        self.first_in_flight += 1;
+                    }
+                    self.times.record(self.now.since(done.arrived), self.now.since(began));
+                    observer.completed(done.request, done.arrived, self.now);
+                    self.foreground.complete(done.task, self.now);
+                    // A task that does not think has its next request in the pool before the core chooses again.
+                    self.issue()?;
+                }
+                Action::Deliver(record) => {
+                    if let Some(scan) = &mut self.scan {
+                        let sector = self.core.drive().sector_bytes();
+                        scan.delivered(record.range.len().bytes(sector), self.now);
+                    }
+                    observer.delivered(record, self.now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the head as the core asks; when it will be done.
+    fn execute(&mut self) -> Instant {
+        let mut at = self.now;
+        let mut group_from = self.mechanics.position();
+        let mut group_moves = Duration::ZERO;
+        let drive = Arc::clone(&self.drive);
+        let rpm = drive.rpm();
+        for access in self.core.accesses() {
+            let track = drive.layout().track(access.track);
+            let to = Position::from(track);
+            let ready = self.mechanics.seek_to(at, to, access.op);
+            let (start, end) = self.mechanics.wait_and_transfer(ready, track, access.sector, access.sectors);
+            group_moves += ready.since(at);
+            self.head.rotation += start.since(ready);
+            match access.purpose {
+                Purpose::Background { useful } => {
+                    let arc = Rotation::from_parts(u64::from(useful) * FULL_TURN / u64::from(track.sectors));
+                    let free = rpm.time_within(arc).min(end.since(start));
+                    self.head.free_transfer += free;
+                    self.head.rotation += end.since(start) - free;
+                }
+                Purpose::Foreground => {
+                    self.head.transfer += end.since(start);
+                    let direct = drive.move_time(group_from, to, access.op).min(group_moves);
+                    self.head.seek += direct;
+                    self.head.extra_seek += group_moves - direct;
+                    group_from = to;
+                    group_moves = Duration::ZERO;
+                }
+            }
+            at = end;
+        }
+        debug_assert_eq!(Some(at), self.core.busy_until(), "the core's prediction inside the drive is exact");
+        at
+    }
+}

@@ -1,0 +1,182 @@
+//! What a run has measured.
+
+use hdrhistogram::Histogram;
+use units::{Bytes, Duration, Instant};
+
+/// The result of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The foreground's share.
+    pub foreground: ForegroundReport,
+    /// What the head did, in fractions of the run that add up to 1.
+    pub head_time: HeadTime,
+    /// The background's share.
+    pub background: BackgroundReport,
+    /// How long the run was, in virtual time.
+    pub simulated: Duration,
+}
+
+/// What the foreground saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ForegroundReport {
+    /// Requests completed.
+    pub requests: u64,
+    /// Mean time from arrival to completion.
+    pub mean_response_ms: f64,
+    /// Mean time at the head: from the end of the request before (or the arrival at an idle drive) to completion.
+    pub mean_access_ms: f64,
+    /// 99th percentile of the time from arrival to completion, to three digits.
+    pub p99_response_ms: f64,
+    /// Requests a second.
+    pub iops: f64,
+}
+
+/// What the head did. `rotation` is the latency that stayed unused.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HeadTime {
+    /// Moves that the foreground needs anyway.
+    pub seek: f64,
+    /// Waiting for sectors.
+    pub rotation: f64,
+    /// Foreground sectors under the head.
+    pub transfer: f64,
+    /// Wanted background sectors under the head.
+    pub free_transfer: f64,
+    /// Moves that only the background needs.
+    pub extra_seek: f64,
+    /// Nothing to do.
+    pub idle: f64,
+}
+
+/// What the background got.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BackgroundReport {
+    /// Blocks delivered.
+    pub blocks: u64,
+    /// Bytes delivered a second, in millions.
+    pub mb_per_s: f64,
+    /// Whole scans that fit into a day at this rate.
+    pub scans_per_day: f64,
+    /// Part of the foreground's rotational latency that went into reading wanted sectors.
+    pub potential_used: f64,
+    /// Part of the scan's time that its last twentieth of the blocks took; only of a finished scan.
+    pub last5_time_share: Option<f64>,
+    /// Whether every block has come.
+    pub done: bool,
+}
+
+/// Nanoseconds by what the head did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HeadNanos {
+    pub seek: Duration,
+    pub rotation: Duration,
+    pub transfer: Duration,
+    pub free_transfer: Duration,
+    pub extra_seek: Duration,
+}
+
+impl HeadNanos {
+    pub fn shares(&self, run: Duration) -> HeadTime {
+        let total = run.as_nanos().max(1) as f64;
+        let share = |d: Duration| d.as_nanos() as f64 / total;
+        let busy = [self.seek, self.rotation, self.transfer, self.free_transfer, self.extra_seek];
+        let busy: Duration = busy.into_iter().sum();
+        HeadTime {
+            seek: share(self.seek),
+            rotation: share(self.rotation),
+            transfer: share(self.transfer),
+            free_transfer: share(self.free_transfer),
+            extra_seek: share(self.extra_seek),
+            idle: share(run.saturating_sub(busy)),
+        }
+    }
+
+    /// Part of all latency that went into wanted sectors.
+    pub fn potential_used(&self) -> f64 {
+        let potential = self.rotation + self.free_transfer + self.extra_seek;
+        self.free_transfer.as_nanos() as f64 / potential.as_nanos().max(1) as f64
+    }
+}
+
+/// Response and access times.
+#[derive(Clone, Debug)]
+pub(crate) struct Times {
+    requests: u64,
+    response: u128,
+    access: u128,
+    responses: Histogram<u64>,
+}
+
+impl Times {
+    pub fn new() -> Self {
+        // Three digits are within the bounds that the histogram accepts, so this cannot fail.
+        let responses = Histogram::new(3).unwrap_or_else(|e| unreachable!("{e}"));
+        Self { requests: 0, response: 0, access: 0, responses }
+    }
+
+    pub fn record(&mut self, response: Duration, access: Duration) {
+        self.requests += 1;
+        self.response += u128::from(response.as_nanos());
+        self.access += u128::from(access.as_nanos());
+        // The histogram grows as needed; a value it could not take would only be missing from the percentile.
+        let _ = self.responses.record(response.as_nanos());
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    pub fn report(&self, run: Duration) -> ForegroundReport {
+        let n = self.requests.max(1) as f64;
+        ForegroundReport {
+            requests: self.requests,
+            mean_response_ms: self.response as f64 / n / 1e6,
+            mean_access_ms: self.access as f64 / n / 1e6,
+            p99_response_ms: self.responses.value_at_quantile(0.99) as f64 / 1e6,
+            iops: self.requests as f64 / run.as_secs_f64().max(1e-9),
+        }
+    }
+}
+
+/// Progress of one scan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScanProgress {
+    pub blocks: u64,
+    pub delivered: u64,
+    pub bytes: u64,
+    pub started: Instant,
+    /// When 95% of the blocks had come.
+    pub nearly: Option<Instant>,
+    pub finished: Option<Instant>,
+}
+
+impl ScanProgress {
+    pub fn new(blocks: u64, started: Instant) -> Self {
+        Self { blocks, delivered: 0, bytes: 0, started, nearly: None, finished: None }
+    }
+
+    pub fn delivered(&mut self, bytes: Bytes, now: Instant) {
+        self.delivered += 1;
+        self.bytes += bytes.get();
+        if self.nearly.is_none() && u128::from(self.delivered) * 20 >= u128::from(self.blocks) * 19 {
+            self.nearly = Some(now);
+        }
+        if self.delivered == self.blocks {
+            self.finished = Some(now);
+        }
+    }
+
+    pub fn report(&self, now: Instant, potential_used: f64) -> BackgroundReport {
+        let took = self.finished.unwrap_or(now).saturating_since(self.started);
+        let seconds = took.as_secs_f64().max(1e-9);
+        let last5 = self.finished.zip(self.nearly);
+        BackgroundReport {
+            blocks: self.delivered,
+            mb_per_s: self.bytes as f64 / 1e6 / seconds,
+            scans_per_day: 86_400.0 / seconds * self.delivered as f64 / self.blocks.max(1) as f64,
+            potential_used,
+            last5_time_share: last5.map(|(end, nearly)| end.since(nearly).as_secs_f64() / seconds),
+            done: self.finished.is_some(),
+        }
+    }
+}

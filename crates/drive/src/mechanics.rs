@@ -120,6 +120,17 @@ impl Pass {
         (last.saturating_sub(u64::from(self.first)) as u32).min(self.count)
     }
 
+    /// The pass over the sectors right behind this one's, without rounding in between; `None` when `first` on
+    /// `track` is not the next sector in rotation.
+    pub fn next(&self, track: Track, first: u32, count: u32) -> Option<Self> {
+        (track == self.track && first == self.first + self.count).then(|| Self {
+            wait: self.wait + self.arc(self.count),
+            first,
+            count,
+            ..*self
+        })
+    }
+
     #[inline]
     fn arc(&self, count: u32) -> Arc {
         self.track.arc(self.first, count)
@@ -205,20 +216,21 @@ impl Mechanics {
         let track = self.model.layout().track(track);
         debug_assert!(first + count <= track.sectors);
         let arrival = self.seek_to(at, track.into(), op);
-        match self.next_among(arrival, track, first, count) {
-            Some(sector) => {
-                let pass = self.pass(arrival, track, sector, track.sectors);
-                Access { begin: at, arrival, start: pass.start(&self.model), end: pass.end(&self.model) }
-            }
-            None => {
-                let (start, end) = self.wait_and_transfer(arrival, track, first, count);
-                Access { begin: at, arrival, start, end }
-            }
-        }
+        let pass = self
+            .pass_in_any_order(arrival, track, first, count)
+            .unwrap_or_else(|| self.pass(arrival, track, first, count));
+        Access { begin: at, arrival, start: pass.start(&self.model), end: pass.end(&self.model) }
+    }
+
+    /// The turn in which a head that arrives among the sectors gets all of them; `None` when it arrives before the
+    /// first or after the last, and they are had in order.
+    pub fn pass_in_any_order(&self, arrival: Instant, track: Track, first: u32, count: u32) -> Option<Pass> {
+        let next = self.next_among(arrival, track, first, count)?;
+        Some(self.pass(arrival, track, next, track.sectors))
     }
 
     /// The first of the sectors that passes whole, for a head that arrives among them after the first began.
-    pub fn next_among(&self, arrival: Instant, track: Track, first: u32, count: u32) -> Option<u32> {
+    fn next_among(&self, arrival: Instant, track: Track, first: u32, count: u32) -> Option<u32> {
         let rpm = self.model.rpm();
         // Rotation since the first sector's start.
         let into = track.sector_angle(first).until(rpm.earliest_angle(arrival)).parts();

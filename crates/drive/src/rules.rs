@@ -25,6 +25,10 @@ pub struct Rules {
     pub write_bursts: bool,
     /// Stopping read-ahead runs beside the command overhead, and a wait for a sector is given up at once.
     pub overlapped_stop: bool,
+    /// Zero-latency access: what of a request the head arrives at first is read or written first.
+    pub zero_latency: bool,
+    /// A hit is served while earlier writes are still on their way to the medium.
+    pub hits_during_flush: bool,
 }
 
 impl Rules {
@@ -39,6 +43,8 @@ impl Rules {
         early_reselect: true,
         write_bursts: true,
         overlapped_stop: true,
+        zero_latency: true,
+        hits_during_flush: true,
     };
 
     /// DiskSim 4.0's, request for request.
@@ -52,6 +58,8 @@ impl Rules {
         early_reselect: false,
         write_bursts: false,
         overlapped_stop: false,
+        zero_latency: false,
+        hits_during_flush: false,
     };
 }
 

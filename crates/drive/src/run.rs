@@ -89,15 +89,13 @@ impl Run {
         let Some(piece) = piece(mechanics.model(), from, self.limit) else { return false };
         let track = mechanics.model().layout().track(piece.track);
         let end = self.pass.end(mechanics.model());
-        if track == self.pass.track && piece.sector == self.pass.first + self.pass.count {
-            // The next sector in rotation: no wait, and no rounding in between.
-            self.pass.wait += track.arc(self.pass.first, self.pass.count);
-            self.pass.first = piece.sector;
-            self.pass.count = piece.len;
-        } else {
-            self.arrival = mechanics.seek_to(end, track.into(), Op::Read);
-            self.pass = mechanics.pass(self.arrival, track, piece.sector, piece.len);
-        }
+        self.pass = match self.pass.next(track, piece.sector, piece.len) {
+            Some(next) => next,
+            None => {
+                self.arrival = mechanics.seek_to(end, track.into(), Op::Read);
+                mechanics.pass(self.arrival, track, piece.sector, piece.len)
+            }
+        };
         self.pass_lbn = from;
         true
     }

@@ -1,0 +1,80 @@
+//! The arm between commands: read-ahead that runs on, and what it takes to stop it.
+
+use super::Drive;
+use crate::run::Doing;
+use units::{Duration, Instant, Lbn, Op, Sectors};
+
+impl Drive {
+    /// Brings read-ahead and its segment up to `now`.
+    pub(super) fn look_at_run(&mut self, now: Instant) {
+        let Some(run) = &mut self.run else { return };
+        let ended = run.advance(&mut self.mechanics, now);
+        let (segment, next, around) = (run.segment, run.next, run.around);
+        self.grow(segment, next);
+        if let Some(end) = ended {
+            if let Some((first, _)) = around {
+                // The turn is complete: what passed before the request came into the buffer as well.
+                let size = self.segments.size.get();
+                let s = self.segments.get_mut(segment);
+                let room = Lbn::new(s.end.get().saturating_sub(size));
+                s.start = s.start.min(first.max(room));
+            }
+            self.free = end;
+            self.run = None;
+        }
+    }
+
+    /// Stops read-ahead for a new command; returns when the arm can be used.
+    fn stop_run(&mut self, now: Instant) -> Instant {
+        let Some(mut run) = self.run.take() else { return self.free.max(now) };
+        let mut at = now;
+        if run.least > run.next {
+            // Least read-ahead comes first.
+            let least = run.least;
+            run.land(&mut self.mechanics, least, |_| {});
+            at = at.max(run.landed_at(self.mechanics.model()));
+        } else {
+            let (doing, until) = run.doing(self.mechanics.model(), now);
+            let waits = match doing {
+                Doing::Moving => true,
+                Doing::Waiting => !self.rules.overlapped_stop && !self.cache.stop_in_sector,
+                Doing::Reading => !self.cache.stop_in_sector,
+            };
+            if waits {
+                at = until.max(now);
+                if doing == Doing::Reading {
+                    run.land(&mut self.mechanics, run.next + Sectors::new(1), |_| {});
+                }
+            }
+        }
+        self.grow(run.segment, run.next);
+        self.free = at;
+        at
+    }
+
+    /// Takes what landed before `end` into a segment.
+    pub(super) fn grow(&mut self, segment: usize, end: Lbn) {
+        let size = self.segments.size;
+        self.segments.get_mut(segment).grow(end, size);
+    }
+
+    /// When all that was written is on the medium.
+    pub(super) fn flush_end(&self) -> Instant {
+        self.flush.map_or(Instant::ZERO, |f| f.end)
+    }
+
+    /// Whether an access may begin anywhere in its part of a track.
+    pub(super) fn zero_latency(&self, op: Op) -> bool {
+        self.rules.zero_latency && self.model().zero_latency(op)
+    }
+
+    /// When the arm can set out for a command that needs it: command overhead and the end of read-ahead.
+    pub(super) fn arm_ready(&mut self, now: Instant, overhead: Duration) -> Instant {
+        let stopped = self.stop_run(now);
+        if self.rules.overlapped_stop {
+            stopped.max(now + overhead)
+        } else {
+            now + overhead + stopped.since(now)
+        }
+    }
+}

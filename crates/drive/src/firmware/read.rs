@@ -1,0 +1,150 @@
+//! Reads: from the buffer, from running read-ahead, from the medium.
+
+use super::{Answer, Drive, Served};
+use crate::cache::{Content, Found};
+use crate::run::Run;
+use units::{Duration, Instant, Lbn, LbnRange, Op};
+
+impl Drive {
+    pub(super) fn read(&mut self, now: Instant, range: LbnRange) -> Answer {
+        let reading = self.run.as_ref().map(|r| r.segment);
+        let (segment, found) = self.segments.for_read(range, reading);
+        let found = if self.cache.enabled { found } else { Found::Nothing };
+        self.segments.touch(segment);
+        match (found, self.run.take_if(|r| r.segment == segment && found == Found::Front)) {
+            (Found::All, _) => self.read_hit(now, range, segment),
+            (_, Some(run)) => self.read_stream(now, range, run),
+            _ => self.read_medium(now, range, segment, found),
+        }
+    }
+
+    /// The low overhead of a pair is for going on where the last read ended.
+    fn read_hit_overhead(&self, range: LbnRange) -> Duration {
+        let pair = self.timing.read_hit;
+        if self.rules.overhead_by_locality && self.last_op == Op::Read && self.last_end != Some(range.start())
+        {
+            pair.higher()
+        } else {
+            pair.after(self.last_op)
+        }
+    }
+
+    fn read_hit(&mut self, now: Instant, range: LbnRange, segment: usize) -> Answer {
+        let end = range.end();
+        let transfer = self.timing.read_sector * range.len().get();
+        let flush = self.flush_end();
+        let mut done = now + self.read_hit_overhead(range) + self.timing.data_preparation + transfer;
+        if flush > now {
+            if !self.rules.hits_during_flush {
+                done = flush.max(now + self.timing.read_miss.after(self.last_op)) + transfer;
+            }
+        } else if self.run.is_some() {
+            let limit = self.read_ahead_limit(segment, end);
+            if let Some(run) = self.run.as_mut().filter(|r| r.segment == segment && r.around.is_none()) {
+                run.limit = run.limit.max(limit);
+            }
+        } else if self.cache.read_ahead_on_idle_hit && self.free <= now {
+            let from = self.segments.get(segment).end;
+            let limit = self.read_ahead_limit(segment, end);
+            self.run = Run::start(&mut self.mechanics, segment, done, done, from, limit);
+        }
+        self.give_up_served(segment, end);
+        Answer::from_buffer(done + self.timing.read_completion, Served::Hit)
+    }
+
+    /// The read goes on where running read-ahead is, or a little behind it.
+    fn read_stream(&mut self, now: Instant, range: LbnRange, mut run: Run) -> Answer {
+        let end = range.end();
+        run.limit = run.limit.max(end);
+        let cached = run.next.get().saturating_sub(range.start().get());
+        let overhead = if cached > 0 {
+            self.read_hit_overhead(range)
+        } else {
+            self.timing.read_miss.after(self.last_op)
+        };
+        let sector = self.timing.read_sector;
+        let mut bus = now + overhead + self.timing.data_preparation + sector * cached;
+        run.land(&mut self.mechanics, end, |landed| bus = bus.max(landed) + sector);
+        self.grow(run.segment, run.next);
+        self.read_further(run, end);
+        Answer::from_buffer(bus + self.timing.read_completion, Served::PartialHit)
+    }
+
+    /// Fetches what the buffer does not have; `found` says whether `segment` has the front of it.
+    fn read_medium(&mut self, now: Instant, range: LbnRange, segment: usize, found: Found) -> Answer {
+        let end = range.end();
+        let t = &self.timing;
+        let (overhead, preparation, reselect, sector, completion) = (
+            t.read_miss.after(self.last_op),
+            t.data_preparation,
+            t.first_reselect,
+            t.read_sector,
+            t.read_completion,
+        );
+        let set_out = self.arm_ready(now, overhead).max(self.flush_end());
+        let ready = if self.rules.shortest_access { now + self.shortest_seek } else { now };
+        let s = self.segments.get_mut(segment);
+        if found == Found::Nothing {
+            s.start = range.start();
+            s.end = range.start();
+        }
+        s.content = Content::Read;
+        let first = s.end;
+        self.last_write_track = None;
+        let Some(mut run) = Run::start(&mut self.mechanics, segment, set_out, ready, first, end) else {
+            // A part of an access past the last LBN cannot happen: `submit` has checked.
+            return Answer::from_buffer(now, Served::Miss);
+        };
+        let (seek, latency) = (run.first_seek, run.first_latency);
+        let cached = first.get().saturating_sub(range.start().get());
+        let (bus, served) = if cached > 0 {
+            let mut bus = now + self.read_hit_overhead(range) + preparation + sector * cached;
+            run.land(&mut self.mechanics, end, |landed| bus = bus.max(landed) + sector);
+            (bus, Served::PartialHit)
+        } else {
+            (self.land_and_transfer(&mut run, range, now + overhead, reselect + preparation), Served::Miss)
+        };
+        self.grow(segment, end);
+        self.read_further(run, end);
+        Answer { at: bus + completion, served, seek, latency }
+    }
+
+    /// Lets a miss land and cross the bus: from the watermark on, sector by sector, no sector before it landed.
+    fn land_and_transfer(
+        &mut self,
+        run: &mut Run,
+        range: LbnRange,
+        ready: Instant,
+        reselect: Duration,
+    ) -> Instant {
+        let count = range.len().get();
+        let segment = self.segments.size.get();
+        let whole = if self.cache.watermark_by_request { segment.min(count) } else { segment };
+        let share = (whole as f64 * self.cache.read_watermark) as u64;
+        let watermark = Lbn::new(range.start().get() + share.clamp(1, count));
+        let sector = self.timing.read_sector;
+        // The bus wants LBN order, whatever order the sectors land in.
+        let latest = self.all_in_one_turn(run, range).unwrap_or(Instant::MAX);
+        let mut landings = std::mem::take(&mut self.landings);
+        landings.clear();
+        run.land(&mut self.mechanics, watermark, |at| landings.push(at.min(latest)));
+        let landed = landings.iter().copied().max().unwrap_or(ready);
+        let start = if self.rules.early_reselect { landed.max(ready + reselect) } else { landed + reselect };
+        let mut bus = landings.iter().fold(start, |bus, &at| bus.max(at) + sector);
+        self.landings = landings;
+        run.land(&mut self.mechanics, range.end(), |at| bus = bus.max(at.min(latest)) + sector);
+        bus
+    }
+
+    /// With zero-latency access and a head that arrives among the request's sectors: when all of them are in the
+    /// buffer, one turn after the first that passed whole.
+    fn all_in_one_turn(&self, run: &Run, range: LbnRange) -> Option<Instant> {
+        let model = self.mechanics.model();
+        let pass = run.pass();
+        if !self.zero_latency(Op::Read) || u64::from(pass.count) != range.len().get() {
+            return None;
+        }
+        let around = self.mechanics.pass_in_any_order(run.arrival(), pass.track, pass.first, pass.count)?;
+        Some(around.end(model))
+    }
+}

@@ -1,0 +1,170 @@
+//! Writes: into the buffer and from there to the medium, or to the medium at once.
+
+use super::{Answer, Drive, Flush, Served};
+use crate::cache::{Content, Segment};
+use crate::mechanics::Pass;
+use model::Position;
+use model::profile::WriteBack;
+use units::{Duration, Instant, LbnRange, Op};
+
+/// Sectors that cross the bus before the medium side of a drive without write-back learns of them: a page of
+/// 4 KiB. The C2247A's sequential writes show it (docs/MODEL.md); DiskSim's files have no field for it.
+const BURST: u64 = 8;
+
+/// In DiskSim, what must have crossed before such a drive starts on the medium; then sector follows sector.
+const DISKSIM_FIRST: u64 = 10;
+
+/// How a write got to the medium.
+#[derive(Clone, Copy, Debug)]
+struct OnMedium {
+    seek: Duration,
+    latency: Duration,
+    end: Instant,
+}
+
+impl Drive {
+    pub(super) fn write(&mut self, now: Instant, range: LbnRange) -> Answer {
+        let reading = self.run.as_ref().map(|r| r.segment);
+        let continued = |s: &Segment| s.content == Content::Written && s.end == range.start();
+        let appends = self
+            .flush
+            .map(|f| f.segment)
+            .filter(|&i| self.cache.combine_sequential_writes && continued(self.segments.get(i)));
+        let segment = self.segments.for_write(range, appends, reading);
+        self.segments.touch(segment);
+        let answer = match (self.cache.write_back, self.cache.enabled) {
+            (WriteBack::None, _) | (_, false) => self.write_through(now, range),
+            _ => self.write_behind(now, range, segment, appends.is_some()),
+        };
+        self.segments.overwrite(range, segment, self.served_leave());
+        let s = self.segments.get_mut(segment);
+        if !(continued(s) && (appends.is_some() || self.rules.writes_keep_reads)) {
+            s.start = range.start();
+            s.end = range.start();
+        }
+        s.content = Content::Written;
+        self.grow(segment, range.end());
+        answer
+    }
+
+    /// The low overhead of a pair is for a write to the track that the last one went to.
+    fn write_hit_overhead(&self, range: LbnRange) -> Duration {
+        let pair = self.timing.write_hit;
+        if self.rules.overhead_by_locality && self.last_op == Op::Write {
+            let track = self.model().layout().locate(range.start()).map(|at| at.track);
+            if track.is_none() || track != self.last_write_track {
+                return pair.higher();
+            }
+        }
+        pair.after(self.last_op)
+    }
+
+    /// Acknowledges a write when its data are in the buffer, and sends the arm.
+    fn write_behind(&mut self, now: Instant, range: LbnRange, segment: usize, appends: bool) -> Answer {
+        let overhead = self.write_hit_overhead(range);
+        let flush = self.flush_end();
+        let arm = self.arm_ready(now, overhead);
+        let (bus, set_out) = if flush > now && !appends {
+            let bus = flush.max(now + overhead);
+            (bus, bus)
+        } else {
+            (now + overhead, arm.max(flush))
+        };
+        let sector = self.timing.write_sector;
+        let medium = self.write_medium(set_out, range, |k| bus + sector * (u64::from(k) + 1));
+        self.flush = Some(Flush { segment, end: medium.end });
+        let at = bus + sector * range.len().get() + self.timing.write_completion;
+        Answer { at, served: Served::Buffered, seek: medium.seek, latency: medium.latency }
+    }
+
+    /// Acknowledges a write when its data are on the medium.
+    fn write_through(&mut self, now: Instant, range: LbnRange) -> Answer {
+        let t = self.timing.clone();
+        let continues = self.last_end == Some(range.start());
+        let twice = t.extra.filter(|_| self.last_op == Op::Write && !continues);
+        let (overhead, data) = match twice {
+            Some(x) => {
+                let overhead = if self.stays(range) { x.command } else { x.command + x.seek_delta };
+                (overhead, now + overhead + x.until_data)
+            }
+            None => {
+                let overhead = t.write_miss.after(self.last_op);
+                (overhead, now + overhead)
+            }
+        };
+        let set_out = self.arm_ready(now, overhead).max(self.free);
+        let count = range.len().get();
+        let first = data + t.data_preparation;
+        let handed_over = if twice.is_some() { first } else { first + t.write_disconnect + t.first_reselect };
+        let bursts = self.rules.write_bursts;
+        let available = |k: u32| {
+            let k = u64::from(k);
+            if bursts {
+                handed_over + t.write_sector * ((k / BURST + 1) * BURST).min(count)
+            } else {
+                first + t.write_sector * if k == 0 { count.min(DISKSIM_FIRST) } else { k + 1 }
+            }
+        };
+        let medium = self.write_medium(set_out, range, available);
+        let reselect = if twice.is_some() { t.other_reselect } else { t.first_reselect };
+        let at = medium.end + reselect + t.write_completion;
+        Answer { at, served: Served::Medium, seek: medium.seek, latency: medium.latency }
+    }
+
+    /// Whether the arm is where the command's first sector is.
+    fn stays(&self, range: LbnRange) -> bool {
+        let layout = self.model().layout();
+        let target = layout.locate(range.start()).map(|at| Position::from(layout.track(at.track)));
+        target == Some(self.mechanics.position())
+    }
+
+    /// Writes piece by piece from `set_out` on; a sector whose data are not there when it passes costs a turn.
+    fn write_medium(
+        &mut self,
+        set_out: Instant,
+        range: LbnRange,
+        available: impl Fn(u32) -> Instant,
+    ) -> OnMedium {
+        let model = self.mechanics.shared_model();
+        let mut done = OnMedium { seek: Duration::ZERO, latency: Duration::ZERO, end: set_out };
+        let mut written = 0;
+        let mut last: Option<Pass> = None;
+        for piece in model.layout().pieces(range) {
+            let track = model.layout().track(piece.track);
+            self.last_write_track = Some(piece.track);
+            let floor = if written == 0 { self.timing.minimum_seek } else { Duration::ZERO };
+            let arrival = self.mechanics.seek_to(done.end, track.into(), Op::Write).max(done.end + floor);
+            let mut pass = match last.and_then(|p| p.next(track, piece.sector, piece.len)) {
+                Some(next) => next,
+                None => self.mechanics.pass(arrival, track, piece.sector, piece.len),
+            };
+            if written == 0 {
+                done.seek = arrival.since(done.end);
+                done.latency = pass.start(&model).since(arrival);
+            }
+            let around = match self.zero_latency(Op::Write) {
+                true => self.mechanics.pass_in_any_order(arrival, track, piece.sector, piece.len),
+                false => None,
+            };
+            let complete = available(written + piece.len - 1);
+            if let Some(around) = around.filter(|p| complete <= p.start(&model)) {
+                pass = around;
+            } else {
+                // Sectors of this piece before the one that `pass` begins with.
+                let mut before = 0;
+                for k in 0..piece.len {
+                    let there = available(written + k);
+                    if there > pass.done(&model, k - before) {
+                        pass = self.mechanics.pass(there, track, piece.sector + k, piece.len - k);
+                        before = k;
+                    }
+                }
+            }
+            done.end = pass.end(&model);
+            written += piece.len;
+            last = Some(pass);
+        }
+        self.free = done.end;
+        done
+    }
+}

@@ -1,5 +1,6 @@
 //! The buffer: equal segments, each a run of LBNs, the least recently used given up first.
 
+use model::profile::Cache;
 use units::{Lbn, LbnRange, Sectors};
 
 /// What a segment holds.
@@ -56,25 +57,23 @@ pub(crate) struct Segments {
     order: Vec<usize>,
     pub(crate) size: Sectors,
     most_written: usize,
+    /// The segment that is for writes only.
+    write_only: Option<usize>,
     written_serve_reads: bool,
     writes_keep_reads: bool,
 }
 
 impl Segments {
-    pub(crate) fn new(
-        count: u32,
-        size: Sectors,
-        most_written: u32,
-        written_serve_reads: bool,
-        writes_keep_reads: bool,
-    ) -> Self {
+    pub(crate) fn new(cache: &Cache, writes_keep_reads: bool) -> Self {
+        let count = cache.segments as usize;
         let nothing = Segment { content: Content::Nothing, start: Lbn::ZERO, end: Lbn::ZERO };
         Self {
-            list: vec![nothing; count as usize],
-            order: (0..count as usize).collect(),
-            size,
-            most_written: (most_written as usize).max(1),
-            written_serve_reads,
+            list: vec![nothing; count],
+            order: (0..count).collect(),
+            size: Sectors::new(u64::from(cache.segment_sectors)),
+            most_written: (cache.write_segments as usize).max(1),
+            write_only: (cache.separate_write_segment && count > 1).then_some(count - 1),
+            written_serve_reads: cache.read_hits_on_written,
             writes_keep_reads,
         }
     }
@@ -105,7 +104,9 @@ impl Segments {
                 Content::Read => true,
                 Content::Written => self.written_serve_reads,
             };
-            let (score, found) = if s.content == Content::Nothing {
+            let (score, found) = if self.write_only == Some(i) && !(serves && s.holds(range)) {
+                (0, Found::Nothing)
+            } else if s.content == Content::Nothing {
                 (3, Found::Nothing)
             } else if serves && s.holds(range) {
                 (if filling { 9 } else { 8 }, Found::All)
@@ -123,7 +124,7 @@ impl Segments {
 
     /// The segment for a write. `appends` is the one whose end it continues while that is still being written.
     pub(crate) fn for_write(&self, range: LbnRange, appends: Option<usize>, reading: Option<usize>) -> usize {
-        if let Some(i) = appends {
+        if let Some(i) = appends.or(self.write_only) {
             return i;
         }
         if self.writes_keep_reads {

@@ -4,47 +4,10 @@
 //! --test real_drives -- --nocapture` prints the tables that docs/MODEL.md quotes.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use freeblock_drive::{Report, Rules, ValidateRecord, validate_with};
-use model::{Profile, disksim};
-use std::path::PathBuf;
-use units::{Duration, Lbn, LbnRange, Op, Sectors};
+mod common;
 
-fn drives() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives"))
-}
-
-/// The profile and the trace of a drive, or `None` with a message.
-fn measured(name: &str) -> Option<(Profile, Vec<ValidateRecord>)> {
-    let parameters = drives().join(format!("disksim/{name}.parv"));
-    let trace = drives().join(format!("traces/{name}.trace"));
-    let Ok(text) = std::fs::read_to_string(&trace) else {
-        println!("skipped: {} not found", trace.display());
-        return None;
-    };
-    let profile = disksim::import(&parameters).unwrap().profile;
-    let ms = |us: &str| Duration::from_millis_f64(us.parse::<f64>().unwrap() / 1000.0).unwrap();
-    let records = text
-        .lines()
-        .map(|line| {
-            let word: Vec<&str> = line.split_whitespace().collect();
-            ValidateRecord {
-                op: if word[0] == "R" { Op::Read } else { Op::Write },
-                range: LbnRange::new(
-                    Lbn::new(word[2].parse().unwrap()),
-                    Sectors::new(word[3].parse().unwrap()),
-                ),
-                service: ms(word[4]),
-                think: ms(word[5]),
-            }
-        })
-        .collect();
-    Some((profile, records))
-}
-
-fn disksim_answers(name: &str) -> Vec<f64> {
-    let text = std::fs::read_to_string(drives().join(format!("oracle/{name}.csv"))).unwrap();
-    text.lines().skip(1).map(|line| line.split(',').nth(6).unwrap().parse().unwrap()).collect()
-}
+use common::{disksim_answers, measured};
+use freeblock_drive::{Report, Rules, validate_with};
 
 fn line(name: &str, r: &Report) -> String {
     format!(
@@ -97,9 +60,7 @@ fn with_disksims_rules_each_request_is_answered_as_by_disksim() {
                 1.0 - off(0.5).len() as f64 / n as f64,
                 &off(0.02)[..off(0.02).len().min(5)]
             );
-            if n == 300 {
-                assert!(off(0.02).len() * 50 <= n, "{name}: {:?}", off(0.02));
-            }
+            assert!(off(0.02).len() * 500 <= n, "{name}: {:?}", off(0.02));
         }
     }
 }
@@ -125,13 +86,21 @@ fn what_each_rule_buys() {
     else {
         return;
     };
+    // The C2247A's trace knows the platter's phase: there every request can be met, not just the distribution.
     let row = |title: &str, rules: Rules| {
-        let demerits = drives.iter().map(|(profile, records)| {
-            format!("{:10.4}", validate_with(profile, rules, records).unwrap().demerit_ms)
-        });
-        println!("{title:35}{}", demerits.collect::<String>());
+        let mut text = format!("{title:33}");
+        let mut met = 0;
+        for (profile, records) in &drives {
+            let report = validate_with(profile, rules, records).unwrap();
+            text += &format!("{:10.4}", report.demerit_ms);
+            let off = |(r, s): (&freeblock_drive::ValidateRecord, &units::Duration)| {
+                (r.service.as_millis_f64() - s.as_millis_f64()).abs()
+            };
+            met = records.iter().zip(&report.service).map(off).filter(|&ms| ms < 0.5).count();
+        }
+        println!("{text}{met:10}");
     };
-    println!("{:35}{:>10}{:>10}{:>10}", "demerit, ms", "Atlas 10K", "Cheetah", "C2247A");
+    println!("{:33}{:>10}{:>10}{:>10}{:>10}", "demerit, ms", "Atlas 10K", "Cheetah", "C2247A", "met");
     row("DiskSim's rules", Rules::DISKSIM);
     row("the hardware's rules", all);
     for (name, rules) in without {

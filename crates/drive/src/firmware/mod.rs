@@ -15,7 +15,7 @@ use model::profile::{Cache, Profile};
 use model::{DriveModel, Position};
 use std::collections::VecDeque;
 use std::sync::Arc as Shared;
-use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
 
 /// What a host asks of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,13 +186,7 @@ impl Drive {
         }
         let farthest = model.layout().cylinders().saturating_sub(1).min(10);
         let shortest_seek = (1..=farthest).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
-        let segments = Segments::new(
-            cache.segments,
-            Sectors::new(u64::from(cache.segment_sectors)),
-            cache.write_segments,
-            cache.read_hits_on_written,
-            rules.writes_keep_reads,
-        );
+        let segments = Segments::new(&cache, rules.writes_keep_reads);
         Ok(Self {
             mechanics: Mechanics::new(Shared::new(model)),
             timing,

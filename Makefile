@@ -1,0 +1,52 @@
+# Everything here sets itself up; all it needs is a Rust toolchain. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# Where rustup puts cargo, for shells that have not read its profile.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
+CARGO := cargo
+
+.PHONY: help demo test bench lint rust cc
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
+
+demo: rust cc ## build the release binary, then run `freeblock demo`
+	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- demo
+
+test: rust cc ## every test: unit, property, integration and doc tests; benchmarks run tiny
+	@$(CARGO) test --workspace --locked --all-targets
+	@$(CARGO) test --workspace --locked --doc
+
+bench: rust cc ## the benchmarks at full size (docs/BENCHMARKS.md); prints, writes nothing
+	@$(CARGO) bench --workspace --locked --bench '*'
+
+lint: rust cc ## formatting, clippy and rustdoc, warnings are errors
+	@for tool in fmt clippy; do \
+	  $(CARGO) $$tool --version >/dev/null 2>&1 || { \
+	    echo "make: cargo $$tool is missing; install it with: rustup component add rustfmt clippy" >&2; exit 1; }; \
+	done
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
+
+rust:
+	@command -v $(CARGO) >/dev/null || { \
+	  echo "make: cargo is missing; install Rust $(RUST_MIN) or later from https://rustup.rs" >&2; exit 1; }
+	@found=$$(rustc --version | cut -d' ' -f2); \
+	if [ "$$(printf '%s\n' "$(RUST_MIN)" "$${found%%-*}" | sort -V | head -n1)" != "$(RUST_MIN)" ]; then \
+	  echo "make: Rust $$found is too old, freeblock needs $(RUST_MIN); update with: rustup update stable" >&2; exit 1; \
+	fi
+
+# Rust links with the system's C compiler.
+cc:
+	@command -v cc >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "make: no C compiler to link with; installing gcc" >&2; \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y gcc libc6-dev >/dev/null; \
+	else \
+	  echo "make: Rust needs a C compiler to link with; install one, on Debian: apt-get install gcc libc6-dev" >&2; exit 1; \
+	fi

@@ -54,6 +54,16 @@ pub enum CommandError {
         /// LBNs there are.
         capacity: Sectors,
     },
+    /// It asks for more than a drive takes in one command.
+    #[error("{id}: {} sectors in one command; ask for at most {most}", range.len())]
+    TooLong {
+        /// The command.
+        id: RequestId,
+        /// What it asked for.
+        range: LbnRange,
+        /// Most sectors.
+        most: Sectors,
+    },
     /// The drive has as many commands as it takes.
     #[error("{id}: the drive already holds {depth} commands; wait for a completion")]
     QueueFull {

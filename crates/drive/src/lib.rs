@@ -14,7 +14,7 @@ mod timing;
 mod validate;
 
 pub use error::{CommandError, DriveError};
-pub use firmware::{Breakdown, Command, Completion, Drive, Served};
+pub use firmware::{Breakdown, Command, Completion, Drive, MOST_SECTORS, Served};
 pub use mechanics::{Access, Mechanics, Pass};
 pub use rules::Rules;
 pub use validate::{ClassReport, Report, ValidateError, ValidateRecord, demerit_ms, validate, validate_with};

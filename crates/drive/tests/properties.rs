@@ -82,8 +82,8 @@ fn cache() -> impl Strategy<Value = Cache> {
 }
 
 fn profile() -> impl Strategy<Value = Profile> {
-    (any::<u64>(), overheads(), cache(), 0.0..0.3, 1_u32..4).prop_map(
-        |(seed, overheads, cache, sector, queue_depth)| Profile {
+    (any::<u64>(), overheads(), cache(), 0.0..0.3, 1_u32..4)
+        .prop_map(|(seed, overheads, cache, sector, queue_depth)| Profile {
             firmware: Some(Firmware {
                 overheads,
                 cache,
@@ -92,8 +92,8 @@ fn profile() -> impl Strategy<Value = Profile> {
                 ..Firmware::default()
             }),
             ..random_profile(seed, Size::Tiny)
-        },
-    )
+        })
+        .prop_filter("a drive whose spares leave no LBN", |p| Drive::new(p).is_ok())
 }
 
 fn rules() -> impl Strategy<Value = Rules> {
@@ -245,6 +245,15 @@ proptest! {
     }
 
     #[test]
+    fn a_request_over_the_whole_drive_is_served(profile in profile(), rules in rules(), write in any::<bool>()) {
+        let mut drive = Drive::with_rules(&profile, rules).unwrap();
+        let asks = [(write, 0, None, u64::MAX, 0), (false, 0, None, u64::MAX, 0)];
+        let commands = commands(&drive, &asks);
+        let done = replay(&mut drive, &commands, 0);
+        prop_assert!(done[0].at < done[1].at);
+    }
+
+    #[test]
     fn nonsense_is_refused_and_changes_nothing(profile in profile(), asks in asks(), past in 1_u64..1 << 60) {
         let mut a = Drive::new(&profile).unwrap();
         let mut b = a.clone();
@@ -259,5 +268,33 @@ proptest! {
         prop_assert!(refused(a.submit(Instant::ZERO, ask(capacity, past))).contains("stay below"));
         prop_assert!(refused(a.submit(Instant::ZERO, ask(past, u64::MAX))).contains("stay below"));
         prop_assert_eq!(replay(&mut a, &commands, 0), replay(&mut b, &commands, 0));
+    }
+}
+
+#[test]
+fn a_command_for_too_many_sectors_is_refused() {
+    let nearline = model::builtin::find("nearline-4tb").unwrap();
+    let mut drive = Drive::new(&nearline).unwrap();
+    let range = LbnRange::new(Lbn::ZERO, Sectors::new(freeblock_drive::MOST_SECTORS.get() + 1));
+    let error =
+        drive.submit(Instant::ZERO, Command { id: RequestId::new(0), op: Op::Read, range }).unwrap_err();
+    assert_eq!(error.to_string(), "request 0: 1048577 sectors in one command; ask for at most 1048576");
+}
+
+#[test]
+fn every_built_in_drive_with_electronics_serves_commands() {
+    for name in model::builtin::names() {
+        let profile = model::builtin::find(name).unwrap();
+        if profile.firmware.is_none() {
+            continue;
+        }
+        let mut drive = Drive::new(&profile).unwrap();
+        let asks: Vec<Ask> = (0..200)
+            .map(|i: u64| {
+                (i.is_multiple_of(3), i * 7_919_131_071, i.is_multiple_of(2).then_some(0), 8, 5_000)
+            })
+            .collect();
+        let commands = commands(&drive, &asks);
+        assert_eq!(replay(&mut drive, &commands, 0).len(), 200, "{name}");
     }
 }

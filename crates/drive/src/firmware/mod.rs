@@ -15,7 +15,13 @@ use model::profile::{Cache, Profile};
 use model::{DriveModel, Position};
 use std::collections::VecDeque;
 use std::sync::Arc as Shared;
-use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TrackIndex};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
+
+/// The most sectors one command may ask for: half a gibibyte in sectors of 512 bytes.
+pub const MOST_SECTORS: Sectors = Sectors::new(1 << 20);
+
+/// The most sectors believed of a segment or of read-ahead.
+const MOST_BUFFER: u32 = 1 << 24;
 
 /// What a host asks of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +178,16 @@ impl Drive {
                 mend: "give 1 to 65536 segments of at least 1 sector",
             });
         }
+        for (place, sectors) in [
+            ("firmware.cache.segment_sectors", cache.segment_sectors),
+            ("firmware.cache.minimum_read_ahead", cache.minimum_read_ahead),
+            ("firmware.cache.maximum_read_ahead", cache.maximum_read_ahead),
+        ] {
+            if sectors > MOST_BUFFER {
+                let value = format!("{sectors} sectors");
+                return Err(DriveError::Number { place, value, mend: "give at most 16777216" });
+            }
+        }
         for (place, share) in [
             ("firmware.cache.read_watermark", cache.read_watermark),
             ("firmware.cache.write_watermark", cache.write_watermark),
@@ -239,6 +255,9 @@ impl Drive {
         let capacity = self.model().layout().capacity();
         if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
             return Err(CommandError::PastEnd { id, range, capacity });
+        }
+        if range.len() > MOST_SECTORS {
+            return Err(CommandError::TooLong { id, range, most: MOST_SECTORS });
         }
         self.advance(now);
         if self.outstanding() >= self.queue_depth as usize {

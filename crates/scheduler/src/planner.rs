@@ -390,3 +390,6 @@ impl Search<'_> {
         self.left = self.left.saturating_sub(lookups);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,7 +105,7 @@ impl Task {
     pub fn score(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, begin: bool) -> u64 {
         let mut sum = 0;
         self.parts(extent, from, to, track_sectors, |part| match part {
-            Part::Blocks(from, to) => sum += self.wanted.count(from, to) * self.block,
+            Part::Blocks(from, to) => sum += self.sectors_wanted(from, to),
             Part::Piece(block, offset, sectors) => {
                 if self.wants_piece(block, offset, begin) {
                     sum += u64::from(sectors);
@@ -113,6 +113,18 @@ impl Task {
             }
         });
         sum
+    }
+
+    /// Sectors of the wanted blocks among `from..to`.
+    #[inline]
+    fn sectors_wanted(&self, from: u64, to: u64) -> u64 {
+        let sectors = self.wanted.count(from, to) * self.block;
+        // The task's last block may be short.
+        if to == self.wanted.blocks() && self.wanted.contains(to - 1) {
+            sectors - (self.block - self.block_range(to - 1).len().get())
+        } else {
+            sectors
+        }
     }
 
     /// The same one by one, in no order.

@@ -1,0 +1,237 @@
+//! The planner against an exhaustive search that knows nothing of cylinders, bounds or bits.
+
+use super::*;
+use crate::background::{Priority, Record};
+use model::random_profile::{Size, random_profile};
+use model::{Layout, Location};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use units::{Lbn, LbnRange, Sectors, SessionId};
+
+/// A drive, what is wanted on it, and the same as a plain list of blocks.
+struct World {
+    drive: DriveModel,
+    background: Background,
+    planner: Planner,
+    /// Wanted blocks: LBN ranges with nothing of them read yet.
+    wanted: BTreeSet<(u64, u64)>,
+    session: SessionId,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let drive = DriveModel::from_profile(&random_profile(seed, Size::Tiny)).unwrap();
+        let mut background = Background::new(drive.layout(), 1 << 20);
+        let session = background.open(Priority::default());
+        let planner = Planner::new(&drive);
+        Self { drive, background, planner, wanted: BTreeSet::new(), session }
+    }
+
+    fn want(&mut self, start: u64, len: u64, block: u64) {
+        let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
+        self.background.read(self.drive.layout(), self.session, range, Sectors::new(block)).unwrap();
+        for i in 0..len.div_ceil(block) {
+            let (a, b) = (start + i * block, start + len.min((i + 1) * block));
+            self.wanted.insert((a, b));
+        }
+    }
+
+    /// A foreground request passes over these LBNs: what lies whole in them is wanted no more.
+    fn pass_over(&mut self, start: u64, len: u64) {
+        self.background.take_range(LbnRange::new(Lbn::new(start), Sectors::new(len)));
+        self.wanted.retain(|&(a, b)| a < start || b > start + len);
+        self.background.deliver(|_: Record| {});
+    }
+}
+
+/// A piece of a wanted block on a track, by the rules that `task.rs` states, found by walking sectors.
+#[derive(Debug)]
+struct NaivePiece {
+    first: u32,
+    sectors: u32,
+}
+
+/// Cuts every wanted block's sectors on a track into runs that are consecutive on the medium and by LBN, and those
+/// into parts of at most a quarter of the track, unless the block is one short run.
+fn naive_pieces(layout: &Layout, wanted: &BTreeSet<(u64, u64)>, track: TrackIndex) -> Vec<NaivePiece> {
+    let n = layout.track(track).sectors;
+    let longest = (n / 4).max(1);
+    let mut pieces = Vec::new();
+    for &(a, b) in wanted {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let mut last_lbn = None;
+        for sector in 0..n {
+            let lbn = layout.lbn_at(Location { track, sector }).map(Lbn::get);
+            if let Some(lbn) = lbn.filter(|l| (a..b).contains(l)) {
+                match runs.last_mut() {
+                    Some((first, len)) if *first + *len == sector && last_lbn == Some(lbn - 1) => *len += 1,
+                    _ => runs.push((sector, 1)),
+                }
+                last_lbn = Some(lbn);
+            }
+        }
+        for (first, len) in runs {
+            let mut at = 0;
+            while at < len {
+                let sectors = (len - at).min(longest);
+                pieces.push(NaivePiece { first: first + at, sectors });
+                at += sectors;
+            }
+        }
+    }
+    pieces
+}
+
+/// Start and end of the first pass of a run of sectors that begins at or after `from`. A run under the head at `from`
+/// is not taken up when it comes round a second time (a window for a write may last a little over a turn, as the head
+/// is ready for reading before it is for writing; the planner looks at one turn of it).
+fn naive_pass(
+    drive: &DriveModel,
+    track: &Track,
+    from: Instant,
+    first: u32,
+    sectors: u32,
+) -> (Instant, Instant) {
+    let wait = drive.rpm().earliest_angle(from).until(track.sector_angle(first));
+    let arc = track.arc(first, sectors);
+    let last = drive.rpm().earliest_angle(from).until(track.sector_angle(first + sectors - 1));
+    if last < wait {
+        return (Instant::MAX, Instant::from_nanos(u64::MAX >> 1));
+    }
+    (from + drive.rpm().time_within(wait), from + drive.rpm().time_within(wait + arc))
+}
+
+/// The most wanted sectors that any single track, or the source track and then the destination track, can give.
+fn naive_best(world: &World, gap: &Gap) -> u64 {
+    let (drive, layout) = (&world.drive, world.drive.layout());
+    let destination = layout.track(gap.destination);
+    let mut best = 0;
+    for index in (0..layout.track_count()).map(TrackIndex::new) {
+        let track = layout.track(index);
+        let arrive = gap.at + drive.move_time(gap.from, track.into(), Op::Read);
+        // From the destination itself nothing moves.
+        let back = drive.move_time(track.into(), destination.into(), gap.op);
+        let fits = |end: Instant| end + back <= gap.deadline;
+        let sum: u64 = naive_pieces(layout, &world.wanted, index)
+            .iter()
+            .filter(|p| fits(naive_pass(drive, &track, arrive, p.first, p.sectors).1))
+            .map(|p| u64::from(p.sectors))
+            .sum();
+        best = best.max(sum);
+    }
+    let Some(source) = gap.source.filter(|s| *s != gap.destination) else { return best };
+    let crossing = drive.move_time(gap.from, destination.into(), Op::Read);
+    let back = drive.move_time(gap.from, destination.into(), gap.op);
+    let passes = |index: TrackIndex, from: Instant| -> Vec<(Instant, Instant, u64)> {
+        let track = layout.track(index);
+        naive_pieces(layout, &world.wanted, index)
+            .iter()
+            .map(|p| {
+                let (start, end) = naive_pass(drive, &track, from, p.first, p.sectors);
+                (start, end, u64::from(p.sectors))
+            })
+            .collect()
+    };
+    let on_source: Vec<_> =
+        passes(source, gap.at).into_iter().filter(|p| p.1 + back <= gap.deadline).collect();
+    for &(_, leave, _) in &on_source {
+        let gained: u64 = on_source.iter().filter(|p| p.1 <= leave).map(|p| p.2).sum();
+        let there = leave + crossing;
+        let rest: u64 =
+            passes(gap.destination, there).iter().filter(|p| p.1 <= gap.deadline).map(|p| p.2).sum();
+        if there <= gap.deadline {
+            best = best.max(gained + rest);
+        }
+    }
+    best
+}
+
+/// What the planner's stops really hold, read one after the other in time: sectors, and when the head is back.
+fn follow(world: &World, gap: &Gap, detour: &Detour) -> (u64, Instant) {
+    let (drive, layout) = (&world.drive, world.drive.layout());
+    let (mut at, mut from, mut sum) = (gap.at, gap.from, 0);
+    for stop in detour.stops.iter().flatten() {
+        let track = layout.track(stop.track);
+        at = at + drive.move_time(from, track.into(), Op::Read);
+        let end = naive_pass(drive, &track, at, stop.first, stop.count).1;
+        sum += naive_pieces(layout, &world.wanted, stop.track)
+            .iter()
+            .filter(|p| {
+                let passing = (p.first + track.sectors - stop.first) % track.sectors;
+                passing + p.sectors <= stop.count
+            })
+            .map(|p| u64::from(p.sectors))
+            .sum::<u64>();
+        (at, from) = (end, track.into());
+    }
+    (sum, at + drive.move_time(from, layout.track(gap.destination).into(), gap.op))
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    seed: u64,
+    /// Offset and length as parts of the capacity, in 1/256; block size.
+    tasks: Vec<(u64, u64, u64)>,
+    passed_over: Vec<(u64, u64)>,
+    gaps: Vec<(u64, u32, u32, bool)>,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    (
+        any::<u64>(),
+        prop::collection::vec((0..256u64, 1..=256u64, 1..40u64), 1..4),
+        prop::collection::vec((any::<u64>(), 1..60u64), 0..12),
+        prop::collection::vec((0..1u64 << 40, any::<u32>(), any::<u32>(), any::<bool>()), 1..6),
+    )
+        .prop_map(|(seed, tasks, passed_over, gaps)| Case { seed, tasks, passed_over, gaps })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(250))]
+
+    #[test]
+    fn finds_as_much_as_an_exhaustive_search(case in cases()) {
+        let mut world = World::new(case.seed);
+        let capacity = world.drive.layout().capacity().get();
+        // Tasks side by side.
+        let mut from = 0;
+        for &(gap, share, block) in &case.tasks {
+            let start = from + (capacity - from) * gap / 2048;
+            let len = (capacity - start) * share / 256;
+            if len > 0 {
+                world.want(start, len, block);
+                from = start + len;
+            }
+        }
+        for &(start, len) in &case.passed_over {
+            let start = start % capacity;
+            world.pass_over(start, len.min(capacity - start));
+        }
+        for &(at, source, destination, write) in &case.gaps {
+            let tracks = world.drive.layout().track_count();
+            let (source, destination) = (TrackIndex::new(source % tracks), TrackIndex::new(destination % tracks));
+            let op = if write { Op::Write } else { Op::Read };
+            let from = Position::from(world.drive.layout().track(source));
+            let target = world.drive.layout().track(destination);
+            let at = Instant::from_nanos(at);
+            let arrive = at + world.drive.move_time(from, target.into(), op);
+            let wait = world.drive.rpm().earliest_angle(arrive).until(target.sector_angle(0));
+            let deadline = arrive + world.drive.rpm().time_within(wait);
+            let gap = Gap { at, from, source: Some(source), destination, op, deadline };
+            let World { drive, background, planner, .. } = &mut world;
+            let (found, _) = planner.plan(drive, background, &gap, SearchBudget::UNLIMITED);
+            let expected = naive_best(&world, &gap);
+            prop_assert_eq!(found.map_or(0, |d| d.score), expected, "{:?}", gap);
+            if let Some(detour) = found {
+                let (sectors, back) = follow(&world, &gap, &detour);
+                prop_assert_eq!(sectors, detour.score);
+                prop_assert!(back <= deadline, "back {} after {}", back, deadline);
+            }
+            // A budget never makes it better, nor spends more than a cylinder's worth beyond it.
+            let World { drive, background, planner, .. } = &mut world;
+            let (hasty, used) = planner.plan(drive, background, &gap, SearchBudget::tracks(3));
+            prop_assert!(hasty.map_or(0, |d| d.score) <= expected);
+            prop_assert!(used <= 3 + 4 * u32::from(world.drive.layout().heads()) + 4);
+        }
+    }
+}

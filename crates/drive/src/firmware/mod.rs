@@ -201,7 +201,11 @@ impl Drive {
             }
         }
         let farthest = model.layout().cylinders().saturating_sub(1).min(10);
-        let shortest_seek = (1..=farthest).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
+        let shortest = (1..=farthest).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
+        // A miss does all that a hit does before it sends the arm. What a profile gives it less for that was
+        // measured as a part of its seeks.
+        let in_seeks = timing.read_hit.higher().saturating_sub(timing.read_miss.higher());
+        let shortest_seek = shortest.saturating_sub(in_seeks);
         let segments = Segments::new(&cache, rules.writes_keep_reads);
         Ok(Self {
             mechanics: Mechanics::new(Shared::new(model)),

@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::measured;
-use freeblock_drive::ValidateRecord;
+use common::{measured, noted};
+use freeblock_drive::{Rules, ValidateRecord, validate_with};
 use model::{DriveModel, Profile};
 use std::collections::BTreeMap;
 use units::{Lbn, Op, TrackIndex};
@@ -199,5 +199,79 @@ fn no_access_is_shorter_than_the_shortest_seek() {
                 turn / 12_f64.sqrt() / (x.len() as f64).sqrt(),
             );
         }
+    }
+}
+
+/// The C2247A lets go of the bus twice in exactly one kind of write.
+#[test]
+fn the_c2247a_disconnects_twice_in_a_write_elsewhere_after_a_write() {
+    let Some((_, records)) = measured("hp_c2247a") else { return };
+    let noted = noted("hp_c2247a");
+    let (mut twice, mut once, mut others) = (0, 0, 0);
+    for i in 1..records.len() {
+        let (last, this) = (&records[i - 1], &records[i]);
+        if this.op == Op::Read {
+            continue;
+        }
+        let elsewhere = last.op == Op::Write && last.range.end() != this.range.start();
+        match (elsewhere, noted[i].as_str()) {
+            (true, "Trip") => twice += 1,
+            (false, "Doub") => once += 1,
+            _ => others += 1,
+        }
+    }
+    println!("writes noted as predicted: {twice} twice, {once} once; {others} otherwise");
+    assert_eq!(others, 0);
+}
+
+/// The C2247A's trace carries the platter's phase: what is wrong with a completion's time against the platter shows
+/// in the request after it.
+#[test]
+fn the_c2247as_reads_complete_before_a_late_reselection_would_let_them() {
+    let Some((profile, records)) = measured("hp_c2247a") else { return };
+    for (title, rules) in
+        [("late", Rules { early_reselect: false, ..Rules::HARDWARE }), ("early", Rules::HARDWARE)]
+    {
+        let report = validate_with(&profile, rules, &records).unwrap();
+        let mut residuals: BTreeMap<(Op, Op), Vec<f64>> = BTreeMap::new();
+        for i in 1..records.len() {
+            let (last, this) = (&records[i - 1], &records[i]);
+            if last.range.end() != this.range.start() {
+                let off = this.service.as_millis_f64() - report.service[i].as_millis_f64();
+                residuals.entry((last.op, this.op)).or_default().push(off);
+            }
+        }
+        for ((last, this), mut off) in residuals {
+            off.sort_by(f64::total_cmp);
+            let median = off[off.len() / 2];
+            println!(
+                "{title} reselection: {this:5} after {last:5} median of drive minus model {median:+.3} ms"
+            );
+            assert!(title == "late" || median.abs() < 0.02);
+        }
+    }
+}
+
+/// Whether a sequential write of the C2247A loses a turn: it depends on how its data come over the bus.
+#[test]
+fn the_c2247as_sequential_writes_lose_turns_as_bursts_make_them() {
+    let Some((profile, records)) = measured("hp_c2247a") else { return };
+    for (title, rules) in [
+        ("DiskSim's rules", Rules::DISKSIM),
+        ("without bursts", Rules { write_bursts: false, ..Rules::HARDWARE }),
+        ("with bursts", Rules::HARDWARE),
+    ] {
+        let report = validate_with(&profile, rules, &records).unwrap();
+        let (mut all, mut more, mut fewer) = (0, 0, 0);
+        for i in 1..records.len() {
+            let (last, this) = (&records[i - 1], &records[i]);
+            if (last.op, this.op) == (Op::Write, Op::Write) && last.range.end() == this.range.start() {
+                let off = this.service.as_millis_f64() - report.service[i].as_millis_f64();
+                all += 1;
+                more += u32::from(off < -5.0);
+                fewer += u32::from(off > 5.0);
+            }
+        }
+        println!("sequential writes: {title:15} a turn too many in {more}, too few in {fewer} of {all}");
     }
 }

@@ -42,3 +42,10 @@ pub fn disksim_answers(name: &str) -> Vec<f64> {
     let text = std::fs::read_to_string(drives().join(format!("oracle/{name}.csv"))).unwrap();
     text.lines().skip(1).map(|line| line.split(',').nth(6).unwrap().parse().unwrap()).collect()
 }
+
+/// How often the real drive let go of the bus in each request, as the C2247A's trace notes it: "Hit", "Miss",
+/// "Doub", "Trip". Other traces say "Hit" throughout.
+pub fn noted(name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(drives().join(format!("traces/{name}.trace"))).unwrap();
+    text.lines().map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
+}

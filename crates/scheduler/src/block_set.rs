@@ -41,7 +41,7 @@ pub struct BlockSet {
     len: u64,
     /// One tag or index a node.
     roots: Vec<u32>,
-    nodes: Vec<Box<Node>>,
+    nodes: Vec<Node>,
     free_nodes: Vec<u32>,
     leaves: Vec<Box<[Leaf; CHUNK]>>,
     free_leaves: Vec<u32>,
@@ -103,8 +103,7 @@ impl BlockSet {
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + (self.roots.capacity() + self.free_nodes.capacity() + self.free_leaves.capacity()) * 4
-            + self.nodes.capacity() * size_of::<usize>()
-            + self.nodes.len() * size_of::<Node>()
+            + self.nodes.capacity() * size_of::<Node>()
             + self.leaves.capacity() * size_of::<usize>()
             + self.leaves.len() * size_of::<[Leaf; CHUNK]>()
     }
@@ -325,7 +324,7 @@ impl BlockSet {
             let index = match self.free_nodes.pop() {
                 Some(index) => index,
                 None => {
-                    self.nodes.push(Box::new(Node { leaves: [EMPTY; NODE_LEAVES] }));
+                    self.nodes.push(Node { leaves: [EMPTY; NODE_LEAVES] });
                     (self.nodes.len() - 1) as u32
                 }
             };

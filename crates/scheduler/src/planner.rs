@@ -214,7 +214,8 @@ impl Search<'_> {
             return;
         }
         let first = track.passing(rpm, at, leave);
-        let second = destination.passing(rpm, arrive, deadline);
+        let second = destination.passing(rpm, self.last_turn(arrive, deadline), deadline);
+        let turn_before = self.last_turn(Instant::ZERO, deadline);
         self.spend(2 * LOOKUPS_PER_TRACK);
         let Planner { on_source, on_destination, .. } = &mut *self.planner;
         let list = |items: &mut Vec<Passing>, index, sectors, window, by_end: bool| {
@@ -231,6 +232,7 @@ impl Search<'_> {
             return;
         }
         // Leave after each of the source's items in turn.
+        let last_turn = |from: Instant| from.max(turn_before);
         let to_first = rpm.earliest_angle(at).until(track.sector_angle(first.0));
         let (mut gained, mut lost, mut found) = (0, 0, None);
         for &(end, sectors) in on_source.iter() {
@@ -240,7 +242,7 @@ impl Search<'_> {
             if arrive > deadline {
                 break;
             }
-            let window = destination.passing(rpm, arrive, deadline);
+            let window = destination.passing(rpm, last_turn(arrive), deadline);
             let missed = second.1.saturating_sub(window.1);
             while let Some(&(_, sectors)) = on_destination.get(lost).filter(|i| i.0 < missed) {
                 remaining -= u64::from(sectors);
@@ -258,6 +260,13 @@ impl Search<'_> {
             ];
             self.sharpen();
         }
+    }
+
+    /// `from`, but no more than a turn before `until`. A window may be longer where the head is ready to read before
+    /// it has settled to write, or where two seeks are shorter than one, but a turn shows all there is.
+    fn last_turn(&self, from: Instant, until: Instant) -> Instant {
+        let turn = self.drive.rpm().time_within(Arc::TURN);
+        from.max(until.checked_sub(turn).unwrap_or_default())
     }
 
     /// Every other track of a cylinder.
@@ -366,6 +375,7 @@ impl Search<'_> {
         if from >= until {
             return;
         }
+        let from = self.last_turn(from, until);
         let (first, count) = track.passing(self.drive.rpm(), from, until);
         if u64::from(count) * self.depth <= self.best.score {
             self.spend(1);

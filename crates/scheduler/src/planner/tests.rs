@@ -82,9 +82,7 @@ fn naive_pieces(layout: &Layout, wanted: &BTreeSet<(u64, u64)>, track: TrackInde
     pieces
 }
 
-/// Start and end of the first pass of a run of sectors that begins at or after `from`. A run under the head at `from`
-/// is not taken up when it comes round a second time (a window for a write may last a little over a turn, as the head
-/// is ready for reading before it is for writing; the planner looks at one turn of it).
+/// Start and end of the first pass of a run of sectors that begins at or after `from`.
 fn naive_pass(
     drive: &DriveModel,
     track: &Track,
@@ -94,11 +92,12 @@ fn naive_pass(
 ) -> (Instant, Instant) {
     let wait = drive.rpm().earliest_angle(from).until(track.sector_angle(first));
     let arc = track.arc(first, sectors);
-    let last = drive.rpm().earliest_angle(from).until(track.sector_angle(first + sectors - 1));
-    if last < wait {
-        return (Instant::MAX, Instant::from_nanos(u64::MAX >> 1));
-    }
     (from + drive.rpm().time_within(wait), from + drive.rpm().time_within(wait + arc))
+}
+
+/// When a track's sectors begin to count, if the head leaves it at `until`: a turn shows all there is.
+fn last_turn(drive: &DriveModel, from: Instant, until: Instant) -> Instant {
+    from.max(until.checked_sub(drive.rpm().time_within(units::Arc::TURN)).unwrap_or_default())
 }
 
 /// The most wanted sectors that any single track, or the source track and then the destination track, can give.
@@ -112,6 +111,8 @@ fn naive_best(world: &World, gap: &Gap) -> u64 {
         // From the destination itself nothing moves.
         let back = drive.move_time(track.into(), destination.into(), gap.op);
         let fits = |end: Instant| end + back <= gap.deadline;
+        let Some(leave) = gap.deadline.checked_sub(back) else { continue };
+        let arrive = last_turn(drive, arrive, leave);
         let sum: u64 = naive_pieces(layout, &world.wanted, index)
             .iter()
             .filter(|p| fits(naive_pass(drive, &track, arrive, p.first, p.sectors).1))
@@ -136,7 +137,7 @@ fn naive_best(world: &World, gap: &Gap) -> u64 {
         passes(source, gap.at).into_iter().filter(|p| p.1 + back <= gap.deadline).collect();
     for &(_, leave, _) in &on_source {
         let gained: u64 = on_source.iter().filter(|p| p.1 <= leave).map(|p| p.2).sum();
-        let there = leave + crossing;
+        let there = last_turn(drive, leave + crossing, gap.deadline);
         let rest: u64 =
             passes(gap.destination, there).iter().filter(|p| p.1 <= gap.deadline).map(|p| p.2).sum();
         if there <= gap.deadline {
@@ -152,7 +153,7 @@ fn follow(world: &World, gap: &Gap, detour: &Detour) -> (u64, Instant) {
     let (mut at, mut from, mut sum) = (gap.at, gap.from, 0);
     for stop in detour.stops.iter().flatten() {
         let track = layout.track(stop.track);
-        at = at + drive.move_time(from, track.into(), Op::Read);
+        at += drive.move_time(from, track.into(), Op::Read);
         let end = naive_pass(drive, &track, at, stop.first, stop.count).1;
         sum += naive_pieces(layout, &world.wanted, stop.track)
             .iter()

@@ -1,2 +1,7 @@
 //! The `freeblock` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(freeblock_cli::run(std::env::args_os()))
+}

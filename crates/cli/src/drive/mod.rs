@@ -1,0 +1,29 @@
+//! `freeblock drive`.
+
+mod import;
+mod list;
+pub(crate) mod resolve;
+mod show;
+pub(crate) mod validate;
+
+use crate::args::DriveCommand;
+use crate::output::Console;
+use crate::problem::Problem;
+
+pub(crate) fn execute(command: DriveCommand, console: &Console) -> Result<String, Problem> {
+    match command {
+        DriveCommand::List { json } => list::execute(json),
+        DriveCommand::Show { drive, json, toml } => show::execute(&drive, json, toml),
+        DriveCommand::Import { file, output, name } => {
+            import::execute(&file, output.as_deref(), name.as_deref(), console)
+        }
+        DriveCommand::Validate { drive, trace, json } => validate::execute(&drive, &trace, json),
+    }
+}
+
+/// JSON as every command prints it.
+pub(crate) fn json(value: &impl serde::Serialize) -> Result<String, Problem> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Problem::failed(format!("cannot write the result as JSON: {error}")))?;
+    Ok(text + "\n")
+}

@@ -1,0 +1,81 @@
+//! A drive by what the user calls it: a built-in name, a profile file, a DiskSim file.
+
+use crate::files;
+use crate::problem::Problem;
+use model::builtin::{self, BuiltinError};
+use model::{DriveModel, Profile, ProfileError, ReadError, disksim};
+use std::path::Path;
+
+/// A drive that was found and checked.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    /// The profile as it was written, or as it would be.
+    pub(crate) text: String,
+    /// What it says.
+    pub(crate) profile: Profile,
+    /// What follows from it.
+    pub(crate) model: DriveModel,
+}
+
+/// The drive called `name`. A built-in drive goes before a file of the same name; `./NAME` is always a file.
+///
+/// # Errors
+/// A name that is neither (exit code 2); a file that cannot be read or describes no drive (exit code 1).
+pub(crate) fn resolve(name: &str) -> Result<Resolved, Problem> {
+    let path = Path::new(name);
+    match builtin::find(name) {
+        Ok(profile) => {
+            let text = builtin::text(name).unwrap_or_default().to_owned();
+            ready(name, text, profile)
+        }
+        Err(_) if looks_like_a_file(path) => match extension(path).as_str() {
+            "parv" | "diskspecs" | "model" => imported(path),
+            _ => written(path),
+        },
+        Err(BuiltinError::Unknown(unknown)) => {
+            Err(Problem::usage(unknown).help("give a built-in drive's name, or a file (.toml, .parv)"))
+        }
+        Err(BuiltinError::Unreadable(error)) => Err(Problem::failed(error)),
+    }
+}
+
+fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+}
+
+fn looks_like_a_file(path: &Path) -> bool {
+    let known = ["toml", "parv", "diskspecs", "model"].contains(&extension(path).as_str());
+    known || path.components().count() > 1 || path.is_absolute() || path.exists()
+}
+
+fn imported(path: &Path) -> Result<Resolved, Problem> {
+    let imported = disksim::import(path).map_err(Problem::failed)?;
+    ready(&path.display().to_string(), imported.profile.to_toml(), imported.profile)
+}
+
+fn written(path: &Path) -> Result<Resolved, Problem> {
+    let name = path.display().to_string();
+    let text = String::from_utf8(files::read(path)?).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Problem::failed(format!("{name}: byte {at} is no text in UTF-8"))
+            .help("give a profile in TOML, or a DiskSim file (.parv, .diskspecs, .model)")
+    })?;
+    match Profile::from_toml(&text, &name) {
+        Ok(profile) => ready(&name, text, profile),
+        Err(ReadError::Toml { line, column, message, span, .. }) => {
+            Err(Problem::failed(format!("{name}:{line}:{column}: {message}"))
+                .help("`freeblock drive show NAME --toml` prints a profile that works")
+                .at(&name, text, span, "here"))
+        }
+        Err(error) => Err(Problem::failed(error)),
+    }
+}
+
+fn ready(name: &str, text: String, profile: Profile) -> Result<Resolved, Problem> {
+    match DriveModel::from_profile(&profile) {
+        Ok(model) => Ok(Resolved { text, profile, model }),
+        Err(ProfileError { place, problem, mend }) => {
+            Err(Problem::failed(format!("{name}: {place}: {problem}")).help(mend))
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `freeblock drive validate`.
+
+use super::resolve::resolve;
+use crate::files;
+use crate::problem::Problem;
+use crate::tables::{grouped, percent, table};
+use drive::{ClassReport, Report, ValidateRecord};
+use serde::Serialize;
+use std::path::Path;
+use units::{Bytes, Duration, Sectors};
+use workload::trace::{self, Trace, TraceFormat};
+
+/// What scripts read; the names bind.
+#[derive(Serialize)]
+struct Json {
+    requests: usize,
+    demerit_ms: f64,
+    model_mean_ms: f64,
+    trace_mean_ms: f64,
+    per_request_rms_ms: f64,
+}
+
+pub(crate) fn execute(name: &str, trace: &Path, json: bool) -> Result<String, Problem> {
+    let drive = resolve(name)?;
+    let records = records(trace, drive.model.sector_bytes(), drive.model.layout().capacity())?;
+    let report = drive::validate(&drive.profile, &records)
+        .map_err(|error| Problem::failed(format!("{}: {error}", trace.display())))?;
+    if json {
+        return super::json(&Json {
+            requests: report.requests,
+            demerit_ms: report.demerit_ms,
+            model_mean_ms: report.model_mean_ms,
+            trace_mean_ms: report.trace_mean_ms,
+            per_request_rms_ms: report.per_request_rms_ms,
+        });
+    }
+    Ok(shown(&drive.profile.title, &report))
+}
+
+/// A trace that says how long the real drive took.
+fn records(path: &Path, sector: Bytes, capacity: Sectors) -> Result<Vec<ValidateRecord>, Problem> {
+    let mut trace = read(path)?;
+    trace.convert_to(sector).map_err(Problem::failed)?;
+    let untimed = |format: TraceFormat| {
+        Problem::failed(format!(
+            "{}: a trace in the format {format} does not say how long requests took",
+            path.display()
+        ))
+        .help(format!(
+            "give a trace in the format {}: {}",
+            TraceFormat::Validate,
+            TraceFormat::Validate.shape()
+        ))
+    };
+    if trace.format != TraceFormat::Validate {
+        return Err(untimed(trace.format));
+    }
+    let record = |(index, record): (usize, &trace::TraceRecord)| {
+        let service = record.service.ok_or_else(|| untimed(trace.format))?;
+        if record.range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
+            return Err(Problem::failed(format!(
+                "{}: record {} ({}) ends past the drive's {capacity} sectors",
+                path.display(),
+                index + 1,
+                record.range
+            ))
+            .help("check that the trace was taken on this drive"));
+        }
+        Ok(ValidateRecord {
+            op: record.op,
+            range: record.range,
+            service,
+            think: record.think.unwrap_or(Duration::ZERO),
+        })
+    };
+    trace.records.iter().enumerate().map(record).collect()
+}
+
+/// A trace file in whichever format.
+pub(crate) fn read(path: &Path) -> Result<Trace, Problem> {
+    let bytes = files::read(path)?;
+    trace::read(&bytes).map_err(|error| Problem::failed(format!("{}: {error}", path.display())))
+}
+
+fn shown(title: &str, report: &Report) -> String {
+    let share = report.demerit_ms / report.trace_mean_ms.max(f64::MIN_POSITIVE);
+    let mut text = format!(
+        "{title}: {} requests of the trace replayed, one at a time\n\n\
+         demerit figure  {:.3} ms, {} of the trace's mean\n\
+         trace           {:.3} ms mean service time\n\
+         model           {:.3} ms mean service time\n\
+         per request     {:.3} ms RMS of the differences (large where the trace's rotational phase is unknown)\n\n",
+        grouped(report.requests as u64),
+        report.demerit_ms,
+        percent(share),
+        report.trace_mean_ms,
+        report.model_mean_ms,
+        report.per_request_rms_ms,
+    );
+    text.push_str("By kind of request, the largest part of the demerit first\n");
+    let header = [
+        "kind",
+        "served",
+        "requests",
+        "trace ms",
+        "model ms",
+        "demerit ms",
+        "5% / 50% / 95% of trace - model, ms",
+    ];
+    text.push_str(&table(&header, &[0, 1], report.classes.iter().map(row)));
+    text
+}
+
+fn row(class: &ClassReport) -> Vec<String> {
+    let [low, middle, high] = class.residual_ms;
+    vec![
+        format!("{} {} after a {}", class.distance, class.op, class.after),
+        format!("{:?}", class.served).to_lowercase(),
+        grouped(class.requests as u64),
+        format!("{:.3}", class.trace_mean_ms),
+        format!("{:.3}", class.model_mean_ms),
+        format!("{:.3}", class.demerit_ms),
+        format!("{low:.2} / {middle:.2} / {high:.2}"),
+    ]
+}

@@ -1,0 +1,60 @@
+//! Files that the user names.
+
+use crate::problem::Problem;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The largest file read into memory, 1 GiB: a trace of some twenty million requests.
+const LARGEST: u64 = 1 << 30;
+
+/// The whole content of a file.
+///
+/// # Errors
+/// What the system says of it, or that it is too large.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
+    let unreadable = |error: io::Error| {
+        Problem::failed(format!("cannot read {}: {error}", path.display()))
+            .help("name a file that can be read")
+    };
+    let mut bytes = Vec::new();
+    File::open(path).map_err(unreadable)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(Problem::failed(format!("{} is larger than 1 GiB", path.display()))
+            .help("cut it into smaller files"));
+    }
+    Ok(bytes)
+}
+
+/// Puts a file in place whole, or leaves what was there.
+///
+/// # Errors
+/// What the system says; nothing has changed then.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Problem> {
+    // What a link leads to is replaced, not the link.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
+        return Err(Problem::failed(format!("{} is there and is not a regular file", path.display()))
+            .help("name another file, or leave out -o to print to standard output"));
+    }
+    let beside = beside(&target);
+    write_new(&beside, text).and_then(|()| fs::rename(&beside, &target)).map_err(|error| {
+        // It may never have been made.
+        let _ = fs::remove_file(&beside);
+        Problem::failed(format!("cannot write {}: {error}", path.display()))
+            .help("name a file in a directory that exists and may be written to")
+    })
+}
+
+fn beside(target: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(format!(".{}.tmp", std::process::id()));
+    target.with_file_name(name)
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}

@@ -1,0 +1,74 @@
+//! The `freeblock` command: parsing and wiring. What it knows about drives, loads and scheduling is in the other
+//! crates.
+//!
+//! A command makes its whole output before any of it is printed, so one that fails prints nothing but its error.
+//! The exit code is 0 when it worked, 1 when it failed, 2 when it was called wrongly.
+
+mod args;
+mod bars;
+mod demo;
+mod drive;
+mod files;
+mod output;
+mod problem;
+mod progress;
+mod simulate;
+mod tables;
+mod values;
+
+use args::{Cli, Command};
+use clap::Parser;
+use output::Console;
+use problem::Problem;
+use std::ffi::OsString;
+
+/// What a command has to say, and with which exit code.
+#[derive(Debug)]
+struct Outcome {
+    /// For standard output.
+    text: String,
+    /// 0, or 1 for a command that worked and found what must not be.
+    code: u8,
+}
+
+impl From<String> for Outcome {
+    fn from(text: String) -> Self {
+        Self { text, code: 0 }
+    }
+}
+
+/// Runs the command that the arguments (the program's name first) ask for, and prints what it says. Returns the
+/// exit code.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
+    let console = Console::new();
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and the version go to standard output, mistakes to standard error; a reader that has gone away
+            // does not matter to either.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
+    match execute(cli, &console) {
+        Ok(outcome) => match console.print(&outcome.text) {
+            Ok(()) => outcome.code,
+            Err(error) => {
+                console.report(&Problem::failed(format!("cannot write to standard output: {error}")));
+                1
+            }
+        },
+        Err(problem) => {
+            console.report(&problem);
+            problem.exit_code()
+        }
+    }
+}
+
+fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
+    match cli.command {
+        Command::Drive(command) => drive::execute(command, console).map(Outcome::from),
+        Command::Simulate(args) => simulate::execute(&args, console).map(Outcome::from),
+        Command::Demo(args) => demo::execute(&args, console),
+    }
+}

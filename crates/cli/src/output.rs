@@ -1,0 +1,59 @@
+//! The only place that prints.
+
+use crate::problem::Problem;
+use miette::{GraphicalReportHandler, GraphicalTheme};
+use std::io::{self, IsTerminal, Write};
+
+/// The terminal, pipe or file that the command talks to.
+#[derive(Debug)]
+pub(crate) struct Console {
+    /// Whether standard error is a terminal.
+    terminal: bool,
+    /// Whether that terminal may be sent colours.
+    colour: bool,
+}
+
+impl Console {
+    /// Looks at what standard error is, and at NO_COLOR.
+    pub(crate) fn new() -> Self {
+        let terminal = io::stderr().is_terminal();
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { terminal, colour: terminal && !unwanted }
+    }
+
+    /// Whether somebody watches.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    /// Writes to standard output. A reader that has seen enough and gone (`| head`) is no error.
+    pub(crate) fn print(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Says something beside the output, on standard error.
+    pub(crate) fn note(&self, text: &str) {
+        // Nobody is left to tell when standard error is gone.
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// Shows an error.
+    pub(crate) fn report(&self, problem: &Problem) {
+        let theme = if self.colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+        // Wide enough that a message in a log stays on one line.
+        let width = if self.terminal { 100 } else { 1_000 };
+        let mut text = String::new();
+        let shown = GraphicalReportHandler::new_themed(theme)
+            .with_width(width)
+            .with_links(false)
+            .render_report(&mut text, problem);
+        match shown {
+            Ok(()) => self.note(text.trim_matches('\n')),
+            Err(_) => self.note(&format!("error: {problem}")),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What went wrong, where, and what to do about it, as a user sees it.
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use std::fmt;
+use std::ops::Range;
+
+/// An error of a command.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    code: u8,
+    message: String,
+    help: Option<String>,
+    source: Option<Box<Excerpt>>,
+}
+
+/// The place in a file that is meant.
+#[derive(Debug)]
+struct Excerpt {
+    text: NamedSource<String>,
+    label: LabeledSpan,
+}
+
+impl Problem {
+    /// The command was called wrongly: exit code 2.
+    pub(crate) fn usage(message: impl fmt::Display) -> Self {
+        Self { code: 2, message: message.to_string(), help: None, source: None }
+    }
+
+    /// The command was right, and what it asked for failed: exit code 1.
+    pub(crate) fn failed(message: impl fmt::Display) -> Self {
+        Self { code: 1, ..Self::usage(message) }
+    }
+
+    /// Adds what to do about it.
+    pub(crate) fn help(mut self, help: impl fmt::Display) -> Self {
+        self.help = Some(help.to_string());
+        self
+    }
+
+    /// Shows the bytes `span` of the file `name` underlined, called `label`.
+    pub(crate) fn at(mut self, name: &str, text: String, span: Range<usize>, label: &str) -> Self {
+        // A place at the end of a file, or none at all, still has a character before it to point at.
+        let end = span.end.min(text.len());
+        let mut start = span.start.min(end.saturating_sub(1));
+        while !text.is_char_boundary(start) {
+            start -= 1;
+        }
+        let label = LabeledSpan::new(Some(label.to_owned()), start, end.saturating_sub(start));
+        self.source = Some(Box::new(Excerpt { text: NamedSource::new(name, text), label }));
+        self
+    }
+
+    /// 1 or 2.
+    pub(crate) fn exit_code(&self) -> u8 {
+        self.code
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl Diagnostic for Problem {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.source.as_ref().map(|excerpt| &excerpt.text as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let excerpt = self.source.as_ref()?;
+        Some(Box::new(std::iter::once(excerpt.label.clone())))
+    }
+}

@@ -1,0 +1,78 @@
+//! `freeblock simulate`.
+
+mod foreground;
+pub(crate) mod run;
+mod show;
+
+use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
+use crate::drive::resolve::resolve;
+use crate::output::Console;
+use crate::problem::Problem;
+use crate::values;
+use foreground::Foreground;
+use run::{Goal, Run};
+use scheduler::{Config, MOST_BLOCK_SECTORS, SearchBudget};
+use sim::{Background, Nothing};
+use std::sync::Arc;
+use std::time::Instant;
+use units::{Bytes, Duration, Sectors};
+
+pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
+    let started = Instant::now();
+    check_place(args)?;
+    foreground::check_flags(args)?;
+    let drive = resolve(&args.drive)?;
+    let model = match args.zero_latency {
+        None => drive.model,
+        Some(switch) => drive.model.with_zero_latency(switch == Switch::On),
+    };
+    let background = match args.background {
+        BackgroundTask::None => Background::None,
+        BackgroundTask::Scan => Background::Scan { block: block(args.block_size, model.sector_bytes())? },
+    };
+    let Foreground { issuer, requests, description } = foreground::build(args, &model)?;
+    let goal = match (args.background, args.requests) {
+        (_, Some(requests)) => Goal::Requests(requests),
+        (BackgroundTask::None, None) => Goal::Requests(requests.unwrap_or(foreground::DEFAULT_REQUESTS)),
+        (BackgroundTask::Scan, None) => Goal::ScanDone,
+    };
+    let config = Config {
+        policy: args.policy,
+        age: args.age_weight.unwrap_or_default(),
+        budget: args.budget.map(SearchBudget::tracks).unwrap_or_default(),
+        ..Config::default()
+    };
+    let title = format!("{}, {description}, {}", drive.profile.title, args.policy);
+    let mut run = Run::new(Arc::new(model), config, issuer, background)?;
+    run.advance(goal, "simulating", &mut Nothing, console)?;
+    let result = show::Result { report: run.report(), seed: args.seed, wall: started.elapsed() };
+    if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }
+}
+
+fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
+    if args.place == Where::Outside {
+        return Err(Problem::usage("--where outside: this version schedules only inside the drive")
+            .help("leave out --where, or give --where inside"));
+    }
+    if args.conservatism != Duration::ZERO {
+        return Err(Problem::usage(
+            "--conservatism needs a scheduler outside the drive, which this version does not have",
+        )
+        .help("leave out --conservatism: inside the drive every time is known exactly"));
+    }
+    Ok(())
+}
+
+fn block(size: Bytes, sector: Bytes) -> Result<Sectors, Problem> {
+    let block = values::sectors(size, sector).ok_or_else(|| {
+        Problem::usage(format!("--block-size {size}: the drive's sectors have {sector} bytes"))
+            .help(format!("give a multiple of {sector}"))
+    })?;
+    if block.get() > MOST_BLOCK_SECTORS {
+        return Err(Problem::usage(format!(
+            "--block-size {size}: blocks have at most {MOST_BLOCK_SECTORS} sectors"
+        ))
+        .help("give a smaller block size; the papers use 4k to 64k"));
+    }
+    Ok(block)
+}

@@ -1,0 +1,117 @@
+//! A run of the simulator that comes to an end, one way or another.
+
+use crate::output::Console;
+use crate::problem::Problem;
+use crate::progress::Progress;
+use model::DriveModel;
+use scheduler::{Config, SubmitError};
+use sim::{Background, Inside, Observer, Report, SetupError};
+use std::sync::Arc;
+use units::Instant;
+use workload::{Issuer, Source};
+
+/// When a run is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// After so many foreground requests.
+    Requests(u64),
+    /// When the scan has every block.
+    ScanDone,
+}
+
+/// Requests between two looks at how far it has come.
+const STRIDE: u64 = 20_000;
+
+/// A scan that gets nothing out of so many requests will hardly get the rest.
+const PATIENCE: u64 = 10_000_000;
+
+/// Virtual time ends after 584 years; this is far enough away from it for any stride.
+const LONGEST: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
+
+/// A simulation under way.
+pub(crate) struct Run<S> {
+    inside: Inside<S>,
+}
+
+impl<S: Source> Run<S> {
+    /// Sets it up.
+    ///
+    /// # Errors
+    /// A background that the core refuses.
+    pub(crate) fn new(
+        drive: Arc<DriveModel>,
+        config: Config,
+        foreground: Issuer<S>,
+        background: Background,
+    ) -> Result<Self, Problem> {
+        let inside = Inside::new(drive, config, foreground, background).map_err(problem)?;
+        Ok(Self { inside })
+    }
+
+    /// Goes on until the goal is reached, the scan is done or the load has ended.
+    ///
+    /// # Errors
+    /// A load that the drive cannot keep up with; a scan that gets no further; a hundred simulated years.
+    pub(crate) fn advance(
+        &mut self,
+        goal: Goal,
+        label: &str,
+        observer: &mut impl Observer,
+        console: &Console,
+    ) -> Result<(), Problem> {
+        let whole = match goal {
+            Goal::Requests(requests) => requests,
+            Goal::ScanDone => self.inside.scan_progress().map_or(0, |(_, blocks)| blocks),
+        };
+        let mut progress = Progress::new(console, label, whole);
+        let mut yielded = (0, 0);
+        loop {
+            let done = self.inside.requests();
+            let stride = match goal {
+                Goal::Requests(requests) => STRIDE.min(requests - done),
+                Goal::ScanDone => STRIDE,
+            };
+            let more = self.inside.advance(stride, observer).map_err(problem)?;
+            let (done, delivered) =
+                (self.inside.requests(), self.inside.scan_progress().map_or(0, |(delivered, _)| delivered));
+            progress.at(if goal == Goal::ScanDone { delivered } else { done });
+            if !more || goal == Goal::Requests(done) {
+                return Ok(());
+            }
+            if delivered > yielded.0 {
+                yielded = (delivered, done);
+            } else if goal == Goal::ScanDone && done - yielded.1 >= PATIENCE {
+                return Err(Problem::failed(format!(
+                    "the scan has got {delivered} blocks and no more in the last {PATIENCE} requests"
+                ))
+                .help("give smaller blocks, another policy, or --requests to end the run there"));
+            }
+            if self.inside.now() > LONGEST {
+                return Err(Problem::failed(format!(
+                    "a hundred years have been simulated after {done} requests"
+                ))
+                .help("give fewer requests, or shorter pauses between them"));
+            }
+        }
+    }
+
+    /// Foreground requests done.
+    pub(crate) fn requests(&self) -> u64 {
+        self.inside.requests()
+    }
+
+    /// What came out.
+    pub(crate) fn report(&self) -> Report {
+        self.inside.report()
+    }
+}
+
+fn problem(error: SetupError) -> Problem {
+    match error {
+        SetupError::Foreground(SubmitError::Full { most, .. }) => {
+            Problem::failed(format!("{most} requests wait at the drive: it cannot keep up with the load"))
+                .help("lower --rate, or raise --scale of a trace")
+        }
+        other => Problem::failed(other),
+    }
+}

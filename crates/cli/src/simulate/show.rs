@@ -1,0 +1,135 @@
+//! The result of a simulation, for scripts and for people.
+
+use crate::args::BackgroundTask;
+use crate::bars::{bar, parts};
+use crate::tables::{grouped, percent, span};
+use serde::Serialize;
+use sim::Report;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What came out of a run.
+pub(crate) struct Result {
+    pub(crate) report: Report,
+    pub(crate) seed: u64,
+    /// Time on a real clock.
+    pub(crate) wall: Duration,
+}
+
+/// What scripts read; the names bind.
+#[derive(Serialize)]
+pub(crate) struct Json {
+    foreground: Foreground,
+    head_time: HeadTime,
+    background: Background,
+    seed: u64,
+    simulated_s: f64,
+    wall_s: f64,
+}
+
+#[derive(Serialize)]
+struct Foreground {
+    requests: u64,
+    mean_response_ms: f64,
+    mean_access_ms: f64,
+    p99_response_ms: f64,
+    iops: f64,
+}
+
+#[derive(Serialize)]
+struct HeadTime {
+    seek: f64,
+    rotation: f64,
+    transfer: f64,
+    free_transfer: f64,
+    extra_seek: f64,
+    idle: f64,
+}
+
+#[derive(Serialize)]
+struct Background {
+    blocks: u64,
+    mb_per_s: f64,
+    scans_per_day: f64,
+    potential_used: f64,
+    last5_time_share: Option<f64>,
+    done: bool,
+}
+
+impl Result {
+    pub(crate) fn json(&self) -> Json {
+        let Report { foreground, head_time, background, simulated } = &self.report;
+        Json {
+            foreground: Foreground {
+                requests: foreground.requests,
+                mean_response_ms: foreground.mean_response_ms,
+                mean_access_ms: foreground.mean_access_ms,
+                p99_response_ms: foreground.p99_response_ms,
+                iops: foreground.iops,
+            },
+            head_time: HeadTime {
+                seek: head_time.seek,
+                rotation: head_time.rotation,
+                transfer: head_time.transfer,
+                free_transfer: head_time.free_transfer,
+                extra_seek: head_time.extra_seek,
+                idle: head_time.idle,
+            },
+            background: Background {
+                blocks: background.blocks,
+                mb_per_s: background.mb_per_s,
+                scans_per_day: background.scans_per_day,
+                potential_used: background.potential_used,
+                last5_time_share: background.last5_time_share,
+                done: background.done,
+            },
+            seed: self.seed,
+            simulated_s: simulated.as_secs_f64(),
+            wall_s: self.wall.as_secs_f64(),
+        }
+    }
+
+    pub(crate) fn page(&self, title: &str, background: BackgroundTask) -> String {
+        let Report { foreground, head_time, background: scan, simulated } = &self.report;
+        let mut text = format!("{title}\n\n");
+        let mut line = |what: &str, value: String| {
+            // A string takes whatever is written to it.
+            let _ = writeln!(text, "{what:15} {value}");
+        };
+        line(
+            "foreground",
+            format!("{} requests, {:.1} a second", grouped(foreground.requests), foreground.iops),
+        );
+        line(
+            "response time",
+            format!(
+                "{:.3} ms mean, {:.3} ms 99th percentile",
+                foreground.mean_response_ms, foreground.p99_response_ms
+            ),
+        );
+        line("access time", format!("{:.3} ms mean", foreground.mean_access_ms));
+        if background == BackgroundTask::Scan {
+            let state = if scan.done { "all of them" } else { "not done" };
+            line("scan", format!("{} blocks, {state}", grouped(scan.blocks)));
+            line(
+                "free bandwidth",
+                format!("{:.2} MB/s, {:.1} scans a day", scan.mb_per_s, scan.scans_per_day),
+            );
+            line("potential used", percent(scan.potential_used));
+            if let Some(share) = scan.last5_time_share {
+                line("last 5%", format!("{} of the scan's time", percent(share)));
+            }
+        }
+        line("seed", self.seed.to_string());
+        line(
+            "time",
+            format!("{} simulated in {}", span(simulated.as_secs_f64()), span(self.wall.as_secs_f64())),
+        );
+        text.push_str("\nThe head's time\n");
+        for (name, share) in parts(head_time) {
+            let _ =
+                writeln!(text, "{}", format!("{name:15} {:>6}  {}", percent(share), bar(share)).trim_end());
+        }
+        text
+    }
+}

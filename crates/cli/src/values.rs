@@ -1,0 +1,167 @@
+//! Values of flags. Every parser says what would have been right.
+
+use scheduler::policy::{AgeWeight, PolicyName};
+use std::path::PathBuf;
+use std::str::FromStr;
+use units::{Bytes, Duration, Sectors};
+use workload::Share;
+
+/// What the foreground asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Requests of one size anywhere.
+    Random,
+    /// The papers' transactions.
+    Oltp,
+    /// A trace.
+    Replay(PathBuf),
+}
+
+impl FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "random" => Ok(Self::Random),
+            None if text == "oltp" => Ok(Self::Oltp),
+            Some(("replay", "")) => Err("name the trace: replay:FILE".to_owned()),
+            Some(("replay", file)) => Ok(Self::Replay(PathBuf::from(file))),
+            None if text == "replay" => Err("name the trace: replay:FILE".to_owned()),
+            _ => Err("the workloads are random, oltp and replay:FILE".to_owned()),
+        }
+    }
+}
+
+/// A policy by its name.
+pub(crate) fn policy(text: &str) -> Result<PolicyName, String> {
+    text.parse().map_err(|error: scheduler::policy::UnknownPolicy| error.to_string())
+}
+
+/// A number of bytes, with or without a unit.
+pub(crate) fn bytes(text: &str) -> Result<Bytes, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return Err("give bytes as a whole number, such as 4096, 4k or 64KiB (k is 1024)".to_owned()),
+    };
+    let number: u64 =
+        number.parse().map_err(|_| "give bytes as a whole number, such as 4096, 4k or 64KiB".to_owned())?;
+    match number.checked_mul(1 << shift) {
+        Some(0) => Err("give at least one sector".to_owned()),
+        Some(bytes) if bytes <= 1 << 40 => Ok(Bytes::new(bytes)),
+        _ => Err("give less than 1024 GiB".to_owned()),
+    }
+}
+
+/// How many sectors of `sector` bytes a size is, if it is whole ones.
+pub(crate) fn sectors(size: Bytes, sector: Bytes) -> Option<Sectors> {
+    let (size, sector) = (size.get(), sector.get());
+    (sector > 0 && size > 0 && size.is_multiple_of(sector)).then(|| Sectors::new(size / sector))
+}
+
+/// The longest think time, an hour: simulated time must not run out.
+const LONGEST_MS: f64 = 3_600_000.0;
+
+/// Milliseconds, from none to an hour.
+pub(crate) fn milliseconds(text: &str) -> Result<Duration, String> {
+    let mend = || "give milliseconds from 0 to 3600000, such as 30 or 0.5".to_owned();
+    let ms: f64 = text.parse().map_err(|_| mend())?;
+    if !(0.0..=LONGEST_MS).contains(&ms) {
+        return Err(mend());
+    }
+    Duration::from_millis_f64(ms).ok_or_else(mend)
+}
+
+/// A share: `0.7`, `70%` or `2/3`.
+pub(crate) fn share(text: &str) -> Result<Share, String> {
+    let mend = || "give a share from 0 to 1, such as 0.7, 70% or 2/3".to_owned();
+    if let Some((part, whole)) = text.split_once('/') {
+        let (part, whole) = (part.parse().map_err(|_| mend())?, whole.parse().map_err(|_| mend())?);
+        return Share::new(part, whole).map_err(|_| mend());
+    }
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(number) => (number, 100.0),
+        None => (text, 1.0),
+    };
+    let number: f64 = number.parse().map_err(|_| mend())?;
+    Share::from_fraction(number / scale).map_err(|_| mend())
+}
+
+/// Requests a second. The lower bound keeps simulated time from running out.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    within(text, 0.001, 1e6, "give requests a second, from 0.001 to 1000000")
+}
+
+/// A factor on a trace's arrival times.
+pub(crate) fn scale(text: &str) -> Result<f64, String> {
+    within(text, 1e-6, 1e6, "give a factor from 0.000001 to 1000000; 0.5 replays twice as fast")
+}
+
+/// Milliseconds taken off a request's key for each millisecond that it has waited.
+pub(crate) fn age_weight(text: &str) -> Result<AgeWeight, String> {
+    let weight = within(text, 0.0, 1_000.0, "give a factor from 0 (the pure policy) to 1000, such as 0.006")?;
+    Ok(AgeWeight::from_millionths((weight * 1e6).round() as u32))
+}
+
+fn within(text: &str, low: f64, high: f64, mend: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| mend.to_owned())?;
+    if (low..=high).contains(&value) { Ok(value) } else { Err(mend.to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_and_without_units() {
+        for text in ["4096", "4k", "4K", "4KiB", "4kb", "4096b", "4 k"] {
+            assert_eq!(bytes(text), Ok(Bytes::new(4096)), "{text}");
+        }
+        assert_eq!(bytes("64KiB"), Ok(Bytes::new(65_536)));
+        assert_eq!(bytes("1g"), Ok(Bytes::new(1 << 30)));
+        for wrong in
+            ["", "k", "-1", "0", "0k", "4.5k", "4 kilobytes", "18446744073709551616", "99999999999g", "1e3"]
+        {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_size_must_be_whole_sectors() {
+        assert_eq!(sectors(Bytes::new(4096), Bytes::new(512)), Some(Sectors::new(8)));
+        assert_eq!(sectors(Bytes::new(4096), Bytes::new(4096)), Some(Sectors::new(1)));
+        assert_eq!(sectors(Bytes::new(512), Bytes::new(4096)), None);
+        assert_eq!(sectors(Bytes::new(513), Bytes::new(512)), None);
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_refused() {
+        for wrong in ["nan", "inf", "-inf", "-1", "1e999", "", "x"] {
+            assert!(milliseconds(wrong).is_err(), "{wrong}");
+            assert!(share(wrong).is_err(), "{wrong}");
+            assert!(rate(wrong).is_err(), "{wrong}");
+            assert!(scale(wrong).is_err(), "{wrong}");
+            assert!(age_weight(wrong).is_err(), "{wrong}");
+        }
+        assert!(rate("0").is_err() && scale("0").is_err() && share("3/2").is_err() && share("1/0").is_err());
+    }
+
+    #[test]
+    fn shares_are_read_in_three_ways() {
+        assert_eq!(share("2/3"), Ok(Share::TWO_THIRDS));
+        assert_eq!(share("70%").map(Share::as_f64), Ok(0.7));
+        assert_eq!(share("0.7").map(Share::as_f64), Ok(0.7));
+    }
+
+    #[test]
+    fn a_replay_needs_its_file() {
+        assert_eq!("replay:a:b".parse(), Ok(Load::Replay("a:b".into())));
+        for wrong in ["replay", "replay:", "tpcc", "random:", ""] {
+            assert!(wrong.parse::<Load>().is_err(), "{wrong}");
+        }
+    }
+}

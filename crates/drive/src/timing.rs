@@ -33,7 +33,7 @@ pub(crate) struct ExtraDisconnect {
 }
 
 /// Every fixed time of the firmware.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
     pub(crate) read_sector: Duration,
     pub(crate) write_sector: Duration,

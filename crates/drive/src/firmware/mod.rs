@@ -247,7 +247,8 @@ impl Drive {
     /// Takes a command in at `now`.
     ///
     /// # Errors
-    /// A command for no sectors, past the last LBN, or one too many; the drive is as before.
+    /// A command for no sectors, for more than [`MOST_SECTORS`], past the last LBN, or one too many; the drive is as
+    /// before.
     ///
     /// # Panics
     /// In debug builds, when `now` lies before an instant given earlier.

@@ -70,8 +70,9 @@ impl Drive {
         run.contains(lbn).then_some((run.start(), run.end()))
     }
 
+    /// Whether requested data need not stay once the host has them.
     pub(super) fn served_leave(&self) -> bool {
-        self.rules.served_data_leave && self.cache.read_ahead_over_requested == 1
+        self.rules.served_data_leave && self.cache.read_ahead_over_requested != 0
     }
 
     /// The host has everything before `end`; a drive whose read-ahead may use that room does.
@@ -126,6 +127,7 @@ impl Drive {
         }
     }
 
+    /// DiskSim's limit for read-ahead that fills a segment, whatever track it gets to.
     fn segment_limit(&self, start: Lbn, end: Lbn) -> Lbn {
         let size = self.segments.size;
         match (self.cache.maximum_read_ahead, self.cache.read_ahead_over_requested) {

@@ -79,7 +79,7 @@ impl Drive {
 
     /// Acknowledges a write when its data are on the medium.
     fn write_through(&mut self, now: Instant, range: LbnRange) -> Answer {
-        let t = self.timing.clone();
+        let t = self.timing;
         let continues = self.last_end == Some(range.start());
         let twice = t.extra.filter(|_| self.last_op == Op::Write && !continues);
         let (overhead, data) = match twice {

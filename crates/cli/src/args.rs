@@ -10,15 +10,6 @@ use workload::Share;
 /// The drive that the papers measured, and the default everywhere.
 pub(crate) const DEFAULT_DRIVE: &str = "quantum-atlas-10k";
 
-/// More requests than anyone waits for.
-const MOST_REQUESTS: u64 = 1_000_000_000;
-
-/// As many as may wait at a drive.
-const MOST_TASKS: i64 = 65_536;
-
-/// The most tracks a search may look at.
-const MOST_TRACKS: i64 = 100_000_000;
-
 /// Freeblock scheduling: background disk work inside the rotational latency of a busy disk
 #[derive(Debug, Parser)]
 #[command(
@@ -132,77 +123,83 @@ pub(crate) enum Switch {
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
-    #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_DRIVE)]
+    #[arg(help_heading = "Drive", long, value_name = "NAME|FILE", default_value = DEFAULT_DRIVE)]
     pub(crate) drive: String,
     /// Where the scheduler runs
-    #[arg(long = "where", value_enum, default_value = "inside")]
+    #[arg(
+        help_heading = "Drive",
+        long = "where",
+        value_name = "PLACE",
+        value_enum,
+        default_value = "inside"
+    )]
     pub(crate) place: Where,
     /// The foreground's policy: fcfs, c-look, sstf, sptf or sptf-sw:N (N percent)
-    #[arg(long, value_parser = values::policy, default_value = "fcfs")]
+    #[arg(help_heading = "Foreground", long, value_parser = values::policy, default_value = "fcfs")]
     pub(crate) policy: PolicyName,
     /// The foreground: random, oltp or replay:FILE (a trace in one of six formats)
-    #[arg(long, value_name = "LOAD", default_value = "random")]
+    #[arg(help_heading = "Foreground", long, value_name = "LOAD", default_value = "random")]
     pub(crate) workload: Load,
     /// Tasks that each have a request at the drive or think; with oltp [default: 10]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_TASKS), allow_negative_numbers = true)]
+    #[arg(help_heading = "Foreground", long, value_name = "N", value_parser = values::tasks, allow_negative_numbers = true)]
     pub(crate) mpl: Option<u32>,
     /// Requests at the drive at all times; with random [default: 1], or a replay
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_TASKS), allow_negative_numbers = true)]
+    #[arg(help_heading = "Foreground", long, value_name = "N", value_parser = values::tasks, allow_negative_numbers = true)]
     pub(crate) outstanding: Option<u32>,
     /// Foreground requests to simulate [default: 10000; with a scan until it is done; a trace's all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_REQUESTS), allow_negative_numbers = true)]
+    #[arg(help_heading = "Foreground", long, value_name = "N", value_parser = values::requests, allow_negative_numbers = true)]
     pub(crate) requests: Option<u64>,
     /// What the background does
-    #[arg(long, value_enum, default_value = "none")]
+    #[arg(help_heading = "Background", long, value_enum, default_value = "none")]
     pub(crate) background: BackgroundTask,
     /// The background's block: bytes, or with k, M, G (4096, 4k, 64KiB)
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes, default_value = "4096", allow_negative_numbers = true)]
+    #[arg(help_heading = "Background", long, value_name = "BYTES", value_parser = values::bytes, default_value = "4096", allow_negative_numbers = true)]
     pub(crate) block_size: Bytes,
     /// Added to every move of a detour, outside the drive
-    #[arg(long, value_name = "MS", value_parser = values::milliseconds, default_value = "0", allow_negative_numbers = true)]
+    #[arg(help_heading = "Background", long, value_name = "MS", value_parser = values::milliseconds, default_value = "0", allow_negative_numbers = true)]
     pub(crate) conservatism: Duration,
     /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 42, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     /// The size of every request, with random [default: 4096]
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes, allow_negative_numbers = true)]
+    #[arg(help_heading = "Foreground", long, value_name = "BYTES", value_parser = values::bytes, allow_negative_numbers = true)]
     pub(crate) request_size: Option<Bytes>,
     /// The share of requests near the last one, with random (OSDI 2000, figure 4) [default: 0]
-    #[arg(long, value_name = "SHARE", value_parser = values::share, allow_negative_numbers = true)]
+    #[arg(help_heading = "Foreground", long, value_name = "SHARE", value_parser = values::share, allow_negative_numbers = true)]
     pub(crate) locality: Option<Share>,
     /// The share of reads, with random or oltp: 0.7, 70% or 2/3 [default: 2/3]
-    #[arg(long, value_name = "SHARE", value_parser = values::share, allow_negative_numbers = true)]
+    #[arg(help_heading = "Foreground", long, value_name = "SHARE", value_parser = values::share, allow_negative_numbers = true)]
     pub(crate) reads: Option<Share>,
     /// The pause between a completion and the same task's next request [default: oltp 30, random 0]
-    #[arg(long, value_name = "MS", value_parser = values::milliseconds, allow_negative_numbers = true)]
+    #[arg(help_heading = "Foreground", long, value_name = "MS", value_parser = values::milliseconds, allow_negative_numbers = true)]
     pub(crate) think: Option<Duration>,
     /// Requests that arrive at random, so many a second, whatever the drive does; with random or oltp
-    #[arg(long, value_name = "PER_SECOND", value_parser = values::rate, allow_negative_numbers = true)]
+    #[arg(help_heading = "Foreground", long, value_name = "PER_SECOND", value_parser = values::rate, allow_negative_numbers = true)]
     pub(crate) rate: Option<f64>,
     /// Multiplies a trace's arrival times: 0.5 replays twice as fast [default: 1]
-    #[arg(long, value_name = "FACTOR", value_parser = values::scale, allow_negative_numbers = true)]
+    #[arg(help_heading = "Foreground", long, value_name = "FACTOR", value_parser = values::scale, allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
     /// Let a trace's addresses past the drive's end wrap around, in place of refusing them
-    #[arg(long)]
+    #[arg(help_heading = "Foreground", long)]
     pub(crate) wrap: bool,
     /// Whether accesses may begin anywhere in a request [default: as the drive does]
-    #[arg(long, value_enum)]
+    #[arg(help_heading = "Drive", long, value_name = "SWITCH", value_enum)]
     pub(crate) zero_latency: Option<Switch>,
     /// How much waiting counts: ms taken off a request's positioning time for each ms waited [default: 0]
-    #[arg(long, value_name = "FACTOR", value_parser = values::age_weight, allow_negative_numbers = true)]
+    #[arg(help_heading = "Foreground", long, value_name = "FACTOR", value_parser = values::age_weight, allow_negative_numbers = true)]
     pub(crate) age_weight: Option<AgeWeight>,
     /// Tracks that the search for one gap's best use may examine [default: 500]
-    #[arg(long, value_name = "TRACKS", value_parser = clap::value_parser!(u32).range(0..=MOST_TRACKS), allow_negative_numbers = true)]
+    #[arg(help_heading = "Background", long, value_name = "TRACKS", value_parser = values::tracks, allow_negative_numbers = true)]
     pub(crate) budget: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 42, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
     #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_DRIVE)]

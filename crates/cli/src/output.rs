@@ -2,6 +2,7 @@
 
 use crate::problem::Problem;
 use miette::{GraphicalReportHandler, GraphicalTheme};
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
 /// The terminal, pipe or file that the command talks to.
@@ -29,7 +30,7 @@ impl Console {
     /// Writes to standard output. A reader that has seen enough and gone (`| head`) is no error.
     pub(crate) fn print(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        match out.write_all(plain(text).as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             result => result,
         }
@@ -37,6 +38,10 @@ impl Console {
 
     /// Says something beside the output, on standard error.
     pub(crate) fn note(&self, text: &str) {
+        self.complain(&plain(text));
+    }
+
+    fn complain(&self, text: &str) {
         // Nobody is left to tell when standard error is gone.
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
@@ -52,8 +57,17 @@ impl Console {
             .with_links(false)
             .render_report(&mut text, problem);
         match shown {
-            Ok(()) => self.note(text.trim_matches('\n')),
-            Err(_) => self.note(&format!("error: {problem}")),
+            Ok(()) => self.complain(text.trim_matches('\n')),
+            Err(_) => self.complain(&format!("error: {problem}")),
         }
     }
+}
+
+/// The text without what would command a terminal: names and titles come from files.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    let commands = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    if !text.contains(commands) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(|c| if commands(c) { '\u{fffd}' } else { c }).collect())
 }

@@ -1,5 +1,6 @@
 //! What went wrong, where, and what to do about it, as a user sees it.
 
+use crate::output::plain;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 use std::fmt;
 use std::ops::Range;
@@ -23,7 +24,7 @@ struct Excerpt {
 impl Problem {
     /// The command was called wrongly: exit code 2.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
-        Self { code: 2, message: message.to_string(), help: None, source: None }
+        Self { code: 2, message: plain(&message.to_string()).into_owned(), help: None, source: None }
     }
 
     /// The command was right, and what it asked for failed: exit code 1.
@@ -33,19 +34,27 @@ impl Problem {
 
     /// Adds what to do about it.
     pub(crate) fn help(mut self, help: impl fmt::Display) -> Self {
-        self.help = Some(help.to_string());
+        self.help = Some(plain(&help.to_string()).into_owned());
         self
     }
 
     /// Shows the bytes `span` of the file `name` underlined, called `label`.
-    pub(crate) fn at(mut self, name: &str, text: String, span: Range<usize>, label: &str) -> Self {
+    pub(crate) fn at(mut self, name: &str, text: &str, span: Range<usize>, label: &str) -> Self {
+        if text.trim().is_empty() {
+            return self;
+        }
+        // Nothing in it may command a terminal, and every place must stay where it is.
+        let blank = |c: char| {
+            if c.is_control() && !matches!(c, '\n' | '\t') { " ".repeat(c.len_utf8()) } else { c.into() }
+        };
+        let text: String = text.chars().map(blank).collect();
         // A place at the end of a file, or none at all, still has a character before it to point at.
         let end = span.end.min(text.len());
         let mut start = span.start.min(end.saturating_sub(1));
         while !text.is_char_boundary(start) {
             start -= 1;
         }
-        let label = LabeledSpan::new(Some(label.to_owned()), start, end.saturating_sub(start));
+        let label = LabeledSpan::new(Some(plain(label).into_owned()), start, end.saturating_sub(start));
         self.source = Some(Box::new(Excerpt { text: NamedSource::new(name, text), label }));
         self
     }

@@ -32,6 +32,42 @@ impl FromStr for Load {
     }
 }
 
+/// More requests than anyone waits for.
+const MOST_REQUESTS: u64 = 1_000_000_000;
+
+/// As many as may wait at a drive.
+const MOST_TASKS: u64 = 65_536;
+
+/// The most tracks that a search may look at.
+const MOST_TRACKS: u64 = 100_000_000;
+
+/// How many requests a run has.
+pub(crate) fn requests(text: &str) -> Result<u64, String> {
+    whole(text, 1, MOST_REQUESTS)
+}
+
+/// How many tasks a closed loop has.
+pub(crate) fn tasks(text: &str) -> Result<u32, String> {
+    whole(text, 1, MOST_TASKS)
+}
+
+/// How many tracks a search may look at.
+pub(crate) fn tracks(text: &str) -> Result<u32, String> {
+    whole(text, 0, MOST_TRACKS)
+}
+
+/// A seed.
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    whole(text, 0, u64::MAX)
+}
+
+fn whole<N: TryFrom<u64>>(text: &str, low: u64, high: u64) -> Result<N, String> {
+    let number = text.parse().ok().filter(|n| (low..=high).contains(n));
+    number
+        .and_then(|n| N::try_from(n).ok())
+        .ok_or_else(|| format!("give a whole number from {low} to {high}"))
+}
+
 /// A policy by its name.
 pub(crate) fn policy(text: &str) -> Result<PolicyName, String> {
     text.parse().map_err(|error: scheduler::policy::UnknownPolicy| error.to_string())
@@ -148,6 +184,17 @@ mod tests {
             assert!(age_weight(wrong).is_err(), "{wrong}");
         }
         assert!(rate("0").is_err() && scale("0").is_err() && share("3/2").is_err() && share("1/0").is_err());
+    }
+
+    #[test]
+    fn whole_numbers_have_bounds() {
+        assert_eq!(requests("1"), Ok(1));
+        assert_eq!(tasks("65536"), Ok(65_536));
+        assert_eq!(seed("18446744073709551615"), Ok(u64::MAX));
+        for wrong in ["", "-1", "1.5", "1e3", "x", "18446744073709551616"] {
+            assert!(requests(wrong).is_err() && tasks(wrong).is_err() && seed(wrong).is_err(), "{wrong}");
+        }
+        assert!(requests("0").is_err() && requests("1000000001").is_err() && tasks("65537").is_err());
     }
 
     #[test]

@@ -4,7 +4,9 @@ use crate::files;
 use crate::problem::Problem;
 use model::builtin::{self, BuiltinError};
 use model::{DriveModel, Profile, ProfileError, ReadError, disksim};
+use std::ops::Range;
 use std::path::Path;
+use toml::de::DeTable;
 
 /// A drive that was found and checked.
 #[derive(Debug)]
@@ -65,7 +67,7 @@ fn written(path: &Path) -> Result<Resolved, Problem> {
         Err(ReadError::Toml { line, column, message, span, .. }) => {
             Err(Problem::failed(format!("{name}:{line}:{column}: {message}"))
                 .help("`freeblock drive show NAME --toml` prints a profile that works")
-                .at(&name, text, span, "here"))
+                .at(&name, &text, span, "here"))
         }
         Err(error) => Err(Problem::failed(error)),
     }
@@ -75,7 +77,48 @@ fn ready(name: &str, text: String, profile: Profile) -> Result<Resolved, Problem
     match DriveModel::from_profile(&profile) {
         Ok(model) => Ok(Resolved { text, profile, model }),
         Err(ProfileError { place, problem, mend }) => {
-            Err(Problem::failed(format!("{name}: {place}: {problem}")).help(mend))
+            let failed = Problem::failed(format!("{name}: {place}: {problem}")).help(mend);
+            Err(match place_in(&text, &place) {
+                Some(span) => failed.at(name, &text, span, &problem),
+                None => failed,
+            })
         }
+    }
+}
+
+/// Where in a TOML text the field called `place` (`layout.zone[3].first_cylinder`) stands, or as much of the way
+/// there as exists.
+fn place_in(text: &str, place: &str) -> Option<Range<usize>> {
+    let root = DeTable::parse(text).ok()?;
+    let mut table = Some(root.get_ref());
+    let mut found = None;
+    for step in place.split('.') {
+        let (key, indices) = step.split_once('[').unwrap_or((step, ""));
+        let Some(mut value) = table.and_then(|table| table.get(key)) else { break };
+        for index in indices.split('[').filter_map(|index| index.trim_end_matches(']').parse::<usize>().ok())
+        {
+            let Some(item) = value.get_ref().as_array().and_then(|array| array.get(index)) else { break };
+            value = item;
+        }
+        found = Some(value.span());
+        table = value.get_ref().as_table();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_by_its_path() {
+        let text = "rpm = 1\n[layout]\n[[layout.zone]]\nlast = 5\n[[layout.zone]]\nlast = [7, [8, 9]]\n";
+        let at = |place: &str| place_in(text, place).and_then(|span| text.get(span));
+        assert_eq!(at("rpm"), Some("1"));
+        assert_eq!(at("layout.zone[0].last"), Some("5"));
+        assert_eq!(at("layout.zone[1].last[1][0]"), Some("8"));
+        assert_eq!(at("layout.zone[1].missing"), Some("[[layout.zone]]"));
+        assert_eq!(at("nowhere.else"), None);
+        assert_eq!(at(""), None);
     }
 }

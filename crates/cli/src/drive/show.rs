@@ -7,7 +7,7 @@ use model::DriveModel;
 use model::profile::{Turns, Zone};
 use serde::Serialize;
 use std::fmt::{self, Write};
-use units::{Cylinder, Op, TrackIndex};
+use units::{Cylinder, Head, Op, TrackIndex};
 
 /// The least and the most of something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -22,7 +22,10 @@ impl Span {
         let layout = drive.layout();
         let last = last.min(layout.cylinders().saturating_sub(1));
         (first..=last)
-            .flat_map(|cylinder| layout.tracks_on(Cylinder::new(cylinder)))
+            .flat_map(|cylinder| {
+                (0..layout.heads()).map(move |head| (Cylinder::new(cylinder), Head::new(head)))
+            })
+            .filter_map(|(cylinder, head)| layout.track_at(cylinder, head))
             .map(|track| layout.track(track).sectors)
             .fold(None, |span: Option<Self>, n| {
                 let span = span.unwrap_or(Self { least: n, most: n });

@@ -8,7 +8,7 @@ use drive::{ClassReport, Report, ValidateRecord};
 use serde::Serialize;
 use std::path::Path;
 use units::{Bytes, Duration, Sectors};
-use workload::trace::{self, Trace, TraceFormat};
+use workload::trace::{self, Trace, TraceError, TraceFormat};
 
 /// What scripts read; the names bind.
 #[derive(Serialize)]
@@ -79,7 +79,16 @@ fn records(path: &Path, sector: Bytes, capacity: Sectors) -> Result<Vec<Validate
 /// A trace file in whichever format.
 pub(crate) fn read(path: &Path) -> Result<Trace, Problem> {
     let bytes = files::read(path)?;
-    trace::read(&bytes).map_err(|error| Problem::failed(format!("{}: {error}", path.display())))
+    trace::read(&bytes).map_err(|error| {
+        let failed = Problem::failed(format!("{}: {error}", path.display()));
+        match error {
+            TraceError::Empty { .. } => failed.help("give a trace with at least one request"),
+            TraceError::Text { .. } | TraceError::Binary { .. } => {
+                failed.help("mend or delete what stands there")
+            }
+            _ => failed,
+        }
+    })
 }
 
 fn shown(title: &str, report: &Report) -> String {

@@ -1,0 +1,178 @@
+//! Calls and files that are wrong: each gets an error that names the place and the mend, and changes nothing.
+
+use crate::support::{Dir, command, run, run_with};
+
+fn atlas() -> String {
+    run("drive show quantum-atlas-10k --toml").worked()
+}
+
+#[test]
+fn a_truncated_profile_is_refused_at_its_end() {
+    let dir = Dir::new();
+    let whole = atlas();
+    let file = dir.file("cut.toml", &whole[..900]);
+    run_with(&["simulate", "--drive", &file]).complained(1, &["cut.toml:23:2", "key with no value", "╰──"]);
+    // Wherever it is cut, there is an error or a drive, and no panic.
+    for cut in (0..whole.len()).step_by(whole.len() / 40).filter(|&cut| whole.is_char_boundary(cut)) {
+        let file = dir.file("cut.toml", &whole[..cut]);
+        let run = run_with(&["drive", "show", &file]);
+        assert!(run.code == Some(0) || run.code == Some(1), "{cut}: {}", run.err);
+        assert!(!run.err.contains("panicked"), "{}", run.err);
+    }
+}
+
+#[test]
+fn a_misspelt_key_is_underlined() {
+    let dir = Dir::new();
+    dir.file("typo.toml", "format = 1\nrpms = 7200\n");
+    let run = command().args(["drive", "show", "typo.toml"]).current_dir(dir.path("")).output().unwrap();
+    insta::assert_snapshot!(String::from_utf8(run.stderr).unwrap(), @r"
+      × typo.toml:2:1: unknown field `rpms`, expected one of `format`, `name`, `title`, `synthetic`, `sources`, `sector_bytes`, `rpm`, `cylinders`, `heads`, `mechanics`, `seek`, `layout`, `firmware`
+       ╭─[typo.toml:2:1]
+     1 │ format = 1
+     2 │ rpms = 7200
+       · ──┬─
+       ·   ╰── here
+       ╰────
+      help: `freeblock drive show NAME --toml` prints a profile that works
+    ");
+}
+
+#[test]
+fn overlapping_zones_are_refused_at_their_place() {
+    let dir = Dir::new();
+    let file = dir.file("overlap.toml", &atlas().replace("first_cylinder = 433", "first_cylinder = 400"));
+    run_with(&["simulate", "--drive", &file]).complained(
+        1,
+        &[
+            "layout.zone[1].first_cylinder",
+            "cylinder 400 belongs to the zone before",
+            "do not overlap",
+            "╰──",
+        ],
+    );
+}
+
+#[test]
+fn a_file_that_is_no_text_or_not_there_is_refused() {
+    let dir = Dir::new();
+    let binary = dir.path("binary.toml");
+    std::fs::write(&binary, b"format = \xff\xfe\x00").unwrap();
+    run_with(&["drive", "show", &binary]).complained(1, &["byte 9 is no text in UTF-8"]);
+    run("drive show missing.toml").complained(1, &["cannot read missing.toml"]);
+    run("drive import missing.parv").complained(1, &["missing.parv"]);
+    run("drive validate quantum-atlas-10k --trace missing.trace")
+        .complained(1, &["cannot read missing.trace"]);
+    run("simulate --workload replay:missing.trace").complained(1, &["cannot read missing.trace"]);
+    let directory = dir.path("");
+    run_with(&["drive", "show", &directory]).complained(1, &["cannot read"]);
+}
+
+#[test]
+fn a_trace_of_nothing_is_refused() {
+    let dir = Dir::new();
+    let empty = dir.file("empty.trace", "");
+    run_with(&["drive", "validate", "quantum-atlas-10k", "--trace", &empty])
+        .complained(1, &["empty.trace", "no requests", "at least one request"]);
+    run_with(&["simulate", "--workload", &format!("replay:{empty}")]).complained(1, &["no requests"]);
+}
+
+#[test]
+fn a_trace_with_a_negative_size_is_refused_at_its_place() {
+    let dir = Dir::new();
+    let trace = dir.file("negative.trace", "R Hit 1000 8 1.0 1.0\nR Hit 1000 -8 1.0 1.0\n");
+    run_with(&["simulate", "--workload", &format!("replay:{trace}")])
+        .complained(1, &["negative.trace: line 2, column 12", "\"-8\""]);
+}
+
+#[test]
+fn a_replay_past_the_end_is_refused_unless_it_may_wrap() {
+    let dir = Dir::new();
+    let trace = dir.file("past.trace", "R Hit 1000 8 1.0 1.0\nR Hit 17966950 8 1.0 1.0\n");
+    let replay = format!("replay:{trace}");
+    run_with(&["simulate", "--workload", &replay])
+        .complained(1, &["record 2 (17966950+8)", "17966953 sectors", "--wrap"]);
+    run_with(&["simulate", "--workload", &replay, "--wrap"]).worked();
+}
+
+#[test]
+fn a_trace_of_a_thousand_years_is_refused() {
+    let dir = Dir::new();
+    let trace = dir.file("long.trace", "0 0 1 2 1\n18000000000000 0 1 2 1\n");
+    run_with(&["simulate", "--workload", &format!("replay:{trace}")])
+        .complained(1, &["a hundred years", "--scale"]);
+    let pauses = dir.file("pauses.trace", "R Hit 1 8 1.0 18000000000000000\nR Hit 1 8 1.0 1.0\n");
+    run_with(&["simulate", "--workload", &format!("replay:{pauses}")])
+        .complained(1, &["a hundred years", "--think"]);
+}
+
+#[test]
+fn unknown_names_are_told_the_nearest() {
+    run("simulate --drive atlas10k")
+        .complained(2, &["no built-in drive is called `atlas10k`", "quantum-atlas-10k"]);
+    run("drive show zzz").complained(2, &["there are: quantum-atlas-10k"]);
+    run("simulate --policy sjf").complained(2, &["unknown policy \"sjf\"", "fcfs, c-look"]);
+    run("simulate --policy smtf").complained(2, &["Disk Mimic"]);
+    run("simulate --workload tpcc").complained(2, &["random, oltp and replay:FILE"]);
+    run("simulate --polcy fcfs").complained(2, &["--policy"]);
+    run("simlate").complained(2, &["simulate"]);
+    run("drive").complained(2, &["Usage"]);
+    run("").complained(2, &["Usage"]);
+}
+
+#[test]
+fn wrong_numbers_are_usage_errors() {
+    for (flags, mend) in [
+        ("--requests 0", "a whole number from 1 to 1000000000"),
+        ("--requests -3", "a whole number from 1"),
+        ("--requests 18446744073709551616", "a whole number from 1"),
+        ("--outstanding 0", "a whole number from 1 to 65536"),
+        ("--workload oltp --mpl 4294967297", "a whole number from 1 to 65536"),
+        ("--seed -1", "a whole number from 0"),
+        ("--background scan --block-size -4096", "4096, 4k or 64KiB"),
+        ("--background scan --block-size 0", "at least one sector"),
+        ("--background scan --block-size 1000", "a multiple of 512"),
+        ("--background scan --block-size 2g", "at most 2097152 sectors"),
+        ("--background scan --block-size 99999999999999999999", "4096, 4k or 64KiB"),
+        ("--request-size 511", "a multiple of 512"),
+        ("--request-size 900g", "use a larger drive or smaller requests"),
+        ("--conservatism nan", "milliseconds from 0"),
+        ("--think -1", "milliseconds from 0"),
+        ("--think 1e300", "milliseconds from 0"),
+        ("--rate 0", "from 0.001 to 1000000"),
+        ("--rate inf", "from 0.001 to 1000000"),
+        ("--reads 1.5", "a share from 0 to 1"),
+        ("--locality nan", "a share from 0 to 1"),
+        ("--age-weight -1", "a factor from 0"),
+        ("--budget -1", "a whole number from 0"),
+        ("--policy sptf-sw:nan", "a number from 0 to 100000"),
+    ] {
+        run(&format!("simulate {flags}")).complained(2, &[mend]);
+    }
+}
+
+#[test]
+fn flags_that_do_not_fit_together_are_told_apart() {
+    for (flags, words) in [
+        ("--mpl 3", ["--mpl", "--outstanding"]),
+        ("--workload oltp --outstanding 3", ["--outstanding", "--mpl"]),
+        ("--workload oltp --locality 0.5", ["--locality", "--workload random"]),
+        ("--workload oltp --request-size 8k", ["--request-size", "--workload random"]),
+        ("--scale 2", ["--scale", "--rate"]),
+        ("--wrap", ["--wrap", "replay:FILE"]),
+        ("--workload replay:x --rate 5", ["--rate", "--scale"]),
+        ("--workload replay:x --reads 1", ["--reads", "a trace says"]),
+        ("--rate 5 --outstanding 2", ["--rate", "--outstanding"]),
+        ("--rate 5 --think 2", ["--rate", "--think"]),
+        ("--workload replay:x --scale 5 --think 2", ["--scale", "--think"]),
+        ("--where outside", ["--where outside", "--where inside"]),
+        ("--conservatism 0.3", ["--conservatism", "leave out"]),
+    ] {
+        run(&format!("simulate {flags}")).complained(2, &words);
+    }
+}
+
+#[test]
+fn a_load_that_the_drive_cannot_keep_up_with_ends() {
+    run("simulate --rate 100000 --requests 1000000").complained(1, &["65536 requests wait", "--rate"]);
+}

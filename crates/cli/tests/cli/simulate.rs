@@ -1,0 +1,162 @@
+//! `freeblock simulate`.
+
+use crate::support::{Dir, keys, number, run, run_with};
+use serde_json::Value;
+
+#[test]
+fn json_has_the_keys_that_scripts_read() {
+    let json = run("simulate --requests 200 --json").json();
+    assert_eq!(keys(&json), ["background", "foreground", "head_time", "seed", "simulated_s", "wall_s"]);
+    assert_eq!(
+        keys(&json["foreground"]),
+        ["iops", "mean_access_ms", "mean_response_ms", "p99_response_ms", "requests"]
+    );
+    assert_eq!(
+        keys(&json["head_time"]),
+        ["extra_seek", "free_transfer", "idle", "rotation", "seek", "transfer"]
+    );
+    assert_eq!(
+        keys(&json["background"]),
+        ["blocks", "done", "last5_time_share", "mb_per_s", "potential_used", "scans_per_day"]
+    );
+    let background = &json["background"];
+    assert_eq!((&background["done"], &background["last5_time_share"]), (&Value::Bool(false), &Value::Null));
+    assert_eq!(number(background, "/blocks") + number(background, "/mb_per_s"), 0.0);
+    assert_eq!(number(&json, "/seed"), 42.0);
+    let sum: f64 = json["head_time"].as_object().unwrap().values().map(|v| v.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-9, "{json}");
+}
+
+#[test]
+fn without_a_scan_ten_thousand_requests_are_simulated() {
+    assert_eq!(number(&run("simulate --json").json(), "/foreground/requests"), 10_000.0);
+}
+
+/// The output without the one number that a clock decides.
+fn but_for_the_clock(output: &str) -> String {
+    let kept: Vec<&str> =
+        output.lines().filter(|line| !line.contains("wall_s") && !line.starts_with("time ")).collect();
+    assert!(kept.len() + 1 == output.lines().count());
+    kept.join("\n")
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    for args in [
+        "simulate --workload oltp --background scan --requests 5000 --seed 7 --json",
+        "simulate --policy sptf --outstanding 20 --requests 5000 --seed 7",
+        "simulate --workload oltp --rate 50 --requests 2000 --seed 7 --json",
+    ] {
+        let (one, two) = (run(args).worked(), run(args).worked());
+        assert_eq!(but_for_the_clock(&one), but_for_the_clock(&two), "{args}");
+        let other = run(&args.replace("--seed 7", "--seed 8")).worked();
+        assert_ne!(but_for_the_clock(&one), but_for_the_clock(&other), "{args}");
+    }
+}
+
+/// The design's feasibility study: the share of rotational latency under each policy.
+#[test]
+fn latency_shares_are_the_studys() {
+    for (policy, expected) in [("fcfs", 0.337), ("c-look", 0.499), ("sstf", 0.505), ("sptf", 0.219)] {
+        let args = format!("simulate --policy {policy} --outstanding 20 --requests 50000 --json");
+        let rotation = number(&run(&args).json(), "/head_time/rotation");
+        assert!((rotation - expected).abs() < 0.005, "{policy}: {rotation}");
+    }
+}
+
+/// The same study: a whole-disk scan under OLTP at FCFS.
+#[test]
+fn a_scan_runs_until_it_is_done_and_gets_the_studys_bandwidth() {
+    let json = run("simulate --workload oltp --mpl 10 --background scan --json").json();
+    assert_eq!(json["background"]["done"], Value::Bool(true));
+    let mb_per_s = number(&json, "/background/mb_per_s");
+    let scans = number(&json, "/background/scans_per_day");
+    let last5 = number(&json, "/background/last5_time_share");
+    assert!((4.7..=5.5).contains(&mb_per_s), "{mb_per_s}");
+    assert!((45.0..=53.0).contains(&scans), "{scans}");
+    assert!((0.2..=0.4).contains(&last5), "{last5}");
+    assert_eq!(number(&json, "/background/blocks"), (17_966_953.0_f64 / 8.0).ceil());
+}
+
+#[test]
+fn a_scan_leaves_the_foreground_as_it_was() {
+    let args = "simulate --workload oltp --policy sptf --requests 3000 --json";
+    let without = run(args).json();
+    let with = run(&format!("{args} --background scan --block-size 64KiB")).json();
+    assert_eq!(with["foreground"], without["foreground"]);
+    assert!(number(&with, "/background/blocks") > 0.0);
+    assert_eq!(with["background"]["done"], Value::Bool(false));
+}
+
+#[test]
+fn every_flag_of_a_load_does_something() {
+    let base = "simulate --requests 2000 --json";
+    let base_iops = number(&run(base).json(), "/foreground/iops");
+    for flags in [
+        "--locality 0.9",
+        "--reads 1",
+        "--request-size 64k",
+        "--think 10",
+        "--rate 20",
+        "--zero-latency off --request-size 64k",
+        "--outstanding 20 --policy sptf-sw:40",
+        "--drive nearline-20tb",
+    ] {
+        let changed = run(&format!("{base} {flags}")).json();
+        assert_ne!(number(&changed, "/foreground/iops"), base_iops, "{flags}");
+    }
+    let aged = |weight: &str| {
+        let args = format!("{base} --policy sptf --outstanding 50 --age-weight {weight}");
+        number(&run(&args).json(), "/foreground/p99_response_ms")
+    };
+    assert!(aged("0.05") < aged("0"));
+    let searched = |tracks: &str| {
+        let args = format!("{base} --background scan --budget {tracks}");
+        number(&run(&args).json(), "/background/blocks")
+    };
+    assert!(searched("0") <= searched("500"));
+}
+
+#[test]
+fn a_page_shows_where_the_heads_time_goes() {
+    let page = run("simulate --workload oltp --background scan --requests 2000").worked();
+    for word in ["OLTP, 10 tasks, think time 30", "free bandwidth", "potential used", "rotation", "█"] {
+        assert!(page.contains(word), "no {word:?} in:\n{page}");
+    }
+}
+
+#[test]
+fn a_validate_trace_is_replayed_with_its_pauses() {
+    let dir = Dir::new();
+    let trace = dir.file("few.trace", "R Hit 1000 8 1.0 5000000.0\nW Hit 500000 16 1.0 1.0\n");
+    let replay = format!("replay:{trace}");
+    let json = run_with(&["simulate", "--workload", &replay, "--json"]).json();
+    assert_eq!(number(&json, "/foreground/requests"), 2.0);
+    assert!((5.0..5.1).contains(&number(&json, "/simulated_s")), "{json}");
+    let at_once = run_with(&["simulate", "--workload", &replay, "--outstanding", "2", "--json"]).json();
+    assert!(number(&at_once, "/simulated_s") < 0.1);
+}
+
+#[test]
+fn a_timed_trace_is_replayed_at_its_times_on_its_busiest_device() {
+    let dir = Dir::new();
+    let trace = dir.file("timed.trace", "100.0 3 64 8 1\n100.5 4 0 8 1\n1100.0 3 128 16 0\n");
+    let replay = format!("replay:{trace}");
+    let json = run_with(&["simulate", "--workload", &replay, "--json"]).json();
+    assert_eq!(number(&json, "/foreground/requests"), 2.0);
+    assert!((1.0..1.1).contains(&number(&json, "/simulated_s")), "{json}");
+    let fast = run_with(&["simulate", "--workload", &replay, "--scale", "0.1", "--json"]).json();
+    assert!((0.1..0.2).contains(&number(&fast, "/simulated_s")), "{fast}");
+    let page = run_with(&["simulate", "--workload", &replay]).worked();
+    assert!(page.contains("device 3 with 2 of the 3 requests to 2 devices"), "{page}");
+}
+
+#[test]
+fn a_run_that_ends_early_says_so() {
+    let dir = Dir::new();
+    let trace = dir.file("few.trace", "R Hit 1000 8 1.0 1.0\n");
+    let replay = format!("replay:{trace}");
+    let run = run_with(&["simulate", "--workload", &replay, "--requests", "5", "--json"]);
+    assert_eq!(run.code, Some(0));
+    assert!(run.err.contains("the trace ended after 1 of 5 requests"), "{}", run.err);
+}

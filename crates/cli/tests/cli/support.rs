@@ -1,0 +1,147 @@
+//! Running the binary, and files for it.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The binary, with nothing of this environment that changes what it prints.
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_freeblock"));
+    command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").stdin(Stdio::null());
+    command
+}
+
+/// What the binary does with these arguments, parted by blanks.
+pub fn run(args: &str) -> Run {
+    run_with(&args.split_whitespace().collect::<Vec<_>>())
+}
+
+/// What the binary does with these arguments.
+pub fn run_with(args: &[&str]) -> Run {
+    Run::from(command().args(args).output().unwrap())
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Run {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl From<Output> for Run {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+impl Run {
+    /// It worked and had nothing to complain about; its output.
+    #[track_caller]
+    pub fn worked(self) -> String {
+        assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
+        self.out
+    }
+
+    /// It worked; its output as JSON.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        serde_json::from_str(&self.worked()).unwrap()
+    }
+
+    /// It ended with this exit code, printed nothing, and said all of this on standard error.
+    #[track_caller]
+    pub fn complained(self, code: i32, words: &[&str]) {
+        assert_eq!((self.code, self.out.as_str()), (Some(code), ""), "{}", self.err);
+        for word in words {
+            assert!(self.err.contains(word), "no {word:?} in:\n{}", self.err);
+        }
+        assert!(!self.err.contains('\u{1b}') && !self.err.contains("panicked"), "{}", self.err);
+    }
+}
+
+/// The keys of a JSON object, sorted.
+#[track_caller]
+pub fn keys(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// A number in a JSON object.
+#[track_caller]
+pub fn number(value: &Value, path: &str) -> f64 {
+    value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no number at {path}: {value}"))
+}
+
+/// A directory that goes away with the test.
+pub struct Dir(PathBuf);
+
+impl Dir {
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    /// The path of a file in it.
+    pub fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Makes a file in it; its path.
+    pub fn file(&self, name: &str, content: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Names of the files in it, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = std::fs::read_dir(&self.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A file of the data kept beside the repository, if it is there.
+pub fn shared(name: &str) -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(name);
+    if path.exists() {
+        return Some(path.to_str().unwrap().to_owned());
+    }
+    eprintln!("skipped: {} not found", path.display());
+    None
+}
+
+/// A small drive in DiskSim's words, whole: a drive with electronics would need the files of its bus.
+pub const TINY_MODEL: &str = "dm_disk TINY {
+    Number of data surfaces = 2, Number of cylinders = 200, Block count = 4000,
+    Layout Model = dm_layout_g1 {
+        LBN-to-PBN mapping scheme = 0, Sparing scheme used = 9, Number of spares = 0,
+        Zones = [ dm_layout_g1_zone {
+            First cylinder number = 0, Last cylinder number = 199, Blocks per track = 40
+        } ]
+    },
+    Mechanical Model = dm_mech_g1 {
+        Seek type = extracted, Full seek curve = tiny.seek,
+        Head switch time = 0.5, Rotation speed (in rpms) = 7200
+    }
+}
+";
+
+/// Its seek curve.
+pub const TINY_SEEK: &str = "Seek distances measured: 2\n1, 1.5\n199, 4.0\n";

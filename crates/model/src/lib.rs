@@ -15,7 +15,7 @@ mod seek;
 
 pub use drive_model::{DriveModel, Position};
 pub use error::ProfileError;
-pub use layout::{Extent, Layout, Location, Piece, Track};
+pub use layout::{Extent, Layout, Location, Piece, Track, TrackRef};
 pub use profile::Profile;
 pub use profile_file::ReadError;
 pub use seek::SeekProfile;

@@ -12,7 +12,11 @@ fn check_whole(layout: &Layout) {
         let track = TrackIndex::new(t);
         let geometry = layout.track(track);
         assert_eq!(layout.track_at(geometry.cylinder, geometry.head), Some(track));
-        assert!(layout.tracks_on(geometry.cylinder).any(|other| other == track));
+        assert!(
+            layout
+                .tracks_on(geometry.cylinder)
+                .any(|other| other.index() == track && *other.track() == geometry)
+        );
         let mut on_track = Vec::new();
         for sector in 0..geometry.sectors {
             let location = Location { track, sector };

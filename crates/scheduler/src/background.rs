@@ -1,8 +1,8 @@
 //! What all sessions still want, and how it is handed to them: the wanted set over all tasks.
 
-use crate::cylinder_bounds::CylinderBounds;
+use crate::bounds::Bounds;
 use crate::task::{Item, Task};
-use model::{DriveModel, Extent, Layout};
+use model::{DriveModel, Extent, Layout, TrackRef};
 use std::collections::BTreeMap;
 use thiserror::Error;
 use units::{Lbn, LbnRange, Sectors, SessionId, TaskId, TrackIndex};
@@ -117,7 +117,7 @@ pub(crate) struct Background {
     index: Vec<Indexed>,
     /// How many tasks lie over each other at most.
     depth: u64,
-    bounds: CylinderBounds,
+    bounds: Bounds,
     next_session: u64,
     next_task: u64,
     picks: Vec<Pick>,
@@ -135,7 +135,7 @@ impl Background {
             free: Vec::new(),
             index: Vec::new(),
             depth: 0,
-            bounds: CylinderBounds::new(layout.cylinders()),
+            bounds: Bounds::new(layout),
             next_session: 1,
             next_task: 1,
             picks: Vec::new(),
@@ -248,26 +248,37 @@ impl Background {
         }
         let mut most = 0;
         for track in layout.tracks_on(units::Cylinder::new(cylinder)) {
-            let mut sum = 0;
-            for extent in layout.extents(track) {
-                self.overlapping(extent, |task| sum += task.bound(extent));
-            }
-            most = most.max(sum);
+            let bound = self.bounds.track(track.index()).unwrap_or_else(|| {
+                let mut sum = 0;
+                for extent in track.extents() {
+                    self.overlapping(extent, |task| sum += task.bound(extent));
+                }
+                self.bounds.set_track(track.index(), sum);
+                sum
+            });
+            most = most.max(bound);
         }
         self.bounds.set(cylinder, most);
         most
     }
 
-    pub fn bounds_mut(&mut self) -> &mut CylinderBounds {
+    /// Sectors that a track could yield at most, if that is known.
+    #[inline]
+    pub fn track_bound(&self, track: TrackIndex) -> Option<u64> {
+        self.bounds.track(track)
+    }
+
+    pub fn bounds_mut(&mut self) -> &mut Bounds {
         &mut self.bounds
     }
 
     /// Wanted sectors among `count` that pass from `first` on.
     #[inline]
-    pub fn score(&self, layout: &Layout, track: TrackIndex, sectors: u32, first: u32, count: u32) -> u64 {
+    pub fn score(&self, track: &TrackRef<'_>, first: u32, count: u32) -> u64 {
         let begin = self.partials < self.most_partials;
+        let sectors = track.track().sectors;
         let mut sum = 0;
-        for extent in layout.extents(track) {
+        for extent in track.extents() {
             in_window(extent, sectors, first, count, |from, to| {
                 self.overlapping(extent, |task| sum += task.score(extent, from, to, sectors, begin));
             });
@@ -279,14 +290,13 @@ impl Background {
     /// and its place in the order of passing.
     pub fn items(
         &self,
-        layout: &Layout,
-        track: TrackIndex,
-        sectors: u32,
+        track: &TrackRef<'_>,
         (first, count): (u32, u32),
         mut each: impl FnMut(u32, Item, u32),
     ) {
         let begin = self.partials < self.most_partials;
-        for extent in layout.extents(track) {
+        let sectors = track.track().sectors;
+        for extent in track.extents() {
             in_window(extent, sectors, first, count, |from, to| {
                 self.overlapping_slots(extent, |slot, task| {
                     task.items(extent, from, to, sectors, begin, |item| {
@@ -307,12 +317,11 @@ impl Background {
         track: TrackIndex,
         window: (u32, u32),
     ) -> Option<(u32, u32, u32)> {
-        let layout = drive.layout();
-        let geometry = layout.track(track);
+        let track = drive.layout().track_ref(track);
         let mut taken = std::mem::take(&mut self.scratch);
         taken.clear();
         let (mut begin, mut end, mut useful) = (u32::MAX, 0, 0);
-        self.items(layout, track, geometry.sectors, window, |slot, item, passing| {
+        self.items(&track, window, |slot, item, passing| {
             begin = begin.min(passing);
             end = end.max(passing + item.sectors);
             useful += item.sectors;
@@ -329,7 +338,7 @@ impl Background {
             }
         }
         self.scratch = taken;
-        self.bounds.forget(geometry.cylinder.get());
+        self.bounds.forget(track.index(), track.track().cylinder.get());
         (useful > 0).then_some((begin, end, useful))
     }
 

@@ -6,8 +6,9 @@
 
 mod background;
 mod block_set;
+mod bounds;
 mod core;
-mod cylinder_bounds;
+
 mod foreground;
 mod planner;
 pub mod policy;

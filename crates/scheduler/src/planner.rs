@@ -6,8 +6,8 @@
 //! by what a cylinder could still yield and by what the time would still hold.
 
 use crate::background::Background;
-use crate::cylinder_bounds::GROUP;
-use model::{DriveModel, Position, Track};
+use crate::bounds::GROUP;
+use model::{DriveModel, Position, TrackRef};
 use units::{Arc, Cylinder, Duration, FULL_TURN, Instant, Op, TrackIndex};
 
 /// The rotational latency of the next foreground access, waiting to be used.
@@ -54,7 +54,10 @@ pub struct SearchBudget {
 }
 
 /// Looking a cylinder up costs this part of examining a track.
-const LOOKUPS_PER_TRACK: u32 = 8;
+const LOOKUPS_PER_TRACK: u32 = 32;
+
+/// Cylinders that the search goes out on each side before it asks again whether going on can help.
+const STRIDE: u32 = 8;
 
 impl SearchBudget {
     /// At most so many tracks examined. Those on the source and destination cylinders always are.
@@ -144,21 +147,62 @@ impl Planner {
             return (None, 0);
         }
         let budget = budget.tracks.saturating_mul(LOOKUPS_PER_TRACK);
-        let mut search = Search {
-            destination: drive.layout().track(gap.destination),
+        let tally = Tally {
+            best: Detour { score: 0, stops: [None; 2] },
             depth: background.depth().max(1),
+            densest: self.densest,
+            useful: Duration::ZERO,
+            left: budget,
+        };
+        let mut search = Search {
+            destination: drive.layout().track_ref(gap.destination),
             drive,
             background,
             gap: *gap,
             planner: self,
-            best: Detour { score: 0, stops: [None; 2] },
-            useful: Duration::ZERO,
-            left: budget,
+            tally,
         };
-        search.sharpen();
         search.run();
-        let (best, left) = (search.best, search.left);
+        let Tally { best, left, .. } = search.tally;
         ((best.score > 0).then_some(best), (budget - left).div_ceil(LOOKUPS_PER_TRACK))
+    }
+}
+
+/// A search outward from the source or the destination in one direction.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    origin: u32,
+    /// The next cylinder, until the last has been passed.
+    next: Option<u32>,
+    last: u32,
+    down: bool,
+}
+
+impl Side {
+    fn down(origin: u32, last: u32) -> Self {
+        let next = origin.checked_sub(1).filter(|c| *c >= last);
+        Self { origin, next, last, down: true }
+    }
+
+    fn up(origin: u32, last: u32) -> Self {
+        Self { origin, next: (origin < last).then(|| origin + 1), last, down: false }
+    }
+
+    /// Where in its group a cylinder is the first that the search meets.
+    #[inline]
+    fn entry(&self) -> u32 {
+        if self.down { GROUP - 1 } else { 0 }
+    }
+
+    #[inline]
+    fn advance(&mut self, c: u32) {
+        self.next = (c != self.last).then(|| if self.down { c - 1 } else { c + 1 });
+    }
+
+    fn skip_group(&mut self, c: u32) {
+        let edge = if self.down { c / GROUP * GROUP } else { c / GROUP * GROUP + GROUP - 1 };
+        let edge = if self.down { edge.max(self.last) } else { edge.min(self.last) };
+        self.advance(edge);
     }
 }
 
@@ -168,10 +212,17 @@ struct Search<'a> {
     background: &'a mut Background,
     planner: &'a mut Planner,
     gap: Gap,
-    destination: Track,
+    destination: TrackRef<'a>,
+    tally: Tally,
+}
+
+/// What a search has found and spent so far.
+struct Tally {
+    best: Detour,
     /// How many tasks may want the same sector.
     depth: u64,
-    best: Detour,
+    /// Sectors on the drive's densest track.
+    densest: u64,
     /// A shorter window cannot beat the best, on the drive's densest track.
     useful: Duration,
     /// Look-ups left of the budget.
@@ -180,7 +231,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&mut self) {
-        let (a, b) = (self.gap.from.cylinder.get(), self.destination.cylinder.get());
+        let (a, b) = (self.gap.from.cylinder.get(), self.destination.track().cylinder.get());
         self.source_and_destination();
         self.cylinder(a);
         if a != b {
@@ -192,47 +243,48 @@ impl Search<'_> {
     /// The source track, the destination track, and each in turn.
     fn source_and_destination(&mut self) {
         let Gap { at, from, source, destination, op, deadline } = self.gap;
-        let arrive = at + self.drive.move_time(from, self.destination.into(), Op::Read);
-        self.window(destination, self.destination, arrive, deadline);
+        let arrive = at + self.drive.move_time(from, (*self.destination.track()).into(), Op::Read);
+        let destination_track = self.destination;
+        self.tally.window(self.drive, self.background, &destination_track, arrive, deadline);
         let Some(source) = source.filter(|s| *s != destination) else { return };
-        let back = self.drive.move_time(from, self.destination.into(), op);
+        let back = self.drive.move_time(from, (*self.destination.track()).into(), op);
         let Some(leave) = deadline.checked_sub(back).filter(|leave| *leave > at) else { return };
-        let track = self.drive.layout().track(source);
-        self.window(source, track, at, leave);
-        self.split(source, track, leave, arrive);
+        let source = self.drive.layout().track_ref(source);
+        self.tally.window(self.drive, self.background, &source, at, leave);
+        self.split(&source, leave, arrive);
     }
 
     /// Stay on the source track for a while, then wait on the destination track: the best instant to change over.
-    fn split(&mut self, source: TrackIndex, track: Track, leave: Instant, arrive: Instant) {
-        let Gap { at, destination: there, deadline, .. } = self.gap;
-        let (rpm, destination) = (self.drive.rpm(), self.destination);
+    fn split(&mut self, source: &TrackRef<'_>, leave: Instant, arrive: Instant) {
+        let Gap { at, deadline, .. } = self.gap;
+        let (rpm, there) = (self.drive.rpm(), self.destination);
+        let (track, destination) = (*source.track(), *there.track());
         let crossing = arrive.since(at);
         // No more can pass than the time holds.
         let most = u64::from(track.sectors.max(destination.sectors));
         let arc = rpm.arc_in(deadline.saturating_since(arrive)).parts();
-        if (arc * most / FULL_TURN + 2) * self.depth <= self.best.score {
+        if (arc * most / FULL_TURN + 2) * self.tally.depth <= self.tally.best.score {
             return;
         }
         let first = track.passing(rpm, at, leave);
-        let second = destination.passing(rpm, self.last_turn(arrive, deadline), deadline);
-        let turn_before = self.last_turn(Instant::ZERO, deadline);
-        self.spend(2 * LOOKUPS_PER_TRACK);
+        let second = destination.passing(rpm, last_turn(self.drive, arrive, deadline), deadline);
+        let turn_before = last_turn(self.drive, Instant::ZERO, deadline);
+        self.tally.spend(2 * LOOKUPS_PER_TRACK);
         let Planner { on_source, on_destination, .. } = &mut *self.planner;
-        let list = |items: &mut Vec<Passing>, index, sectors, window, by_end: bool| {
+        let list = |items: &mut Vec<Passing>, track: &TrackRef<'_>, window, by_end: bool| {
             items.clear();
-            self.background.items(self.drive.layout(), index, sectors, window, |_, item, passing| {
+            self.background.items(track, window, |_, item, passing| {
                 items.push((if by_end { passing + item.sectors } else { passing }, item.sectors));
             });
             items.sort_unstable();
             items.iter().map(|i| u64::from(i.1)).sum::<u64>()
         };
-        let gain = list(on_source, source, track.sectors, first, true);
-        let mut remaining = list(on_destination, there, destination.sectors, second, false);
-        if gain + remaining <= self.best.score {
+        let gain = list(on_source, source, first, true);
+        let mut remaining = list(on_destination, &there, second, false);
+        if gain + remaining <= self.tally.best.score {
             return;
         }
         // Leave after each of the source's items in turn.
-        let last_turn = |from: Instant| from.max(turn_before);
         let to_first = rpm.earliest_angle(at).until(track.sector_angle(first.0));
         let (mut gained, mut lost, mut found) = (0, 0, None);
         for &(end, sectors) in on_source.iter() {
@@ -242,50 +294,50 @@ impl Search<'_> {
             if arrive > deadline {
                 break;
             }
-            let window = destination.passing(rpm, last_turn(arrive), deadline);
+            let window = destination.passing(rpm, arrive.max(turn_before), deadline);
             let missed = second.1.saturating_sub(window.1);
             while let Some(&(_, sectors)) = on_destination.get(lost).filter(|i| i.0 < missed) {
                 remaining -= u64::from(sectors);
                 lost += 1;
             }
-            if gained + remaining > self.best.score {
-                self.best.score = gained + remaining;
+            if gained + remaining > self.tally.best.score {
+                self.tally.best.score = gained + remaining;
                 found = Some((end, window));
             }
         }
         if let Some((end, window)) = found {
-            self.best.stops = [
-                Some(Stop { track: source, first: first.0, count: end }),
-                Some(Stop { track: there, first: window.0, count: window.1 }),
+            self.tally.best.stops = [
+                Some(Stop { track: source.index(), first: first.0, count: end }),
+                Some(Stop { track: there.index(), first: window.0, count: window.1 }),
             ];
-            self.sharpen();
+            self.tally.sharpen(self.drive);
         }
-    }
-
-    /// `from`, but no more than a turn before `until`. A window may be longer where the head is ready to read before
-    /// it has settled to write, or where two seeks are shorter than one, but a turn shows all there is.
-    fn last_turn(&self, from: Instant, until: Instant) -> Instant {
-        let turn = self.drive.rpm().time_within(Arc::TURN);
-        from.max(until.checked_sub(turn).unwrap_or_default())
     }
 
     /// Every other track of a cylinder.
     fn cylinder(&mut self, cylinder: u32) {
         let Gap { at, from, source, destination, op, deadline } = self.gap;
-        if self.background.cylinder_bound(self.drive.layout(), cylinder) <= self.best.score {
-            self.spend(1);
+        let drive = self.drive;
+        if self.background.cylinder_bound(drive.layout(), cylinder) <= self.tally.best.score {
             return;
         }
-        let drive = self.drive;
-        for track in drive.layout().tracks_on(Cylinder::new(cylinder)) {
-            if track == destination || Some(track) == source {
-                continue;
+        let there = Position::from(*self.destination.track());
+        // The best may improve on the way; `window` asks again.
+        let best = self.tally.best.score;
+        let Self { background, tally, .. } = self;
+        let background = &**background;
+        let promising = |index: TrackIndex| {
+            index != destination
+                && Some(index) != source
+                && background.track_bound(index).is_none_or(|bound| bound > best)
+        };
+        for track in drive.layout().tracks_on_if(Cylinder::new(cylinder), promising) {
+            let position = Position::from(*track.track());
+            let arrive = at + drive.move_time(from, position, Op::Read);
+            let back = drive.move_time(position, there, op);
+            if let Some(leave) = deadline.checked_sub(back) {
+                tally.window(drive, background, &track, arrive, leave);
             }
-            let geometry = drive.layout().track(track);
-            let arrive = at + drive.move_time(from, geometry.into(), Op::Read);
-            let back = drive.move_time(geometry.into(), self.destination.into(), op);
-            let Some(leave) = deadline.checked_sub(back) else { continue };
-            self.window(track, geometry, arrive, leave);
         }
     }
 
@@ -293,25 +345,48 @@ impl Search<'_> {
     /// the budget is spent.
     fn outward(&mut self, a: u32, b: u32) {
         let cylinders = self.drive.layout().cylinders();
-        let apart = a.abs_diff(b);
         let (low, high) = (a.min(b), a.max(b));
         // On the inner sides the two searches meet half-way.
-        let middle = low + apart / 2;
+        let middle = low + (high - low) / 2;
+        let mut sides = [
+            Side::down(low, 0),
+            Side::up(low, middle),
+            Side::down(high, middle + 1),
+            Side::up(high, cylinders - 1),
+        ];
         let mut k = 1;
-        while self.left > 0 && k < cylinders && self.reachable(k, apart) {
-            let sides = [
-                low.checked_sub(k),
-                low.checked_add(k).filter(|c| *c <= middle),
-                high.checked_sub(k).filter(|c| *c > middle),
-                high.checked_add(k).filter(|c| *c < cylinders),
-            ];
-            for c in sides.into_iter().flatten() {
-                self.spend(1);
-                if self.fits(a, b, c) {
-                    self.bounded_cylinder(c);
+        while self.tally.left > 0 && k < cylinders && self.reachable(k, high - low) {
+            for side in &mut sides {
+                self.side(side, k + STRIDE, a, b);
+            }
+            k += STRIDE;
+        }
+    }
+
+    /// Goes on along a side up to distance `until`.
+    fn side(&mut self, side: &mut Side, until: u32, a: u32, b: u32) {
+        let mut at_group = true;
+        while let Some(c) = side.next.filter(|c| c.abs_diff(side.origin) < until) {
+            if at_group || c % GROUP == side.entry() {
+                at_group = false;
+                self.tally.spend(1);
+                if self.background.bounds_mut().group(c / GROUP).is_some_and(|b| b <= self.tally.best.score) {
+                    side.skip_group(c);
+                    at_group = true;
+                    continue;
                 }
             }
-            k += self.step(low, high, middle, k);
+            side.advance(c);
+            self.tally.spend(1);
+            if self.background.bounds_mut().get(c).is_some_and(|bound| bound <= self.tally.best.score) {
+                continue;
+            }
+            if self.fits(a, b, c) {
+                self.bounded_cylinder(c);
+                if self.tally.left == 0 {
+                    return;
+                }
+            }
         }
     }
 
@@ -323,7 +398,7 @@ impl Search<'_> {
         let plain = seek.lower_bound(k) + seek.lower_bound(k.max(apart.div_ceil(2)));
         let concave = seek.lower_bound(k) + seek.lower_bound(k.max(apart.saturating_sub(k)));
         let travel = plain.max(concave.saturating_sub(self.planner.dent.0 * 2));
-        self.open_for() >= travel + self.useful
+        self.open_for() >= travel + self.tally.useful
     }
 
     /// How long the gap is from the head's release to the deadline, for comparison with bare seeks.
@@ -334,71 +409,62 @@ impl Search<'_> {
     /// Whether seeking to `c` and on to the destination leaves enough time.
     fn fits(&self, a: u32, b: u32, c: u32) -> bool {
         let travel = self.drive.seek(a.abs_diff(c)) + self.drive.seek(c.abs_diff(b));
-        self.open_for() >= travel + self.useful
+        self.open_for() >= travel + self.tally.useful
     }
 
     fn bounded_cylinder(&mut self, cylinder: u32) {
         if self.background.bounds_mut().get(cylinder).is_none() {
-            self.spend(u32::from(self.drive.layout().heads()) * LOOKUPS_PER_TRACK / 2);
+            self.tally.spend(u32::from(self.drive.layout().heads()) * LOOKUPS_PER_TRACK / 4);
         }
         self.cylinder(cylinder);
     }
+}
 
-    /// How far to go on: over whole groups of cylinders, where all four sides are inside groups that cannot win.
-    fn step(&mut self, low: u32, high: u32, middle: u32, k: u32) -> u32 {
-        let cylinders = self.drive.layout().cylinders();
-        let next = k + 1;
-        let mut step = GROUP;
-        let sides = [
-            (low.checked_sub(next), false),
-            (low.checked_add(next).filter(|c| *c <= middle), true),
-            (high.checked_sub(next).filter(|c| *c > middle), false),
-            (high.checked_add(next).filter(|c| *c < cylinders), true),
-        ];
-        for (cylinder, up) in sides {
-            let Some(c) = cylinder else { continue };
-            match self.background.bounds_mut().group(c / GROUP) {
-                Some(bound) if bound <= self.best.score => {
-                    let rest = if up { GROUP - c % GROUP } else { c % GROUP + 1 };
-                    step = step.min(rest + 1);
-                }
-                _ => return 1,
-            }
-        }
-        self.spend(1);
-        step.max(1)
-    }
-
+impl Tally {
     /// Considers reading on a track between two instants.
     #[inline]
-    fn window(&mut self, index: TrackIndex, track: Track, from: Instant, until: Instant) {
+    fn window(
+        &mut self,
+        drive: &DriveModel,
+        background: &Background,
+        track: &TrackRef<'_>,
+        from: Instant,
+        until: Instant,
+    ) {
         if from >= until {
             return;
         }
-        let from = self.last_turn(from, until);
-        let (first, count) = track.passing(self.drive.rpm(), from, until);
+        let from = last_turn(drive, from, until);
+        let (first, count) = track.track().passing(drive.rpm(), from, until);
         if u64::from(count) * self.depth <= self.best.score {
             self.spend(1);
             return;
         }
         self.spend(LOOKUPS_PER_TRACK);
-        let score = self.background.score(self.drive.layout(), index, track.sectors, first, count);
+        let score = background.score(track, first, count);
         if score > self.best.score {
-            self.best = Detour { score, stops: [Some(Stop { track: index, first, count }), None] };
-            self.sharpen();
+            self.best = Detour { score, stops: [Some(Stop { track: track.index(), first, count }), None] };
+            self.sharpen(drive);
         }
     }
 
     /// The best has improved: shorter windows than this cannot beat it.
-    fn sharpen(&mut self) {
+    fn sharpen(&mut self, drive: &DriveModel) {
         let sectors = self.best.score / self.depth;
-        let arc = Arc::from_parts(sectors * (FULL_TURN / self.planner.densest.max(1)));
-        self.useful = self.drive.rpm().time_within(arc);
+        let arc = Arc::from_parts(sectors * (FULL_TURN / self.densest.max(1)));
+        self.useful = drive.rpm().time_within(arc);
     }
 
+    #[inline]
     fn spend(&mut self, lookups: u32) {
         self.left = self.left.saturating_sub(lookups);
     }
+}
+
+/// `from`, but no more than a turn before `until`. A window may be longer where the head is ready to read before it has
+/// settled to write, or where two seeks are shorter than one, but a turn shows all there is.
+fn last_turn(drive: &DriveModel, from: Instant, until: Instant) -> Instant {
+    from.max(until.checked_sub(drive.rpm().time_within(Arc::TURN)).unwrap_or_default())
 }
 
 #[cfg(test)]

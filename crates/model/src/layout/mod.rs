@@ -9,7 +9,7 @@ mod sparing;
 
 use crate::error::ProfileError;
 use crate::profile::{LayoutSpec, SparingRegion, Zone as ZoneSpec};
-use order::Section;
+use order::{Section, SectionTrack};
 use sparing::{Spares, Stretch};
 use units::{Angle, Arc, Cylinder, FULL_TURN, Head, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
 
@@ -377,13 +377,28 @@ impl Layout {
     /// When there is no such track; numbers come from this layout.
     #[inline]
     pub fn track(&self, index: TrackIndex) -> Track {
+        self.track_ref(index).track
+    }
+
+    /// A track by its number, with the way to its LBNs.
+    ///
+    /// # Panics
+    /// As [`track`](Self::track).
+    #[inline]
+    pub fn track_ref(&self, index: TrackIndex) -> TrackRef<'_> {
         let (zone, section, local) = self.section_of_track(index);
-        let t = section.track(local);
+        self.found(zone, index, section.track(local))
+    }
+
+    #[inline]
+    fn found<'a>(&'a self, zone: &'a Zone, index: TrackIndex, t: SectionTrack) -> TrackRef<'a> {
         let angle = match zone.slip_turns {
             SlipTurns::No => t.angle,
             by => t.angle + zone.slip_turn(by, t.place, self.heads, t.sectors),
         };
-        Track { cylinder: Cylinder::new(t.cylinder), head: Head::new(t.head), sectors: t.sectors, angle }
+        let (cylinder, head) = (Cylinder::new(t.cylinder), Head::new(t.head));
+        let track = Track { cylinder, head, sectors: t.sectors, angle };
+        TrackRef { layout: self, zone, index, track, place: t.place }
     }
 
     /// The track under a head on a cylinder, if a zone holds it.
@@ -394,24 +409,34 @@ impl Layout {
     }
 
     /// The tracks on a cylinder in LBN order; none where no zone is.
-    pub fn tracks_on(&self, cylinder: Cylinder) -> impl Iterator<Item = TrackIndex> {
+    pub fn tracks_on(&self, cylinder: Cylinder) -> impl Iterator<Item = TrackRef<'_>> {
+        self.tracks_on_if(cylinder, |_| true)
+    }
+
+    /// Those of the tracks on a cylinder whose number is `wanted`; the others are not worked out.
+    #[inline]
+    pub fn tracks_on_if(
+        &self,
+        cylinder: Cylinder,
+        wanted: impl Fn(TrackIndex) -> bool + Copy,
+    ) -> impl Iterator<Item = TrackRef<'_>> {
         self.section_of_cylinder(cylinder).into_iter().flat_map(move |(zone, section)| {
             let first = zone.first_track + section.first_track;
             section
-                .tracks_on(cylinder.get() - section.first_cylinder)
-                .map(move |local| TrackIndex::new(first + local))
+                .tracks_on(cylinder.get() - section.first_cylinder, move |local| {
+                    wanted(TrackIndex::new(first + local))
+                })
+                .map(move |(local, t)| self.found(zone, TrackIndex::new(first + local), t))
         })
     }
 
     /// What LBNs a track holds, as runs in sector order.
     pub fn extents(&self, index: TrackIndex) -> Extents<'_> {
-        let (zone, section, local) = self.section_of_track(index);
-        let t = section.track(local);
-        let end = t.place + u64::from(t.sectors);
-        let native = NativeExtents { zone, first: t.place, place: t.place, end };
-        if self.remaps.is_empty() {
-            return Extents { native, remapped: None };
-        }
+        self.track_ref(index).extents()
+    }
+
+    #[cold]
+    fn extents_with_remaps<'a>(&'a self, index: TrackIndex, native: NativeExtents<'a>) -> Extents<'a> {
         let mut all: Vec<Extent> = Vec::new();
         for extent in native.clone() {
             self.cut_out_remapped(extent, &mut all);
@@ -561,6 +586,43 @@ impl Zone {
         };
         let n = u64::from(sectors);
         Arc::from_parts(self.spares.slipped_before(unit_start) % n * FULL_TURN / n)
+    }
+}
+
+/// A track, and the way to its LBNs: found once, asked for both.
+#[derive(Clone, Copy, Debug)]
+pub struct TrackRef<'a> {
+    layout: &'a Layout,
+    zone: &'a Zone,
+    index: TrackIndex,
+    track: Track,
+    /// Its first place in the zone.
+    place: u64,
+}
+
+impl<'a> TrackRef<'a> {
+    /// Its number.
+    #[inline]
+    pub const fn index(&self) -> TrackIndex {
+        self.index
+    }
+
+    /// Where it is, and how its sectors pass.
+    #[inline]
+    pub const fn track(&self) -> &Track {
+        &self.track
+    }
+
+    /// What LBNs it holds, as runs in sector order.
+    #[inline]
+    pub fn extents(&self) -> Extents<'a> {
+        let end = self.place + u64::from(self.track.sectors);
+        let native = NativeExtents { zone: self.zone, first: self.place, place: self.place, end };
+        if self.layout.remaps.is_empty() {
+            Extents { native, remapped: None }
+        } else {
+            self.layout.extents_with_remaps(self.index, native)
+        }
     }
 }
 

@@ -90,7 +90,11 @@ impl Section {
             None => self.runs.partition_point(|r| r.first_track <= slot) - 1,
         };
         let run = &self.runs[index];
-        let along = slot - run.first_track;
+        self.track_of_run(repetition, run, slot - run.first_track)
+    }
+
+    #[inline]
+    fn track_of_run(&self, repetition: u32, run: &Run, along: u32) -> SectionTrack {
         let parts = self.angle.parts()
             + u64::from(repetition) * self.skew.parts()
             + run.angle.parts()
@@ -124,12 +128,20 @@ impl Section {
         (repetition as u32 * self.tracks + slot, sector)
     }
 
-    /// The tracks (of the section) on a cylinder counted from the section's first, in LBN order.
-    pub(super) fn tracks_on(&self, cylinder: u32) -> impl Iterator<Item = u32> {
+    /// The tracks on a cylinder counted from the section's first, in LBN order, each with its number in the section;
+    /// only those whose number is `wanted` are worked out.
+    #[inline]
+    pub(super) fn tracks_on(
+        &self,
+        cylinder: u32,
+        wanted: impl Fn(u32) -> bool,
+    ) -> impl Iterator<Item = (u32, SectionTrack)> {
         let (repetition, within) = (cylinder / self.cylinders, cylinder % self.cylinders);
-        self.runs
-            .iter()
-            .filter_map(move |run| Some(repetition * self.tracks + run.first_track + run.track_on(within)?))
+        self.runs.iter().filter_map(move |run| {
+            let along = run.track_on(within)?;
+            let number = repetition * self.tracks + run.first_track + along;
+            wanted(number).then(|| (number, self.track_of_run(repetition, run, along)))
+        })
     }
 
     /// The track (of the section) on a cylinder under a head.

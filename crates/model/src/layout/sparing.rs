@@ -31,6 +31,8 @@ pub(super) struct Spares {
     reserved: u64,
     /// Offsets in the zone.
     offsets: u64,
+    /// What [`Self::region_offsets`] answers where the zone is one region.
+    only_region: (u64, u64, u64),
 }
 
 /// Sectors that hold consecutive LBNs.
@@ -104,7 +106,9 @@ impl Spares {
             slips,
             reserved: zone.reserved,
             offsets: 0,
+            only_region: (0, 0, 0),
         };
+        map.only_region = map.work_out_region(0);
         map.offsets = map.count_offsets(at)?;
         if map.reserved > map.offsets {
             return Err(ProfileError::new(
@@ -177,10 +181,11 @@ impl Spares {
                 continue;
             }
             let next_slip = self.slips.get(next).map_or(u64::MAX, |s| s.start);
-            let region = place / self.region;
+            let slipped = next.checked_sub(1).map_or(0, |i| self.slips[i].before + self.slips[i].len);
+            let region = if self.region >= self.places { 0 } else { place / self.region };
             let start = region * self.region;
-            let good = place - start - (self.slipped_before(place) - self.slipped_before(start));
             let (first, count, front) = self.region_offsets(region);
+            let good = place - start - (slipped - if region == 0 { 0 } else { self.slipped_before(start) });
             if good < front {
                 place = (place + (front - good)).min(next_slip);
                 continue;
@@ -211,7 +216,15 @@ impl Spares {
     }
 
     /// First offset of a region, how many it holds, and how many good sectors stand before them.
+    #[inline]
     fn region_offsets(&self, region: u64) -> (u64, u64, u64) {
+        if self.region >= self.places {
+            return self.only_region;
+        }
+        self.work_out_region(region)
+    }
+
+    fn work_out_region(&self, region: u64) -> (u64, u64, u64) {
         let start = region * self.region;
         let size = self.region_size(region);
         let slipped = self.slipped_before(start + size) - self.slipped_before(start);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::background::{Priority, Record};
 use model::random_profile::{Size, random_profile};
-use model::{Layout, Location};
+use model::{Layout, Location, Track};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use units::{Lbn, LbnRange, Sectors, SessionId};

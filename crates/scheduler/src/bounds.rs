@@ -1,0 +1,114 @@
+//! Upper bounds on what could still be read in one detour: for every track what it holds, for every cylinder the most
+//! that any of its tracks holds, for every group of cylinders the most of theirs. Worked out when first asked.
+//!
+//! Taking blocks only lowers the truth, so an old bound stays a bound; it is forgotten where something was taken, to
+//! be sharp again, and where something was registered, to be right again. The tables are zero until something is
+//! known, so that a large drive's cost no memory where nobody has looked.
+
+use model::Layout;
+use units::{LbnRange, TrackIndex};
+
+/// Cylinders in a group.
+pub(crate) const GROUP: u32 = 64;
+
+/// Ranges of up to this many track pieces are forgotten track by track, larger ones by forgetting all.
+const FEW_PIECES: usize = 64;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bounds {
+    /// The bound and one, or zero when it is not known. The largest number stands for itself and all above.
+    tracks: Vec<u16>,
+    /// The same of the track with the most.
+    cylinders: Vec<u32>,
+    /// The same of the cylinder with the most.
+    groups: Vec<u32>,
+}
+
+impl Bounds {
+    pub fn new(layout: &Layout) -> Self {
+        let cylinders = layout.cylinders();
+        Self {
+            tracks: vec![0; layout.track_count() as usize],
+            cylinders: vec![0; cylinders as usize],
+            groups: vec![0; cylinders.div_ceil(GROUP) as usize],
+        }
+    }
+
+    #[inline]
+    pub fn track(&self, track: TrackIndex) -> Option<u64> {
+        match self.tracks.get(track.get() as usize) {
+            Some(0) | None => None,
+            Some(&u16::MAX) => Some(u64::MAX),
+            Some(&bound) => Some(u64::from(bound - 1)),
+        }
+    }
+
+    pub fn set_track(&mut self, track: TrackIndex, bound: u64) {
+        if let Some(slot) = self.tracks.get_mut(track.get() as usize) {
+            *slot = bound.min(u64::from(u16::MAX - 1)) as u16 + 1;
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, cylinder: u32) -> Option<u64> {
+        match self.cylinders.get(cylinder as usize) {
+            Some(0) => None,
+            Some(&u32::MAX) => Some(u64::MAX),
+            Some(&bound) => Some(u64::from(bound - 1)),
+            None => Some(0),
+        }
+    }
+
+    pub fn set(&mut self, cylinder: u32, bound: u64) {
+        if let Some(slot) = self.cylinders.get_mut(cylinder as usize) {
+            *slot = bound.min(u64::from(u32::MAX - 1)) as u32 + 1;
+        }
+    }
+
+    /// The bound of a whole group, once all of its cylinders are known.
+    #[inline]
+    pub fn group(&mut self, group: u32) -> Option<u64> {
+        let slot = self.groups.get_mut(group as usize)?;
+        if *slot == 0 {
+            let from = (group * GROUP) as usize;
+            let to = (from + GROUP as usize).min(self.cylinders.len());
+            let members = &self.cylinders[from..to];
+            if members.contains(&0) {
+                return None;
+            }
+            *slot = members.iter().copied().max().unwrap_or(1);
+        }
+        Some(if *slot == u32::MAX { u64::MAX } else { u64::from(*slot - 1) })
+    }
+
+    pub fn forget(&mut self, track: TrackIndex, cylinder: u32) {
+        if let Some(slot) = self.tracks.get_mut(track.get() as usize) {
+            *slot = 0;
+        }
+        if let Some(slot) = self.cylinders.get_mut(cylinder as usize) {
+            // The group's bound is stale only if this cylinder was the one that set it.
+            let group = &mut self.groups[(cylinder / GROUP) as usize];
+            if *group == *slot {
+                *group = 0;
+            }
+            *slot = 0;
+        }
+    }
+
+    pub fn forget_range(&mut self, layout: &Layout, range: LbnRange) {
+        let few: Vec<TrackIndex> = layout.pieces(range).take(FEW_PIECES + 1).map(|p| p.track).collect();
+        if few.len() > FEW_PIECES {
+            // New tables rather than zeros written into the old ones: untouched memory costs nothing.
+            *self = Self::new(layout);
+        } else {
+            for track in few {
+                let cylinder = layout.track(track).cylinder.get();
+                self.forget(track, cylinder);
+                // More is wanted now: the group's old bound is none any more.
+                if let Some(group) = self.groups.get_mut((cylinder / GROUP) as usize) {
+                    *group = 0;
+                }
+            }
+        }
+    }
+}

@@ -10,8 +10,9 @@ use crate::simulate::run::{Goal, Run};
 use crate::tables::{capacity, grouped, percent, span, table};
 use crate::values;
 use model::DriveModel;
-use scheduler::{Config, Record, Request};
+use scheduler::{Config, Request};
 use sim::{Background, Observer, Report};
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant as Clock;
@@ -24,37 +25,53 @@ const MPL: u32 = 10;
 /// The scan's block.
 const BLOCK: Bytes = Bytes::new(4096);
 
-/// Which request was done when.
+/// A foreground request, when it came and when it was done.
 type Completion = (Request, Instant, Instant);
 
-/// Keeps every completion of the run with the scan.
+/// Keeps the completions until they are compared.
 #[derive(Default)]
-struct Keep {
-    completions: Vec<Completion>,
-    blocks: u64,
-}
+struct Keep(VecDeque<Completion>);
 
 impl Observer for Keep {
     fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
-        self.completions.push((request, arrived, at));
-    }
-
-    fn delivered(&mut self, _: Record, _: Instant) {
-        self.blocks += 1;
+        self.0.push_back((request, arrived, at));
     }
 }
 
-/// Holds every completion of the run without the scan against the one with it.
-struct Compare<'a> {
-    with: std::slice::Iter<'a, Completion>,
-    compared: u64,
+/// The same foreground twice, side by side, and how many of its completions were the same in every respect.
+struct Pair {
+    with: Run<Oltp>,
+    without: Run<Oltp>,
+    kept: (Keep, Keep),
     same: u64,
 }
 
-impl Observer for Compare<'_> {
-    fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
-        self.compared += 1;
-        self.same += u64::from(self.with.next() == Some(&(request, arrived, at)));
+impl Pair {
+    /// Runs both until the scan is done. Keeping them in step bounds what must be kept.
+    fn run(&mut self, console: &Console) -> Result<(), Problem> {
+        let mut progress = self.with.progress(Goal::ScanDone, "scanning", console);
+        loop {
+            let more = self.with.stride(Goal::ScanDone, &mut self.kept.0)?;
+            let goal = Goal::Requests(self.with.requests());
+            while self.without.stride(goal, &mut self.kept.1)? {}
+            self.compare();
+            progress.at(self.with.position(Goal::ScanDone));
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    fn compare(&mut self) {
+        let (Keep(with), Keep(without)) = &mut self.kept;
+        let pairs = with.len().min(without.len());
+        self.same += with.drain(..pairs).zip(without.drain(..pairs)).filter(|(a, b)| a == b).count() as u64;
+    }
+
+    /// Whether nothing at all of the foreground differs.
+    fn identical(&self) -> bool {
+        let (Keep(with), Keep(without)) = &self.kept;
+        self.same == self.with.requests() && with.is_empty() && without.is_empty()
     }
 }
 
@@ -69,33 +86,32 @@ pub(crate) fn execute(args: &DemoArgs, console: &Console) -> Result<Outcome, Pro
         .help("choose another drive: `freeblock drive list` shows them")
     })?;
 
-    let mut with = set_up(&model, args.seed, Background::Scan { block })?;
-    let mut keep = Keep::default();
-    with.advance(Goal::ScanDone, "with the scan   ", &mut keep, console)?;
-    let requests = with.requests();
+    let mut pair = Pair {
+        with: set_up(&model, args.seed, Background::Scan { block })?,
+        without: set_up(&model, args.seed, Background::None)?,
+        kept: Default::default(),
+        same: 0,
+    };
+    pair.run(console)?;
 
-    let mut without = set_up(&model, args.seed, Background::None)?;
-    let mut compare = Compare { with: keep.completions.iter(), compared: 0, same: 0 };
-    without.advance(Goal::Requests(requests), "without the scan", &mut compare, console)?;
-
-    let identical = compare.same == requests && compare.compared == requests && compare.with.len() == 0;
+    let (with, without) = (pair.with.report(), pair.without.report());
     let mut text = format!(
         "{}, simulated: {MPL} tasks of transactions (OLTP), first come first served.\n\
-         A scan reads all of the drive's {} in {BLOCK}-byte blocks, {} of them, and only while the head waits for a\n\
-         sector of the foreground.\n\n",
+         A scan reads all of its {} in {} blocks of {BLOCK} bytes,\n\
+         and only while the head waits for a sector of the foreground.\n\n",
         drive.profile.title,
         capacity(model.layout().capacity().bytes(model.sector_bytes()).get()),
-        grouped(keep.blocks),
+        grouped(with.background.blocks),
     );
-    compared(&mut text, &without.report(), &with.report());
+    compared(&mut text, &without, &with);
     let _ = writeln!(
         text,
         "{} of {} completion times identical to the nanosecond",
-        grouped(compare.same),
-        grouped(requests)
+        grouped(pair.same),
+        grouped(pair.with.requests())
     );
-    gained(&mut text, &with.report());
-    let simulated = with.report().simulated.as_secs_f64();
+    gained(&mut text, &with);
+    let simulated = with.simulated.as_secs_f64();
     let _ = writeln!(
         text,
         "time                 {} simulated, twice, in {} (seed {})\n",
@@ -103,11 +119,11 @@ pub(crate) fn execute(args: &DemoArgs, console: &Console) -> Result<Outcome, Pro
         span(started.elapsed().as_secs_f64()),
         args.seed
     );
-    head_times(&mut text, &without.report(), &with.report());
-    if !identical {
+    head_times(&mut text, &without, &with);
+    if !pair.identical() {
         text.push_str("\nThe scan has changed the foreground's times: this must not be. Please report it with the seed.\n");
     }
-    Ok(Outcome { text, code: u8::from(!identical) })
+    Ok(Outcome { text, code: u8::from(!pair.identical()) })
 }
 
 fn set_up(model: &Arc<DriveModel>, seed: u64, background: Background) -> Result<Run<Oltp>, Problem> {
@@ -157,5 +173,54 @@ fn head_times(text: &mut String, without: &Report, with: &Report) {
             let line = format!("    {name:15} {:>6}  {}", percent(share), bar(share));
             let _ = writeln!(text, "{}", line.trim_end());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Sectors;
+
+    /// The first cylinders of a small drive.
+    fn drive() -> Arc<DriveModel> {
+        let mut profile = model::builtin::find("mimic-less-capacity").unwrap();
+        profile.layout.zones.truncate(1);
+        profile.layout.zones[0].last_cylinder = 20;
+        Arc::new(DriveModel::from_profile(&profile).unwrap())
+    }
+
+    fn pair(with: u64, without: u64) -> Pair {
+        let drive = drive();
+        let mut pair = Pair {
+            with: set_up(&drive, with, Background::Scan { block: Sectors::new(8) }).unwrap(),
+            without: set_up(&drive, without, Background::None).unwrap(),
+            kept: Default::default(),
+            same: 0,
+        };
+        pair.run(&Console::new()).unwrap();
+        pair
+    }
+
+    #[test]
+    fn the_same_foreground_is_identical() {
+        let pair = pair(1, 1);
+        assert!(pair.identical() && pair.same > 10);
+        assert_eq!(pair.with.report().foreground, pair.without.report().foreground);
+    }
+
+    #[test]
+    fn a_foreground_that_differs_is_noticed() {
+        assert!(!pair(1, 2).identical());
+        let mut pair = pair(1, 1);
+        pair.kept.0.0.push_back((
+            Request {
+                id: units::RequestId::new(0),
+                op: units::Op::Read,
+                range: units::LbnRange::new(units::Lbn::ZERO, Sectors::new(1)),
+            },
+            Instant::ZERO,
+            Instant::ZERO,
+        ));
+        assert!(!pair.identical());
     }
 }

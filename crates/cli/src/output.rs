@@ -49,11 +49,10 @@ impl Console {
     /// Shows an error.
     pub(crate) fn report(&self, problem: &Problem) {
         let theme = if self.colour { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
-        // Wide enough that a message in a log stays on one line.
-        let width = if self.terminal { 100 } else { 1_000 };
         let mut text = String::new();
         let shown = GraphicalReportHandler::new_themed(theme)
-            .with_width(width)
+            // A message stays in one piece for those who search or copy it; a terminal wraps by itself.
+            .with_wrap_lines(false)
             .with_links(false)
             .render_report(&mut text, problem);
         match shown {

@@ -17,7 +17,7 @@ pub(crate) fn execute(command: DriveCommand, console: &Console) -> Result<String
         DriveCommand::Import { file, output, name } => {
             import::execute(&file, output.as_deref(), name.as_deref(), console)
         }
-        DriveCommand::Validate { drive, trace, json } => validate::execute(&drive, &trace, json),
+        DriveCommand::Validate { drive, trace, json } => validate::execute(&drive, &trace, json, console),
     }
 }
 

@@ -2,13 +2,14 @@
 
 use super::resolve::resolve;
 use crate::files;
+use crate::output::Console;
 use crate::problem::Problem;
 use crate::tables::{grouped, percent, table};
 use drive::{ClassReport, Report, ValidateRecord};
 use serde::Serialize;
 use std::path::Path;
 use units::{Bytes, Duration, Sectors};
-use workload::trace::{self, Trace, TraceError, TraceFormat};
+use workload::trace::{self, Notes, Trace, TraceError, TraceFormat};
 
 /// What scripts read; the names bind.
 #[derive(Serialize)]
@@ -20,9 +21,9 @@ struct Json {
     per_request_rms_ms: f64,
 }
 
-pub(crate) fn execute(name: &str, trace: &Path, json: bool) -> Result<String, Problem> {
+pub(crate) fn execute(name: &str, trace: &Path, json: bool, console: &Console) -> Result<String, Problem> {
     let drive = resolve(name)?;
-    let records = records(trace, drive.model.sector_bytes(), drive.model.layout().capacity())?;
+    let records = records(trace, drive.model.sector_bytes(), drive.model.layout().capacity(), console)?;
     let report = drive::validate(&drive.profile, &records)
         .map_err(|error| Problem::failed(format!("{}: {error}", trace.display())))?;
     if json {
@@ -38,9 +39,17 @@ pub(crate) fn execute(name: &str, trace: &Path, json: bool) -> Result<String, Pr
 }
 
 /// A trace that says how long the real drive took.
-fn records(path: &Path, sector: Bytes, capacity: Sectors) -> Result<Vec<ValidateRecord>, Problem> {
+fn records(
+    path: &Path,
+    sector: Bytes,
+    capacity: Sectors,
+    console: &Console,
+) -> Result<Vec<ValidateRecord>, Problem> {
     let mut trace = read(path)?;
     trace.convert_to(sector).map_err(Problem::failed)?;
+    if let Some(remark) = remark(&trace.notes) {
+        console.note(&remark);
+    }
     let untimed = |format: TraceFormat| {
         Problem::failed(format!(
             "{}: a trace in the format {format} does not say how long requests took",
@@ -74,6 +83,19 @@ fn records(path: &Path, sector: Bytes, capacity: Sectors) -> Result<Vec<Validate
         })
     };
     trace.records.iter().enumerate().map(record).collect()
+}
+
+/// What the reader left out of a trace or changed in it; `None` when there is nothing to say.
+pub(crate) fn remark(notes: &Notes) -> Option<String> {
+    let kinds = [
+        (notes.suspect, "marked as suspect by the tracer, left out"),
+        (notes.other, "neither read nor write, left out"),
+        (notes.empty, "of no bytes, left out"),
+        (notes.widened, "widened to whole sectors"),
+    ];
+    let said: Vec<String> =
+        kinds.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    (!said.is_empty()).then(|| format!("note: of the trace's records {}", said.join("; ")))
 }
 
 /// A trace file in whichever format.

@@ -1,7 +1,7 @@
 //! The foreground that the flags ask for.
 
 use crate::args::SimulateArgs;
-use crate::drive::validate::read;
+use crate::drive::validate::{read, remark};
 use crate::problem::Problem;
 use crate::tables::grouped;
 use crate::values::{self, Load};
@@ -27,6 +27,8 @@ pub(crate) struct Foreground {
     pub(crate) requests: Option<u64>,
     /// In a few words.
     pub(crate) description: String,
+    /// What was not taken as it stands in the trace.
+    pub(crate) remark: Option<String>,
 }
 
 /// Refuses flags that the workload has no use for, before anything is read.
@@ -147,6 +149,7 @@ fn replay(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Result<Foregr
         .help("choose a larger drive, or give --wrap to let addresses wrap around"),
         other => failed(other),
     })?;
+    let remark = remark(&trace.notes);
     let requests = source.len() as u64;
     let mut description = format!("{} as {}, {times}", path.display(), trace.format);
     if devices > 1 {
@@ -156,7 +159,8 @@ fn replay(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Result<Foregr
             grouped(all as u64)
         );
     }
-    assemble(Box::new(source), arrival, args.seed, Some(requests), description)
+    let foreground = assemble(Box::new(source), arrival, args.seed, Some(requests), description)?;
+    Ok(Foreground { remark, ..foreground })
 }
 
 fn replay_times(
@@ -216,5 +220,5 @@ fn assemble(
     description: String,
 ) -> Result<Foreground, Problem> {
     let issuer = Issuer::new(source, arrival, Instant::ZERO, seed).map_err(Problem::usage)?;
-    Ok(Foreground { issuer, requests, description })
+    Ok(Foreground { issuer, requests, description, remark: None })
 }

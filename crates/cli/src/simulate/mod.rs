@@ -30,7 +30,10 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
         BackgroundTask::None => Background::None,
         BackgroundTask::Scan => Background::Scan { block: block(args.block_size, model.sector_bytes())? },
     };
-    let Foreground { issuer, requests, description } = foreground::build(args, &model)?;
+    let Foreground { issuer, requests, description, remark } = foreground::build(args, &model)?;
+    if let Some(remark) = remark {
+        console.note(&remark);
+    }
     let goal = match (args.background, args.requests) {
         (_, Some(requests)) => Goal::Requests(requests),
         (BackgroundTask::None, None) => Goal::Requests(requests.unwrap_or(foreground::DEFAULT_REQUESTS)),

@@ -20,7 +20,7 @@ pub(crate) enum Goal {
 }
 
 /// Requests between two looks at how far it has come.
-const STRIDE: u64 = 20_000;
+const STRIDE: u64 = 2_000;
 
 /// A scan that gets nothing out of so many requests will hardly get the rest.
 const PATIENCE: u64 = 10_000_000;
@@ -31,6 +31,8 @@ const LONGEST: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000)
 /// A simulation under way.
 pub(crate) struct Run<S> {
     inside: Inside<S>,
+    /// Blocks that the scan had when it last got some, and requests that were done then.
+    yielded: (u64, u64),
 }
 
 impl<S: Source> Run<S> {
@@ -45,13 +47,13 @@ impl<S: Source> Run<S> {
         background: Background,
     ) -> Result<Self, Problem> {
         let inside = Inside::new(drive, config, foreground, background).map_err(problem)?;
-        Ok(Self { inside })
+        Ok(Self { inside, yielded: (0, 0) })
     }
 
     /// Goes on until the goal is reached, the scan is done or the load has ended.
     ///
     /// # Errors
-    /// A load that the drive cannot keep up with; a scan that gets no further; a hundred simulated years.
+    /// As [`stride`](Self::stride).
     pub(crate) fn advance(
         &mut self,
         goal: Goal,
@@ -59,40 +61,63 @@ impl<S: Source> Run<S> {
         observer: &mut impl Observer,
         console: &Console,
     ) -> Result<(), Problem> {
+        let mut progress = self.progress(goal, label, console);
+        while self.stride(goal, observer)? {
+            progress.at(self.position(goal));
+        }
+        Ok(())
+    }
+
+    /// A bar from here to the goal.
+    pub(crate) fn progress(&self, goal: Goal, label: &str, console: &Console) -> Progress {
         let whole = match goal {
             Goal::Requests(requests) => requests,
             Goal::ScanDone => self.inside.scan_progress().map_or(0, |(_, blocks)| blocks),
         };
-        let mut progress = Progress::new(console, label, whole);
-        let mut yielded = (0, 0);
-        loop {
-            let done = self.inside.requests();
-            let stride = match goal {
-                Goal::Requests(requests) => STRIDE.min(requests - done),
-                Goal::ScanDone => STRIDE,
-            };
-            let more = self.inside.advance(stride, observer).map_err(problem)?;
-            let (done, delivered) =
-                (self.inside.requests(), self.inside.scan_progress().map_or(0, |(delivered, _)| delivered));
-            progress.at(if goal == Goal::ScanDone { delivered } else { done });
-            if !more || goal == Goal::Requests(done) {
-                return Ok(());
-            }
-            if delivered > yielded.0 {
-                yielded = (delivered, done);
-            } else if goal == Goal::ScanDone && done - yielded.1 >= PATIENCE {
-                return Err(Problem::failed(format!(
-                    "the scan has got {delivered} blocks and no more in the last {PATIENCE} requests"
-                ))
-                .help("give smaller blocks, another policy, or --requests to end the run there"));
-            }
-            if self.inside.now() > LONGEST {
-                return Err(Problem::failed(format!(
-                    "a hundred years have been simulated after {done} requests"
-                ))
-                .help("give fewer requests, or shorter pauses between them"));
-            }
+        Progress::new(console, label, whole)
+    }
+
+    /// How far it has come on the way to the goal.
+    pub(crate) fn position(&self, goal: Goal) -> u64 {
+        match goal {
+            Goal::Requests(_) => self.inside.requests(),
+            Goal::ScanDone => self.delivered(),
         }
+    }
+
+    /// Goes on by some thousand requests at most. Whether there is more to do.
+    ///
+    /// # Errors
+    /// A load that the drive cannot keep up with; a scan that gets no further; a hundred simulated years.
+    pub(crate) fn stride(&mut self, goal: Goal, observer: &mut impl Observer) -> Result<bool, Problem> {
+        let stride = match goal {
+            Goal::Requests(requests) => STRIDE.min(requests.saturating_sub(self.requests())),
+            Goal::ScanDone => STRIDE,
+        };
+        let more = self.inside.advance(stride, observer).map_err(problem)?;
+        let (done, delivered) = (self.requests(), self.delivered());
+        if !more || matches!(goal, Goal::Requests(requests) if done >= requests) {
+            return Ok(false);
+        }
+        if delivered > self.yielded.0 {
+            self.yielded = (delivered, done);
+        } else if goal == Goal::ScanDone && done - self.yielded.1 >= PATIENCE {
+            return Err(Problem::failed(format!(
+                "the scan has got {delivered} blocks and no more in the last {PATIENCE} requests"
+            ))
+            .help("give smaller blocks, another policy, or --requests to end the run there"));
+        }
+        if self.inside.now() > LONGEST {
+            return Err(Problem::failed(format!(
+                "a hundred years have been simulated after {done} requests"
+            ))
+            .help("give fewer requests, or shorter pauses between them"));
+        }
+        Ok(true)
+    }
+
+    fn delivered(&self) -> u64 {
+        self.inside.scan_progress().map_or(0, |(delivered, _)| delivered)
     }
 
     /// Foreground requests done.

@@ -160,3 +160,12 @@ fn a_run_that_ends_early_says_so() {
     assert_eq!(run.code, Some(0));
     assert!(run.err.contains("the trace ended after 1 of 5 requests"), "{}", run.err);
 }
+
+#[test]
+fn what_a_reader_changed_is_said() {
+    let dir = Dir::new();
+    let trace = dir.file("spc.trace", "0,64,1000,R,0.5\n0,128,0,W,0.6\n");
+    let run = run_with(&["simulate", "--workload", &format!("replay:{trace}"), "--json"]);
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    assert_eq!(run.err, "note: of the trace's records 1 of no bytes, left out; 1 widened to whole sectors\n");
+}

@@ -226,6 +226,12 @@ impl Background {
         self.sessions.get(&session).map(|s| s.undelivered)
     }
 
+    /// Blocks that a task has still to get.
+    pub fn task_undelivered(&self, task: TaskId) -> Option<u64> {
+        let slot = *self.slots.get(&task)?;
+        self.tasks.get(slot as usize)?.as_ref().map(|t| t.undelivered)
+    }
+
     /// Whether there is nothing to choose.
     pub fn is_idle(&self) -> bool {
         self.index.is_empty()

@@ -322,6 +322,11 @@ impl Core {
         self.background.undelivered(session)
     }
 
+    /// Blocks that a task has still to get; none for a task that has ended.
+    pub fn task_undelivered(&self, task: TaskId) -> u64 {
+        self.background.task_undelivered(task).unwrap_or(0)
+    }
+
     /// What the planner did so far.
     pub fn planner_stats(&self) -> PlannerStats {
         self.stats

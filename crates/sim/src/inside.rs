@@ -150,6 +150,11 @@ impl<S: Source> Inside<S> {
         Ok(self.scan.is_none_or(|s| s.finished.is_none()))
     }
 
+    /// The core, to open sessions of one's own in it before and between calls of [`advance`](Self::advance).
+    pub fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
     /// Foreground requests done.
     pub fn requests(&self) -> u64 {
         self.times.requests()

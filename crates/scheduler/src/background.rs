@@ -348,26 +348,6 @@ impl Background {
         (useful > 0).then_some((begin, end, useful))
     }
 
-    /// Takes every block that lies wholly in LBNs which a foreground request is about to pass over.
-    pub fn take_range(&mut self, range: LbnRange) {
-        let mut slots = std::mem::take(&mut self.scratch);
-        slots.clear();
-        let whole =
-            Extent { sector: 0, lbn: range.start(), len: range.len().get().min(u32::MAX.into()) as u32 };
-        let nothing = Item { block: 0, offset: 0, sectors: 0, sector: 0, whole: true };
-        self.overlapping_slots(whole, |slot, _| slots.push((slot, nothing)));
-        for (slot, _) in slots.drain(..) {
-            let Some(task) = &mut self.tasks[slot as usize] else { continue };
-            let (id, before, picks) = (task.id, task.partials(), &mut self.picks);
-            task.take_range(range, |block| picks.push(Pick { task: id, slot, block, completes: true }));
-            self.partials = self.partials + task.partials() - before;
-            if task.is_exhausted() {
-                self.unindex(slot);
-            }
-        }
-        self.scratch = slots;
-    }
-
     /// Hands out what the accesses under way have read. Blocks whose task has been aborted meanwhile are dropped.
     pub fn deliver(&mut self, mut each: impl FnMut(Record)) {
         let mut picks = std::mem::take(&mut self.picks);

@@ -109,6 +109,10 @@ pub struct Access {
     pub sectors: u32,
     /// Read or write.
     pub op: Op,
+    /// The head takes the first pass that begins when it is ready, and not before this instant. A detour may bring it
+    /// to the destination before the direct way would (measured seek curves have dents, and a head is ready to read
+    /// before it has settled to write); the foreground keeps the revolution that it would have had.
+    pub not_before: Instant,
     /// What for.
     pub purpose: Purpose,
 }
@@ -349,8 +353,14 @@ impl Core {
         let chosen = self.policy.choose(&view);
         let Request { id, op, range } = self.pool.swap_remove(chosen).request;
         self.accesses.clear();
-        if !self.background.is_idle() && (op == Op::Read || self.config.writes_serve_reads) {
-            self.background.take_range(range);
+        if op == Op::Read || self.config.writes_serve_reads {
+            // What the foreground itself passes over is free; the planner is to look for other things.
+            for piece in self.drive.layout().pieces(range) {
+                if self.background.is_idle() {
+                    break;
+                }
+                self.background.take(&self.drive, piece.track, (piece.sector, piece.len));
+            }
         }
         let until = self.foreground(now, op, range);
         self.busy = Some(UnderWay { request: id, until });
@@ -372,6 +382,7 @@ impl Core {
                 sector,
                 sectors,
                 op,
+                not_before: arrive,
                 purpose: Purpose::Foreground,
             };
             // The sectors of the piece that are gone when the head arrives, the one under it included.
@@ -430,6 +441,7 @@ impl Core {
                 sector: (stop.first + begin) % sectors,
                 sectors: end - begin,
                 op: Op::Read,
+                not_before: at,
                 purpose: Purpose::Background { useful },
             });
         }

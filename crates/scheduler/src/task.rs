@@ -180,23 +180,6 @@ impl Task {
         false
     }
 
-    /// Takes every wanted block that lies wholly in `range`.
-    pub fn take_range(&mut self, range: LbnRange, mut each: impl FnMut(u64)) {
-        let (low, high) = self.clip(range.start(), range.end());
-        if low >= high {
-            return;
-        }
-        let (from, to) = (self.ceil(low), self.last_whole(high));
-        // Foreground requests are short beside the drive; a set word is looked at per 64 blocks.
-        let mut next = self.wanted.next(from).filter(|b| *b < to);
-        while let Some(block) = next {
-            self.forget_partial(block);
-            self.wanted.remove(block);
-            each(block);
-            next = self.wanted.next(block + 1).filter(|b| *b < to);
-        }
-    }
-
     fn forget_partial(&mut self, block: u64) {
         if self.begun.remove(block) {
             self.partial.remove(&block);

@@ -267,7 +267,8 @@ impl<S: Source> Inside<S> {
             let track = drive.layout().track(access.track);
             let to = Position::from(track);
             let ready = self.mechanics.seek_to(at, to, access.op);
-            let (start, end) = self.mechanics.wait_and_transfer(ready, track, access.sector, access.sectors);
+            let from = ready.max(access.not_before);
+            let (start, end) = self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors);
             group_moves += ready.since(at);
             self.head.rotation += start.since(ready);
             match access.purpose {

@@ -5,7 +5,7 @@ use crate::background::{Priority, Record};
 use model::random_profile::{Size, random_profile};
 use model::{Layout, Location, Track};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use units::{Lbn, LbnRange, Sectors, SessionId};
 
 /// A drive, what is wanted on it, and the same as a plain list of blocks.
@@ -13,8 +13,8 @@ struct World {
     drive: DriveModel,
     background: Background,
     planner: Planner,
-    /// Wanted blocks: LBN ranges with nothing of them read yet.
-    wanted: BTreeSet<(u64, u64)>,
+    /// Wanted blocks as LBN ranges, and what has been read of them.
+    wanted: BTreeMap<(u64, u64), BTreeSet<u64>>,
     session: SessionId,
 }
 
@@ -24,7 +24,7 @@ impl World {
         let mut background = Background::new(drive.layout(), 1 << 20);
         let session = background.open(Priority::default());
         let planner = Planner::new(&drive);
-        Self { drive, background, planner, wanted: BTreeSet::new(), session }
+        Self { drive, background, planner, wanted: BTreeMap::new(), session }
     }
 
     fn want(&mut self, start: u64, len: u64, block: u64) {
@@ -32,14 +32,27 @@ impl World {
         self.background.read(self.drive.layout(), self.session, range, Sectors::new(block)).unwrap();
         for i in 0..len.div_ceil(block) {
             let (a, b) = (start + i * block, start + len.min((i + 1) * block));
-            self.wanted.insert((a, b));
+            self.wanted.insert((a, b), BTreeSet::new());
         }
     }
 
-    /// A foreground request passes over these LBNs: what lies whole in them is wanted no more.
+    /// A foreground request passes over these LBNs: pieces that lie whole in them are wanted no more.
     fn pass_over(&mut self, start: u64, len: u64) {
-        self.background.take_range(LbnRange::new(Lbn::new(start), Sectors::new(len)));
-        self.wanted.retain(|&(a, b)| a < start || b > start + len);
+        let layout = self.drive.layout();
+        let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
+        for part in layout.pieces(range) {
+            for piece in naive_pieces(layout, &self.wanted, part.track) {
+                if piece.first >= part.sector && piece.first + piece.sectors <= part.sector + part.len {
+                    for sector in piece.first..piece.first + piece.sectors {
+                        let lbn = layout.lbn_at(Location { track: part.track, sector }).unwrap().get();
+                        let block = self.wanted.iter_mut().find(|(b, _)| (b.0..b.1).contains(&lbn));
+                        block.unwrap().1.insert(lbn);
+                    }
+                }
+            }
+            self.background.take(&self.drive, part.track, (part.sector, part.len));
+        }
+        self.wanted.retain(|&(a, b), got| (got.len() as u64) < b - a);
         self.background.deliver(|_: Record| {});
     }
 }
@@ -53,11 +66,15 @@ struct NaivePiece {
 
 /// Cuts every wanted block's sectors on a track into runs that are consecutive on the medium and by LBN, and those
 /// into parts of at most a quarter of the track, unless the block is one short run.
-fn naive_pieces(layout: &Layout, wanted: &BTreeSet<(u64, u64)>, track: TrackIndex) -> Vec<NaivePiece> {
+fn naive_pieces(
+    layout: &Layout,
+    wanted: &BTreeMap<(u64, u64), BTreeSet<u64>>,
+    track: TrackIndex,
+) -> Vec<NaivePiece> {
     let n = layout.track(track).sectors;
     let longest = (n / 4).max(1);
     let mut pieces = Vec::new();
-    for &(a, b) in wanted {
+    for (&(a, b), got) in wanted {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         let mut last_lbn = None;
         for sector in 0..n {
@@ -74,7 +91,10 @@ fn naive_pieces(layout: &Layout, wanted: &BTreeSet<(u64, u64)>, track: TrackInde
             let mut at = 0;
             while at < len {
                 let sectors = (len - at).min(longest);
-                pieces.push(NaivePiece { first: first + at, sectors });
+                let lbn = layout.lbn_at(Location { track, sector: first + at }).unwrap();
+                if !got.contains(&lbn.get()) {
+                    pieces.push(NaivePiece { first: first + at, sectors });
+                }
                 at += sectors;
             }
         }

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         foreground,
         scan,
     )?;
-    while run.advance(50_000, &mut Nothing)? {
+    while run.advance_scan(50_000, &mut Nothing)? {
         println!("{:?} {:?} {:?}", run.now(), run.scan_progress(), run.planner_stats());
     }
     println!("{:#?} {:?}", run.report(), run.planner_stats());

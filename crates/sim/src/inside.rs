@@ -135,19 +135,40 @@ impl<S: Source> Inside<S> {
         })
     }
 
-    /// Goes on until so many more foreground requests are done, the scan is, or the load has ended. Whether there
-    /// is more to do: false once the scan is done or the load has ended.
+    /// Goes on until so many more foreground requests are done or the load has ended. Whether it has not.
     ///
     /// # Errors
     /// The load asks for what the drive does not have.
     pub fn advance(&mut self, requests: u64, observer: &mut impl Observer) -> Result<bool, SetupError> {
+        self.go_on(requests, false, observer)
+    }
+
+    /// The same, but not further than to the end of the scan. Whether there is more of both.
+    ///
+    /// # Errors
+    /// The load asks for what the drive does not have.
+    pub fn advance_scan(&mut self, requests: u64, observer: &mut impl Observer) -> Result<bool, SetupError> {
+        Ok(self.go_on(requests, true, observer)? && !self.is_scanned())
+    }
+
+    /// Whether the scan has every block; false where there is none.
+    pub fn is_scanned(&self) -> bool {
+        self.scan.is_some_and(|s| s.finished.is_some())
+    }
+
+    fn go_on(
+        &mut self,
+        requests: u64,
+        to_scan_end: bool,
+        observer: &mut impl Observer,
+    ) -> Result<bool, SetupError> {
         let goal = self.times.requests().saturating_add(requests);
-        while self.times.requests() < goal {
-            if self.scan.is_some_and(|s| s.finished.is_some()) || !self.step(observer)? {
+        while self.times.requests() < goal && !(to_scan_end && self.is_scanned()) {
+            if !self.step(observer)? {
                 return Ok(false);
             }
         }
-        Ok(self.scan.is_none_or(|s| s.finished.is_none()))
+        Ok(true)
     }
 
     /// The core, to open sessions of one's own in it before and between calls of [`advance`](Self::advance).
@@ -247,7 +268,8 @@ impl<S: Source> Inside<S> {
                 Action::Deliver(record) => {
                     if let Some(scan) = &mut self.scan {
                         let sector = self.core.drive().sector_bytes();
-                        scan.delivered(record.range.len().bytes(sector), self.now);
+                        let potential_used = self.head.potential_used();
+                        scan.delivered(record.range.len().bytes(sector), self.now, potential_used);
                     }
                     observer.delivered(record, self.now);
                 }

@@ -148,14 +148,16 @@ pub(crate) struct ScanProgress {
     /// When 95% of the blocks had come.
     pub nearly: Option<Instant>,
     pub finished: Option<Instant>,
+    /// At the end of the scan.
+    pub potential_used: f64,
 }
 
 impl ScanProgress {
     pub fn new(blocks: u64, started: Instant) -> Self {
-        Self { blocks, delivered: 0, bytes: 0, started, nearly: None, finished: None }
+        Self { blocks, delivered: 0, bytes: 0, started, nearly: None, finished: None, potential_used: 0.0 }
     }
 
-    pub fn delivered(&mut self, bytes: Bytes, now: Instant) {
+    pub fn delivered(&mut self, bytes: Bytes, now: Instant, potential_used: f64) {
         self.delivered += 1;
         self.bytes += bytes.get();
         if self.nearly.is_none() && u128::from(self.delivered) * 20 >= u128::from(self.blocks) * 19 {
@@ -163,6 +165,7 @@ impl ScanProgress {
         }
         if self.delivered == self.blocks {
             self.finished = Some(now);
+            self.potential_used = potential_used;
         }
     }
 
@@ -174,7 +177,7 @@ impl ScanProgress {
             blocks: self.delivered,
             mb_per_s: self.bytes as f64 / 1e6 / seconds,
             scans_per_day: 86_400.0 / seconds * self.delivered as f64 / self.blocks.max(1) as f64,
-            potential_used,
+            potential_used: if self.finished.is_some() { self.potential_used } else { potential_used },
             last5_time_share: last5.map(|(end, nearly)| end.since(nearly).as_secs_f64() / seconds),
             done: self.finished.is_some(),
         }

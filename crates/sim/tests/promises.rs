@@ -224,3 +224,30 @@ proptest! {
         prop_assert!((sum - 1.0).abs() < 1e-9, "{h:?}");
     }
 }
+
+/// With a number of requests to do, the foreground goes on after its scan, and the scan's figures stay as they were.
+#[test]
+fn the_foreground_outlives_its_scan() {
+    let load = Load {
+        drive: 3,
+        size: Size::Tiny,
+        policy: PolicyName::Fcfs,
+        age: 0,
+        seed: 1,
+        tasks: 4,
+        think_us: 500,
+        open: false,
+        request_sectors: 4,
+        local: 0,
+        reads: 3,
+        budget: 100,
+    };
+    let mut run = load.start(Background::Scan { block: Sectors::new(4) });
+    while run.advance_scan(10, &mut Nothing).unwrap() {}
+    assert!(run.is_scanned());
+    let scanned = run.report();
+    run.advance(500, &mut Nothing).unwrap();
+    let after = run.report();
+    assert_eq!(after.foreground.requests, scanned.foreground.requests + 500);
+    assert_eq!(after.background, scanned.background);
+}

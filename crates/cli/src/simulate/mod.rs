@@ -49,9 +49,10 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
     let mut run = Run::new(Arc::new(model), config, issuer, background)?;
     run.advance(goal, "simulating", &mut Nothing, console)?;
     if let Some(asked) = args.requests.filter(|&asked| asked > run.requests()) {
-        let why = if run.report().background.done { "the scan was done" } else { "the trace ended" };
-        console
-            .note(&format!("note: {why} after {} of {asked} requests; the run ends there", run.requests()));
+        console.note(&format!(
+            "note: the trace ended after {} of {asked} requests; the run ends there",
+            run.requests()
+        ));
     }
     let result = show::Result { report: run.report(), seed: args.seed, wall: started.elapsed() };
     if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }

@@ -50,7 +50,7 @@ impl<S: Source> Run<S> {
         Ok(Self { inside, yielded: (0, 0) })
     }
 
-    /// Goes on until the goal is reached, the scan is done or the load has ended.
+    /// Goes on until the goal is reached or the load has ended.
     ///
     /// # Errors
     /// As [`stride`](Self::stride).
@@ -94,7 +94,11 @@ impl<S: Source> Run<S> {
             Goal::Requests(requests) => STRIDE.min(requests.saturating_sub(self.requests())),
             Goal::ScanDone => STRIDE,
         };
-        let more = self.inside.advance(stride, observer).map_err(problem)?;
+        let more = match goal {
+            Goal::Requests(_) => self.inside.advance(stride, observer),
+            Goal::ScanDone => self.inside.advance_scan(stride, observer),
+        };
+        let more = more.map_err(problem)?;
         let (done, delivered) = (self.requests(), self.delivered());
         if !more || matches!(goal, Goal::Requests(requests) if done >= requests) {
             return Ok(false);

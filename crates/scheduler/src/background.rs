@@ -274,6 +274,10 @@ impl Background {
         self.bounds.track(track)
     }
 
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
     pub fn bounds_mut(&mut self) -> &mut Bounds {
         &mut self.bounds
     }

@@ -9,7 +9,7 @@ use model::Layout;
 use units::{LbnRange, TrackIndex};
 
 /// Cylinders in a group.
-pub(crate) const GROUP: u32 = 64;
+pub(crate) const GROUP: u32 = 16;
 
 /// Ranges of up to this many track pieces are forgotten track by track, larger ones by forgetting all.
 const FEW_PIECES: usize = 64;
@@ -59,6 +59,22 @@ impl Bounds {
         }
     }
 
+    /// Whether a cylinder may yield more than `best`, or is not known.
+    #[inline]
+    pub fn is_promising(&self, cylinder: u32, best: u32) -> bool {
+        // Zero, which stands for unknown, wraps to the largest number there is.
+        self.cylinders.get(cylinder as usize).is_some_and(|bound| bound.wrapping_sub(1) > best)
+    }
+
+    /// Whether no cylinder of a group yields more than `best`, as far as all of them are known.
+    #[inline]
+    pub fn is_barren(&mut self, group: u32, best: u32) -> bool {
+        match self.groups.get(group as usize) {
+            Some(0) | None => self.group(group).is_some_and(|bound| bound <= u64::from(best)),
+            Some(&bound) => bound - 1 <= best,
+        }
+    }
+
     pub fn set(&mut self, cylinder: u32, bound: u64) {
         if let Some(slot) = self.cylinders.get_mut(cylinder as usize) {
             *slot = bound.min(u64::from(u32::MAX - 1)) as u32 + 1;
@@ -66,8 +82,7 @@ impl Bounds {
     }
 
     /// The bound of a whole group, once all of its cylinders are known.
-    #[inline]
-    pub fn group(&mut self, group: u32) -> Option<u64> {
+    fn group(&mut self, group: u32) -> Option<u64> {
         let slot = self.groups.get_mut(group as usize)?;
         if *slot == 0 {
             let from = (group * GROUP) as usize;

@@ -70,9 +70,10 @@ impl SearchBudget {
 }
 
 impl Default for SearchBudget {
-    /// 500 tracks: some 20 us; more finds hardly any more (docs/BENCHMARKS.md).
+    /// 100 tracks: some ten microseconds a gap, for 97% of what a search without end gets on the Atlas 10K
+    /// (`cargo run --release -p freeblock-sim --example feasibility -- TRACKS` prints both).
     fn default() -> Self {
-        Self::tracks(500)
+        Self::tracks(100)
     }
 }
 
@@ -370,7 +371,7 @@ impl Search<'_> {
             if at_group || c % GROUP == side.entry() {
                 at_group = false;
                 self.tally.spend(1);
-                if self.background.bounds_mut().group(c / GROUP).is_some_and(|b| b <= self.tally.best.score) {
+                if self.background.bounds_mut().is_barren(c / GROUP, self.tally.best_sectors()) {
                     side.skip_group(c);
                     at_group = true;
                     continue;
@@ -378,7 +379,7 @@ impl Search<'_> {
             }
             side.advance(c);
             self.tally.spend(1);
-            if self.background.bounds_mut().get(c).is_some_and(|bound| bound <= self.tally.best.score) {
+            if !self.background.bounds().is_promising(c, self.tally.best_sectors()) {
                 continue;
             }
             if self.fits(a, b, c) {
@@ -453,6 +454,12 @@ impl Tally {
         let sectors = self.best.score / self.depth;
         let arc = Arc::from_parts(sectors * (FULL_TURN / self.densest.max(1)));
         self.useful = drive.rpm().time_within(arc);
+    }
+
+    /// The best score, as the tables of bounds count.
+    #[inline]
+    fn best_sectors(&self) -> u32 {
+        self.best.score.min(u64::from(u32::MAX - 2)) as u32
     }
 
     #[inline]

@@ -13,6 +13,9 @@ use order::{Section, SectionTrack};
 use sparing::{Spares, Stretch};
 use units::{Angle, Arc, Cylinder, FULL_TURN, Head, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
 
+/// Cylinders that share an entry in the table that finds a cylinder's zone.
+const ZONE_GROUP: u32 = 64;
+
 /// A sector's place on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
@@ -108,7 +111,6 @@ struct Zone {
     first_lbn: u64,
     lbns: u64,
     first_track: u32,
-    first_cylinder: u32,
     last_cylinder: u32,
     sections: Vec<Section>,
     spares: Spares,
@@ -139,6 +141,8 @@ pub struct Layout {
     /// First LBN of each zone, apart so that the search stays in one or two cache lines.
     zone_lbns: Vec<u64>,
     zone_tracks: Vec<u32>,
+    /// For every group of [`ZONE_GROUP`] cylinders the zone of its first, or the next one.
+    zone_of_group: Vec<u16>,
     capacity: u64,
     tracks: u32,
     cylinders: u32,
@@ -160,6 +164,7 @@ impl Layout {
             zones: Vec::with_capacity(spec.zones.len()),
             zone_lbns: Vec::new(),
             zone_tracks: Vec::new(),
+            zone_of_group: Vec::new(),
             capacity: 0,
             tracks: 0,
             cylinders,
@@ -175,6 +180,9 @@ impl Layout {
         }
         layout.zone_lbns = layout.zones.iter().map(|z| z.first_lbn).collect();
         layout.zone_tracks = layout.zones.iter().map(|z| z.first_track).collect();
+        layout.zone_of_group = (0..cylinders.div_ceil(ZONE_GROUP))
+            .map(|group| layout.zones.partition_point(|z| z.last_cylinder < group * ZONE_GROUP) as u16)
+            .collect();
         layout.push_remaps(spec)?;
         Ok(layout)
     }
@@ -202,6 +210,9 @@ impl Layout {
                 "cylinders count from 0; raise `cylinders` or end the zone earlier",
             ));
         }
+        if self.zones.len() >= usize::from(u16::MAX) {
+            return Err(ProfileError::new(at, "more than 65,534 zones", "join zones that are alike"));
+        }
         let sections = order::sections(spec, zone, self.heads, at)?;
         let tracks: u64 = sections.iter().map(|s| u64::from(s.tracks) * u64::from(s.repetitions)).sum();
         let Some(end) = u64::from(self.tracks).checked_add(tracks).and_then(|n| u32::try_from(n).ok()) else {
@@ -226,7 +237,6 @@ impl Layout {
             first_lbn: self.capacity,
             lbns: spares.lbns(),
             first_track: self.tracks,
-            first_cylinder: zone.first_cylinder,
             last_cylinder: zone.last_cylinder,
             sections,
             spares,
@@ -553,10 +563,11 @@ impl Layout {
 
     fn section_of_cylinder(&self, cylinder: Cylinder) -> Option<(&Zone, &Section)> {
         let c = cylinder.get();
-        let after = self.zones.partition_point(|z| z.first_cylinder <= c);
-        let zone = self.zones.get(after.checked_sub(1)?).filter(|z| c <= z.last_cylinder)?;
-        let after = zone.sections.partition_point(|s| s.first_cylinder <= c);
-        Some((zone, zone.sections.get(after.checked_sub(1)?)?))
+        let first = *self.zone_of_group.get((c / ZONE_GROUP) as usize)?;
+        let zone = self.zones[usize::from(first)..].iter().find(|z| c <= z.last_cylinder)?;
+        // Between two zones there are no LBNs.
+        let section = zone.sections.iter().rev().find(|s| s.first_cylinder <= c)?;
+        Some((zone, section))
     }
 }
 

@@ -136,7 +136,11 @@ impl Section {
         cylinder: u32,
         wanted: impl Fn(u32) -> bool,
     ) -> impl Iterator<Item = (u32, SectionTrack)> {
-        let (repetition, within) = (cylinder / self.cylinders, cylinder % self.cylinders);
+        // Mostly a repetition is one cylinder; a division would cost as much as all the rest.
+        let (repetition, within) = match self.cylinders {
+            1 => (cylinder, 0),
+            n => (cylinder / n, cylinder % n),
+        };
         self.runs.iter().filter_map(move |run| {
             let along = run.track_on(within)?;
             let number = repetition * self.tracks + run.first_track + along;

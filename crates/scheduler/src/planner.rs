@@ -70,7 +70,7 @@ impl SearchBudget {
 }
 
 impl Default for SearchBudget {
-    /// 100 tracks: some ten microseconds a gap, for 97% of what a search without end gets on the Atlas 10K
+    /// 100 tracks: some ten microseconds a gap, for 96% of what a search without end gets on the Atlas 10K
     /// (`cargo run --release -p freeblock-sim --example feasibility -- TRACKS` prints both).
     fn default() -> Self {
         Self::tracks(100)

@@ -1,5 +1,7 @@
 //! The promises of the design that the core inside a drive must keep, over random drives, loads and wanted sets.
 
+#![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
+
 use freeblock_sim::{Background, Inside, Nothing, Observer, Report};
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};

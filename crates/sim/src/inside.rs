@@ -282,7 +282,7 @@ impl<S: Source> Inside<S> {
     fn execute(&mut self) -> Instant {
         let mut at = self.now;
         let mut group_from = self.mechanics.position();
-        let mut group_moves = Duration::ZERO;
+        let (mut group_moves, mut rotation) = (Duration::ZERO, Duration::ZERO);
         let drive = Arc::clone(&self.drive);
         let rpm = drive.rpm();
         for access in self.core.accesses() {
@@ -292,21 +292,27 @@ impl<S: Source> Inside<S> {
             let from = ready.max(access.not_before);
             let (start, end) = self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors);
             group_moves += ready.since(at);
-            self.head.rotation += start.since(ready);
+            rotation += start.since(ready);
             match access.purpose {
                 Purpose::Background { useful } => {
                     let arc = Rotation::from_parts(u64::from(useful) * FULL_TURN / u64::from(track.sectors));
                     let free = rpm.time_within(arc).min(end.since(start));
                     self.head.free_transfer += free;
-                    self.head.rotation += end.since(start) - free;
+                    rotation += end.since(start) - free;
                 }
                 Purpose::Foreground => {
                     self.head.transfer += end.since(start);
-                    let direct = drive.move_time(group_from, to, access.op).min(group_moves);
+                    // The foreground's share is what it would have been without the detour. A detour that ends on the
+                    // destination has its write settle while it waits there: what that saves was no latency.
+                    let direct = drive.move_time(group_from, to, access.op);
                     self.head.seek += direct;
-                    self.head.extra_seek += group_moves - direct;
+                    self.head.extra_seek += group_moves.saturating_sub(direct);
+                    let saved = direct.saturating_sub(group_moves);
+                    let from_rotation = saved.min(rotation);
+                    self.head.rotation += rotation - from_rotation;
+                    self.head.free_transfer = self.head.free_transfer.saturating_sub(saved - from_rotation);
                     group_from = to;
-                    group_moves = Duration::ZERO;
+                    (group_moves, rotation) = (Duration::ZERO, Duration::ZERO);
                 }
             }
             at = end;

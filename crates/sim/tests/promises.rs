@@ -216,6 +216,21 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 
+    /// The background lives on the foreground's latency alone: what the foreground seeks and transfers is the same
+    /// with and without it, and its own seeks and transfers come out of the latency.
+    #[test]
+    fn the_background_is_paid_from_latency(load in loads(Size::Small)) {
+        let (mut without, mut with) =
+            (load.start(Background::None), load.start(Background::Scan { block: Sectors::new(8) }));
+        without.advance(200, &mut Nothing).unwrap();
+        with.advance(200, &mut Nothing).unwrap();
+        let (a, b) = (without.report(), with.report());
+        prop_assert_eq!(a.simulated, b.simulated);
+        let (a, b) = (a.head_time, b.head_time);
+        prop_assert!((a.seek - b.seek).abs() < 1e-9 && (a.transfer - b.transfer).abs() < 1e-9);
+        prop_assert!((a.rotation - b.rotation - b.free_transfer - b.extra_seek).abs() < 1e-9, "{a:?} {b:?}");
+    }
+
     /// The head is always somewhere: the shares of its time add up.
     #[test]
     fn head_time_adds_up(load in loads(Size::Small)) {

@@ -86,15 +86,17 @@ fn atlas(full: bool) -> Result<()> {
         samples.row(name, what);
     }
 
-    // The same fractions scattered at random.
-    for (share, what) in [
-        (Share::new(1, 2)?, "50%, random blocks of 4 KB"),
-        (Share::new(1, 5)?, "20%, random blocks of 4 KB"),
-        (Share::new(1, 100)?, "1%, random blocks of 4 KB"),
+    // The same fractions scattered at random. Little stays so for long: several cores, each for a while.
+    for (share, cores, what) in [
+        (Share::new(1, 2)?, 2, "50%, random blocks of 4 KB"),
+        (Share::new(1, 5)?, 4, "20%, random blocks of 4 KB"),
+        (Share::new(3, 200)?, 40, "1%, random blocks of 4 KB"),
     ] {
-        let range = if full { whole(&drive) } else { LbnRange::new(Lbn::ZERO, Sectors::new(8_000)) };
-        let mut bench = Bench::new(&drive, 1)?;
-        scattered(&mut bench, range, BLOCK, share, if full { 20_000 } else { 50 }, name, what)?;
+        let (range, cores, decisions) = match full {
+            true => (whole(&drive), cores, 20_000 / cores),
+            false => (LbnRange::new(Lbn::ZERO, Sectors::new(8_000)), 1, 50),
+        };
+        scattered(&drive, range, BLOCK, share, (cores, decisions), name, what)?;
     }
     Ok(())
 }
@@ -122,9 +124,8 @@ fn nearline(name: &str, scale: u64) -> Result<()> {
     for (share, percent) in
         [(Share::new(1, 2)?, "50%"), (Share::new(1, 100)?, "1%"), (Share::new(1, 10_000)?, "0.01%")]
     {
-        let mut bench = Bench::new(&drive, 1)?;
         let what = format!("{percent}, random blocks of {kb} KB");
-        scattered(&mut bench, whole(&drive), block, share, 20_000, name, &what)?;
+        scattered(&drive, whole(&drive), block, share, (1, 20_000), name, &what)?;
     }
 
     // Tasks of their own, evenly spread.
@@ -142,24 +143,32 @@ fn nearline(name: &str, scale: u64) -> Result<()> {
     Ok(())
 }
 
-/// Wants a random `share` of the blocks of a range, then measures.
+/// Wants a random `share` of the blocks of a range, then measures: so many cores, so many decisions each.
 fn scattered(
-    bench: &mut Bench,
+    drive: &Arc<DriveModel>,
     range: LbnRange,
     block: Sectors,
     share: Share,
-    decisions: usize,
+    (cores, decisions): (usize, usize),
     name: &str,
     what: &str,
 ) -> Result<()> {
-    bench.want(range, block)?;
-    bench.pass_over(range, block, share)?;
-    let before = bench.wanted();
-    bench.decide(decisions);
-    bench.row(name, what);
-    let blocks = range.len().get() / block.get();
-    let percent = |left: u64| left as f64 * 100.0 / blocks as f64;
-    println!("{:18}(from {:.4}% to {:.4}%)", "", percent(before), percent(bench.wanted()));
+    let mut samples = Samples::default();
+    let (mut before, mut after) = (0, 0);
+    for seed in 1..=cores {
+        let mut bench = Bench::new(drive, seed as u64)?;
+        bench.want(range, block)?;
+        bench.pass_over(range, block, share)?;
+        before += bench.wanted();
+        bench.samples = samples;
+        bench.decide(decisions);
+        after += bench.wanted();
+        samples = bench.samples;
+        samples.memory = bench.core.wanted_memory_bytes();
+    }
+    samples.row(name, what);
+    let percent = |left: u64| left as f64 * 100.0 / (range.len().get() / block.get() * cores as u64) as f64;
+    println!("{:18}(from {:.4}% to {:.4}%)", "", percent(before), percent(after));
     Ok(())
 }
 
@@ -258,9 +267,10 @@ impl Bench {
         self.outstanding += 1;
     }
 
-    /// Times so many dispatches.
+    /// Times so many dispatches; fewer if something is wanted and it runs out.
     fn decide(&mut self, decisions: usize) {
         let goal = self.samples.nanos.len() + decisions;
+        let background = self.wanted() > 0;
         loop {
             while self.outstanding < OUTSTANDING
                 && let Some(next) = self.load.next_request()
@@ -276,24 +286,15 @@ impl Bench {
                     self.samples.add(took, self.core.accesses(), until);
                     self.now = until;
                     self.core.completed(until);
-                    if self.samples.nanos.len() == goal {
-                        // What has come is counted before anyone asks what is left.
-                        while self.outstanding == OUTSTANDING {
-                            self.settle();
-                        }
+                }
+                Some(Action::Completed(_)) => {
+                    self.outstanding -= 1;
+                    if self.samples.nanos.len() == goal || background && self.wanted() == 0 {
                         return;
                     }
                 }
-                Some(Action::Completed(_)) => self.outstanding -= 1,
                 Some(Action::Deliver(_)) | None => {}
             }
-        }
-    }
-
-    /// Takes the completion that waits to be polled.
-    fn settle(&mut self) {
-        if let Some(Action::Completed(_)) = self.core.poll(self.now) {
-            self.outstanding -= 1;
         }
     }
 

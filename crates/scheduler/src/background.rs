@@ -352,7 +352,16 @@ impl Background {
         (useful > 0).then_some((begin, end, useful))
     }
 
-    /// Hands out what the accesses under way have read. Blocks whose task has been aborted meanwhile are dropped.
+    /// A record of the session is handed to its client, or withdrawn. Whether it was the last that the session has to
+    /// get.
+    pub fn handed_over(&mut self, session: SessionId) -> bool {
+        self.sessions.get_mut(&session).is_some_and(|s| {
+            s.undelivered -= 1;
+            s.undelivered == 0
+        })
+    }
+
+    /// Gives out what the accesses under way have read, for the outbox. Blocks whose task has been aborted meanwhile are dropped.
     pub fn deliver(&mut self, mut each: impl FnMut(Record)) {
         let mut picks = std::mem::take(&mut self.picks);
         for pick in picks.drain(..).filter(|p| p.completes) {
@@ -367,11 +376,7 @@ impl Background {
                 self.slots.remove(&pick.task);
                 self.free.push(pick.slot);
             }
-            let last = self.sessions.get_mut(&session).is_some_and(|s| {
-                s.undelivered -= 1;
-                s.undelivered == 0
-            });
-            each(Record { session, task: pick.task, range, last });
+            each(Record { session, task: pick.task, range, last: false });
         }
         self.picks = picks;
     }

@@ -256,7 +256,10 @@ impl Core {
 
     /// The next action, or `None` until the next call.
     pub fn poll(&mut self, now: Instant) -> Option<Action> {
-        if let Some(action) = self.outbox.pop_front() {
+        if let Some(mut action) = self.outbox.pop_front() {
+            if let Action::Deliver(record) = &mut action {
+                record.last = self.background.handed_over(record.session);
+            }
             return Some(action);
         }
         if self.busy.is_some() || self.pool.is_empty() {
@@ -305,20 +308,43 @@ impl Core {
         self.background.read(self.drive.layout(), session, range, block)
     }
 
-    /// Ends a task; blocks under way are not delivered any more. How many blocks it did not get.
+    /// Ends a task. From here on nothing of it is delivered, not what is under way and not what waits to be polled.
+    /// How many blocks it did not get.
     ///
     /// # Errors
     /// No such task.
     pub fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        self.background.abort(task)
+        let aborted = self.background.abort(task);
+        match (aborted, self.withdraw(|record| record.task == task)) {
+            (Ok(left), withdrawn) => Ok(left + withdrawn),
+            // All of it had come, but nobody had taken it yet.
+            (Err(_), withdrawn) if withdrawn > 0 => Ok(withdrawn),
+            (error, _) => error,
+        }
     }
 
-    /// Ends a session and all its tasks. How many blocks they did not get.
+    /// Ends a session and all its tasks, as [`abort`](Self::abort) ends one. How many blocks they did not get.
     ///
     /// # Errors
     /// No such session.
     pub fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        self.background.close(session)
+        let left = self.background.close(session)?;
+        Ok(left + self.withdraw(|record| record.session == session))
+    }
+
+    /// Takes records back that nobody has polled; how many.
+    fn withdraw(&mut self, of: impl Fn(&Record) -> bool) -> u64 {
+        let mut withdrawn = 0;
+        let background = &mut self.background;
+        self.outbox.retain(|action| match action {
+            Action::Deliver(record) if of(record) => {
+                background.handed_over(record.session);
+                withdrawn += 1;
+                false
+            }
+            _ => true,
+        });
+        withdrawn
     }
 
     /// Blocks that a session has still to get.

@@ -66,7 +66,7 @@ pub(crate) enum DriveCommand {
     },
     /// Turn a DiskSim 4.0 parameter file into a profile
     #[command(
-        after_help = "Example:\n  freeblock drive import atlas10k.parv -o atlas10k.toml\n\nWhat was ignored or interpreted is said on standard error. Nothing is written when the import fails."
+        after_help = "Example:\n  freeblock drive import atlas10k.parv -o atlas10k.toml\n\nWhat was ignored or interpreted is said on standard error. Nothing is written when the import fails, and no file that it reads is written over."
     )]
     Import {
         /// A .parv, .diskspecs or .model file; the files that it sources are read from beside it
@@ -140,10 +140,12 @@ pub(crate) struct SimulateArgs {
     /// The foreground: random, oltp or replay:FILE (a trace in one of six formats)
     #[arg(help_heading = "Foreground", long, value_name = "LOAD", default_value = "random")]
     pub(crate) workload: Load,
-    /// Tasks that each have a request at the drive or think; with oltp [default: 10]
+    /// Tasks that each have a request at the drive or think [default: 10 with oltp]; the same number as --outstanding,
+    /// and the one that counts with oltp when both are given
     #[arg(help_heading = "Foreground", long, value_name = "N", value_parser = values::tasks, allow_negative_numbers = true)]
     pub(crate) mpl: Option<u32>,
-    /// Requests at the drive at all times; with random [default: 1], or a replay
+    /// Requests at the drive at all times, less those whose task thinks [default: 1 with random; a replay keeps its own
+    /// times]; the same number as --mpl, and the one that counts with random and a replay when both are given
     #[arg(help_heading = "Foreground", long, value_name = "N", value_parser = values::tasks, allow_negative_numbers = true)]
     pub(crate) outstanding: Option<u32>,
     /// Foreground requests to simulate [default: 10000; with a scan until it is done; a trace's all]
@@ -152,9 +154,9 @@ pub(crate) struct SimulateArgs {
     /// What the background does
     #[arg(help_heading = "Background", long, value_enum, default_value = "none")]
     pub(crate) background: BackgroundTask,
-    /// The background's block: bytes, or with k, M, G (4096, 4k, 64KiB)
-    #[arg(help_heading = "Background", long, value_name = "BYTES", value_parser = values::bytes, default_value = "4096", allow_negative_numbers = true)]
-    pub(crate) block_size: Bytes,
+    /// The background's block: bytes, or with k, M, G (4096, 4k, 64KiB) [default: 4096]
+    #[arg(help_heading = "Background", long, value_name = "BYTES", value_parser = values::bytes, allow_negative_numbers = true)]
+    pub(crate) block_size: Option<Bytes>,
     /// Added to every move of a detour, outside the drive
     #[arg(help_heading = "Background", long, value_name = "MS", value_parser = values::milliseconds, default_value = "0", allow_negative_numbers = true)]
     pub(crate) conservatism: Duration,

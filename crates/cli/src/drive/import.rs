@@ -4,7 +4,13 @@ use crate::files;
 use crate::output::Console;
 use crate::problem::Problem;
 use model::{Profile, disksim};
-use std::path::Path;
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes read of one file, 128 MiB: a device or pipe may have no end, and the importer refuses a file this large.
+const LARGEST: u64 = 128 << 20;
 
 pub(crate) fn execute(
     file: &Path,
@@ -15,7 +21,16 @@ pub(crate) fn execute(
     if let Some(name) = name {
         check(name)?;
     }
-    let mut imported = disksim::import(file).map_err(Problem::failed)?;
+    let was_read = RefCell::new(Vec::new());
+    let files = |path: &Path| {
+        let bytes = read(path)?;
+        was_read.borrow_mut().push(path.to_owned());
+        Ok(bytes)
+    };
+    let mut imported = disksim::import_from(&files, file, None).map_err(Problem::failed)?;
+    if let Some(output) = output {
+        spare(&was_read.borrow(), output)?;
+    }
     if let Some(name) = name {
         imported.profile.name = name.to_owned();
     }
@@ -38,6 +53,28 @@ pub(crate) fn execute(
         console.note(&format!("note: {note}"));
     }
     Ok(if output.is_some() { String::new() } else { text })
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Refuses to write over a file that was read, whatever path or link leads to it.
+fn spare(was_read: &[PathBuf], output: &Path) -> Result<(), Problem> {
+    // What is not there yet was not read.
+    let Ok(target) = fs::canonicalize(output) else { return Ok(()) };
+    let same = |path: &&PathBuf| fs::canonicalize(path).is_ok_and(|path| path == target);
+    match was_read.iter().find(same) {
+        None => Ok(()),
+        Some(path) => Err(Problem::usage(format!(
+            "-o {} would write over {}, which this import reads",
+            output.display(),
+            path.display()
+        ))
+        .help("name another file, or leave out -o to print to standard output")),
+    }
 }
 
 fn check(name: &str) -> Result<(), Problem> {

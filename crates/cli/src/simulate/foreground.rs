@@ -42,10 +42,7 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
         Load::Replay(_) => ("replay", true),
     };
     let random = args.workload == Load::Random;
-    let oltp = args.workload == Load::Oltp;
     let fits = [
-        ("--mpl", args.mpl.is_some(), oltp, "give --outstanding, or --workload oltp"),
-        ("--outstanding", args.outstanding.is_some(), !oltp, "give --mpl, or --workload random"),
         ("--request-size", args.request_size.is_some(), random, "leave it out, or give --workload random"),
         ("--locality", args.locality.is_some(), random, "leave it out, or give --workload random"),
         ("--reads", args.reads.is_some(), !replay, "leave it out: a trace says what is read and written"),
@@ -96,7 +93,7 @@ fn random(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem
     config.reads = args.reads.unwrap_or(config.reads);
     config.local = args.locality.unwrap_or(Share::NONE);
     let source = Random::new(config, args.seed).map_err(Problem::usage)?;
-    let outstanding = args.outstanding.unwrap_or(1);
+    let outstanding = args.outstanding.or(args.mpl).unwrap_or(1);
     let (arrival, times) = match args.rate {
         Some(rate) => (Arrival::Poisson { rate }, format!("{rate} requests a second")),
         None => closed(outstanding, args.think.unwrap_or(Duration::ZERO), "outstanding"),
@@ -116,9 +113,10 @@ fn oltp(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> 
     let mut config = OltpConfig::new(drive.layout().capacity(), drive.sector_bytes());
     config.reads = args.reads.unwrap_or(config.reads);
     let source = Oltp::new(config, args.seed).map_err(Problem::usage)?;
+    let tasks = args.mpl.or(args.outstanding).unwrap_or(10);
     let (arrival, times) = match args.rate {
         Some(rate) => (Arrival::Poisson { rate }, format!("{rate} requests a second")),
-        None => closed(args.mpl.unwrap_or(10), args.think.unwrap_or(Duration::from_millis(30)), "tasks"),
+        None => closed(tasks, args.think.unwrap_or(Duration::from_millis(30)), "tasks"),
     };
     assemble(Box::new(source), arrival, args.seed, None, format!("OLTP, {times}"))
 }
@@ -146,7 +144,11 @@ fn replay(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Result<Foregr
             path.display(),
             if devices > 1 { format!(" of device {device}") } else { String::new() },
         ))
-        .help("choose a larger drive, or give --wrap to let addresses wrap around"),
+        .help(if range.len() > capacity {
+            "choose a larger drive: the record alone is larger than this one"
+        } else {
+            "choose a larger drive, or give --wrap to let addresses wrap around"
+        }),
         other => failed(other),
     })?;
     let remark = remark(&trace.notes);
@@ -170,12 +172,9 @@ fn replay_times(
 ) -> Result<(Arrival, String), Problem> {
     let timed = records.iter().all(|record| record.arrival.is_some());
     let thinking = records.iter().all(|record| record.think.is_some());
-    if args.outstanding.is_some() || args.think.is_some() {
-        return Ok(closed(
-            args.outstanding.unwrap_or(1),
-            args.think.unwrap_or(Duration::ZERO),
-            "outstanding",
-        ));
+    let outstanding = args.outstanding.or(args.mpl);
+    if outstanding.is_some() || args.think.is_some() {
+        return Ok(closed(outstanding.unwrap_or(1), args.think.unwrap_or(Duration::ZERO), "outstanding"));
     }
     let too_long = |mend: &str| {
         Problem::failed(format!("{}: the trace goes on for more than a hundred years", path.display()))

@@ -17,6 +17,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use units::{Bytes, Duration, Sectors};
 
+/// One page of most hosts; the scans of the documentation use it.
+const DEFAULT_BLOCK: Bytes = Bytes::new(4096);
+
 pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     let started = Instant::now();
     check_place(args)?;
@@ -26,9 +29,16 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
         None => drive.model,
         Some(switch) => drive.model.with_zero_latency(switch == Switch::On),
     };
-    let background = match args.background {
-        BackgroundTask::None => Background::None,
-        BackgroundTask::Scan => Background::Scan { block: block(args.block_size, model.sector_bytes())? },
+    let background = match (args.background, args.block_size) {
+        (BackgroundTask::None, None) => Background::None,
+        (BackgroundTask::None, Some(size)) => {
+            // A size that is wrong is wrong before it is used.
+            block(size, model.sector_bytes())?;
+            Background::None
+        }
+        (BackgroundTask::Scan, size) => {
+            Background::Scan { block: block(size.unwrap_or(DEFAULT_BLOCK), model.sector_bytes())? }
+        }
     };
     let Foreground { issuer, requests, description, remark } = foreground::build(args, &model)?;
     if let Some(remark) = remark {

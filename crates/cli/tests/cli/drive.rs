@@ -100,6 +100,22 @@ fn import_refuses_an_output_that_it_cannot_write() {
     assert_eq!(dir.names(), ["tiny.model", "tiny.seek"]);
 }
 
+#[test]
+fn import_does_not_write_over_what_it_reads() {
+    let dir = Dir::new();
+    let seek = dir.file("tiny.seek", TINY_SEEK);
+    let model = dir.file("tiny.model", TINY_MODEL);
+    std::fs::create_dir(dir.path("sub")).unwrap();
+    let roundabout = dir.path("sub/../tiny.model");
+    for output in [&model, &seek, &roundabout] {
+        run_with(&["drive", "import", &model, "-o", output])
+            .complained(2, &["would write over", "leave out -o"]);
+    }
+    assert_eq!(std::fs::read_to_string(&model).unwrap(), TINY_MODEL);
+    assert_eq!(std::fs::read_to_string(&seek).unwrap(), TINY_SEEK);
+    assert_eq!(dir.names(), ["sub", "tiny.model", "tiny.seek"]);
+}
+
 const VALIDATE: [&str; 5] =
     ["demerit_ms", "model_mean_ms", "per_request_rms_ms", "requests", "trace_mean_ms"];
 

@@ -1,6 +1,6 @@
 //! Calls and files that are wrong: each gets an error that names the place and the mend, and changes nothing.
 
-use crate::support::{Dir, command, run, run_with};
+use crate::support::{Dir, TINY_MODEL, TINY_SEEK, command, run, run_with};
 
 fn atlas() -> String {
     run("drive show quantum-atlas-10k --toml").worked()
@@ -96,6 +96,20 @@ fn a_replay_past_the_end_is_refused_unless_it_may_wrap() {
 }
 
 #[test]
+fn a_record_larger_than_the_drive_is_not_told_to_wrap() {
+    let dir = Dir::new();
+    dir.file("tiny.seek", TINY_SEEK);
+    let drive = dir.file("tiny.model", TINY_MODEL);
+    let replay = format!("replay:{}", dir.file("large.trace", "R Hit 0 20000 1.0 1.0\n"));
+    for wrap in [&[][..], &["--wrap"]] {
+        let args = ["simulate", "--drive", &drive, "--workload", &replay];
+        let run = run_with(&[&args, wrap].concat());
+        assert!(!run.err.contains("--wrap"), "{}", run.err);
+        run.complained(1, &["record 1 (0+20000)", "16000 sectors", "choose a larger drive"]);
+    }
+}
+
+#[test]
 fn a_trace_of_a_thousand_years_is_refused() {
     let dir = Dir::new();
     let trace = dir.file("long.trace", "0 0 1 2 1\n18000000000000 0 1 2 1\n");
@@ -134,6 +148,8 @@ fn wrong_numbers_are_usage_errors() {
         ("--background scan --block-size 1000", "a multiple of 512"),
         ("--background scan --block-size 2g", "at most 2097152 sectors"),
         ("--background scan --block-size 99999999999999999999", "4096, 4k or 64KiB"),
+        ("--block-size 1000", "a multiple of 512"),
+        ("--block-size 2g", "at most 2097152 sectors"),
         ("--request-size 511", "a multiple of 512"),
         ("--request-size 900g", "use a larger drive or smaller requests"),
         ("--conservatism nan", "milliseconds from 0"),
@@ -154,8 +170,6 @@ fn wrong_numbers_are_usage_errors() {
 #[test]
 fn flags_that_do_not_fit_together_are_told_apart() {
     for (flags, words) in [
-        ("--mpl 3", ["--mpl", "--outstanding"]),
-        ("--workload oltp --outstanding 3", ["--outstanding", "--mpl"]),
         ("--workload oltp --locality 0.5", ["--locality", "--workload random"]),
         ("--workload oltp --request-size 8k", ["--request-size", "--workload random"]),
         ("--scale 2", ["--scale", "--rate"]),
@@ -163,6 +177,8 @@ fn flags_that_do_not_fit_together_are_told_apart() {
         ("--workload replay:x --rate 5", ["--rate", "--scale"]),
         ("--workload replay:x --reads 1", ["--reads", "a trace says"]),
         ("--rate 5 --outstanding 2", ["--rate", "--outstanding"]),
+        ("--workload oltp --rate 5 --mpl 2", ["--rate", "--mpl"]),
+        ("--workload replay:x --scale 5 --mpl 2", ["--scale", "--mpl"]),
         ("--rate 5 --think 2", ["--rate", "--think"]),
         ("--workload replay:x --scale 5 --think 2", ["--scale", "--think"]),
         ("--where outside", ["--where outside", "--where inside"]),

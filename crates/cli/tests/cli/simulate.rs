@@ -138,6 +138,29 @@ fn a_validate_trace_is_replayed_with_its_pauses() {
 }
 
 #[test]
+fn mpl_and_outstanding_are_one_number() {
+    let dir = Dir::new();
+    let trace = dir.file("few.trace", "R Hit 1000 8 1.0 5000000.0\nW Hit 500000 16 1.0 1.0\n");
+    let replay = format!("--workload replay:{trace}");
+    for (load, own, other) in [
+        ("--requests 200", "--outstanding", "--mpl"),
+        ("--requests 200 --workload oltp", "--mpl", "--outstanding"),
+        (replay.as_str(), "--outstanding", "--mpl"),
+    ] {
+        let result = |flags: String| {
+            let mut json = run(&format!("simulate {load} {flags} --json")).json();
+            json.as_object_mut().unwrap().remove("wall_s");
+            json
+        };
+        let two = result(format!("{own} 2"));
+        assert_eq!(two, result(format!("{other} 2")), "{load}");
+        // With both, the load's own counts.
+        assert_eq!(two, result(format!("{own} 2 {other} 1")), "{load}");
+        assert_ne!(two, result(format!("{other} 1")), "{load}");
+    }
+}
+
+#[test]
 fn a_timed_trace_is_replayed_at_its_times_on_its_busiest_device() {
     let dir = Dir::new();
     let trace = dir.file("timed.trace", "100.0 3 64 8 1\n100.5 4 0 8 1\n1100.0 3 128 16 0\n");

@@ -202,6 +202,15 @@ mod random {
     }
 }
 
+/// With defects, remaps and slips on the same drive.
+#[test]
+fn both_directions_agree_on_random_drives() {
+    use freeblock_model::random_profile::{Size, random_profile};
+    for seed in 0..200 {
+        check_whole(DriveModel::from_profile(&random_profile(seed, Size::Tiny)).unwrap().layout());
+    }
+}
+
 #[test]
 fn tiny_profile_maps_both_ways() {
     let profile = Profile::from_toml(include_str!("data/tiny.toml"), "tiny.toml").unwrap();

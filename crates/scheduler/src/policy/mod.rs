@@ -219,3 +219,6 @@ impl Policy for AnyPolicy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

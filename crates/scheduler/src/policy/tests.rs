@@ -1,0 +1,225 @@
+//! The policies against each other, and against their keys on random drives.
+
+use super::*;
+use crate::foreground::Request;
+use crate::predictor::Positioning;
+use model::random_profile::{Size, random_profile};
+use model::{DriveModel, Piece, Track};
+use proptest::prelude::*;
+use units::{Angle, Cylinder, Head, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
+
+/// A predictor that reads its answers from a table, by sequence: (seek, rest) in microseconds.
+struct Table(Vec<(u64, u64)>);
+
+impl Predictor for Table {
+    fn positioning(&self, _: Position, _: Instant, request: &Pending) -> Positioning {
+        let (seek, rest) = self.0[request.sequence as usize];
+        Positioning { seek: Duration::from_micros(seek), rest: Duration::from_micros(rest) }
+    }
+}
+
+fn pending(sequence: u64, lbn: u64, arrived_us: u64) -> Pending {
+    Pending {
+        request: Request {
+            id: RequestId::new(sequence),
+            op: Op::Read,
+            range: LbnRange::new(Lbn::new(lbn), Sectors::new(8)),
+        },
+        arrived: Instant::ZERO + Duration::from_micros(arrived_us),
+        sequence,
+        piece: Piece { track: TrackIndex::new(0), sector: 0, lbn: Lbn::new(lbn), len: 8 },
+        track: Track { cylinder: Cylinder::new(0), head: Head::new(0), sectors: 100, angle: Angle::ZERO },
+    }
+}
+
+const NOW_US: u64 = 1_000_000;
+
+fn view<'a, P>(pool: &'a [Pending], predictor: &'a P, age: AgeWeight) -> View<'a, P> {
+    let at = Instant::ZERO + Duration::from_micros(NOW_US);
+    View { pool, at, from: Position::default(), predictor, age }
+}
+
+/// The sequence number of what the named policy chooses first.
+fn first(name: &str, pool: &[Pending], table: &Table, age: AgeWeight) -> u64 {
+    let mut policy = AnyPolicy::from(name.parse::<PolicyName>().unwrap());
+    pool[policy.choose(&view(pool, table, age))].sequence
+}
+
+/// The order in which the named policy empties the pool.
+fn order(name: &str, mut pool: Vec<Pending>, table: &Table) -> Vec<u64> {
+    let mut policy = AnyPolicy::from(name.parse::<PolicyName>().unwrap());
+    let mut served = Vec::new();
+    while !pool.is_empty() {
+        let chosen = policy.choose(&view(&pool, table, AgeWeight::default()));
+        served.push(pool.swap_remove(chosen).sequence);
+    }
+    served
+}
+
+const ALL: [&str; 5] = ["fcfs", "c-look", "sstf", "sptf", "sptf-sw:40"];
+
+#[test]
+fn each_policy_chooses_its_own_from_one_pool() {
+    // Positioning times: 9, 8, 6.5, 5 and 6.9 ms; 40% over the shortest are 7.
+    let table = Table(vec![(6_000, 3_000), (1_000, 7_000), (3_000, 3_500), (4_000, 1_000), (2_000, 4_900)]);
+    let lbns = [500, 400, 100, 300, 200];
+    // The pool is in no order.
+    let pool: Vec<_> = [3, 1, 4, 0, 2].map(|i| pending(i, lbns[i as usize], i)).to_vec();
+    let chosen = ALL.map(|name| first(name, &pool, &table, AgeWeight::default()));
+    assert_eq!(chosen, [0, 2, 1, 3, 4]);
+    assert_eq!(order("fcfs", pool.clone(), &table), [0, 1, 2, 3, 4]);
+    assert_eq!(order("sstf", pool.clone(), &table), [1, 4, 2, 3, 0]);
+    assert_eq!(order("sptf", pool, &table), [3, 2, 4, 1, 0]);
+}
+
+#[test]
+fn c_look_goes_up_and_then_back_to_the_lowest() {
+    let table = Table(vec![(0, 0); 6]);
+    let mut policy = CLook::default();
+    let mut serve = |pool: &mut Vec<Pending>| {
+        let chosen = policy.choose(&view(pool, &table, AgeWeight::default()));
+        pool.swap_remove(chosen).sequence
+    };
+    let mut pool = vec![pending(0, 700, 0), pending(1, 300, 0)];
+    assert_eq!(serve(&mut pool), 1);
+    // One behind, one at the last address, one between: behind waits for the next sweep.
+    pool.extend([pending(2, 100, 0), pending(3, 300, 0), pending(4, 600, 0), pending(5, 200, 0)]);
+    let served: Vec<_> = (0..5).map(|_| serve(&mut pool)).collect();
+    assert_eq!(served, [3, 4, 0, 2, 5]);
+}
+
+#[test]
+fn ties_go_to_the_earlier_arrival_wherever_it_stands() {
+    let table = Table(vec![(2_000, 1_000); 4]);
+    for name in ALL {
+        let pool = [2, 1, 3, 0].map(|i| pending(i, 100, 0)).to_vec();
+        assert_eq!(order(name, pool, &table), [0, 1, 2, 3], "{name}");
+    }
+}
+
+#[test]
+fn sptf_sw_breaks_ties_of_seeks_by_the_whole_time() {
+    let table = Table(vec![(2_000, 1_500), (2_000, 1_000)]);
+    let pool = [pending(0, 0, 0), pending(1, 8, 0)];
+    assert_eq!(first("sptf-sw:40", &pool, &table, AgeWeight::default()), 1);
+    assert_eq!(first("sstf", &pool, &table, AgeWeight::default()), 0);
+}
+
+#[test]
+fn a_request_at_the_limit_is_still_near() {
+    // 40% over 5 ms.
+    let pool = [pending(0, 0, 0), pending(1, 8, 0)];
+    let at = Table(vec![(4_000, 1_000), (1_000, 6_000)]);
+    let past = Table(vec![(4_000, 1_000), (1_000, 6_001)]);
+    assert_eq!(first("sptf-sw:40", &pool, &at, AgeWeight::default()), 1);
+    assert_eq!(first("sptf-sw:40", &pool, &past, AgeWeight::default()), 0);
+}
+
+#[test]
+fn an_old_far_request_wins_once_age_counts() {
+    let table = Table(vec![(8_000, 2_000), (1_000, 1_000)]);
+    // 1 s and 0 s in the queue: the far one is behind by 7 ms of seek and 8 ms in all.
+    let pool = [pending(0, 900, 0), pending(1, 0, NOW_US)];
+    for (name, behind_us) in [("sstf", 7_000), ("sptf", 8_000), ("sptf-sw:inf", 7_000)] {
+        let choose = |millionths| first(name, &pool, &table, AgeWeight::from_millionths(millionths));
+        assert_eq!(choose(0), 1, "{name}");
+        // Microseconds off the key after a second: millionths.
+        assert_eq!(choose(behind_us - 1), 1, "{name}");
+        assert_eq!(choose(behind_us + 1), 0, "{name}");
+        assert_eq!(choose(u32::MAX), 0, "{name}");
+    }
+}
+
+#[test]
+fn names_of_policies_round_trip() {
+    for name in ["fcfs", "c-look", "sstf", "sptf", "sptf-sw:0", "sptf-sw:40", "sptf-sw:62.5", "sptf-sw:inf"] {
+        assert_eq!(name.parse::<PolicyName>().unwrap().to_string(), name);
+    }
+    assert_eq!("sptf-sw:inf".parse(), Ok(PolicyName::SptfSw(SeekWeight::UNLIMITED)));
+    assert_eq!("sptf-sw:40".parse(), Ok(PolicyName::SptfSw(SeekWeight::percent(40))));
+    assert_eq!("sptf-sw:100000".parse::<PolicyName>().unwrap().to_string(), "sptf-sw:100000");
+}
+
+#[test]
+fn what_is_no_policy_is_refused_with_the_reason() {
+    let refused = [
+        ("", "no policy has this name"),
+        ("SPTF", "no policy has this name"),
+        ("sptf-sw40", "no policy has this name"),
+        ("sptf-sw", "it needs its percentage"),
+        ("sptf-sw:", "must be a number"),
+        ("sptf-sw:-1", "must be a number"),
+        ("sptf-sw:100000.5", "must be a number"),
+        ("sptf-sw:nan", "must be a number"),
+        ("sptf-sw:forty", "must be a number"),
+        ("sptf-sw:40%", "must be a number"),
+    ];
+    for (name, reason) in refused {
+        let message = name.parse::<PolicyName>().unwrap_err().to_string();
+        assert!(message.contains(reason) && message.contains("sptf-sw:N"), "{name}: {message}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn percentages_survive_writing_and_reading(hundredths in 0..=10_000_000u32) {
+        let name = PolicyName::SptfSw(SeekWeight { hundredths: Some(hundredths) });
+        prop_assert_eq!(name.to_string().parse::<PolicyName>(), Ok(name));
+    }
+
+    /// The ends of SPTF-SWn% are SPTF and SSTF. They may break ties otherwise, so keys are compared.
+    #[test]
+    fn the_ends_of_sptf_sw_are_sptf_and_sstf(
+        seed: u64,
+        requests in prop::collection::vec((any::<prop::sample::Index>(), 1..64u64, any::<bool>()), 1..40),
+        arm: prop::sample::Index,
+        at in 0..1u64 << 40,
+        percent in 0..200u16,
+    ) {
+        let drive = DriveModel::from_profile(&random_profile(seed, Size::Tiny)).unwrap();
+        let capacity = drive.layout().capacity().get() as usize;
+        let mut pool = Vec::new();
+        for (i, (lbn, len, read)) in requests.iter().enumerate() {
+            let lbn = lbn.index(capacity) as u64;
+            let range = LbnRange::new(Lbn::new(lbn), Sectors::new((*len).min(capacity as u64 - lbn)));
+            let op = if *read { Op::Read } else { Op::Write };
+            let request = Request { id: RequestId::new(i as u64), op, range };
+            pool.push(Pending::new(&drive, request, Instant::ZERO, i as u64).unwrap());
+        }
+        let arm = TrackIndex::new(arm.index(drive.layout().track_count() as usize) as u32);
+        let from = Position::from(drive.layout().track(arm));
+        let at = Instant::from_nanos(at);
+        let view = View { pool: &pool, at, from, predictor: &drive, age: AgeWeight::default() };
+        let times: Vec<_> = pool.iter().map(|p| drive.positioning(from, at, p)).collect();
+        let least_total = times.iter().map(|t| t.total()).min().unwrap();
+        let least_seek = times.iter().map(|t| t.seek).min().unwrap();
+
+        let sptf = Sptf.choose(&view);
+        let sstf = Sstf.choose(&view);
+        let zero = SptfSw::new(SeekWeight::percent(0)).choose(&view);
+        let unlimited = SptfSw::new(SeekWeight::UNLIMITED).choose(&view);
+        prop_assert_eq!(times[sptf].total(), least_total);
+        prop_assert_eq!(times[zero].total(), least_total);
+        prop_assert_eq!(times[sstf].seek, least_seek);
+        prop_assert_eq!(times[unlimited].seek, least_seek);
+        // Of equals the first.
+        prop_assert!(times[..sptf].iter().all(|t| t.total() > least_total));
+        prop_assert!(times[..sstf].iter().all(|t| t.seek > least_seek));
+        if times.iter().filter(|t| t.total() == least_total).count() == 1 {
+            prop_assert_eq!(zero, sptf);
+        }
+        if times.iter().filter(|t| t.seek == least_seek).count() == 1 {
+            prop_assert_eq!(unlimited, sstf);
+        }
+
+        // Between the ends: near the shortest, and no near one has a shorter seek.
+        let between = SptfSw::new(SeekWeight::percent(percent)).choose(&view);
+        let near = |t: &Positioning| {
+            let over = u128::from((t.total() - least_total).as_nanos());
+            over * 100 <= u128::from(least_total.as_nanos()) * u128::from(percent)
+        };
+        prop_assert!(near(&times[between]));
+        prop_assert!(times.iter().filter(|t| near(t)).all(|t| t.seek >= times[between].seek));
+        prop_assert_eq!(Fcfs.choose(&view), 0);
+    }
+}

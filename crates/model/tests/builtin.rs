@@ -2,8 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 use freeblock_model::builtin::{self, BuiltinError};
-use freeblock_model::{DriveModel, Profile};
-use units::{Lbn, Op, Sectors};
+use freeblock_model::{DriveModel, Location, Profile};
+use proptest::prelude::*;
+use std::sync::LazyLock;
+use units::{Lbn, LbnRange, Op, Sectors, TrackIndex};
+
+static MODELS: LazyLock<Vec<(&str, DriveModel)>> =
+    LazyLock::new(|| builtin::names().iter().map(|name| (*name, model(name))).collect());
 
 fn model(name: &str) -> DriveModel {
     DriveModel::from_profile(&builtin::find(name).unwrap()).unwrap()
@@ -152,6 +157,55 @@ fn every_lbn_at_the_edges_is_mapped() {
             assert_eq!(model.layout().lbn_at(location), Some(Lbn::new(lbn)), "{name}");
         }
         assert_eq!(model.layout().locate(Lbn::new(capacity)), None, "{name}");
+    }
+}
+
+proptest! {
+    /// On every drive that comes along, somewhere on it: both directions, extents and pieces tell one story.
+    #[test]
+    fn addresses_agree_with_places_anywhere(
+        lbn: prop::sample::Index, track: prop::sample::Index, len in 1..3_000u64,
+    ) {
+        for (name, model) in MODELS.iter() {
+            let layout = model.layout();
+            let lbn = Lbn::new(lbn.index(layout.capacity().get() as usize) as u64);
+            let location = layout.locate(lbn).unwrap();
+            prop_assert_eq!(layout.lbn_at(location), Some(lbn), "{}", name);
+
+            // The track of that LBN, and any other, which may be one of spares.
+            for track in [location.track, TrackIndex::new(track.index(layout.track_count() as usize) as u32)] {
+                let geometry = layout.track(track);
+                prop_assert_eq!(layout.track_at(geometry.cylinder, geometry.head), Some(track), "{}", name);
+                let mut by_sector = vec![None; geometry.sectors as usize];
+                for extent in layout.extents(track) {
+                    for i in 0..extent.len {
+                        let held = &mut by_sector[(extent.sector + i) as usize];
+                        prop_assert_eq!(*held, None, "{}", name);
+                        *held = Some(extent.lbn + Sectors::new(u64::from(i)));
+                    }
+                }
+                for (sector, held) in (0..).zip(by_sector) {
+                    let place = Location { track, sector };
+                    prop_assert_eq!(layout.lbn_at(place), held, "{}: {:?}", name, place);
+                    if let Some(lbn) = held {
+                        prop_assert_eq!(layout.locate(lbn), Some(place), "{}: {}", name, lbn);
+                    }
+                }
+            }
+
+            // A request that may run over the end, sector by sector.
+            let left = layout.capacity().get() - lbn.get();
+            let mut next = lbn;
+            for piece in layout.pieces(LbnRange::new(lbn, Sectors::new(len))) {
+                prop_assert_eq!(piece.lbn, next, "{}", name);
+                for i in 0..piece.len {
+                    let place = Location { track: piece.track, sector: piece.sector + i };
+                    prop_assert_eq!(layout.locate(next), Some(place), "{}: {}", name, next);
+                    next += Sectors::new(1);
+                }
+            }
+            prop_assert_eq!(next, lbn + Sectors::new(len.min(left)), "{}", name);
+        }
     }
 }
 

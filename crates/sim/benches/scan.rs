@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (runs, requests) = if full { (3, u64::MAX) } else { (1, 100) };
     let drive = Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k")?)?);
     println!("tracks    seconds       gaps  tracks/gap     most  scans a day  free MB/s  virtual time");
-    for tracks in [50, 100, 200, 500, 2_000] {
+    for tracks in [50, 75, 100, 200, 500, 2_000] {
         let mut seconds = Vec::new();
         let mut result = None;
         for _ in 0..runs {

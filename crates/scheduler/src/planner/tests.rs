@@ -81,7 +81,11 @@ fn naive_pieces(
             let lbn = layout.lbn_at(Location { track, sector }).map(Lbn::get);
             if let Some(lbn) = lbn.filter(|l| (a..b).contains(l)) {
                 match runs.last_mut() {
-                    Some((first, len)) if *first + *len == sector && last_lbn == Some(lbn - 1) => *len += 1,
+                    Some((first, len))
+                        if *first + *len == sector && last_lbn.map(|l: u64| l + 1) == Some(lbn) =>
+                    {
+                        *len += 1
+                    }
                     _ => runs.push((sector, 1)),
                 }
                 last_lbn = Some(lbn);

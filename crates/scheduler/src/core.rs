@@ -25,7 +25,7 @@ pub struct Config {
     pub most_pending: usize,
     /// The most blocks that may be half read at once; their data wait in memory.
     pub most_partials: usize,
-    /// Whether a foreground write serves reads of the blocks that it overwrites whole: its data are their content.
+    /// Whether a foreground write serves reads of what it overwrites: its data are the content.
     /// A scrubber, which wants the medium read, sets this to false.
     pub writes_serve_reads: bool,
 }

@@ -417,7 +417,7 @@ impl Search<'_> {
     }
 
     fn bounded_cylinder(&mut self, cylinder: u32) {
-        if self.background.bounds_mut().get(cylinder).is_none() {
+        if self.background.bounds().get(cylinder).is_none() {
             self.tally.spend(u32::from(self.drive.layout().heads()) * LOOKUPS_PER_TRACK / 4);
         }
         self.cylinder(cylinder);

@@ -1,0 +1,1 @@
+//! A small file layer over logical blocks.

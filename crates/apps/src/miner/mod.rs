@@ -1,0 +1,1 @@
+//! Data mining in free bandwidth.

@@ -42,9 +42,9 @@ pub trait Observer {
         let _ = (request, arrived, at);
     }
 
-    /// A background block has come.
-    fn delivered(&mut self, record: Record, at: Instant) {
-        let _ = (record, at);
+    /// A background block has come. An application may register, abort or close in `core` as it likes.
+    fn delivered(&mut self, core: &mut Core, record: Record, at: Instant) {
+        let _ = (core, record, at);
     }
 }
 
@@ -191,6 +191,11 @@ impl<S: Source> Inside<S> {
         self.scan.map(|s| (s.delivered, s.blocks))
     }
 
+    /// What the head did so far, in nanoseconds; what is under way is counted up to its end.
+    pub fn head(&self) -> HeadNanos {
+        self.head
+    }
+
     /// What the planner did.
     pub fn planner_stats(&self) -> PlannerStats {
         self.core.planner_stats()
@@ -271,7 +276,7 @@ impl<S: Source> Inside<S> {
                         let potential_used = self.head.potential_used();
                         scan.delivered(record.range.len().bytes(sector), self.now, potential_used);
                     }
-                    observer.delivered(record, self.now);
+                    observer.delivered(&mut self.core, record, self.now);
                 }
             }
         }

@@ -7,4 +7,4 @@ mod inside;
 mod report;
 
 pub use inside::{Background, Inside, Nothing, Observer, SetupError};
-pub use report::{BackgroundReport, ForegroundReport, HeadTime, Report};
+pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report};

@@ -65,17 +65,39 @@ pub struct BackgroundReport {
     pub done: bool,
 }
 
-/// Nanoseconds by what the head did.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct HeadNanos {
+/// Time by what the head did: [`HeadTime`] before it is made a fraction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeadNanos {
+    /// Moves that the foreground needs anyway.
     pub seek: Duration,
+    /// Waiting for sectors: the latency that stayed unused.
     pub rotation: Duration,
+    /// Foreground sectors under the head.
     pub transfer: Duration,
+    /// Wanted background sectors under the head, in gaps.
     pub free_transfer: Duration,
+    /// Moves that only the background needs.
     pub extra_seek: Duration,
 }
 
 impl HeadNanos {
+    /// The foreground's rotational latency, used or not: the potential free bandwidth, as time.
+    pub fn potential(&self) -> Duration {
+        self.rotation + self.free_transfer + self.extra_seek
+    }
+
+    /// What was added since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            seek: self.seek.saturating_sub(before.seek),
+            rotation: self.rotation.saturating_sub(before.rotation),
+            transfer: self.transfer.saturating_sub(before.transfer),
+            free_transfer: self.free_transfer.saturating_sub(before.free_transfer),
+            extra_seek: self.extra_seek.saturating_sub(before.extra_seek),
+        }
+    }
+
+    /// Fractions of a run of this length.
     pub fn shares(&self, run: Duration) -> HeadTime {
         let total = run.as_nanos().max(1) as f64;
         let share = |d: Duration| d.as_nanos() as f64 / total;
@@ -93,8 +115,7 @@ impl HeadNanos {
 
     /// Part of all latency that went into wanted sectors.
     pub fn potential_used(&self) -> f64 {
-        let potential = self.rotation + self.free_transfer + self.extra_seek;
-        self.free_transfer.as_nanos() as f64 / potential.as_nanos().max(1) as f64
+        self.free_transfer.as_nanos() as f64 / self.potential().as_nanos().max(1) as f64
     }
 }
 

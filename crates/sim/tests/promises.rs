@@ -7,7 +7,7 @@ use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use proptest::prelude::*;
 use scheduler::policy::{AgeWeight, PolicyName, SeekWeight};
-use scheduler::{Config, Priority, Record, Request, SearchBudget};
+use scheduler::{Config, Core, Priority, Record, Request, SearchBudget};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, RequestId, Sectors, TaskId};
@@ -111,7 +111,7 @@ impl Observer for Log {
         self.completions.push((request.id, arrived, at));
     }
 
-    fn delivered(&mut self, record: Record, at: Instant) {
+    fn delivered(&mut self, _: &mut Core, record: Record, at: Instant) {
         self.records.push((record, at));
     }
 }

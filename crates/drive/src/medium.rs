@@ -1,0 +1,196 @@
+//! The bytes on a simulated drive.
+
+use std::fmt;
+use std::sync::Arc;
+use thiserror::Error;
+use units::{Bytes, Lbn, LbnRange, Sectors};
+
+/// What a sector holds that nobody has written.
+pub trait Blank: Send + Sync {
+    /// Fills `sector` with what the sector at `lbn` holds.
+    fn fill(&self, lbn: Lbn, sector: &mut [u8]);
+}
+
+/// Zeroes, as a new drive has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Zeroes;
+
+impl Blank for Zeroes {
+    fn fill(&self, _: Lbn, sector: &mut [u8]) {
+        sector.fill(0);
+    }
+}
+
+/// An access that the medium cannot serve. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MediumError {
+    /// Past the end.
+    #[error("LBNs {range} leave the medium; it ends at LBN {capacity}")]
+    PastEnd {
+        /// What was asked for.
+        range: LbnRange,
+        /// Sectors of the medium.
+        capacity: Sectors,
+    },
+    /// A buffer of another size.
+    #[error("LBNs {range} are {expected} bytes, and the buffer has {found}")]
+    Buffer {
+        /// What was asked for.
+        range: LbnRange,
+        /// Its bytes.
+        expected: u64,
+        /// The buffer's.
+        found: usize,
+    },
+}
+
+/// The content of a drive, sector by sector. Memory is taken as it is written, in pages of 64 sectors; what was never
+/// written reads as [`Blank`] says, so a drive full of generated data costs nothing.
+///
+/// ```
+/// use freeblock_drive::Medium;
+/// use units::{Bytes, Lbn, LbnRange, Sectors};
+///
+/// let mut medium = Medium::new(Sectors::new(1_000), Bytes::new(512));
+/// let range = LbnRange::new(Lbn::new(63), Sectors::new(2));
+/// medium.write(range, &[7; 1_024])?;
+/// let mut read = [0; 1_536];
+/// medium.read(LbnRange::new(Lbn::new(62), Sectors::new(3)), &mut read)?;
+/// assert_eq!((read[511], read[512], read[1_535]), (0, 7, 7));
+/// # Ok::<(), freeblock_drive::MediumError>(())
+/// ```
+#[derive(Clone)]
+pub struct Medium {
+    capacity: Sectors,
+    sector: usize,
+    blank: Arc<dyn Blank>,
+    pages: Vec<Option<Page>>,
+}
+
+/// Sectors in a page, one bit each in [`Page::written`].
+const PAGE: u64 = 64;
+
+#[derive(Clone)]
+struct Page {
+    written: u64,
+    bytes: Box<[u8]>,
+}
+
+impl Medium {
+    /// An empty medium of zeroes.
+    pub fn new(capacity: Sectors, sector: Bytes) -> Self {
+        Self::with_blank(capacity, sector, Arc::new(Zeroes))
+    }
+
+    /// A medium that holds what `blank` says.
+    pub fn with_blank(capacity: Sectors, sector: Bytes, blank: Arc<dyn Blank>) -> Self {
+        let pages = usize::try_from(capacity.get().div_ceil(PAGE)).unwrap_or(usize::MAX);
+        let sector = usize::try_from(sector.get()).unwrap_or(usize::MAX);
+        Self { capacity, sector, blank, pages: vec![None; pages] }
+    }
+
+    /// Its size.
+    pub fn capacity(&self) -> Sectors {
+        self.capacity
+    }
+
+    /// Reads `range` into `into`, which has its size.
+    ///
+    /// # Errors
+    /// Past the end, or a buffer of another size.
+    pub fn read(&self, range: LbnRange, into: &mut [u8]) -> Result<(), MediumError> {
+        self.check(range, into.len())?;
+        for (sector, lbn) in into.chunks_exact_mut(self.sector).zip(range.start().get()..) {
+            let (page, at) = ((lbn / PAGE) as usize, lbn % PAGE);
+            match &self.pages[page] {
+                Some(page) if page.written >> at & 1 == 1 => {
+                    let from = at as usize * self.sector;
+                    sector.copy_from_slice(&page.bytes[from..from + self.sector]);
+                }
+                _ => self.blank.fill(Lbn::new(lbn), sector),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `from`, which has the range's size.
+    ///
+    /// # Errors
+    /// Past the end, or a buffer of another size.
+    pub fn write(&mut self, range: LbnRange, from: &[u8]) -> Result<(), MediumError> {
+        self.check(range, from.len())?;
+        for (sector, lbn) in from.chunks_exact(self.sector).zip(range.start().get()..) {
+            let (page, at) = ((lbn / PAGE) as usize, lbn % PAGE);
+            let size = PAGE as usize * self.sector;
+            let page = self.pages[page]
+                .get_or_insert_with(|| Page { written: 0, bytes: vec![0; size].into_boxed_slice() });
+            page.written |= 1 << at;
+            let to = at as usize * self.sector;
+            page.bytes[to..to + self.sector].copy_from_slice(sector);
+        }
+        Ok(())
+    }
+
+    fn check(&self, range: LbnRange, found: usize) -> Result<(), MediumError> {
+        if range.checked_end().is_none_or(|end| end.get() > self.capacity.get()) {
+            return Err(MediumError::PastEnd { range, capacity: self.capacity });
+        }
+        let expected = range.len().bytes(Bytes::new(self.sector as u64)).get();
+        if expected != found as u64 {
+            return Err(MediumError::Buffer { range, expected, found });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Medium {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pages = self.pages.iter().flatten().count();
+        f.debug_struct("Medium")
+            .field("capacity", &self.capacity)
+            .field("pages", &pages)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn holds_what_was_written_last(
+            writes in proptest::collection::vec((0u64..200, 1u64..80, any::<u8>()), 0..40),
+        ) {
+            struct Low;
+            impl Blank for Low {
+                fn fill(&self, lbn: Lbn, sector: &mut [u8]) {
+                    sector.fill(lbn.get() as u8);
+                }
+            }
+            let mut medium = Medium::with_blank(Sectors::new(250), Bytes::new(4), Arc::new(Low));
+            let mut naive: Vec<u8> = (0..250u64).flat_map(|lbn| [lbn as u8; 4]).collect();
+            for (start, len, byte) in writes {
+                let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
+                let bytes = vec![byte; len as usize * 4];
+                let fits = start + len <= 250;
+                prop_assert_eq!(medium.write(range, &bytes).is_ok(), fits);
+                if fits {
+                    naive[start as usize * 4..(start + len) as usize * 4].copy_from_slice(&bytes);
+                }
+            }
+            let mut all = vec![0; 1_000];
+            medium.read(LbnRange::new(Lbn::ZERO, Sectors::new(250)), &mut all).unwrap();
+            prop_assert_eq!(all, naive);
+        }
+    }
+
+    #[test]
+    fn a_buffer_of_another_size_is_refused() {
+        let mut medium = Medium::new(Sectors::new(8), Bytes::new(512));
+        let range = LbnRange::new(Lbn::ZERO, Sectors::new(2));
+        let error = medium.write(range, &[0; 512]).unwrap_err();
+        assert_eq!(error, MediumError::Buffer { range, expected: 1_024, found: 512 });
+    }
+}

@@ -1,0 +1,71 @@
+//! What an experiment is, and what it yields.
+
+use crate::{Claim, Figure, Lab};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use thiserror::Error;
+
+/// A paper that is reproduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Paper {
+    /// Lumb, Schindler, Ganger, Nagle, Riedel: Towards Higher Disk Head Utilization.
+    Osdi00,
+}
+
+impl fmt::Display for Paper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Osdi00 => "OSDI 2000, Towards Higher Disk Head Utilization",
+        })
+    }
+}
+
+/// An experiment: a constant in its file.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// Its name on the command line: paper and figure, such as `osdi00-fig2`.
+    pub id: &'static str,
+    /// The paper.
+    pub paper: Paper,
+    /// What it reproduces of the paper, such as `figure 2`.
+    pub reproduces: &'static str,
+    /// What it shows, in a line.
+    pub title: &'static str,
+    /// What is set up and run, in a sentence or two.
+    pub set_up: &'static str,
+    /// Whether its numbers are times of this machine; all others are the same everywhere.
+    pub timed: bool,
+    /// Runs it.
+    pub run: fn(&Lab) -> Result<Outcome, LabError>,
+}
+
+/// What an experiment yields.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// To be drawn.
+    pub figures: Vec<Figure>,
+    /// To be held against the paper.
+    pub claims: Vec<Claim>,
+    /// What a reader should know: assumptions, reasons why a claim does not hold.
+    pub notes: Vec<String>,
+}
+
+/// An experiment that cannot be run.
+#[derive(Debug, Error)]
+#[error("{doing}: {source}")]
+pub struct LabError {
+    /// What was being done.
+    pub doing: String,
+    /// What went wrong.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl LabError {
+    /// While doing `doing`, `source` went wrong.
+    pub fn new(
+        doing: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { doing: doing.into(), source: source.into() }
+    }
+}

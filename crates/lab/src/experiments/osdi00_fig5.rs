@@ -1,0 +1,43 @@
+//! OSDI'00, figure 5: what the foreground's scheduler leaves of the rotational latency.
+
+use crate::set_up::{ATLAS_10K, drive, head_bar, head_figure, random_run};
+use crate::{Band, Claim, Experiment, Lab, LabError, Outcome, Paper, spread};
+use scheduler::Config;
+use scheduler::policy::PolicyName;
+use workload::RandomConfig;
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "osdi00-fig5",
+    paper: Paper::Osdi00,
+    reproduces: "figure 5",
+    title: "Disk head usage by foreground scheduling algorithm",
+    set_up: "Atlas 10K, 10,000 random requests of 4 KB, two reads a write, 20 outstanding.",
+    timed: false,
+    run,
+};
+
+const POLICIES: [(PolicyName, &str); 4] = [
+    (PolicyName::Fcfs, "FCFS"),
+    (PolicyName::CLook, "C-LOOK"),
+    (PolicyName::Sstf, "SSTF"),
+    (PolicyName::Sptf, "SPTF"),
+];
+
+fn run(lab: &Lab) -> Result<Outcome, LabError> {
+    let drive = drive(ATLAS_10K)?;
+    let load = RandomConfig::new(drive.layout().capacity(), drive.sector_bytes());
+    let runs = lab.map_seeds(POLICIES, lab.pick(3, 10), |&(policy, _), seed| {
+        random_run(&drive, Config { policy, ..Config::default() }, load, 20, seed)
+    })?;
+    let latency = |policy: usize| spread(&runs[policy], |r| r.head_time.rotation * 100.0);
+    let bars = runs.iter().zip(POLICIES).map(|(r, (_, name))| head_bar(name, &r[0].head_time)).collect();
+    let claim = Claim::new("osdi00-fig5", "latency: C-LOOK and SSTF about 50%, SPTF 22%")
+        .measure("C-LOOK", latency(1), "%", Band::Within(47.0, 53.0))
+        .measure("SSTF", latency(2), "%", Band::Within(47.0, 53.0))
+        .measure("SPTF", latency(3), "%", Band::Within(20.0, 25.0));
+    Ok(Outcome {
+        figures: vec![head_figure("osdi00-fig5", EXPERIMENT.title, "scheduling algorithm", bars)],
+        claims: vec![claim],
+        notes: Vec::new(),
+    })
+}

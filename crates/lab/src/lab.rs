@@ -1,0 +1,180 @@
+//! What an experiment is given: how much time there is, seeds, and the cores.
+
+use crate::{LabError, Spread};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How much time there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// All experiments together in less than two minutes.
+    Quick,
+    /// Minutes each.
+    Full,
+}
+
+/// Told how far a run is.
+pub trait Progress: Sync {
+    /// `done` of `all` parts of the current step are there.
+    fn part(&self, done: usize, all: usize);
+}
+
+struct Silent;
+
+impl Progress for Silent {
+    fn part(&self, _: usize, _: usize) {}
+}
+
+/// The bench that an experiment runs on. The same size and seed give the same outcome, however many cores there are.
+pub struct Lab<'p> {
+    size: Size,
+    seed: u64,
+    jobs: usize,
+    progress: &'p dyn Progress,
+}
+
+impl Lab<'static> {
+    /// A lab that says nothing while it works, on all cores.
+    pub fn new(size: Size, seed: u64) -> Self {
+        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { size, seed, jobs, progress: &Silent }
+    }
+}
+
+impl<'p> Lab<'p> {
+    /// With so many things at a time, at least one.
+    #[must_use]
+    pub fn with_jobs(self, jobs: usize) -> Self {
+        Self { jobs: jobs.max(1), ..self }
+    }
+
+    /// With somebody to tell how far it is.
+    pub fn with_progress<'q>(self, progress: &'q dyn Progress) -> Lab<'q> {
+        Lab { size: self.size, seed: self.seed, jobs: self.jobs, progress }
+    }
+
+    /// How much time there is.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// `quick` or `full`, whichever this lab is.
+    pub fn pick<T>(&self, quick: T, full: T) -> T {
+        match self.size {
+            Size::Quick => quick,
+            Size::Full => full,
+        }
+    }
+
+    /// The first seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// So many seeds, from the first on.
+    pub fn seeds(&self, count: u64) -> impl Iterator<Item = u64> + Clone + use<> {
+        let first = self.seed;
+        (0..count).map(move |i| first.wrapping_add(i))
+    }
+
+    /// Does `work` for every item, several at a time, and gives the results in the items' order.
+    ///
+    /// # Errors
+    /// The error of the first item that failed.
+    pub fn map<T, R>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        work: impl Fn(T) -> Result<R, LabError> + Sync,
+    ) -> Result<Vec<R>, LabError>
+    where
+        T: Send,
+        R: Send,
+    {
+        let queue: Mutex<Vec<(usize, T)>> = {
+            let mut items: Vec<_> = items.into_iter().enumerate().collect();
+            items.reverse();
+            Mutex::new(items)
+        };
+        let all = lock(&queue).len();
+        let results: Mutex<Vec<(usize, Result<R, LabError>)>> = Mutex::new(Vec::with_capacity(all));
+        let done = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.min(all) {
+                scope.spawn(|| {
+                    loop {
+                        let Some((at, item)) = lock(&queue).pop() else { break };
+                        let result = work(item);
+                        lock(&results).push((at, result));
+                        self.progress.part(done.fetch_add(1, Ordering::Relaxed) + 1, all);
+                    }
+                });
+            }
+        });
+        let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        results.sort_by_key(|(at, _)| *at);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// [`map`](Self::map) over items and seeds; of each item, the results by seed.
+    ///
+    /// # Errors
+    /// The error of the first that failed.
+    pub fn map_seeds<T, R>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        seeds: u64,
+        work: impl Fn(&T, u64) -> Result<R, LabError> + Sync,
+    ) -> Result<Vec<Vec<R>>, LabError>
+    where
+        T: Send + Sync,
+        R: Send,
+    {
+        let items: Vec<T> = items.into_iter().collect();
+        let pairs: Vec<(&T, u64)> =
+            items.iter().flat_map(|i| self.seeds(seeds).map(move |s| (i, s))).collect();
+        let mut results = self.map(pairs, |(item, seed)| work(item, seed))?.into_iter();
+        Ok(items.iter().map(|_| results.by_ref().take(seeds as usize).collect()).collect())
+    }
+}
+
+/// A number of each result, as a spread.
+pub fn spread<R>(results: &[R], of: impl Fn(&R) -> f64) -> Spread {
+    Spread::of(&results.iter().map(of).collect::<Vec<_>>())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A worker that panicked has its panic passed on by the scope.
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_the_items_order_whatever_the_cores() {
+        for jobs in [1, 2, 7] {
+            let lab = Lab::new(Size::Quick, 1).with_jobs(jobs);
+            let squares = lab.map(0..50u64, |n| Ok(n * n)).unwrap();
+            assert_eq!(squares, (0..50).map(|n| n * n).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn seeds_stay_with_their_item() {
+        let lab = Lab::new(Size::Quick, 5).with_jobs(2);
+        let runs = lab.map_seeds([10, 20], 3, |item, seed| Ok(item + seed)).unwrap();
+        assert_eq!(runs, [[15, 16, 17], [25, 26, 27]]);
+    }
+
+    #[test]
+    fn the_first_failure_is_reported() {
+        let lab = Lab::new(Size::Quick, 1).with_jobs(3);
+        let failed =
+            lab.map(
+                0..9,
+                |n| if n % 4 == 3 { Err(LabError::new(format!("item {n}"), "broken")) } else { Ok(n) },
+            );
+        assert_eq!(failed.unwrap_err().to_string(), "item 3: broken");
+    }
+}

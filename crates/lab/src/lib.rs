@@ -1,0 +1,41 @@
+//! The papers' experiments, from the real core and the simulated drive: data, figures, claims, a report.
+//!
+//! An experiment is one file in `src/experiments`: a constant `EXPERIMENT` that says what it sets up and a function
+//! that runs it. `build.rs` collects them. It runs over [`Lab`], which knows how much time there is
+//! ([`Size`]), which seeds to use, and how to spread work over the cores, and it yields an [`Outcome`]:
+//! [`Figure`]s, [`Claim`]s and notes.
+//!
+//! ```
+//! use freeblock_lab::{Lab, Size, find};
+//! let experiment = find("osdi00-fig5").unwrap();
+//! let outcome = (experiment.run)(&Lab::new(Size::Quick, 1))?;
+//! assert!(outcome.claims.iter().all(|claim| claim.holds()));
+//! # Ok::<(), freeblock_lab::LabError>(())
+//! ```
+
+mod claim;
+mod experiment;
+mod figure;
+mod lab;
+pub mod set_up;
+
+pub use claim::{Band, Claim, Measure, Spread};
+pub use experiment::{Experiment, LabError, Outcome, Paper};
+pub use figure::{Axis, Bar, Figure, Kind, Line, Point};
+pub use lab::{Lab, Progress, Size, spread};
+
+mod experiments {
+    use crate::Experiment;
+
+    include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
+}
+
+/// Every experiment, by id.
+pub fn experiments() -> &'static [Experiment] {
+    experiments::ALL
+}
+
+/// The experiment of this id.
+pub fn find(id: &str) -> Option<&'static Experiment> {
+    experiments().iter().find(|e| e.id == id)
+}

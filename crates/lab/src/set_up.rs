@@ -1,0 +1,62 @@
+//! What several experiments set up alike: drives, the papers' loads, the head's time as bars.
+
+use crate::{Axis, Bar, Figure, Kind, LabError};
+use model::{DriveModel, builtin};
+use scheduler::Config;
+use sim::{Background, HeadTime, Inside, Nothing, Report};
+use std::sync::Arc;
+use units::Instant;
+use workload::{Arrival, Issuer, Random, RandomConfig};
+
+/// The drive that OSDI'00 measures where it names none.
+pub const ATLAS_10K: &str = "quantum-atlas-10k";
+
+/// A built-in drive.
+///
+/// # Errors
+/// There is none of this name.
+pub fn drive(name: &str) -> Result<Arc<DriveModel>, LabError> {
+    let profile = builtin::find(name).map_err(|e| LabError::new(format!("drive {name}"), e))?;
+    DriveModel::from_profile(&profile).map(Arc::new).map_err(|e| LabError::new(format!("drive {name}"), e))
+}
+
+/// Runs a random load without background: OSDI'00, section 3, by default 10,000 requests one at a time.
+///
+/// # Errors
+/// A configuration that makes no load.
+pub fn random_run(
+    drive: &Arc<DriveModel>,
+    scheduler: Config,
+    load: RandomConfig,
+    outstanding: u32,
+    seed: u64,
+) -> Result<Report, LabError> {
+    let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
+    let source = Random::new(load, seed).map_err(|e| failed(e.into()))?;
+    let foreground = Issuer::new(source, Arrival::outstanding(outstanding), Instant::ZERO, seed)
+        .map_err(|e| failed(e.into()))?;
+    let mut run = Inside::new(Arc::clone(drive), scheduler, foreground, Background::None)
+        .map_err(|e| failed(e.into()))?;
+    run.advance(10_000, &mut Nothing).map_err(|e| failed(e.into()))?;
+    Ok(run.report())
+}
+
+/// The parts of the head's time, as [`head_bar`] gives them.
+pub const HEAD_PARTS: [&str; 6] = ["seek", "rotation", "transfer", "free transfer", "extra seek", "idle"];
+
+/// The head's time as a bar, in percent.
+pub fn head_bar(label: impl Into<String>, head: &HeadTime) -> Bar {
+    let values = [head.seek, head.rotation, head.transfer, head.free_transfer, head.extra_seek, head.idle];
+    Bar { label: label.into(), values: values.into_iter().map(|share| share * 100.0).collect() }
+}
+
+/// A figure of such bars.
+pub fn head_figure(id: &str, title: &str, x: &str, bars: Vec<Bar>) -> Figure {
+    Figure {
+        id: id.into(),
+        title: title.into(),
+        x: Axis::new(x),
+        y: Axis::between("share of the head's time (%)", 0.0, 100.0),
+        kind: Kind::Stacked { parts: HEAD_PARTS.map(String::from).to_vec(), bars },
+    }
+}

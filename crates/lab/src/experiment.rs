@@ -33,6 +33,8 @@ pub struct Experiment {
     pub title: &'static str,
     /// What is set up and run, in a sentence or two.
     pub set_up: &'static str,
+    /// The ids of the claims that it yields, known without running it; a test holds the run to them.
+    pub claims: &'static [&'static str],
     /// Whether its numbers are times of this machine; all others are the same everywhere.
     pub timed: bool,
     /// Runs it.

@@ -12,6 +12,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     reproduces: "figure 5",
     title: "Disk head usage by foreground scheduling algorithm",
     set_up: "Atlas 10K, 10,000 random requests of 4 KB, two reads a write, 20 outstanding.",
+    claims: &["osdi00-fig5"],
     timed: false,
     run,
 };

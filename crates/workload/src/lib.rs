@@ -3,7 +3,7 @@
 //! A [`Source`] says WHAT is asked for: [`Random`] and [`Oltp`] generate the papers' loads, [`Replay`] gives a
 //! trace's requests again. An [`Issuer`] says WHEN: closed loops of tasks with think times, Poisson arrivals, a
 //! trace's own times. The host owns the clock. [`trace::read`] reads six formats of traces; [`random`] is where
-//! every seeded number of a simulation comes from.
+//! every seeded number of a simulation comes from. [`postmark`] is a load of files, not of sectors.
 //!
 //! The same configuration and seed give the same requests at the same times on every machine.
 //!
@@ -32,6 +32,7 @@
 mod error;
 mod issue;
 mod oltp;
+pub mod postmark;
 pub mod random;
 mod replay;
 mod request;

@@ -7,6 +7,8 @@
 //! believed in its own predictions, so no mechanics run. Requests that cross tracks have several gaps, all in one
 //! sample.
 //!
+//! `cargo bench -p freeblock-scheduler --bench decision -- DRIVE` runs the rows of one drive.
+//!
 //! The checksum is over every access and every completion time: equal checksums mean equal decisions.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
@@ -39,10 +41,15 @@ fn main() -> Result<()> {
         "{:17} {:36} {:>9} {:>8} {:>8} {:>8} {:>9}  checksum",
         "drive", "wanted", "decisions", "median", "p99", "max", "MB of set"
     );
-    atlas(full)?;
-    if full {
-        nearline("nearline-4tb", 8)?;
-        nearline("nearline-20tb", 32)?;
+    let only: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    let wanted = |drive: &str| only.is_empty() || only.iter().any(|o| o == drive);
+    if wanted("quantum-atlas-10k") {
+        atlas(full)?;
+    }
+    for (drive, scale) in [("nearline-4tb", 8), ("nearline-20tb", 32)] {
+        if full && wanted(drive) {
+            nearline(drive, scale)?;
+        }
     }
     Ok(())
 }

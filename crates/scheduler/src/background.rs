@@ -2,6 +2,7 @@
 
 use crate::bounds::Bounds;
 use crate::task::{Item, Task};
+use crate::task_index::TaskIndex;
 use model::{DriveModel, Extent, Layout, TrackRef};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -96,16 +97,6 @@ struct Session {
     undelivered: u64,
 }
 
-/// Where a task's LBNs are, for finding the tasks that want something of a track.
-#[derive(Clone, Copy, Debug)]
-struct Indexed {
-    start: u64,
-    end: u64,
-    /// The largest end up to here.
-    reach: u64,
-    slot: u32,
-}
-
 /// All sessions and tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Background {
@@ -113,10 +104,8 @@ pub(crate) struct Background {
     tasks: Vec<Option<Task>>,
     slots: BTreeMap<TaskId, u32>,
     free: Vec<u32>,
-    /// Tasks with something to choose, by first LBN.
-    index: Vec<Indexed>,
-    /// How many tasks lie over each other at most.
-    depth: u64,
+    /// Tasks with something to choose.
+    index: TaskIndex,
     bounds: Bounds,
     next_session: u64,
     next_task: u64,
@@ -133,8 +122,7 @@ impl Background {
             tasks: Vec::new(),
             slots: BTreeMap::new(),
             free: Vec::new(),
-            index: Vec::new(),
-            depth: 0,
+            index: TaskIndex::new(),
             bounds: Bounds::new(layout),
             next_session: 1,
             next_task: 1,
@@ -192,10 +180,7 @@ impl Background {
             }
         };
         self.slots.insert(id, slot);
-        let start = range.start().get();
-        let at = self.index.partition_point(|e| e.start <= start);
-        self.index.insert(at, Indexed { start, end: range.end().get(), reach: 0, slot });
-        self.reindex();
+        self.index.insert(range.start().get(), range.end().get(), slot);
         self.bounds.forget_range(layout, range);
         Ok(id)
     }
@@ -203,8 +188,8 @@ impl Background {
     /// How many blocks the task did not get.
     pub fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
         let slot = self.slots.remove(&task).ok_or(SessionError::NoTask(task))?;
-        self.unindex(slot);
         let Some(old) = self.tasks[slot as usize].take() else { return Err(SessionError::NoTask(task)) };
+        self.index.remove(old.range().start().get(), old.range().end().get(), slot);
         self.free.push(slot);
         self.partials -= old.partials();
         if let Some(session) = self.sessions.get_mut(&old.session) {
@@ -237,9 +222,9 @@ impl Background {
         self.index.is_empty()
     }
 
-    /// How many tasks want the same sector at most.
+    /// No sector is wanted by more tasks than this.
     pub fn depth(&self) -> u64 {
-        self.depth
+        self.index.depth()
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -344,7 +329,7 @@ impl Background {
             self.partials = self.partials + task.partials() - before;
             self.picks.push(Pick { task: task.id, slot, block: item.block, completes });
             if task.is_exhausted() {
-                self.unindex(slot);
+                self.index.remove(task.range().start().get(), task.range().end().get(), slot);
             }
         }
         self.scratch = taken;
@@ -389,39 +374,11 @@ impl Background {
     #[inline]
     fn overlapping_slots(&self, extent: Extent, mut each: impl FnMut(u32, &Task)) {
         let (low, high) = (extent.lbn.get(), extent.lbn.get() + u64::from(extent.len));
-        // The first entry that reaches past `low`; entries after it that end before are stepped over.
-        let first = self.index.partition_point(|e| e.reach <= low);
-        for entry in self.index[first..].iter().take_while(|e| e.start < high) {
-            if entry.end > low
-                && let Some(task) = &self.tasks[entry.slot as usize]
-            {
-                each(entry.slot, task);
+        self.index.overlapping(low, high, |slot| {
+            if let Some(task) = &self.tasks[slot as usize] {
+                each(slot, task);
             }
-        }
-    }
-
-    fn unindex(&mut self, slot: u32) {
-        self.index.retain(|e| e.slot != slot);
-        self.reindex();
-    }
-
-    fn reindex(&mut self) {
-        let mut reach = 0;
-        for entry in &mut self.index {
-            reach = reach.max(entry.end);
-            entry.reach = reach;
-        }
-        // Tasks over one place at most: sweep starts against ends.
-        let mut ends: Vec<u64> = self.index.iter().map(|e| e.end).collect();
-        ends.sort_unstable();
-        let mut ended = 0;
-        self.depth = 0;
-        for (begun, entry) in self.index.iter().enumerate() {
-            while ends[ended] <= entry.start {
-                ended += 1;
-            }
-            self.depth = self.depth.max((begun + 1 - ended) as u64);
-        }
+        });
     }
 }
 

@@ -14,6 +14,7 @@ mod planner;
 pub mod policy;
 mod predictor;
 mod task;
+mod task_index;
 
 pub use crate::core::{Access, Action, Config, Core, PlannerStats, Purpose, SubmitError};
 pub use background::{MOST_BLOCK_SECTORS, MOST_TASKS, Priority, Record, SessionError};

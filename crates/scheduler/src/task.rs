@@ -72,6 +72,11 @@ impl Task {
         self.wanted.is_empty()
     }
 
+    /// All its LBNs, delivered or not.
+    pub fn range(&self) -> LbnRange {
+        self.range
+    }
+
     /// Blocks of which a part has been read.
     pub fn partials(&self) -> usize {
         self.partial.len()

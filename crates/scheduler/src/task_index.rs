@@ -1,0 +1,302 @@
+//! Which tasks lie over some LBNs: an index for one task over a whole drive as for a hundred thousand single blocks,
+//! and for both at once.
+//!
+//! Tasks are kept by size class, the binary logarithm of their length, and in each class by first LBN. What overlaps
+//! `low..high` and is shorter than `2^(c + 1)` begins after `low - 2^(c + 1)`, so a look-up visits little but what it
+//! finds. A class is a list of short sorted lists: to insert moves a kilobyte or two, and a class of a single task
+//! is read like an array.
+
+/// The most entries in one of the short lists.
+const CHUNK: usize = 128;
+
+/// One class for every length that a `u64` can hold.
+const CLASSES: usize = 64;
+
+/// A task in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    start: u64,
+    end: u64,
+    slot: u32,
+}
+
+impl Entry {
+    /// By place; the slot tells those with the same start apart.
+    fn key(&self) -> (u64, u32) {
+        (self.start, self.slot)
+    }
+}
+
+/// The tasks of one size class, in order of their first LBN. No chunk is empty.
+#[derive(Clone, Debug, Default)]
+struct Class {
+    chunks: Vec<Vec<Entry>>,
+}
+
+/// Ranges of LBNs by what they overlap, each with the slot of its task.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskIndex {
+    classes: Vec<Class>,
+    /// A bit for every class that is not empty.
+    occupied: u64,
+    len: usize,
+    /// No place is covered by more; see [`depth`](Self::depth).
+    depth: u64,
+    /// What may have made `depth` larger than need be, since it was last worked out.
+    changes: usize,
+}
+
+impl TaskIndex {
+    pub fn new() -> Self {
+        Self { classes: vec![Class::default(); CLASSES], occupied: 0, len: 0, depth: 0, changes: 0 }
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many ranges lie over any one place at most. Never too low; worked out afresh after as many changes as there
+    /// are ranges, so a few ranges have it exactly and many have it for little.
+    #[inline]
+    pub fn depth(&self) -> u64 {
+        self.depth
+    }
+
+    /// Adds `start..end`, which is not empty.
+    pub fn insert(&mut self, start: u64, end: u64, slot: u32) {
+        // One range more raises the depth by one at most, and only if so many lie where it does.
+        let mut over = 1;
+        self.overlapping(start, end, |_| over += 1);
+        let entry = Entry { start, end, slot };
+        let class = class_of(start, end);
+        self.classes[class].insert(entry);
+        self.occupied |= 1 << class;
+        self.len += 1;
+        if over > self.depth {
+            self.depth += 1;
+            // Alone, or over one other, it is that deep; more may lie beside each other.
+            self.changes += usize::from(over > 2);
+        }
+        self.settle();
+    }
+
+    /// Takes out what [`insert`](Self::insert) put in; whether it was there.
+    pub fn remove(&mut self, start: u64, end: u64, slot: u32) -> bool {
+        let class = class_of(start, end);
+        let found = self.classes[class].remove((start, slot));
+        if found {
+            if self.classes[class].chunks.is_empty() {
+                self.occupied &= !(1 << class);
+            }
+            self.len -= 1;
+            self.changes += 1;
+            self.settle();
+        }
+        found
+    }
+
+    /// Calls `each` with the slot of every range that shares a place with `low..high`, always in the same order.
+    #[inline]
+    pub fn overlapping(&self, low: u64, high: u64, mut each: impl FnMut(u32)) {
+        let mut occupied = self.occupied;
+        while occupied != 0 {
+            let class = occupied.trailing_zeros();
+            occupied &= occupied - 1;
+            self.classes[class as usize].overlapping(class, low, high, &mut each);
+        }
+    }
+
+    /// Works the depth out when it may have gone stale.
+    fn settle(&mut self) {
+        if self.changes >= self.len {
+            self.recompute();
+        }
+    }
+
+    fn recompute(&mut self) {
+        let entries = || self.classes.iter().flat_map(|c| &c.chunks).flatten();
+        // Ends sort before starts at the same place: ranges that touch do not overlap.
+        let mut edges: Vec<(u64, bool)> = entries().flat_map(|e| [(e.start, true), (e.end, false)]).collect();
+        edges.sort_unstable();
+        let (mut over, mut most) = (0u64, 0);
+        for (_, starts) in edges {
+            if starts {
+                over += 1;
+                most = most.max(over);
+            } else {
+                over -= 1;
+            }
+        }
+        self.depth = most;
+        self.changes = 0;
+    }
+}
+
+impl Class {
+    /// The chunk in which a key is or would be.
+    fn chunk_of(&self, key: (u64, u32)) -> usize {
+        let after = self.chunks.partition_point(|c| c.first().is_some_and(|e| e.key() <= key));
+        after.saturating_sub(1)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let at = self.chunk_of(entry.key());
+        let Some(chunk) = self.chunks.get_mut(at) else {
+            self.chunks.push(vec![entry]);
+            return;
+        };
+        let place = chunk.partition_point(|e| e.key() < entry.key());
+        chunk.insert(place, entry);
+        if chunk.len() > CHUNK {
+            let rest = chunk.split_off(CHUNK / 2);
+            self.chunks.insert(at + 1, rest);
+        }
+    }
+
+    fn remove(&mut self, key: (u64, u32)) -> bool {
+        let at = self.chunk_of(key);
+        let Some(chunk) = self.chunks.get_mut(at) else { return false };
+        let Ok(place) = chunk.binary_search_by_key(&key, Entry::key) else { return false };
+        chunk.remove(place);
+        if chunk.is_empty() {
+            self.chunks.remove(at);
+        }
+        true
+    }
+
+    #[inline]
+    fn overlapping(&self, class: u32, low: u64, high: u64, each: &mut impl FnMut(u32)) {
+        if let [only] = self.chunks.as_slice()
+            && let [entry] = only.as_slice()
+        {
+            if entry.start < high && entry.end > low {
+                each(entry.slot);
+            }
+            return;
+        }
+        self.overlapping_many(class, low, high, each);
+    }
+
+    fn overlapping_many(&self, class: u32, low: u64, high: u64, each: &mut impl FnMut(u32)) {
+        // Anything in the class is shorter than this.
+        let longest = 2u64.checked_shl(class).unwrap_or(u64::MAX);
+        let from = low.saturating_sub(longest);
+        let first = self.chunks.partition_point(|c| c.last().is_some_and(|e| e.start < from));
+        for chunk in &self.chunks[first..] {
+            let begin = chunk.partition_point(|e| e.start < from);
+            for entry in &chunk[begin..] {
+                if entry.start >= high {
+                    return;
+                }
+                if entry.end > low {
+                    each(entry.slot);
+                }
+            }
+        }
+    }
+}
+
+fn class_of(start: u64, end: u64) -> usize {
+    (end - start).max(1).ilog2() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u64, u64),
+        /// The oldest but so many.
+        Remove(usize),
+        Look(u64, u64),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        // Many small ranges in a small space, so that chunks split and empty; some over nearly all of it.
+        let length = prop_oneof![6 => 1..9u64, 2 => 1..100u64, 1 => 1..3_000u64];
+        let step = prop_oneof![
+            5 => (0..2_000u64, length.clone()).prop_map(|(a, n)| Step::Insert(a, a + n)),
+            3 => any::<usize>().prop_map(Step::Remove),
+            3 => (0..5_000u64, length).prop_map(|(a, n)| Step::Look(a, a + n)),
+        ];
+        prop::collection::vec(step, 1..1_500)
+    }
+
+    fn depth(ranges: &[(u64, u64, u32)]) -> u64 {
+        let over = |place| ranges.iter().filter(|r| r.0 <= place && place < r.1).count() as u64;
+        ranges.iter().map(|r| over(r.0)).max().unwrap_or(0)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        #[test]
+        fn finds_what_a_plain_list_finds(steps in steps()) {
+            let (mut ours, mut naive) = (TaskIndex::new(), Vec::new());
+            let mut next = 0;
+            for step in steps {
+                match step {
+                    Step::Insert(start, end) => {
+                        ours.insert(start, end, next);
+                        naive.push((start, end, next));
+                        next += 1;
+                    }
+                    Step::Remove(which) if !naive.is_empty() => {
+                        let (start, end, slot) = naive.remove(which % naive.len());
+                        prop_assert!(ours.remove(start, end, slot));
+                        prop_assert!(!ours.remove(start, end, slot), "removed twice");
+                    }
+                    Step::Remove(_) => prop_assert!(!ours.remove(1, 2, 0)),
+                    Step::Look(low, high) => {
+                        let mut found = Vec::new();
+                        ours.overlapping(low, high, |slot| found.push(slot));
+                        found.sort_unstable();
+                        let expected: Vec<u32> =
+                            naive.iter().filter(|r| r.0 < high && r.1 > low).map(|r| r.2).collect();
+                        prop_assert_eq!(found, expected);
+                    }
+                }
+                prop_assert_eq!(ours.is_empty(), naive.is_empty());
+            }
+            let exact = depth(&naive);
+            prop_assert!(ours.depth() >= exact, "depth {} below {}", ours.depth(), exact);
+            ours.recompute();
+            prop_assert_eq!(ours.depth(), exact);
+        }
+
+        #[test]
+        fn the_depth_is_never_too_low(steps in prop::collection::vec((0..60u64, 1..30u64, any::<bool>()), 1..40)) {
+            let (mut ours, mut naive) = (TaskIndex::new(), Vec::new());
+            for (slot, (start, len, goes)) in steps.into_iter().enumerate() {
+                ours.insert(start, start + len, slot as u32);
+                naive.push((start, start + len, slot as u32));
+                prop_assert!(ours.depth() >= depth(&naive));
+                if goes {
+                    let (start, end, slot) = naive.remove(slot % naive.len());
+                    ours.remove(start, end, slot);
+                    prop_assert!(ours.depth() >= depth(&naive));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_blocks_under_a_whole_drive_are_two_deep() {
+        let mut index = TaskIndex::new();
+        for i in 0..10_000 {
+            index.insert(i * 16, i * 16 + 8, i as u32);
+        }
+        assert_eq!(index.depth(), 1);
+        index.insert(0, 1 << 40, 10_000);
+        assert_eq!(index.depth(), 2);
+        for i in 0..10_000 {
+            assert!(index.remove(i * 16, i * 16 + 8, i as u32));
+        }
+        assert_eq!(index.depth(), 1);
+        assert!(index.remove(0, 1 << 40, 10_000));
+        assert_eq!((index.depth(), index.is_empty()), (0, true));
+    }
+}

@@ -6,3 +6,4 @@
 pub mod files;
 pub mod lld;
 pub mod miner;
+pub mod sessions;

@@ -7,7 +7,8 @@
 use crate::block_set::BlockSet;
 use model::Extent;
 use std::collections::BTreeMap;
-use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
+use crate::sessions::Parameter;
+use units::{Lbn, LbnRange, Op, Sectors, TaskId};
 
 /// A wanted part of a track: a whole block, or a piece of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,13 +28,15 @@ pub(crate) struct Item {
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub id: TaskId,
-    pub session: SessionId,
+    pub op: Op,
+    pub parameter: Parameter,
     range: LbnRange,
     block: u64,
     /// `log2(block)` where it is whole: most block sizes are powers of two, and a shift beats a division.
     shift: Option<u32>,
     wanted: BlockSet,
-    /// What has come of blocks that are read in pieces: `(offset, sectors)`, apart and ascending.
+    /// What has come of blocks that are read in pieces, or is on the medium of blocks that are written in pieces:
+    /// `(offset, sectors)`, apart and ascending.
     partial: BTreeMap<u64, Vec<(u32, u32)>>,
     /// The keys of `partial`, to ask without a search.
     begun: BlockSet,
@@ -51,12 +54,13 @@ enum Part {
 
 impl Task {
     /// A task that wants every block of `range`; the last block may be shorter. `block` is not zero.
-    pub fn new(id: TaskId, session: SessionId, range: LbnRange, block: Sectors) -> Self {
+    pub fn new(id: TaskId, op: Op, range: LbnRange, block: Sectors, parameter: Parameter) -> Self {
         let block = block.get();
         let blocks = range.len().get().div_ceil(block);
         Self {
             id,
-            session,
+            op,
+            parameter,
             range,
             block,
             shift: block.is_power_of_two().then(|| block.trailing_zeros()),
@@ -112,7 +116,7 @@ impl Task {
         self.parts(extent, from, to, track_sectors, |part| match part {
             Part::Blocks(from, to) => sum += self.sectors_wanted(from, to),
             Part::Piece(block, offset, sectors) => {
-                if self.wants_piece(block, offset, begin) {
+                if self.wants_piece(block, offset, sectors, begin) {
                     sum += u64::from(sectors);
                 }
             }
@@ -152,7 +156,7 @@ impl Task {
                 each(Item { block, offset: 0, sectors, sector: sector_of(block, 0), whole: true });
             }),
             Part::Piece(block, offset, sectors) => {
-                if self.wants_piece(block, offset, begin) {
+                if self.wants_piece(block, offset, sectors, begin) {
                     let sector = sector_of(block, offset);
                     each(Item { block, offset, sectors, sector, whole: false });
                 }
@@ -166,32 +170,108 @@ impl Task {
             self.forget_partial(item.block);
             return self.wanted.remove(item.block);
         }
-        let whole = self.block_range(item.block).len().get() as u32;
-        self.begun.insert(item.block);
-        let got = self.partial.entry(item.block).or_default();
-        let at = got.partition_point(|&(offset, _)| offset < item.offset);
-        got.insert(at, (item.offset, item.sectors));
+        self.add_piece(item.block, item.offset, item.sectors)
+    }
+
+    /// Adds a piece of a block to what is there of it. Whether the block is complete with it.
+    fn add_piece(&mut self, block: u64, offset: u32, sectors: u32) -> bool {
+        let whole = self.block_range(block).len().get() as u32;
+        self.begun.insert(block);
+        let got = self.partial.entry(block).or_default();
+        let at = got.partition_point(|&(start, _)| start < offset);
+        got.insert(at, (offset, sectors));
         got.dedup_by(|next, previous| {
-            let touch = previous.0 + previous.1 == next.0;
+            let touch = previous.0 + previous.1 >= next.0;
             if touch {
-                previous.1 += next.1;
+                previous.1 = previous.1.max(next.0 + next.1 - previous.0);
             }
             touch
         });
         if got.as_slice() == [(0, whole)] {
-            self.forget_partial(item.block);
-            return self.wanted.remove(item.block);
+            self.forget_partial(block);
+            return self.wanted.remove(block);
         }
         false
     }
 
-    fn forget_partial(&mut self, block: u64) {
+    /// Takes an item back that was taken and then not done.
+    pub fn untake(&mut self, item: &Item) {
+        if item.whole {
+            self.wanted.insert(item.block);
+            return;
+        }
+        let whole = self.block_range(item.block).len().get() as u32;
+        if self.wanted.insert(item.block) {
+            // It had been complete: all but this piece is there.
+            self.begun.insert(item.block);
+            self.partial.insert(item.block, vec![(0, whole)]);
+        }
+        let (from, to) = (item.offset, item.offset + item.sectors);
+        let Some(got) = self.partial.get_mut(&item.block) else { return };
+        *got = got
+            .iter()
+            .flat_map(|&(start, len)| {
+                let end = start + len;
+                [(start, from.min(end).saturating_sub(start)), (to.max(start), end.saturating_sub(to.max(start)))]
+            })
+            .filter(|&(_, len)| len > 0)
+            .collect();
+        if got.is_empty() {
+            self.forget_partial(item.block);
+        }
+    }
+
+    /// Blocks that are wanted and share a sector with `from..to`.
+    pub fn touching(&self, from: Lbn, to: Lbn, mut each: impl FnMut(u64)) {
+        let (low, high) = self.clip(from, to);
+        if low < high {
+            self.wanted.for_each(self.floor(low), self.ceil(high), &mut each);
+        }
+    }
+
+    /// Gives a block up.
+    pub fn give_up(&mut self, block: u64) -> bool {
+        self.forget_partial(block);
+        self.wanted.remove(block)
+    }
+
+    /// What the foreground writes to `from..to` need not be written for `block` any more. Whether that was all of it.
+    pub fn supersede(&mut self, block: u64, from: Lbn, to: Lbn) -> bool {
+        let range = self.block_range(block);
+        let (from, to) = (from.max(range.start()), to.min(range.end()));
+        let offset = (from.get() - range.start().get()) as u32;
+        self.add_piece(block, offset, (to.get() - from.get()) as u32)
+    }
+
+    /// What of an item is not there yet: `(offset in the block, sectors)`.
+    pub fn missing(&self, item: &Item, mut each: impl FnMut(u32, u32)) {
+        let (mut at, end) = (item.offset, item.offset + item.sectors);
+        if self.begun.contains(item.block) {
+            for &(start, len) in self.partial.get(&item.block).into_iter().flatten() {
+                if start > at && at < end {
+                    each(at, start.min(end) - at);
+                }
+                at = at.max(start + len);
+            }
+        }
+        if at < end {
+            each(at, end - at);
+        }
+    }
+
+    /// Whether a part of a block is there.
+    pub fn is_begun(&self, block: u64) -> bool {
+        self.begun.contains(block)
+    }
+
+    /// What is there of a block is worth nothing any more.
+    pub fn forget_partial(&mut self, block: u64) {
         if self.begun.remove(block) {
             self.partial.remove(&block);
         }
     }
 
-    fn wants_piece(&self, block: u64, offset: u32, begin: bool) -> bool {
+    fn wants_piece(&self, block: u64, offset: u32, sectors: u32, begin: bool) -> bool {
         if !self.wanted.contains(block) {
             return false;
         }
@@ -200,7 +280,8 @@ impl Task {
         }
         let Some(got) = self.partial.get(&block) else { return begin };
         let after = got.partition_point(|&(start, _)| start <= offset);
-        after.checked_sub(1).and_then(|i| got.get(i)).is_none_or(|&(start, len)| offset - start >= len)
+        let before = after.checked_sub(1).and_then(|i| got.get(i));
+        before.is_none_or(|&(start, len)| start + len < offset + sectors)
     }
 
     /// What lies in LBNs `from..to` of an extent.

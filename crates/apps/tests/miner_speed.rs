@@ -18,7 +18,7 @@ fn estimate(statistic: Statistic) -> Ask {
 
 fn questions() -> Vec<Query> {
     let groups = |by| Ask::Groups { by, measure: Column::Revenue, most: 1_000, overflow: Overflow::Refuse };
-    let histogram = Ask::Histogram { of: Column::Price, start: 0, width: 1_000, buckets: 130 };
+    let histogram = Ask::Histogram { of: Column::Price, start: 0, width: 10_000, buckets: 13 };
     vec![
         Query::new("revenue", Ask::Summary(Column::Revenue)),
         Query::new("revenue by region", groups(Column::Region)),
@@ -64,7 +64,7 @@ fn a_page() {
 #[test]
 #[ignore = "a benchmark"]
 fn a_whole_drive() {
-    let profile = builtin::profile("quantum-atlas-10k").unwrap();
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
     let mut host = Host::new(DriveModel::from_profile(&profile).unwrap(), 1);
     let table = host.table();
     let generator = generator(&table, 1, 1_000);

@@ -48,16 +48,6 @@ impl SetUp {
             .map_err(|e| failed(e.into()))
     }
 
-    /// The foreground alone for so many requests.
-    ///
-    /// # Errors
-    /// A load that the drive cannot have.
-    pub fn alone(&self, requests: u64) -> Result<Report, LabError> {
-        let mut run = self.foreground()?;
-        run.advance(requests, &mut sim::Nothing).map_err(|e| LabError::new("an OLTP load", e))?;
-        Ok(run.report())
-    }
-
     /// `count` scans, each ended when `percent` of the drive's blocks have come.
     ///
     /// # Errors
@@ -209,7 +199,7 @@ pub fn potential_mb_per_s(head: &HeadNanos, time: Duration, media: &MediaRate) -
 
 /// Achieved over potential free bandwidth (OSDI'00, section 6.3). Achieved is what the application got, be it read in gaps
 /// or passed by the foreground itself, so it can exceed the [potential](potential_mb_per_s).
-pub fn efficiency(bytes: u64, head: &HeadNanos, media: &MediaRate) -> f64 {
+fn efficiency(bytes: u64, head: &HeadNanos, media: &MediaRate) -> f64 {
     bytes as f64 / (media.bytes_per_s * head.potential().as_secs_f64())
 }
 
@@ -255,6 +245,13 @@ pub struct Stretch {
     pub bytes: u64,
     /// What the head did.
     pub head: HeadNanos,
+}
+
+impl Stretch {
+    /// [`efficiency`] of the stretch.
+    pub fn efficiency(&self, media: &MediaRate) -> f64 {
+        efficiency(self.bytes, &self.head, media)
+    }
 }
 
 /// Cuts a scan into `count` stretches of about the same time; fewer where states are far apart.
@@ -407,5 +404,79 @@ struct Completions(VecDeque<Completion>);
 impl Observer for Completions {
     fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
         self.0.push_back((request, arrived, at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Profile;
+
+    fn tiny() -> Arc<DriveModel> {
+        let profile =
+            Profile::from_toml(include_str!("../../model/tests/data/tiny.toml"), "tiny.toml").unwrap();
+        Arc::new(DriveModel::from_profile(&profile).unwrap())
+    }
+
+    fn state(at_ms: u64, bytes: u64) -> State {
+        let head = HeadNanos { rotation: Duration::from_millis(at_ms / 2), ..HeadNanos::default() };
+        State { at: Duration::from_millis(at_ms), bytes, head }
+    }
+
+    #[test]
+    fn stretches_leave_nothing_out() {
+        let states: Vec<State> = [0, 3, 10, 11, 29, 30, 61, 80, 99, 100].map(|ms| state(ms, ms * 7)).to_vec();
+        for count in 1..20 {
+            let parts = stretches(&states, count);
+            assert!(!parts.is_empty() && parts.len() <= count as usize);
+            assert_eq!(parts.iter().map(|p| p.bytes).sum::<u64>(), 700);
+            assert!(parts.windows(2).all(|w| w[0].to == w[1].from));
+            assert_eq!(parts.last().unwrap().to, Duration::from_millis(100));
+        }
+        let halves: Vec<_> = stretches(&states, 2).iter().map(|p| p.to.as_millis_f64()).collect();
+        assert_eq!(halves, [61.0, 100.0]);
+    }
+
+    #[test]
+    fn the_media_rate_is_a_track_in_a_revolution() {
+        let drive = tiny();
+        let rates: Vec<f64> = (0..drive.layout().track_count())
+            .map(|t| {
+                let track = drive.layout().track(units::TrackIndex::new(t));
+                f64::from(track.sectors) * 512.0 / drive.rpm().revolution().as_secs_f64()
+            })
+            .collect();
+        let (least, most) = rates.iter().fold((f64::MAX, 0.0f64), |(l, m), r| (l.min(*r), m.max(*r)));
+        let rate = MediaRate::of(&drive).bytes_per_s;
+        assert!((least..=most).contains(&rate), "{least} {rate} {most}");
+    }
+
+    #[test]
+    fn a_scan_that_stops_has_its_share_and_the_next_starts_over() {
+        let drive = tiny();
+        let blocks = drive.layout().capacity().get().div_ceil(BLOCK.get() / 512);
+        let scans = SetUp::new(&drive, 2, 1).scans(80, 3).unwrap();
+        assert_eq!(scans.len(), 3);
+        for scan in scans {
+            let got = scan.bytes.div_ceil(BLOCK.get());
+            assert_eq!(got, (blocks * 80).div_ceil(100));
+        }
+    }
+
+    #[test]
+    fn scans_leave_the_foreground_as_it_is() {
+        let compared = SetUp::new(&tiny(), 3, 1).compared(2).unwrap();
+        assert_eq!(compared.different, 0);
+        assert_eq!((compared.scans.len(), compared.with.foreground.requests), (2, compared.requests));
+        assert_eq!(compared.with.foreground, compared.without.foreground);
+    }
+
+    #[test]
+    fn progress_ends_with_the_whole_drive() {
+        let drive = tiny();
+        let (scan, states) = SetUp::new(&drive, 3, 1).progress(10).unwrap();
+        assert_eq!(scan.bytes, drive.layout().capacity().bytes(drive.sector_bytes()).get());
+        assert_eq!(states.last().unwrap().bytes, scan.bytes);
+        assert!(states.is_sorted_by(|a, b| a.at <= b.at && a.bytes <= b.bytes));
     }
 }

@@ -22,6 +22,7 @@ mod lab;
 pub mod numbers;
 pub mod plot;
 pub mod report;
+mod scan;
 pub mod select;
 pub mod set_up;
 pub mod store;

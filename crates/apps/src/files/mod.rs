@@ -4,7 +4,7 @@
 //! [`FileSystem`] keeps files in a fixed number of directories on a [`Store`] of 4 KB blocks, which the host
 //! implements. Inodes, directories and pointers lie in blocks of their own, so to create, append or delete dirties
 //! metadata too. All blocks go through a cache: the longest unused leaves first, dirty ones are written when they
-//! leave or at a [`sync`](FileSystem::sync), and blocks that are freed before that are never written. [`format`]
+//! leave or at a [`sync`](FileSystem::sync), and blocks that are freed before that are never written. [`mod@format`]
 //! says what lies where. [`content`] makes bytes for files that every read can be held against.
 //!
 //! # Example

@@ -38,7 +38,7 @@ mod experiments {
     include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 }
 
-/// Every experiment, by id.
+/// Every experiment, by paper and figure.
 pub fn experiments() -> &'static [Experiment] {
     experiments::ALL
 }

@@ -47,9 +47,10 @@ fn curves(figure: &Figure, lines: &[Line]) -> Numbers {
 }
 
 fn value(point: &Point) -> String {
-    match point.spread {
-        Some((low, high)) => format!("{} ({} to {})", number(point.y), number(low), number(high)),
-        None => number(point.y),
+    let middle = number(point.y);
+    match point.spread.map(|(low, high)| (number(low), number(high))) {
+        Some((low, high)) if low != middle || high != middle => format!("{middle} ({low} to {high})"),
+        _ => middle,
     }
 }
 

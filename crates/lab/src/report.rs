@@ -90,7 +90,7 @@ fn claims(text: &mut String, page: &Page) {
         }
         for (row, measure) in claim.measures.iter().enumerate() {
             let what =
-                if measure.what.is_empty() { String::new() } else { format!("{}: ", escape(&measure.what)) };
+                if measure.what.is_empty() { String::new() } else { format!("{} ", escape(&measure.what)) };
             let class = if measure.holds() { "" } else { " class=\"no\"" };
             let _ = write!(
                 text,

@@ -11,9 +11,13 @@ const WIDTH: f64 = 0.62;
 const WIDEST: f64 = 70.0;
 
 pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]) -> Drawn {
-    // From the top, as they stand in the bars.
-    let legend: Vec<(Swatch, &str)> =
-        parts.iter().enumerate().rev().map(|(i, name)| (Swatch::Bar(i), name.as_str())).collect();
+    // From the top, as they stand in the bars; what no bar has is not explained.
+    let there = |part: &usize| bars.iter().any(|bar| bar.values.get(*part).is_some_and(drawable));
+    let legend: Vec<(Swatch, &str)> = (0..parts.len())
+        .rev()
+        .filter(there)
+        .filter_map(|part| Some((Swatch::Bar(part), parts.get(part)?.as_str())))
+        .collect();
     let area = sheet.begin(figure, &legend)?;
     let totals = bars.iter().map(|bar| bar.values.iter().copied().filter(drawable).sum());
     let y = sheet::extent(figure.y.range, totals, true);

@@ -71,8 +71,8 @@ impl<'a> Sheet<'a> {
             return Ok(rest);
         }
         // A third of the sheet at most; names that are longer get smaller.
-        let room = (f64::from(SIZE.0) / 3.0).min(52.0 + 0.58 * TEXT * longest as f64);
-        let size = TEXT.min((room - 52.0) / (0.58 * longest.max(1) as f64));
+        let room = (f64::from(SIZE.0) / 3.0).min(56.0 + 0.64 * TEXT * longest as f64);
+        let size = TEXT.min((room - 56.0) / (0.64 * longest.max(1) as f64));
         let (plot, margin) = rest.split_horizontally(unit(f64::from(SIZE.0) - room));
         for (row, (swatch, name)) in legend.iter().enumerate() {
             let y = unit(22.0 + 23.0 * row as f64) as i32;

@@ -19,6 +19,7 @@ mod claim;
 mod experiment;
 mod figure;
 mod lab;
+mod lld;
 pub mod numbers;
 pub mod plot;
 pub mod report;

@@ -99,6 +99,11 @@ impl ForegroundCleaner {
         Self { reads, ..Self::default() }
     }
 
+    /// Whether it is in the middle of a segment.
+    pub fn at_work(&self) -> bool {
+        self.victim.is_some()
+    }
+
     /// What it did.
     pub fn tally(&self) -> ForegroundTally {
         self.tally

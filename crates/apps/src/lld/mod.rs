@@ -91,5 +91,5 @@ pub use ids::{LogicalBlock, SegmentIndex, Sequence};
 pub use log::{CopyError, Data, Log, NotPending, SegmentWrite, WriteError};
 pub use recover::{RecoverError, Recovered, recover};
 pub use segment::{SegmentInfo, State};
-pub use summary::{Entry, Rejection, Summary};
+pub use summary::{Entry, Rejection, Summary, checksum};
 pub use tally::Tally;

@@ -20,6 +20,11 @@ const VACANT: u32 = u32::MAX;
 /// Where the checksum stands in the header.
 const CHECKSUM: std::ops::Range<usize> = 12..16;
 
+/// The checksum that the log keeps of a block's data: CRC-32.
+pub fn checksum(data: &[u8]) -> u32 {
+    crc32fast::hash(data)
+}
+
 /// What is in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {

@@ -48,8 +48,8 @@ impl Progress {
 
     /// A step of a number of parts that is not known yet begins.
     pub(crate) fn step(&mut self, label: &str) {
-        self.bar.set_message(label.to_owned());
         self.parts(0, 1);
+        self.bar.set_message(label.to_owned());
     }
 
     /// How far the step has come.

@@ -76,31 +76,28 @@ fn claims(text: &mut String, page: &Page) {
     for (experiment, claim) in all() {
         let link = format!("<a href=\"#{}\">{}</a>", escape(experiment), escape(&claim.id));
         let rows = claim.measures.len().max(1);
-        let (class, word) = if claim.holds() { ("yes", "yes") } else { ("no", "no") };
         let span = if rows > 1 { format!(" rowspan=\"{rows}\"") } else { String::new() };
-        let note = match (claim.holds(), claim.note.as_str()) {
-            (_, "") => String::new(),
-            (true, note) => format!("<p class=\"note\">{}</p>", escape(note)),
-            (false, note) => format!("<p class=\"note\">Does not hold: {}</p>", escape(note)),
-        };
-        let _ = write!(text, "<tr><td{span}>{link}</td><td{span}>{}{note}</td>", escape(&claim.paper));
-        let end = format!("<td{span} class=\"{class}\">{word}</td></tr>\n");
+        let word = if claim.holds() { "yes" } else { "no" };
+        let _ = write!(text, "<tr><td{span}>{link}</td><td{span}>{}</td>", escape(&claim.paper));
+        let end = format!("<td{span} class=\"{word}\">{word}</td></tr>\n");
         if claim.measures.is_empty() {
             let _ = write!(text, "<td>not measured</td><td></td>{end}");
         }
         for (row, measure) in claim.measures.iter().enumerate() {
-            let what =
-                if measure.what.is_empty() { String::new() } else { format!("{} ", escape(&measure.what)) };
             let class = if measure.holds() { "" } else { " class=\"no\"" };
             let _ = write!(
                 text,
-                "{}<td{class}>{what}{}</td><td>{}{}</td>{}",
+                "{}<td{class}>{}</td><td>{}{}</td>{}",
                 if row == 0 { "" } else { "<tr>" },
-                escape(&measure.value()),
+                escape(&measure.sentence()),
                 escape(&measure.band.to_string()),
                 escape(&measure.unit),
                 if row == 0 { end.as_str() } else { "</tr>\n" }
             );
+        }
+        if !claim.holds() {
+            let why = if claim.note.is_empty() { "no reason is known yet" } else { &claim.note };
+            let _ = writeln!(text, "<tr><td></td><td colspan=\"4\">Does not hold: {}</td></tr>", escape(why));
         }
     }
     text.push_str("</tbody>\n</table>\n");
@@ -139,10 +136,15 @@ fn sentence(text: &mut String, claim: &Claim) {
     let (class, word) = if claim.holds() { ("yes", "holds") } else { ("no", "does not hold") };
     let _ = writeln!(
         text,
-        "<p><b>{}</b> <span class=\"{class}\">{word}</span>. The paper: {}. Ours: {}.</p>",
+        "<p><b>{}</b> <span class=\"{class}\">{word}</span>. The paper: {}. Ours: {}.{}</p>",
         escape(&claim.id),
         escape(&claim.paper),
-        escape(&claim.ours())
+        escape(&claim.ours()),
+        if claim.note.is_empty() {
+            String::new()
+        } else {
+            format!(" <span class=\"note\">{}</span>", escape(&claim.note))
+        }
     );
 }
 

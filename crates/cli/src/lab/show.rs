@@ -28,8 +28,7 @@ fn values(measures: &[Measure]) -> (String, String) {
     }
     let (mut ours, mut bands) = (Vec::new(), Vec::new());
     for measure in measures {
-        let what = if measure.what.is_empty() { String::new() } else { format!("{} ", measure.what) };
-        ours.extend(wrapped(&format!("{what}{}", measure.value()), WIDTH));
+        ours.extend(wrapped(&measure.sentence(), WIDTH));
         bands.push(format!("{}{}", measure.band, measure.unit));
         bands.resize(ours.len(), String::new());
     }
@@ -97,10 +96,10 @@ mod tests {
         insta::assert_snapshot!(claims([&claim]), @r"
         id       paper                                   ours                                       band     holds
         ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-        x-fig1   all of them are about half, as far as   a 49.7%                                    47-53%   NO
+        x-fig1   all of them are about half, as far as   a: 49.7%                                   47-53%   NO
                  anyone can tell from the figure         a measure that needs more than a line to   <= 2
-                                                         say what it is 3
-                                                         c 1                                        >= 1
+                                                         say what it is: 3
+                                                         c: 1                                       >= 1
         ");
     }
 

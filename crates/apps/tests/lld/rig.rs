@@ -339,6 +339,20 @@ impl Rig {
         assert_eq!(recovered.log.durable(), self.log.durable());
     }
 
+    /// Blocks that the free cleaner has registered and not got.
+    pub fn wanted_for_free(&self) -> usize {
+        self.free.as_ref().map_or(0, |(_, sessions)| sessions.wanted.len())
+    }
+
+    /// No read is wanted of a block that has moved or died.
+    pub fn assert_wanted_are_live(&self) {
+        for record in self.free.iter().flat_map(|(_, sessions)| &sessions.wanted) {
+            let (segment, slot) = self.log.geometry().slot_at(record.range.start()).unwrap();
+            let live = self.log.live_slots(segment).iter().any(|&(live, _)| live == slot);
+            assert!(live, "slot {slot} of {segment} is dead and still to be read");
+        }
+    }
+
     fn expected(&self, block: u32) -> Option<&Vec<u8>> {
         match self.done.iter().rev().find(|done| done.block == block) {
             Some(done) => done.content.as_ref(),

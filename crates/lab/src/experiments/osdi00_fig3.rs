@@ -43,7 +43,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let (off, on) = (&by_mode[0], &by_mode[1]);
     let (large_off, large_on) = (&off[SIZES_KB.len() - 1], &on[SIZES_KB.len() - 1]);
     let claim = Claim::new("osdi00-fig3", "at 256 KB head utilisation < 55%, latency 15%")
-        .measure("transfer", percent(large_off, |r| r.report.head_time.transfer), "%", Band::Within(45.0, 55.0))
+        .measure(
+            "transfer",
+            percent(large_off, |r| r.report.head_time.transfer),
+            "%",
+            Band::Within(45.0, 55.0),
+        )
         .measure("latency", percent(large_off, |r| r.first), "%", Band::Within(12.0, 18.0))
         .note(note(profile.rpm().revolution(), large_off, large_on));
     let apart = SIZES_KB.iter().zip(off).map(|(kb, runs)| {

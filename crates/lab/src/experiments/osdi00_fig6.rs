@@ -58,7 +58,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     ];
     let labels = WEIGHTS.map(|n| n.map_or("inf".into(), |n| n.to_string()));
     let usage = labels.iter().zip(&runs).map(|(n, r)| mean_head_bar(n, r)).collect();
-    let access = labels.iter().zip(&runs).map(|(n, r)| Bar { label: n.clone(), values: vec![mean_access(r)] });
+    let access =
+        labels.iter().zip(&runs).map(|(n, r)| Bar { label: n.clone(), values: vec![mean_access(r)] });
     let x = "n of SPTF-SWn% (%)";
     let costs = WEIGHTS.iter().zip(&runs).filter_map(|(n, r)| {
         let Spread { mean, min, max, .. } = cost(r, &runs[0]);
@@ -93,6 +94,7 @@ fn mean_access(runs: &[Report]) -> f64 {
 
 /// How much longer an access takes than it did in `base`, seed by seed, in percent.
 fn cost(runs: &[Report], base: &[Report]) -> Spread {
-    let ratios = runs.iter().zip(base).map(|(r, b)| r.foreground.mean_access_ms / b.foreground.mean_access_ms);
+    let ratios =
+        runs.iter().zip(base).map(|(r, b)| r.foreground.mean_access_ms / b.foreground.mean_access_ms);
     Spread::of(&ratios.map(|ratio| (ratio - 1.0) * 100.0).collect::<Vec<_>>())
 }

@@ -120,12 +120,14 @@ fn compared(
 }
 
 /// What the table of assumptions shows about the second claim.
-const WHY: &str = "How far ORIGINAL falls behind IDEAL is decided by what the paper does not say. IDEAL spends most of a \
-    transaction on reads of files that miss the cache; cleaning halves the throughput only when it costs as much again. \
-    A cleaner that reads block by block and computes in between misses the next block and waits a revolution for it; \
-    one that reads runs, or whose reads follow without a pause, hardly slows ORIGINAL at all. And two phases of 25,000 \
-    transactions write the log's free half only about twice over at 60%, so that few segments are cleaned. The table of \
-    assumptions has the experiment for each.";
+const WHY: &str = "How far ORIGINAL falls behind IDEAL depends on what the paper does not say; the table of assumptions has \
+    the experiments. Halving means that cleaning costs as much as all the rest. At 60% one block is cleaned for some three \
+    that are written, and most of a transaction goes to reading files that miss the cache: even a cleaner that waits \
+    most of a revolution for every block takes a fifth of the throughput, not half. No single assumption tried brings \
+    60% into the band. A longer ageing changes little there, but at 85%, where two phases have not reached the steady \
+    state, six have. A cheaper foreground (files read in runs) or a smaller cache (more written) makes cleaning weigh \
+    more. What matters most is how the cleaner reads: block by block with computing in between it misses the next block \
+    and waits a revolution; by runs, or without a pause, it hardly slows ORIGINAL at all.";
 
 fn notes(points: &[At]) -> Vec<String> {
     let mut notes = vec![
@@ -264,7 +266,11 @@ fn claims(points: &[At]) -> Vec<Claim> {
         )
         .measure("ORIGINAL/IDEAL at 60%", between(points, 60.0), "", Band::Within(0.4, 0.65))
         .measure("at 85%", between(points, 85.0), "", Band::Within(0.15, 0.40))
-        .measure("best ratio", best, "", Band::AtLeast(2.5)),
+        .measure("best ratio", best, "", Band::AtLeast(2.5))
+        .note(
+            "Where it does not hold: cleaning is too small a part of a transaction, because reads of files that miss the \
+             cache take most of it. What the paper leaves open decides this; the full run varies it, see the notes.",
+        ),
     ]
 }
 

@@ -3,7 +3,8 @@
 use crate::scan::{Compared, MediaRate, Potential, Scan, SetUp};
 use crate::set_up::{ATLAS_10K, drive, head_bar, head_figure};
 use crate::{
-    Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
+    Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread,
+    spread,
 };
 use model::DriveModel;
 use scheduler::{Config, SearchBudget};
@@ -33,8 +34,7 @@ const BUDGETS: [Option<u32>; 7] = [Some(10), Some(25), Some(50), Some(100), Some
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
-    let mpls: Vec<u32> =
-        lab.pick(vec![1, 4, HIGH], vec![1, 2, 3, 4, 5, 6, 7, HIGH, 15, 20]);
+    let mpls: Vec<u32> = lab.pick(vec![1, 4, HIGH], vec![1, 2, 3, 4, 5, 6, 7, HIGH, 15, 20]);
     let scans = lab.pick(1, 10);
     let runs = lab.map(mpls.iter().copied(), |mpl| SetUp::new(&drive, mpl, lab.seed()).compared(scans))?;
     let high = mpls.iter().position(|mpl| *mpl == HIGH).unwrap_or_default();
@@ -154,9 +154,10 @@ fn budgets(lab: &Lab, drive: &Arc<DriveModel>, default: &[Scan]) -> Result<(Figu
     let mut rows = vec![row("default".into(), default)];
     rows.extend(tried.iter().zip(&runs).map(|(tracks, scans)| row(label(tracks), scans)));
     let columns = ["tracks a gap", "MB/s", "scans a day", "used %", "extra seeks %", "unused %"];
-    let mut note = "The planner stops after so many tracks a gap (by default 75, beside those of the source and \
+    let mut note =
+        "The planner stops after so many tracks a gap (by default 75, beside those of the source and \
                     destination cylinder), so that a decision takes microseconds."
-        .to_owned();
+            .to_owned();
     if let Some(unlimited) = runs.last() {
         note.push_str(&format!(
             " A search without end gets {} scans a day instead of {}.",

@@ -2,9 +2,7 @@
 
 use crate::scan::{MediaRate, Potential, Scan, SetUp, State, Stretch, potential_mb_per_s, stretches};
 use crate::set_up::{ATLAS_10K, drive};
-use crate::{
-    Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, spread,
-};
+use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, spread};
 use units::Duration;
 
 pub const EXPERIMENT: Experiment = Experiment {
@@ -54,7 +52,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             Axis::between("blocks delivered (%)", 0.0, 100.0),
             progress(scan, states, &parts, capacity, &media),
         ),
-        figure("osdi00-fig9b", "Instantaneous free bandwidth", Axis::new("MB/s"), bandwidth(scan, &parts, &media)),
+        figure(
+            "osdi00-fig9b",
+            "Instantaneous free bandwidth",
+            Axis::new("MB/s"),
+            bandwidth(scan, &parts, &media),
+        ),
         figure(
             "osdi00-fig9c",
             "Use of the potential free bandwidth",
@@ -80,13 +83,7 @@ fn curve(label: &str, scan: &Scan, parts: &[Stretch], of: impl Fn(&Stretch) -> f
     Line::new(label, parts.iter().map(|p| (percent(p.from + p.to, scan) / 2.0, of(p))))
 }
 
-fn progress(
-    scan: &Scan,
-    states: &[State],
-    parts: &[Stretch],
-    capacity: u64,
-    media: &MediaRate,
-) -> Vec<Line> {
+fn progress(scan: &Scan, states: &[State], parts: &[Stretch], capacity: u64, media: &MediaRate) -> Vec<Line> {
     let share = |bytes: f64| bytes * 100.0 / capacity as f64;
     let at: Vec<&State> = std::iter::once(Duration::ZERO)
         .chain(parts.iter().map(|p| p.to))

@@ -21,7 +21,7 @@ test: rust cc ## every test: unit, property, integration and doc tests; benchmar
 	@$(CARGO) test --workspace --locked --all-targets
 	@$(CARGO) test --workspace --locked --doc
 
-lab: rust cc ## the papers' experiments at full size, some minutes; writes lab/report.html, JSON and SVG beside it
+lab: rust cc ## the papers' experiments at full size, many minutes; writes lab/report.html, JSON and SVG beside it
 	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- lab run --resume
 	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- lab report --resume
 

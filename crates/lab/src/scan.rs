@@ -256,7 +256,7 @@ impl Stretch {
 
 /// Cuts a scan into `count` stretches of about the same time; fewer where states are far apart.
 pub fn stretches(states: &[State], count: u32) -> Vec<Stretch> {
-    let end = states.last().map_or(0.0, |s| s.at.as_secs_f64());
+    let end = states.last().map_or(0, |s| u128::from(s.at.as_nanos()));
     let mut stretches = Vec::new();
     let mut from: Option<&State> = None;
     for state in states {
@@ -264,8 +264,8 @@ pub fn stretches(states: &[State], count: u32) -> Vec<Stretch> {
             from = Some(state);
             continue;
         };
-        let due = end * f64::from(stretches.len() as u32 + 1) / f64::from(count);
-        if state.at > start.at && state.at.as_secs_f64() >= due {
+        let due = end * (stretches.len() as u128 + 1);
+        if state.at > start.at && u128::from(state.at.as_nanos()) * u128::from(count) >= due {
             stretches.push(Stretch {
                 from: start.at,
                 to: state.at,

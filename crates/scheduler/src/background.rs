@@ -5,14 +5,14 @@
 
 mod share;
 
-pub(crate) use share::{Share, Want};
+pub(crate) use share::Share;
 
-use crate::bounds::barren;
+use crate::bounds::{GROUP, barren};
 use crate::lottery::Lottery;
 use crate::sessions::{
     MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, Record, SessionError, Wanted,
 };
-use crate::task::Item;
+use crate::task::{Item, Pieces, overlap};
 use model::{DriveModel, Extent, Layout, TrackRef};
 use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
@@ -34,8 +34,8 @@ impl Buffers for Ready {
 }
 
 /// A part of a block that the head is on its way to.
-#[derive(Clone, Copy, Debug)]
-struct Pick {
+#[derive(Clone, Debug)]
+pub(crate) struct Pick {
     session: SessionId,
     task: TaskId,
     item: Item,
@@ -43,6 +43,8 @@ struct Pick {
     completes: bool,
     /// Whether it is done when the head's detours are cut short: what the foreground does is always done.
     sure: bool,
+    /// What had been there of the block.
+    had: Vec<(u32, u32)>,
 }
 
 /// Which sessions a search looks at.
@@ -76,6 +78,8 @@ pub(crate) struct Background {
     most_partials: usize,
     /// Blocks of all tasks that are half done.
     partials: usize,
+    /// A foreground write whose detours are being looked for.
+    held: Option<LbnRange>,
     scratch: Vec<(usize, u32, Item, u32)>,
 }
 
@@ -90,17 +94,23 @@ impl Background {
             picks: Vec::new(),
             most_partials,
             partials: 0,
+            held: None,
             scratch: Vec::new(),
         }
     }
 
-    pub fn open(&mut self, layout: &Layout, priority: Priority) -> Result<SessionId, SessionError> {
+    pub fn open(
+        &mut self,
+        layout: &Layout,
+        priority: Priority,
+        writes_serve_reads: bool,
+    ) -> Result<SessionId, SessionError> {
         if self.shares.len() >= MOST_SESSIONS {
             return Err(SessionError::TooManySessions { most: MOST_SESSIONS });
         }
         let id = SessionId::new(self.next_session);
         self.next_session += 1;
-        self.shares.push(Share::new(layout, id, priority));
+        self.shares.push(Share::new(layout, id, priority, writes_serve_reads));
         self.look(Focus::All);
         Ok(id)
     }
@@ -172,7 +182,7 @@ impl Background {
         let mut withdrawn = 0;
         picks.retain(|pick| {
             let block = (pick.session == session).then(|| share.block_range(pick)).flatten();
-            let gone = block.is_some_and(|b| b.start() < range.end() && range.start() < b.end());
+            let gone = block.is_some_and(|block| overlap(block, range));
             if gone && pick.completes {
                 share.finished(pick.task);
                 withdrawn += 1;
@@ -205,6 +215,12 @@ impl Background {
         Ok(left)
     }
 
+    /// Whether writes are to serve the session's reads.
+    pub fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.share(session)?.writes_serve_reads = on;
+        Ok(())
+    }
+
     pub fn suspend(&mut self, session: SessionId, suspended: bool) -> Result<(), SessionError> {
         self.share(session)?.suspended = suspended;
         self.look(Focus::All);
@@ -221,9 +237,9 @@ impl Background {
         Ok(self.shares[self.place(session)?].wanted_in(range, each))
     }
 
-    /// Whether anybody, suspended or not, wants a part of `range` of this kind.
+    /// Whether anybody who is not suspended wants a part of `range` of this kind.
     pub fn wants(&self, op: Op, range: LbnRange) -> bool {
-        self.shares.iter().any(|s| s.wants(op, range))
+        self.shares.iter().any(|s| s.is_active() && s.wants(op, range))
     }
 
     /// Blocks that a session has still to get.
@@ -251,6 +267,17 @@ impl Background {
             }
             Focus::One(at) => self.focus.push(at),
         }
+    }
+
+    /// What the methods below look at, to come back to it.
+    pub fn focus(&self) -> Vec<usize> {
+        self.focus.clone()
+    }
+
+    /// Looks at the same as before, [`focus`](Self::focus).
+    pub fn look_at(&mut self, focus: &[usize]) {
+        self.focus.clear();
+        self.focus.extend_from_slice(focus);
     }
 
     /// Shares in focus.
@@ -318,16 +345,46 @@ impl Background {
         }
     }
 
+    fn pieces(&self) -> Pieces {
+        Pieces { begin: self.partials < self.most_partials, held: self.held }
+    }
+
+    /// Holds blocks that a foreground write touches back from being read in pieces, until the next call.
+    pub fn hold(&mut self, range: Option<LbnRange>) {
+        self.held = range;
+    }
+
+    /// The next cylinder, from `from` on inward or outward, of which something is wanted.
+    pub fn next_wanted(&mut self, layout: &Layout, from: u32, outward: bool) -> Option<u32> {
+        let last = layout.cylinders().checked_sub(1)?;
+        let mut next = Some(from).filter(|c| *c <= last);
+        while let Some(c) = next {
+            let barren = self.is_barren(c / GROUP, 0);
+            if !barren && self.cylinder_bound(layout, c) > 0 {
+                return Some(c);
+            }
+            let group = c / GROUP * GROUP;
+            next = match (outward, barren) {
+                (true, true) => group.checked_sub(1),
+                (true, false) => c.checked_sub(1),
+                (false, true) => Some(group + GROUP),
+                (false, false) => Some(c + 1),
+            }
+            .filter(|c| *c <= last);
+        }
+        None
+    }
+
     /// Wanted sectors among `count` that pass from `first` on.
     #[inline]
     pub fn score(&self, track: &TrackRef<'_>, (first, count): (u32, u32), op: Op) -> u64 {
-        let begin = self.partials < self.most_partials;
+        let pieces = self.pieces();
         let sectors = track.track().sectors;
         let mut sum = 0;
         for extent in track.extents() {
             in_window(extent, sectors, first, count, |from, to| {
                 for &at in &self.focus {
-                    sum += self.shares[at].score(op, extent, (from, to), sectors, begin);
+                    sum += self.shares[at].score(op, extent, (from, to), sectors, pieces);
                 }
             });
         }
@@ -343,12 +400,12 @@ impl Background {
         op: Op,
         mut each: impl FnMut(usize, u32, Item, u32),
     ) {
-        let begin = self.partials < self.most_partials;
+        let pieces = self.pieces();
         let sectors = track.track().sectors;
         for extent in track.extents() {
             in_window(extent, sectors, first, count, |from, to| {
                 for &at in &self.focus {
-                    self.shares[at].items(op, extent, (from, to), sectors, begin, |slot, item| {
+                    self.shares[at].items(op, extent, (from, to), sectors, pieces, |slot, item| {
                         let passing =
                             if item.sector >= first { item.sector } else { item.sector + sectors } - first;
                         each(at, slot, item, passing);
@@ -385,8 +442,9 @@ impl Background {
         (taken.useful > 0).then_some(taken)
     }
 
-    /// Takes what all sessions want to write among the sectors of a window, as far as its buffers are at hand. Calls
-    /// `each` with the runs to be written, in the order of passing: `(passing, sectors)`.
+    /// Takes what all sessions want to write among the sectors of a window, as far as its buffers are at hand, and what
+    /// reads of it are done with that. Calls `each` with the runs to be written, in the order of passing:
+    /// `(passing, sectors)`.
     pub fn take_writes(
         &mut self,
         drive: &DriveModel,
@@ -402,10 +460,10 @@ impl Background {
         self.items(&track, window, Op::Write, |at, slot, item, passing| found.push((at, slot, item, passing)));
         // Of those that begin together the longest first: what lies inside it is written with it.
         found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
-        let mut done = (0, 0);
+        let (mut done, mut written) = ((0, 0), Vec::new());
         for (at, slot, item, passing) in found.drain(..) {
             let end = passing + item.sectors;
-            if end <= done.1 && passing >= done.0 {
+            if passing >= done.0 && end <= done.1 {
                 // A concurrent write to the same place: one is enough.
                 self.pick(at, slot, item, false);
                 continue;
@@ -416,54 +474,114 @@ impl Background {
             let share = &self.shares[at];
             let Some(task) = share.slot(slot) else { continue };
             let block = task.block_range(item.block).start();
-            let mut all = true;
-            let mut runs = Vec::new();
+            let (mut all, mut runs) = (true, Vec::new());
             task.missing(&item, |offset, sectors| {
                 let range = LbnRange::new(block + Sectors::new(offset.into()), Sectors::new(sectors.into()));
                 let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
                 all = all && buffers.ready(&wanted);
-                runs.push((passing + (offset - item.offset), sectors));
+                runs.push((passing + (offset - item.offset), sectors, range));
             });
             if all {
-                for (passing, sectors) in runs {
-                    each(passing, sectors);
-                }
                 self.pick(at, slot, item, false);
-                done = (passing, end);
+                // Of a block that had been overwritten in part only the rest is written: nothing else is done with it.
+                if let [(passing, sectors, _)] = runs[..] {
+                    done = (passing, passing + sectors);
+                }
+                written.append(&mut runs);
             }
         }
         self.scratch = found;
+        for (passing, sectors, range) in written {
+            each(passing, sectors);
+            let sectors_on_track = track.track().sectors;
+            self.serve_reads(&track, ((window.0 + passing) % sectors_on_track, sectors));
+            self.forget_partials(range);
+        }
         self.forget_bounds(&track);
     }
 
-    /// A foreground write to this window is on its way: pending writes of what it covers are done with it, and what
-    /// has been read of blocks that it touches is old.
-    pub fn overwritten(&mut self, drive: &DriveModel, track: TrackIndex, from: Lbn, to: Lbn) {
-        let mut found = Vec::new();
-        for at in 0..self.shares.len() {
-            self.shares[at].overwritten(from, to, |slot, block| found.push((at, slot, block)));
-        }
-        if found.is_empty() {
+    /// Whole blocks that lie in what is written need not be read.
+    fn serve_reads(&mut self, track: &TrackRef<'_>, window: (u32, u32)) {
+        if !self.has(Op::Read) {
             return;
         }
-        for (at, slot, block) in found {
+        let mut found = std::mem::take(&mut self.scratch);
+        self.items(track, window, Op::Read, |at, slot, item, passing| {
+            if item.whole {
+                found.push((at, slot, item, passing));
+            }
+        });
+        for (at, slot, item, _) in found.drain(..) {
+            if self.shares[at].writes_serve_reads {
+                self.pick(at, slot, item, false);
+            }
+        }
+        self.scratch = found;
+    }
+
+    /// What has been read of blocks that are written to is old.
+    fn forget_partials(&mut self, range: LbnRange) {
+        for pick in self.picks.iter_mut().filter(|p| !p.had.is_empty()) {
+            let Ok(at) = self.shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
+            let block = self.shares[at].describe(pick).filter(|(_, op, _)| *op == Op::Read);
+            if block.is_some_and(|(block, ..)| overlap(block, range)) {
+                pick.had.clear();
+            }
+        }
+        for share in self.shares.iter_mut().filter(|s| s.partials > 0) {
+            let before = share.partials;
+            share.forget_partials(range);
+            self.partials = self.partials + share.partials - before;
+        }
+    }
+
+    /// A foreground write to `range` is on its way: pending writes of what it covers are done with it, so are reads of
+    /// whole blocks, and what has been read of blocks that it touches is old.
+    pub fn overwritten(&mut self, range: LbnRange) {
+        for at in 0..self.shares.len() {
             let share = &mut self.shares[at];
             let before = share.partials;
-            if let Some(pick) = share.supersede(slot, block, from, to) {
-                self.picks.push(pick);
-            }
+            share.overwritten(range, |pick| self.picks.push(pick));
             let after = self.shares[at].partials;
             self.partials = self.partials + after - before;
         }
         self.look(Focus::All);
-        let _ = (drive, track);
+    }
+
+    /// Takes writes that were promoted, blocks that make up `range`, as far as their buffers are at hand; calls `each`
+    /// with what is to be written.
+    pub fn take_promoted(&mut self, range: LbnRange, buffers: &mut dyn Buffers, mut each: impl FnMut(LbnRange)) {
+        for at in 0..self.shares.len() {
+            let mut blocks = Vec::new();
+            if self.shares[at].is_active() {
+                self.shares[at].writes_in(range, |slot, block| blocks.push((slot, block)));
+            }
+            for (slot, block) in blocks {
+                let share = &self.shares[at];
+                let Some(task) = share.slot(slot) else { continue };
+                let whole = task.block_range(block);
+                let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
+                let (mut all, mut runs) = (true, Vec::new());
+                task.missing(&item, |offset, sectors| {
+                    let start = whole.start() + Sectors::new(offset.into());
+                    let range = LbnRange::new(start, Sectors::new(sectors.into()));
+                    let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
+                    all = all && buffers.ready(&wanted);
+                    runs.push(range);
+                });
+                if all {
+                    self.pick(at, slot, item, true);
+                    runs.into_iter().for_each(&mut each);
+                }
+            }
+        }
     }
 
     fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
         let share = &mut self.shares[at];
         let before = share.partials;
-        if let Some((task, completes)) = share.take(slot, &item) {
-            self.picks.push(Pick { session: share.id, task, item, completes, sure });
+        if let Some((task, completes, had)) = share.take(slot, &item) {
+            self.picks.push(Pick { session: share.id, task, item, completes, sure, had });
         }
         let after = self.shares[at].partials;
         self.partials = self.partials + after - before;
@@ -480,19 +598,42 @@ impl Background {
     /// taken beyond is wanted again.
     pub fn cut(&mut self, layout: &Layout, sectors: u32, first: u32, done: u32) {
         let mut picks = std::mem::take(&mut self.picks);
-        picks.retain(|pick| {
-            let passing = (pick.item.sector + sectors - first) % sectors;
-            let kept = pick.sure || passing + pick.item.sectors <= done;
-            if !kept && let Ok(share) = self.share(pick.session) {
-                let before = share.partials;
-                share.untake(layout, pick);
-                let after = share.partials;
-                self.partials = self.partials + after - before;
-            }
-            kept
-        });
+        // A block is done as far as it was to be, or not at all.
+        let mut undone: Vec<(TaskId, u64)> = picks
+            .iter()
+            .filter(|p| !p.sure && (p.item.sector + sectors - first) % sectors + p.item.sectors > done)
+            .map(|p| (p.task, p.item.block))
+            .collect();
+        undone.sort_unstable();
+        let is_undone = |p: &Pick| !p.sure && undone.binary_search(&(p.task, p.item.block)).is_ok();
+        // The last first: what was taken of a block in pieces goes back in the reverse order.
+        for pick in picks.iter().rev().filter(|p| is_undone(p)) {
+            self.untake(layout, pick);
+        }
+        picks.retain(|p| !is_undone(p));
         self.picks = picks;
         self.look(Focus::All);
+    }
+
+    /// What was under way is lost: all that no retry of a foreground request does is wanted again.
+    pub fn lost(&mut self, layout: &Layout) {
+        let mut picks = std::mem::take(&mut self.picks);
+        // The last first: what was taken of a block in pieces goes back in the reverse order.
+        for pick in picks.iter().rev().filter(|p| !p.sure) {
+            self.untake(layout, pick);
+        }
+        picks.retain(|p| p.sure);
+        self.picks = picks;
+        self.look(Focus::All);
+    }
+
+    fn untake(&mut self, layout: &Layout, pick: &Pick) {
+        if let Ok(share) = self.share(pick.session) {
+            let before = share.partials;
+            share.untake(layout, pick);
+            let after = share.partials;
+            self.partials = self.partials + after - before;
+        }
     }
 
     /// A record of the session is handed to its client, or withdrawn. Whether it was the last that the session has to

@@ -105,7 +105,21 @@ pub struct Parameter(pub u64);
 /// returned. A write is complete when it, or a later or concurrent write to the same place, is on the medium.
 pub trait Sessions {
     /// Opens a session.
-    fn open(&mut self, priority: Priority) -> SessionId;
+    ///
+    /// # Errors
+    /// Too many are open.
+    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError>;
+
+    /// Whether a write of the same place, foreground or background, is as good as a read to this session: its data are
+    /// what is on the medium then. True for a new session. A scrubber wants to know whether the medium can be read,
+    /// and says false.
+    ///
+    /// # Errors
+    /// No such session.
+    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        let _ = (session, on);
+        Ok(())
+    }
 
     /// Registers a task: read every block of `block` sectors in `range`, in any order, each once. Blocks are aligned
     /// to the range's first LBN; the last is shorter where the range is no multiple.

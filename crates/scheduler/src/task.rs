@@ -10,6 +10,15 @@ use std::collections::BTreeMap;
 use crate::sessions::Parameter;
 use units::{Lbn, LbnRange, Op, Sectors, TaskId};
 
+/// Which pieces of blocks may be taken; whole blocks always may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pieces {
+    /// Whether pieces may be taken of blocks of which there is none yet.
+    pub begin: bool,
+    /// A foreground write on its way: what is read of a block that it touches would be older than the rest.
+    pub held: Option<LbnRange>,
+}
+
 /// A wanted part of a track: a whole block, or a piece of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Item {
@@ -108,15 +117,15 @@ impl Task {
         (blocks * self.block).min(high - low)
     }
 
-    /// Wanted sectors that the LBNs `from..to` of an extent yield: whole blocks, and pieces of others where
-    /// `begin` allows to begin one, or it has begun. `track_sectors` is the length of the extent's track.
+    /// Wanted sectors that the LBNs `from..to` of an extent yield: whole blocks, and pieces of others as far as
+    /// `pieces` allows. `track_sectors` is the length of the extent's track.
     #[inline]
-    pub fn score(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, begin: bool) -> u64 {
+    pub fn score(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, pieces: Pieces) -> u64 {
         let mut sum = 0;
         self.parts(extent, from, to, track_sectors, |part| match part {
             Part::Blocks(from, to) => sum += self.sectors_wanted(from, to),
             Part::Piece(block, offset, sectors) => {
-                if self.wants_piece(block, offset, sectors, begin) {
+                if self.wants_piece(block, offset, sectors, pieces) {
                     sum += u64::from(sectors);
                 }
             }
@@ -143,7 +152,7 @@ impl Task {
         from: Lbn,
         to: Lbn,
         track_sectors: u32,
-        begin: bool,
+        pieces: Pieces,
         mut each: impl FnMut(Item),
     ) {
         let sector_of = |block: u64, offset: u32| {
@@ -156,7 +165,7 @@ impl Task {
                 each(Item { block, offset: 0, sectors, sector: sector_of(block, 0), whole: true });
             }),
             Part::Piece(block, offset, sectors) => {
-                if self.wants_piece(block, offset, sectors, begin) {
+                if self.wants_piece(block, offset, sectors, pieces) {
                     let sector = sector_of(block, offset);
                     each(Item { block, offset, sectors, sector, whole: false });
                 }
@@ -164,13 +173,17 @@ impl Task {
         });
     }
 
-    /// Takes an item that is about to be read. Whether its block is complete with it.
-    pub fn take(&mut self, item: &Item) -> bool {
+    /// Takes an item that is about to be done: whether its block is complete with it, and what was there of the block
+    /// before, for [`untake`](Self::untake).
+    pub fn take(&mut self, item: &Item) -> (bool, Vec<(u32, u32)>) {
+        let begun = self.begun.contains(item.block);
         if item.whole {
-            self.forget_partial(item.block);
-            return self.wanted.remove(item.block);
+            let before = if begun { self.partial.remove(&item.block).unwrap_or_default() } else { Vec::new() };
+            self.begun.remove(item.block);
+            return (self.wanted.remove(item.block), before);
         }
-        self.add_piece(item.block, item.offset, item.sectors)
+        let before = if begun { self.partial.get(&item.block).cloned().unwrap_or_default() } else { Vec::new() };
+        (self.add_piece(item.block, item.offset, item.sectors), before)
     }
 
     /// Adds a piece of a block to what is there of it. Whether the block is complete with it.
@@ -194,30 +207,13 @@ impl Task {
         false
     }
 
-    /// Takes an item back that was taken and then not done.
-    pub fn untake(&mut self, item: &Item) {
-        if item.whole {
-            self.wanted.insert(item.block);
-            return;
-        }
-        let whole = self.block_range(item.block).len().get() as u32;
-        if self.wanted.insert(item.block) {
-            // It had been complete: all but this piece is there.
-            self.begun.insert(item.block);
-            self.partial.insert(item.block, vec![(0, whole)]);
-        }
-        let (from, to) = (item.offset, item.offset + item.sectors);
-        let Some(got) = self.partial.get_mut(&item.block) else { return };
-        *got = got
-            .iter()
-            .flat_map(|&(start, len)| {
-                let end = start + len;
-                [(start, from.min(end).saturating_sub(start)), (to.max(start), end.saturating_sub(to.max(start)))]
-            })
-            .filter(|&(_, len)| len > 0)
-            .collect();
-        if got.is_empty() {
-            self.forget_partial(item.block);
+    /// Takes a block back of which an item was taken that was then not done; `before` is what had been there.
+    pub fn untake(&mut self, block: u64, before: &[(u32, u32)]) {
+        self.wanted.insert(block);
+        self.forget_partial(block);
+        if !before.is_empty() {
+            self.begun.insert(block);
+            self.partial.insert(block, before.to_vec());
         }
     }
 
@@ -259,9 +255,15 @@ impl Task {
         }
     }
 
-    /// Whether a part of a block is there.
-    pub fn is_begun(&self, block: u64) -> bool {
-        self.begun.contains(block)
+    /// What is there of blocks that touch `range` is worth nothing any more.
+    pub fn forget_partials(&mut self, range: LbnRange) {
+        let (low, high) = self.clip(range.start(), range.end());
+        if low < high {
+            let begun = self.partial.range(self.floor(low)..self.ceil(high)).map(|(block, _)| *block);
+            for block in begun.collect::<Vec<_>>() {
+                self.forget_partial(block);
+            }
+        }
     }
 
     /// What is there of a block is worth nothing any more.
@@ -271,10 +273,14 @@ impl Task {
         }
     }
 
-    fn wants_piece(&self, block: u64, offset: u32, sectors: u32, begin: bool) -> bool {
+    fn wants_piece(&self, block: u64, offset: u32, sectors: u32, pieces: Pieces) -> bool {
         if !self.wanted.contains(block) {
             return false;
         }
+        if self.op == Op::Read && pieces.held.is_some_and(|held| overlap(held, self.block_range(block))) {
+            return false;
+        }
+        let begin = pieces.begin;
         if !self.begun.contains(block) {
             return begin;
         }
@@ -364,4 +370,9 @@ impl Task {
     fn last_whole(&self, offset: u64) -> u64 {
         if offset == self.range.len().get() { self.ceil(offset) } else { self.floor(offset) }
     }
+}
+
+/// Whether two ranges have a sector in common.
+pub(crate) fn overlap(a: LbnRange, b: LbnRange) -> bool {
+    a.start() < b.end() && b.start() < a.end()
 }

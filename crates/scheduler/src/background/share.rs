@@ -3,7 +3,7 @@
 use super::Pick;
 use crate::bounds::Bounds;
 use crate::sessions::{Parameter, Priority};
-use crate::task::{Item, Task};
+use crate::task::{Item, Pieces, Task};
 use crate::task_index::TaskIndex;
 use model::{Extent, Layout};
 use std::collections::BTreeMap;
@@ -14,6 +14,8 @@ pub(crate) struct Share {
     pub id: SessionId,
     pub priority: Priority,
     pub suspended: bool,
+    /// Whether reads are done with writes of the same place; a scrubber's are not.
+    pub writes_serve_reads: bool,
     /// Blocks that have not been handed over.
     pub undelivered: u64,
     /// Blocks that are half done.
@@ -26,6 +28,7 @@ pub(crate) struct Share {
     /// How many of those read, and how many write.
     kinds: [usize; 2],
     pub bounds: Bounds,
+    scratch: Vec<u64>,
 }
 
 fn kind(op: Op) -> usize {
@@ -40,11 +43,12 @@ fn lbns(range: LbnRange) -> (u64, u64) {
 }
 
 impl Share {
-    pub fn new(layout: &Layout, id: SessionId, priority: Priority) -> Self {
+    pub fn new(layout: &Layout, id: SessionId, priority: Priority, writes_serve_reads: bool) -> Self {
         Self {
             id,
             priority,
             suspended: false,
+            writes_serve_reads,
             undelivered: 0,
             partials: 0,
             tasks: Vec::new(),
@@ -53,6 +57,7 @@ impl Share {
             index: TaskIndex::new(),
             kinds: [0; 2],
             bounds: Bounds::new(layout),
+            scratch: Vec::new(),
         }
     }
 
@@ -156,11 +161,11 @@ impl Share {
 
     /// Wanted sectors of one kind that the LBNs of a window yield.
     #[inline]
-    pub fn score(&self, op: Op, extent: Extent, (from, to): (Lbn, Lbn), sectors: u32, begin: bool) -> u64 {
+    pub fn score(&self, op: Op, extent: Extent, (from, to): (Lbn, Lbn), sectors: u32, pieces: Pieces) -> u64 {
         let mut sum = 0;
         self.overlapping(extent, |_, task| {
             if task.op == op {
-                sum += task.score(extent, from, to, sectors, begin);
+                sum += task.score(extent, from, to, sectors, pieces);
             }
         });
         sum
@@ -174,27 +179,27 @@ impl Share {
         extent: Extent,
         (from, to): (Lbn, Lbn),
         sectors: u32,
-        begin: bool,
+        pieces: Pieces,
         mut each: impl FnMut(u32, Item),
     ) {
         self.overlapping(extent, |slot, task| {
             if task.op == op {
-                task.items(extent, from, to, sectors, begin, |item| each(slot, item));
+                task.items(extent, from, to, sectors, pieces, |item| each(slot, item));
             }
         });
     }
 
-    /// Takes an item: its task, and whether its block is complete with it.
-    pub fn take(&mut self, slot: u32, item: &Item) -> Option<(TaskId, bool)> {
+    /// Takes an item: its task, whether its block is complete with it, and what had been there of the block.
+    pub fn take(&mut self, slot: u32, item: &Item) -> Option<(TaskId, bool, Vec<(u32, u32)>)> {
         let task = self.tasks.get_mut(slot as usize)?.as_mut()?;
         let before = task.partials();
-        let completes = task.take(item);
+        let (completes, had) = task.take(item);
         self.partials = self.partials + task.partials() - before;
         let id = task.id;
         if task.is_exhausted() {
             self.leave(slot);
         }
-        Some((id, completes))
+        Some((id, completes, had))
     }
 
     /// Takes an item back that was not done after all.
@@ -203,7 +208,7 @@ impl Share {
         let Some(task) = &mut self.tasks[slot as usize] else { return };
         let before = task.partials();
         let was_exhausted = task.is_exhausted();
-        task.untake(&pick.item);
+        task.untake(pick.item.block, &pick.had);
         let range = task.block_range(pick.item.block);
         self.partials = self.partials + task.partials() - before;
         if was_exhausted {
@@ -303,6 +308,19 @@ impl Share {
         any
     }
 
+    /// Wanted blocks to be written that lie in `range`: their tasks' slots and their numbers.
+    pub fn writes_in(&self, range: LbnRange, mut each: impl FnMut(u32, u64)) {
+        for slot in self.over(range) {
+            let Some(task) = self.slot(slot).filter(|t| t.op == Op::Write) else { continue };
+            task.touching(range.start(), range.end(), |block| {
+                let whole = task.block_range(block);
+                if range.start() <= whole.start() && whole.end() <= range.end() {
+                    each(slot, block);
+                }
+            });
+        }
+    }
+
     /// Slots of tasks over `range`, in no order that means anything, but always the same.
     fn over(&self, range: LbnRange) -> Vec<u32> {
         let (low, high) = lbns(range);
@@ -311,41 +329,52 @@ impl Share {
         slots
     }
 
-    /// Blocks that a foreground write to `from..to` changes something for: those that are to be written, and those of
-    /// which a part has been read.
-    pub fn overwritten(&self, from: Lbn, to: Lbn, mut each: impl FnMut(u32, u64)) {
-        if !self.has(Op::Write) && self.partials == 0 {
+    /// A foreground write to `range` is on its way; `each` is told what is done with it.
+    pub fn overwritten(&mut self, range: LbnRange, mut each: impl FnMut(Pick)) {
+        if self.index.is_empty() {
             return;
         }
-        self.index.overlapping(from.get(), to.get(), |slot| {
-            let Some(task) = self.slot(slot) else { return };
-            task.touching(from, to, |block| {
-                if task.op == Op::Write || task.is_begun(block) {
-                    each(slot, block);
+        let session = self.id;
+        let serve = self.writes_serve_reads && !self.suspended;
+        for slot in self.over(range) {
+            let Some(task) = &mut self.tasks[slot as usize] else { continue };
+            let before = task.partials();
+            let mut blocks = std::mem::take(&mut self.scratch);
+            task.touching(range.start(), range.end(), |block| blocks.push(block));
+            for block in blocks.drain(..) {
+                let whole = task.block_range(block);
+                let covered = range.start() <= whole.start() && whole.end() <= range.end();
+                let completes = match task.op {
+                    Op::Write => task.supersede(block, range.start(), range.end()),
+                    Op::Read if serve && covered => task.give_up(block),
+                    Op::Read => {
+                        task.forget_partial(block);
+                        false
+                    }
+                };
+                if completes {
+                    let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
+                    each(Pick { session, task: task.id, item, completes, sure: true, had: Vec::new() });
                 }
-            });
-        });
+            }
+            self.scratch = blocks;
+            self.partials = self.partials + task.partials() - before;
+            if task.is_exhausted() {
+                self.leave(slot);
+            }
+        }
     }
 
-    /// Does what [`overwritten`](Self::overwritten) found: a pick, if a pending write is done with it.
-    pub fn supersede(&mut self, slot: u32, block: u64, from: Lbn, to: Lbn) -> Option<Pick> {
-        let session = self.id;
-        let task = self.tasks.get_mut(slot as usize)?.as_mut()?;
-        let before = task.partials();
-        let completes = match task.op {
-            Op::Write => task.supersede(block, from, to),
-            Op::Read => {
-                task.forget_partial(block);
-                false
+    /// What has been read of blocks that touch `range` is worth nothing any more.
+    pub fn forget_partials(&mut self, range: LbnRange) {
+        for slot in self.over(range) {
+            let Some(task) = &mut self.tasks[slot as usize] else { continue };
+            if task.op == Op::Read && task.partials() > 0 {
+                let before = task.partials();
+                task.forget_partials(range);
+                self.partials = self.partials + task.partials() - before;
             }
-        };
-        self.partials = self.partials + task.partials() - before;
-        let (id, exhausted) = (task.id, task.is_exhausted());
-        if exhausted {
-            self.leave(slot);
         }
-        let item = Item { block, offset: 0, sectors: 0, sector: 0, whole: true };
-        completes.then_some(Pick { session, task: id, item, completes, sure: true })
     }
 
     /// The LBNs of a pick's block.

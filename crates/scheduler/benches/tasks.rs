@@ -25,7 +25,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut core = Core::new(Arc::clone(&drive), Config::default());
             let session = core.open(Priority::default())?;
             if whole {
-                core.read(session, LbnRange::new(Lbn::ZERO, drive.layout().capacity()), Sectors::new(BLOCK), Parameter::default())?;
+                core.read(
+                    session,
+                    LbnRange::new(Lbn::ZERO, drive.layout().capacity()),
+                    Sectors::new(BLOCK),
+                    Parameter::default(),
+                )?;
             }
             let mut places = Places { blocks: drive.layout().capacity().get() / BLOCK, next: 1 };
             for _ in 0..active {

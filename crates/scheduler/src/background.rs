@@ -12,7 +12,7 @@ use crate::lottery::Lottery;
 use crate::sessions::{
     MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, Record, SessionError, Wanted,
 };
-use crate::task::{Item, Pieces, overlap};
+use crate::task::{Item, Took, overlap};
 use model::{DriveModel, Extent, Layout, TrackRef};
 use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
@@ -78,8 +78,6 @@ pub(crate) struct Background {
     most_partials: usize,
     /// Blocks of all tasks that are half done.
     partials: usize,
-    /// A foreground write whose detours are being looked for.
-    held: Option<LbnRange>,
     scratch: Vec<(usize, u32, Item, u32)>,
 }
 
@@ -94,7 +92,6 @@ impl Background {
             picks: Vec::new(),
             most_partials,
             partials: 0,
-            held: None,
             scratch: Vec::new(),
         }
     }
@@ -318,13 +315,17 @@ impl Background {
     /// The same, if it is known.
     #[inline]
     pub fn known_cylinder_bound(&self, cylinder: u32) -> Option<u64> {
-        self.focus.iter().try_fold(0u64, |sum, &at| Some(sum.saturating_add(self.shares[at].bounds.get(cylinder)?)))
+        self.focus
+            .iter()
+            .try_fold(0u64, |sum, &at| Some(sum.saturating_add(self.shares[at].bounds.get(cylinder)?)))
     }
 
     /// Sectors that a track could yield at most, if that is known.
     #[inline]
     pub fn track_bound(&self, track: TrackIndex) -> Option<u64> {
-        self.focus.iter().try_fold(0u64, |sum, &at| Some(sum.saturating_add(self.shares[at].bounds.track(track)?)))
+        self.focus
+            .iter()
+            .try_fold(0u64, |sum, &at| Some(sum.saturating_add(self.shares[at].bounds.track(track)?)))
     }
 
     /// Whether no cylinder of a group yields more than `best`, as far as all of them are known.
@@ -343,15 +344,6 @@ impl Background {
             &[at] => self.shares[at].bounds.is_promising(cylinder, best),
             _ => self.known_cylinder_bound(cylinder).is_none_or(|bound| bound > u64::from(best)),
         }
-    }
-
-    fn pieces(&self) -> Pieces {
-        Pieces { begin: self.partials < self.most_partials, held: self.held }
-    }
-
-    /// Holds blocks that a foreground write touches back from being read in pieces, until the next call.
-    pub fn hold(&mut self, range: Option<LbnRange>) {
-        self.held = range;
     }
 
     /// The next cylinder, from `from` on inward or outward, of which something is wanted.
@@ -378,13 +370,13 @@ impl Background {
     /// Wanted sectors among `count` that pass from `first` on.
     #[inline]
     pub fn score(&self, track: &TrackRef<'_>, (first, count): (u32, u32), op: Op) -> u64 {
-        let pieces = self.pieces();
+        let begin = self.partials < self.most_partials;
         let sectors = track.track().sectors;
         let mut sum = 0;
         for extent in track.extents() {
             in_window(extent, sectors, first, count, |from, to| {
                 for &at in &self.focus {
-                    sum += self.shares[at].score(op, extent, (from, to), sectors, pieces);
+                    sum += self.shares[at].score(op, extent, (from, to), sectors, begin);
                 }
             });
         }
@@ -400,12 +392,12 @@ impl Background {
         op: Op,
         mut each: impl FnMut(usize, u32, Item, u32),
     ) {
-        let pieces = self.pieces();
+        let begin = self.partials < self.most_partials;
         let sectors = track.track().sectors;
         for extent in track.extents() {
             in_window(extent, sectors, first, count, |from, to| {
                 for &at in &self.focus {
-                    self.shares[at].items(op, extent, (from, to), sectors, pieces, |slot, item| {
+                    self.shares[at].items(op, extent, (from, to), sectors, begin, |slot, item| {
                         let passing =
                             if item.sector >= first { item.sector } else { item.sector + sectors } - first;
                         each(at, slot, item, passing);
@@ -457,7 +449,9 @@ impl Background {
         let track = drive.layout().track_ref(track);
         let mut found = std::mem::take(&mut self.scratch);
         found.clear();
-        self.items(&track, window, Op::Write, |at, slot, item, passing| found.push((at, slot, item, passing)));
+        self.items(&track, window, Op::Write, |at, slot, item, passing| {
+            found.push((at, slot, item, passing))
+        });
         // Of those that begin together the longest first: what lies inside it is written with it.
         found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
         let (mut done, mut written) = ((0, 0), Vec::new());
@@ -479,78 +473,71 @@ impl Background {
                 let range = LbnRange::new(block + Sectors::new(offset.into()), Sectors::new(sectors.into()));
                 let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
                 all = all && buffers.ready(&wanted);
-                runs.push((passing + (offset - item.offset), sectors, range));
+                runs.push((passing + (offset - item.offset), sectors));
             });
             if all {
                 self.pick(at, slot, item, false);
                 // Of a block that had been overwritten in part only the rest is written: nothing else is done with it.
-                if let [(passing, sectors, _)] = runs[..] {
+                if let [(passing, sectors)] = runs[..] {
                     done = (passing, passing + sectors);
                 }
                 written.append(&mut runs);
             }
         }
         self.scratch = found;
-        for (passing, sectors, range) in written {
+        let on_track = track.track().sectors;
+        for (passing, sectors) in written {
             each(passing, sectors);
-            let sectors_on_track = track.track().sectors;
-            self.serve_reads(&track, ((window.0 + passing) % sectors_on_track, sectors));
-            self.forget_partials(range);
+            self.serve_reads(&track, ((window.0 + passing) % on_track, sectors), false);
         }
         self.forget_bounds(&track);
     }
 
-    /// Whole blocks that lie in what is written need not be read.
-    fn serve_reads(&mut self, track: &TrackRef<'_>, window: (u32, u32)) {
+    /// What lies in what is written need not be read.
+    fn serve_reads(&mut self, track: &TrackRef<'_>, window: (u32, u32), sure: bool) {
         if !self.has(Op::Read) {
             return;
         }
         let mut found = std::mem::take(&mut self.scratch);
-        self.items(track, window, Op::Read, |at, slot, item, passing| {
-            if item.whole {
-                found.push((at, slot, item, passing));
-            }
-        });
+        self.items(track, window, Op::Read, |at, slot, item, passing| found.push((at, slot, item, passing)));
         for (at, slot, item, _) in found.drain(..) {
             if self.shares[at].writes_serve_reads {
-                self.pick(at, slot, item, false);
+                self.pick(at, slot, item, sure);
             }
         }
         self.scratch = found;
     }
 
-    /// What has been read of blocks that are written to is old.
-    fn forget_partials(&mut self, range: LbnRange) {
-        for pick in self.picks.iter_mut().filter(|p| !p.had.is_empty()) {
-            let Ok(at) = self.shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
-            let block = self.shares[at].describe(pick).filter(|(_, op, _)| *op == Op::Read);
-            if block.is_some_and(|(block, ..)| overlap(block, range)) {
-                pick.had.clear();
-            }
-        }
-        for share in self.shares.iter_mut().filter(|s| s.partials > 0) {
-            let before = share.partials;
-            share.forget_partials(range);
-            self.partials = self.partials + share.partials - before;
-        }
-    }
-
-    /// A foreground write to `range` is on its way: pending writes of what it covers are done with it, so are reads of
-    /// whole blocks, and what has been read of blocks that it touches is old.
-    pub fn overwritten(&mut self, range: LbnRange) {
+    /// A foreground write to `range` is on its way: pending writes of what it covers are done with it.
+    pub fn overwritten(&mut self, layout: &Layout, range: LbnRange) {
+        let mut any = false;
         for at in 0..self.shares.len() {
             let share = &mut self.shares[at];
+            any |= share.has(Op::Write) || share.has(Op::Read);
             let before = share.partials;
             share.overwritten(range, |pick| self.picks.push(pick));
             let after = self.shares[at].partials;
             self.partials = self.partials + after - before;
         }
         self.look(Focus::All);
+        if !any {
+            return;
+        }
+        for piece in layout.pieces(range) {
+            let track = layout.track_ref(piece.track);
+            self.serve_reads(&track, (piece.sector, piece.len), true);
+            self.forget_bounds(&track);
+        }
     }
 
     /// Takes writes that were promoted, blocks that make up `range`, as far as their buffers are at hand; calls `each`
     /// with what is to be written.
-    pub fn take_promoted(&mut self, range: LbnRange, buffers: &mut dyn Buffers, mut each: impl FnMut(LbnRange)) {
+    pub fn take_promoted(
+        &mut self,
+        range: LbnRange,
+        buffers: &mut dyn Buffers,
+        mut each: impl FnMut(LbnRange),
+    ) {
         for at in 0..self.shares.len() {
             let mut blocks = Vec::new();
             if self.shares[at].is_active() {
@@ -560,12 +547,14 @@ impl Background {
                 let share = &self.shares[at];
                 let Some(task) = share.slot(slot) else { continue };
                 let whole = task.block_range(block);
-                let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
+                let item =
+                    Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
                 let (mut all, mut runs) = (true, Vec::new());
                 task.missing(&item, |offset, sectors| {
                     let start = whole.start() + Sectors::new(offset.into());
                     let range = LbnRange::new(start, Sectors::new(sectors.into()));
-                    let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
+                    let wanted =
+                        Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
                     all = all && buffers.ready(&wanted);
                     runs.push(range);
                 });
@@ -580,7 +569,7 @@ impl Background {
     fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
         let share = &mut self.shares[at];
         let before = share.partials;
-        if let Some((task, completes, had)) = share.take(slot, &item) {
+        if let Some((task, Took { completes, had })) = share.take(slot, &item) {
             self.picks.push(Pick { session: share.id, task, item, completes, sure, had });
         }
         let after = self.shares[at].partials;

@@ -118,7 +118,9 @@ pub enum Action {
         /// Its first bad sector.
         bad: Lbn,
     },
-    /// A background block is done with.
+    /// A background block is done with. What was read of it is what its sectors held when they passed, overlaid with
+    /// what has been written to them since: of a block that is read in pieces, or written to by the same
+    /// [`Execute`](Self::Execute), the host gives out what the medium holds now.
     Deliver(Record),
 }
 
@@ -470,9 +472,8 @@ impl Sessions for Core {
 
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         let left = self.background.abort_range(session, range)?;
-        let touches = |record: &Record| {
-            record.session == session && crate::task::overlap(record.range, range)
-        };
+        let touches =
+            |record: &Record| record.session == session && crate::task::overlap(record.range, range);
         Ok(left + self.withdraw(touches))
     }
 

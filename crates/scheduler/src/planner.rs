@@ -262,7 +262,9 @@ impl Search<'_> {
             Reach::Drive => self.outward(a, b),
             Reach::Near => {
                 let last = self.drive.layout().cylinders() - 1;
-                for c in [a.checked_sub(1), (a < last).then(|| a + 1)].into_iter().flatten().filter(|c| *c != b) {
+                for c in
+                    [a.checked_sub(1), (a < last).then(|| a + 1)].into_iter().flatten().filter(|c| *c != b)
+                {
                     self.cylinder(c);
                 }
             }
@@ -486,7 +488,8 @@ impl Tally {
         self.spend(LOOKUPS_PER_TRACK);
         let score = background.score(track, (first, count), op);
         if score > self.best.score {
-            self.best = Detour { score, stops: [Some(Stop { track: track.index(), op, first, count }), None] };
+            self.best =
+                Detour { score, stops: [Some(Stop { track: track.index(), op, first, count }), None] };
             self.sharpen(drive);
         }
     }

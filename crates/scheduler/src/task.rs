@@ -5,19 +5,10 @@
 //! read in pieces; what is there already is kept until the rest has come.
 
 use crate::block_set::BlockSet;
+use crate::sessions::Parameter;
 use model::Extent;
 use std::collections::BTreeMap;
-use crate::sessions::Parameter;
 use units::{Lbn, LbnRange, Op, Sectors, TaskId};
-
-/// Which pieces of blocks may be taken; whole blocks always may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pieces {
-    /// Whether pieces may be taken of blocks of which there is none yet.
-    pub begin: bool,
-    /// A foreground write on its way: what is read of a block that it touches would be older than the rest.
-    pub held: Option<LbnRange>,
-}
 
 /// A wanted part of a track: a whole block, or a piece of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +22,15 @@ pub(crate) struct Item {
     pub sector: u32,
     /// Whether it is all of its block.
     pub whole: bool,
+}
+
+/// What has become of a block of which an item was taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Took {
+    /// Whether it is complete with the item.
+    pub completes: bool,
+    /// What had been there of it, for [`Task::untake`].
+    pub had: Vec<(u32, u32)>,
 }
 
 /// A task of a session.
@@ -117,15 +117,15 @@ impl Task {
         (blocks * self.block).min(high - low)
     }
 
-    /// Wanted sectors that the LBNs `from..to` of an extent yield: whole blocks, and pieces of others as far as
-    /// `pieces` allows. `track_sectors` is the length of the extent's track.
+    /// Wanted sectors that the LBNs `from..to` of an extent yield: whole blocks, and pieces of others where
+    /// `begin` allows to begin one, or it has begun. `track_sectors` is the length of the extent's track.
     #[inline]
-    pub fn score(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, pieces: Pieces) -> u64 {
+    pub fn score(&self, extent: Extent, from: Lbn, to: Lbn, track_sectors: u32, begin: bool) -> u64 {
         let mut sum = 0;
         self.parts(extent, from, to, track_sectors, |part| match part {
             Part::Blocks(from, to) => sum += self.sectors_wanted(from, to),
             Part::Piece(block, offset, sectors) => {
-                if self.wants_piece(block, offset, sectors, pieces) {
+                if self.wants_piece(block, offset, sectors, begin) {
                     sum += u64::from(sectors);
                 }
             }
@@ -152,7 +152,7 @@ impl Task {
         from: Lbn,
         to: Lbn,
         track_sectors: u32,
-        pieces: Pieces,
+        begin: bool,
         mut each: impl FnMut(Item),
     ) {
         let sector_of = |block: u64, offset: u32| {
@@ -165,7 +165,7 @@ impl Task {
                 each(Item { block, offset: 0, sectors, sector: sector_of(block, 0), whole: true });
             }),
             Part::Piece(block, offset, sectors) => {
-                if self.wants_piece(block, offset, sectors, pieces) {
+                if self.wants_piece(block, offset, sectors, begin) {
                     let sector = sector_of(block, offset);
                     each(Item { block, offset, sectors, sector, whole: false });
                 }
@@ -173,17 +173,16 @@ impl Task {
         });
     }
 
-    /// Takes an item that is about to be done: whether its block is complete with it, and what was there of the block
-    /// before, for [`untake`](Self::untake).
-    pub fn take(&mut self, item: &Item) -> (bool, Vec<(u32, u32)>) {
+    /// Takes an item that is about to be done.
+    pub fn take(&mut self, item: &Item) -> Took {
         let begun = self.begun.contains(item.block);
         if item.whole {
-            let before = if begun { self.partial.remove(&item.block).unwrap_or_default() } else { Vec::new() };
+            let had = if begun { self.partial.remove(&item.block).unwrap_or_default() } else { Vec::new() };
             self.begun.remove(item.block);
-            return (self.wanted.remove(item.block), before);
+            return Took { completes: self.wanted.remove(item.block), had };
         }
-        let before = if begun { self.partial.get(&item.block).cloned().unwrap_or_default() } else { Vec::new() };
-        (self.add_piece(item.block, item.offset, item.sectors), before)
+        let had = if begun { self.partial.get(&item.block).cloned().unwrap_or_default() } else { Vec::new() };
+        Took { completes: self.add_piece(item.block, item.offset, item.sectors), had }
     }
 
     /// Adds a piece of a block to what is there of it. Whether the block is complete with it.
@@ -255,32 +254,16 @@ impl Task {
         }
     }
 
-    /// What is there of blocks that touch `range` is worth nothing any more.
-    pub fn forget_partials(&mut self, range: LbnRange) {
-        let (low, high) = self.clip(range.start(), range.end());
-        if low < high {
-            let begun = self.partial.range(self.floor(low)..self.ceil(high)).map(|(block, _)| *block);
-            for block in begun.collect::<Vec<_>>() {
-                self.forget_partial(block);
-            }
-        }
-    }
-
-    /// What is there of a block is worth nothing any more.
-    pub fn forget_partial(&mut self, block: u64) {
+    fn forget_partial(&mut self, block: u64) {
         if self.begun.remove(block) {
             self.partial.remove(&block);
         }
     }
 
-    fn wants_piece(&self, block: u64, offset: u32, sectors: u32, pieces: Pieces) -> bool {
+    fn wants_piece(&self, block: u64, offset: u32, sectors: u32, begin: bool) -> bool {
         if !self.wanted.contains(block) {
             return false;
         }
-        if self.op == Op::Read && pieces.held.is_some_and(|held| overlap(held, self.block_range(block))) {
-            return false;
-        }
-        let begin = pieces.begin;
         if !self.begun.contains(block) {
             return begin;
         }

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
-use freeblock_scheduler::{
-    Action, Config, Core, Parameter, Priority, Request, SessionError, Sessions,
-};
+use freeblock_scheduler::{Action, Config, Core, Parameter, Priority, Request, SessionError, Sessions};
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use proptest::prelude::*;

@@ -311,7 +311,8 @@ impl<S: Source> Inside<S> {
         for access in self.core.accesses() {
             let Purpose::Idle { useful } = access.purpose else { continue };
             let sectors = self.drive.layout().track(access.track).sectors;
-            let arc = Rotation::from_parts(u64::from(useful.min(access.sectors)) * FULL_TURN / u64::from(sectors));
+            let arc =
+                Rotation::from_parts(u64::from(useful.min(access.sectors)) * FULL_TURN / u64::from(sectors));
             self.head.idle_transfer += self.drive.rpm().time_within(arc);
         }
     }

@@ -82,7 +82,7 @@ impl Bench {
                     self.now = self.core.busy_until().unwrap_or(self.now);
                     break;
                 }
-                _ => {}
+                Action::Completed(_) | Action::Deliver(_) | Action::Cut | Action::Failed { .. } => {}
             }
         }
         self.core.completed(self.now);

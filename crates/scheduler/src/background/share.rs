@@ -3,7 +3,7 @@
 use super::Pick;
 use crate::bounds::Bounds;
 use crate::sessions::{Parameter, Priority};
-use crate::task::{Item, Pieces, Task};
+use crate::task::{Item, Task, Took};
 use crate::task_index::TaskIndex;
 use model::{Extent, Layout};
 use std::collections::BTreeMap;
@@ -161,11 +161,11 @@ impl Share {
 
     /// Wanted sectors of one kind that the LBNs of a window yield.
     #[inline]
-    pub fn score(&self, op: Op, extent: Extent, (from, to): (Lbn, Lbn), sectors: u32, pieces: Pieces) -> u64 {
+    pub fn score(&self, op: Op, extent: Extent, (from, to): (Lbn, Lbn), sectors: u32, begin: bool) -> u64 {
         let mut sum = 0;
         self.overlapping(extent, |_, task| {
             if task.op == op {
-                sum += task.score(extent, from, to, sectors, pieces);
+                sum += task.score(extent, from, to, sectors, begin);
             }
         });
         sum
@@ -179,27 +179,27 @@ impl Share {
         extent: Extent,
         (from, to): (Lbn, Lbn),
         sectors: u32,
-        pieces: Pieces,
+        begin: bool,
         mut each: impl FnMut(u32, Item),
     ) {
         self.overlapping(extent, |slot, task| {
             if task.op == op {
-                task.items(extent, from, to, sectors, pieces, |item| each(slot, item));
+                task.items(extent, from, to, sectors, begin, |item| each(slot, item));
             }
         });
     }
 
-    /// Takes an item: its task, whether its block is complete with it, and what had been there of the block.
-    pub fn take(&mut self, slot: u32, item: &Item) -> Option<(TaskId, bool, Vec<(u32, u32)>)> {
+    /// Takes an item of a task.
+    pub fn take(&mut self, slot: u32, item: &Item) -> Option<(TaskId, Took)> {
         let task = self.tasks.get_mut(slot as usize)?.as_mut()?;
         let before = task.partials();
-        let (completes, had) = task.take(item);
+        let took = task.take(item);
         self.partials = self.partials + task.partials() - before;
         let id = task.id;
         if task.is_exhausted() {
             self.leave(slot);
         }
-        Some((id, completes, had))
+        Some((id, took))
     }
 
     /// Takes an item back that was not done after all.
@@ -275,8 +275,9 @@ impl Share {
 
     /// Ends tasks of which nothing is left; `each` is told which.
     pub fn reap(&mut self, mut each: impl FnMut(TaskId)) {
-        let over: Vec<u32> =
-            (0..self.tasks.len() as u32).filter(|&s| self.slot(s).is_some_and(|t| t.undelivered == 0)).collect();
+        let over: Vec<u32> = (0..self.tasks.len() as u32)
+            .filter(|&s| self.slot(s).is_some_and(|t| t.undelivered == 0))
+            .collect();
         for slot in over {
             if let Some(task) = self.slot(slot) {
                 each(task.id);
@@ -329,50 +330,31 @@ impl Share {
         slots
     }
 
-    /// A foreground write to `range` is on its way; `each` is told what is done with it.
+    /// A foreground write to `range` is on its way; `each` is told what writes are done with it.
     pub fn overwritten(&mut self, range: LbnRange, mut each: impl FnMut(Pick)) {
-        if self.index.is_empty() {
+        if !self.has(Op::Write) {
             return;
         }
         let session = self.id;
-        let serve = self.writes_serve_reads && !self.suspended;
         for slot in self.over(range) {
-            let Some(task) = &mut self.tasks[slot as usize] else { continue };
+            let Some(task) = self.tasks[slot as usize].as_mut().filter(|t| t.op == Op::Write) else {
+                continue;
+            };
             let before = task.partials();
             let mut blocks = std::mem::take(&mut self.scratch);
             task.touching(range.start(), range.end(), |block| blocks.push(block));
             for block in blocks.drain(..) {
                 let whole = task.block_range(block);
-                let covered = range.start() <= whole.start() && whole.end() <= range.end();
-                let completes = match task.op {
-                    Op::Write => task.supersede(block, range.start(), range.end()),
-                    Op::Read if serve && covered => task.give_up(block),
-                    Op::Read => {
-                        task.forget_partial(block);
-                        false
-                    }
-                };
-                if completes {
-                    let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
-                    each(Pick { session, task: task.id, item, completes, sure: true, had: Vec::new() });
+                if task.supersede(block, range.start(), range.end()) {
+                    let item =
+                        Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
+                    each(Pick { session, task: task.id, item, completes: true, sure: true, had: Vec::new() });
                 }
             }
             self.scratch = blocks;
             self.partials = self.partials + task.partials() - before;
             if task.is_exhausted() {
                 self.leave(slot);
-            }
-        }
-    }
-
-    /// What has been read of blocks that touch `range` is worth nothing any more.
-    pub fn forget_partials(&mut self, range: LbnRange) {
-        for slot in self.over(range) {
-            let Some(task) = &mut self.tasks[slot as usize] else { continue };
-            if task.op == Op::Read && task.partials() > 0 {
-                let before = task.partials();
-                task.forget_partials(range);
-                self.partials = self.partials + task.partials() - before;
             }
         }
     }

@@ -27,7 +27,7 @@ impl Core {
             self.busy = Some(UnderWay { until, work: Work::Foreground(job) });
             return true;
         }
-        while let Some(job) = self.choose(now, buffers) {
+        if let Some(job) = self.choose(now, buffers) {
             let until = self.foreground(now, &job, buffers);
             self.busy = Some(UnderWay { until, work: Work::Foreground(job) });
             return true;
@@ -75,7 +75,7 @@ impl Core {
         let request = job.pending.request;
         for &range in job.ranges() {
             if request.op.is_write() {
-                self.background.overwritten(range);
+                self.background.overwritten(self.drive.layout(), range);
             } else {
                 // What the foreground itself passes over is free; the planner is to look for other things.
                 for piece in self.drive.layout().pieces(range) {
@@ -86,11 +86,9 @@ impl Core {
                 }
             }
         }
-        self.background.hold(request.op.is_write().then_some(request.range));
         let from = self.displaced.take();
         let began = self.position;
         let until = self.lay_out(now, job, Some(buffers));
-        self.background.hold(None);
         if self.config.idle.is_some() && !job.pending.promoted {
             let plain = match from {
                 Some(from) => {
@@ -250,8 +248,8 @@ impl Core {
         let range = if long { self.idle.range(&idle, now) } else { Range::Track };
         let found = match range {
             Range::Track => None,
-            Range::Middle(middle) => self.from_middle(now, middle, buffers),
-            Range::Hardest => self.from_edges(now, buffers),
+            Range::Middle(middle) => self.near_middle(now, middle, buffers),
+            Range::Hardest => self.near_edges(now, buffers),
         };
         self.background.look(Focus::All);
         let found = found.or_else(|| {
@@ -275,7 +273,7 @@ impl Core {
     }
 
     /// The blocks nearest to `middle`.
-    fn from_middle(&mut self, now: Instant, middle: Cylinder, buffers: &mut dyn Buffers) -> Option<Visit> {
+    fn near_middle(&mut self, now: Instant, middle: Cylinder, buffers: &mut dyn Buffers) -> Option<Visit> {
         self.draw();
         let focus = self.background.focus();
         let drive = Arc::clone(&self.drive);
@@ -302,7 +300,7 @@ impl Core {
     }
 
     /// The blocks nearest to the innermost or outermost cylinder.
-    fn from_edges(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Visit> {
+    fn near_edges(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Visit> {
         self.draw();
         let focus = self.background.focus();
         let drive = Arc::clone(&self.drive);
@@ -430,4 +428,3 @@ impl Core {
         self.outbox.push_back(Action::Cut);
     }
 }
-

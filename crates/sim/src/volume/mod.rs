@@ -714,7 +714,12 @@ impl Volume {
         let accesses = self.core.accesses().to_vec();
         let from = self.head.position();
         let until = self.head.execute(self.now, &accesses);
-        debug_assert_eq!(Some(until), self.core.busy_until(), "the core's prediction inside the drive is exact");
+        debug_assert_eq!(
+            Some(until),
+            self.core.busy_until(),
+            "the core's prediction inside the drive is exact; at {} from {from:?}: {accesses:?}",
+            self.now
+        );
         let fate = self.chance.fate(self.now, until);
         self.executes += 1;
         self.under_way = Some(UnderWay { accesses, from, began: self.now, until, fate });

@@ -23,8 +23,8 @@ pub struct Task {
     pub came: BTreeSet<LbnRange>,
     /// Aborted or closed: so many blocks were said not to come, and none may.
     pub ended: Option<u64>,
-    /// Withdrawn by range: how many.
-    pub withdrawn: u64,
+    /// Whether some of its blocks were withdrawn.
+    pub doubt: bool,
     /// What it writes.
     pub version: usize,
 }
@@ -35,7 +35,7 @@ impl Task {
     }
 
     pub fn left(&self) -> u64 {
-        self.blocks() - self.withdrawn - self.came.len() as u64
+        self.blocks() - self.came.len() as u64
     }
 }
 

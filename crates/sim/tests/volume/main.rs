@@ -43,3 +43,43 @@ proptest! {
         prop_assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
 }
+
+/// A gap found for a write and filled with a read, since no buffer was at hand: a head is ready to write sooner than to
+/// read where settling is negative.
+#[test]
+fn a_refused_write_does_not_leave_its_window_to_a_read() {
+    let plan = Plan { policy: scheduler::policy::PolicyName::Sptf, ..plain(3_466_895_996_361_174_540, 334_137_979_908_438_385) };
+    let fg = |start, len| Step::Foreground { write: false, start, len };
+    let task = |write, start, len, block| Step::Task { write, session: 0, start, len, block };
+    let steps = [
+        Step::Run(8161),
+        fg(1_544_837_710_854_872_494, 2),
+        Step::Run(3168),
+        Step::Open(1),
+        Step::Run(5667),
+        fg(39, 1),
+        Step::Refuse(1),
+        task(false, 2_945_557_395_943_177_790, 89, 23),
+        task(false, 0, 91, 29),
+        task(true, 41, 12, 6),
+        fg(14_210_595_661_059_528_275, 9),
+        Step::Run(8964),
+    ];
+    let (problems, _) = run(&plan, &steps);
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// No faults, no idle time.
+fn plain(drive: u64, seed: u64) -> Plan {
+    Plan {
+        drive,
+        policy: scheduler::policy::PolicyName::Fcfs,
+        sharing: scheduler::Sharing::Lottery,
+        idle: false,
+        partials: 1 << 15,
+        seed,
+        lost_ppm: 0,
+        late_ppm: 0,
+        spoilt_ppm: 0,
+    }
+}

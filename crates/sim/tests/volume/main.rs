@@ -69,6 +69,29 @@ fn a_refused_write_does_not_leave_its_window_to_a_read() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
+/// Of a block whose middle the foreground has overwritten two runs are left to be written; another task's writes of the
+/// same sectors must not come behind them, where the head has to go round again.
+#[test]
+fn a_block_with_a_hole_is_not_written_twice() {
+    let plan = plain(4_854_866_263_713_541_997, 15_815_721_008_053_078_935);
+    let fg = |write, start, len| Step::Foreground { write, start, len };
+    let task = |write, start, len, block| Step::Task { write, session: 0, start, len, block };
+    let steps = [
+        fg(false, 0, 1),
+        fg(true, 40, 1),
+        Step::Open(1),
+        Step::Run(30_000),
+        task(true, 0, 45, 1),
+        task(true, 30, 12, 3),
+        fg(true, 40, 1),
+    ];
+    for wait in 0..40 {
+        let steps: Vec<Step> = std::iter::once(Step::Run(wait * 700)).chain(steps.iter().cloned()).collect();
+        let (problems, _) = run(&plan, &steps);
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
+}
+
 /// No faults, no idle time.
 fn plain(drive: u64, seed: u64) -> Plan {
     Plan {

@@ -379,8 +379,6 @@ impl World {
                     ledger.problem(format!("{left} blocks of {id} were left, and close said {closed:?}"));
                 }
             }
-            // FIXME host-1
-            Step::Refuse(_) if self.drive.settle_credit() > Duration::ZERO => {}
             Step::Refuse(times) => self.ledger.borrow_mut().refuse = times,
             Step::Run(micros) => self.run(Duration::from_micros(micros)),
             Step::Spoil { lbn, forever } => {

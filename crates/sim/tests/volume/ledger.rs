@@ -1,7 +1,7 @@
 //! What a client of a volume may see: every write has an interval, every read must fit.
 
 use std::collections::{BTreeMap, BTreeSet};
-use units::{Instant, Lbn, LbnRange, Op, SessionId, TaskId};
+use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
 /// One write: whole, to several sectors. Its number is in its bytes.
 #[derive(Clone, Debug)]
@@ -32,6 +32,17 @@ pub struct Task {
 impl Task {
     pub fn blocks(&self) -> u64 {
         self.range.len().get().div_ceil(self.block)
+    }
+
+    /// Some block that has not come.
+    pub fn missing(&self, choice: u64) -> Option<LbnRange> {
+        let blocks = (0..self.blocks()).map(|block| {
+            let start = block * self.block;
+            let len = self.block.min(self.range.len().get() - start);
+            LbnRange::new(self.range.start() + Sectors::new(start), Sectors::new(len))
+        });
+        let missing: Vec<_> = blocks.filter(|b| self.ended.is_none() && !self.came.contains(b)).collect();
+        missing.get(choice as usize / 4 % missing.len().max(1)).copied()
     }
 
     pub fn left(&self) -> u64 {

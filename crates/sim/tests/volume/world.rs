@@ -71,7 +71,11 @@ pub fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
     // Some places are hot, so that work lies over other work.
     let start = || prop_oneof![any::<u64>(), 0..60u64];
     let run = prop_oneof![4 => 1..30_000u64, 2 => 0..500u64, 1 => 30_000..300_000u64];
-    let fault = if faults { 1 } else { 0 };
+    let fault = prop_oneof![
+        (start(), any::<bool>()).prop_map(|(lbn, forever)| Step::Spoil { lbn, forever }),
+        Just(Step::PowerCut),
+    ];
+    let fault = if faults { fault.boxed() } else { Just(Step::Run(1)).boxed() };
     let step = prop_oneof![
         1 => (1..100u8).prop_map(Step::Open),
         6 => (any::<bool>(), start(), 1..40u64).prop_map(|(write, start, len)| Step::Foreground { write, start, len }),
@@ -86,8 +90,7 @@ pub fn steps(faults: bool) -> impl Strategy<Value = Vec<Step>> {
         1 => (0..6usize).prop_map(Step::Close),
         1 => (0..6u32).prop_map(Step::Refuse),
         10 => run.prop_map(Step::Run),
-        fault => (start(), any::<bool>()).prop_map(|(lbn, forever)| Step::Spoil { lbn, forever }),
-        fault => Just(Step::PowerCut),
+        2 => fault,
     ];
     prop::collection::vec(step, 1..120)
 }
@@ -488,7 +491,19 @@ impl World {
                 return Ok(());
             }
             at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            self.foreground(false, self.range((at >> 20) % capacity, 1 + round % 3));
+            let mut range = self.range((at >> 20) % capacity, 1 + round % 3);
+            if round > 1_000 && round % 4 == 0 {
+                // What no gap gives the foreground reads itself.
+                range = self.ledger.borrow().tasks.values().find_map(|t| t.missing(round)).unwrap_or(range);
+            }
+            if round > 1_500 && round % 200 == 0 {
+                // With room for few halves, what is written in pieces may wait very long for its gap.
+                let all = LbnRange::new(Lbn::ZERO, self.drive.layout().capacity());
+                for session in self.open.clone() {
+                    self.sessions(|s| s.promote(session, all)).unwrap();
+                }
+            }
+            self.foreground(false, range);
             self.volume.settle().unwrap();
             self.collect();
             if !self.problems().is_empty() {

@@ -29,15 +29,20 @@
 //! # Ok::<(), freeblock_workload::ConfigError>(())
 //! ```
 
+mod bursts;
 mod error;
 mod issue;
 mod oltp;
+mod pages;
 pub mod postmark;
 pub mod random;
 mod replay;
 mod request;
+mod script;
+mod synthetic;
 pub mod trace;
 mod uniform;
+mod utilisation;
 
 pub use error::ConfigError;
 pub use issue::{Arrival, Closed, ClosedTask, Issued, Issuer, Think};
@@ -45,4 +50,7 @@ pub use oltp::{Oltp, OltpConfig};
 pub use random::Share;
 pub use replay::{Fit, Replay};
 pub use request::{Limited, Recorded, Request, Source};
+pub use script::Script;
+pub use synthetic::{Synthetic, SyntheticConfig};
 pub use uniform::{Random, RandomConfig};
+pub use utilisation::{Calibration, CalibrationError, Measured, Pattern, Utilisation};

@@ -40,6 +40,7 @@ mod replay;
 mod request;
 mod script;
 mod synthetic;
+pub mod tpcc;
 pub mod trace;
 mod uniform;
 mod utilisation;

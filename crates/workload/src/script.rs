@@ -1,8 +1,8 @@
 //! Loads whose requests wait for each other.
 
+use crate::ClosedTask;
 use crate::issue::Issued;
 use crate::request::{Limited, Request, Source};
-use crate::ClosedTask;
 use units::Instant;
 
 /// A load that says itself when its requests come, because they wait for each other: a transaction's second read for

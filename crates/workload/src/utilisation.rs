@@ -233,7 +233,9 @@ mod tests {
         let refused = half.arrival(Pattern::Poisson, Duration::ZERO).unwrap_err().to_string();
         assert!(refused.contains("give the drive's mean service time"), "{refused}");
         let none = Pattern::Bursts { burst: Duration::ZERO, silence: Duration::from_secs(1) };
-        assert!(half.arrival(none, Duration::from_millis(8)).unwrap_err().to_string().starts_with("burst is"));
+        assert!(
+            half.arrival(none, Duration::from_millis(8)).unwrap_err().to_string().starts_with("burst is")
+        );
         let nothing = |_| -> Result<Measured, ()> { Ok(Measured { requests: 0, busy: Duration::ZERO }) };
         let refused = half.calibrate(Pattern::Poisson, nothing).unwrap_err();
         assert!(matches!(refused, CalibrationError::Empty { .. }));

@@ -42,7 +42,6 @@ fn achieved(policy: PolicyName, arrival: Arrival, requests: u64) -> f64 {
     let mut run = start(policy, arrival, 2);
     run.advance(requests, &mut Nothing).unwrap();
     let share = 1.0 - run.report().head_time.idle;
-    println!("{policy} {arrival:?}: {:.2}%", share * 100.0);
     share * 100.0
 }
 
@@ -115,7 +114,6 @@ fn longer_than_20_ms(percent: f64, pattern: Pattern) -> (f64, f64) {
 fn idle_periods_of_a_poisson_load_are_exponential() {
     for asked in [10.0, 50.0, 80.0] {
         let (long, rate) = longer_than_20_ms(asked, Pattern::Poisson);
-        println!("{asked}%: {:.1}% of idle periods are longer than 20 ms", long * 100.0);
         assert!((long - (-rate * 0.020).exp()).abs() < 0.015, "{asked}%: {long} at {rate} a second");
     }
 }
@@ -131,7 +129,6 @@ fn bursts_have_short_idle_periods_and_long_ones_where_a_poisson_load_has_neither
     };
     let short = share(|&idle| idle < Duration::from_millis(20));
     let seconds = share(|&idle| idle > Duration::from_secs(1));
-    println!("{:.1}% below 20 ms, {:.1}% above a second", short * 100.0, seconds * 100.0);
     // At the same share a Poisson load has idle periods of 60 ms on average: 28% are short, 6 in 1e8 last a second.
     assert!(short > 0.6 && seconds > 0.02, "{short} {seconds}");
 }

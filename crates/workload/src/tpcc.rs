@@ -63,7 +63,8 @@ impl TpccConfig {
         let page_sectors = (page / sector.get().max(1)).max(1);
         let area = capacity.get() / 10 * 7 / page_sectors * page_sectors;
         let bytes = u128::from(area) * u128::from(sector.get());
-        let warehouses = ((bytes + u128::from(WAREHOUSE_BYTES) / 2) / u128::from(WAREHOUSE_BYTES)).clamp(1, u128::from(WAREHOUSES_MAX));
+        let warehouses = ((bytes + u128::from(WAREHOUSE_BYTES) / 2) / u128::from(WAREHOUSE_BYTES))
+            .clamp(1, u128::from(WAREHOUSES_MAX));
         Self {
             capacity,
             sector,

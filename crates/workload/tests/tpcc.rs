@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
+mod side;
+
 use freeblock_workload::tpcc::{Tpcc, TpccConfig, TpccStatistics, TransactionKind};
-use freeblock_workload::{Arrival, Issued, Issuer, Limited, Source};
+use freeblock_workload::{Arrival, Issuer, Limited, Source};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use side::Side;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 const SECTOR: Bytes = Bytes::new(512);
@@ -17,56 +19,22 @@ fn config() -> TpccConfig {
 
 /// One warehouse on a small drive, with a small pool.
 fn small() -> TpccConfig {
-    TpccConfig { pool: Bytes::new(64 * 8192), pace_percent: 0, ..TpccConfig::new(Sectors::new(500_000), SECTOR) }
+    TpccConfig {
+        pool: Bytes::new(64 * 8192),
+        pace_percent: 0,
+        ..TpccConfig::new(Sectors::new(500_000), SECTOR)
+    }
 }
 
-/// A drive that serves up to `depth` requests side by side, each for a time that its number decides, and checks each.
-struct Side {
-    issuer: Issuer<Tpcc>,
-    now: Instant,
-    at_drive: BTreeMap<(Instant, u64), Issued>,
-    served: u64,
-    requests: Vec<(Instant, u32, Op, LbnRange)>,
+fn serve(config: TpccConfig, seed: u64) -> Side<Tpcc> {
+    Side::new(Tpcc::new(config, seed).unwrap())
 }
 
-impl Side {
-    fn new(config: TpccConfig, seed: u64) -> Self {
-        let load = Tpcc::new(config, seed).unwrap();
-        let issuer = Issuer::new(load, Arrival::Scripted, Instant::ZERO, seed).unwrap();
-        Self { issuer, now: Instant::ZERO, at_drive: BTreeMap::new(), served: 0, requests: Vec::new() }
-    }
+trait Statistics {
+    fn statistics(&self) -> TpccStatistics;
+}
 
-    /// Serves `requests` requests, each in 1 to `most_ms` ms.
-    fn serve(&mut self, requests: u64, most_ms: u64) {
-        while self.served < requests {
-            let done = self.at_drive.first_key_value().map(|(&key, _)| key);
-            match (done, self.issuer.due()) {
-                (Some(key), due) if due.is_none_or(|due| key.0 <= due) => {
-                    self.now = key.0;
-                    let issued = self.at_drive.remove(&key).unwrap();
-                    self.issuer.complete(issued.task, self.now);
-                    self.served += 1;
-                }
-                (_, Some(due)) => {
-                    self.now = self.now.max(due);
-                    while let Some(issued) = self.issuer.issue(self.now) {
-                        assert!(issued.at <= self.now);
-                        for other in self.at_drive.values() {
-                            assert_ne!(other.task, issued.task, "one request a task");
-                            assert_ne!(other.request.range, issued.request.range, "one request a page");
-                        }
-                        let n = self.requests.len() as u64;
-                        let ms = 1 + n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % most_ms;
-                        self.at_drive.insert((self.now + Duration::from_millis(ms), n), issued);
-                        let Issued { at, task, request } = issued;
-                        self.requests.push((at, task.get(), request.op, request.range));
-                    }
-                }
-                (_, None) => panic!("the load is at an end"),
-            }
-        }
-    }
-
+impl Statistics for Side<Tpcc> {
     fn statistics(&self) -> TpccStatistics {
         self.issuer.source().statistics()
     }
@@ -74,7 +42,7 @@ impl Side {
 
 #[test]
 fn the_first_requests_are_pinned() {
-    let mut side = Side::new(config(), 42);
+    let mut side = serve(config(), 42);
     side.serve(8, 9);
     let text: Vec<String> =
         side.requests.iter().take(8).map(|(_, task, op, range)| format!("{task} {op} {range}")).collect();
@@ -84,7 +52,7 @@ fn the_first_requests_are_pinned() {
 #[test]
 fn the_same_seed_gives_the_same_load_and_another_another() {
     let run = |seed| {
-        let mut side = Side::new(small(), seed);
+        let mut side = serve(small(), seed);
         side.serve(3_000, 9);
         side.requests
     };
@@ -96,34 +64,35 @@ fn the_same_seed_gives_the_same_load_and_another_another() {
 /// log. This load has neither; docs/WORKLOADS.md has the numbers.
 #[test]
 fn seven_of_ten_requests_are_reads() {
-    let mut side = Side::new(TpccConfig { pace_percent: 0, ..config() }, 1);
+    let mut side = serve(TpccConfig { pace_percent: 0, ..config() }, 1);
     // Until the pool is full nothing has to leave it.
     side.serve(20_000, 19);
     let warm = side.requests.len();
     side.serve(100_000, 19);
     let reads = side.requests[warm..].iter().filter(|r| r.2 == Op::Read).count();
     let share = reads as f64 / (side.requests.len() - warm) as f64;
-    println!("reads {share:.3}, {:?}", side.statistics());
     assert!((0.68..=0.75).contains(&share), "{share}");
 }
 
 #[test]
 fn transactions_have_the_specifications_mix() {
-    let mut side = Side::new(TpccConfig { active: 50, pool: Bytes::new(200 * 8192), ..small() }, 2);
+    let mut side = serve(TpccConfig { active: 50, pool: Bytes::new(200 * 8192), ..small() }, 2);
     side.serve(150_000, 2);
     let done = side.statistics().transactions;
     let all: u64 = done.iter().sum();
-    println!("{:?}", side.statistics());
     for (kind, done) in TransactionKind::ALL.into_iter().zip(done) {
         let (share, p) = (done as f64 / all as f64, kind.percent() as f64 / 100.0);
-        assert!((share - p).abs() < 5.0 * (p * (1.0 - p) / all as f64).sqrt() + 0.005, "{kind:?}: {share} of {all}");
+        assert!(
+            (share - p).abs() < 5.0 * (p * (1.0 - p) / all as f64).sqrt() + 0.005,
+            "{kind:?}: {share} of {all}"
+        );
     }
 }
 
 #[test]
 fn terminals_think_and_key_as_the_specification_has_it() {
     // One terminal, whose pages come in 1 ms: a cycle takes 10 s and 8 s of keying and 11.7 s of thinking on average.
-    let mut side = Side::new(TpccConfig { terminals: 1, warehouses: 1, checkpoint: None, ..config() }, 3);
+    let mut side = serve(TpccConfig { terminals: 1, warehouses: 1, checkpoint: None, ..config() }, 3);
     side.serve(60_000, 1);
     let done: u64 = side.statistics().transactions.iter().sum();
     let mean = |of: fn(TransactionKind) -> Duration| -> f64 {
@@ -131,7 +100,6 @@ fn terminals_think_and_key_as_the_specification_has_it() {
     };
     let expected = mean(TransactionKind::keying) + mean(TransactionKind::think);
     let found = side.now.as_secs_f64() / done as f64;
-    println!("{done} transactions, one in {found:.2} s, {expected:.2} s of pauses");
     // Five standard errors of a pause of 23 s that deviates by 14 s; and 25 ms for its pages.
     assert!((found - expected - 0.02).abs() < 5.0 * 14.0 / (done as f64).sqrt(), "{found} {expected}");
 }
@@ -140,7 +108,7 @@ fn terminals_think_and_key_as_the_specification_has_it() {
 fn no_more_transactions_run_at_a_time_than_are_let_in() {
     for active in [1, 3] {
         let config = TpccConfig { active, checkpoint: None, ..small() };
-        let mut side = Side::new(config, 4);
+        let mut side = serve(config, 4);
         side.serve(5_000, 9);
         let mut issuer = side.issuer;
         assert!(issuer.outstanding() <= active.into());
@@ -152,7 +120,7 @@ fn no_more_transactions_run_at_a_time_than_are_let_in() {
 
 #[test]
 fn every_touch_is_a_hit_a_new_page_or_a_read() {
-    let mut side = Side::new(TpccConfig { checkpoint: None, ..small() }, 5);
+    let mut side = serve(TpccConfig { checkpoint: None, ..small() }, 5);
     side.serve(20_000, 9);
     let statistics = side.statistics();
     assert_eq!(statistics.touches, statistics.hits + statistics.fresh + statistics.reads);
@@ -168,9 +136,10 @@ fn every_touch_is_a_hit_a_new_page_or_a_read() {
 fn a_checkpoint_writes_what_is_changed_in_the_order_of_the_drive() {
     let every = Duration::from_secs(5);
     // A pool that holds back all it gets: only the checkpoint writes.
-    let config = TpccConfig { checkpoint: Some(every), pool: Bytes::new(64 << 20), pace_percent: 100, ..config() };
+    let config =
+        TpccConfig { checkpoint: Some(every), pool: Bytes::new(64 << 20), pace_percent: 100, ..config() };
     let checkpoint = config.warehouses * config.terminals;
-    let mut side = Side::new(config, 6);
+    let mut side = serve(config, 6);
     side.serve(6_000, 2);
     let swept: Vec<_> = side.requests.iter().filter(|r| r.1 == checkpoint).collect();
     assert!(swept.len() > 100 && swept.iter().all(|r| r.2 == Op::Write), "{}", swept.len());
@@ -204,22 +173,42 @@ fn settings_that_make_no_load_name_the_field_and_the_mend() {
     let refuse = |config| Tpcc::new(config, 1).unwrap_err().to_string();
     let config = config();
     assert_eq!(refuse(TpccConfig { warehouses: 0, ..config }), "warehouses is 0; give 1 to 10000 warehouses");
-    assert_eq!(refuse(TpccConfig { terminals: 11, ..config }), "terminals is 11; give 1 to 10 terminals a warehouse");
-    assert_eq!(refuse(TpccConfig { active: 0, ..config }), "active is 0; give 1 to 65536 transactions at a time");
-    assert!(refuse(TpccConfig { pace_percent: 10_001, ..config }).starts_with("pace_percent is 10001; give 0"));
-    assert!(refuse(TpccConfig { page: Bytes::new(1000), ..config }).starts_with("page is 1000; give whole sectors"));
+    assert_eq!(
+        refuse(TpccConfig { terminals: 11, ..config }),
+        "terminals is 11; give 1 to 10 terminals a warehouse"
+    );
+    assert_eq!(
+        refuse(TpccConfig { active: 0, ..config }),
+        "active is 0; give 1 to 65536 transactions at a time"
+    );
+    assert!(
+        refuse(TpccConfig { pace_percent: 10_001, ..config }).starts_with("pace_percent is 10001; give 0")
+    );
+    assert!(
+        refuse(TpccConfig { page: Bytes::new(1000), ..config })
+            .starts_with("page is 1000; give whole sectors")
+    );
     assert!(refuse(TpccConfig { page: Bytes::ZERO, ..config }).starts_with("page is 0"));
     assert!(refuse(TpccConfig { sector: Bytes::ZERO, ..config }).starts_with("page is 8192"));
-    assert!(refuse(TpccConfig { pool: Bytes::new(8192 * 39), ..config }).starts_with("pool is 39 pages; give four"));
-    assert!(refuse(TpccConfig { checkpoint: Some(Duration::ZERO), ..config }).starts_with("checkpoint is below"));
+    assert!(
+        refuse(TpccConfig { pool: Bytes::new(8192 * 39), ..config })
+            .starts_with("pool is 39 pages; give four")
+    );
+    assert!(
+        refuse(TpccConfig { checkpoint: Some(Duration::ZERO), ..config }).starts_with("checkpoint is below")
+    );
     let crowded = TpccConfig { warehouses: 200, ..config };
     assert!(refuse(crowded).ends_with("give fewer warehouses, or a larger part of a larger drive"));
-    let past = TpccConfig { database: LbnRange::new(Lbn::new(10_000_000), Sectors::new(10_000_000)), ..config };
+    let past =
+        TpccConfig { database: LbnRange::new(Lbn::new(10_000_000), Sectors::new(10_000_000)), ..config };
     assert!(refuse(past).contains("capacity is 17966953 sectors, but a request may need 20000000"));
     assert!(refuse(TpccConfig::new(Sectors::new(100_000), SECTOR)).starts_with("database is "));
-    assert!(refuse(TpccConfig { pool: Bytes::new(1 << 30), ..small() }).contains("smaller than the database"));
+    assert!(
+        refuse(TpccConfig { pool: Bytes::new(1 << 30), ..small() }).contains("smaller than the database")
+    );
     let none = Issuer::new(
-        freeblock_workload::Oltp::new(freeblock_workload::OltpConfig::new(config.capacity, SECTOR), 1).unwrap(),
+        freeblock_workload::Oltp::new(freeblock_workload::OltpConfig::new(config.capacity, SECTOR), 1)
+            .unwrap(),
         Arrival::Scripted,
         Instant::ZERO,
         1,
@@ -245,7 +234,7 @@ proptest! {
             checkpoint: checkpoint.map(Duration::from_millis),
             ..TpccConfig::new(Sectors::new(first + sectors.get()), SECTOR)
         };
-        let mut side = Side::new(config, seed);
+        let mut side = serve(config, seed);
         side.serve(1_000, most_ms);
         for (_, _, _, range) in &side.requests {
             prop_assert!(range.start() >= Lbn::new(first) && range.end().get() <= config.capacity.get());
@@ -273,6 +262,7 @@ const PINNED: [&str; 8] = [
 ];
 
 #[test]
+#[expect(clippy::print_stdout, reason = "it is there to print")]
 #[ignore = "prints a table for docs/WORKLOADS.md; takes seconds"]
 fn measured_read_shares() {
     for capacity in [17_966_953u64, 35_937_500] {
@@ -284,7 +274,7 @@ fn measured_read_shares() {
                     pace_percent: 0,
                     ..TpccConfig::new(Sectors::new(capacity), SECTOR)
                 };
-                let mut side = Side::new(config, 1);
+                let mut side = serve(config, 1);
                 // Warm: as many reads as the pool has pages, three times.
                 side.serve(pool_mb * 128 * 3 + 20_000, 139);
                 let before = side.statistics();

@@ -1,5 +1,7 @@
 //! What the generated loads look like, and what they refuse.
 
+#![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
+
 use freeblock_workload::{
     Arrival, Closed, ClosedTask, ConfigError, Issuer, Limited, Oltp, OltpConfig, Random, RandomConfig,
     Request, Share, Source, Synthetic, SyntheticConfig, Think,

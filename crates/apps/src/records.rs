@@ -34,7 +34,9 @@ impl Timeout {
         match self {
             Self::Poll => Deadline::At(now),
             Self::Forever => Deadline::Never,
-            Self::For(time) => Deadline::At(Instant::from_nanos(now.as_nanos().saturating_add(time.as_nanos()))),
+            Self::For(time) => {
+                Deadline::At(Instant::from_nanos(now.as_nanos().saturating_add(time.as_nanos())))
+            }
         }
     }
 }
@@ -369,7 +371,8 @@ impl Records {
     /// Resumes a session that was suspended because its buffer was full, when half of it is free: switching at every
     /// record would have the scheduler look for one block at a time.
     fn let_flow(&mut self, sessions: &mut dyn Sessions) -> Result<(), SessionError> {
-        let half = self.buffer.len() <= self.limits.records / 2 && self.buffered <= self.limits.bytes.get() / 2;
+        let half =
+            self.buffer.len() <= self.limits.records / 2 && self.buffered <= self.limits.bytes.get() / 2;
         if self.full && half {
             if !self.suspended {
                 sessions.resume(self.session)?;
@@ -402,7 +405,9 @@ impl Application for Records {
 
     fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
         let Some(task) = self.tasks.get(&wanted.task) else { return false };
-        let Some(offset) = wanted.range.start().get().checked_sub(task.range.start().get()) else { return false };
+        let Some(offset) = wanted.range.start().get().checked_sub(task.range.start().get()) else {
+            return false;
+        };
         let from = offset.checked_mul(self.sector.get()).and_then(|from| usize::try_from(from).ok());
         let bytes = from.and_then(|from| task.bytes.get(from..from.checked_add(into.len())?));
         if let Some(bytes) = bytes {

@@ -266,7 +266,10 @@ fn what_cannot_be_buffered_or_written_is_refused() {
     let sector = Bytes::new(SECTOR as u64);
     let nothing = Limits { records: 0, ..Limits::default() };
     let error = Records::open(&mut host.registry, Priority::default(), sector, nothing).unwrap_err();
-    assert_eq!(error.to_string(), "a buffer of 0 records and 4194304 bytes; give at least one record and one byte");
+    assert_eq!(
+        error.to_string(),
+        "a buffer of 0 records and 4194304 bytes; give at least one record and one byte"
+    );
     let mut records =
         Records::open(&mut host.registry, Priority::default(), sector, Limits::default()).unwrap();
     let write =

@@ -35,7 +35,8 @@ impl Head {
         for access in accesses {
             let Purpose::Idle { useful } = access.purpose else { continue };
             let sectors = self.drive.layout().track(access.track).sectors;
-            let arc = Rotation::from_parts(u64::from(useful.min(access.sectors)) * FULL_TURN / u64::from(sectors));
+            let arc =
+                Rotation::from_parts(u64::from(useful.min(access.sectors)) * FULL_TURN / u64::from(sectors));
             self.spent.idle_transfer += self.drive.rpm().time_within(arc);
         }
     }

@@ -4,8 +4,8 @@ use crate::head::Head;
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
 use model::DriveModel;
 use scheduler::{
-    Action, Config, Core, Harm, Parameter, PlannerStats, Priority, Record, Request, SessionError,
-    Sessions, SubmitError,
+    Action, Config, Core, Harm, Parameter, PlannerStats, Priority, Record, Request, SessionError, Sessions,
+    SubmitError,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -318,7 +318,11 @@ impl<S: Source> Inside<S> {
     /// Moves the head as the core asks; when it will be done.
     fn execute(&mut self) -> Instant {
         let until = self.head.execute(self.now, self.core.accesses());
-        debug_assert_eq!(Some(until), self.core.busy_until(), "the core's prediction inside the drive is exact");
+        debug_assert_eq!(
+            Some(until),
+            self.core.busy_until(),
+            "the core's prediction inside the drive is exact"
+        );
         until
     }
 }

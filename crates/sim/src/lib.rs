@@ -12,5 +12,6 @@ mod volume;
 pub use inside::{Background, Inside, Nothing, Observer, SetupError};
 pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report};
 pub use volume::{
-    Completion, Content, Cure, Faults, Hosted, Passed, Place, Platters, Tally, Volume, VolumeError, VolumeReport,
+    Completion, Content, Cure, Faults, Hosted, Passed, Place, Platters, Tally, Volume, VolumeError,
+    VolumeReport,
 };

@@ -1,8 +1,6 @@
 //! Applications in a volume: whose session is whose, and the buffers that they gave.
 
-use scheduler::{
-    Application, Buffers, Core, Parameter, Priority, Record, SessionError, Sessions, Wanted,
-};
+use scheduler::{Application, Buffers, Core, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;

@@ -567,7 +567,8 @@ impl Volume {
             if whose.is_none() {
                 // A write that was promoted is done again, and its buffer is not asked for again.
                 let mut again = Vec::new();
-                for access in accesses.iter().filter(|a| a.purpose == Purpose::Foreground && a.op.is_write()) {
+                for access in accesses.iter().filter(|a| a.purpose == Purpose::Foreground && a.op.is_write())
+                {
                     passing::lbns(&self.drive, access, access.sectors, |range| again.push(range));
                 }
                 held.retain(|held| again.iter().any(|range| touch(*range, held.range)));

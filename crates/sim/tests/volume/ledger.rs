@@ -142,8 +142,9 @@ impl Ledger {
     pub fn check_passed(&mut self, range: LbnRange, since: Instant) {
         for lbn in range.start().get()..range.end().get() {
             if self.passes.get(&Lbn::new(lbn)).is_none_or(|pass| pass.began < since) {
-                return self
-                    .problem(format!("a block over {range} was delivered, but nothing passed over LBN {lbn}"));
+                return self.problem(format!(
+                    "a block over {range} was delivered, but nothing passed over LBN {lbn}"
+                ));
             }
         }
     }

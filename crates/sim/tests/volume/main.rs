@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
+mod bytes;
 mod ledger;
 mod world;
 
 use proptest::prelude::*;
+use units::{Duration, Lbn, LbnRange};
 use world::{Plan, Step, World, plans, steps};
 
 /// Runs it; what was wrong, and what came of it.
@@ -42,13 +44,51 @@ proptest! {
         let (problems, _) = run(&plan, &steps);
         prop_assert!(problems.is_empty(), "{}", problems.join("\n"));
     }
+
+    /// Promise 6: the same calls give the same completions at the same nanosecond, and the same bytes.
+    #[test]
+    fn the_same_calls_give_the_same_run(plan in plans(true), steps in steps(true)) {
+        let [one, other] = [run(&plan, &steps), run(&plan, &steps)];
+        prop_assert_eq!(&one.1.completions, &other.1.completions);
+        prop_assert_eq!(one.1.volume.now(), other.1.volume.now());
+        let all = LbnRange::new(Lbn::ZERO, one.1.drive.layout().capacity());
+        let bytes = |world: &World| {
+            let mut bytes = vec![0; all.len().bytes(world.drive.sector_bytes()).get() as usize];
+            world.volume.platters().medium().read(all, &mut bytes).unwrap();
+            bytes
+        };
+        prop_assert!(bytes(&one.1) == bytes(&other.1));
+    }
+
+    /// Promise 1, with writes in the gaps: the foreground is done at the same nanoseconds whatever sessions do. What is
+    /// promoted is foreground work, and does cost time.
+    #[test]
+    fn background_writes_cost_the_foreground_nothing(plan in plans(false), steps in steps(false)) {
+        let plan = Plan { idle: false, ..plan };
+        let steps: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::Promote { .. })).collect();
+        let times = |background: bool| {
+            let mut world = World::new(&plan);
+            for step in &steps {
+                let foreground = matches!(step, Step::Foreground { .. } | Step::Run(_));
+                if foreground || background {
+                    world.step(step);
+                }
+            }
+            world.run(Duration::from_secs(2));
+            world.completions
+        };
+        prop_assert_eq!(times(true), times(false));
+    }
 }
 
 /// A gap found for a write and filled with a read, since no buffer was at hand: a head is ready to write sooner than to
 /// read where settling is negative.
 #[test]
 fn a_refused_write_does_not_leave_its_window_to_a_read() {
-    let plan = Plan { policy: scheduler::policy::PolicyName::Sptf, ..plain(3_466_895_996_361_174_540, 334_137_979_908_438_385) };
+    let plan = Plan {
+        policy: scheduler::policy::PolicyName::Sptf,
+        ..plain(3_466_895_996_361_174_540, 334_137_979_908_438_385)
+    };
     let fg = |start, len| Step::Foreground { write: false, start, len };
     let task = |write, start, len, block| Step::Task { write, session: 0, start, len, block };
     let steps = [

@@ -6,9 +6,7 @@ use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use proptest::prelude::*;
 use scheduler::policy::PolicyName;
-use scheduler::{
-    Application, Config, IdleTime, Parameter, Priority, Record, Sessions, Sharing, Wanted,
-};
+use scheduler::{Application, Config, IdleTime, Parameter, Priority, Record, Sessions, Sharing, Wanted};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -53,17 +51,17 @@ pub fn plans(faults: bool) -> impl Strategy<Value = Plan> {
     let sharing = prop_oneof![Just(Sharing::Lottery), Just(Sharing::Greedy)];
     let ppm = move |most: u32| if faults { prop_oneof![Just(0), 0..most].boxed() } else { Just(0).boxed() };
     let partials = prop_oneof![Just(1 << 15), Just(1), 1..4usize];
-    (any::<u64>(), policy, sharing, any::<bool>(), partials, any::<u64>(), (ppm(100_000), ppm(100_000), ppm(20_000)))
-        .prop_map(|(drive, policy, sharing, idle, partials, seed, (lost_ppm, late_ppm, spoilt_ppm))| Plan {
-            drive,
-            policy,
-            sharing,
-            idle,
-            partials,
-            seed,
-            lost_ppm,
-            late_ppm,
-            spoilt_ppm,
+    (
+        any::<u64>(),
+        policy,
+        sharing,
+        any::<bool>(),
+        partials,
+        any::<u64>(),
+        (ppm(100_000), ppm(100_000), ppm(20_000)),
+    )
+        .prop_map(|(drive, policy, sharing, idle, partials, seed, (lost_ppm, late_ppm, spoilt_ppm))| {
+            Plan { drive, policy, sharing, idle, partials, seed, lost_ppm, late_ppm, spoilt_ppm }
         })
 }
 
@@ -111,7 +109,10 @@ impl Application for Scribe {
         let offset = done.range.start().get().wrapping_sub(task.range.start().get());
         let len = task.block.min(task.range.len().get().wrapping_sub(offset));
         let mut problems = Vec::new();
-        if task.session != done.session || task.op != done.op || done.parameter != Parameter(task.version as u64) {
+        if task.session != done.session
+            || task.op != done.op
+            || done.parameter != Parameter(task.version as u64)
+        {
             problems.push("it is not what was registered");
         }
         if offset % task.block != 0 || len != done.range.len().get() {
@@ -324,7 +325,8 @@ impl World {
                 let expected = if task.ended.is_some() { 0 } else { task.left() };
                 task.ended = task.ended.or(Some(expected));
                 if aborted.unwrap_or(0) != expected {
-                    ledger.problem(format!("{expected} blocks of {id} were left, and abort said {aborted:?}"));
+                    ledger
+                        .problem(format!("{expected} blocks of {id} were left, and abort said {aborted:?}"));
                 }
             }
             Step::AbortRange { session, start, len } => {
@@ -349,7 +351,8 @@ impl World {
                     task.doubt |= expected > 0;
                 }
                 if expected != withdrawn {
-                    ledger.problem(format!("{expected} blocks touch {range}, and {withdrawn} were withdrawn"));
+                    ledger
+                        .problem(format!("{expected} blocks touch {range}, and {withdrawn} were withdrawn"));
                 }
             }
             Step::Promote { session, start, len } => {

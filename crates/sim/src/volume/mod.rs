@@ -78,7 +78,8 @@ pub struct Completion {
 /// What a load's writes write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing: the load is there for its timing, and the bytes on the medium stay as they are.
+    /// Nothing: the load is there for its timing, and the bytes on the medium stay as they are. A background write that
+    /// such a write overtakes counts as done, and its bytes never come to the medium: not for applications that write.
     Timing,
     /// Bytes that depend on the seed, the request and the sector.
     Seeded(u64),
@@ -116,6 +117,8 @@ pub struct VolumeReport {
     /// How long the run was, in virtual time.
     pub simulated: Duration,
 }
+
+type Watcher = Box<dyn FnMut(&Passed)>;
 
 struct InFlight {
     request: Request,
@@ -235,7 +238,7 @@ pub struct Volume {
     chance: Chance,
     times: Times,
     executes: u64,
-    watcher: Option<Box<dyn FnMut(&Passed)>>,
+    watcher: Option<Watcher>,
 }
 
 impl Volume {

@@ -18,6 +18,8 @@ pub(super) struct Stamp {
 pub(super) struct Flight {
     /// Sectors of which the bytes handed out are still the newest.
     pub taken: Mask,
+    /// Sectors that were dirty when the first bytes were handed out, and were not among them yet.
+    owed: Mask,
     /// Why the write was forced, if it was when they were handed out.
     pub cause: Option<Cause>,
 }
@@ -48,9 +50,8 @@ pub(super) struct Buffer {
     pub dirty: Mask,
     /// Not later than the oldest of the dirty sectors.
     pub oldest: Stamp,
-    /// Sectors dirtied since bytes were first handed out, and the first of them.
-    late: Mask,
-    late_oldest: Stamp,
+    /// The first write since bytes were handed out.
+    late: Option<Stamp>,
     pub flight: Option<Flight>,
     pub task: Option<Task>,
     /// The foreground write-back under way.
@@ -99,18 +100,16 @@ impl Buffer {
         (self.gift, self.dead) = (false, false);
         if let Some(flight) = &mut self.flight {
             flight.taken = flight.taken.without(sectors);
-            if self.late.is_empty() {
-                self.late_oldest = stamp;
-            }
-            self.late = self.late.with(sectors);
+            self.late.get_or_insert(stamp);
         }
     }
 
     /// The bytes of these sectors are handed out.
     pub fn taken(&mut self, sectors: Mask) {
-        let cause = self.forced;
-        let flight = self.flight.get_or_insert(Flight { taken: Mask::EMPTY, cause });
+        let (cause, owed) = (self.forced, self.dirty);
+        let flight = self.flight.get_or_insert(Flight { taken: Mask::EMPTY, owed, cause });
         flight.taken = flight.taken.with(sectors);
+        flight.owed = flight.owed.without(sectors);
         flight.cause = cause;
     }
 
@@ -118,11 +117,12 @@ impl Buffer {
     pub fn landed(&mut self) -> Landed {
         let Some(flight) = self.flight.take() else { return Landed::NotOurs };
         let rest = self.dirty.without(flight.taken);
-        if self.late.contains(rest) {
-            self.oldest = self.late_oldest;
+        // What was owed may have been dirtied again since; its older bytes are not on the medium all the same.
+        if let (Some(late), true) = (self.late, flight.owed.is_empty()) {
+            self.oldest = late;
         }
         self.dirty = rest;
-        self.late = Mask::EMPTY;
+        self.late = None;
         self.forced = None;
         if rest.is_empty() {
             self.gift = flight.cause.is_none();
@@ -134,7 +134,7 @@ impl Buffer {
     /// The medium did not take it: all that was dirty is.
     pub fn not_landed(&mut self, retry: Instant) {
         self.flight = None;
-        self.late = Mask::EMPTY;
+        self.late = None;
         self.forced = None;
         self.failed = Some(retry);
     }

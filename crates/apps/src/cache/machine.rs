@@ -243,12 +243,13 @@ impl Cache {
         now: Instant,
     ) -> Result<(), RequestError> {
         let slot = *self.requests.get(&id).ok_or(RequestError::Unknown(id))?;
-        if let Some(fill) = self.pool.get(slot).fill {
+        // A read may begin while a write is under way; then there are both.
+        if let Some(fill) = self.pool.get(slot).fill.filter(|fill| fill.id == id) {
             if let Ok(bytes) = result {
                 self.check_length(id, fill.range, bytes.len())?;
             }
             self.filled(slot, fill, result);
-        } else if let Some(write) = self.pool.get(slot).write {
+        } else if let Some(write) = self.pool.get(slot).write.filter(|write| write.id == id) {
             self.pool.change(slot, |b| b.write = None);
             self.landed(slot, write.range, result.err(), now);
         }

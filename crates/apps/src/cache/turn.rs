@@ -96,6 +96,8 @@ impl Cache {
 
     /// Gives buffers to the blocks that wait for one.
     fn make_room(&mut self, head: &dyn Head, now: Instant) {
+        let pool = &self.pool;
+        self.victims.retain(|&slot| pool.get(slot).pins == 0);
         while !self.waiting.is_empty() {
             let mut needed = 0;
             for block in self.waiting.blocks().collect::<Vec<_>>() {
@@ -122,14 +124,16 @@ impl Cache {
             while self.victims.len() < needed
                 && let Some(slot) = self.choose_victim(head, now)
             {
-                at_once |= self.pool.get(slot).is_evictable();
-                if !self.pool.get(slot).is_evictable() {
-                    self.force(slot, Cause::Eviction);
-                    self.tally.waits += 1;
-                }
+                let is_clean = self.pool.get(slot).is_evictable();
+                at_once |= is_clean;
+                self.tally.waits += u64::from(!is_clean);
                 self.victims.insert(slot);
             }
             if !at_once {
+                // Also those that were written in part, or dirtied again before they were closed.
+                for slot in self.victims.clone() {
+                    self.force(slot, Cause::Eviction);
+                }
                 if self.pool.failed.len() == self.pool.len() {
                     self.refuse_waiting();
                 }

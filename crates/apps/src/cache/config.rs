@@ -21,6 +21,7 @@ pub enum Replacement {
 }
 
 /// Numbers of dirty buffers. When there are `high`, the buffer daemon cleans until there are `low`.
+/// With `high` above the number of buffers it never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
     /// Where it stops.
@@ -122,8 +123,8 @@ impl Config {
         if !(1..=MOST_BUFFERS).contains(&self.buffers) {
             return Err(ConfigError::Buffers(self.buffers));
         }
-        if low >= high || high > self.buffers {
-            return Err(ConfigError::Watermarks { low, high, buffers: self.buffers });
+        if low >= high {
+            return Err(ConfigError::Watermarks { low, high });
         }
         if self.syncer.is_some_and(|s| s.every == Duration::ZERO) {
             return Err(ConfigError::Syncer);
@@ -156,15 +157,13 @@ pub enum ConfigError {
     /// Too few or too many.
     #[error("{0} buffers; give 1 to {MOST_BUFFERS}")]
     Buffers(usize),
-    /// Watermarks that do not lie above each other within the buffers.
-    #[error("watermarks {low} and {high} of {buffers} buffers; give low < high <= buffers")]
+    /// Watermarks that do not lie above each other.
+    #[error("watermarks {low} and {high}; give low < high")]
     Watermarks {
         /// Where cleaning stops.
         low: usize,
         /// Where it begins.
         high: usize,
-        /// How many there are.
-        buffers: usize,
     },
     /// The syncer would never stop looking.
     #[error("a syncer that looks every 0 ns; give syncer.every a time")]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod dangers;
 mod host;
 mod model;
 mod rig;

@@ -42,8 +42,7 @@ impl Rig {
     /// LRU, no syncer, watermarks out of the way.
     pub fn small(buffers: usize, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::new(range(0, 64), units::Sectors::new(4), Bytes::new(16), buffers);
-        config.watermarks.high = buffers;
-        config.watermarks.low = buffers - 1;
+        config.watermarks.high = buffers + 1;
         config.syncer = None;
         change(&mut config);
         Self::new(config, true, 1)
@@ -137,7 +136,7 @@ impl Rig {
 
     /// The host does something.
     pub fn step(&mut self) {
-        self.host.now = self.host.now + STEP;
+        self.host.now += STEP;
         self.poll();
         self.host.step(&mut self.cache);
         self.poll();

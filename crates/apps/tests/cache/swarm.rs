@@ -23,7 +23,7 @@ fn configs() -> impl Strategy<Value = Config> {
             let volume = range(start, len);
             let mut config = Config::new(volume, Sectors::new(block), Bytes::new(16), buffers);
             config.replacement = replacement;
-            let high = 1 + high % buffers;
+            let high = 1 + high % (buffers + 1);
             config.watermarks = Watermarks { low: low % high, high };
             config.syncer = syncer.map(|(age, every)| Syncer { age: steps(age), every: steps(every) });
             if !cleaner {

@@ -157,12 +157,8 @@ impl Buffer {
         self.flight.is_some() || self.write.is_some()
     }
 
-    /// Whether the block may leave at once.
+    /// Whether the block may leave at once. What is out belongs to a task or locks the buffer.
     pub fn is_evictable(&self) -> bool {
-        self.dirty.is_empty()
-            && self.task.is_none()
-            && !self.is_out()
-            && !self.is_locked()
-            && self.readers.is_empty()
+        self.dirty.is_empty() && self.task.is_none() && !self.is_locked() && self.readers.is_empty()
     }
 }

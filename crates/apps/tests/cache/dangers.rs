@@ -294,6 +294,7 @@ fn a_flush_does_not_wait_for_what_is_written_later() {
     }
     assert!(rig.answers.contains(&flush));
     assert_eq!(rig.cache.dirty(), 2);
+    assert!(!rig.promoted(block(1)), "nor is what was written later in a hurry");
 }
 
 #[test]
@@ -334,6 +335,20 @@ fn the_syncer_leaves_nothing_dirty_for_longer_than_it_may() {
 }
 
 #[test]
+fn a_syncer_that_looks_seldom_looks_ahead() {
+    let syncer = Syncer { age: Duration::from_secs(30), every: Duration::from_secs(7) };
+    let mut rig = Rig::small(8, |config| config.syncer = Some(syncer));
+    rig.wait(Duration::from_secs(1));
+    rig.write(block(1));
+    rig.wait(Duration::from_secs(2));
+    rig.write(block(2));
+    rig.wait(Duration::from_secs(28));
+    assert!(rig.promoted(block(1)));
+    rig.wait(Duration::from_secs(2));
+    assert!(rig.promoted(block(2)), "30 s after it was dirtied");
+}
+
+#[test]
 fn a_buffer_dirtied_again_during_its_write_is_young() {
     let mut rig = Rig::small(8, |config| config.syncer = Some(Syncer::default()));
     rig.write(block(1));
@@ -365,6 +380,22 @@ fn the_buffer_daemon_cleans_from_high_to_low() {
     rig.write(block(6));
     rig.write(block(7));
     assert_eq!(rig.cache.tally().promoted, 3, "nothing until the high watermark is met again");
+}
+
+#[test]
+fn a_daemon_that_forces_one_at_a_time_goes_on_to_the_low_watermark() {
+    let mut rig = Rig::small(8, |config| {
+        config.watermarks = Watermarks { low: 1, high: 4 };
+        config.daemon_outstanding = 1;
+    });
+    for n in 1..5 {
+        rig.write(block(n));
+    }
+    for n in 1..4 {
+        assert!(rig.promoted(block(n)) && !rig.promoted(block(n + 1)));
+        rig.clean_for_free(n);
+    }
+    assert!(!rig.promoted(block(4)));
 }
 
 #[test]

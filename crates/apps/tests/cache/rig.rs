@@ -12,6 +12,8 @@ pub struct Rig {
     pub config: Config,
     /// Whether the cache's memory survives a crash.
     pub survives: bool,
+    /// How often the host does not poll at once.
+    pub lazy_percent: u64,
     pins: Vec<Lbn>,
     pub write_failures: u64,
     /// Answers in the order in which they came.
@@ -33,6 +35,7 @@ impl Rig {
             model,
             config,
             survives,
+            lazy_percent: 0,
             pins: Vec::new(),
             write_failures: 0,
             answers: Vec::new(),
@@ -139,7 +142,10 @@ impl Rig {
         self.host.now += STEP;
         self.poll();
         self.host.step(&mut self.cache);
-        self.poll();
+        // A host may do several things before it polls.
+        if !self.host.chance(self.lazy_percent) {
+            self.poll();
+        }
     }
 
     fn some_range(&mut self) -> LbnRange {
@@ -178,6 +184,8 @@ impl Rig {
     /// Nothing new comes; everything that was begun has its end, and a flush brings all of it to the medium.
     pub fn settle(&mut self) {
         self.host.bad.clear();
+        self.lazy_percent = 0;
+        self.poll();
         while !self.pins.is_empty() {
             self.unpin();
         }

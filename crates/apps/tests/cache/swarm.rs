@@ -97,6 +97,7 @@ proptest! {
         rig.host.registry.most_tasks = world.most_tasks;
         rig.host.free_percent = world.free_percent;
         rig.host.odd_percent = world.odd_percent;
+        rig.lazy_percent = world.odd_percent;
         for _ in 0..length {
             if rig.host.chance(world.host_percent) {
                 rig.step();

@@ -4,7 +4,7 @@ use units::{Duration, Instant, Lbn, LbnRange};
 
 /// Where the head is and how soon it can write. A host that has a `scheduler::Predictor` answers with it; the head's
 /// position is the host's to know.
-pub trait Head {
+pub trait HeadTime {
     /// An LBN near the head.
     fn lbn(&self) -> Lbn;
 
@@ -16,7 +16,7 @@ pub trait Head {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHead;
 
-impl Head for NoHead {
+impl HeadTime for NoHead {
     fn lbn(&self) -> Lbn {
         Lbn::ZERO
     }

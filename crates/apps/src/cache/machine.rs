@@ -3,7 +3,7 @@
 use super::buffer::Buffer;
 use super::calls::{CallError, CallId, Calls, Failure, Waiting};
 use super::config::{Config, StartError};
-use super::head::Head;
+use super::head::HeadTime;
 use super::mask::Span;
 use super::pool::{Pool, Slot};
 use super::tally::Tally;
@@ -260,7 +260,7 @@ impl Cache {
     }
 
     /// The next action, or `None` until the next call or [`wake`](Self::wake).
-    pub fn poll(&mut self, sessions: &mut dyn Sessions, head: &dyn Head, now: Instant) -> Option<Action> {
+    pub fn poll(&mut self, sessions: &mut dyn Sessions, head: &dyn HeadTime, now: Instant) -> Option<Action> {
         if self.stale || self.wake().is_some_and(|at| at <= now) {
             self.turn(sessions, head, now);
             self.stale = false;

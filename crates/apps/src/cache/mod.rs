@@ -19,7 +19,7 @@ mod turn;
 
 pub use calls::{CallError, CallId, Failure};
 pub use config::{Config, ConfigError, Force, MOST_BUFFERS, Replacement, StartError, Syncer, Watermarks};
-pub use head::{Head, NoHead};
+pub use head::{HeadTime, NoHead};
 pub use machine::{Action, Cache, RequestError};
 pub use mask::MOST_BLOCK_SECTORS;
 pub use tally::{Cause, Tally};

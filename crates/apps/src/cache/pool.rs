@@ -82,8 +82,7 @@ impl Pool {
         let result = change(buffer);
         let after = Keys::of(buffer);
         if before != after {
-            self.reindex(slot, before, false);
-            self.reindex(slot, after, true);
+            self.reindex(slot, before, after);
         }
         result
     }
@@ -122,33 +121,27 @@ impl Pool {
         !self.free.is_empty()
     }
 
-    fn reindex(&mut self, slot: Slot, keys: Keys, enter: bool) {
-        let Keys { block: Some(block), used, dirty, idle, gift, failed } = keys else { return };
-        match enter {
-            true => self.by_block.insert(block, slot),
-            false => self.by_block.remove(&block),
+    fn reindex(&mut self, slot: Slot, before: Keys, after: Keys) {
+        if before.block != after.block {
+            before.block.map(|block| self.by_block.remove(&block));
+            after.block.map(|block| self.by_block.insert(block, slot));
+        }
+        let mut index = |set: &mut BTreeSet<(u64, Slot)>, key: fn(Keys) -> Option<u64>| {
+            rekey(set, slot, key(before), key(after));
         };
-        put(&mut self.by_use, (used, slot), enter);
-        if let Some(age) = dirty {
-            put(&mut self.dirty, (age, slot), enter);
-            if idle {
-                put(&mut self.idle_by_age, (age, slot), enter);
-                put(&mut self.idle_by_use, (used, slot), enter);
-                put(&mut self.idle_by_block, (block, slot), enter);
-            }
-        }
-        if gift {
-            put(&mut self.gifts, (used, slot), enter);
-        }
-        if let Some(at) = failed {
-            put(&mut self.failed, (at, slot), enter);
-        }
+        index(&mut self.by_use, |keys| keys.block.map(|_| keys.used));
+        index(&mut self.dirty, |keys| keys.dirty);
+        index(&mut self.idle_by_age, |keys| keys.dirty.filter(|_| keys.idle));
+        index(&mut self.idle_by_use, |keys| keys.idle.then_some(keys.used));
+        index(&mut self.idle_by_block, |keys| keys.block.filter(|_| keys.idle));
+        index(&mut self.gifts, |keys| keys.gift.then_some(keys.used));
+        rekey(&mut self.failed, slot, before.failed, after.failed);
     }
 }
 
-fn put<K: Ord>(set: &mut BTreeSet<K>, key: K, enter: bool) {
-    match enter {
-        true => set.insert(key),
-        false => set.remove(&key),
-    };
+fn rekey<K: Ord + Copy>(set: &mut BTreeSet<(K, Slot)>, slot: Slot, before: Option<K>, after: Option<K>) {
+    if before != after {
+        before.map(|key| set.remove(&(key, slot)));
+        after.map(|key| set.insert((key, slot)));
+    }
 }

@@ -1,7 +1,7 @@
 //! Who makes room: LRU, SPTF-Evict, FREE-CLEAN (FAST'04, section 6.4).
 
 use super::config::Replacement;
-use super::head::Head;
+use super::head::HeadTime;
 use super::machine::Cache;
 use super::pool::Slot;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ pub(super) fn oldest(order: &BTreeSet<(u64, Slot)>, may: impl Fn(Slot) -> bool) 
 
 impl Cache {
     /// The buffer that makes room next: at once where it is clean, else when it is written.
-    pub(super) fn choose_victim(&self, head: &dyn Head, now: Instant) -> Option<Slot> {
+    pub(super) fn choose_victim(&self, head: &dyn HeadTime, now: Instant) -> Option<Slot> {
         let least = || oldest(&self.pool.by_use, |slot| self.may_leave(slot));
         match self.config.replacement {
             Replacement::Lru => least(),
@@ -34,7 +34,7 @@ impl Cache {
     }
 
     /// The dirty buffer that the head can write soonest, of those near the head that nothing forces yet.
-    pub(super) fn nearest(&self, head: &dyn Head, now: Instant) -> Option<Slot> {
+    pub(super) fn nearest(&self, head: &dyn HeadTime, now: Instant) -> Option<Slot> {
         let volume = self.config.volume;
         let lbn = head.lbn().max(volume.start());
         let here = lbn.since(volume.start()).get() / self.config.block.get();

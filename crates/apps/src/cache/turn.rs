@@ -3,7 +3,7 @@
 use super::buffer::{Foreground, Task};
 use super::calls::Failure;
 use super::config::{Force, Replacement};
-use super::head::Head;
+use super::head::HeadTime;
 use super::machine::{Action, Cache};
 use super::pool::Slot;
 use super::replacement;
@@ -25,7 +25,7 @@ impl Cache {
     }
 
     /// Acts on everything that came in.
-    pub(super) fn turn(&mut self, sessions: &mut dyn Sessions, head: &dyn Head, now: Instant) {
+    pub(super) fn turn(&mut self, sessions: &mut dyn Sessions, head: &dyn HeadTime, now: Instant) {
         while let Some(&(at, slot)) = self.pool.failed.first()
             && at <= now
         {
@@ -75,7 +75,7 @@ impl Cache {
     }
 
     /// The buffer daemon.
-    fn clean(&mut self, head: &dyn Head, now: Instant) {
+    fn clean(&mut self, head: &dyn HeadTime, now: Instant) {
         let marks = self.config.watermarks;
         self.draining |= self.pool.dirty.len() >= marks.high;
         self.draining &= self.pool.dirty.len() > marks.low;
@@ -95,7 +95,7 @@ impl Cache {
     }
 
     /// Gives buffers to the blocks that wait for one.
-    fn make_room(&mut self, head: &dyn Head, now: Instant) {
+    fn make_room(&mut self, head: &dyn HeadTime, now: Instant) {
         let pool = &self.pool;
         self.victims.retain(|&slot| pool.get(slot).pins == 0);
         while !self.waiting.is_empty() {

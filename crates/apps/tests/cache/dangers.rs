@@ -133,6 +133,20 @@ fn promoted_when_its_bytes_are_out() {
 }
 
 #[test]
+fn promoted_when_half_of_it_is_written() {
+    let mut rig = Rig::small(4, |_| {});
+    rig.write(block(1));
+    assert!(rig.begin(range(4, 2)));
+    rig.finish();
+    let flush = rig.flush().unwrap();
+    assert!(rig.promoted(block(1)), "the other half may never find a gap");
+    assert!(rig.host.begin_part(&mut rig.cache, 0, range(6, 2)));
+    rig.finish();
+    assert!(rig.answers.contains(&flush));
+    assert_eq!((rig.cache.tally().free, rig.cache.tally().flush), (0, 1));
+}
+
+#[test]
 fn trimmed_while_it_is_written_and_written_anew() {
     let mut rig = Rig::small(4, |_| {});
     rig.write(block(1));

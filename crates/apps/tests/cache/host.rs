@@ -2,7 +2,7 @@
 //! written in two parts, accesses dropped after their bytes were taken, late records, writes torn by a bad sector or a
 //! crash, tasks refused, foreground writes that complete pending tasks or do not.
 
-use freeblock_apps::cache::{Action, Cache, Head};
+use freeblock_apps::cache::{Action, Cache, HeadTime};
 use freeblock_apps::sessions::{Application, Done, Parameter, Sessions, Wanted};
 use scheduler::{Priority, Request, SessionError};
 use std::collections::BTreeSet;
@@ -183,7 +183,7 @@ pub struct Host {
 /// The head stands; what is nearest is known.
 pub struct At(pub u64);
 
-impl Head for At {
+impl HeadTime for At {
     fn lbn(&self) -> Lbn {
         Lbn::new(self.0)
     }

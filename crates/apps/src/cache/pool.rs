@@ -126,7 +126,7 @@ impl Pool {
             before.block.map(|block| self.by_block.remove(&block));
             after.block.map(|block| self.by_block.insert(block, slot));
         }
-        let mut index = |set: &mut BTreeSet<(u64, Slot)>, key: fn(Keys) -> Option<u64>| {
+        let index = |set: &mut BTreeSet<(u64, Slot)>, key: fn(Keys) -> Option<u64>| {
             rekey(set, slot, key(before), key(after));
         };
         index(&mut self.by_use, |keys| keys.block.map(|_| keys.used));

@@ -1,8 +1,8 @@
 //! A cache, its host, its client and the model, driven by chance.
 
-use super::host::{Host, range, sectors, stamp};
+use super::host::{Host, range, sectors, stamp, version};
 use super::model::Model;
-use freeblock_apps::cache::{Action, Cache, CallError, Config};
+use freeblock_apps::cache::{Action, Cache, CallError, CallId, Config};
 use units::{Bytes, Duration, Lbn, LbnRange, Op};
 
 pub struct Rig {
@@ -17,7 +17,7 @@ pub struct Rig {
     pins: Vec<Lbn>,
     pub write_failures: u64,
     /// Answers in the order in which they came.
-    pub answers: Vec<freeblock_apps::cache::CallId>,
+    pub answers: Vec<CallId>,
 }
 
 /// A step of virtual time.
@@ -68,14 +68,14 @@ impl Rig {
         assert!(self.cache.wake().is_none_or(|at| at > self.host.now), "the host would poll for ever");
     }
 
-    pub fn read(&mut self, range: LbnRange) -> Option<freeblock_apps::cache::CallId> {
+    pub fn read(&mut self, range: LbnRange) -> Option<CallId> {
         let call = self.cache.read(range, self.host.now).ok()?;
         self.model.read(call, range);
         self.poll();
         Some(call)
     }
 
-    pub fn write(&mut self, range: LbnRange) -> Option<freeblock_apps::cache::CallId> {
+    pub fn write(&mut self, range: LbnRange) -> Option<CallId> {
         let version = self.model.written + 1;
         let bytes = sectors(range).flat_map(|lbn| stamp(lbn, version)).collect();
         let call = self.cache.write(range, bytes, self.host.now).ok()?;
@@ -85,7 +85,7 @@ impl Rig {
         Some(call)
     }
 
-    pub fn flush(&mut self) -> Option<freeblock_apps::cache::CallId> {
+    pub fn flush(&mut self) -> Option<CallId> {
         let call = self.cache.flush().ok()?;
         self.model.flush(call);
         self.poll();
@@ -221,5 +221,51 @@ impl Rig {
     /// Foreground requests of this kind that wait.
     pub fn queued(&self, op: Op) -> usize {
         self.host.queue.iter().filter(|r| r.op == op).count()
+    }
+}
+
+/// The sectors of a block.
+pub fn block(n: u64) -> LbnRange {
+    range(n * 4, 4)
+}
+
+impl Rig {
+    /// Takes the bytes of the task that covers this range, or a part of it.
+    pub fn begin(&mut self, of: LbnRange) -> bool {
+        let covers = |r: LbnRange| r.start() <= of.start() && of.end() <= r.end();
+        let at = self.host.registry.tasks.iter().position(|t| covers(t.range)).expect("a task");
+        self.host.begin_part(&mut self.cache, at, of)
+    }
+
+    /// What is under way lands and is told.
+    pub fn finish(&mut self) {
+        for _ in 0..8 {
+            self.host.land();
+        }
+        for _ in 0..8 {
+            self.host.deliver(&mut self.cache);
+        }
+        self.poll();
+    }
+
+    /// The foreground requests that wait are carried out.
+    pub fn foreground(&mut self) {
+        while !self.host.queue.is_empty() {
+            self.host.begin_request(&mut self.cache);
+            self.finish();
+        }
+    }
+
+    pub fn clean_for_free(&mut self, n: u64) {
+        assert!(self.begin(block(n)));
+        self.finish();
+    }
+
+    pub fn on_medium(&self, lbn: u64) -> u64 {
+        version(lbn, self.host.sector(lbn))
+    }
+
+    pub fn promoted(&self, of: LbnRange) -> bool {
+        self.host.registry.tasks.iter().any(|t| t.range == of && t.promoted)
     }
 }

@@ -104,7 +104,7 @@ impl Cache {
     pub fn new(config: Config, sessions: &mut dyn Sessions, now: Instant) -> Result<Self, StartError> {
         config.check()?;
         Ok(Self {
-            session: config.cleaner.map(|priority| sessions.open(priority)),
+            session: config.cleaner.map(|priority| sessions.open(priority)).transpose()?,
             pool: Pool::new(config.buffers),
             calls: Calls::default(),
             waiting: Waiting::default(),

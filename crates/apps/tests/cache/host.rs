@@ -66,8 +66,8 @@ impl Registry {
 }
 
 impl Sessions for Registry {
-    fn open(&mut self, _: Priority) -> SessionId {
-        SessionId::new(0)
+    fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
+        Ok(SessionId::new(0))
     }
 
     fn read(&mut self, _: SessionId, _: LbnRange, _: Sectors, _: Parameter) -> Result<TaskId, SessionError> {

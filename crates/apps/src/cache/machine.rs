@@ -1,6 +1,6 @@
 //! The cache: doors in.
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Task};
 use super::calls::{CallError, CallId, Calls, Failure, Waiting};
 use super::config::{Config, StartError};
 use super::head::HeadTime;
@@ -83,6 +83,9 @@ pub struct Cache {
     pub(super) touched: BTreeSet<Slot>,
     /// Dirty buffers that the scheduler had no room for.
     pub(super) refused: BTreeSet<Slot>,
+    /// Forced buffers whose task could not be promoted.
+    pub(super) hurry: BTreeSet<Slot>,
+    pub(super) last_turn: Instant,
     pub(super) requests: BTreeMap<RequestId, Slot>,
     pub(super) next_request: u64,
     /// The number of the last write: every write of a block has one.
@@ -112,6 +115,8 @@ impl Cache {
             victims: BTreeSet::new(),
             touched: BTreeSet::new(),
             refused: BTreeSet::new(),
+            hurry: BTreeSet::new(),
+            last_turn: now,
             requests: BTreeMap::new(),
             next_request: 0,
             sequence: 0,
@@ -346,6 +351,8 @@ impl Application for Cache {
         let Some(slot) = self.slot_of(wanted.parameter, current) else { return false };
         if self.pool.get(slot).is_locked() {
             self.tally.not_now += 1;
+            // If its turn had come, it has passed.
+            self.pool.change(slot, |b| b.task = b.task.map(|t| Task { promoted: false, ..t }));
             return false;
         }
         self.hand_out(slot, wanted.range, into)

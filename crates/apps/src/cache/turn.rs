@@ -9,7 +9,11 @@ use super::pool::Slot;
 use super::replacement;
 use super::tally::Cause;
 use crate::sessions::{Parameter, Sessions};
-use units::{Instant, LbnRange, Op};
+use units::{Duration, Instant, LbnRange, Op};
+
+/// When the scheduler is asked again for what it had no room for. Room comes with others' work, of which the cache hears
+/// nothing.
+const AGAIN: Duration = Duration::from_millis(10);
 
 impl Cache {
     /// When [`poll`](Self::poll) has something to do next though nothing comes in.
@@ -21,7 +25,9 @@ impl Cache {
             let last_look = due.checked_sub(syncer.every).unwrap_or(Instant::ZERO);
             Some(last_look.max(self.next_look))
         });
-        retry.into_iter().chain(look).min()
+        let waits = !self.refused.is_empty() || !self.hurry.is_empty();
+        let again = waits.then(|| self.last_turn + AGAIN);
+        retry.into_iter().chain(look).chain(again).min()
     }
 
     /// Acts on everything that came in.
@@ -32,6 +38,8 @@ impl Cache {
             self.pool.change(slot, |b| b.failed = None);
             self.touched.insert(slot);
         }
+        self.last_turn = now;
+        self.touched.append(&mut self.hurry);
         self.align(sessions);
         self.sync(now);
         self.force_flushed();
@@ -156,6 +164,7 @@ impl Cache {
         self.victims.remove(&slot);
         self.touched.remove(&slot);
         self.refused.remove(&slot);
+        self.hurry.remove(&slot);
         self.pool.release(slot);
     }
 
@@ -257,18 +266,26 @@ impl Cache {
         }
     }
 
-    /// Promotes the task of a buffer that is forced. Whether it has a promoted task.
+    /// Promotes the task of a buffer that is forced, as soon as that can be. Whether it has one.
     fn promote(&mut self, sessions: &mut dyn Sessions, slot: Slot) -> bool {
         let buffer = self.pool.get(slot);
         let (Some(session), Some(task), Some(_)) = (self.session, buffer.task, buffer.forced) else {
             return false;
         };
-        if !task.promoted {
-            if sessions.promote(session, task.range).is_err() {
-                return false;
+        // A locked buffer would say "not now" and lose its turn; it is promoted when it is unlocked.
+        if task.promoted || buffer.is_locked() {
+            return true;
+        }
+        match sessions.promote(session, task.range) {
+            Err(_) => return false,
+            // All of it is under way, or the scheduler has no room for more foreground work.
+            Ok(0) => {
+                self.hurry.insert(slot);
             }
-            self.pool.change(slot, |b| b.task = b.task.map(|t| Task { promoted: true, ..t }));
-            self.tally.promoted += 1;
+            Ok(_) => {
+                self.pool.change(slot, |b| b.task = b.task.map(|t| Task { promoted: true, ..t }));
+                self.tally.promoted += 1;
+            }
         }
         true
     }

@@ -56,7 +56,8 @@ pub struct Registry {
     next: u64,
     capacity: u64,
     pub most_tasks: usize,
-    pub refused: u64,
+    /// How many more may be promoted now.
+    pub most_promoted: usize,
 }
 
 impl Registry {
@@ -88,7 +89,6 @@ impl Sessions for Registry {
             assert!(apart || task.ended, "{range} is registered twice");
         }
         if self.tasks.len() >= self.most_tasks {
-            self.refused += 1;
             return Err(SessionError::TooManyTasks { most: self.most_tasks });
         }
         self.next += 1;
@@ -120,7 +120,10 @@ impl Sessions for Registry {
         self.known(session)?;
         let mut promoted = 0;
         for task in &mut self.tasks {
-            if task.range.start() < range.end() && range.start() < task.range.end() && !task.promoted {
+            let touches = task.range.start() < range.end() && range.start() < task.range.end();
+            let pending = !task.left.is_empty() && !task.ended;
+            if touches && pending && self.most_promoted > 0 {
+                self.most_promoted -= 1;
                 task.promoted = true;
                 promoted += 1;
             }
@@ -170,6 +173,8 @@ pub struct Host {
     pub queue: Vec<Request>,
     flights: Vec<Flight>,
     completions: Vec<Completion>,
+    /// How many may be promoted at a time, if that has a bound.
+    pub most_promoted: Option<usize>,
     /// Whether a foreground write completes the pending tasks that it covers.
     pub coalesces: bool,
     /// In a hundred tries, how often a task that is not promoted finds a gap.
@@ -196,12 +201,18 @@ impl HeadTime for At {
 impl Host {
     pub fn new(capacity: u64, seed: u64) -> Self {
         Self {
-            registry: Registry { capacity, most_tasks: usize::MAX, ..Registry::default() },
+            registry: Registry {
+                capacity,
+                most_tasks: usize::MAX,
+                most_promoted: usize::MAX,
+                ..Registry::default()
+            },
             medium: (0..capacity).flat_map(|lbn| stamp(lbn, 0)).collect(),
             bad: BTreeSet::new(),
             queue: Vec::new(),
             flights: Vec::new(),
             completions: Vec::new(),
+            most_promoted: None,
             coalesces: false,
             free_percent: 50,
             odd_percent: 0,
@@ -242,6 +253,10 @@ impl Host {
 
     /// Does something, if there is anything to do.
     pub fn step(&mut self, cache: &mut Cache) {
+        if let Some(most) = self.most_promoted {
+            let promoted = self.registry.tasks.iter().filter(|t| t.promoted).count();
+            self.registry.most_promoted = most.saturating_sub(promoted);
+        }
         match self.below(4) {
             0 => self.begin_task(cache),
             1 => self.begin_request(cache),
@@ -282,6 +297,8 @@ impl Host {
             Wanted { session: SessionId::new(0), task: task.id, range: part, parameter: task.parameter };
         let mut bytes = vec![0; part.len().get() as usize * SECTOR];
         if !cache.buffer(&wanted, &mut bytes) {
+            // Its turn has passed: it is background work again.
+            task.promoted = false;
             return false;
         }
         assert_eq!(part.start(), task.left.start());

@@ -46,6 +46,7 @@ struct World {
     crashes: bool,
     coalesces: bool,
     most_tasks: usize,
+    most_promoted: Option<usize>,
     free_percent: u64,
     odd_percent: u64,
     /// Of the host's and the client's steps together, how many are the host's.
@@ -57,26 +58,21 @@ fn worlds() -> impl Strategy<Value = World> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let most_tasks = prop_oneof![Just(0usize), Just(1), Just(3), Just(usize::MAX), Just(usize::MAX)];
     let percents = (prop_oneof![Just(0u64), Just(30), Just(100)], 0u64..60, 20u64..95);
-    (flags, most_tasks, percents, any::<u64>()).prop_map(
-        |(
-            (survives, errors, crashes, coalesces),
-            most_tasks,
-            (free_percent, odd_percent, host_percent),
+    let most_promoted = proptest::option::of(1usize..3);
+    (flags, (most_tasks, most_promoted), percents, any::<u64>()).prop_map(|(flags, most, percents, seed)| {
+        World {
+            survives: flags.0,
+            errors: flags.1,
+            crashes: flags.2,
+            coalesces: flags.3,
+            most_tasks: most.0,
+            most_promoted: most.1,
+            free_percent: percents.0,
+            odd_percent: percents.1,
+            host_percent: percents.2,
             seed,
-        )| {
-            World {
-                survives,
-                errors,
-                crashes,
-                coalesces,
-                most_tasks,
-                free_percent,
-                odd_percent,
-                host_percent,
-                seed,
-            }
-        },
-    )
+        }
+    })
 }
 
 proptest! {
@@ -95,6 +91,7 @@ proptest! {
         let mut rig = Rig::new(config, world.survives, world.seed);
         rig.host.coalesces = world.coalesces;
         rig.host.registry.most_tasks = world.most_tasks;
+        rig.host.most_promoted = world.most_promoted;
         rig.host.free_percent = world.free_percent;
         rig.host.odd_percent = world.odd_percent;
         rig.lazy_percent = world.odd_percent;

@@ -370,7 +370,7 @@ impl Host {
         }
     }
 
-    fn put(&mut self, start: u64, bytes: &[u8]) {
+    pub fn put(&mut self, start: u64, bytes: &[u8]) {
         for (lbn, new) in (start..).zip(bytes.chunks_exact(SECTOR)) {
             let (old, new_version) = (version(lbn, self.sector(lbn)), version(lbn, new));
             assert!(new_version >= old, "sector {lbn}: version {new_version} lands on the newer {old}");

@@ -45,6 +45,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod core;
 mod dangers;
 mod host;
 mod model;

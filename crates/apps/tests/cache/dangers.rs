@@ -414,3 +414,33 @@ fn a_closed_session_leaves_nothing_behind() {
     assert_eq!(rig.host.registry.close(session), Ok(0));
     assert!(rig.host.registry.tasks.is_empty());
 }
+
+#[test]
+fn a_victim_that_is_written_in_two_parts_is_forced_twice() {
+    let mut rig = Rig::small(1, |_| {});
+    rig.write(range(4, 1));
+    rig.write(range(6, 1));
+    let read = rig.read(block(2)).unwrap();
+    for part in [range(4, 1), range(6, 1)] {
+        assert!(rig.promoted(part));
+        assert!(rig.begin(part));
+        rig.finish();
+    }
+    rig.foreground();
+    assert!(rig.answers.contains(&read));
+}
+
+#[test]
+fn a_read_and_a_write_of_one_block_end_each_for_itself() {
+    let mut rig = Rig::small(4, |config| config.cleaner = None);
+    rig.write(range(4, 1));
+    let flush = rig.flush().unwrap();
+    let read = rig.read(block(1)).unwrap();
+    let at = rig.host.queue.iter().position(|r| r.op == Op::Read).unwrap();
+    let later = rig.host.queue.remove(at);
+    rig.foreground();
+    assert!(rig.answers.contains(&flush) && !rig.answers.contains(&read));
+    rig.host.queue.push(later);
+    rig.foreground();
+    assert!(rig.answers.contains(&read));
+}

@@ -420,7 +420,8 @@ impl Core {
                 times.push((begin, end));
                 at = end;
             }
-            if self.track != Some(track) {
+            // A write that has begun is finished even when the foreground waits: that costs as well.
+            if self.track != Some(track) || op.is_write() {
                 self.displaced = self.displaced.or(Some(self.position));
                 self.arrived(track, there.into());
             }

@@ -6,4 +6,6 @@
 pub mod files;
 pub mod lld;
 pub mod miner;
+pub mod scrub;
 pub mod sessions;
+pub mod snapshot;

@@ -104,7 +104,6 @@ impl Feed {
 pub(crate) struct Sifted {
     pub block: u64,
     pub range: LbnRange,
-    pub mark: u64,
     /// Of the whole block; the bad sectors are zeros.
     pub bytes: Vec<u8>,
     /// The bad sectors, ascending once all have come.
@@ -123,10 +122,6 @@ impl Sieve {
     /// A block is kept in memory while it is sifted; a drive that fails as a whole must not fill it.
     const MOST: usize = 16;
 
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.tasks.is_empty()
-    }
-
     pub fn add(&mut self, block: u64, range: LbnRange) {
         self.waiting.push((block, range));
     }
@@ -136,7 +131,6 @@ impl Sieve {
         sessions: &mut dyn Sessions,
         session: SessionId,
         sector_bytes: usize,
-        mark: u64,
     ) -> Result<(), SessionError> {
         while self.tasks.len() < Self::MOST {
             let Some(&(block, range)) = self.waiting.last() else { return Ok(()) };
@@ -148,7 +142,7 @@ impl Sieve {
             self.waiting.pop();
             let left = range.len().get();
             let bytes = vec![0; (left as usize).saturating_mul(sector_bytes)];
-            self.tasks.insert(task, Sifted { block, range, mark, bytes, bad: Vec::new(), left });
+            self.tasks.insert(task, Sifted { block, range, bytes, bad: Vec::new(), left });
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ fn range(start: u64, len: u64) -> LbnRange {
 }
 
 /// A target with so much room and no more.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Tape {
     bytes: Vec<u8>,
     room: usize,
@@ -61,7 +61,7 @@ fn blank() -> Drive {
 }
 
 /// Delivers records late and in any order: what a real host may do, with foreground writes in between.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Late(Vec<(Done, Vec<u8>)>);
 
 impl Application for Late {
@@ -318,7 +318,7 @@ proptest! {
         if let Ok(restored) = salvage(&mut image.as_slice(), None, &mut drive) {
             prop_assert!(!restored.damage.is_empty());
             let chunk = 28 + BLOCK as usize * SECTOR;
-            let least = if cut { (at - 92) / chunk } else { BLOCKS as usize - 1 };
+            let least = if cut { ((at - 92) / chunk).min(BLOCKS as usize) } else { BLOCKS as usize - 1 };
             prop_assert!(restored.blocks as usize >= least, "{} of {}", restored.blocks, least);
             for (i, sector) in want.chunks(SECTOR).enumerate() {
                 let got = &drive.0[(FIRST as usize + i) * SECTOR..][..SECTOR];

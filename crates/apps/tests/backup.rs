@@ -1,4 +1,5 @@
 //! Backups against a naive model: a copy of the volume at the snapshot instant.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Snapshots against a naive model of the volume: whole copies of its bytes.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use freeblock_apps::snapshot::{
     Bytes, ChangeError, Cow, Entry, Geometry, Place, Provider, SnapshotId, Step, Volume, VolumeId,

@@ -374,12 +374,12 @@ impl<P: Provider, O: Output> Application for Backup<P, O> {
                     self.put(block, bytes, &[]);
                 }
             }
-        } else if let Ok(Some(sifted)) = self.sieve.arrived(done, bytes) {
-            if self.arrived(sifted.block, sifted.range) {
-                let start = sifted.range.start();
-                let bad: Vec<u32> = sifted.bad.iter().map(|lbn| lbn.since(start).get() as u32).collect();
-                self.put(sifted.block, &sifted.bytes, &bad);
-            }
+        } else if let Ok(Some(sifted)) = self.sieve.arrived(done, bytes)
+            && self.arrived(sifted.block, sifted.range)
+        {
+            let start = sifted.range.start();
+            let bad: Vec<u32> = sifted.bad.iter().map(|lbn| lbn.since(start).get() as u32).collect();
+            self.put(sifted.block, &sifted.bytes, &bad);
         }
         if self.state == State::Running {
             self.proceed(sessions);

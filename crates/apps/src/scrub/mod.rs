@@ -1,4 +1,11 @@
-//! What reads every block once: which blocks are still to be registered, and saved progress.
+//! The scrubber: reads every block once, verifies checksums, names bad sectors, survives a restart (docs/SCRUB.md).
 
+mod checksums;
 pub(crate) mod codec;
 pub(crate) mod feed;
+mod progress;
+mod scrubber;
+
+pub use checksums::{Checksums, Known, MemoryChecksums};
+pub use progress::ProgressError;
+pub use scrubber::{Figures, Finding, Plan, Scrubber};

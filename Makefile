@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
 CARGO := cargo
 
-.PHONY: help demo test bench lint rust cc
+.PHONY: help demo test lab bench lint rust cc
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -21,6 +21,10 @@ test: rust cc ## every test: unit, property, integration and doc tests; benchmar
 	@$(CARGO) test --workspace --locked --all-targets
 	@$(CARGO) test --workspace --locked --doc
 
+lab: rust cc ## the papers' experiments at full size, some minutes; writes lab/report.html, JSON and SVG beside it
+	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- lab run --resume
+	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- lab report --resume
+
 bench: rust cc ## the benchmarks at full size (docs/BENCHMARKS.md); prints, writes nothing
 	@$(CARGO) bench --workspace --locked --bench '*'
 
@@ -30,6 +34,7 @@ lint: rust cc ## formatting, clippy and rustdoc, warnings are errors
 	    echo "make: cargo $$tool is missing; install it with: rustup component add rustfmt clippy" >&2; exit 1; }; \
 	done
 	@$(CARGO) fmt --all --check
+	@rustfmt --check --edition 2024 crates/lab/src/experiments/*.rs # a build script lists them, out of cargo fmt's sight
 	@$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
 	@RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
 

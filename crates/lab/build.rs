@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(&directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_, std::io::Error>>()?;
     files.retain(|f| f.extension().is_some_and(|e| e == "rs"));
-    files.sort();
+    files.sort_by_cached_key(|file| in_order(&file.display().to_string()));
     let (mut modules, mut list) = (String::new(), String::new());
     for file in &files {
         let name =
@@ -20,8 +20,26 @@ fn main() -> Result<(), Box<dyn Error>> {
         writeln!(list, "    {name}::EXPERIMENT,")?;
     }
     let text = format!(
-        "{modules}\n/// Every experiment, by file name.\npub static ALL: &[Experiment] = &[\n{list}];\n"
+        "{modules}\n/// Every experiment, by file name, numbers in order.\npub static ALL: &[Experiment] = &[\n{list}];\n"
     );
     fs::write(Path::new(&env::var("OUT_DIR")?).join("experiments.rs"), text)?;
     Ok(())
+}
+
+/// A name with its numbers filled up, so that figure 2 stands before figure 10.
+fn in_order(name: &str) -> String {
+    let mut key = String::new();
+    let mut digits = String::new();
+    for c in name.chars().chain(['\0']) {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        if !digits.is_empty() {
+            key.push_str(&format!("{digits:0>8}"));
+            digits.clear();
+        }
+        key.push(c);
+    }
+    key
 }

@@ -33,6 +33,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap\n\nThe same seed gives the same output, but for wall_s. Ctrl-C ends it at once; nothing has been written then."
     )]
     Simulate(Box<SimulateArgs>),
+    /// The papers' experiments: their figures, the claims that ours are held against, a report
+    #[command(
+        subcommand,
+        after_help = "Example:\n  freeblock lab list\n  freeblock lab check --quick\n  freeblock lab report\n\nNames of experiments may be cut short: osdi00 means all of that paper."
+    )]
+    Lab(LabCommand),
     /// Scan a simulated drive inside a foreground load's rotational latency, and show what that cost the load
     #[command(
         after_help = "Example:\n  freeblock demo\n\nTakes some seconds. The exit code is 1 if any completion time of the foreground differs."
@@ -94,6 +100,81 @@ pub(crate) enum DriveCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// List the experiments and the claims that they check
+    #[command(after_help = "Example:\n  freeblock lab list --json")]
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run experiments; write their results as JSON and their figures as SVG
+    #[command(
+        after_help = "Example:\n  freeblock lab run osdi00-fig5 --quick\n  freeblock lab run -o figures --resume\n\nEach experiment's files are written when it is done. After Ctrl-C, --resume goes on with those that are missing."
+    )]
+    Run {
+        #[command(flatten)]
+        lab: LabArgs,
+        /// The directory to write to; made if it is not there
+        #[arg(short, long, value_name = "DIR", default_value = LAB_DIRECTORY)]
+        output: PathBuf,
+        /// Keep results in the directory that this program made with the same size and seed
+        #[arg(long)]
+        resume: bool,
+    },
+    /// Run experiments, and hold their results against the papers' claims
+    #[command(
+        after_help = "Example:\n  freeblock lab check --quick\n  freeblock lab check osdi00-fig6a --json\n\nThe exit code is 1 when a claim does not hold."
+    )]
+    Check {
+        #[command(flatten)]
+        lab: LabArgs,
+        /// Take results that `run` has written to the directory, if this program made them with the same size and seed
+        #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = LAB_DIRECTORY)]
+        resume: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run experiments, and make one HTML page of their claims and figures
+    #[command(
+        after_help = "Example:\n  freeblock lab report --quick\n  freeblock lab run && freeblock lab report --resume -o figures.html"
+    )]
+    Report {
+        #[command(flatten)]
+        lab: LabArgs,
+        /// The page; its directory is made if it is not there
+        #[arg(short, long, value_name = "FILE", default_value = "lab/report.html")]
+        output: PathBuf,
+        /// Take results that `run` has written to the directory, if this program made them with the same size and seed
+        #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = LAB_DIRECTORY)]
+        resume: Option<PathBuf>,
+    },
+}
+
+/// Where results are kept unless another place is named.
+const LAB_DIRECTORY: &str = "lab";
+
+#[derive(Debug, Args)]
+pub(crate) struct LabArgs {
+    /// Experiments or claims, or the beginnings of their names [default: all]
+    #[arg(value_name = "ID")]
+    pub(crate) ids: Vec<String>,
+    /// Smaller loads and fewer seeds: all experiments in two minutes, not many
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only experiments whose numbers are the same on every machine: none that are timed
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// The first seed
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// Simulations at a time [default: as many as there are cores]; the results do not depend on it
+    #[arg(long, value_name = "N", value_parser = values::jobs, allow_negative_numbers = true)]
+    pub(crate) jobs: Option<usize>,
 }
 
 /// Where the scheduler runs.

@@ -9,6 +9,7 @@ mod bars;
 mod demo;
 mod drive;
 mod files;
+mod lab;
 mod output;
 mod problem;
 mod progress;
@@ -69,6 +70,7 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
     match cli.command {
         Command::Drive(command) => drive::execute(command, console).map(Outcome::from),
         Command::Simulate(args) => simulate::execute(&args, console).map(Outcome::from),
+        Command::Lab(command) => lab::execute(command, console),
         Command::Demo(args) => demo::execute(&args, console),
     }
 }

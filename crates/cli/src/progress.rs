@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 /// Shorter waits need no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Between two looks at the clock.
+const TICK: Duration = Duration::from_millis(250);
+
 /// A progress bar on a terminal's standard error, shown once a wait is longer than a second; elsewhere nothing.
 #[derive(Debug)]
 pub(crate) struct Progress {
@@ -26,6 +29,33 @@ impl Progress {
         }
         bar.set_message(label.to_owned());
         Self { bar, terminal: console.is_terminal(), started: Instant::now(), shown: false }
+    }
+
+    /// A bar for a wait of minutes in steps, each with its own whole; shown from the start, and alive between parts.
+    pub(crate) fn of_steps(console: &Console) -> Self {
+        let mut progress = Self::new(console, "", 0);
+        if progress.terminal {
+            let template = "{msg} {bar:30} {pos} of {len}  {elapsed_precise} gone";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                progress.bar.set_style(style);
+            }
+            progress.bar.set_draw_target(ProgressDrawTarget::stderr());
+            progress.bar.enable_steady_tick(TICK);
+            progress.shown = true;
+        }
+        progress
+    }
+
+    /// A step of a number of parts that is not known yet begins.
+    pub(crate) fn step(&mut self, label: &str) {
+        self.parts(0, 1);
+        self.bar.set_message(label.to_owned());
+    }
+
+    /// How far the step has come.
+    pub(crate) fn parts(&mut self, done: u64, all: u64) {
+        self.bar.set_length(all);
+        self.bar.set_position(done);
     }
 
     /// How far it has come.

@@ -41,6 +41,9 @@ const MOST_TASKS: u64 = 65_536;
 /// The most tracks that a search may look at.
 const MOST_TRACKS: u64 = 100_000_000;
 
+/// More than any machine has cores for.
+const MOST_JOBS: u64 = 1_024;
+
 /// How many requests a run has.
 pub(crate) fn requests(text: &str) -> Result<u64, String> {
     whole(text, 1, MOST_REQUESTS)
@@ -54,6 +57,11 @@ pub(crate) fn tasks(text: &str) -> Result<u32, String> {
 /// How many tracks a search may look at.
 pub(crate) fn tracks(text: &str) -> Result<u32, String> {
     whole(text, 0, MOST_TRACKS)
+}
+
+/// How many things are done at a time.
+pub(crate) fn jobs(text: &str) -> Result<usize, String> {
+    whole(text, 1, MOST_JOBS)
 }
 
 /// A seed.

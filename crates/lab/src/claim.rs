@@ -44,10 +44,7 @@ impl Claim {
 
     /// All our values, in a line.
     pub fn ours(&self) -> String {
-        join(self.measures.iter().map(|m| match m.what.as_str() {
-            "" => m.value(),
-            what => format!("{what} {}", m.value()),
-        }))
+        join(self.measures.iter().map(Measure::sentence))
     }
 
     /// All bands, in a line.
@@ -84,6 +81,14 @@ impl Measure {
     /// Whether the mean is in the band.
     pub fn holds(&self) -> bool {
         self.band.contains(self.ours.mean)
+    }
+
+    /// What was measured, and the value.
+    pub fn sentence(&self) -> String {
+        match self.what.trim_end_matches(':') {
+            "" => self.value(),
+            what => format!("{what}: {}", self.value()),
+        }
     }
 
     /// The value with its unit.

@@ -41,6 +41,26 @@ pub struct Experiment {
     pub run: fn(&Lab) -> Result<Outcome, LabError>,
 }
 
+impl Experiment {
+    /// Runs it, and holds it to the claims that it declares.
+    ///
+    /// # Errors
+    /// What went wrong in it, or that it yields other claims than it declares.
+    pub fn conduct(&self, lab: &Lab) -> Result<Outcome, LabError> {
+        let failed = |e: LabError| LabError::new(format!("{}: {}", self.id, e.doing), e.source);
+        let outcome = (self.run)(lab).map_err(failed)?;
+        let yielded: Vec<&str> = outcome.claims.iter().map(|claim| claim.id.as_str()).collect();
+        if yielded != self.claims {
+            let problem = format!("it declares the claims [{}]; list them in order", self.claims.join(", "));
+            return Err(LabError::new(
+                format!("{} yields the claims [{}]", self.id, yielded.join(", ")),
+                problem,
+            ));
+        }
+        Ok(outcome)
+    }
+}
+
 /// What an experiment yields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {

@@ -1,11 +1,13 @@
 //! What an experiment is given: how much time there is, seeds, and the cores.
 
 use crate::{LabError, Spread};
+use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How much time there is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Size {
     /// All experiments together in less than two minutes.
     Quick,

@@ -3,12 +3,14 @@
 //! An experiment is one file in `src/experiments`: a constant `EXPERIMENT` that says what it sets up and a function
 //! that runs it. `build.rs` collects them. It runs over [`Lab`], which knows how much time there is
 //! ([`Size`]), which seeds to use, and how to spread work over the cores, and it yields an [`Outcome`]:
-//! [`Figure`]s, [`Claim`]s and notes.
+//! [`Figure`]s, [`Claim`]s and notes. What is done with these is the same for every experiment: [`plot`] draws the
+//! figures, [`numbers`] puts them into columns, [`store`] keeps them in files, [`report`] makes a page of all,
+//! [`select`] finds experiments by what a user calls them.
 //!
 //! ```
 //! use freeblock_lab::{Lab, Size, find};
 //! let experiment = find("osdi00-fig5").unwrap();
-//! let outcome = (experiment.run)(&Lab::new(Size::Quick, 1))?;
+//! let outcome = experiment.conduct(&Lab::new(Size::Quick, 1))?;
 //! assert!(outcome.claims.iter().all(|claim| claim.holds()));
 //! # Ok::<(), freeblock_lab::LabError>(())
 //! ```
@@ -17,7 +19,14 @@ mod claim;
 mod experiment;
 mod figure;
 mod lab;
+mod lld;
+pub mod numbers;
+pub mod plot;
+pub mod report;
+mod scan;
+pub mod select;
 pub mod set_up;
+pub mod store;
 
 pub use claim::{Band, Claim, Measure, Spread};
 pub use experiment::{Experiment, LabError, Outcome, Paper};
@@ -30,7 +39,7 @@ mod experiments {
     include!(concat!(env!("OUT_DIR"), "/experiments.rs"));
 }
 
-/// Every experiment, by id.
+/// Every experiment, by paper and figure.
 pub fn experiments() -> &'static [Experiment] {
     experiments::ALL
 }

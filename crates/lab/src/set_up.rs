@@ -1,9 +1,9 @@
 //! What several experiments set up alike: drives, the papers' loads, the head's time as bars.
 
-use crate::{Axis, Bar, Figure, Kind, LabError};
+use crate::{Axis, Bar, Figure, Kind, LabError, Spread, spread};
 use model::{DriveModel, builtin};
 use scheduler::Config;
-use sim::{Background, HeadTime, Inside, Nothing, Report};
+use sim::{Background, HeadTime, Inside, Nothing, Observer, Report};
 use std::sync::Arc;
 use units::Instant;
 use workload::{Arrival, Issuer, Random, RandomConfig};
@@ -31,13 +31,28 @@ pub fn random_run(
     outstanding: u32,
     seed: u64,
 ) -> Result<Report, LabError> {
+    observed_random_run(drive, scheduler, load, outstanding, seed, &mut Nothing)
+}
+
+/// [`random_run`] with somebody who is told of every completion.
+///
+/// # Errors
+/// A configuration that makes no load.
+pub fn observed_random_run(
+    drive: &Arc<DriveModel>,
+    scheduler: Config,
+    load: RandomConfig,
+    outstanding: u32,
+    seed: u64,
+    observer: &mut impl Observer,
+) -> Result<Report, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
     let source = Random::new(load, seed).map_err(|e| failed(e.into()))?;
     let foreground = Issuer::new(source, Arrival::outstanding(outstanding), Instant::ZERO, seed)
         .map_err(|e| failed(e.into()))?;
     let mut run = Inside::new(Arc::clone(drive), scheduler, foreground, Background::None)
         .map_err(|e| failed(e.into()))?;
-    run.advance(10_000, &mut Nothing).map_err(|e| failed(e.into()))?;
+    run.advance(10_000, observer).map_err(|e| failed(e.into()))?;
     Ok(run.report())
 }
 
@@ -48,6 +63,23 @@ pub const HEAD_PARTS: [&str; 6] = ["seek", "rotation", "transfer", "free transfe
 pub fn head_bar(label: impl Into<String>, head: &HeadTime) -> Bar {
     let values = [head.seek, head.rotation, head.transfer, head.free_transfer, head.extra_seek, head.idle];
     Bar { label: label.into(), values: values.into_iter().map(|share| share * 100.0).collect() }
+}
+
+/// The mean over runs of the head's time, as a bar in percent.
+pub fn mean_head_bar(label: impl Into<String>, runs: &[Report]) -> Bar {
+    let mut mean = vec![0.0; HEAD_PARTS.len()];
+    for run in runs {
+        for (sum, value) in mean.iter_mut().zip(head_bar("", &run.head_time).values) {
+            *sum += value / runs.len() as f64;
+        }
+    }
+    Bar { label: label.into(), values: mean }
+}
+
+/// The share of the head's time that is rotational latency, in percent, over runs without background: the potential
+/// free bandwidth as OSDI'00, section 3, has it.
+pub fn latency(runs: &[Report]) -> Spread {
+    spread(runs, |r| r.head_time.rotation * 100.0)
 }
 
 /// A figure of such bars.

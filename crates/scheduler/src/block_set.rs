@@ -2,20 +2,20 @@
 //!
 //! Numbers below `blocks` are cut into leaves of 4096, and leaves into nodes of 256. A leaf or a node that is all in
 //! or all out is one tag; only a mixed leaf has bits, 64 words of them. So a whole 20 TB range costs 40 kB, a
-//! fragmented one at most 1.05 bits a block, and what is asked most (how many of these few hundred blocks?) reads
-//! one or two cache lines.
+//! fragmented one at most 1.1 bits a block, and what is asked most (how many of these few hundred blocks?) reads
+//! one or two cache lines. An empty set has given its memory back.
 
 const LEAF_WORDS: usize = 64;
 const LEAF_BLOCKS: u64 = 64 * LEAF_WORDS as u64;
 const NODE_LEAVES: usize = 256;
 const NODE_BLOCKS: u64 = LEAF_BLOCKS * NODE_LEAVES as u64;
-/// Leaves that are allocated at a time, so that growing copies nothing and wastes little.
-const CHUNK: usize = 16;
-
 /// A tag in place of an index: nothing below is in the set.
 const EMPTY: u32 = u32::MAX;
 /// A tag in place of an index: everything below is in the set.
 const FULL: u32 = u32::MAX - 1;
+
+/// Leaves that are allocated at a time, so that growing copies nothing and wastes little, and neighbours are near.
+const CHUNK: usize = 16;
 
 type Leaf = [u64; LEAF_WORDS];
 
@@ -56,14 +56,6 @@ impl BlockSet {
         let mut set = Self::empty(blocks);
         set.roots.fill(FULL);
         set.len = blocks;
-        // What lies past the end must never be counted: it is cut off the last node.
-        let end = (set.roots.len() as u64) * NODE_BLOCKS;
-        if end > blocks {
-            set.len = end;
-            set.blocks = end;
-            set.remove_range(blocks, end);
-            set.blocks = blocks;
-        }
         set
     }
 
@@ -201,6 +193,10 @@ impl BlockSet {
         if !self.contains(block) {
             return false;
         }
+        if self.len == 1 {
+            self.clear();
+            return true;
+        }
         let bits = self.leaf_bits(block);
         bits[word(block)] &= !(1 << (block % 64));
         if bits.iter().all(|w| *w == 0) {
@@ -228,6 +224,10 @@ impl BlockSet {
     pub fn remove_range(&mut self, from: u64, to: u64) -> u64 {
         let to = to.min(self.blocks);
         let removed = self.count(from, to);
+        if removed == self.len {
+            self.clear();
+            return removed;
+        }
         let mut at = from;
         while at < to {
             let node_end = (at / NODE_BLOCKS + 1) * NODE_BLOCKS;
@@ -239,7 +239,7 @@ impl BlockSet {
             let leaf_end = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS;
             let end = to.min(leaf_end);
             if self.leaf_tag(at) != EMPTY {
-                if at.is_multiple_of(LEAF_BLOCKS) && end == leaf_end {
+                if at.is_multiple_of(LEAF_BLOCKS) && (end == leaf_end || end == self.blocks) {
                     self.set_leaf(at, EMPTY);
                 } else {
                     let bits = self.leaf_bits(at);
@@ -263,6 +263,16 @@ impl BlockSet {
         }
         self.len -= removed;
         removed
+    }
+
+    /// Takes everything out, and gives all memory back but the roots'.
+    fn clear(&mut self) {
+        self.roots.fill(EMPTY);
+        self.nodes = Vec::new();
+        self.free_nodes = Vec::new();
+        self.leaves = Vec::new();
+        self.free_leaves = Vec::new();
+        self.len = 0;
     }
 
     #[inline]
@@ -292,22 +302,24 @@ impl BlockSet {
     fn leaf_bits(&mut self, block: u64) -> &mut Leaf {
         let tag = self.leaf_tag(block);
         let index = if tag >= FULL {
-            let index = match self.free_leaves.pop() {
-                Some(index) => index,
-                None => {
-                    let first = (self.leaves.len() * CHUNK) as u32;
-                    self.leaves.reserve_exact(if self.leaves.len() < 64 {
-                        8
-                    } else {
-                        self.leaves.len() / 16
-                    });
-                    self.leaves.push(Box::new([[0; LEAF_WORDS]; CHUNK]));
-                    self.free_leaves.extend((first + 1..first + CHUNK as u32).rev());
-                    first
+            let index = self.free_leaves.pop().unwrap_or_else(|| {
+                let first = (self.leaves.len() * CHUNK) as u32;
+                if self.leaves.len() == self.leaves.capacity() {
+                    self.leaves.reserve_exact((self.leaves.len() / 16).max(8));
                 }
-            };
-            self.leaves[index as usize / CHUNK][index as usize % CHUNK] =
-                [if tag == FULL { !0 } else { 0 }; LEAF_WORDS];
+                self.leaves.push(Box::new([[0; LEAF_WORDS]; CHUNK]));
+                self.free_leaves.extend((first + 1..first + CHUNK as u32).rev());
+                first
+            });
+            let leaf = &mut self.leaves[index as usize / CHUNK][index as usize % CHUNK];
+            leaf.fill(if tag == FULL { !0 } else { 0 });
+            // What lies past the end is never in, so that a leaf empties when its last block goes.
+            let end = self.blocks - block / LEAF_BLOCKS * LEAF_BLOCKS;
+            if end < LEAF_BLOCKS {
+                let at = (end / 64) as usize;
+                leaf[at] &= !(!0 << (end % 64));
+                leaf[at + 1..].fill(0);
+            }
             self.node(block).leaves[leaf_slot(block)] = index;
             index
         } else {
@@ -328,7 +340,13 @@ impl BlockSet {
                     (self.nodes.len() - 1) as u32
                 }
             };
-            self.nodes[index as usize].leaves = [tag; NODE_LEAVES];
+            let node = &mut self.nodes[index as usize];
+            node.leaves = [tag; NODE_LEAVES];
+            // As in a leaf, what lies past the end is never in.
+            let end = (self.blocks - block / NODE_BLOCKS * NODE_BLOCKS).div_ceil(LEAF_BLOCKS);
+            if end < NODE_LEAVES as u64 {
+                node.leaves[end as usize..].fill(EMPTY);
+            }
             self.roots[root] = index;
             index
         } else {
@@ -513,5 +531,13 @@ mod tests {
         assert!(bits <= 1.1, "{bits} bits a block");
         set.remove_range(0, blocks);
         assert!(set.is_empty());
+        assert!(set.memory_bytes() < 1 << 10, "{} bytes", set.memory_bytes());
+    }
+
+    #[test]
+    fn a_single_block_costs_next_to_nothing() {
+        let mut set = BlockSet::full(1);
+        assert!(set.memory_bytes() < 256, "{} bytes", set.memory_bytes());
+        assert!(set.remove(0) && set.memory_bytes() < 256);
     }
 }

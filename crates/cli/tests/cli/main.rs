@@ -5,6 +5,7 @@
 
 mod demo;
 mod drive;
+mod lab;
 mod mistakes;
 mod simulate;
 mod support;

@@ -14,6 +14,9 @@ fn nothing_in_a_pipe_has_colours() {
         "simulate --help",
         "simulate --drive nowhere",
         "simulate --requests x",
+        "lab list",
+        "lab check osdi00-fig5 --quick",
+        "lab check nowhere",
     ] {
         let run = run(args);
         assert!(!run.out.contains('\u{1b}') && !run.err.contains('\u{1b}'), "{args}: {run:?}");
@@ -47,6 +50,8 @@ fn a_full_disk_is_an_error() {
 fn every_command_has_help_with_an_example() {
     for command in
         ["", "drive", "drive list", "drive show", "drive import", "drive validate", "simulate", "demo"]
+            .into_iter()
+            .chain(["lab", "lab list", "lab run", "lab check", "lab report"])
     {
         let help = run(&format!("{command} --help")).worked();
         let example = format!("freeblock {command}");

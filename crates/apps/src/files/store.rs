@@ -1,0 +1,171 @@
+//! What lies under the file layer: numbered blocks that can be read, written and given up.
+
+use std::fmt;
+
+/// Bytes of a block. LLD's blocks are as large (OSDI'00, section 5.2).
+pub const BLOCK_BYTES: usize = 4096;
+
+pub(super) type Block = [u8; BLOCK_BYTES];
+
+/// The number of a block as the file layer sees it; where its bytes lie is the store's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogicalBlock(u32);
+
+impl LogicalBlock {
+    /// Wraps the number.
+    #[inline]
+    pub const fn new(n: u32) -> Self {
+        Self(n)
+    }
+
+    /// The number itself.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for LogicalBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {}", self.0)
+    }
+}
+
+/// Blocks that keep what was written last. The host implements it, over a log-structured disk on a simulated drive
+/// or over anything else; every call is finished when it returns.
+///
+/// The file layer reads only blocks that it has written and not freed since, and frees only blocks that it has
+/// written. A call that fails must leave the block as it was. A store that loses its latest writes in a crash must
+/// lose them from the last one backwards, so that "not synced" is never lost before what it warns of.
+pub trait Store {
+    /// Why a call failed.
+    type Error: std::error::Error + 'static;
+
+    /// Fills `into`, which has [`BLOCK_BYTES`], with what was last written to `block`.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn read(&mut self, block: LogicalBlock, into: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// Keeps `data`, which has [`BLOCK_BYTES`], under `block`.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn write(&mut self, block: LogicalBlock, data: &[u8]) -> Result<(), Self::Error>;
+
+    /// `block` is worth nothing any more, until it is written again.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn free(&mut self, block: LogicalBlock) -> Result<(), Self::Error>;
+
+    /// These two or more blocks of one file are read next, one by one, in this order. A store that can get several
+    /// at once may do so now; the default does nothing.
+    fn will_read(&mut self, blocks: &[LogicalBlock]) {
+        let _ = blocks;
+    }
+}
+
+impl<S: Store + ?Sized> Store for &mut S {
+    type Error = S::Error;
+
+    fn read(&mut self, block: LogicalBlock, into: &mut [u8]) -> Result<(), Self::Error> {
+        (**self).read(block, into)
+    }
+
+    fn write(&mut self, block: LogicalBlock, data: &[u8]) -> Result<(), Self::Error> {
+        (**self).write(block, data)
+    }
+
+    fn free(&mut self, block: LogicalBlock) -> Result<(), Self::Error> {
+        (**self).free(block)
+    }
+
+    fn will_read(&mut self, blocks: &[LogicalBlock]) {
+        (**self).will_read(blocks);
+    }
+}
+
+/// A store in memory, for examples and tests. Blocks that were never written, or freed, cannot be read.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStore {
+    blocks: Vec<Option<Box<Block>>>,
+    stored: usize,
+}
+
+/// What [`MemoryStore`] refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryStoreError {
+    /// The block lies past the end.
+    #[error("{block} is past the store's {blocks} blocks; make the store larger")]
+    PastEnd {
+        /// Which block.
+        block: LogicalBlock,
+        /// How many the store has.
+        blocks: usize,
+    },
+    /// The block holds nothing.
+    #[error("{0} holds nothing; write it first")]
+    Empty(LogicalBlock),
+    /// The buffer is not one block long.
+    #[error("a buffer of {0} bytes is not a block; pass {BLOCK_BYTES} bytes")]
+    Length(usize),
+}
+
+impl MemoryStore {
+    /// An empty store of `blocks` blocks. Memory is taken as blocks are written.
+    pub fn new(blocks: u32) -> Self {
+        Self { blocks: vec![None; blocks as usize], stored: 0 }
+    }
+
+    /// How many blocks hold something.
+    pub const fn stored(&self) -> usize {
+        self.stored
+    }
+
+    /// The bytes of a block, to look at or to damage; `None` when it holds nothing.
+    pub fn block_mut(&mut self, block: LogicalBlock) -> Option<&mut [u8; BLOCK_BYTES]> {
+        self.blocks.get_mut(block.index())?.as_deref_mut()
+    }
+
+    fn place(&mut self, block: LogicalBlock) -> Result<&mut Option<Box<Block>>, MemoryStoreError> {
+        let blocks = self.blocks.len();
+        self.blocks.get_mut(block.index()).ok_or(MemoryStoreError::PastEnd { block, blocks })
+    }
+}
+
+impl Store for MemoryStore {
+    type Error = MemoryStoreError;
+
+    fn read(&mut self, block: LogicalBlock, into: &mut [u8]) -> Result<(), MemoryStoreError> {
+        let length = into.len();
+        let kept = self.place(block)?.as_deref().ok_or(MemoryStoreError::Empty(block))?;
+        let into: &mut Block = into.try_into().map_err(|_| MemoryStoreError::Length(length))?;
+        *into = *kept;
+        Ok(())
+    }
+
+    fn write(&mut self, block: LogicalBlock, data: &[u8]) -> Result<(), MemoryStoreError> {
+        let data: &Block = data.try_into().map_err(|_| MemoryStoreError::Length(data.len()))?;
+        match self.place(block)? {
+            Some(kept) => **kept = *data,
+            empty => {
+                *empty = Some(Box::new(*data));
+                self.stored += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, block: LogicalBlock) -> Result<(), MemoryStoreError> {
+        self.place(block)?.take().ok_or(MemoryStoreError::Empty(block))?;
+        self.stored -= 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,562 @@
+//! The log: where every logical block is, and what goes to the medium next.
+
+use super::config::{ConfigError, Geometry, LogConfig};
+use super::ids::{LogicalBlock, SegmentIndex, Sequence};
+use super::open::{Open, Waiting};
+use super::segment::{Segment, SegmentInfo, State};
+use super::summary::Entry;
+use super::tally::Tally;
+use std::collections::VecDeque;
+use thiserror::Error;
+use units::{Instant, LbnRange};
+
+/// Where a logical block's data are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data<'a> {
+    /// Never written, or trimmed.
+    Nothing,
+    /// In memory.
+    Memory(&'a [u8]),
+    /// On the medium.
+    Medium {
+        /// Where.
+        range: LbnRange,
+        /// CRC-32 of the data, to see that the medium gives back what it got.
+        checksum: u32,
+    },
+}
+
+/// What must go to the medium next, whole and before anything after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentWrite<'a> {
+    /// Which segment: give it back to [`Log::written`].
+    pub segment: SegmentIndex,
+    /// Where.
+    pub range: LbnRange,
+    /// What.
+    pub bytes: &'a [u8],
+    /// Blocks in it that the client wrote.
+    pub fresh: u32,
+    /// Blocks in it that a cleaner copied.
+    pub copies: u32,
+}
+
+/// Why a block was not taken. Nothing has changed for the client then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WriteError {
+    /// No such logical block.
+    #[error("{block} is past the end; the log has {logical_blocks}, from 0 on")]
+    NoSuchBlock {
+        /// What was asked for.
+        block: LogicalBlock,
+        /// How many there are.
+        logical_blocks: u32,
+    },
+    /// Not one block of data.
+    #[error("{found} bytes were given; a block has {expected}")]
+    WrongLength {
+        /// What was given.
+        found: usize,
+        /// Bytes of a block.
+        expected: usize,
+    },
+    /// As many blocks are mapped as there may be.
+    #[error("the log is full: {capacity} blocks are mapped; trim some first")]
+    Full {
+        /// The most that may be mapped.
+        capacity: u32,
+    },
+    /// There is something to write out first.
+    #[error("segments wait in memory; carry out pending_write and report it with written first")]
+    WriteOut,
+    /// Free segments are too few to go on.
+    #[error("{free} segments are free; run the foreground cleaner first")]
+    NeedsCleaning {
+        /// Free segments.
+        free: u32,
+    },
+}
+
+/// Why a copy was not made. The block stays where it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CopyError {
+    /// There is no room right now.
+    #[error(transparent)]
+    NoRoom(#[from] WriteError),
+    /// The data are not what was written.
+    #[error("{block} came back from LBN {range} with checksum {found:#010x} instead of {expected:#010x}")]
+    Corrupt {
+        /// Whose data.
+        block: LogicalBlock,
+        /// Where they are.
+        range: LbnRange,
+        /// The checksum of what came.
+        found: u32,
+        /// The checksum of what was written.
+        expected: u32,
+    },
+}
+
+/// A write was reported that was not asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{0} is not what pending_write asked for; report writes in that order, each once")]
+pub struct NotPending(pub SegmentIndex);
+
+/// Whom room is made for. Cleaners may use what clients must leave to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// The client, and the free cleaner, which must not eat up what the foreground cleaner needs.
+    Client,
+    /// The foreground cleaner: it may take the last free segment, since every segment that it fills frees one.
+    Cleaner,
+}
+
+/// The one place that counts for a logical block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Nothing,
+    Slot(SegmentIndex, u32),
+    /// Trimmed, and the tombstone that says so is in this segment.
+    Tombstone(SegmentIndex),
+}
+
+/// What is being looked for in the open segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    Slot,
+    Tombstone,
+}
+
+/// A log-structured logical disk, without the disk: see [the module](super) for the loop around it.
+#[derive(Clone, Debug)]
+pub struct Log {
+    pub(super) geometry: Geometry,
+    pub(super) places: Vec<Place>,
+    /// For each logical block, how many summaries on the medium, or on their way there, have an entry for it. While
+    /// there is one, a trimmed block needs its tombstone: replaying the log would bring the block back.
+    pub(super) mentions: Vec<u32>,
+    pub(super) segments: Vec<Segment>,
+    open: Option<Open>,
+    waiting: VecDeque<Waiting>,
+    /// The torn segment whose summary has to be wiped, with the zeros for it.
+    pub(super) wipe: Option<(SegmentIndex, Vec<u8>)>,
+    pub(super) next_sequence: Sequence,
+    pub(super) durable: Sequence,
+    /// Where the search for a free segment goes on.
+    pub(super) after: u32,
+    pub(super) mapped: u32,
+    tally: Tally,
+}
+
+impl Log {
+    /// An empty log on a medium whose content does not matter.
+    ///
+    /// # Errors
+    /// A layout that makes no log.
+    pub fn new(config: LogConfig) -> Result<Self, ConfigError> {
+        Ok(Self::blank(config.check()?))
+    }
+
+    pub(super) fn blank(geometry: Geometry) -> Self {
+        let blocks = geometry.config().logical_blocks as usize;
+        Self {
+            geometry,
+            places: vec![Place::Nothing; blocks],
+            mentions: vec![0; blocks],
+            segments: vec![Segment::blank(); geometry.config().segments as usize],
+            open: None,
+            waiting: VecDeque::new(),
+            wipe: None,
+            next_sequence: Sequence::new(1),
+            durable: Sequence::new(0),
+            after: 0,
+            mapped: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Where things are.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Takes new data of a block. They are durable once [`durable`](Self::durable) has come to the sequence given
+    /// back.
+    ///
+    /// # Errors
+    /// See [`WriteError`]; the block is as it was.
+    pub fn write(&mut self, block: LogicalBlock, data: &[u8], now: Instant) -> Result<Sequence, WriteError> {
+        let place = self.place(block)?;
+        if data.len() != self.geometry.block_bytes() {
+            return Err(WriteError::WrongLength { found: data.len(), expected: self.geometry.block_bytes() });
+        }
+        let capacity = self.geometry.capacity();
+        if !matches!(place, Place::Slot(..)) && self.mapped >= capacity {
+            return Err(WriteError::Full { capacity });
+        }
+        let entry = Entry { block, checksum: crc32fast::hash(data), modified: now };
+        if let (Place::Slot(segment, slot), Some(open)) = (place, &mut self.open)
+            && open.segment == segment
+        {
+            open.set(slot, entry, data, false);
+            self.tally.rewritten_in_memory += 1;
+            return Ok(open.sequence);
+        }
+        let sequence = self.make_room(Room::Slot, Who::Client)?;
+        self.place_in_open(entry, data, false);
+        Ok(sequence)
+    }
+
+    /// Forgets a block. Durable like a write.
+    ///
+    /// # Errors
+    /// See [`WriteError`]; the block is as it was.
+    pub fn trim(&mut self, block: LogicalBlock) -> Result<Sequence, WriteError> {
+        match self.place(block)? {
+            Place::Nothing => return Ok(self.durable),
+            Place::Tombstone(segment) => return Ok(self.sequence_of(segment)),
+            Place::Slot(..) => {}
+        }
+        if self.mentions[block.index()] == 0 {
+            // Only in the open segment: nobody will ever know.
+            self.supersede(block, self.durable);
+            self.places[block.index()] = Place::Nothing;
+            return Ok(self.durable);
+        }
+        let sequence = self.make_room(Room::Tombstone, Who::Client)?;
+        self.bury_in_open(block);
+        Ok(sequence)
+    }
+
+    /// Where a block's data are.
+    ///
+    /// # Errors
+    /// No such block.
+    pub fn read(&self, block: LogicalBlock) -> Result<Data<'_>, WriteError> {
+        let Place::Slot(segment, slot) = self.place(block)? else { return Ok(Data::Nothing) };
+        if let Some(open) = self.open.as_ref().filter(|open| open.segment == segment) {
+            return Ok(Data::Memory(open.slot(slot)));
+        }
+        if let Some(waiting) = self.waiting.iter().find(|waiting| waiting.segment == segment) {
+            return Ok(Data::Memory(waiting.slot(slot)));
+        }
+        let range = self.geometry.slot_range(segment, slot, 1);
+        Ok(match self.entry_on_medium(segment, slot) {
+            Some(entry) => Data::Medium { range, checksum: entry.checksum },
+            None => Data::Nothing,
+        })
+    }
+
+    /// Completes the open segment as it is, so that what is in it can become durable. Whether there was anything in it.
+    ///
+    /// # Errors
+    /// [`WriteError::WriteOut`] when as many segments wait as may.
+    pub fn seal(&mut self) -> Result<bool, WriteError> {
+        if self.open.as_ref().is_none_or(Open::is_empty) {
+            return Ok(false);
+        }
+        if self.waiting.len() >= self.geometry.config().most_waiting as usize {
+            return Err(WriteError::WriteOut);
+        }
+        let Some(open) = self.open.take() else { return Ok(false) };
+        let waiting = open.seal(&self.geometry);
+        for entry in waiting.summary.entries.iter().flatten() {
+            self.mentions[entry.block.index()] += 1;
+        }
+        let row = &mut self.segments[waiting.segment.index()];
+        row.state = State::Waiting;
+        row.modified = waiting.summary.modified();
+        self.waiting.push_back(waiting);
+        Ok(true)
+    }
+
+    /// What the host must write next, if anything. Writes go in this order, one at a time: at most one can be torn.
+    pub fn pending_write(&self) -> Option<SegmentWrite<'_>> {
+        if let Some((segment, zeros)) = &self.wipe {
+            let range = self.geometry.summary_range(*segment);
+            return Some(SegmentWrite { segment: *segment, range, bytes: zeros, fresh: 0, copies: 0 });
+        }
+        self.waiting.front().map(|waiting| SegmentWrite {
+            segment: waiting.segment,
+            range: waiting.range,
+            bytes: &waiting.bytes,
+            fresh: waiting.fresh,
+            copies: waiting.copies,
+        })
+    }
+
+    /// The pending write is on the medium, for good.
+    ///
+    /// # Errors
+    /// It was not the one asked for.
+    pub fn written(&mut self, segment: SegmentIndex) -> Result<(), NotPending> {
+        if let Some((torn, _)) = &self.wipe {
+            if *torn != segment {
+                return Err(NotPending(segment));
+            }
+            self.wipe = None;
+            self.segments[segment.index()].state = State::Free;
+            return Ok(());
+        }
+        if self.waiting.front().is_none_or(|waiting| waiting.segment != segment) {
+            return Err(NotPending(segment));
+        }
+        let Some(waiting) = self.waiting.pop_front() else { return Err(NotPending(segment)) };
+        self.tally.written(&waiting, self.geometry.slots());
+        self.durable = waiting.summary.sequence;
+        let row = &mut self.segments[segment.index()];
+        row.state = State::Written;
+        let overwritten = row.medium.replace(waiting.summary);
+        for entry in overwritten.iter().flat_map(|summary| summary.entries.iter().flatten()) {
+            self.forget_mention(entry.block);
+        }
+        for row in &mut self.segments {
+            row.settle(self.durable);
+        }
+        Ok(())
+    }
+
+    /// Everything in segments up to here survives a crash.
+    pub fn durable(&self) -> Sequence {
+        self.durable
+    }
+
+    /// The sequence in which what is written next will become durable, at the earliest.
+    pub fn filling(&self) -> Sequence {
+        self.open.as_ref().map_or(self.next_sequence, |open| open.sequence)
+    }
+
+    /// Segments that may be overwritten now.
+    pub fn free_segments(&self) -> u32 {
+        self.segments.iter().filter(|row| row.state == State::Free).count() as u32
+    }
+
+    /// The same with those that will be free as soon as what is in memory is durable: what cleaning has achieved.
+    pub fn soon_free_segments(&self) -> u32 {
+        let soon = |row: &&Segment| matches!(row.state, State::Free | State::Emptied { .. } | State::Torn);
+        self.segments.iter().filter(soon).count() as u32
+    }
+
+    /// Whether the foreground cleaner must run.
+    pub fn needs_cleaning(&self) -> bool {
+        self.soon_free_segments() < self.geometry.config().minimum_free
+    }
+
+    /// Logical blocks that hold data.
+    pub fn mapped(&self) -> u32 {
+        self.mapped
+    }
+
+    /// Logical blocks that hold data, as a part of all slots.
+    pub fn utilisation(&self) -> f64 {
+        let slots = u64::from(self.geometry.config().segments) * u64::from(self.geometry.slots());
+        f64::from(self.mapped) / slots as f64
+    }
+
+    /// A segment, if there is one of this number.
+    pub fn segment(&self, segment: SegmentIndex) -> Option<SegmentInfo> {
+        let row = self.segments.get(segment.index())?;
+        let Segment { state, live, tombstones, modified, .. } = *row;
+        Some(SegmentInfo { segment, state, live, tombstones, modified })
+    }
+
+    /// The slots of a written segment whose data count, ascending.
+    pub fn live_slots(&self, segment: SegmentIndex) -> Vec<(u32, LogicalBlock)> {
+        let Some(Segment { state: State::Written, medium: Some(summary), .. }) =
+            self.segments.get(segment.index())
+        else {
+            return Vec::new();
+        };
+        let entries = (0u32..).zip(&summary.entries);
+        entries
+            .filter_map(|(slot, entry)| Some((slot, entry.as_ref()?.block)))
+            .filter(|&(slot, block)| self.places[block.index()] == Place::Slot(segment, slot))
+            .collect()
+    }
+
+    /// Where a block is, in memory or on the medium, for checks.
+    pub fn slot_of(&self, block: LogicalBlock) -> Option<(SegmentIndex, u32)> {
+        match self.places.get(block.index()) {
+            Some(&Place::Slot(segment, slot)) => Some((segment, slot)),
+            _ => None,
+        }
+    }
+
+    /// Which writing of a segment is on the medium and counts; a cleaner that began on another has lost its ground.
+    pub(super) fn writing_of(&self, segment: SegmentIndex) -> Option<Sequence> {
+        let row = self.segments.get(segment.index())?;
+        let written = matches!(row.state, State::Written | State::Emptied { .. });
+        row.medium.as_ref().filter(|_| written).map(|summary| summary.sequence)
+    }
+
+    /// Blocks written and copied so far.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Whether a slot of a written segment counts.
+    pub(super) fn is_live(&self, segment: SegmentIndex, slot: u32) -> bool {
+        self.live_entry(segment, slot).is_some()
+    }
+
+    /// Copies what was read of a slot into the open segment, if it still counts; whether it did.
+    pub(super) fn copy(
+        &mut self,
+        from: (SegmentIndex, u32),
+        data: &[u8],
+        who: Who,
+    ) -> Result<bool, CopyError> {
+        let (segment, slot) = from;
+        let Some(entry) = self.live_entry(segment, slot) else { return Ok(false) };
+        let found = crc32fast::hash(data);
+        if found != entry.checksum || data.len() != self.geometry.block_bytes() {
+            let range = self.geometry.slot_range(segment, slot, 1);
+            return Err(CopyError::Corrupt { block: entry.block, range, found, expected: entry.checksum });
+        }
+        self.make_room(Room::Slot, who)?;
+        self.place_in_open(entry, data, true);
+        self.tally.copied += 1;
+        Ok(true)
+    }
+
+    /// Moves what counts of a segment's tombstones into the open segment. May stop half way for want of room; call it
+    /// again then.
+    pub(super) fn carry_tombstones(&mut self, segment: SegmentIndex, who: Who) -> Result<(), WriteError> {
+        while self.segments[segment.index()].tombstones > 0 {
+            let counts = |block: &&LogicalBlock| self.places[block.index()] == Place::Tombstone(segment);
+            let summary = self.segments[segment.index()].medium.as_ref();
+            let Some(&block) = summary.and_then(|s| s.tombstones.iter().find(counts)) else { return Ok(()) };
+            self.make_room(Room::Tombstone, who)?;
+            self.bury_in_open(block);
+            self.tally.carried_tombstones += 1;
+        }
+        Ok(())
+    }
+
+    fn live_entry(&self, segment: SegmentIndex, slot: u32) -> Option<Entry> {
+        if self.segments.get(segment.index())?.state != State::Written {
+            return None;
+        }
+        self.entry_on_medium(segment, slot)
+            .filter(|entry| self.places[entry.block.index()] == Place::Slot(segment, slot))
+    }
+
+    fn entry_on_medium(&self, segment: SegmentIndex, slot: u32) -> Option<Entry> {
+        *self.segments.get(segment.index())?.medium.as_ref()?.entries.get(slot as usize)?
+    }
+
+    fn place(&self, block: LogicalBlock) -> Result<Place, WriteError> {
+        let logical_blocks = self.geometry.config().logical_blocks;
+        self.places.get(block.index()).copied().ok_or(WriteError::NoSuchBlock { block, logical_blocks })
+    }
+
+    fn sequence_of(&self, segment: SegmentIndex) -> Sequence {
+        match self.open.as_ref().filter(|open| open.segment == segment) {
+            Some(open) => open.sequence,
+            None => match self.waiting.iter().find(|waiting| waiting.segment == segment) {
+                Some(waiting) => waiting.summary.sequence,
+                None => self.durable,
+            },
+        }
+    }
+
+    /// Sees to it that the open segment has room; its sequence.
+    fn make_room(&mut self, room: Room, who: Who) -> Result<Sequence, WriteError> {
+        let fits = |open: &Open| match room {
+            Room::Slot => open.has_slot(),
+            Room::Tombstone => open.has_tombstone_room(),
+        };
+        match &self.open {
+            Some(open) if fits(open) => return Ok(open.sequence),
+            Some(_) => {
+                self.seal()?;
+            }
+            None => {}
+        }
+        let free = self.free_segments();
+        let keep = match who {
+            Who::Client => 1,
+            Who::Cleaner => 0,
+        };
+        if free <= keep {
+            // Some may become free by writing out.
+            return Err(match self.pending_write() {
+                Some(_) => WriteError::WriteOut,
+                None => WriteError::NeedsCleaning { free },
+            });
+        }
+        let segments = self.geometry.config().segments;
+        let from_last = (0..segments).map(|i| SegmentIndex::new((self.after + i) % segments));
+        let mut free_ones = from_last.filter(|s| self.segments[s.index()].state == State::Free);
+        let Some(segment) = free_ones.next() else { return Err(WriteError::NeedsCleaning { free }) };
+        self.after = (segment.get() + 1) % segments;
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.next();
+        self.segments[segment.index()].state = State::Open;
+        self.open = Some(Open::new(&self.geometry, segment, sequence));
+        Ok(sequence)
+    }
+
+    /// Puts data into the open segment, which has room, and seals it when it is full.
+    fn place_in_open(&mut self, entry: Entry, data: &[u8], copied: bool) {
+        let Some(sequence) = self.open.as_ref().map(|open| open.sequence) else { return };
+        self.supersede(entry.block, sequence);
+        let Some(open) = &mut self.open else { return };
+        let slot = open.put(entry, data, copied);
+        let full = !open.has_slot();
+        self.places[entry.block.index()] = Place::Slot(open.segment, slot);
+        self.segments[open.segment.index()].live += 1;
+        self.mapped += 1;
+        if full {
+            // When as many wait as may, it is sealed when room is looked for.
+            let _ = self.seal();
+        }
+    }
+
+    /// Puts a tombstone into the open segment, which has room.
+    fn bury_in_open(&mut self, block: LogicalBlock) {
+        let Some(sequence) = self.open.as_ref().map(|open| open.sequence) else { return };
+        self.supersede(block, sequence);
+        let Some(open) = &mut self.open else { return };
+        open.bury(block);
+        self.places[block.index()] = Place::Tombstone(open.segment);
+        self.segments[open.segment.index()].tombstones += 1;
+    }
+
+    /// What counted for a block counts no more once `sequence` is durable. The caller says what counts instead.
+    fn supersede(&mut self, block: LogicalBlock, sequence: Sequence) {
+        let open = |segment: SegmentIndex| move |open: &&mut Open| open.segment == segment;
+        let segment = match self.places[block.index()] {
+            Place::Nothing => return,
+            Place::Slot(segment, slot) => {
+                self.segments[segment.index()].live -= 1;
+                self.mapped -= 1;
+                if let Some(open) = self.open.as_mut().filter(open(segment)) {
+                    open.vacate(slot);
+                }
+                segment
+            }
+            Place::Tombstone(segment) => {
+                self.segments[segment.index()].tombstones -= 1;
+                if let Some(open) = self.open.as_mut().filter(open(segment)) {
+                    open.unbury(block);
+                }
+                segment
+            }
+        };
+        let row = &mut self.segments[segment.index()];
+        row.superseded_in = row.superseded_in.max(sequence);
+        row.settle(self.durable);
+    }
+
+    /// A summary on the medium that had an entry for the block is overwritten.
+    fn forget_mention(&mut self, block: LogicalBlock) {
+        let mentions = &mut self.mentions[block.index()];
+        *mentions -= 1;
+        if *mentions == 0 && matches!(self.places[block.index()], Place::Tombstone(_)) {
+            // Nothing is left that replaying could bring back.
+            self.supersede(block, self.durable);
+            self.places[block.index()] = Place::Nothing;
+        }
+    }
+}

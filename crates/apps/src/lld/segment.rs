@@ -1,0 +1,96 @@
+//! The segment table.
+
+use super::ids::{SegmentIndex, Sequence};
+use super::summary::Summary;
+use std::fmt;
+use units::Instant;
+
+/// What a segment is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It may be overwritten.
+    Free,
+    /// It is being filled in memory.
+    Open,
+    /// It is complete and waits to be written, or is being written.
+    Waiting,
+    /// It is on the medium, and something in it counts.
+    Written,
+    /// Nothing in it counts any more once the segment of this sequence is durable; till then a crash would need it.
+    Emptied {
+        /// The sequence that must be durable first.
+        after: Sequence,
+    },
+    /// A torn segment found by recovery; its summary must be wiped before anything else is written.
+    Torn,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Free => f.write_str("free"),
+            Self::Open => f.write_str("open"),
+            Self::Waiting => f.write_str("waiting to be written"),
+            Self::Written => f.write_str("written"),
+            Self::Emptied { after } => write!(f, "empty once {after} is durable"),
+            Self::Torn => f.write_str("torn"),
+        }
+    }
+}
+
+/// A segment as a cleaner sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// Which.
+    pub segment: SegmentIndex,
+    /// What it is.
+    pub state: State,
+    /// Slots whose data count.
+    pub live: u32,
+    /// Tombstones that count.
+    pub tombstones: u32,
+    /// When the youngest block in it was written by the client.
+    pub modified: Instant,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub state: State,
+    /// The summary on the medium, even if nothing in it counts any more: whoever replays the log will read it.
+    pub medium: Option<Summary>,
+    pub live: u32,
+    pub tombstones: u32,
+    pub modified: Instant,
+    /// The sequence in which the last thing that counted here was superseded.
+    pub superseded_in: Sequence,
+}
+
+impl Segment {
+    pub fn blank() -> Self {
+        Self {
+            state: State::Free,
+            medium: None,
+            live: 0,
+            tombstones: 0,
+            modified: Instant::ZERO,
+            superseded_in: Sequence::default(),
+        }
+    }
+
+    pub fn counts(&self) -> bool {
+        self.live > 0 || self.tombstones > 0
+    }
+
+    /// Lets go of a written segment in which nothing counts.
+    pub fn settle(&mut self, durable: Sequence) {
+        let emptied = matches!(self.state, State::Written | State::Emptied { .. }) && !self.counts();
+        if emptied {
+            self.state = if self.superseded_in <= durable {
+                State::Free
+            } else {
+                State::Emptied { after: self.superseded_in }
+            };
+        }
+    }
+}

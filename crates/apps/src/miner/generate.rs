@@ -1,0 +1,206 @@
+//! Tables made up: any page at any time from a seed, so that a table of 9 GB takes no storage.
+
+use super::page::{PAGE_BYTES, Page, PageNumber, RECORDS_PER_PAGE, Sale, TableId};
+use super::table::MOST_PAGES;
+use thiserror::Error;
+
+/// What a made-up table is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableConfig {
+    /// The table's name.
+    pub table: TableId,
+    /// Its pages: position on the drive is counted against them.
+    pub pages: u64,
+    /// Any number; another seed is another table.
+    pub seed: u64,
+    /// Customers, 1 or more.
+    pub customers: u32,
+    /// Products, 1 or more.
+    pub products: u32,
+    /// Regions, 1 or more.
+    pub regions: u16,
+    /// Stores, at least as many as regions; store s is in region s modulo regions.
+    pub stores: u16,
+    /// How much depends on position, in thousandths, 0 to 1000. Prices rise by this share from the first page to the
+    /// last, and half of this share of the sales are of the region to which their part of the drive belongs (the
+    /// first region comes first). 0 makes every page like every other.
+    pub drift_permille: u32,
+}
+
+impl TableConfig {
+    /// 100,000 customers, 20,000 products, 200 stores in 10 regions, and prices that double over the table.
+    pub fn new(table: TableId, pages: u64, seed: u64) -> Self {
+        Self {
+            table,
+            pages,
+            seed,
+            customers: 100_000,
+            products: 20_000,
+            regions: 10,
+            stores: 200,
+            drift_permille: 1_000,
+        }
+    }
+}
+
+/// Why no table can be made like this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// A number outside its range.
+    #[error("{field} = {value}; give {least} to {most}")]
+    OutOfRange {
+        /// Which.
+        field: &'static str,
+        /// What it was.
+        value: u64,
+        /// The least it may be.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+}
+
+/// Makes the pages of a table: a pure function of the configuration and the page number.
+///
+/// Products, customers and stores are Zipf-like (an octave of ranks is drawn, then a rank within it, so rank r comes
+/// with a chance within a factor of two of c / r); prices are long-tailed (log-uniform by octaves, 64 cents to 655
+/// dollars before drift); one sale in 32 is a return; one page in eight is not full, and may be empty.
+///
+/// The numbers are SplitMix64's (Steele, Lea and Flood, OOPSLA 2014) at a counter: draw j of record i is
+/// `mix(key + (4 i + j + 1) golden)`, so that nothing must be made to make another thing.
+#[derive(Clone, Debug)]
+pub struct TableGenerator {
+    config: TableConfig,
+    records: u64,
+    pages: u64,
+}
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[inline]
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[inline]
+fn draw(key: u64, counter: u64) -> u64 {
+    mix(key.wrapping_add(counter.wrapping_add(1).wrapping_mul(GOLDEN)))
+}
+
+/// `0..n` from 32 random bits, by multiplication; off by 2^-32 n at most.
+#[inline]
+fn below(bits: u32, n: u32) -> u32 {
+    ((u64::from(bits) * u64::from(n)) >> 32) as u32
+}
+
+/// A rank in `0..n`, Zipf-like: an octave, then a place in it. What falls past `n` starts again at 0.
+#[inline]
+fn zipf_like(bits: u64, n: u32) -> u32 {
+    let octave = below(bits as u32, n.ilog2() + 1);
+    let rank = (1u32 << octave) + below((bits >> 32) as u32, 1 << octave) - 1;
+    if rank < n { rank } else { rank - n }
+}
+
+impl TableGenerator {
+    /// Checks the configuration.
+    ///
+    /// # Errors
+    /// A number outside the range that [`TableConfig`] states.
+    pub fn new(config: TableConfig) -> Result<Self, ConfigError> {
+        let most = u64::from(u32::MAX);
+        for (field, value, least, most) in [
+            ("pages", config.pages, 1, MOST_PAGES),
+            ("customers", config.customers.into(), 1, most),
+            ("products", config.products.into(), 1, most),
+            ("regions", config.regions.into(), 1, u16::MAX.into()),
+            ("stores", config.stores.into(), config.regions.into(), u16::MAX.into()),
+            ("drift_permille", config.drift_permille.into(), 0, 1_000),
+        ] {
+            if !(least..=most).contains(&value) {
+                return Err(ConfigError::OutOfRange { field, value, least, most });
+            }
+        }
+        let key = mix(config.seed ^ mix(config.table.get().wrapping_add(GOLDEN)));
+        Ok(Self { config, records: draw(key, 0), pages: draw(key, 1) })
+    }
+
+    /// What it makes.
+    pub fn config(&self) -> &TableConfig {
+        &self.config
+    }
+
+    /// The bytes of page `number`. Past the table's last page, positions go on as they are on the last.
+    pub fn page(&self, number: PageNumber, out: &mut [u8; PAGE_BYTES]) {
+        let mut sales = [Sale::default(); RECORDS_PER_PAGE];
+        let count = self.fill(number, &mut sales);
+        let fits = Page::encode(self.config.table, number, sales.get(..count).unwrap_or(&sales), out);
+        debug_assert!(fits.is_ok());
+    }
+
+    /// The records of page `number`, without the bytes around them.
+    pub fn sales(&self, number: PageNumber) -> Vec<Sale> {
+        let mut sales = [Sale::default(); RECORDS_PER_PAGE];
+        let count = self.fill(number, &mut sales);
+        sales.into_iter().take(count).collect()
+    }
+
+    fn fill(&self, number: PageNumber, sales: &mut [Sale; RECORDS_PER_PAGE]) -> usize {
+        const TEN_YEARS_S: u128 = 315_360_000;
+        let TableConfig { pages, drift_permille, regions, .. } = self.config;
+        let n = number.get();
+        let place = n.min(pages - 1);
+        let part = |whole: u128| (u128::from(place) * whole / u128::from(pages)) as u32;
+        let spot = Spot {
+            time: part(TEN_YEARS_S),
+            price_permille: 1_000 + part(u128::from(drift_permille)),
+            region: part(u128::from(regions)) as u16,
+        };
+        let bits = draw(self.pages, n);
+        let count = match bits.is_multiple_of(8) {
+            true => below((bits >> 32) as u32, RECORDS_PER_PAGE as u32) as usize,
+            false => RECORDS_PER_PAGE,
+        };
+        let first = n.wrapping_mul(RECORDS_PER_PAGE as u64);
+        for (i, sale) in sales.iter_mut().enumerate().take(count) {
+            *sale = self.sale(first.wrapping_add(i as u64), &spot);
+        }
+        count
+    }
+
+    #[inline]
+    fn sale(&self, id: u64, spot: &Spot) -> Sale {
+        let TableConfig { customers, products, regions, stores, drift_permille, .. } = self.config;
+        let at = id.wrapping_mul(4);
+        let [who, what, whence, rest] = [0, 1, 2, 3].map(|j| draw(self.records, at.wrapping_add(j)));
+        let product = zipf_like(what, products);
+        // The same product has the same price everywhere, but for the drift.
+        let price = mix(self.pages ^ u64::from(product));
+        let octave = 6 + below(price as u32, 10);
+        let base = (1u32 << octave) + below((price >> 32) as u32, 1 << octave);
+        let mut store = zipf_like(whence, stores.into()) as u16;
+        if below(rest as u32, 2_000) < drift_permille {
+            let per_region = (stores - spot.region).div_ceil(regions);
+            store = spot.region + regions * below((rest >> 32) as u32, per_region.into()) as u16;
+        }
+        let pieces = 1 + (who.rotate_left(16) | 1 << 9).trailing_zeros() as i16;
+        Sale {
+            id,
+            time: spot.time + (whence.rotate_left(20) % 600) as u32,
+            customer: zipf_like(who, customers),
+            product,
+            price_cents: (u64::from(base) * u64::from(spot.price_permille) / 1_000) as u32,
+            quantity: if rest.rotate_left(27).is_multiple_of(32) { -pieces } else { pieces },
+            store,
+            region: store % regions,
+        }
+    }
+}
+
+/// What a page's place in the table decides.
+struct Spot {
+    time: u32,
+    price_permille: u32,
+    region: u16,
+}

@@ -1,0 +1,310 @@
+//! What can be asked: columns, filters, questions.
+
+use super::estimate::{Level, Statistic};
+use super::page::Sale;
+use std::fmt;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// A number of each record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Column {
+    /// Seconds since the table's first sale.
+    Time,
+    /// Who bought.
+    Customer,
+    /// What.
+    Product,
+    /// Where.
+    Store,
+    /// The region of the store.
+    Region,
+    /// How many.
+    Quantity,
+    /// The price of one piece, in cents.
+    Price,
+    /// Price times quantity, in cents.
+    Revenue,
+}
+
+impl Column {
+    /// Its value; below 2^48 either way.
+    #[inline]
+    pub fn of(self, sale: &Sale) -> i64 {
+        match self {
+            Self::Time => sale.time.into(),
+            Self::Customer => sale.customer.into(),
+            Self::Product => sale.product.into(),
+            Self::Store => sale.store.into(),
+            Self::Region => sale.region.into(),
+            Self::Quantity => sale.quantity.into(),
+            Self::Price => sale.price_cents.into(),
+            Self::Revenue => sale.revenue_cents(),
+        }
+    }
+
+    /// Records whose value is this one.
+    pub fn equals(self, value: i64) -> Filter {
+        Filter::Equals(self, value)
+    }
+
+    /// Records whose value is below this one.
+    pub fn below(self, value: i64) -> Filter {
+        Filter::Below(self, value)
+    }
+
+    /// Records whose value is this one or above.
+    pub fn at_least(self, value: i64) -> Filter {
+        self.below(value).negated()
+    }
+}
+
+impl fmt::Display for Column {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Time => "time",
+            Self::Customer => "customer",
+            Self::Product => "product",
+            Self::Store => "store",
+            Self::Region => "region",
+            Self::Quantity => "quantity",
+            Self::Price => "price",
+            Self::Revenue => "revenue",
+        })
+    }
+}
+
+/// Which records count.
+///
+/// ```
+/// use freeblock_apps::miner::{Column, Sale};
+/// let filter = Column::Region.equals(3).and(Column::Price.at_least(10_000));
+/// assert!(filter.passes(&Sale { region: 3, price_cents: 10_000, ..Sale::default() }));
+/// assert!(!filter.passes(&Sale { region: 3, price_cents: 9_999, ..Sale::default() }));
+/// assert_eq!(filter.to_string(), "(region = 3 and not price < 10000)");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Filter {
+    /// Every record.
+    #[default]
+    All,
+    /// The column has this value.
+    Equals(Column, i64),
+    /// The column has a value below this one.
+    Below(Column, i64),
+    /// The other does not pass.
+    Not(Box<Filter>),
+    /// Both pass.
+    And(Box<Filter>, Box<Filter>),
+    /// One of them passes, or both.
+    Or(Box<Filter>, Box<Filter>),
+}
+
+impl Filter {
+    /// Whether a record counts.
+    #[inline]
+    pub fn passes(&self, sale: &Sale) -> bool {
+        match self {
+            Self::All => true,
+            Self::Equals(column, value) => column.of(sale) == *value,
+            Self::Below(column, value) => column.of(sale) < *value,
+            Self::Not(other) => !other.passes(sale),
+            Self::And(a, b) => a.passes(sale) && b.passes(sale),
+            Self::Or(a, b) => a.passes(sale) || b.passes(sale),
+        }
+    }
+
+    /// Records that pass both.
+    pub fn and(self, other: Self) -> Self {
+        Self::And(Box::new(self), Box::new(other))
+    }
+
+    /// Records that pass one of the two, or both.
+    pub fn or(self, other: Self) -> Self {
+        Self::Or(Box::new(self), Box::new(other))
+    }
+
+    /// Records that do not pass.
+    pub fn negated(self) -> Self {
+        Self::Not(Box::new(self))
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Equals(column, value) => write!(f, "{column} = {value}"),
+            Self::Below(column, value) => write!(f, "{column} < {value}"),
+            Self::Not(other) => write!(f, "not {other}"),
+            Self::And(a, b) => write!(f, "({a} and {b})"),
+            Self::Or(a, b) => write!(f, "({a} or {b})"),
+        }
+    }
+}
+
+/// What becomes of the groups that are too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// The question is not answered: [`AnswerError::TooManyGroups`](super::AnswerError::TooManyGroups).
+    Refuse,
+    /// The groups of the smallest keys are kept; all others together are "the rest". Which keys these are does not
+    /// depend on the order of arrival.
+    KeepSmallestKeys,
+}
+
+/// Which end [`Ask::Top`] looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The largest values.
+    Largest,
+    /// The smallest.
+    Smallest,
+}
+
+/// A question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Count, sum, least, greatest, mean and variance.
+    Summary(Column),
+    /// The same for each value of another column.
+    Groups {
+        /// Whose values make the groups.
+        by: Column,
+        /// What is summed up.
+        measure: Column,
+        /// The most groups, 1 to [`MOST_GROUPS`].
+        most: usize,
+        /// What to do when there are more.
+        overflow: Overflow,
+    },
+    /// The records with the largest or smallest values; ties go to the smaller id.
+    Top {
+        /// Of what.
+        by: Column,
+        /// How many, 1 to [`MOST_TOP`].
+        count: usize,
+        /// Which end.
+        end: End,
+    },
+    /// How many records have values from `start` on in steps of `width`; and below, and above.
+    Histogram {
+        /// Of what.
+        of: Column,
+        /// The least value of the first bucket.
+        start: i64,
+        /// How wide a bucket is, 1 or more.
+        width: u64,
+        /// How many, 1 to [`MOST_BUCKETS`].
+        buckets: usize,
+    },
+    /// What the whole table has, from the pages that came, with an interval.
+    Estimate {
+        /// What of the whole table.
+        statistic: Statistic,
+        /// How sure the interval is.
+        level: Level,
+        /// Into how many parts of equal length the table is cut, by position, 1 to [`MOST_STRATA`]; 1 is no
+        /// stratification.
+        strata: u32,
+    },
+}
+
+/// The most groups that a question may keep.
+pub const MOST_GROUPS: usize = 1 << 20;
+/// The most records that a question may rank.
+pub const MOST_TOP: usize = 1 << 16;
+/// The most buckets of a histogram.
+pub const MOST_BUCKETS: usize = 1 << 16;
+/// The most strata of an estimate.
+pub const MOST_STRATA: u32 = 1 << 12;
+/// The most questions of one scan.
+pub const MOST_QUERIES: usize = 256;
+
+/// A question with a name, about some of the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// How it is called in answers and errors.
+    pub name: String,
+    /// Which records it is about.
+    pub filter: Filter,
+    /// What it asks.
+    pub ask: Ask,
+}
+
+impl Query {
+    /// A question about all records.
+    pub fn new(name: impl Into<String>, ask: Ask) -> Self {
+        Self { name: name.into(), filter: Filter::All, ask }
+    }
+
+    /// The same about those that pass `filter`.
+    pub fn only(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
+    }
+}
+
+/// Why questions cannot be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum QueryError {
+    /// Too many.
+    #[error("{0} queries; ask at most {MOST_QUERIES} in one scan")]
+    TooMany(usize),
+    /// A number outside its range.
+    #[error("query `{query}`: {field} = {value}; give {least} to {most}")]
+    OutOfRange {
+        /// Of which question.
+        query: String,
+        /// Which number.
+        field: &'static str,
+        /// What it was.
+        value: u64,
+        /// The least it may be.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+}
+
+/// The questions of a scan, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queries(Arc<[Query]>);
+
+impl Queries {
+    /// Checks them.
+    ///
+    /// # Errors
+    /// Too many, or a bound outside its range.
+    pub fn new(queries: impl Into<Vec<Query>>) -> Result<Self, QueryError> {
+        let queries: Vec<Query> = queries.into();
+        if queries.len() > MOST_QUERIES {
+            return Err(QueryError::TooMany(queries.len()));
+        }
+        for query in &queries {
+            let check = |field, value: u64, most: u64| match (1..=most).contains(&value) {
+                true => Ok(()),
+                false => {
+                    let query = query.name.clone();
+                    Err(QueryError::OutOfRange { query, field, value, least: 1, most })
+                }
+            };
+            match query.ask {
+                Ask::Summary(_) => {}
+                Ask::Groups { most, .. } => check("most", most as u64, MOST_GROUPS as u64)?,
+                Ask::Top { count, .. } => check("count", count as u64, MOST_TOP as u64)?,
+                Ask::Histogram { width, buckets, .. } => {
+                    check("width", width, u64::MAX)?;
+                    check("buckets", buckets as u64, MOST_BUCKETS as u64)?;
+                }
+                Ask::Estimate { strata, .. } => check("strata", strata.into(), MOST_STRATA.into())?,
+            }
+        }
+        Ok(Self(queries.into()))
+    }
+
+    /// The questions, in the order given.
+    pub fn as_slice(&self) -> &[Query] {
+        &self.0
+    }
+}

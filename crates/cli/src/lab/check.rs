@@ -1,0 +1,159 @@
+//! `freeblock lab check`.
+
+use super::{results, show};
+use crate::Outcome;
+use crate::args::LabArgs;
+use crate::output::Console;
+use crate::problem::Problem;
+use lab::{Band, Claim, Spread};
+use serde::Serialize;
+use std::path::Path;
+
+/// What scripts read; the names bind.
+#[derive(Serialize)]
+struct Json<'c> {
+    claims: Vec<Entry<'c>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'c> {
+    id: &'c str,
+    paper: &'c str,
+    ours: String,
+    band: String,
+    holds: bool,
+    note: &'c str,
+    measures: Vec<Value<'c>>,
+}
+
+#[derive(Serialize)]
+struct Value<'c> {
+    what: &'c str,
+    ours: Spread,
+    unit: &'c str,
+    band: Band,
+    holds: bool,
+}
+
+pub(crate) fn execute(
+    args: &LabArgs,
+    kept: Option<&Path>,
+    json: bool,
+    console: &Console,
+) -> Result<Outcome, Problem> {
+    let experiments = results::chosen(args)?;
+    let findings = results::obtain(args, &experiments, kept, console, |_| Ok(()))?;
+    let claims: Vec<&Claim> = findings.iter().flat_map(|f| &f.saved.outcome.claims).collect();
+    judged(&claims, json)
+}
+
+/// The table or the JSON of these claims; the exit code is 1 when one does not hold.
+fn judged(claims: &[&Claim], json: bool) -> Result<Outcome, Problem> {
+    let holding = claims.iter().filter(|claim| claim.holds()).count();
+    let text = if json {
+        crate::drive::json(&Json { claims: claims.iter().map(|claim| entry(claim)).collect() })?
+    } else {
+        let (table, reasons) = (show::claims(claims.iter().copied()), show::reasons(claims.iter().copied()));
+        format!("{table}{reasons}\n{}\n", tally(holding, claims.len()))
+    };
+    Ok(Outcome { text, code: u8::from(holding < claims.len()) })
+}
+
+/// How many of so many hold, in words.
+pub(crate) fn tally(holding: usize, all: usize) -> String {
+    format!("{holding} of {all} {}", if all == 1 { "claim holds" } else { "claims hold" })
+}
+
+fn entry(claim: &Claim) -> Entry<'_> {
+    Entry {
+        id: &claim.id,
+        paper: &claim.paper,
+        ours: claim.ours(),
+        band: claim.band(),
+        holds: claim.holds(),
+        note: &claim.note,
+        measures: claim
+            .measures
+            .iter()
+            .map(|m| Value { what: &m.what, ours: m.ours, unit: &m.unit, band: m.band, holds: m.holds() })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holding() -> Claim {
+        Claim::new("x-fig1", "half").measure("", 0.5, "", Band::Within(0.4, 0.6))
+    }
+
+    fn missing() -> Claim {
+        Claim::new("x-fig2", "twice")
+            .measure("", 1.5, " MB/s", Band::AtLeast(2.0))
+            .note("the disk is another")
+    }
+
+    #[test]
+    fn all_claims_that_hold_are_a_success() {
+        let outcome = judged(&[&holding()], false).unwrap();
+        assert_eq!(outcome.code, 0);
+        assert!(
+            outcome.text.ends_with("1 of 1 claim holds\n") && !outcome.text.contains("does not"),
+            "{}",
+            outcome.text
+        );
+        assert_eq!(judged(&[], false).unwrap().code, 0);
+    }
+
+    #[test]
+    fn a_claim_that_does_not_hold_is_a_failure_with_its_reason() {
+        for json in [false, true] {
+            let outcome = judged(&[&holding(), &missing()], json).unwrap();
+            assert_eq!(outcome.code, 1);
+            assert!(outcome.text.contains("the disk is another"), "{}", outcome.text);
+        }
+        let text = judged(&[&missing()], false).unwrap().text;
+        assert!(text.contains("x-fig2 does not hold: the disk is another"), "{text}");
+    }
+
+    #[test]
+    fn a_claim_of_which_nothing_was_measured_is_a_failure() {
+        assert_eq!(judged(&[&Claim::new("x", "y")], false).unwrap().code, 1);
+    }
+
+    #[test]
+    fn scripts_find_the_agreed_keys() {
+        let text = judged(&[&missing()], true).unwrap().text;
+        insta::assert_snapshot!(text, @r#"
+        {
+          "claims": [
+            {
+              "id": "x-fig2",
+              "paper": "twice",
+              "ours": "1.50 MB/s",
+              "band": ">= 2 MB/s",
+              "holds": false,
+              "note": "the disk is another",
+              "measures": [
+                {
+                  "what": "",
+                  "ours": {
+                    "mean": 1.5,
+                    "min": 1.5,
+                    "max": 1.5,
+                    "runs": 1
+                  },
+                  "unit": " MB/s",
+                  "band": {
+                    "at_least": 2.0
+                  },
+                  "holds": false
+                }
+              ]
+            }
+          ]
+        }
+        "#);
+    }
+}

@@ -1,0 +1,26 @@
+//! `freeblock lab`.
+
+mod check;
+mod list;
+mod report;
+mod results;
+mod run;
+mod show;
+
+use crate::Outcome;
+use crate::args::LabCommand;
+use crate::output::Console;
+use crate::problem::Problem;
+
+pub(crate) fn execute(command: LabCommand, console: &Console) -> Result<Outcome, Problem> {
+    match command {
+        LabCommand::List { json } => list::execute(json).map(Outcome::from),
+        LabCommand::Run { lab, output, resume } => {
+            run::execute(&lab, &output, resume, console).map(Outcome::from)
+        }
+        LabCommand::Check { lab, resume, json } => check::execute(&lab, resume.as_deref(), json, console),
+        LabCommand::Report { lab, output, resume } => {
+            report::execute(&lab, &output, resume.as_deref(), console).map(Outcome::from)
+        }
+    }
+}

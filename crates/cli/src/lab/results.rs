@@ -1,0 +1,142 @@
+//! Results of experiments: those that are kept, and the others by running them.
+
+use crate::args::LabArgs;
+use crate::files;
+use crate::output::Console;
+use crate::problem::Problem;
+use crate::progress::Progress;
+use lab::select::select;
+use lab::store::{Saved, Stamp};
+use lab::{Experiment, Lab, Size};
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// What came out of an experiment, now or before.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    pub(crate) experiment: &'static Experiment,
+    pub(crate) saved: Saved,
+    /// Whether it was there already.
+    pub(crate) kept: bool,
+}
+
+/// The experiments that are asked for.
+///
+/// # Errors
+/// A name that means none (exit code 2).
+pub(crate) fn chosen(args: &LabArgs) -> Result<Vec<&'static Experiment>, Problem> {
+    let mut chosen = select(lab::experiments(), &args.ids).map_err(Problem::usage)?;
+    if args.exact {
+        chosen.retain(|experiment| !experiment.timed);
+    }
+    if chosen.is_empty() {
+        return Err(Problem::usage("--exact leaves none of these experiments: all of them are timed")
+            .help("leave out --exact, or name others: `freeblock lab list` shows which are timed"));
+    }
+    Ok(chosen)
+}
+
+/// The findings of the experiments, in their order. Those that `kept` holds are taken from there; every one is shown to
+/// `found` as soon as it is there.
+///
+/// # Errors
+/// An experiment that fails, or what `found` says.
+pub(crate) fn obtain(
+    args: &LabArgs,
+    experiments: &[&'static Experiment],
+    kept: Option<&Path>,
+    console: &Console,
+    mut found: impl FnMut(&Finding) -> Result<(), Problem>,
+) -> Result<Vec<Finding>, Problem> {
+    let stamp = stamp(args)?;
+    let bar = Bar(Mutex::new(Progress::of_steps(console)));
+    let mut lab = Lab::new(stamp.size, args.seed);
+    if let Some(jobs) = args.jobs {
+        lab = lab.with_jobs(jobs);
+    }
+    let lab = lab.with_progress(&bar);
+    let mut findings = Vec::with_capacity(experiments.len());
+    for (index, experiment) in experiments.iter().enumerate() {
+        bar.with(|p| p.step(&format!("{} ({} of {})", experiment.id, index + 1, experiments.len())));
+        let before = kept.and_then(|directory| read(directory, experiment, &stamp, console));
+        let finding = match before {
+            Some(saved) => Finding { experiment, saved, kept: true },
+            None => {
+                let outcome = experiment.conduct(&lab).map_err(Problem::failed)?;
+                let command = command(experiment, args);
+                let saved =
+                    Saved { experiment: experiment.id.into(), stamp: stamp.clone(), command, outcome };
+                Finding { experiment, saved, kept: false }
+            }
+        };
+        found(&finding)?;
+        findings.push(finding);
+    }
+    Ok(findings)
+}
+
+/// What this program calls its own results.
+fn stamp(args: &LabArgs) -> Result<Stamp, Problem> {
+    let unknown = |error| Problem::failed(format!("cannot find this program's own file: {error}"));
+    let program = files::read(&std::env::current_exe().map_err(unknown)?)?;
+    Ok(Stamp {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        program: format!("{:08x}", crc32fast::hash(&program)),
+        size: if args.quick { Size::Quick } else { Size::Full },
+        seed: args.seed,
+    })
+}
+
+/// A result that stands in the directory and is what running the experiment would give.
+fn read(directory: &Path, experiment: &Experiment, stamp: &Stamp, console: &Console) -> Option<Saved> {
+    let path = directory.join(Saved::file_name(experiment.id));
+    if !fs::exists(&path).unwrap_or(false) {
+        return None;
+    }
+    let again = |error: &dyn std::fmt::Display| {
+        console.note(&format!("note: {}: {error}; {} runs again", path.display(), experiment.id));
+        None
+    };
+    let text = match files::read(&path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(problem) => return again(&problem),
+    };
+    match Saved::from_json(&text) {
+        Ok(saved) if saved.is_of(experiment.id, stamp) => Some(saved),
+        Ok(_) => None,
+        Err(error) => again(&error),
+    }
+}
+
+/// The command that makes an experiment's files.
+fn command(experiment: &Experiment, args: &LabArgs) -> String {
+    let quick = if args.quick { " --quick" } else { "" };
+    format!("freeblock lab run {}{quick} --seed {}", experiment.id, args.seed)
+}
+
+/// Makes a directory and those that it lies in.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn make_directory(path: &Path) -> Result<(), Problem> {
+    fs::create_dir_all(path).map_err(|error| {
+        Problem::failed(format!("cannot make the directory {}: {error}", path.display()))
+            .help("name another place with -o")
+    })
+}
+
+/// The bar, told from several threads.
+struct Bar(Mutex<Progress>);
+
+impl Bar {
+    fn with(&self, tell: impl FnOnce(&mut Progress)) {
+        tell(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl lab::Progress for Bar {
+    fn part(&self, done: usize, all: usize) {
+        self.with(|progress| progress.parts(done as u64, all as u64));
+    }
+}

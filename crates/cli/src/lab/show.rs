@@ -1,0 +1,112 @@
+//! Claims and numbers as tables for people.
+
+use crate::tables::table;
+use lab::numbers::Numbers;
+use lab::{Claim, Measure};
+use std::fmt::Write;
+
+/// Characters of a column of sentences.
+const WIDTH: usize = 42;
+
+/// Rows of numbers that are shown; the file has all.
+const MOST_ROWS: usize = 24;
+
+/// The claims: what the paper says, what we found, where it had to lie, whether it does.
+pub(crate) fn claims<'c>(claims: impl IntoIterator<Item = &'c Claim>) -> String {
+    let rows = claims.into_iter().map(|claim| {
+        let (ours, band) = values(&claim.measures);
+        let holds = if claim.holds() { "yes" } else { "NO" };
+        vec![claim.id.clone(), wrapped(&claim.paper, WIDTH).join("\n"), ours, band, holds.to_owned()]
+    });
+    table(&["id", "paper", "ours", "band", "holds"], &[0, 1, 2, 3, 4], rows)
+}
+
+/// Our values and their bands, line by line beside each other.
+fn values(measures: &[Measure]) -> (String, String) {
+    if measures.is_empty() {
+        return ("not measured".to_owned(), String::new());
+    }
+    let (mut ours, mut bands) = (Vec::new(), Vec::new());
+    for measure in measures {
+        ours.extend(wrapped(&measure.sentence(), WIDTH));
+        bands.push(format!("{}{}", measure.band, measure.unit));
+        bands.resize(ours.len(), String::new());
+    }
+    (ours.join("\n"), bands.join("\n"))
+}
+
+/// Why claims do not hold, a paragraph each.
+pub(crate) fn reasons<'c>(claims: impl IntoIterator<Item = &'c Claim>) -> String {
+    let mut text = String::new();
+    for claim in claims.into_iter().filter(|claim| !claim.holds()) {
+        let why = if claim.note.is_empty() { "no reason is known yet" } else { &claim.note };
+        // A string takes whatever is written to it.
+        let _ =
+            writeln!(text, "\n{}", wrapped(&format!("{} does not hold: {why}", claim.id), 100).join("\n"));
+    }
+    text
+}
+
+/// The numbers of a figure.
+pub(crate) fn numbers(numbers: &Numbers) -> String {
+    let header: Vec<&str> = numbers.columns.iter().map(String::as_str).collect();
+    let every = numbers.rows.len().div_ceil(MOST_ROWS).max(1);
+    let mut text = table(&header, &[0], numbers.rows.iter().step_by(every).cloned());
+    if every > 1 {
+        let _ = writeln!(text, "(one of {every} rows; the file has all {})", numbers.rows.len());
+    }
+    text
+}
+
+/// Words in lines of at most so many characters, where no word is longer.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        let more = word.chars().count();
+        if length > 0 && length + 1 + more > width {
+            lines.push(String::new());
+            length = 0;
+        }
+        if let Some(line) = lines.last_mut() {
+            if length > 0 {
+                line.push(' ');
+                length += 1;
+            }
+            line.push_str(word);
+            length += more;
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::Band;
+
+    #[test]
+    fn values_stand_beside_their_bands() {
+        let long = "a measure that needs more than a line to say what it is";
+        let claim =
+            Claim::new("x-fig1", "all of them are about half, as far as anyone can tell from the figure")
+                .measure("a", 49.7, "%", Band::Within(47.0, 53.0))
+                .measure(long, 3.0, "", Band::AtMost(2.0))
+                .measure("c", 1.0, "", Band::AtLeast(1.0));
+        insta::assert_snapshot!(claims([&claim]), @r"
+        id       paper                                   ours                                       band     holds
+        ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+        x-fig1   all of them are about half, as far as   a: 49.7%                                   47-53%   NO
+                 anyone can tell from the figure         a measure that needs more than a line to   <= 2
+                                                         say what it is: 3
+                                                         c: 1                                       >= 1
+        ");
+    }
+
+    #[test]
+    fn a_long_table_is_thinned_and_says_so() {
+        let rows = (0..100).map(|i| vec![i.to_string()]).collect();
+        let text = numbers(&Numbers { columns: vec!["x".into()], rows });
+        assert!(text.lines().count() < 30 && text.contains("one of 5 rows; the file has all 100"), "{text}");
+    }
+}

@@ -1,0 +1,65 @@
+//! Curves with markers; where there were several seeds, with the least and the most.
+
+use super::marks;
+use super::sheet::{self, Drawn, Sheet, Swatch, unit};
+use crate::{Figure, Line, Point};
+use plotters::element::PathElement;
+
+/// A curve of more points has a marker at so many of them only.
+const MARKERS: usize = 12;
+
+/// Curves beyond that many points are lines, which are marked here and there.
+const DENSE: usize = 30;
+
+pub(super) fn draw(sheet: Sheet, figure: &Figure, lines: &[Line]) -> Drawn {
+    let legend: Vec<(Swatch, &str)> =
+        lines.iter().enumerate().map(|(i, line)| (Swatch::Curve(i), line.label.as_str())).collect();
+    // One curve without a name needs no legend.
+    let legend = if legend.iter().all(|(_, name)| name.is_empty()) { Vec::new() } else { legend };
+    let area = sheet.begin(figure, &legend)?;
+    let points = || lines.iter().flat_map(|line| &line.points).filter(|p| drawable(p));
+    let x = sheet::extent(figure.x.range, points().map(|p| p.x), false);
+    let heights = points().flat_map(|p| [p.y, p.spread.map_or(p.y, |s| s.0), p.spread.map_or(p.y, |s| s.1)]);
+    let y = sheet::extent(figure.y.range, heights, true);
+    let room = [y.start, y.end];
+    let sides = [x.start, x.end];
+    let chart = sheet::axes(&area, figure, x, y, None)?;
+    let (left, above) = area.get_base_pixel();
+    let here = |x: f64, y: f64| {
+        let (px, py) = chart.backend_coord(&(x, y.clamp(room[0], room[1])));
+        (px - left, py - above)
+    };
+    let inside = |p: &&Point| drawable(p) && (sides[0]..=sides[1]).contains(&p.x);
+    for (index, line) in lines.iter().enumerate() {
+        let points: Vec<&Point> = line.points.iter().filter(inside).collect();
+        let style = marks::curve(index);
+        let path: Vec<_> = points.iter().map(|p| here(p.x, p.y)).collect();
+        area.draw(&PathElement::new(path, style))?;
+        for point in &points {
+            let Some((low, high)) = point.spread.filter(|(l, h)| l.is_finite() && h.is_finite() && l < h)
+            else {
+                continue;
+            };
+            let ((x, bottom), (_, top)) = (here(point.x, low), here(point.x, high));
+            let half = unit(3.0) as i32;
+            for bar in [
+                [(x, bottom), (x, top)],
+                [(x - half, bottom), (x + half, bottom)],
+                [(x - half, top), (x + half, top)],
+            ] {
+                area.draw(&PathElement::new(bar.to_vec(), style))?;
+            }
+        }
+        let every = if points.len() > DENSE { points.len().div_ceil(MARKERS) } else { 1 };
+        // Markers of dense curves stand beside each other, not on each other.
+        let first = if every == 1 { 0 } else { every * (index % 4) / 4 };
+        for point in points.iter().skip(first).step_by(every) {
+            marks::marker(&area, here(point.x, point.y), index)?;
+        }
+    }
+    Ok(())
+}
+
+fn drawable(point: &Point) -> bool {
+    point.x.is_finite() && point.y.is_finite()
+}

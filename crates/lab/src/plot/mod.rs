@@ -1,0 +1,151 @@
+//! Figures as SVG: the only place that knows `plotters`.
+//!
+//! The same figure gives the same bytes. Colours are Okabe and Ito's, told apart by the colour-blind; bars are hatched
+//! and curves marked besides, so that a grey print tells them apart too.
+
+mod bars;
+mod lines;
+mod marks;
+mod sheet;
+
+use crate::{Figure, Kind};
+use plotters::backend::SVGBackend;
+use plotters::drawing::IntoDrawingArea;
+use sheet::Sheet;
+use thiserror::Error;
+
+/// A figure that could not be drawn: a defect, of the figure or of us.
+#[derive(Debug, Error)]
+#[error("figure {figure} cannot be drawn: {reason}")]
+pub struct PlotError {
+    /// Its id.
+    pub figure: String,
+    /// What the drawing library says.
+    pub reason: String,
+}
+
+/// The figure as an SVG document for a file; `None` for a table, which has no picture.
+///
+/// # Errors
+/// What the drawing library refuses.
+pub fn svg(figure: &Figure) -> Result<Option<String>, PlotError> {
+    Ok(drawing(figure)?.map(|body| element(&body, figure, "xmlns=\"http://www.w3.org/2000/svg\" ")))
+}
+
+/// The same to stand in an HTML page, which needs no name space.
+pub(crate) fn inline(figure: &Figure) -> Result<Option<String>, PlotError> {
+    Ok(drawing(figure)?.map(|body| element(&body, figure, "role=\"img\" ")))
+}
+
+fn element(body: &str, figure: &Figure, attributes: &str) -> String {
+    let (width, height) = sheet::SIZE;
+    let scale = sheet::SCALE;
+    let title = crate::report::escape(&figure.title);
+    format!(
+        "<svg {attributes}width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\">\n<title>{title}</title>\n{body}",
+        width * scale,
+        height * scale,
+    )
+}
+
+/// What stands between the opening tag and the end of the document.
+fn drawing(figure: &Figure) -> Result<Option<String>, PlotError> {
+    let mut text = String::new();
+    let (width, height) = sheet::SIZE;
+    let area =
+        SVGBackend::with_string(&mut text, (width * sheet::SCALE, height * sheet::SCALE)).into_drawing_area();
+    let sheet = Sheet::new(area);
+    let drawn = match &figure.kind {
+        Kind::Stacked { parts, bars } => bars::draw(sheet, figure, parts, bars),
+        Kind::Lines(lines) => lines::draw(sheet, figure, lines),
+        Kind::Table { .. } => return Ok(None),
+    };
+    drawn.map_err(|error| PlotError { figure: figure.id.clone(), reason: error.to_string() })?;
+    // The library's opening tag has no place for our attributes.
+    Ok(text.split_once(">\n").map(|(_, body)| body.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Axis, Bar, Line, Point};
+
+    fn stacked() -> Figure {
+        Figure {
+            id: "x".into(),
+            title: "Use of the head <by> drive".into(),
+            x: Axis::new("drive"),
+            y: Axis::between("share (%)", 0.0, 100.0),
+            kind: Kind::Stacked {
+                parts: vec!["seek".into(), "rotation & rest".into()],
+                bars: vec![
+                    Bar { label: "A".into(), values: vec![60.0, 40.0] },
+                    Bar { label: "B \"fast\"".into(), values: vec![25.0, 75.0] },
+                ],
+            },
+        }
+    }
+
+    fn curves(points: Vec<Point>) -> Figure {
+        Figure {
+            id: "y".into(),
+            title: "Free bandwidth".into(),
+            x: Axis::new("tasks"),
+            y: Axis::new("MB/s"),
+            kind: Kind::Lines(vec![
+                Line { label: "FCFS".into(), points },
+                Line::new("SPTF", [(1.0, 1.0), (4.0, 0.5)]),
+            ]),
+        }
+    }
+
+    #[test]
+    fn a_small_figure_is_pinned() {
+        insta::assert_snapshot!("stacked", svg(&stacked()).unwrap().unwrap());
+    }
+
+    #[test]
+    fn the_same_figure_gives_the_same_bytes() {
+        for figure in [stacked(), curves(vec![Point { x: 1.0, y: 2.0, spread: Some((1.5, 2.5)) }])] {
+            assert_eq!(svg(&figure).unwrap(), svg(&figure).unwrap());
+        }
+    }
+
+    #[test]
+    fn text_of_a_figure_is_escaped() {
+        let text = svg(&stacked()).unwrap().unwrap();
+        assert!(
+            !text.contains("<by>") && text.contains("&lt;by&gt;") && text.contains("rotation &amp; rest")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_left_out() {
+        let odd = |y| Point { x: 1.0, y, spread: Some((f64::NEG_INFINITY, f64::NAN)) };
+        for points in [vec![], vec![odd(f64::NAN)], vec![odd(f64::INFINITY)], vec![odd(1e308), odd(-1e308)]] {
+            svg(&curves(points)).unwrap().unwrap();
+        }
+        let mut figure = stacked();
+        figure.y = Axis::between("share", 1.0, 1.0);
+        figure.kind = Kind::Stacked { parts: vec![], bars: vec![] };
+        svg(&figure).unwrap().unwrap();
+        figure.kind = Kind::Stacked {
+            parts: vec!["a".into()],
+            bars: vec![Bar { label: String::new(), values: vec![f64::NAN, -1.0, 2.0] }],
+        };
+        svg(&figure).unwrap().unwrap();
+        figure.kind = Kind::Lines(vec![]);
+        svg(&figure).unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_table_has_no_picture() {
+        let kind = Kind::Table { columns: vec!["a".into()], rows: vec![vec!["1".into()]] };
+        assert_eq!(svg(&Figure { kind, ..stacked() }).unwrap(), None);
+    }
+
+    #[test]
+    fn in_a_page_a_figure_refers_to_nothing_outside() {
+        assert!(!inline(&stacked()).unwrap().unwrap().contains("http"));
+    }
+}

@@ -1,0 +1,253 @@
+//! The sheet that a figure is drawn on: where title, legend and plot go, and how text looks.
+
+use super::marks::{self, INK, PAPER, RULE};
+use crate::Figure;
+use plotters::backend::SVGBackend;
+use plotters::chart::{ChartBuilder, ChartContext};
+use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
+use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
+use plotters::element::{PathElement, Text};
+use plotters::prelude::Cartesian2d;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{
+    Color, FontFamily, FontStyle, FontTransform, IntoFont, ShapeStyle, TRANSPARENT, TextStyle,
+};
+use std::ops::Range;
+
+/// Width and height of a figure, in pixels of a screen at its usual size.
+pub(super) const SIZE: (u32, u32) = (720, 400);
+
+/// The library places everything on whole numbers; drawn so many times larger, nobody sees that.
+pub(super) const SCALE: u32 = 4;
+
+/// Of plain text, in pixels.
+const TEXT: f64 = 13.0;
+const TITLE: f64 = 15.0;
+
+/// From one line of a name to the next, and so many lines at most.
+const LINE: f64 = 14.0;
+const MOST_LINES: usize = 4;
+
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Chart<'a, 'b> = ChartContext<'b, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+pub(super) type DrawError = DrawingAreaErrorKind<std::io::Error>;
+pub(super) type Drawn<T = ()> = Result<T, DrawError>;
+
+/// A length in pixels, in the library's units.
+pub(super) fn unit(pixels: f64) -> u32 {
+    (pixels * f64::from(SCALE)).round() as u32
+}
+
+/// What a legend shows beside a name.
+pub(super) enum Swatch {
+    Bar(usize),
+    Curve(usize),
+}
+
+/// The blank sheet.
+pub(super) struct Sheet<'a> {
+    area: Area<'a>,
+}
+
+impl<'a> Sheet<'a> {
+    pub(super) fn new(area: Area<'a>) -> Self {
+        Self { area }
+    }
+
+    /// Paper, title and legend; gives what is left for the plot.
+    pub(super) fn begin(self, figure: &Figure, legend: &[(Swatch, &str)]) -> Drawn<Area<'a>> {
+        self.area.fill(&PAPER)?;
+        let (head, rest) = self.area.split_vertically(unit(36.0));
+        let middle = SIZE.0 * SCALE / 2;
+        let size = TITLE.min(f64::from(SIZE.0 - 20) / (0.56 * figure.title.chars().count().max(1) as f64));
+        head.draw(&Text::new(
+            figure.title.clone(),
+            (middle as i32, unit(19.0) as i32),
+            style(size, FontStyle::Bold, HPos::Center, VPos::Center),
+        ))?;
+        let longest = legend.iter().map(|(_, name)| name.chars().count()).max().unwrap_or(0);
+        if legend.is_empty() {
+            return Ok(rest);
+        }
+        // A third of the sheet at most; names that are longer get smaller.
+        let room = (f64::from(SIZE.0) / 3.0).min(56.0 + 0.64 * TEXT * longest as f64);
+        let size = TEXT.min((room - 56.0) / (0.64 * longest.max(1) as f64));
+        let (plot, margin) = rest.split_horizontally(unit(f64::from(SIZE.0) - room));
+        for (row, (swatch, name)) in legend.iter().enumerate() {
+            let y = unit(22.0 + 23.0 * row as f64) as i32;
+            let (left, right) = (unit(6.0) as i32, unit(34.0) as i32);
+            match *swatch {
+                Swatch::Bar(index) => {
+                    let half = unit(7.5) as i32;
+                    marks::filled(&margin, [left, y - half, right, y + half], index)?;
+                }
+                Swatch::Curve(index) => {
+                    margin.draw(&PathElement::new(vec![(left, y), (right, y)], marks::curve(index)))?;
+                    marks::marker(&margin, ((left + right) / 2, y), index)?;
+                }
+            }
+            let at = (unit(42.0) as i32, y);
+            margin.draw(&Text::new(
+                (*name).to_owned(),
+                at,
+                style(size, FontStyle::Normal, HPos::Left, VPos::Center),
+            ))?;
+        }
+        Ok(plot)
+    }
+}
+
+/// Axes with labels on the area. The horizontal one has numbers, or so many lines of names will stand under it.
+pub(super) fn axes<'a, 'b>(
+    area: &'b Area<'a>,
+    figure: &Figure,
+    x: Range<f64>,
+    y: Range<f64>,
+    names: Option<usize>,
+) -> Drawn<Chart<'a, 'b>> {
+    let foot = 34.0 + names.map_or(14.0, |lines| LINE * lines as f64);
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(unit(6.0))
+        .margin_right(unit(14.0))
+        .margin_bottom(unit(4.0))
+        .x_label_area_size(unit(foot))
+        .y_label_area_size(unit(66.0))
+        .build_cartesian_2d(x, y)?;
+    let plain = style(TEXT, FontStyle::Normal, HPos::Center, VPos::Center);
+    let title = style(TEXT + 0.5, FontStyle::Normal, HPos::Center, VPos::Center);
+    let number = |value: &f64| tick(*value);
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .bold_line_style(ShapeStyle::from(RULE).stroke_width(unit(0.8)))
+        .light_line_style(TRANSPARENT)
+        .axis_style(ShapeStyle::from(INK).stroke_width(unit(1.2)))
+        .set_all_tick_mark_size(unit(5.0))
+        .label_style(plain)
+        .x_labels(if names.is_none() { 11 } else { 0 })
+        .y_labels(8)
+        .x_label_formatter(&number)
+        .y_label_formatter(&number)
+        .draw()?;
+    let (across, up) = chart.plotting_area().get_pixel_range();
+    let (left, above) = area.get_base_pixel();
+    let below = up.end - above + unit(foot - 10.0) as i32;
+    area.draw(&Text::new(
+        figure.x.label.clone(),
+        ((across.start + across.end) / 2 - left, below),
+        title.clone(),
+    ))?;
+    area.draw(&Text::new(
+        figure.y.label.clone(),
+        (unit(14.0) as i32, (up.start + up.end) / 2 - above),
+        title.transform(FontTransform::Rotate270),
+    ))?;
+    Ok(chart)
+}
+
+/// A name that stands under an axis in a slot of so many pixels, over several lines where that is too narrow.
+pub(super) struct Name<'t> {
+    lines: Vec<&'t str>,
+    size: f64,
+}
+
+impl<'t> Name<'t> {
+    pub(super) fn fit(name: &'t str, width: f64) -> Self {
+        let ems = |text: &str| text.chars().count() as f64 * 0.56;
+        let mut lines: Vec<&str> = vec![name];
+        if ems(name) * TEXT > width {
+            lines = name.split_whitespace().collect();
+            lines.truncate(MOST_LINES);
+        }
+        let size = lines.iter().fold(TEXT, |size, line| size.min(width / ems(line).max(0.1)));
+        Self { lines, size }
+    }
+
+    pub(super) fn lines(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Writes it below the axis at (x, y).
+    pub(super) fn draw(&self, area: &Area, (x, y): (i32, i32)) -> Drawn {
+        for (row, line) in self.lines.iter().enumerate() {
+            let y = y + unit(12.0 + LINE * row as f64) as i32;
+            let style = style(self.size, FontStyle::Normal, HPos::Center, VPos::Center);
+            area.draw(&Text::new((*line).to_owned(), (x, y), style))?;
+        }
+        Ok(())
+    }
+}
+
+/// A number at a tick, without the dust that binary fractions leave.
+fn tick(value: f64) -> String {
+    let digits = 9 - value.abs().max(1e-6).log10().ceil() as i32;
+    let scale = 10f64.powi(digits);
+    let clean = (value * scale).round() / scale;
+    if clean == 0.0 { "0".to_owned() } else { format!("{clean}") }
+}
+
+fn style<'t>(size: f64, weight: FontStyle, h: HPos, v: VPos) -> TextStyle<'t> {
+    // The library divides by 1.24 what it is told.
+    let size = size * f64::from(SCALE) * 1.24;
+    (FontFamily::SansSerif, size, weight)
+        .into_font()
+        .transform(FontTransform::None)
+        .color(&INK.mix(1.0))
+        .pos(Pos::new(h, v))
+}
+
+/// From where to where an axis goes: as it says, or so that it holds the data and begins at zero where `zero`.
+pub(super) fn extent(axis: Option<(f64, f64)>, data: impl Iterator<Item = f64>, zero: bool) -> Range<f64> {
+    if let Some((from, to)) = axis
+        && from.is_finite()
+        && to.is_finite()
+        && from < to
+    {
+        return from..to;
+    }
+    let (mut low, mut high) = if zero { (0.0, 0.0) } else { (f64::INFINITY, f64::NEG_INFINITY) };
+    for value in data.filter(|v| v.is_finite() && v.abs() < 1e100) {
+        low = f64::min(low, value);
+        high = f64::max(high, value);
+    }
+    if low > high {
+        return 0.0..1.0;
+    }
+    if low == high {
+        return if zero { 0.0..1.0 } else { low - 0.5..high + 0.5 };
+    }
+    if !zero {
+        return low..high;
+    }
+    // Up to a number that a tick may show.
+    let step = step((high - low) / 8.0);
+    (low / step).floor() * step..(high / step).ceil() * step
+}
+
+/// The round number at or above `least`.
+fn step(least: f64) -> f64 {
+    let decade = 10f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0].into_iter().map(|m| m * decade).find(|s| *s >= least).unwrap_or(10.0 * decade)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_have_no_dust() {
+        let shown: Vec<_> = [0.1 + 0.2, 0.0, -1e-17, 1500.0, 2.5, 1e-4].map(tick).into();
+        assert_eq!(shown, ["0.3", "0", "0", "1500", "2.5", "0.0001"]);
+    }
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        let to = |high: f64| extent(None, [high].into_iter(), true).end;
+        assert_eq!(
+            [to(4.93), to(48.0), to(99.9), to(0.31)].map(|v| (v * 1e6).round() / 1e6),
+            [5.0, 50.0, 100.0, 0.35]
+        );
+        assert_eq!(extent(Some((2.0, 1.0)), std::iter::empty(), true), 0.0..1.0);
+    }
+}

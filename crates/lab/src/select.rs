@@ -1,0 +1,153 @@
+//! Experiments by what a user calls them.
+
+use crate::Experiment;
+use thiserror::Error;
+
+/// No experiment is meant by a name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no experiment is called `{name}`; {}", advice(.nearest))]
+pub struct UnknownExperiment {
+    /// The name asked for.
+    pub name: String,
+    /// Ids that resemble it, the nearest first; may be empty.
+    pub nearest: Vec<&'static str>,
+}
+
+fn advice(nearest: &[&str]) -> String {
+    if nearest.is_empty() {
+        return "`freeblock lab list` shows all".to_owned();
+    }
+    format!("did you mean {}? `freeblock lab list` shows all", nearest.join(" or "))
+}
+
+/// Those of `all` that the names mean, each once, in the order of `all`; without names every one. A name is an
+/// experiment's id, or the id of one of its claims, or the beginning of either.
+///
+/// # Errors
+/// [`UnknownExperiment`] with the ids that come nearest.
+pub fn select(
+    all: &'static [Experiment],
+    names: &[impl AsRef<str>],
+) -> Result<Vec<&'static Experiment>, UnknownExperiment> {
+    let mut chosen = vec![names.is_empty(); all.len()];
+    for name in names.iter().map(AsRef::as_ref) {
+        let exactly = |e: &Experiment| e.id == name || e.claims.contains(&name);
+        let begins = |e: &Experiment| {
+            !name.is_empty()
+                && (e.id.starts_with(name) || e.claims.iter().any(|claim| claim.starts_with(name)))
+        };
+        let is_exact = all.iter().any(exactly);
+        let mut found = false;
+        for (mark, experiment) in chosen.iter_mut().zip(all) {
+            let meant = if is_exact { exactly(experiment) } else { begins(experiment) };
+            *mark |= meant;
+            found |= meant;
+        }
+        if !found {
+            return Err(UnknownExperiment { name: shortened(name), nearest: nearest(all, name) });
+        }
+    }
+    Ok(all.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(experiment, _)| experiment).collect())
+}
+
+/// Long enough for any id, short enough for a message.
+const LONGEST: usize = 60;
+
+/// So many are proposed.
+const MOST: usize = 3;
+
+fn shortened(name: &str) -> String {
+    name.chars().take(LONGEST).flat_map(char::escape_debug).collect()
+}
+
+/// Ids within a few typing errors, or that contain what was typed.
+fn nearest(all: &'static [Experiment], name: &str) -> Vec<&'static str> {
+    let plain = |text: &str| -> Vec<char> {
+        text.chars().filter(|c| c.is_alphanumeric()).take(LONGEST).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let typed = plain(name);
+    let text: String = typed.iter().collect();
+    let mut near: Vec<(usize, &str)> = Vec::new();
+    for experiment in all {
+        let id = plain(experiment.id);
+        let inside = typed.len() >= 2 && id.iter().collect::<String>().contains(&text);
+        let errors = if inside { 0 } else { distance(&typed, &id) };
+        if errors <= 1 + typed.len() / 4 {
+            near.push((errors, experiment.id));
+        }
+    }
+    near.sort();
+    near.into_iter().take(MOST).map(|(_, id)| id).collect()
+}
+
+/// Characters to be put in, taken out or changed (Levenshtein's distance).
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut left_above = i;
+        let mut left = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let above = row[j + 1];
+            let here = (left_above + usize::from(x != y)).min(above + 1).min(left + 1);
+            row[j] = left;
+            (left_above, left) = (above, here);
+        }
+        row[b.len()] = left;
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Outcome, Paper};
+
+    const fn experiment(id: &'static str, claims: &'static [&'static str]) -> Experiment {
+        Experiment {
+            id,
+            paper: Paper::Osdi00,
+            reproduces: "",
+            title: "",
+            set_up: "",
+            claims,
+            timed: false,
+            run: |_| Ok(Outcome::default()),
+        }
+    }
+
+    static ALL: &[Experiment] = &[
+        experiment("osdi00-fig1", &[]),
+        experiment("osdi00-fig10", &["osdi00-fig10"]),
+        experiment("osdi00-fig6", &["osdi00-fig6a", "osdi00-fig6b"]),
+        experiment("fast02-fig7", &["fast02-fig7a"]),
+    ];
+
+    fn ids(names: &[&str]) -> Vec<&'static str> {
+        select(ALL, names).unwrap().iter().map(|e| e.id).collect()
+    }
+
+    #[test]
+    fn names_are_ids_or_their_beginnings_or_claims() {
+        assert_eq!(ids(&[]).len(), 4);
+        assert_eq!(ids(&["osdi00-fig1"]), ["osdi00-fig1"]);
+        assert_eq!(ids(&["fast"]), ["fast02-fig7"]);
+        assert_eq!(ids(&["osdi00-fig6b"]), ["osdi00-fig6"]);
+        assert_eq!(ids(&["fast02", "osdi00-fig1", "osdi00"]).len(), 4);
+    }
+
+    #[test]
+    fn unknown_names_are_told_the_nearest() {
+        let unknown = |name: &str| select(ALL, &[name]).unwrap_err();
+        assert_eq!(unknown("osdi00-fig11").nearest[0], "osdi00-fig1");
+        assert_eq!(unknown("fig7").nearest, ["fast02-fig7"]);
+        assert!(unknown("").nearest.is_empty() && unknown("atc03").to_string().contains("lab list"));
+        assert!(!unknown("\u{1b}[31m").to_string().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn distance_counts_typing_errors() {
+        let chars = |text: &str| text.chars().collect::<Vec<_>>();
+        assert_eq!(distance(&chars("kitten"), &chars("sitting")), 3);
+        assert_eq!(distance(&[], &chars("abc")), 3);
+    }
+}

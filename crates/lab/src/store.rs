@@ -1,0 +1,133 @@
+//! Results in files: JSON that says what made it.
+
+use crate::{Outcome, Size};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What the numbers of an outcome depend on besides its experiment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    /// The release.
+    pub version: String,
+    /// The very program, so that one that was changed and built again does not take old numbers for its own.
+    pub program: String,
+    /// How much time there was.
+    pub size: Size,
+    /// The first seed.
+    pub seed: u64,
+}
+
+/// An experiment's outcome, as it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Saved {
+    /// The experiment's id.
+    pub experiment: String,
+    /// What else its numbers depend on.
+    #[serde(flatten)]
+    pub stamp: Stamp,
+    /// The command that makes it.
+    pub command: String,
+    /// Figures, claims, notes.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// A file that keeps no outcome.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// An outcome that JSON has no words for.
+    #[error("the outcome of {experiment} cannot be written as JSON: {source}")]
+    Write {
+        /// The experiment's id.
+        experiment: String,
+        /// What JSON says.
+        source: serde_json::Error,
+    },
+    /// Not what [`Saved::to_json`] writes.
+    #[error("no saved outcome: {0}; delete the file, or run without --resume")]
+    Read(#[from] serde_json::Error),
+}
+
+impl Saved {
+    /// As the text of a file.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`].
+    pub fn to_json(&self) -> Result<String, StoreError> {
+        serde_json::to_string_pretty(self)
+            .map(|text| text + "\n")
+            .map_err(|source| StoreError::Write { experiment: self.experiment.clone(), source })
+    }
+
+    /// From the text of a file.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`] with line and column.
+    pub fn from_json(text: &str) -> Result<Self, StoreError> {
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// The name of its file.
+    pub fn file_name(experiment: &str) -> String {
+        format!("{experiment}.json")
+    }
+
+    /// Whether running this experiment again would give the same.
+    pub fn is_of(&self, experiment: &str, stamp: &Stamp) -> bool {
+        self.experiment == experiment && self.stamp == *stamp
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Axis, Band, Claim, Figure, Kind, Line, Spread};
+
+    fn saved() -> Saved {
+        let claim = Claim::new("x", "half")
+            .measure("a", Spread::of(&[0.1, 0.2]), "%", Band::Within(0.0, 1.0))
+            .measure("b", 3.0, "%", Band::AtMost(2.0))
+            .note("why");
+        let figure = Figure {
+            id: "x".into(),
+            title: "t".into(),
+            x: Axis::new("x"),
+            y: Axis::between("y", 0.0, 1.0),
+            kind: Kind::Lines(vec![Line::new("l", [(0.1, 1.0 / 3.0)])]),
+        };
+        Saved {
+            experiment: "x-fig1".into(),
+            stamp: Stamp { version: "1".into(), program: "p".into(), size: Size::Quick, seed: u64::MAX },
+            command: "freeblock lab run x-fig1".into(),
+            outcome: Outcome { figures: vec![figure], claims: vec![claim], notes: vec!["n".into()] },
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let saved = saved();
+        assert_eq!(Saved::from_json(&saved.to_json().unwrap()).unwrap(), saved);
+    }
+
+    #[test]
+    fn another_seed_size_or_program_is_another_result() {
+        let saved = saved();
+        assert!(saved.is_of("x-fig1", &saved.stamp) && !saved.is_of("x-fig2", &saved.stamp));
+        for other in [
+            Stamp { seed: 1, ..saved.stamp.clone() },
+            Stamp { size: Size::Full, ..saved.stamp.clone() },
+            Stamp { program: "q".into(), ..saved.stamp.clone() },
+            Stamp { version: "2".into(), ..saved.stamp.clone() },
+        ] {
+            assert!(!saved.is_of("x-fig1", &other));
+        }
+    }
+
+    #[test]
+    fn a_cut_file_is_no_result() {
+        let text = saved().to_json().unwrap();
+        for cut in 0..text.len() - 2 {
+            assert!(Saved::from_json(&text[..cut]).is_err(), "{cut}");
+        }
+    }
+}

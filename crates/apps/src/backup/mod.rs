@@ -1,6 +1,6 @@
 //! Snapshot backup (FAST'04, section 4.1): blocks go into an image, or onto a replica, in the order in which they come.
 //!
-//! [`Backup`] reads a snapshot's blocks through a session; [`image`] is the format; [`restore`] gives the blocks back.
+//! [`Backup`] reads a snapshot's blocks through a session; [`image`] is the format; [`mod@restore`] gives the blocks back.
 
 mod app;
 pub mod image;

@@ -48,7 +48,7 @@ pub enum GeometryError {
         blocks: u64,
     },
     /// Larger than any drive.
-    #[error("{0} slots are more than a drive has; the most is 2^50, and the last LBN below 2^63")]
+    #[error("{0} slots are more than a drive has; the most is 2^40, and the last LBN below 2^63")]
     TooLarge(u64),
 }
 
@@ -61,7 +61,7 @@ impl Geometry {
             return Err(GeometryError::Slots { slots: self.slots, blocks: self.blocks });
         }
         let end = self.slots.checked_mul(self.block.get()).and_then(|n| n.checked_add(self.first.get()));
-        if self.slots >= 1 << 50 || end.is_none_or(|end| end >= 1 << 63) {
+        if self.slots > 1 << 40 || end.is_none_or(|end| end >= 1 << 63) {
             return Err(GeometryError::TooLarge(self.slots));
         }
         Ok(())

@@ -1,0 +1,388 @@
+//! The backup itself: a state machine over a session.
+
+use super::restore::sound;
+use super::{Destination, ImageWriter, Sink, image::Header};
+use crate::scrub::feed::{Feed, Sieve};
+use crate::sessions::{Application, Done, Sessions};
+use crate::snapshot::{Gone, Place, Provider, Shape, SnapshotId};
+use scheduler::{BlockSet, Priority, SessionError};
+use thiserror::Error;
+use units::{Instant, Lbn, LbnRange, SessionId};
+
+/// Bytes that may wait for a target that is full. What comes beyond them is read again later.
+const MOST_WAITING: usize = 16 << 20;
+
+/// Where blocks go. A block that was put is never asked for again: what has no room waits inside.
+pub trait Output {
+    /// The blocks that are there from before a restart.
+    fn present(&self) -> Vec<u64>;
+    /// Takes a block: its bytes, and which of its sectors are bad (all of them, and no bytes: it is lost).
+    fn put(&mut self, shape: &Shape, block: u64, bytes: &[u8], bad: &[u32]);
+    /// Writes what waits; `false`: there is no more room for now.
+    ///
+    /// # Errors
+    /// The target fails, in words.
+    fn flush(&mut self) -> Result<bool, String>;
+    /// Bytes that wait.
+    fn waiting(&self) -> usize;
+    /// Every block was put.
+    fn finish(&mut self);
+    /// Whether the output is for this snapshot and base.
+    fn is_of(&self, shape: &Shape, snapshot: SnapshotId, base: Option<SnapshotId>, blocks: u64) -> bool;
+}
+
+impl<S: Sink> Output for ImageWriter<S> {
+    fn present(&self) -> Vec<u64> {
+        self.blocks().collect()
+    }
+    fn put(&mut self, _: &Shape, block: u64, bytes: &[u8], bad: &[u32]) {
+        ImageWriter::put(self, block, bytes, bad);
+    }
+    fn flush(&mut self) -> Result<bool, String> {
+        ImageWriter::flush(self)
+    }
+    fn waiting(&self) -> usize {
+        ImageWriter::waiting(self)
+    }
+    fn finish(&mut self) {
+        ImageWriter::finish(self);
+    }
+    fn is_of(&self, shape: &Shape, snapshot: SnapshotId, base: Option<SnapshotId>, blocks: u64) -> bool {
+        let Header { shape: own, snapshot: of, base: from, chunks, .. } = *self.header();
+        own == *shape && of == snapshot && from == base && chunks == blocks && self.header().fits()
+    }
+}
+
+/// Each block straight to its home on another drive. It cannot be resumed after a restart: start it again.
+#[derive(Clone, Debug)]
+pub struct Replica<D> {
+    destination: D,
+    sector_bytes: usize,
+    waiting: Vec<(Lbn, Vec<u8>)>,
+    /// Sectors that could not be read, and so were not written.
+    pub missing: Vec<Lbn>,
+}
+
+impl<D: Destination> Replica<D> {
+    /// A replica on `destination`.
+    pub fn new(destination: D, sector_bytes: usize) -> Self {
+        Self { destination, sector_bytes, waiting: Vec::new(), missing: Vec::new() }
+    }
+
+    /// The drive that it is on.
+    pub fn destination_mut(&mut self) -> &mut D {
+        &mut self.destination
+    }
+}
+
+impl<D: Destination> Output for Replica<D> {
+    fn present(&self) -> Vec<u64> {
+        Vec::new()
+    }
+    fn put(&mut self, shape: &Shape, block: u64, bytes: &[u8], bad: &[u32]) {
+        let home = shape.home(block);
+        let runs = sound(home, self.sector_bytes, bytes, bad);
+        self.waiting.extend(runs.into_iter().map(|(at, run)| (at, run.to_vec())));
+        self.missing.extend(bad.iter().map(|s| Lbn::new(home.get() + u64::from(*s))));
+    }
+    fn flush(&mut self) -> Result<bool, String> {
+        while let Some((at, bytes)) = self.waiting.last() {
+            if !self.destination.write_at(*at, bytes)? {
+                return Ok(false);
+            }
+            self.waiting.pop();
+        }
+        Ok(true)
+    }
+    fn waiting(&self) -> usize {
+        self.waiting.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+    fn finish(&mut self) {}
+    fn is_of(&self, _: &Shape, _: SnapshotId, _: Option<SnapshotId>, _: u64) -> bool {
+        true
+    }
+}
+
+/// Why a backup was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum StartError {
+    /// The snapshot cannot be read.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+    /// The image is of something else.
+    #[error("the image is not of {0} of this volume with that base; give its own image, or start a new one")]
+    OtherImage(SnapshotId),
+    /// The session refused.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// How a backup stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It reads.
+    Running,
+    /// The target has no room; the session is suspended. Make room, then [`Backup::go_on`].
+    TargetFull,
+    /// All is in the output.
+    Finished,
+    /// The snapshot is gone; the output is of no use.
+    Gone(Gone),
+    /// The output fails.
+    OutputFailed(String),
+    /// The session refused a read.
+    Refused(SessionError),
+}
+
+/// What a backup has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Blocks of the list.
+    pub blocks: u64,
+    /// Those that are in the output, from before a restart included.
+    pub written: u64,
+    /// Blocks read in vain, as they had moved (snapshot-copy-on-write).
+    pub moved: u64,
+    /// Blocks of which some sectors could not be read.
+    pub damaged: u64,
+}
+
+/// A backup of one snapshot.
+///
+/// Every record is checked with the provider once it has come: if the block lies elsewhere by then, the bytes may be
+/// the foreground's, and its new place is read instead. For that the provider changes its map before the foreground
+/// write goes out, and a read gives no bytes from before it was registered.
+#[derive(Clone, Debug)]
+pub struct Backup<P, O> {
+    provider: P,
+    output: O,
+    session: SessionId,
+    shape: Shape,
+    snapshot: SnapshotId,
+    base: Option<SnapshotId>,
+    sector_bytes: usize,
+    feed: Feed,
+    sieve: Sieve,
+    state: State,
+    counts: Counts,
+    /// Whether the output has been told that all is there.
+    finishing: bool,
+}
+
+impl<P: Provider, O: Output> Backup<P, O> {
+    /// How many blocks the list has: what an image's header says.
+    ///
+    /// # Errors
+    /// The snapshot is gone.
+    pub fn list_len(provider: &P, snapshot: SnapshotId, base: Option<SnapshotId>) -> Result<u64, Gone> {
+        let (mut at, mut blocks) = (0, 0);
+        while let Some(extent) = provider.next(snapshot, base, at)? {
+            at = extent.first.saturating_add(extent.blocks);
+            blocks += extent.blocks;
+        }
+        Ok(blocks)
+    }
+
+    /// Opens a session and registers the snapshot's blocks, but for those that the output has already.
+    ///
+    /// # Errors
+    /// The snapshot is gone, the image is of something else, the session refuses.
+    pub fn start(
+        provider: P,
+        output: O,
+        (snapshot, base): (SnapshotId, Option<SnapshotId>),
+        sector_bytes: usize,
+        sessions: &mut dyn Sessions,
+        priority: Priority,
+    ) -> Result<Self, StartError> {
+        let shape = provider.shape();
+        let mut todo = BlockSet::empty(shape.blocks);
+        let mut at = 0;
+        while let Some(extent) = provider.next(snapshot, base, at)? {
+            at = extent.first.saturating_add(extent.blocks).max(at + 1);
+            for block in extent.first..at {
+                todo.insert(block);
+            }
+        }
+        let blocks = todo.len();
+        let present = output.present();
+        let known = present.iter().all(|block| todo.remove(*block));
+        if !known || !output.is_of(&shape, snapshot, base, blocks) {
+            return Err(StartError::OtherImage(snapshot));
+        }
+        let session = sessions.open(priority);
+        let feed = Feed::new(session, shape.block, todo);
+        let counts = Counts { blocks, written: present.len() as u64, ..Counts::default() };
+        let (sieve, state) = (Sieve::default(), State::Running);
+        let mut backup = Self {
+            provider,
+            output,
+            session,
+            shape,
+            snapshot,
+            base,
+            sector_bytes,
+            feed,
+            sieve,
+            state,
+            counts,
+            finishing: false,
+        };
+        backup.proceed(sessions);
+        match backup.state {
+            State::Refused(error) => {
+                let _ = sessions.close(session);
+                Err(error.into())
+            }
+            _ => Ok(backup),
+        }
+    }
+
+    /// How it stands.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Its session.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Where the blocks go.
+    pub fn output_mut(&mut self) -> &mut O {
+        &mut self.output
+    }
+
+    /// The output back. What it has not written is dropped.
+    pub fn into_output(self) -> O {
+        self.output
+    }
+
+    /// There is room on the target again.
+    pub fn go_on(&mut self, sessions: &mut dyn Sessions) {
+        if self.state == State::TargetFull {
+            self.state = State::Running;
+            self.proceed(sessions);
+            if self.state == State::Running {
+                let _ = sessions.resume(self.session);
+            }
+        }
+    }
+
+    /// Writes what waits, registers what there is room for, and ends if nothing is left.
+    fn proceed(&mut self, sessions: &mut dyn Sessions) {
+        let next = self.try_proceed(sessions);
+        if next != State::Running && self.state == State::Running {
+            match next {
+                State::TargetFull => drop(sessions.suspend(self.session)),
+                _ => drop(sessions.close(self.session)),
+            }
+            self.state = next;
+        }
+    }
+
+    fn try_proceed(&mut self, sessions: &mut dyn Sessions) -> State {
+        match self.output.flush() {
+            Ok(true) => {}
+            Ok(false) => return State::TargetFull,
+            Err(why) => return State::OutputFailed(why),
+        }
+        let (mut gone, mut lost) = (None, Vec::new());
+        let (provider, snapshot, base) = (&self.provider, self.snapshot, self.base);
+        let filled = self.feed.fill(sessions, 0, |block| match provider.next(snapshot, base, block) {
+            Ok(Some(extent)) if extent.first == block => {
+                if extent.place.is_none() {
+                    lost.push(block);
+                }
+                extent.place.map(|range| (range, extent.blocks))
+            }
+            Ok(_) => None,
+            Err(error) => {
+                gone = Some(error);
+                None
+            }
+        });
+        if let Some(gone) = gone {
+            return State::Gone(gone);
+        }
+        for block in lost {
+            self.lost(block);
+        }
+        let sifting = self.sieve.fill(sessions, self.session, self.sector_bytes);
+        if let Err(error) = filled.and(sifting) {
+            return State::Refused(error);
+        }
+        if self.counts.written == self.counts.blocks {
+            // Once: should the target be full now, `go_on` only has the rest to write.
+            if !std::mem::replace(&mut self.finishing, true) {
+                self.output.finish();
+            }
+            return match self.output.flush() {
+                Ok(true) => State::Finished,
+                Ok(false) => State::TargetFull,
+                Err(why) => State::OutputFailed(why),
+            };
+        }
+        State::Running
+    }
+
+    fn lost(&mut self, block: u64) {
+        let all: Vec<u32> = (0..self.shape.block.get() as u32).collect();
+        self.put(block, &[], &all);
+    }
+
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
+        self.output.put(&self.shape, block, bytes, bad);
+        self.counts.written += 1;
+        self.counts.damaged += u64::from(!bad.is_empty());
+    }
+
+    /// A block was read from `from`. Whether its content is the snapshot's.
+    fn arrived(&mut self, block: u64, from: LbnRange) -> bool {
+        match self.provider.locate(self.snapshot, block) {
+            Ok(Place::At(range)) if range == from => return true,
+            Ok(Place::At(_) | Place::Hole) => {
+                self.counts.moved += 1;
+                self.feed.again(block);
+            }
+            Ok(Place::Lost) => self.lost(block),
+            // Filling the feed finds it, and says so.
+            Err(_) => self.feed.again(block),
+        }
+        false
+    }
+}
+
+impl<P: Provider, O: Output> Application for Backup<P, O> {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
+        if done.session != self.session || !matches!(self.state, State::Running | State::TargetFull) {
+            return;
+        }
+        let whole = self.shape.block.get() as usize * self.sector_bytes;
+        if let Some((block, _)) = self.feed.arrived(done) {
+            if self.output.waiting() > MOST_WAITING {
+                self.feed.again(block);
+            } else if self.arrived(block, done.range) {
+                if done.bad.is_some() || bytes.len() != whole {
+                    self.sieve.add(block, done.range);
+                } else {
+                    self.put(block, bytes, &[]);
+                }
+            }
+        } else if let Ok(Some(sifted)) = self.sieve.arrived(done, bytes)
+            && self.arrived(sifted.block, sifted.range)
+        {
+            let start = sifted.range.start();
+            let bad: Vec<u32> = sifted.bad.iter().map(|lbn| lbn.since(start).get() as u32).collect();
+            self.put(sifted.block, &sifted.bytes, &bad);
+        }
+        if self.state == State::Running {
+            self.proceed(sessions);
+        }
+    }
+}

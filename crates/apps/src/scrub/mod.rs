@@ -1,0 +1,11 @@
+//! The scrubber: reads every block once, verifies checksums, names bad sectors, survives a restart (docs/SCRUB.md).
+
+mod checksums;
+pub(crate) mod codec;
+pub(crate) mod feed;
+mod progress;
+mod scrubber;
+
+pub use checksums::{Checksums, Known, MemoryChecksums};
+pub use progress::ProgressError;
+pub use scrubber::{Figures, Finding, Plan, Scrubber};

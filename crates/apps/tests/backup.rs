@@ -1,0 +1,355 @@
+//! Backups against a naive model: a copy of the volume at the snapshot instant.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod support;
+
+use freeblock_apps::backup::image::{Header, scan};
+use freeblock_apps::backup::{
+    Backup, Destination, ImageWriter, Point, Replica, Sink, State, restore, salvage, verify,
+};
+use freeblock_apps::sessions::{Application, Done, Sessions};
+use freeblock_apps::snapshot::{
+    Bytes, Cow, Geometry, Provider, SnapshotId, Step, Volume, VolumeId, WriteError,
+};
+use proptest::prelude::*;
+use scheduler::Priority;
+use std::cell::RefCell;
+use std::num::NonZeroU64;
+use std::rc::Rc;
+use support::{Naive, SECTOR};
+use units::{Instant, Lbn, LbnRange, Sectors};
+use workload::random::Stream;
+
+const BLOCK: u64 = 4;
+const BLOCKS: u64 = 24;
+const SLOTS: u64 = 200;
+const FIRST: u64 = 5;
+
+fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}
+
+/// A target with so much room and no more.
+#[derive(Debug, Default)]
+struct Tape {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Sink for Tape {
+    fn append(&mut self, bytes: &[u8]) -> Result<usize, String> {
+        let n = bytes.len().min(self.room);
+        self.bytes.extend_from_slice(&bytes[..n]);
+        self.room -= n;
+        Ok(n)
+    }
+}
+
+/// A drive of bytes.
+#[derive(Clone)]
+struct Drive(Vec<u8>);
+
+impl Destination for Drive {
+    fn write_at(&mut self, at: Lbn, bytes: &[u8]) -> Result<bool, String> {
+        let at = at.get() as usize * SECTOR;
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+        Ok(true)
+    }
+}
+
+fn blank() -> Drive {
+    Drive(vec![0xee; (FIRST + BLOCKS * BLOCK) as usize * SECTOR])
+}
+
+/// Delivers records late and in any order: what a real host may do, with foreground writes in between.
+#[derive(Debug, Default)]
+struct Late(Vec<(Done, Vec<u8>)>);
+
+impl Application for Late {
+    fn done(&mut self, _: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
+        self.0.push((*done, bytes.to_vec()));
+    }
+}
+
+type Shared = Rc<RefCell<Volume>>;
+
+struct World {
+    host: Naive,
+    volume: Shared,
+    stream: Stream,
+    late: Late,
+}
+
+impl World {
+    fn new(cow: Cow, seed: u64) -> Self {
+        let (first, block) = (Lbn::new(FIRST), Sectors::new(BLOCK));
+        let geometry = Geometry { volume: VolumeId(9), first, block, blocks: BLOCKS, slots: SLOTS };
+        let volume = Rc::new(RefCell::new(Volume::new(geometry, cow).unwrap()));
+        let host = Naive::new(FIRST + SLOTS * BLOCK, seed);
+        Self { host, volume, stream: Stream::new(seed, "foreground"), late: Late::default() }
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.stream.below(NonZeroU64::new(n).unwrap())
+    }
+
+    /// The volume's present content, by its map.
+    fn content(&self) -> Vec<u8> {
+        let volume = self.volume.borrow();
+        (0..BLOCKS).flat_map(|b| self.host.bytes(volume.current(b).unwrap()).to_vec()).collect()
+    }
+
+    /// A foreground write, all its steps.
+    fn overwrite(&mut self) {
+        let at = self.below(BLOCKS * BLOCK);
+        let len = 1 + self.below((BLOCKS * BLOCK - at).min(9));
+        let data: Vec<u8> = (0..len as usize * SECTOR).map(|_| self.stream.next_u64() as u8).collect();
+        let began = self.volume.borrow_mut().write(range(FIRST + at, len));
+        let id = match began {
+            Ok(id) => id,
+            Err(WriteError::Full { .. }) => return,
+            Err(error) => panic!("{error}"),
+        };
+        let mut kept = Vec::new();
+        loop {
+            let Some(step) = self.volume.borrow().step(id) else { return };
+            let bad = |r: LbnRange| (r.start().get()..r.end().get()).any(|l| self.host.bad.contains(&l));
+            let fine = match step {
+                Step::Read(from) => {
+                    kept = self.host.bytes(from).to_vec();
+                    !bad(from)
+                }
+                Step::Write { to, bytes } => {
+                    let fine = !bad(to);
+                    if fine {
+                        let source = match bytes {
+                            Bytes::Read => kept.clone(),
+                            Bytes::Zeros => vec![0; to.len().get() as usize * SECTOR],
+                            Bytes::Data { from } => data[from.get() as usize * SECTOR..]
+                                [..to.len().get() as usize * SECTOR]
+                                .to_vec(),
+                        };
+                        self.host.bytes_mut(to).copy_from_slice(&source);
+                    }
+                    fine
+                }
+                Step::Record(_) => true,
+            };
+            let mut volume = self.volume.borrow_mut();
+            if fine {
+                volume.done(id);
+            } else if volume.failed(id).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Something happens: a foreground write, a block read, a record delivered.
+    fn turn(&mut self, app: &mut dyn Application) {
+        match self.below(4) {
+            0 => self.overwrite(),
+            1 | 2 => drop(self.host.step(&mut self.late)),
+            _ if !self.late.0.is_empty() => {
+                let at = self.below(self.late.0.len() as u64) as usize;
+                let (done, bytes) = self.late.0.swap_remove(at);
+                app.done(&mut self.host.registry, &done, &bytes, Instant::ZERO);
+            }
+            _ => {}
+        }
+    }
+
+    fn header(&self, snapshot: SnapshotId, base: Option<SnapshotId>) -> Header {
+        let chunks = Backup::<Shared, ImageWriter<Tape>>::list_len(&self.volume, snapshot, base).unwrap();
+        let shape = self.volume.shape();
+        Header { image: snapshot.0 + 77, shape, snapshot, base, sector_bytes: SECTOR as u32, chunks }
+    }
+
+    /// Makes an image while the foreground overwrites the volume, the target fills up, and the power fails `crashes`
+    /// times. The image, and how many blocks were read for nothing but a crash.
+    fn image(&mut self, snapshot: SnapshotId, base: Option<SnapshotId>, mut crashes: u64) -> Vec<u8> {
+        let mut writer = ImageWriter::new(self.header(snapshot, base), Tape::default());
+        loop {
+            let sessions = &mut self.host.registry;
+            let of = (snapshot, base);
+            let present: Vec<u64> = writer.blocks().collect();
+            let mut backup =
+                Backup::start(self.volume.clone(), writer, of, SECTOR, sessions, Priority::default())
+                    .unwrap();
+            let handed = self.host.handed.len();
+            let mut left = 20 + self.below(150);
+            loop {
+                self.turn(&mut backup);
+                if *backup.state() == State::TargetFull {
+                    let room = self.below(900) as usize;
+                    backup.output_mut().sink_mut().room = room;
+                    backup.go_on(&mut self.host.registry);
+                }
+                left = left.saturating_sub(1);
+                if *backup.state() == State::Finished || (left == 0 && crashes > 0) {
+                    break;
+                }
+                assert!(matches!(backup.state(), State::Running | State::TargetFull), "{:?}", backup.state());
+            }
+            for done in &self.host.handed[handed..] {
+                let home = range(done.range.start().get(), BLOCK);
+                let again = present.iter().any(|b| {
+                    self.volume.locate(snapshot, *b) == Ok(freeblock_apps::snapshot::Place::At(home))
+                });
+                assert!(!again, "a block that is in the image was read again");
+            }
+            let finished = *backup.state() == State::Finished;
+            let session = backup.session();
+            let mut bytes = backup.into_output().into_sink().bytes;
+            if finished {
+                return bytes;
+            }
+            crashes -= 1;
+            let _ = self.host.registry.close(session);
+            self.late.0.clear();
+            // The last bytes may not have come to the target.
+            let lost = self.below(60) as usize;
+            bytes.truncate(bytes.len().saturating_sub(lost));
+            writer = match scan(&mut bytes.as_slice()) {
+                Ok(scan) => {
+                    bytes.truncate(scan.keep as usize);
+                    ImageWriter::resume(scan, Tape { bytes, room: 0 })
+                }
+                Err(_) => ImageWriter::new(self.header(snapshot, base), Tape::default()),
+            };
+        }
+    }
+}
+
+fn cow(app: bool) -> Cow {
+    if app { Cow::Application } else { Cow::Snapshot }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Guards: foreground data in an image; a block missed or read from its old place; a torn end of an image that is
+    /// believed; a difference that misses a write; blocks read again after a restart. Bytes are compared with copies
+    /// of the volume at the snapshot instants.
+    #[test]
+    fn a_chain_of_images_restores_the_volume_at_each_snapshot(app in any::<bool>(), seed in any::<u64>(), crashes in 0..4u64) {
+        let mut world = World::new(cow(app), seed);
+        let mut drive = blank();
+        let (mut base, mut onto) = (None, None);
+        for _ in 0..3 {
+            let want = world.content();
+            let (snapshot, _) = world.volume.borrow_mut().take().unwrap();
+            let image = world.image(snapshot, base, crashes);
+            let restored = restore(&mut image.as_slice(), onto, &mut drive).unwrap();
+            prop_assert!(restored.missing.is_empty());
+            prop_assert_eq!(restored.point, Point { volume: VolumeId(9), snapshot });
+            prop_assert!(drive.0[FIRST as usize * SECTOR..] == want, "the restored volume differs");
+            let first = base.is_none();
+            let _ = world.volume.borrow_mut().delete(snapshot).unwrap();
+            prop_assert_eq!(world.volume.borrow().space().kept, 0, "deletion gives the space back");
+            (base, onto) = (Some(snapshot), Some(restored.point));
+            for _ in 0..20 {
+                world.overwrite();
+            }
+            if !first {
+                let other = Some(Point { volume: VolumeId(8), snapshot: SnapshotId(1) });
+                let before = drive.clone();
+                for wrong in [None, other, onto] {
+                    prop_assert!(restore(&mut image.as_slice(), wrong, &mut drive).unwrap_err().to_string().contains("difference"));
+                }
+                prop_assert!(before.0 == drive.0, "a refused image changed the drive");
+            }
+        }
+    }
+
+    /// Guards: a bad sector that costs more than itself in an image or a replica, or is passed over in silence. With
+    /// snapshot-copy-on-write a whole block may be lost, when it has to be copied and cannot be read.
+    #[test]
+    fn bad_sectors_are_named_and_all_else_is_restored(app in any::<bool>(), replicate in any::<bool>(), seed in any::<u64>(), bad in prop::collection::btree_set(FIRST..FIRST + SLOTS * BLOCK / 2, 1..8)) {
+        let mut world = World::new(cow(app), seed);
+        world.host.bad = bad.clone();
+        let want = world.content();
+        let (snapshot, _) = world.volume.borrow_mut().take().unwrap();
+        let (drive, missing) = if replicate {
+            let sessions = &mut world.host.registry;
+            let output = Replica::new(blank(), SECTOR);
+            let mut backup = Backup::start(world.volume.clone(), output, (snapshot, None), SECTOR, sessions, Priority::default()).unwrap();
+            while *backup.state() != State::Finished {
+                world.turn(&mut backup);
+            }
+            let missing = backup.output_mut().missing.clone();
+            (backup.output_mut().destination_mut().clone(), missing)
+        } else {
+            let image = world.image(snapshot, None, 1);
+            let mut drive = blank();
+            let restored = restore(&mut image.as_slice(), None, &mut drive).unwrap();
+            (drive, restored.missing)
+        };
+        for i in 0..BLOCKS * BLOCK {
+            let lbn = FIRST + i;
+            let got = &drive.0[lbn as usize * SECTOR..][..SECTOR];
+            if missing.contains(&Lbn::new(lbn)) {
+                prop_assert!(got.iter().all(|b| *b == 0xee), "a missing sector was written");
+                let home = FIRST + i / BLOCK * BLOCK;
+                let reason = if app { lbn..lbn + 1 } else { home..home + BLOCK };
+                prop_assert!(bad.range(reason).next().is_some(), "sector {} is missing without a reason", lbn);
+            } else {
+                prop_assert!(*got == want[i as usize * SECTOR..][..SECTOR], "sector {} differs", lbn);
+            }
+        }
+    }
+
+    /// Guards: a damaged image that is restored as if it were whole, a panic on one, and good blocks lost in a salvage.
+    #[test]
+    fn a_damaged_image_is_refused_and_the_rest_can_be_salvaged(seed in any::<u64>(), at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<bool>()) {
+        let mut world = World::new(Cow::Snapshot, seed);
+        let want = world.content();
+        let (snapshot, _) = world.volume.borrow_mut().take().unwrap();
+        let mut image = world.image(snapshot, None, 0);
+        let at = at.index(image.len());
+        if cut {
+            image.truncate(at);
+        } else {
+            image[at] ^= 1 << bit;
+        }
+        let mut drive = blank();
+        let damage = verify(&mut image.as_slice()).unwrap_err();
+        prop_assert!(damage.at <= at as u64, "{damage}");
+        prop_assert!(restore(&mut image.as_slice(), None, &mut drive).is_err());
+        prop_assert!(drive.0 == blank().0, "a refused image changed the drive");
+        if let Ok(restored) = salvage(&mut image.as_slice(), None, &mut drive) {
+            prop_assert!(!restored.damage.is_empty());
+            let chunk = 28 + BLOCK as usize * SECTOR;
+            let least = if cut { ((at - 92) / chunk).min(BLOCKS as usize) } else { BLOCKS as usize - 1 };
+            prop_assert!(restored.blocks as usize >= least, "{} of {}", restored.blocks, least);
+            for (i, sector) in want.chunks(SECTOR).enumerate() {
+                let got = &drive.0[(FIRST as usize + i) * SECTOR..][..SECTOR];
+                prop_assert!(got == sector || got.iter().all(|b| *b == 0xee), "sector {i} is neither right nor left alone");
+            }
+        } else {
+            prop_assert!(at < 92, "only a damaged header stands in the way of a salvage");
+        }
+    }
+}
+
+/// Guards: an unfinished or foreign image that a backup goes on with.
+#[test]
+fn a_backup_refuses_the_image_of_another_snapshot_and_says_when_its_own_is_gone() {
+    let mut world = World::new(Cow::Snapshot, 3);
+    let (one, _) = world.volume.borrow_mut().take().unwrap();
+    let (two, _) = world.volume.borrow_mut().take().unwrap();
+    let writer = ImageWriter::new(world.header(one, None), Tape::default());
+    let volume = world.volume.clone();
+    let sessions = &mut world.host.registry;
+    let refused = Backup::start(volume.clone(), writer, (two, None), SECTOR, sessions, Priority::default());
+    assert!(refused.unwrap_err().to_string().contains("not of snapshot 2"));
+    let tape = Tape { room: usize::MAX, ..Tape::default() };
+    let writer = ImageWriter::new(world.header(two, None), tape);
+    let sessions = &mut world.host.registry;
+    let mut backup =
+        Backup::start(volume.clone(), writer, (two, None), SECTOR, sessions, Priority::default()).unwrap();
+    world.host.step(&mut backup);
+    let _ = volume.borrow_mut().invalidate(two).unwrap();
+    world.host.step(&mut backup);
+    assert!(matches!(backup.state(), State::Gone(gone) if gone.to_string().contains("invalid")));
+    assert_eq!(world.host.registry.pending(), 0, "its session is closed");
+}

@@ -6,4 +6,5 @@
 pub mod files;
 pub mod lld;
 pub mod miner;
+pub mod reorganizer;
 pub mod sessions;

@@ -244,8 +244,9 @@ impl Header {
         bytes
     }
 
+    /// The header's checksum: the first entry is chained to it.
     fn chain(&self) -> u32 {
-        crc32fast::hash(&self.encode())
+        self.encode().last_chunk().map_or(0, |sum| u32::from_le_bytes(*sum))
     }
 
     /// Refuses a state that does not begin with this header; a larger staging area is fine.

@@ -11,7 +11,7 @@ const HEADER: usize = 8 + 4 + 4 + 8 + 8 + 8 + 4;
 /// Length, kind, checksum of both.
 const ENTRY_HEAD: usize = 8 + 1 + 4;
 /// Checkpoints are not worth their bytes below this much of entries.
-const LEAST_ENTRIES: usize = 1 << 16;
+const LEAST_ENTRIES: usize = 1 << 10;
 
 const CHECKPOINT: u8 = 1;
 const STAGED: u8 = 2;

@@ -1,6 +1,8 @@
 //! A host that does its worst within the rules: any order, several accesses at once, late records, writes that are torn
 //! by a crash, foreground reads and writes that take time, bad sectors, a memory that dies in the middle of an append.
 
+#![allow(clippy::unwrap_used, reason = "a part of tests")]
+
 use freeblock_apps::reorganizer::*;
 use freeblock_apps::sessions::{Application, Done, Parameter, Sessions, Wanted};
 use scheduler::{Priority, SessionError};

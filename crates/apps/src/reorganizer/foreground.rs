@@ -41,7 +41,7 @@ impl Access {
     }
 }
 
-/// Why a foreground access is refused. Nothing was done.
+/// Why a foreground access is refused. Nothing was done; except that `Halted` may leave a write done in part, as a power cut does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// Past the end of the drive.

@@ -199,6 +199,7 @@ pub struct World {
     pub crashes: u64,
     pub steps: u64,
     foreground: Vec<Foreground>,
+    cut_short: Vec<(LbnRange, Vec<u8>)>,
     chance: Stream,
 }
 
@@ -230,6 +231,7 @@ impl World {
             crashes: 0,
             steps: 0,
             foreground: Vec::new(),
+            cut_short: Vec::new(),
             chance,
         }
     }
@@ -279,7 +281,7 @@ impl World {
         while !self.machine.progress().is_finished() {
             self.steps += 1;
             assert!(self.steps < 100_000, "no end: {:?}", self.machine.progress());
-            self.registry.most_tasks = if self.steps / 20 % 2 == 0 { 3 } else { usize::MAX };
+            self.registry.most_tasks = if (self.steps / 20).is_multiple_of(2) { 3 } else { usize::MAX };
             self.step(false);
             self.machine.retry(&mut self.registry);
             self.check_bounds();
@@ -388,6 +390,15 @@ impl World {
             &mut self.registry,
         )
         .unwrap();
+        // A write that the crash cut short may have been done in part, sector by sector.
+        for (logical, bytes) in std::mem::take(&mut self.cut_short) {
+            for (k, new) in bytes.chunks(SECTOR).enumerate() {
+                let lbn = logical.start().get() + k as u64;
+                if self.logical(lbn).is_some_and(|now| now == new) {
+                    self.model[at(range(lbn, 1))].copy_from_slice(new);
+                }
+            }
+        }
         self.check_contents();
     }
 
@@ -413,7 +424,11 @@ impl World {
         };
         let access = match began {
             Ok(access) => access,
-            Err(AccessError::Free(_) | AccessError::Halted(_)) => return,
+            Err(AccessError::Free(_)) => return,
+            Err(AccessError::Halted(_)) => {
+                self.cut_short.push((logical, bytes));
+                return;
+            }
             Err(error) => panic!("{error}"),
         };
         if op == Op::Write {
@@ -456,14 +471,21 @@ impl World {
     /// Every logical sector that is live, read through the map, holds what it has to.
     pub fn check_contents(&mut self) {
         for lbn in 0..self.plan.capacity().get() {
-            let mut bytes = [0; SECTOR];
-            let Ok(access) = self.machine.begin_read(range(lbn, 1), &mut bytes) else { continue };
-            if let Place::Medium(place) = access.pieces()[0].place {
-                bytes.copy_from_slice(&self.medium[at(LbnRange::new(place, Sectors::new(1)))]);
+            if let Some(bytes) = self.logical(lbn) {
+                assert_eq!(bytes, self.model[at(range(lbn, 1))], "LBN {lbn}");
             }
-            self.machine.end(&mut self.registry, access);
-            assert_eq!(bytes, self.model[at(range(lbn, 1))], "LBN {lbn}");
         }
+    }
+
+    /// A sector as the volume sees it; none where nothing lives.
+    fn logical(&mut self, lbn: u64) -> Option<[u8; SECTOR]> {
+        let mut bytes = [0; SECTOR];
+        let access = self.machine.begin_read(range(lbn, 1), &mut bytes).ok()?;
+        if let Place::Medium(place) = access.pieces()[0].place {
+            bytes.copy_from_slice(&self.medium[at(LbnRange::new(place, Sectors::new(1)))]);
+        }
+        self.machine.end(&mut self.registry, access);
+        Some(bytes)
     }
 
     /// The plan's letter: every block is at its destination on the medium.

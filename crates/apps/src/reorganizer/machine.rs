@@ -374,7 +374,7 @@ impl<N: Nvram> Reorganizer<N> {
         let may_stay = !unwritable || self.links.clears_staged(b) || self.links.unwritable < self.limit();
         if self.links.staged >= self.usable() || !may_stay || bytes.len() as u64 != self.size(source) {
             self.statistics.dropped += 1;
-            let _ = class;
+            self.loose[class].insert(b);
             return Ok(());
         }
         self.journal.staged(&mut self.nvram, b, bytes)?;

@@ -7,6 +7,7 @@ pub mod backup;
 pub mod files;
 pub mod lld;
 pub mod miner;
+pub mod reorganizer;
 pub mod scrub;
 pub mod sessions;
 pub mod snapshot;

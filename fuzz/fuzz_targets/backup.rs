@@ -13,8 +13,8 @@ use units::{Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 struct Idle;
 
 impl Sessions for Idle {
-    fn open(&mut self, _: Priority) -> SessionId {
-        SessionId::new(1)
+    fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
+        Ok(SessionId::new(1))
     }
     fn read(&mut self, _: SessionId, r: LbnRange, _: Sectors, _: Parameter) -> Result<TaskId, SessionError> {
         Ok(TaskId::new(r.start().get()))

@@ -4,10 +4,13 @@
 //! they ask for. So the same application runs in simulation and live.
 
 pub mod backup;
+mod codec;
+mod feed;
 pub mod files;
 pub mod lld;
 pub mod miner;
 pub mod reorganizer;
 pub mod scrub;
 pub mod sessions;
+mod set;
 pub mod snapshot;

@@ -17,7 +17,10 @@ pub struct Parameter(pub u64);
 /// returned. A write is complete when it, or a later or concurrent write to the same place, is on the medium.
 pub trait Sessions {
     /// Opens a session.
-    fn open(&mut self, priority: Priority) -> SessionId;
+    ///
+    /// # Errors
+    /// There are as many sessions as there may be.
+    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError>;
 
     /// Registers a task: read every block of `block` sectors in `range`, in any order, each once. Blocks are aligned
     /// to the range's first LBN; the last is shorter where the range is no multiple.

@@ -4,30 +4,22 @@
 mod support;
 
 use freeblock_apps::backup::image::{Header, scan};
-use freeblock_apps::backup::{
-    Backup, Destination, ImageWriter, Point, Replica, Sink, State, restore, salvage, verify,
-};
-use freeblock_apps::sessions::{Application, Done, Sessions};
-use freeblock_apps::snapshot::{
-    Bytes, Cow, Geometry, Provider, SnapshotId, Step, Volume, VolumeId, WriteError,
-};
+use freeblock_apps::backup::{Backup, ImageWriter, Point, Replica, Sink, State, restore, salvage, verify};
+use freeblock_apps::sessions::{Application, Sessions};
+use freeblock_apps::snapshot::{Cow, Geometry, Provider, SnapshotId, Volume, VolumeId, WriteError};
 use proptest::prelude::*;
 use scheduler::Priority;
 use std::cell::RefCell;
 use std::num::NonZeroU64;
 use std::rc::Rc;
-use support::{Naive, SECTOR};
-use units::{Instant, Lbn, LbnRange, Sectors};
+use support::{Drive, Late, Naive, SECTOR, carry_out, range};
+use units::{Lbn, Sectors};
 use workload::random::Stream;
 
 const BLOCK: u64 = 4;
 const BLOCKS: u64 = 24;
 const SLOTS: u64 = 200;
 const FIRST: u64 = 5;
-
-fn range(start: u64, len: u64) -> LbnRange {
-    LbnRange::new(Lbn::new(start), Sectors::new(len))
-}
 
 /// A target with so much room and no more.
 #[derive(Debug, Default)]
@@ -45,30 +37,8 @@ impl Sink for Tape {
     }
 }
 
-/// A drive of bytes.
-#[derive(Clone)]
-struct Drive(Vec<u8>);
-
-impl Destination for Drive {
-    fn write_at(&mut self, at: Lbn, bytes: &[u8]) -> Result<bool, String> {
-        let at = at.get() as usize * SECTOR;
-        self.0[at..at + bytes.len()].copy_from_slice(bytes);
-        Ok(true)
-    }
-}
-
 fn blank() -> Drive {
-    Drive(vec![0xee; (FIRST + BLOCKS * BLOCK) as usize * SECTOR])
-}
-
-/// Delivers records late and in any order: what a real host may do, with foreground writes in between.
-#[derive(Debug, Default)]
-struct Late(Vec<(Done, Vec<u8>)>);
-
-impl Application for Late {
-    fn done(&mut self, _: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
-        self.0.push((*done, bytes.to_vec()));
-    }
+    Drive::blank(FIRST + BLOCKS * BLOCK)
 }
 
 type Shared = Rc<RefCell<Volume>>;
@@ -110,31 +80,10 @@ impl World {
             Err(WriteError::Full { .. }) => return,
             Err(error) => panic!("{error}"),
         };
-        let mut kept = Vec::new();
+        let mut read = Vec::new();
         loop {
             let Some(step) = self.volume.borrow().step(id) else { return };
-            let bad = |r: LbnRange| (r.start().get()..r.end().get()).any(|l| self.host.bad.contains(&l));
-            let fine = match step {
-                Step::Read(from) => {
-                    kept = self.host.bytes(from).to_vec();
-                    !bad(from)
-                }
-                Step::Write { to, bytes } => {
-                    let fine = !bad(to);
-                    if fine {
-                        let source = match bytes {
-                            Bytes::Read => kept.clone(),
-                            Bytes::Zeros => vec![0; to.len().get() as usize * SECTOR],
-                            Bytes::Data { from } => data[from.get() as usize * SECTOR..]
-                                [..to.len().get() as usize * SECTOR]
-                                .to_vec(),
-                        };
-                        self.host.bytes_mut(to).copy_from_slice(&source);
-                    }
-                    fine
-                }
-                Step::Record(_) => true,
-            };
+            let fine = carry_out(&mut self.host, step, &mut read, &data);
             let mut volume = self.volume.borrow_mut();
             if fine {
                 volume.done(id);
@@ -149,12 +98,10 @@ impl World {
         match self.below(4) {
             0 => self.overwrite(),
             1 | 2 => drop(self.host.step(&mut self.late)),
-            _ if !self.late.0.is_empty() => {
-                let at = self.below(self.late.0.len() as u64) as usize;
-                let (done, bytes) = self.late.0.swap_remove(at);
-                app.done(&mut self.host.registry, &done, &bytes, Instant::ZERO);
+            _ => {
+                let which = self.stream.next_u64();
+                self.late.deliver(which, &mut self.host.registry, app);
             }
-            _ => {}
         }
     }
 
@@ -242,7 +189,7 @@ proptest! {
             let restored = restore(&mut image.as_slice(), onto, &mut drive).unwrap();
             prop_assert!(restored.missing.is_empty());
             prop_assert_eq!(restored.point, Point { volume: VolumeId(9), snapshot });
-            prop_assert!(drive.0[FIRST as usize * SECTOR..] == want, "the restored volume differs");
+            prop_assert!(drive.bytes[FIRST as usize * SECTOR..] == want, "the restored volume differs");
             let first = base.is_none();
             let _ = world.volume.borrow_mut().delete(snapshot).unwrap();
             prop_assert_eq!(world.volume.borrow().space().kept, 0, "deletion gives the space back");
@@ -256,7 +203,7 @@ proptest! {
                 for wrong in [None, other, onto] {
                     prop_assert!(restore(&mut image.as_slice(), wrong, &mut drive).unwrap_err().to_string().contains("difference"));
                 }
-                prop_assert!(before.0 == drive.0, "a refused image changed the drive");
+                prop_assert!(before == drive, "a refused image changed the drive");
             }
         }
     }
@@ -286,7 +233,7 @@ proptest! {
         };
         for i in 0..BLOCKS * BLOCK {
             let lbn = FIRST + i;
-            let got = &drive.0[lbn as usize * SECTOR..][..SECTOR];
+            let got = &drive.bytes[lbn as usize * SECTOR..][..SECTOR];
             if missing.contains(&Lbn::new(lbn)) {
                 prop_assert!(got.iter().all(|b| *b == 0xee), "a missing sector was written");
                 let home = FIRST + i / BLOCK * BLOCK;
@@ -315,14 +262,14 @@ proptest! {
         let damage = verify(&mut image.as_slice()).unwrap_err();
         prop_assert!(damage.at <= at as u64, "{damage}");
         prop_assert!(restore(&mut image.as_slice(), None, &mut drive).is_err());
-        prop_assert!(drive.0 == blank().0, "a refused image changed the drive");
+        prop_assert!(drive == blank(), "a refused image changed the drive");
         if let Ok(restored) = salvage(&mut image.as_slice(), None, &mut drive) {
             prop_assert!(!restored.damage.is_empty());
             let chunk = 28 + BLOCK as usize * SECTOR;
             let least = if cut { ((at - 92) / chunk).min(BLOCKS as usize) } else { BLOCKS as usize - 1 };
             prop_assert!(restored.blocks as usize >= least, "{} of {}", restored.blocks, least);
             for (i, sector) in want.chunks(SECTOR).enumerate() {
-                let got = &drive.0[(FIRST as usize + i) * SECTOR..][..SECTOR];
+                let got = &drive.bytes[(FIRST as usize + i) * SECTOR..][..SECTOR];
                 prop_assert!(got == sector || got.iter().all(|b| *b == 0xee), "sector {i} is neither right nor left alone");
             }
         } else {

@@ -7,9 +7,10 @@ mod host;
 mod support;
 
 use freeblock_apps::reorganizer::*;
-use host::{Load, SECTOR, World, range};
+use host::{Load, World};
 use proptest::prelude::*;
 use std::num::NonZeroU64;
+use support::{Registry, SECTOR, range};
 use units::{Bytes, Lbn, LbnRange, Sectors};
 use workload::random::Stream;
 
@@ -80,8 +81,8 @@ proptest! {
         crash in prop_oneof![Just(0u64), 10u64..80], foreground: bool,
     ) {
         let mut world = World::new(plan(kind, count, seed), staging, 50, seed);
-        world.bad_read = bad_read;
-        world.bad_write = bad_write;
+        world.host.unreadable = bad_read;
+        world.host.unwritable = bad_write;
         world.run(Load { foreground, crash, refuse: false });
         let progress = world.machine.progress();
         let of = |kind| world.machine.faults().iter().filter(|f| f.kind == kind).count() as u64;
@@ -109,7 +110,7 @@ proptest! {
         let mut state = world.memory.bytes();
         let at = at.index(state.len());
         state[at] ^= flip;
-        let mut registry = host::Registry::new(200);
+        let mut registry = Registry::new(200);
         let refused = Reorganizer::recover(
             &world.plan, &state, world.options, Bytes::new(SECTOR as u64), Volatile, &mut registry,
         );
@@ -124,7 +125,7 @@ proptest! {
         world.some_steps(20);
         let mut state = world.memory.bytes();
         state.extend(&bytes);
-        let mut registry = host::Registry::new(200);
+        let mut registry = Registry::new(200);
         let _ = Reorganizer::recover(
             &world.plan, &state[..state.len() - bytes.len() / 3], world.options,
             Bytes::new(SECTOR as u64), Volatile, &mut registry,
@@ -209,10 +210,10 @@ fn plans_that_would_destroy_data_are_refused_by_name() {
 #[test]
 fn starts_that_cannot_end_are_refused() {
     let plan = plan(1, 5, 1);
-    let mut registry = host::Registry::new(200);
+    let mut registry = Registry::new(200);
     let mut start = |staging, threshold_percent| {
         let options = Options { staging, threshold_percent, ..Options::default() };
-        Reorganizer::start(&plan, options, Bytes::new(4), Volatile, &mut registry).map(|_| ())
+        Reorganizer::start(&plan, options, Bytes::new(SECTOR as u64), Volatile, &mut registry).map(|_| ())
     };
     assert_eq!(start(1, 50), Err(StartError::Staging(1)));
     assert_eq!(start(2, 0), Err(StartError::Threshold(0)));
@@ -227,7 +228,7 @@ fn a_foreign_state_is_refused_by_name() {
     let state = world.memory.bytes();
     let recover = |plan: &Plan, state: &[u8], staging, sector| {
         let options = Options { staging, ..Options::default() };
-        let mut registry = host::Registry::new(200);
+        let mut registry = Registry::new(200);
         let got = Reorganizer::recover(plan, state, options, Bytes::new(sector), Volatile, &mut registry);
         match got {
             Ok(_) => None,
@@ -235,16 +236,16 @@ fn a_foreign_state_is_refused_by_name() {
             Err(other) => panic!("{other}"),
         }
     };
-    assert_eq!(recover(&world.plan, &state, 8, 4), None);
-    assert_eq!(recover(&world.plan, &state, 9, 4), None);
+    assert_eq!(recover(&world.plan, &state, 8, 16), None);
+    assert_eq!(recover(&world.plan, &state, 9, 16), None);
     let shrunk = StateError::StagingShrunk { needed: 8, given: 7 };
-    assert_eq!(recover(&world.plan, &state, 7, 4), Some(shrunk));
-    assert_eq!(recover(&world.plan, &state, 8, 5), Some(StateError::SectorBytes(Bytes::new(4))));
-    assert_eq!(recover(&plan(1, 40, 2), &state, 8, 4), Some(StateError::OtherPlan));
-    assert_eq!(recover(&world.plan, &[], 8, 4), Some(StateError::NotState));
+    assert_eq!(recover(&world.plan, &state, 7, 16), Some(shrunk));
+    assert_eq!(recover(&world.plan, &state, 8, 15), Some(StateError::SectorBytes(Bytes::new(16))));
+    assert_eq!(recover(&plan(1, 40, 2), &state, 8, 16), Some(StateError::OtherPlan));
+    assert_eq!(recover(&world.plan, &[], 8, 16), Some(StateError::NotState));
     let mut other = state.clone();
     other[8] = 2;
-    assert_eq!(recover(&world.plan, &other, 8, 4), Some(StateError::Version(2)));
+    assert_eq!(recover(&world.plan, &other, 8, 16), Some(StateError::Version(2)));
 }
 
 /// Guards memory and time: a random fifth of a 9 GB drive's 8 KiB blocks is a few thousand tasks.
@@ -253,8 +254,8 @@ fn hundreds_of_thousands_of_blocks_are_few_tasks() {
     #[derive(Default)]
     struct Count(u64, u64);
     impl freeblock_apps::sessions::Sessions for Count {
-        fn open(&mut self, _: scheduler::Priority) -> units::SessionId {
-            units::SessionId::new(0)
+        fn open(&mut self, _: scheduler::Priority) -> Result<units::SessionId, scheduler::SessionError> {
+            Ok(units::SessionId::new(0))
         }
         fn read(
             &mut self,

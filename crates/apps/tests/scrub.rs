@@ -4,38 +4,27 @@
 mod support;
 
 use freeblock_apps::scrub::{Finding, MemoryChecksums, Plan, ProgressError, Scrubber};
-use freeblock_apps::sessions::{Application, Done, Sessions};
+use freeblock_apps::sessions::Sessions;
 use proptest::prelude::*;
 use scheduler::Priority;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use support::{Naive, SECTOR};
-use units::{Instant, Lbn, LbnRange, Sectors};
+use support::{Late, Naive, SECTOR, range};
+use units::{Instant, Lbn, Sectors};
 
 const FIRST: u64 = 3;
 const SECTORS: u64 = 101;
 const BLOCK: u64 = 4;
 
 fn plan() -> Plan {
-    let range = LbnRange::new(Lbn::new(FIRST), Sectors::new(SECTORS));
-    Plan { range, block: Sectors::new(BLOCK), sector_bytes: SECTOR }
-}
-
-/// Keeps records back, so that a block may be overwritten between its access and its delivery.
-#[derive(Default)]
-struct Late(Vec<(Done, Vec<u8>)>);
-
-impl Application for Late {
-    fn done(&mut self, _: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
-        self.0.push((*done, bytes.to_vec()));
-    }
+    Plan { range: range(FIRST, SECTORS), block: Sectors::new(BLOCK), sector_bytes: SECTOR }
 }
 
 #[derive(Clone, Debug)]
 enum Event {
     Access,
-    Deliver(usize),
+    Deliver(u64),
     Begin(u64, u8),
     Medium,
     End,
@@ -46,7 +35,7 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         8 => Just(Event::Access),
-        8 => any::<usize>().prop_map(Event::Deliver),
+        8 => any::<u64>().prop_map(Event::Deliver),
         2 => (0..26u64, any::<u8>()).prop_map(|(b, f)| Event::Begin(b, f)),
         2 => Just(Event::Medium),
         2 => Just(Event::End),
@@ -89,10 +78,7 @@ proptest! {
         for event in events.into_iter().chain([Event::End]).chain(rest) {
             match event {
                 Event::Access => drop(host.step(&mut late)),
-                Event::Deliver(at) if !late.0.is_empty() => {
-                    let (done, bytes) = late.0.swap_remove(at % late.0.len());
-                    scrub.done(&mut host.registry, &done, &bytes, Instant::ZERO);
-                }
+                Event::Deliver(at) => late.deliver(at, &mut host.registry, &mut scrub),
                 // Rot stays where it is, so that it must be found.
                 Event::Begin(block, fill) if writing.is_none() && !rot.contains(&block) && block < plan.blocks() => {
                     store.borrow_mut().writing(block);

@@ -1,21 +1,20 @@
 //! Snapshots against a naive model of the volume: whole copies of its bytes.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod support;
+
 use freeblock_apps::snapshot::{
     Bytes, ChangeError, Cow, Entry, Geometry, Place, Provider, SnapshotId, Step, Volume, VolumeId,
     WriteError, WriteId,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use support::{Naive, SECTOR, carry_out, range};
 use units::{Lbn, LbnRange, Sectors};
 
 const BLOCK: u64 = 4;
 const BLOCKS: u64 = 12;
 const FIRST: u64 = 3;
-
-fn range(start: u64, len: u64) -> LbnRange {
-    LbnRange::new(Lbn::new(start), Sectors::new(len))
-}
 
 fn geometry(slots: u64) -> Geometry {
     let (first, block) = (Lbn::new(FIRST), Sectors::new(BLOCK));
@@ -26,14 +25,13 @@ struct Pending {
     id: WriteId,
     range: LbnRange,
     fill: u8,
-    read: Option<Vec<u8>>,
+    read: Vec<u8>,
 }
 
-/// A host with one byte a sector, a journal, and the naive model: what the volume holds, and held at each snapshot.
+/// A host with sectors of one and the same byte, a journal, and the naive model: what the volume holds, and held at each snapshot.
 struct Host {
     volume: Volume,
-    medium: Vec<u8>,
-    bad: BTreeSet<u64>,
+    medium: Naive,
     saved: Vec<u8>,
     journal: Vec<[u8; Entry::BYTES]>,
     model: Vec<Option<u8>>,
@@ -47,16 +45,19 @@ struct Host {
 
 impl Host {
     fn new(cow: Cow, slots: u64, bad: BTreeSet<u64>) -> Self {
-        let medium: Vec<u8> = (0..FIRST + slots * BLOCK).map(|i| i as u8).collect();
+        let mut medium = Naive::new(FIRST + slots * BLOCK, 0);
+        for (lbn, sector) in medium.medium.chunks_mut(SECTOR).enumerate() {
+            sector.fill(lbn as u8);
+        }
+        medium.bad = bad;
         let mut volume = Volume::new(geometry(slots), cow).unwrap();
         let saved = volume.save().unwrap();
-        let model = (0..BLOCKS * BLOCK).map(|i| Some(medium[(FIRST + i) as usize])).collect();
+        let model = (0..BLOCKS * BLOCK).map(|i| Some((FIRST + i) as u8)).collect();
         let (journal, pending) = (Vec::new(), Vec::new());
         let (torn, snapshots) = (BTreeMap::new(), BTreeMap::new());
         Self {
             volume,
             medium,
-            bad,
             saved,
             journal,
             model,
@@ -68,17 +69,14 @@ impl Host {
         }
     }
 
-    fn is_bad(&self, range: LbnRange) -> bool {
-        (range.start().get()..range.end().get()).any(|l| self.bad.contains(&l))
-    }
-
-    fn bytes(&self, range: LbnRange) -> &[u8] {
-        &self.medium[range.start().get() as usize..range.end().get() as usize]
+    /// A byte a sector.
+    fn bytes(&self, range: LbnRange) -> Vec<u8> {
+        self.medium.bytes(range).chunks(SECTOR).map(|sector| sector[0]).collect()
     }
 
     fn begin(&mut self, range: LbnRange, fill: u8) {
         match self.volume.write(range) {
-            Ok(id) => self.pending.push(Pending { id, range, fill, read: None }),
+            Ok(id) => self.pending.push(Pending { id, range, fill, read: Vec::new() }),
             Err(WriteError::Full { oldest: Some(oldest), .. }) => {
                 let entry = self.volume.invalidate(oldest).unwrap();
                 self.journal.push(entry.encode());
@@ -97,38 +95,19 @@ impl Host {
         let at = which % self.pending.len();
         let Pending { id, range, fill, .. } = self.pending[at];
         let step = self.volume.step(id).unwrap();
-        let fine = match step {
-            Step::Read(from) => {
-                self.pending[at].read = Some(self.bytes(from).to_vec());
-                !self.is_bad(from)
+        let filled: Vec<u8> =
+            (range.start().get()..range.end().get()).flat_map(|lbn| [data(lbn, fill); SECTOR]).collect();
+        let fine = carry_out(&mut self.medium, step, &mut self.pending[at].read, &filled);
+        if let (true, Step::Write { to, bytes: Bytes::Data { from } }) = (fine, step) {
+            let block = (range.start().get() + from.get() - FIRST) / BLOCK;
+            // In place, it counts from this moment on, whether or not the write ever ends.
+            if self.volume.current(block).is_some_and(|r| r.contains(to.start())) {
+                self.written.push((self.taken, block));
             }
-            Step::Write { to, bytes } => {
-                let data: Vec<u8> = match bytes {
-                    Bytes::Read => self.pending[at].read.take().unwrap(),
-                    Bytes::Zeros => vec![0; to.len().get() as usize],
-                    Bytes::Data { from } => (0..to.len().get())
-                        .map(|i| data(range.start().get() + from.get() + i, fill))
-                        .collect(),
-                };
-                let fine = !self.is_bad(to);
-                if fine {
-                    let (a, b) = (to.start().get() as usize, to.end().get() as usize);
-                    self.medium[a..b].copy_from_slice(&data);
-                    if let Bytes::Data { from } = bytes {
-                        let block = (range.start().get() + from.get() - FIRST) / BLOCK;
-                        // In place, it counts from this moment on, whether or not the write ever ends.
-                        if self.volume.current(block).is_some_and(|r| r.contains(to.start())) {
-                            self.written.push((self.taken, block));
-                        }
-                    }
-                }
-                fine
-            }
-            Step::Record(entry) => {
-                self.journal.push(entry.encode());
-                true
-            }
-        };
+        }
+        if let Step::Record(entry) = step {
+            self.journal.push(entry.encode());
+        }
         let over = if fine {
             self.volume.done(id);
             self.volume.step(id).is_none().then_some(true)
@@ -240,9 +219,12 @@ impl Host {
                 Place::Lost | Place::Hole => None,
             };
             let lost = |b| self.volume.locate(*id, b) == Ok(Place::Lost);
-            assert!((0..BLOCKS).all(|b| !lost(b) || !self.bad.is_empty()), "lost without a bad sector");
+            assert!(
+                (0..BLOCKS).all(|b| !lost(b) || !self.medium.bad.is_empty()),
+                "lost without a bad sector"
+            );
             self.same(model, torn, place, lost);
-            self.lists(*id, model);
+            self.lists(*id, model, torn);
         }
     }
 
@@ -257,7 +239,7 @@ impl Host {
             if lost(block) || (block * BLOCK..(block + 1) * BLOCK).any(|i| torn.contains(&i)) {
                 continue;
             }
-            let got = place(block).map(|r| self.bytes(r).to_vec());
+            let got = place(block).map(|r| self.bytes(r));
             let want: Option<Vec<u8>> =
                 model[(block * BLOCK) as usize..((block + 1) * BLOCK) as usize].iter().copied().collect();
             assert_eq!(got, want, "block {block}");
@@ -265,7 +247,7 @@ impl Host {
     }
 
     /// The list has each block that held something once, in order, and a difference all that was written between.
-    fn lists(&self, id: SnapshotId, model: &[Option<u8>]) {
+    fn lists(&self, id: SnapshotId, model: &[Option<u8>], torn: &BTreeSet<u64>) {
         let list = |base| {
             let (mut at, mut blocks) = (0, Vec::new());
             while let Some(extent) = self.volume.next(id, base, at).unwrap() {
@@ -284,7 +266,7 @@ impl Host {
             blocks
         };
         let all = list(None);
-        if self.torn.is_empty() {
+        if torn.is_empty() {
             let used: Vec<u64> = (0..BLOCKS).filter(|b| model[(b * BLOCK) as usize].is_some()).collect();
             assert_eq!(all, used);
         }
@@ -401,20 +383,13 @@ proptest! {
                 bytes[at] = byte;
             }
         }
-        let sum = crc32(&bytes);
+        let sum = crc32fast::hash(&bytes);
         bytes.extend_from_slice(&sum.to_le_bytes());
         if let Ok(volume) = Volume::load(&bytes) {
             let space = volume.space();
             prop_assert_eq!(space.current + space.kept + space.retired + space.free, space.slots);
         }
     }
-}
-
-/// CRC-32 (IEEE), bit by bit.
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0u32, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0xedb8_8320 & 0u32.wrapping_sub(crc & 1)))
-    })
 }
 
 /// Guards: a foreground write that is lost or half done because snapshots fill the space.

@@ -2,7 +2,7 @@
 
 use super::restore::sound;
 use super::{Destination, ImageWriter, Sink, image::Header};
-use crate::scrub::feed::{Feed, Sieve};
+use crate::feed::{Feed, Sieve};
 use crate::sessions::{Application, Done, Sessions};
 use crate::snapshot::{Gone, Place, Provider, Shape, SnapshotId};
 use scheduler::{BlockSet, Priority, SessionError};
@@ -210,7 +210,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
         if !known || !output.is_of(&shape, snapshot, base, blocks) {
             return Err(StartError::OtherImage(snapshot));
         }
-        let session = sessions.open(priority);
+        let session = sessions.open(priority)?;
         let feed = Feed::new(session, shape.block, todo);
         let counts = Counts { blocks, written: present.len() as u64, ..Counts::default() };
         let (sieve, state) = (Sieve::default(), State::Running);

@@ -1,7 +1,7 @@
 //! The image format, version 1: a header, chunks in any order, an index, a footer (docs/BACKUP.md). Little-endian.
 
 use super::{Sink, Source};
-use crate::scrub::codec::{Cursor, seal, unseal};
+use crate::codec::{Cursor, seal, unseal};
 use crate::snapshot::{Shape, SnapshotId, VolumeId};
 use scheduler::MOST_BLOCK_SECTORS;
 use thiserror::Error;

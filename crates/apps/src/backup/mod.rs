@@ -53,4 +53,10 @@ pub trait Destination {
     /// # Errors
     /// The destination fails, in words.
     fn write_at(&mut self, at: Lbn, bytes: &[u8]) -> Result<bool, String>;
+
+    /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// The destination fails, in words.
+    fn sync(&mut self) -> Result<(), String>;
 }

@@ -1,8 +1,9 @@
 //! What survives a crash: a header, a checkpoint, and small entries after it. The format stands in docs/REORGANIZER.md.
 
 use super::links::{Links, NONE, State};
-use super::plan::{Plan, take};
+use super::plan::Plan;
 use super::staging::Staging;
+use crate::codec::{Cursor, seal, unseal};
 use units::{Bytes, Lbn, LbnRange};
 
 const MAGIC: [u8; 8] = *b"fb-reorg";
@@ -239,8 +240,7 @@ impl Header {
         for n in [self.blocks, self.sector, self.staging] {
             bytes.extend(n.to_le_bytes());
         }
-        let sum = crc32fast::hash(&bytes);
-        bytes.extend(sum.to_le_bytes());
+        seal(&mut bytes);
         bytes
     }
 
@@ -251,20 +251,19 @@ impl Header {
 
     /// Refuses a state that does not begin with this header; a larger staging area is fine.
     fn check(&self, bytes: &[u8]) -> Result<Self, StateError> {
-        let (mut rest, _) = bytes.split_at_checked(HEADER).ok_or(StateError::NotState)?;
-        let body = &rest[..HEADER - 4];
-        let mut word = || take(&mut rest).map(u64::from_le_bytes).ok_or(StateError::NotState);
-        if word()? != u64::from_le_bytes(MAGIC) {
+        let (header, _) = bytes.split_at_checked(HEADER).ok_or(StateError::NotState)?;
+        let mut fields = Cursor::new(header);
+        if fields.take(MAGIC.len()) != Some(MAGIC.as_slice()) {
             return Err(StateError::NotState);
         }
-        let (versions, blocks, sector, staging) = (word()?, word()?, word()?, word()?);
-        let (version, digest) = (versions as u32, (versions >> 32) as u32);
-        if version != VERSION {
-            return Err(StateError::Version(version));
+        match fields.u32() {
+            Some(VERSION) if unseal(header).is_some() => {}
+            Some(VERSION) => return Err(StateError::Damaged(0)),
+            version => return Err(StateError::Version(version.unwrap_or_default())),
         }
-        if take(&mut rest).map(u32::from_le_bytes) != Some(crc32fast::hash(body)) {
-            return Err(StateError::Damaged(0));
-        }
+        let digest = fields.u32().ok_or(StateError::NotState)?;
+        let mut word = || fields.u64().ok_or(StateError::NotState);
+        let (blocks, sector, staging) = (word()?, word()?, word()?);
         if (digest, blocks) != (self.digest, self.blocks) {
             return Err(StateError::OtherPlan);
         }
@@ -379,31 +378,30 @@ struct Found<'a> {
 /// The entry at `at`; none at the end, or where the last append was cut short by the crash.
 fn next(bytes: &[u8], at: usize, chain: u32) -> Result<Option<Found<'_>>, StateError> {
     let damaged = StateError::Damaged(at);
-    let Some((mut head, rest)) = bytes.get(at..).and_then(|r| r.split_at_checked(ENTRY_HEAD)) else {
+    let Some((head, rest)) = bytes.get(at..).and_then(|r| r.split_at_checked(ENTRY_HEAD)) else {
         return Ok(None);
     };
-    let len = take(&mut head).map(u64::from_le_bytes).ok_or(damaged)?;
-    let [kind] = take::<1>(&mut head).ok_or(damaged)?;
-    let sum = take::<4>(&mut head).ok_or(damaged)?;
+    let mut head = Cursor::new(head);
+    let (Some(len), Some(kind), Some(sum)) = (head.u64(), head.u8(), head.u32()) else {
+        return Err(damaged);
+    };
     let mut expected = crc32fast::Hasher::new();
     expected.update(&chain.to_le_bytes());
     expected.update(&len.to_le_bytes());
     expected.update(&[kind]);
-    if expected.finalize().to_le_bytes() != sum {
+    if expected.finalize() != sum {
         return Err(damaged);
     }
     let len = usize::try_from(len).map_err(|_| damaged)?;
-    let Some((payload, mut tail)) = rest.split_at_checked(len) else {
-        return Ok(None);
-    };
-    let Some(stored) = take::<4>(&mut tail) else {
+    let mut rest = Cursor::new(rest);
+    let (Some(payload), Some(stored)) = (rest.take(len), rest.u32()) else {
         return Ok(None);
     };
     let mut expected = crc32fast::Hasher::new();
-    expected.update(&sum);
+    expected.update(&sum.to_le_bytes());
     expected.update(payload);
     let chain = expected.finalize();
-    if chain.to_le_bytes() != stored {
+    if chain != stored {
         return Err(damaged);
     }
     Ok(Some(Found { kind, payload, end: at + ENTRY_HEAD + len + 4, chain }))
@@ -414,7 +412,7 @@ const NO_BLOCK: &str = "an entry names a block that the plan has not";
 
 impl Recovered {
     fn apply(&mut self, found: &Found<'_>, header: &Header) -> Result<(), &'static str> {
-        let mut rest = found.payload;
+        let mut rest = Cursor::new(found.payload);
         if found.kind == CHECKPOINT {
             return self.checkpoint(rest, header);
         }
@@ -427,15 +425,15 @@ impl Recovered {
                 if !self.links.waits(b) {
                     return Err("a block was staged that did not wait");
                 }
-                if rest.len() as u64 != self.bytes(b, header) {
+                if rest.left() as u64 != self.bytes(b, header) {
                     return Err(SHORT);
                 }
                 self.links.stage(b);
-                self.staging.insert(b, rest.to_vec());
+                self.staging.insert(b, rest.rest().to_vec());
             }
             OVERWRITTEN => {
-                let offset = take(&mut rest).map(u64::from_le_bytes).ok_or(SHORT)?;
-                if !self.staging.overwrite(b, offset, rest) {
+                let offset = rest.u64().ok_or(SHORT)?;
+                if !self.staging.overwrite(b, offset, rest.rest()) {
                     return Err("bytes were overwritten that are not staged");
                 }
             }
@@ -445,7 +443,7 @@ impl Recovered {
                 self.staging.remove(b);
             }
             SOURCE_BAD | TARGET_BAD => {
-                let bad = take(&mut rest).map(u64::from_le_bytes).ok_or(SHORT)?;
+                let bad = rest.u64().ok_or(SHORT)?;
                 let source = found.kind == SOURCE_BAD;
                 if source {
                     if !self.links.waits(b) {
@@ -477,11 +475,10 @@ impl Recovered {
         u64::from(self.links.block(b).sectors).saturating_mul(header.sector)
     }
 
-    fn checkpoint(&mut self, mut rest: &[u8], header: &Header) -> Result<(), &'static str> {
+    fn checkpoint(&mut self, mut rest: Cursor<'_>, header: &Header) -> Result<(), &'static str> {
         let rest = &mut rest;
         let count = self.links.len();
-        let (bits, tail) = rest.split_at_checked(count.div_ceil(8)).ok_or(SHORT)?;
-        *rest = tail;
+        let bits = rest.take(count.div_ceil(8)).ok_or(SHORT)?;
         let mut states: Vec<State> = (0..count)
             .map(|b| if bits[b / 8] >> (b % 8) & 1 == 1 { State::Done } else { State::Unread })
             .collect();
@@ -498,27 +495,26 @@ impl Recovered {
         }
         for _ in 0..number(rest)? {
             let b = number(rest)?;
-            let to = take(rest).map(u64::from_le_bytes).ok_or(SHORT)?;
+            let to = rest.u64().ok_or(SHORT)?;
             let (ahead, behind) = (number(rest)?, number(rest)?);
             if !self.links.relink(b, to, ahead, behind) {
                 return Err(NO_BLOCK);
             }
         }
         for _ in 0..number(rest)? {
-            let start = take(rest).map(u64::from_le_bytes).ok_or(SHORT)?;
-            let bad = take(rest).map(u64::from_le_bytes).ok_or(SHORT)?;
-            let [kind] = take::<1>(rest).ok_or(SHORT)?;
+            let start = rest.u64().ok_or(SHORT)?;
+            let bad = rest.u64().ok_or(SHORT)?;
+            let kind = rest.u8().ok_or(SHORT)?;
             let b = self.links.at(start).ok_or(NO_BLOCK)?;
             let kind = if kind == 0 { FaultKind::Source } else { FaultKind::Destination };
             self.faults.push(Fault { block: self.links.block(b).source(), bad: Lbn::new(bad), kind });
         }
         for _ in 0..number(rest)? {
             let b = number(rest)?;
-            let [kept] = take::<1>(rest).ok_or(SHORT)?;
+            let kept = rest.u8().ok_or(SHORT)?;
             set(b, if kept == 0 { State::Staged } else { State::Kept })?;
             let len = usize::try_from(self.bytes(b, header)).map_err(|_| SHORT)?;
-            let (bytes, tail) = rest.split_at_checked(len).ok_or(SHORT)?;
-            *rest = tail;
+            let bytes = rest.take(len).ok_or(SHORT)?;
             self.staging.insert(b, bytes.to_vec());
         }
         if !rest.is_empty() {
@@ -529,8 +525,8 @@ impl Recovered {
     }
 }
 
-fn number(rest: &mut &[u8]) -> Result<u32, &'static str> {
-    take(rest).map(u32::from_le_bytes).ok_or(SHORT)
+fn number(rest: &mut Cursor<'_>) -> Result<u32, &'static str> {
+    rest.u32().ok_or(SHORT)
 }
 
 const _: () = assert!(NONE as usize >= super::plan::MOST_BLOCKS, "no block has the number of none");

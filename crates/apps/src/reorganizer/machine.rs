@@ -38,7 +38,7 @@ pub enum StartError {
     /// Not a percentage.
     #[error("a threshold of {0} %; give 1 to 100")]
     Threshold(u8),
-    /// A session refused a task.
+    /// There is no room for its sessions, or for their tasks.
     #[error("reading cannot be registered: {0}")]
     Session(#[from] SessionError),
     /// The staging area's memory.
@@ -213,8 +213,8 @@ impl<N: Nvram> Reorganizer<N> {
         if !(1..=100).contains(&options.threshold_percent) {
             return Err(StartError::Threshold(options.threshold_percent));
         }
-        let readings = [sessions.open(options.priority), sessions.open(options.priority)];
-        let writing = sessions.open(options.priority);
+        let [unwritable, writable, writing] = open_all(sessions, options.priority)?;
+        let readings = [unwritable, writable];
         let mut machine = Self {
             free: free_places(plan),
             links: from.links,
@@ -629,6 +629,24 @@ impl<N: Nvram> Application for Reorganizer<N> {
             && wanted.session == self.writing
             && !self.readers.contains_key(&destination.start().get())
             && self.staging.give(b, offset, into)
+    }
+}
+
+/// Three sessions, or none.
+fn open_all(sessions: &mut dyn Sessions, priority: Priority) -> Result<[SessionId; 3], SessionError> {
+    let mut open = Vec::with_capacity(3);
+    loop {
+        match (open.as_slice(), sessions.open(priority)) {
+            (&[a, b], Ok(c)) => return Ok([a, b, c]),
+            (_, Ok(session)) => open.push(session),
+            (_, Err(error)) => {
+                // They were opened here and hold nothing.
+                for session in open {
+                    let _ = sessions.close(session);
+                }
+                return Err(error);
+            }
+        }
     }
 }
 

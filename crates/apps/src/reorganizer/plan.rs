@@ -1,5 +1,6 @@
 //! What is to be moved where.
 
+use crate::codec::{Cursor, seal, unseal};
 use scheduler::MOST_BLOCK_SECTORS;
 use units::{Lbn, LbnRange, Sectors};
 
@@ -189,8 +190,7 @@ impl Plan {
             bytes.extend(b.to.to_le_bytes());
             bytes.extend(b.sectors.to_le_bytes());
         }
-        let sum = crc32fast::hash(&bytes);
-        bytes.extend(sum.to_le_bytes());
+        seal(&mut bytes);
         bytes
     }
 
@@ -201,31 +201,22 @@ impl Plan {
     /// [`PlanError::Encoding`].
     pub fn decode(bytes: &[u8]) -> Result<Self, PlanError> {
         let bad = PlanError::Encoding;
-        let body = bytes.len().checked_sub(4).ok_or(bad(bytes.len()))?;
-        let (body, sum) = bytes.split_at(body);
-        if sum != crc32fast::hash(body).to_le_bytes() {
-            return Err(bad(body.len()));
-        }
-        let mut rest = body;
-        if take::<8>(&mut rest) != Some(MAGIC) {
+        let body = unseal(bytes).ok_or(bad(bytes.len().saturating_sub(4)))?;
+        let mut rest = Cursor::new(body);
+        if rest.take(MAGIC.len()) != Some(MAGIC.as_slice()) {
             return Err(bad(0));
         }
-        if take(&mut rest).map(u32::from_le_bytes) != Some(VERSION) {
+        if rest.u32() != Some(VERSION) {
             return Err(bad(8));
         }
-        let mut number = || take(&mut rest).map(u64::from_le_bytes).ok_or(bad(body.len()));
+        let mut number = || rest.u64().ok_or(bad(body.len()));
         let (block, capacity, count) = (number()?, number()?, number()?);
-        if count > MOST_BLOCKS as u64 || rest.len() as u64 != count * 20 {
+        if count > MOST_BLOCKS as u64 || rest.left() as u64 != count * 20 {
             return Err(bad(HEAD - 8));
         }
         let mut blocks = Vec::with_capacity(count as usize);
-        while let (Some(from), Some(to), Some(sectors)) = (take(&mut rest), take(&mut rest), take(&mut rest))
-        {
-            blocks.push(Block {
-                from: u64::from_le_bytes(from),
-                to: u64::from_le_bytes(to),
-                sectors: u32::from_le_bytes(sectors),
-            });
+        while let (Some(from), Some(to), Some(sectors)) = (rest.u64(), rest.u64(), rest.u32()) {
+            blocks.push(Block { from, to, sectors });
         }
         Ok(Self { block: Sectors::new(block), capacity: Sectors::new(capacity), blocks })
     }
@@ -235,13 +226,6 @@ impl Plan {
         // Its checksum: with that at the end, the sum of the whole would be the same for every plan.
         self.encode().last_chunk().map_or(0, |sum| u32::from_le_bytes(*sum))
     }
-}
-
-/// The next bytes of `rest`.
-pub(super) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, tail) = rest.split_first_chunk::<N>()?;
-    *rest = tail;
-    Some(*head)
 }
 
 fn split(block: Sectors, capacity: Sectors, moves: &[Move]) -> Result<Vec<Block>, PlanError> {

@@ -1,6 +1,6 @@
 //! What the content of blocks should be.
 
-use super::codec::{Cursor, seal, unseal};
+use crate::codec::{Cursor, seal, unseal};
 use std::collections::BTreeMap;
 
 /// What a store knows of a block.

@@ -1,8 +1,6 @@
 //! The scrubber: reads every block once, verifies checksums, names bad sectors, survives a restart (docs/SCRUB.md).
 
 mod checksums;
-pub(crate) mod codec;
-pub(crate) mod feed;
 mod progress;
 mod scrubber;
 

@@ -1,8 +1,8 @@
 //! A scrub's progress as bytes.
 
-use super::codec::{Cursor, put_varint, seal, unseal};
-use super::feed::run;
 use super::scrubber::{Finding, Plan};
+use crate::codec::{Cursor, put_varint, seal, unseal};
+use crate::set::{put_set, take_set};
 use scheduler::BlockSet;
 use thiserror::Error;
 use units::Lbn;
@@ -23,9 +23,6 @@ pub enum ProgressError {
     OtherPlan,
 }
 
-/// Blocks in a page: each page is saved as runs or as bits, whichever is shorter.
-const PAGE: u64 = 1 << 15;
-
 pub(super) fn encode(plan: &Plan, left: &BlockSet, findings: &[Finding], uncounted: u64) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     for n in [plan.range.start().get(), plan.range.len().get(), plan.block.get()] {
@@ -42,29 +39,7 @@ pub(super) fn encode(plan: &Plan, left: &BlockSet, findings: &[Finding], uncount
         out.push(kind);
         put_varint(&mut out, n);
     }
-    let mut page = 0;
-    while page < left.blocks() {
-        let end = (page + PAGE).min(left.blocks());
-        let mut runs = Vec::new();
-        let mut at = page;
-        while let Some(first) = left.next(at).filter(|b| *b < end) {
-            let len = run(left, first, end);
-            put_varint(&mut runs, first - at);
-            put_varint(&mut runs, len);
-            at = first + len;
-        }
-        let bits = (end - page).div_ceil(8) as usize;
-        if runs.len() < bits {
-            put_varint(&mut out, runs.len() as u64 + 1);
-            out.extend_from_slice(&runs);
-        } else {
-            out.push(0);
-            let mut map = vec![0u8; bits];
-            left.for_each(page, end, |b| map[((b - page) / 8) as usize] |= 1 << ((b - page) % 8));
-            out.extend_from_slice(&map);
-        }
-        page = end;
-    }
+    put_set(&mut out, left);
     seal(&mut out);
     out
 }
@@ -95,32 +70,6 @@ fn parse(plan: &Plan, cursor: &mut Cursor<'_>) -> Option<(BlockSet, Vec<Finding>
             _ => return None,
         });
     }
-    let mut left = BlockSet::full(plan.blocks());
-    let mut page = 0;
-    while page < left.blocks() {
-        let end = (page + PAGE).min(left.blocks());
-        match cursor.varint()? {
-            0 => {
-                let map = cursor.take((end - page).div_ceil(8) as usize)?;
-                for b in page..end {
-                    if map[((b - page) / 8) as usize] >> ((b - page) % 8) & 1 == 0 {
-                        left.remove(b);
-                    }
-                }
-            }
-            bytes => {
-                let mut runs = Cursor::new(cursor.take(usize::try_from(bytes - 1).ok()?)?);
-                let mut at = page;
-                while !runs.is_empty() {
-                    let first = at.checked_add(runs.varint()?)?;
-                    let stop = first.checked_add(runs.varint()?).filter(|stop| *stop <= end)?;
-                    left.remove_range(at, first);
-                    at = stop;
-                }
-                left.remove_range(at, end);
-            }
-        }
-        page = end;
-    }
+    let left = take_set(cursor, plan.blocks())?;
     cursor.is_empty().then_some((left, findings, uncounted))
 }

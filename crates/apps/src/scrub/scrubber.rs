@@ -1,8 +1,8 @@
 //! The state machine.
 
 use super::Checksums;
-use super::feed::{Feed, Sieve, Sifted};
 use super::progress::{self, ProgressError};
+use crate::feed::{Feed, Sieve, Sifted};
 use crate::sessions::{Application, Done, Sessions};
 use scheduler::{BlockSet, Priority, SessionError};
 use std::collections::BTreeMap;
@@ -141,7 +141,7 @@ impl<C: Checksums> Scrubber<C> {
         now: Instant,
         (left, findings, uncounted): (BlockSet, Vec<Finding>, u64),
     ) -> Result<Self, SessionError> {
-        let session = sessions.open(priority);
+        let session = sessions.open(priority)?;
         let feed = Feed::new(session, plan.block, left.clone());
         let (sieve, tries, left_then) = (Sieve::default(), BTreeMap::new(), left.len());
         let refused = None;
@@ -160,7 +160,13 @@ impl<C: Checksums> Scrubber<C> {
             left_then,
         };
         scrubber.proceed(sessions);
-        scrubber.refused.map_or(Ok(scrubber), Err)
+        match scrubber.refused {
+            None => Ok(scrubber),
+            Some(error) => {
+                let _ = sessions.close(session);
+                Err(error)
+            }
+        }
     }
 
     /// The progress as bytes, findings included, checksummed: to be saved whole.

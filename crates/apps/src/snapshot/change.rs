@@ -1,7 +1,7 @@
 //! Changes of a volume's maps, as the host journals them.
 
 use super::SnapshotId;
-use crate::scrub::codec::{Cursor, seal, unseal};
+use crate::codec::{Cursor, seal, unseal};
 use thiserror::Error;
 
 /// One change of the maps. Each is made durable before it takes effect.

@@ -2,8 +2,8 @@
 
 use super::volume::{Cow, Geometry, GeometryError, Kept, SnapshotError, Version, Volume};
 use super::{SnapshotId, VolumeId};
-use crate::scrub::codec::{Cursor, put_varint, seal, unseal};
-use crate::scrub::feed::run;
+use crate::codec::{Cursor, put_varint, seal, unseal};
+use crate::set::run;
 use thiserror::Error;
 use units::{Lbn, Sectors};
 

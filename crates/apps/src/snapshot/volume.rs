@@ -2,7 +2,7 @@
 
 use super::write::{WriteId, Writing};
 use super::{Change, ChangeError, Entry, Extent, Gone, Place, Provider, Shape, SnapshotId, VolumeId};
-use crate::scrub::feed::run;
+use crate::set::run;
 use scheduler::BlockSet;
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;

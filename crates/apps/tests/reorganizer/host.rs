@@ -3,123 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a part of tests")]
 
+use crate::support::{Naive, SECTOR, at, range, touch};
 use freeblock_apps::reorganizer::*;
-use freeblock_apps::sessions::{Application, Done, Parameter, Sessions, Wanted};
-use scheduler::{Priority, SessionError};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 use std::rc::Rc;
-use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+use units::{Bytes, LbnRange, Op, Sectors};
 use workload::random::Stream;
-
-pub const SECTOR: usize = 4;
-
-pub fn range(start: u64, len: u64) -> LbnRange {
-    LbnRange::new(Lbn::new(start), Sectors::new(len))
-}
-
-#[derive(Clone, Debug)]
-struct Pending {
-    session: SessionId,
-    task: TaskId,
-    range: LbnRange,
-    op: Op,
-    parameter: Parameter,
-    /// Bytes that were read, or are being written: it is under way.
-    bytes: Option<Vec<u8>>,
-    bad: Option<Lbn>,
-}
-
-/// The sessions: plain lists. `lax` hosts hand over what was under way when its range was withdrawn.
-#[derive(Clone, Debug, Default)]
-pub struct Registry {
-    pending: Vec<Pending>,
-    suspended: BTreeMap<SessionId, bool>,
-    next: u64,
-    capacity: u64,
-    lax: bool,
-    pub most_tasks: usize,
-    pub tasks: u64,
-}
-
-impl Registry {
-    pub fn new(capacity: u64) -> Self {
-        Self { capacity, most_tasks: usize::MAX, ..Self::default() }
-    }
-
-    fn add(
-        &mut self,
-        s: SessionId,
-        r: LbnRange,
-        block: Sectors,
-        op: Op,
-        p: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        let tasks: BTreeSet<TaskId> = self.pending.iter().map(|p| p.task).collect();
-        if tasks.len() >= self.most_tasks {
-            return Err(SessionError::TooManyTasks { most: self.most_tasks });
-        }
-        assert!(self.suspended.contains_key(&s), "a session that is not open");
-        if r.end().get() > self.capacity {
-            return Err(SessionError::PastEnd { range: r, capacity: Sectors::new(self.capacity) });
-        }
-        self.next += 1;
-        self.tasks += 1;
-        let task = TaskId::new(self.next);
-        let mut at = r.start();
-        while at < r.end() {
-            let len = block.min(r.end().since(at));
-            let range = LbnRange::new(at, len);
-            self.pending.push(Pending { session: s, task, range, op, parameter: p, bytes: None, bad: None });
-            at += len;
-        }
-        Ok(task)
-    }
-
-    fn withdraw(&mut self, of: impl Fn(&Pending) -> bool) -> u64 {
-        let (before, lax) = (self.pending.len(), self.lax);
-        self.pending.retain(|p| !of(p) || (lax && p.bytes.is_some()));
-        (before - self.pending.len()) as u64
-    }
-}
-
-impl Sessions for Registry {
-    fn open(&mut self, _: Priority) -> SessionId {
-        self.next += 1;
-        self.suspended.insert(SessionId::new(self.next), false);
-        SessionId::new(self.next)
-    }
-    fn read(&mut self, s: SessionId, r: LbnRange, b: Sectors, p: Parameter) -> Result<TaskId, SessionError> {
-        self.add(s, r, b, Op::Read, p)
-    }
-    fn write(&mut self, s: SessionId, r: LbnRange, b: Sectors, p: Parameter) -> Result<TaskId, SessionError> {
-        self.add(s, r, b, Op::Write, p)
-    }
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        Ok(self.withdraw(|p| p.task == task))
-    }
-    fn abort_range(&mut self, s: SessionId, r: LbnRange) -> Result<u64, SessionError> {
-        Ok(self.withdraw(|p| p.session == s && p.range.start() < r.end() && r.start() < p.range.end()))
-    }
-    fn promote(&mut self, _: SessionId, _: LbnRange) -> Result<u64, SessionError> {
-        Ok(0)
-    }
-    fn suspend(&mut self, s: SessionId) -> Result<(), SessionError> {
-        self.suspended.insert(s, true);
-        Ok(())
-    }
-    fn resume(&mut self, s: SessionId) -> Result<(), SessionError> {
-        self.suspended.insert(s, false);
-        Ok(())
-    }
-    fn close(&mut self, s: SessionId) -> Result<u64, SessionError> {
-        self.suspended.remove(&s);
-        let before = self.pending.len();
-        self.pending.retain(|p| p.session != s);
-        Ok((before - self.pending.len()) as u64)
-    }
-}
 
 /// Memory that is cut off after so many operations; the append that meets the end leaves a prefix.
 #[derive(Clone, Debug, Default)]
@@ -186,12 +76,9 @@ pub struct Load {
 }
 
 pub struct World {
-    pub registry: Registry,
-    pub medium: Vec<u8>,
+    pub host: Naive,
     /// What each logical sector has to hold.
     pub model: Vec<u8>,
-    pub bad_read: BTreeSet<u64>,
-    pub bad_write: BTreeSet<u64>,
     pub plan: Plan,
     pub options: Options,
     pub machine: Reorganizer<Mortal>,
@@ -203,27 +90,18 @@ pub struct World {
     chance: Stream,
 }
 
-fn at(r: LbnRange) -> std::ops::Range<usize> {
-    r.start().get() as usize * SECTOR..r.end().get() as usize * SECTOR
-}
-
 impl World {
     pub fn new(plan: Plan, staging: u64, percent: u8, seed: u64) -> Self {
         let capacity = plan.capacity().get();
-        let mut chance = Stream::new(seed, "world");
-        let medium: Vec<u8> = (0..capacity as usize * SECTOR).map(|_| chance.next_u64() as u8).collect();
-        let lax = seed % 2 == 1;
-        let mut registry = Registry { lax, ..Registry::new(capacity) };
+        let mut host = Naive::new(capacity, seed);
+        host.registry.lax = seed % 2 == 1;
         let options = Options { staging, threshold_percent: percent, ..Options::default() };
         let sector = Bytes::new(SECTOR as u64);
         let memory = Mortal::default();
-        let machine = Reorganizer::start(&plan, options, sector, memory.clone(), &mut registry).unwrap();
+        let machine = Reorganizer::start(&plan, options, sector, memory.clone(), &mut host.registry).unwrap();
         World {
-            model: medium.clone(),
-            medium,
-            registry,
-            bad_read: BTreeSet::new(),
-            bad_write: BTreeSet::new(),
+            model: host.medium.clone(),
+            host,
             plan,
             options,
             machine,
@@ -232,7 +110,7 @@ impl World {
             steps: 0,
             foreground: Vec::new(),
             cut_short: Vec::new(),
-            chance,
+            chance: Stream::new(seed, "world"),
         }
     }
 
@@ -281,14 +159,15 @@ impl World {
         while !self.machine.progress().is_finished() {
             self.steps += 1;
             assert!(self.steps < 100_000, "no end: {:?}", self.machine.progress());
-            self.registry.most_tasks = if (self.steps / 20).is_multiple_of(2) { 3 } else { usize::MAX };
+            self.host.registry.most_tasks = if (self.steps / 20).is_multiple_of(2) { 3 } else { usize::MAX };
             self.step(false);
-            self.machine.retry(&mut self.registry);
+            self.machine.retry(&mut self.host.registry);
             self.check_bounds();
         }
         self.check_contents();
     }
 
+    /// Some steps, or all there are.
     pub fn some_steps(&mut self, steps: u64) {
         for _ in 0..steps {
             self.step(false);
@@ -297,86 +176,22 @@ impl World {
 
     /// Begins or completes an access of the sessions. False when there is nothing that can be done.
     fn step(&mut self, refuse: bool) -> bool {
-        let under_way: Vec<usize> =
-            (0..self.registry.pending.len()).filter(|&i| self.registry.pending[i].bytes.is_some()).collect();
-        let suspended = &self.registry.suspended;
-        let ready: Vec<usize> = (0..self.registry.pending.len())
-            .filter(|&i| {
-                self.registry.pending[i].bytes.is_none() && !suspended[&self.registry.pending[i].session]
-            })
-            .collect();
+        let (under_way, ready) = (self.host.registry.under_way(), self.host.registry.ready());
         if !under_way.is_empty() && (ready.is_empty() || under_way.len() > 4 || self.below(2) == 0) {
             let i = under_way[self.below(under_way.len() as u64) as usize];
-            self.complete(i);
+            self.host.complete(&mut self.machine, i);
             return true;
         }
         if ready.is_empty() {
             return false;
         }
-        let i = ready[self.below(ready.len() as u64) as usize];
-        if refuse && self.below(3) == 0 {
-            return true;
-        }
-        let p = self.registry.pending[i].clone();
-        let bad = if p.op == Op::Read { &self.bad_read } else { &self.bad_write };
-        let bad = (p.range.start().get()..p.range.end().get()).find(|l| bad.contains(l));
-        let mut bytes = self.medium[at(p.range)].to_vec();
-        if p.op == Op::Write {
-            let wanted = Wanted { session: p.session, task: p.task, range: p.range, parameter: p.parameter };
-            if !self.machine.buffer(&wanted, &mut bytes) {
-                return false;
-            }
-            if bad.is_none() {
-                self.tear(p.range, &bytes);
-            }
-        }
-        self.registry.pending[i].bytes = Some(bytes);
-        self.registry.pending[i].bad = bad.map(Lbn::new);
-        true
-    }
-
-    /// Some sectors of a write reach the medium.
-    fn tear(&mut self, range: LbnRange, bytes: &[u8]) {
-        let to = at(range);
-        for (k, chunk) in bytes.chunks(SECTOR).enumerate() {
-            if self.below(2) == 0 {
-                self.medium[to.start + k * SECTOR..to.start + (k + 1) * SECTOR].copy_from_slice(chunk);
-            }
-        }
-    }
-
-    fn complete(&mut self, i: usize) {
-        let p = self.registry.pending.remove(i);
-        let bytes = p.bytes.unwrap();
-        let mut given: &[u8] = &[];
-        if p.bad.is_none() {
-            match p.op {
-                Op::Write => self.medium[at(p.range)].copy_from_slice(&bytes),
-                Op::Read => given = &bytes,
-            }
-        }
-        let last = !self.registry.pending.iter().any(|q| q.session == p.session);
-        let done = Done {
-            session: p.session,
-            task: p.task,
-            range: p.range,
-            op: p.op,
-            parameter: p.parameter,
-            bad: p.bad,
-            last,
-        };
-        self.machine.done(&mut self.registry, &done, given, Instant::from_nanos(self.steps * 1_000_000));
+        (refuse && self.below(3) == 0) || self.host.begin(&mut self.machine).is_some()
     }
 
     /// The power fails: what is being written is torn, all that is in flight is gone, only medium and memory are left.
     fn crash(&mut self) {
         self.crashes += 1;
-        for p in std::mem::take(&mut self.registry.pending) {
-            if let (Op::Write, Some(bytes), None) = (p.op, p.bytes, p.bad) {
-                self.tear(p.range, &bytes);
-            }
-        }
-        self.registry.suspended.clear();
+        self.host.power_cut();
         self.foreground.clear();
         self.memory.0.borrow_mut().fuel = None;
         let state = self.memory.bytes();
@@ -387,7 +202,7 @@ impl World {
             self.options,
             sector,
             self.memory.clone(),
-            &mut self.registry,
+            &mut self.host.registry,
         )
         .unwrap();
         // A write that the crash cut short may have been done in part, sector by sector.
@@ -412,7 +227,7 @@ impl World {
         let logical = range(self.below(capacity - len + 1), len);
         let op = if self.below(2) == 0 { Op::Read } else { Op::Write };
         // Writes to one place at a time, so that it is known which is the newest.
-        let touches = |f: &Foreground| f.logical.start() < logical.end() && logical.start() < f.logical.end();
+        let touches = |f: &Foreground| touch(f.logical, logical);
         if op == Op::Write && self.foreground.iter().any(|f| f.op == Op::Write && touches(f)) {
             return;
         }
@@ -420,7 +235,7 @@ impl World {
         let mut bytes: Vec<u8> = (0..len as usize * SECTOR).map(|_| self.below(256) as u8).collect();
         let began = match op {
             Op::Read => self.machine.begin_read(logical, &mut bytes),
-            Op::Write => self.machine.begin_write(&mut self.registry, logical, &bytes),
+            Op::Write => self.machine.begin_write(&mut self.host.registry, logical, &bytes),
         };
         let access = match began {
             Ok(access) => access,
@@ -451,9 +266,9 @@ impl World {
             let part = part..part + at(piece.logical).len();
             let there = at(LbnRange::new(place, piece.logical.len()));
             if f.op == Op::Read {
-                f.bytes[part].copy_from_slice(&self.medium[there]);
+                f.bytes[part].copy_from_slice(&self.host.medium[there]);
             } else {
-                self.medium[there].copy_from_slice(&f.bytes[part.clone()]);
+                self.host.medium[there].copy_from_slice(&f.bytes[part.clone()]);
                 self.model[at(piece.logical)].copy_from_slice(&f.bytes[part]);
             }
         }
@@ -465,7 +280,7 @@ impl World {
                 f.logical
             );
         }
-        self.machine.end(&mut self.registry, f.access);
+        self.machine.end(&mut self.host.registry, f.access);
     }
 
     /// Every logical sector that is live, read through the map, holds what it has to.
@@ -482,9 +297,9 @@ impl World {
         let mut bytes = [0; SECTOR];
         let access = self.machine.begin_read(range(lbn, 1), &mut bytes).ok()?;
         if let Place::Medium(place) = access.pieces()[0].place {
-            bytes.copy_from_slice(&self.medium[at(LbnRange::new(place, Sectors::new(1)))]);
+            bytes.copy_from_slice(&self.host.medium[at(LbnRange::new(place, Sectors::new(1)))]);
         }
-        self.machine.end(&mut self.registry, access);
+        self.machine.end(&mut self.host.registry, access);
         Some(bytes)
     }
 
@@ -492,7 +307,7 @@ impl World {
     pub fn check_moved(&self) {
         for m in self.plan.moves() {
             let to = LbnRange::new(m.to, m.from.len());
-            assert_eq!(self.medium[at(to)], self.model[at(m.from)], "{} to {}", m.from, m.to);
+            assert_eq!(self.host.medium[at(to)], self.model[at(m.from)], "{} to {}", m.from, m.to);
         }
     }
 

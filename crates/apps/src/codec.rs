@@ -62,6 +62,11 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
+    /// What was not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     pub fn left(&self) -> usize {
         self.rest.len()
     }

@@ -1,6 +1,7 @@
 //! Which blocks are still to be registered, and which tasks are out: what every reader of many blocks needs.
 
 use crate::sessions::{Done, Parameter, Sessions};
+use crate::set::run;
 use scheduler::{BlockSet, SessionError};
 use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
@@ -8,24 +9,6 @@ use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
 /// The most tasks that are registered at a time. A fragmented remainder of a 20 TB drive has millions of runs; the
 /// planner needs some hundred of them to choose from.
 const MOST_TASKS: usize = 1024;
-
-/// How many blocks from `from` on, below `limit`, are all in the set.
-pub(crate) fn run(set: &BlockSet, from: u64, limit: u64) -> u64 {
-    let mut end = from;
-    let mut step = 1;
-    while end < limit {
-        let to = end.saturating_add(step).min(limit);
-        if set.count(end, to) == to - end {
-            end = to;
-            step = (step * 2).min(1 << 24);
-        } else if step == 1 {
-            break;
-        } else {
-            step /= 2;
-        }
-    }
-    end - from
-}
 
 #[derive(Clone, Debug)]
 struct Run {

@@ -54,16 +54,16 @@ impl Feed {
             let blocks = run(&self.todo, first, first.saturating_add(blocks).min(self.todo.blocks())).max(1);
             let len = range.len().get().min(blocks.saturating_mul(self.block.get()));
             let range = LbnRange::new(range.start(), Sectors::new(len));
-            let task = match sessions.read(self.session, range, self.block, Parameter(first)) {
-                Ok(task) => task,
-                // Others' tasks end too: there is room later, as long as one of ours is out to remind us.
-                Err(SessionError::TooManyTasks { .. }) if !self.tasks.is_empty() => return Ok(()),
-                Err(error) => return Err(error),
-            };
+            let task = sessions.read(self.session, range, self.block, Parameter(first))?;
             self.todo.remove_range(first, first + blocks);
             self.tasks.insert(task, Run { first, range, left: blocks, mark });
         }
         Ok(())
+    }
+
+    /// Tasks that are out.
+    pub fn out(&self) -> usize {
+        self.tasks.len()
     }
 
     /// The block of a record, and the mark of its registration. `None` when it is not of a run.
@@ -94,10 +94,10 @@ pub(crate) struct Sifted {
     left: u64,
 }
 
-/// Blocks that are read again one sector at a time, a bounded number of them.
-#[derive(Clone, Debug, Default)]
+/// Blocks that are read again one sector at a time, a bounded number of them at a time.
+#[derive(Clone, Debug)]
 pub(crate) struct Sieve {
-    waiting: Vec<(u64, LbnRange)>,
+    waiting: BlockSet,
     tasks: BTreeMap<TaskId, Sifted>,
 }
 
@@ -105,27 +105,37 @@ impl Sieve {
     /// A block is kept in memory while it is sifted; a drive that fails as a whole must not fill it.
     const MOST: usize = 16;
 
-    pub fn add(&mut self, block: u64, range: LbnRange) {
-        self.waiting.push((block, range));
+    /// None of `blocks` blocks.
+    pub fn new(blocks: u64) -> Self {
+        Self { waiting: BlockSet::empty(blocks), tasks: BTreeMap::new() }
     }
 
+    pub fn add(&mut self, block: u64) {
+        self.waiting.insert(block);
+    }
+
+    /// Tasks that are out.
+    pub fn out(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Registers what there is room for. `place` says where a block lies; `None` leaves it out for good.
     pub fn fill(
         &mut self,
         sessions: &mut dyn Sessions,
         session: SessionId,
         sector_bytes: usize,
+        mut place: impl FnMut(u64) -> Option<LbnRange>,
     ) -> Result<(), SessionError> {
         while self.tasks.len() < Self::MOST {
-            let Some(&(block, range)) = self.waiting.last() else { return Ok(()) };
-            let task = match sessions.read(session, range, Sectors::new(1), Parameter(block)) {
-                Ok(task) => task,
-                Err(SessionError::TooManyTasks { .. }) if !self.tasks.is_empty() => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            self.waiting.pop();
-            let left = range.len().get();
-            let bytes = vec![0; (left as usize).saturating_mul(sector_bytes)];
-            self.tasks.insert(task, Sifted { block, range, bytes, bad: Vec::new(), left });
+            let Some(block) = self.waiting.next(0) else { return Ok(()) };
+            if let Some(range) = place(block) {
+                let task = sessions.read(session, range, Sectors::new(1), Parameter(block))?;
+                let left = range.len().get();
+                let bytes = vec![0; (left as usize).saturating_mul(sector_bytes)];
+                self.tasks.insert(task, Sifted { block, range, bytes, bad: Vec::new(), left });
+            }
+            self.waiting.remove(block);
         }
         Ok(())
     }

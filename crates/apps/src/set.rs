@@ -51,6 +51,8 @@ pub(crate) fn put_set(out: &mut Vec<u8>, set: &BlockSet) {
 
 /// Reads a set of `blocks` blocks. `None` where the bytes are none.
 pub(crate) fn take_set(cursor: &mut Cursor<'_>, blocks: u64) -> Option<BlockSet> {
+    // A byte a page at least: a number of blocks that the bytes do not bear out takes no memory.
+    (blocks.div_ceil(PAGE) <= cursor.left() as u64).then_some(())?;
     let mut set = BlockSet::full(blocks);
     for (page, end) in pages(blocks) {
         match cursor.varint()? {

@@ -4,9 +4,11 @@
 mod support;
 
 use freeblock_apps::backup::image::{Header, scan};
-use freeblock_apps::backup::{Backup, ImageWriter, Point, Replica, Sink, State, restore, salvage, verify};
+use freeblock_apps::backup::{
+    Backup, ImageWriter, Output, Point, Replica, Sink, Source, State, restore, restore_range, salvage, verify,
+};
 use freeblock_apps::sessions::{Application, Sessions};
-use freeblock_apps::snapshot::{Cow, Geometry, Provider, SnapshotId, Volume, VolumeId, WriteError};
+use freeblock_apps::snapshot::{Cow, Geometry, Place, Provider, SnapshotId, Volume, VolumeId, WriteError};
 use proptest::prelude::*;
 use scheduler::Priority;
 use std::cell::RefCell;
@@ -26,6 +28,7 @@ const FIRST: u64 = 5;
 struct Tape {
     bytes: Vec<u8>,
     room: usize,
+    durable: usize,
 }
 
 impl Sink for Tape {
@@ -35,10 +38,28 @@ impl Sink for Tape {
         self.room -= n;
         Ok(n)
     }
+    fn sync(&mut self) -> Result<(), String> {
+        self.durable = self.bytes.len();
+        Ok(())
+    }
 }
 
 fn blank() -> Drive {
     Drive::blank(FIRST + BLOCKS * BLOCK)
+}
+
+/// Counts the bytes that are read.
+struct Counted<'a>(&'a [u8], u64);
+
+impl Source for Counted<'_> {
+    fn read_at(&mut self, at: u64, into: &mut [u8]) -> Result<usize, String> {
+        let n = self.0.read_at(at, into)?;
+        self.1 += n as u64;
+        Ok(n)
+    }
+    fn size(&mut self) -> Result<u64, String> {
+        self.0.size()
+    }
 }
 
 type Shared = Rc<RefCell<Volume>>;
@@ -137,17 +158,12 @@ impl World {
                 }
                 assert!(matches!(backup.state(), State::Running | State::TargetFull), "{:?}", backup.state());
             }
-            for done in &self.host.handed[handed..] {
-                let home = range(done.range.start().get(), BLOCK);
-                let again = present.iter().any(|b| {
-                    self.volume.locate(snapshot, *b) == Ok(freeblock_apps::snapshot::Place::At(home))
-                });
-                assert!(!again, "a block that is in the image was read again");
-            }
+            self.not_read_again(snapshot, &present, handed);
             let finished = *backup.state() == State::Finished;
             let session = backup.session();
-            let mut bytes = backup.into_output().into_sink().bytes;
+            let Tape { mut bytes, durable, .. } = backup.into_output().into_sink();
             if finished {
+                assert_eq!(durable, bytes.len(), "an image that is finished and not durable");
                 return bytes;
             }
             crashes -= 1;
@@ -159,10 +175,69 @@ impl World {
             writer = match scan(&mut bytes.as_slice()) {
                 Ok(scan) => {
                     bytes.truncate(scan.keep as usize);
-                    ImageWriter::resume(scan, Tape { bytes, room: 0 })
+                    ImageWriter::resume(scan, Tape { bytes, ..Tape::default() })
                 }
                 Err(_) => ImageWriter::new(self.header(snapshot, base), Tape::default()),
             };
+        }
+    }
+
+    /// Makes a replica while the foreground overwrites the volume, the destination stalls, and the power fails
+    /// `crashes` times, also at the destination.
+    fn replica(
+        &mut self,
+        of: (SnapshotId, Option<SnapshotId>),
+        onto: Option<Point>,
+        mut drive: Drive,
+        mut crashes: u64,
+    ) -> (Drive, Option<Point>) {
+        let header = self.header(of.0, of.1);
+        let mut saved: Option<Vec<u8>> = None;
+        loop {
+            drive.room = self.below(5);
+            let output = match &saved {
+                Some(saved) => Replica::resume(saved, drive).unwrap(),
+                None => Replica::new(header, onto, drive).unwrap(),
+            };
+            let mut present = Vec::new();
+            output.present(&mut |block| present.push(block));
+            let (handed, sessions) = (self.host.handed.len(), &mut self.host.registry);
+            let priority = Priority::default();
+            let mut backup =
+                Backup::start(self.volume.clone(), output, of, SECTOR, sessions, priority).unwrap();
+            let mut left = self.below(150);
+            while *backup.state() != State::Finished && (left > 0 || crashes == 0) {
+                self.turn(&mut backup);
+                if self.below(20) == 0 {
+                    saved = Some(backup.output_mut().progress().unwrap());
+                }
+                if *backup.state() == State::TargetFull {
+                    let room = self.below(5);
+                    backup.output_mut().destination_mut().room = room;
+                    backup.go_on(&mut self.host.registry);
+                }
+                left = left.saturating_sub(1);
+            }
+            self.not_read_again(of.0, &present, handed);
+            if *backup.state() == State::Finished {
+                let output = backup.into_output();
+                let point = output.point();
+                return (output.into_destination(), point);
+            }
+            crashes -= 1;
+            let _ = self.host.registry.close(backup.session());
+            self.late.0.clear();
+            drive = backup.into_output().into_destination();
+            drive.power_cut(&mut || self.stream.next_u64().is_multiple_of(2));
+        }
+    }
+
+    /// None of the blocks that were there was read since.
+    fn not_read_again(&self, snapshot: SnapshotId, present: &[u64], since: usize) {
+        for done in &self.host.handed[since..] {
+            let home = range(done.range.start().get(), BLOCK);
+            let again = present.iter().any(|b| self.volume.locate(snapshot, *b) == Ok(Place::At(home)));
+            assert!(!again, "a block that is in the output was read again");
         }
     }
 }
@@ -208,6 +283,107 @@ proptest! {
         }
     }
 
+    /// Guards: a replica that is taken for whole after a crash at either end, that reads all again, or that is put on
+    /// something that is not its base.
+    #[test]
+    fn a_replica_goes_on_after_a_restart_and_equals_the_volume_at_each_snapshot(app in any::<bool>(), seed in any::<u64>(), crashes in 0..5u64) {
+        let mut world = World::new(cow(app), seed);
+        let mut drive = blank();
+        let (mut base, mut onto) = (None, None);
+        for _ in 0..3 {
+            let want = world.content();
+            let (snapshot, _) = world.volume.borrow_mut().take().unwrap();
+            if base.is_some() {
+                let header = world.header(snapshot, base);
+                let other = Some(Point { volume: VolumeId(9), snapshot });
+                for wrong in [None, other] {
+                    prop_assert!(Replica::new(header, wrong, blank()).is_err(), "a difference without its base");
+                }
+            }
+            let (made, point) = world.replica((snapshot, base), onto, drive, crashes);
+            drive = made;
+            prop_assert!(drive.bytes[FIRST as usize * SECTOR..] == want, "the replica differs");
+            prop_assert_eq!(point, Some(Point { volume: VolumeId(9), snapshot }));
+            let _ = world.volume.borrow_mut().delete(snapshot).unwrap();
+            (base, onto) = (Some(snapshot), point);
+            for _ in 0..20 {
+                world.overwrite();
+            }
+        }
+    }
+
+    /// Guards: blocks that damaged progress says are on the replica and are not.
+    #[test]
+    fn damaged_progress_of_a_replica_is_refused_by_name(seed in any::<u64>(), at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<bool>()) {
+        let world = World::new(Cow::Snapshot, seed);
+        let (snapshot, _) = world.volume.borrow_mut().take().unwrap();
+        let mut replica = Replica::new(world.header(snapshot, None), None, blank()).unwrap();
+        replica.put(2, &[1; BLOCK as usize * SECTOR], &[]);
+        replica.put(5, &[], &[0, 1, 2, 3]);
+        replica.flush().unwrap();
+        let good = replica.progress().unwrap();
+        prop_assert_eq!(Replica::resume(&good, blank()).unwrap().missing().len(), 4);
+        let mut bytes = good;
+        let at = at.index(bytes.len());
+        if cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }
+        let refused = Replica::resume(&bytes, blank()).unwrap_err().to_string();
+        prop_assert!(refused.contains("make the replica anew"), "{refused}");
+    }
+
+    /// Guards: a range that comes from the wrong image of a chain, that touches its neighbours, or that reads all; a
+    /// damaged index or chunk that is believed.
+    #[test]
+    fn a_range_is_restored_from_a_chain_by_its_indices(
+        app in any::<bool>(), seed in any::<u64>(), start in 0..BLOCKS * BLOCK, len in 1..40u64,
+        damage in prop::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..8u8)),
+    ) {
+        let mut world = World::new(cow(app), seed);
+        let (mut images, mut base, mut want) = (Vec::new(), None, Vec::new());
+        for _ in 0..3 {
+            want = world.content();
+            let (snapshot, _) = world.volume.borrow_mut().take().unwrap();
+            images.push(world.image(snapshot, base, 0));
+            base = Some(snapshot);
+            for _ in 0..6 {
+                world.overwrite();
+            }
+        }
+        let len = len.min(BLOCKS * BLOCK - start);
+        let wanted = range(FIRST + start, len);
+        let mut sources: Vec<Counted> = images.iter().map(|i| Counted(i, 0)).collect();
+        let mut drive = blank();
+        let restored = restore_range(&mut sources, wanted, &mut drive).unwrap();
+        prop_assert_eq!(restored.point.snapshot, base.unwrap());
+        prop_assert_eq!((restored.sectors, restored.holes, restored.missing.len()), (len, 0, 0));
+        for (lbn, got) in drive.bytes.chunks(SECTOR).enumerate() {
+            let right: &[u8] = match wanted.contains(Lbn::new(lbn as u64)) {
+                true => &want[(lbn - FIRST as usize) * SECTOR..][..SECTOR],
+                false => &[0xee; SECTOR],
+            };
+            prop_assert!(got == right, "sector {lbn}");
+        }
+        // Headers, footers and indices, and twice the chunks of the range.
+        let chunk = 28 + BLOCK * SECTOR as u64;
+        let most = 3 * (2 * (92 + 36 + 16 * (BLOCKS + 9) + 4)) + 2 * (len.div_ceil(BLOCK) + 1) * (chunk + 92);
+        let read: u64 = sources.iter().map(|s| s.1).sum();
+        prop_assert!(read <= most, "{read} bytes were read, {most} would do");
+        let outside = range(FIRST + start, BLOCKS * BLOCK - start + 1);
+        prop_assert!(restore_range(&mut sources, outside, &mut drive).unwrap_err().to_string().contains("not on the volume"));
+        sources.swap(1, 2);
+        prop_assert!(restore_range(&mut sources, wanted, &mut drive).unwrap_err().to_string().contains("difference"));
+        if let Some((which, at, bit)) = damage {
+            let which = which.index(images.len());
+            let at = at.index(images[which].len());
+            images[which][at] ^= 1 << bit;
+            let mut sources: Vec<&[u8]> = images.iter().map(Vec::as_slice).collect();
+            let mut drive = blank();
+            match restore_range(&mut sources, wanted, &mut drive) {
+                Ok(_) => prop_assert!(drive.bytes[wanted.start().get() as usize * SECTOR..][..len as usize * SECTOR] == want[start as usize * SECTOR..][..len as usize * SECTOR]),
+                Err(error) => prop_assert!(drive == blank(), "{error}, but the drive has changed"),
+            }
+        }
+    }
+
     /// Guards: a bad sector that costs more than itself in an image or a replica, or is passed over in silence. With
     /// snapshot-copy-on-write a whole block may be lost, when it has to be copied and cannot be read.
     #[test]
@@ -217,13 +393,14 @@ proptest! {
         let want = world.content();
         let (snapshot, _) = world.volume.borrow_mut().take().unwrap();
         let (drive, missing) = if replicate {
+            let header = world.header(snapshot, None);
             let sessions = &mut world.host.registry;
-            let output = Replica::new(blank(), SECTOR);
+            let output = Replica::new(header, None, blank()).unwrap();
             let mut backup = Backup::start(world.volume.clone(), output, (snapshot, None), SECTOR, sessions, Priority::default()).unwrap();
             while *backup.state() != State::Finished {
                 world.turn(&mut backup);
             }
-            let missing = backup.output_mut().missing.clone();
+            let missing = backup.output_mut().missing().to_vec();
             (backup.output_mut().destination_mut().clone(), missing)
         } else {
             let image = world.image(snapshot, None, 1);

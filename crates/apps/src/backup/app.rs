@@ -1,23 +1,22 @@
 //! The backup itself: a state machine over a session.
 
-use super::restore::sound;
-use super::{Destination, ImageWriter, Sink, image::Header};
+use super::{ImageWriter, Sink, image::Header};
 use crate::feed::{Feed, Sieve};
 use crate::sessions::{Application, Done, Sessions};
 use crate::snapshot::{Gone, Place, Provider, Shape, SnapshotId};
 use scheduler::{BlockSet, Priority, SessionError};
 use thiserror::Error;
-use units::{Instant, Lbn, LbnRange, SessionId};
+use units::{Instant, LbnRange, SessionId};
 
 /// Bytes that may wait for a target that is full. What comes beyond them is read again later.
 const MOST_WAITING: usize = 16 << 20;
 
 /// Where blocks go. A block that was put is never asked for again: what has no room waits inside.
 pub trait Output {
-    /// The blocks that are there from before a restart.
-    fn present(&self) -> Vec<u64>;
+    /// Each block that is there from before a restart.
+    fn present(&self, each: &mut dyn FnMut(u64));
     /// Takes a block: its bytes, and which of its sectors are bad (all of them, and no bytes: it is lost).
-    fn put(&mut self, shape: &Shape, block: u64, bytes: &[u8], bad: &[u32]);
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]);
     /// Writes what waits; `false`: there is no more room for now.
     ///
     /// # Errors
@@ -25,17 +24,17 @@ pub trait Output {
     fn flush(&mut self) -> Result<bool, String>;
     /// Bytes that wait.
     fn waiting(&self) -> usize;
-    /// Every block was put.
+    /// Every block was put: the next [`flush`](Self::flush) that returns true makes it whole and durable.
     fn finish(&mut self);
-    /// Whether the output is for this snapshot and base.
-    fn is_of(&self, shape: &Shape, snapshot: SnapshotId, base: Option<SnapshotId>, blocks: u64) -> bool;
+    /// What it is of.
+    fn header(&self) -> &Header;
 }
 
 impl<S: Sink> Output for ImageWriter<S> {
-    fn present(&self) -> Vec<u64> {
-        self.blocks().collect()
+    fn present(&self, each: &mut dyn FnMut(u64)) {
+        self.blocks().for_each(each);
     }
-    fn put(&mut self, _: &Shape, block: u64, bytes: &[u8], bad: &[u32]) {
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
         ImageWriter::put(self, block, bytes, bad);
     }
     fn flush(&mut self) -> Result<bool, String> {
@@ -47,59 +46,8 @@ impl<S: Sink> Output for ImageWriter<S> {
     fn finish(&mut self) {
         ImageWriter::finish(self);
     }
-    fn is_of(&self, shape: &Shape, snapshot: SnapshotId, base: Option<SnapshotId>, blocks: u64) -> bool {
-        let Header { shape: own, snapshot: of, base: from, chunks, .. } = *self.header();
-        own == *shape && of == snapshot && from == base && chunks == blocks && self.header().fits()
-    }
-}
-
-/// Each block straight to its home on another drive. It cannot be resumed after a restart: start it again.
-#[derive(Clone, Debug)]
-pub struct Replica<D> {
-    destination: D,
-    sector_bytes: usize,
-    waiting: Vec<(Lbn, Vec<u8>)>,
-    /// Sectors that could not be read, and so were not written.
-    pub missing: Vec<Lbn>,
-}
-
-impl<D: Destination> Replica<D> {
-    /// A replica on `destination`.
-    pub fn new(destination: D, sector_bytes: usize) -> Self {
-        Self { destination, sector_bytes, waiting: Vec::new(), missing: Vec::new() }
-    }
-
-    /// The drive that it is on.
-    pub fn destination_mut(&mut self) -> &mut D {
-        &mut self.destination
-    }
-}
-
-impl<D: Destination> Output for Replica<D> {
-    fn present(&self) -> Vec<u64> {
-        Vec::new()
-    }
-    fn put(&mut self, shape: &Shape, block: u64, bytes: &[u8], bad: &[u32]) {
-        let home = shape.home(block);
-        let runs = sound(home, self.sector_bytes, bytes, bad);
-        self.waiting.extend(runs.into_iter().map(|(at, run)| (at, run.to_vec())));
-        self.missing.extend(bad.iter().map(|s| Lbn::new(home.get() + u64::from(*s))));
-    }
-    fn flush(&mut self) -> Result<bool, String> {
-        while let Some((at, bytes)) = self.waiting.last() {
-            if !self.destination.write_at(*at, bytes)? {
-                return Ok(false);
-            }
-            self.waiting.pop();
-        }
-        Ok(true)
-    }
-    fn waiting(&self) -> usize {
-        self.waiting.iter().map(|(_, bytes)| bytes.len()).sum()
-    }
-    fn finish(&mut self) {}
-    fn is_of(&self, _: &Shape, _: SnapshotId, _: Option<SnapshotId>, _: u64) -> bool {
-        true
+    fn header(&self) -> &Header {
+        ImageWriter::header(self)
     }
 }
 
@@ -109,8 +57,10 @@ pub enum StartError {
     /// The snapshot cannot be read.
     #[error(transparent)]
     Gone(#[from] Gone),
-    /// The image is of something else.
-    #[error("the image is not of {0} of this volume with that base; give its own image, or start a new one")]
+    /// The image or replica is of something else.
+    #[error(
+        "the image or replica is not of {0} of this volume with that base; give its own, or start a new one"
+    )]
     OtherImage(SnapshotId),
     /// The session refused.
     #[error(transparent)]
@@ -130,7 +80,7 @@ pub enum State {
     Gone(Gone),
     /// The output fails.
     OutputFailed(String),
-    /// The session refused a read.
+    /// The session refused a read. Too many tasks of others: [`Backup::go_on`] when some have ended.
     Refused(SessionError),
 }
 
@@ -186,7 +136,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
     /// Opens a session and registers the snapshot's blocks, but for those that the output has already.
     ///
     /// # Errors
-    /// The snapshot is gone, the image is of something else, the session refuses.
+    /// The snapshot is gone, the output is of something else, the session refuses.
     pub fn start(
         provider: P,
         output: O,
@@ -196,24 +146,28 @@ impl<P: Provider, O: Output> Backup<P, O> {
         priority: Priority,
     ) -> Result<Self, StartError> {
         let shape = provider.shape();
-        let mut todo = BlockSet::empty(shape.blocks);
+        let mut todo = BlockSet::full(shape.blocks);
         let mut at = 0;
         while let Some(extent) = provider.next(snapshot, base, at)? {
+            todo.remove_range(at, extent.first);
             at = extent.first.saturating_add(extent.blocks).max(at + 1);
-            for block in extent.first..at {
-                todo.insert(block);
-            }
         }
-        let blocks = todo.len();
-        let present = output.present();
-        let known = present.iter().all(|block| todo.remove(*block));
-        if !known || !output.is_of(&shape, snapshot, base, blocks) {
+        todo.remove_range(at, shape.blocks);
+        let (blocks, mut written, mut known) = (todo.len(), 0, true);
+        output.present(&mut |block| {
+            known &= todo.remove(block);
+            written += 1;
+        });
+        let header = *output.header();
+        let own =
+            (header.shape, header.snapshot, header.base, header.chunks) == (shape, snapshot, base, blocks);
+        if !known || !own || !header.fits() || u64::from(header.sector_bytes) != sector_bytes as u64 {
             return Err(StartError::OtherImage(snapshot));
         }
         let session = sessions.open(priority)?;
         let feed = Feed::new(session, shape.block, todo);
-        let counts = Counts { blocks, written: present.len() as u64, ..Counts::default() };
-        let (sieve, state) = (Sieve::default(), State::Running);
+        let counts = Counts { blocks, written, ..Counts::default() };
+        let (sieve, state) = (Sieve::new(shape.blocks), State::Running);
         let mut backup = Self {
             provider,
             output,
@@ -263,9 +217,9 @@ impl<P: Provider, O: Output> Backup<P, O> {
         self.output
     }
 
-    /// There is room on the target again.
+    /// There is room on the target again, or for tasks.
     pub fn go_on(&mut self, sessions: &mut dyn Sessions) {
-        if self.state == State::TargetFull {
+        if matches!(self.state, State::TargetFull | State::Refused(SessionError::TooManyTasks { .. })) {
             self.state = State::Running;
             self.proceed(sessions);
             if self.state == State::Running {
@@ -280,6 +234,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
         if next != State::Running && self.state == State::Running {
             match next {
                 State::TargetFull => drop(sessions.suspend(self.session)),
+                State::Refused(SessionError::TooManyTasks { .. }) => {}
                 _ => drop(sessions.close(self.session)),
             }
             self.state = next;
@@ -307,15 +262,25 @@ impl<P: Provider, O: Output> Backup<P, O> {
                 None
             }
         });
+        let sifting = self.sieve.fill(sessions, self.session, self.sector_bytes, |block| {
+            match provider.locate(snapshot, block) {
+                Ok(Place::At(range)) => return Some(range),
+                Ok(Place::Lost | Place::Hole) => lost.push(block),
+                Err(error) => gone = Some(error),
+            }
+            None
+        });
         if let Some(gone) = gone {
             return State::Gone(gone);
         }
         for block in lost {
             self.lost(block);
         }
-        let sifting = self.sieve.fill(sessions, self.session, self.sector_bytes);
-        if let Err(error) = filled.and(sifting) {
-            return State::Refused(error);
+        match filled.and(sifting) {
+            // Others' tasks end too: there is room later, as long as one of ours is out to remind us.
+            Err(SessionError::TooManyTasks { .. }) if self.feed.out() + self.sieve.out() > 0 => {}
+            Err(error) => return State::Refused(error),
+            Ok(()) => {}
         }
         if self.counts.written == self.counts.blocks {
             // Once: should the target be full now, `go_on` only has the rest to write.
@@ -337,7 +302,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
     }
 
     fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
-        self.output.put(&self.shape, block, bytes, bad);
+        self.output.put(block, bytes, bad);
         self.counts.written += 1;
         self.counts.damaged += u64::from(!bad.is_empty());
     }
@@ -369,7 +334,7 @@ impl<P: Provider, O: Output> Application for Backup<P, O> {
                 self.feed.again(block);
             } else if self.arrived(block, done.range) {
                 if done.bad.is_some() || bytes.len() != whole {
-                    self.sieve.add(block, done.range);
+                    self.sieve.add(block);
                 } else {
                     self.put(block, bytes, &[]);
                 }

@@ -38,7 +38,7 @@ pub struct Header {
 
 /// What is wrong with an image, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the image is damaged at byte {at}: {what}; undamaged blocks can be salvaged")]
+#[error("the image is damaged at byte {at}: {what}; {mend}", mend = .what.mend())]
 pub struct Damage {
     /// Bytes from the start.
     pub at: u64,
@@ -62,7 +62,7 @@ pub enum What {
     #[error("block {0} is here for the second time")]
     Twice(u64),
     /// Chunks are missing.
-    #[error("{found} chunks of {expected}; the backup was not finished: resume it")]
+    #[error("{found} chunks of {expected}")]
     Incomplete {
         /// Those that are there.
         found: u64,
@@ -78,6 +78,18 @@ pub enum What {
     /// The source fails.
     #[error("it cannot be read: {0}")]
     Source(String),
+}
+
+impl What {
+    fn mend(&self) -> &'static str {
+        match self {
+            Self::Header => "without a header nothing can be had from it; give another copy of the image",
+            Self::Incomplete { .. } => "the backup was not finished: resume it",
+            Self::Source(_) => "mend the source, and read again",
+            Self::Footer => "if the backup was not finished, resume it; the blocks can be salvaged",
+            Self::Chunk | Self::Body(_) | Self::Twice(_) | Self::Index => "undamaged blocks can be salvaged",
+        }
+    }
 }
 
 impl Header {
@@ -151,18 +163,27 @@ pub struct ImageWriter<S> {
     at: u64,
     index: Vec<(u64, u64)>,
     waiting: Vec<u8>,
+    /// Whether index and footer were added.
+    ended: bool,
 }
 
 impl<S: Sink> ImageWriter<S> {
     /// A new image.
     pub fn new(header: Header, sink: S) -> Self {
         let waiting = header.encode();
-        Self { header, sink, at: waiting.len() as u64, index: Vec::new(), waiting }
+        Self { header, sink, at: waiting.len() as u64, index: Vec::new(), waiting, ended: false }
     }
 
     /// Goes on with an image of which the first [`Scan::keep`] bytes are kept: the host cuts off the rest before.
     pub fn resume(scan: Scan, sink: S) -> Self {
-        Self { header: scan.header, sink, at: scan.keep, index: scan.index, waiting: Vec::new() }
+        Self {
+            header: scan.header,
+            sink,
+            at: scan.keep,
+            index: scan.index,
+            waiting: Vec::new(),
+            ended: false,
+        }
     }
 
     /// What the image is of.
@@ -209,6 +230,7 @@ impl<S: Sink> ImageWriter<S> {
 
     /// Adds index and footer.
     pub fn finish(&mut self) {
+        self.ended = true;
         let start = self.at;
         let mut out = INDEX.to_le_bytes().to_vec();
         out.extend_from_slice(&(self.index.len() as u64).to_le_bytes());
@@ -227,7 +249,7 @@ impl<S: Sink> ImageWriter<S> {
         self.waiting.extend_from_slice(&out);
     }
 
-    /// Gives the sink what it takes; whether that was all.
+    /// Gives the sink what it takes; whether that was all. Of a finished image all is durable then.
     ///
     /// # Errors
     /// The sink's.
@@ -238,6 +260,9 @@ impl<S: Sink> ImageWriter<S> {
                 return Ok(false);
             }
             self.waiting.drain(..n);
+        }
+        if self.ended {
+            self.sink.sync()?;
         }
         Ok(true)
     }
@@ -347,6 +372,93 @@ pub(super) fn ending<S: Source>(
         return Err(damage(What::Incomplete { found: index.len() as u64, expected: header.chunks }));
     }
     Ok(())
+}
+
+/// The index of a finished image: where a block is, without reading the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Index {
+    header: Header,
+    at: u64,
+}
+
+/// Bytes of an entry of the index, and of what stands before the first.
+const ENTRY_BYTES: u64 = 16;
+const INDEX_HEAD_BYTES: u64 = 12;
+
+impl Index {
+    /// Reads header and footer, and verifies the index.
+    ///
+    /// # Errors
+    /// One of the three is damaged, or the backup was not finished.
+    pub fn open<S: Source>(source: &mut S) -> Result<Self, Damage> {
+        let header = header(source)?;
+        let size = source.size().map_err(|e| Damage { at: 0, what: What::Source(e) })?;
+        let from = size.saturating_sub(FOOTER_BYTES as u64);
+        let footer = bytes_at(source, from, FOOTER_BYTES)?;
+        let parse = || {
+            let mut c = Cursor::new(unseal(&footer)?.strip_prefix(FOOTER)?);
+            let (at, chunks, image) = (c.u64()?, c.u64()?, c.u64()?);
+            let end = chunks.checked_mul(ENTRY_BYTES)?.checked_add(INDEX_HEAD_BYTES + 4)?.checked_add(at)?;
+            (image == header.image && end == from && chunks == header.chunks).then_some(at)
+        };
+        let at = parse().ok_or(Damage { at: from, what: What::Footer })?;
+        let index = Self { header, at };
+        index.verify(source, from - 4)?;
+        Ok(index)
+    }
+
+    /// What the image is of.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The chunks of the blocks from `first` up to, not including, `end`: block and offset, ascending.
+    ///
+    /// # Errors
+    /// The source fails.
+    pub fn find<S: Source>(&self, source: &mut S, first: u64, end: u64) -> Result<Vec<(u64, u64)>, Damage> {
+        let (mut low, mut high) = (0, self.header.chunks);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.entry(source, middle)?.0 < first {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        let mut found = Vec::new();
+        for i in low..self.header.chunks {
+            let entry = self.entry(source, i)?;
+            if entry.0 >= end {
+                break;
+            }
+            found.push(entry);
+        }
+        Ok(found)
+    }
+
+    fn entry<S: Source>(&self, source: &mut S, i: u64) -> Result<(u64, u64), Damage> {
+        let at = self.at + INDEX_HEAD_BYTES + i * ENTRY_BYTES;
+        let bytes = bytes_at(source, at, ENTRY_BYTES as usize)?;
+        let mut c = Cursor::new(&bytes);
+        c.u64().zip(c.u64()).ok_or(Damage { at, what: What::Index })
+    }
+
+    /// Compares the index, which ends at `end`, with its checksum.
+    fn verify<S: Source>(&self, source: &mut S, end: u64) -> Result<(), Damage> {
+        let damage = Damage { at: self.at, what: What::Index };
+        let mut hasher = crc32fast::Hasher::new();
+        let mut at = self.at;
+        while at < end {
+            let bytes = bytes_at(source, at, (end - at).min(1 << 16) as usize)?;
+            if bytes.is_empty() {
+                return Err(damage);
+            }
+            hasher.update(&bytes);
+            at += bytes.len() as u64;
+        }
+        let check = bytes_at(source, end, 4)?;
+        if check != hasher.finalize().to_le_bytes() { Err(damage) } else { Ok(()) }
+    }
 }
 
 /// What is usable of an image whose writer was interrupted.

@@ -4,11 +4,13 @@
 
 mod app;
 pub mod image;
+mod replica;
 pub mod restore;
 
-pub use app::{Backup, Counts, Output, Replica, StartError, State};
+pub use app::{Backup, Counts, Output, StartError, State};
 pub use image::ImageWriter;
-pub use restore::{Point, restore, salvage, verify};
+pub use replica::{Replica, ReplicaError};
+pub use restore::{Point, restore, restore_range, salvage, verify};
 
 use units::Lbn;
 
@@ -19,12 +21,22 @@ pub trait Sink {
     /// # Errors
     /// The target fails, in words.
     fn append(&mut self, bytes: &[u8]) -> Result<usize, String>;
+
+    /// Makes durable what was appended.
+    ///
+    /// # Errors
+    /// The target fails, in words.
+    fn sync(&mut self) -> Result<(), String>;
 }
 
 impl Sink for Vec<u8> {
     fn append(&mut self, bytes: &[u8]) -> Result<usize, String> {
         self.extend_from_slice(bytes);
         Ok(bytes.len())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        Ok(())
     }
 }
 
@@ -35,6 +47,12 @@ pub trait Source {
     /// # Errors
     /// The source fails, in words.
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> Result<usize, String>;
+
+    /// How many bytes there are.
+    ///
+    /// # Errors
+    /// The source fails, in words.
+    fn size(&mut self) -> Result<u64, String>;
 }
 
 impl Source for &[u8] {
@@ -43,6 +61,10 @@ impl Source for &[u8] {
         let n = rest.len().min(into.len());
         into[..n].copy_from_slice(&rest[..n]);
         Ok(n)
+    }
+
+    fn size(&mut self) -> Result<u64, String> {
+        Ok(self.len() as u64)
     }
 }
 

@@ -1,11 +1,11 @@
 //! From an image back to a drive.
 
-use super::image::{self, CHUNK_BYTES, Damage, HEADER_BYTES, Header, What};
+use super::image::{self, CHUNK_BYTES, Damage, HEADER_BYTES, Header, Index, What};
 use super::{Destination, Source};
 use crate::snapshot::{SnapshotId, VolumeId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
-use units::Lbn;
+use units::{Lbn, LbnRange, Sectors};
 
 /// The content that a destination has: a snapshot of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,17 @@ pub enum RestoreError {
         needs: SnapshotId,
         /// Of this volume.
         volume: VolumeId,
+    },
+    /// There is nothing to restore from.
+    #[error("no image is given; give the full image, and the differences on top of it in order")]
+    NoImage,
+    /// Not on the volume.
+    #[error("LBNs {range} are not on the volume, which is LBNs {volume}; ask for a part of it")]
+    Outside {
+        /// What was asked.
+        range: LbnRange,
+        /// The volume.
+        volume: LbnRange,
     },
     /// The destination stopped.
     #[error("the destination cannot be written at LBN {at}: {why}; restore again from the start")]
@@ -82,6 +93,7 @@ pub fn restore<S: Source, D: Destination>(
         at = chunk.end;
         put(&header, &chunk, destination, &mut restored)?;
     }
+    sync(&header, destination)?;
     Ok(restored)
 }
 
@@ -109,15 +121,121 @@ pub fn salvage<S: Source, D: Destination>(
             }
             Ok(None) => {
                 restored.damage.extend(image::ending(source, &header, at, &index).err());
-                return Ok(restored);
+                break;
             }
             Err(damage) => {
                 restored.damage.push(damage);
-                let Some(next) = resynchronise(source, &header, at + 1)? else { return Ok(restored) };
+                let Some(next) = resynchronise(source, &header, at + 1)? else { break };
                 at = next;
             }
         }
     }
+    sync(&header, destination)?;
+    Ok(restored)
+}
+
+/// What was restored of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredRange {
+    /// The snapshot whose content it is.
+    pub point: Point,
+    /// Sectors written.
+    pub sectors: u64,
+    /// Sectors of the range that the backup could not read: not written.
+    pub missing: Vec<Lbn>,
+    /// Blocks of the range that no image has, as nothing was in them: not written.
+    pub holes: u64,
+}
+
+/// Restores only `range` from a chain of images: the full one first, then differences, each on top of the one before.
+/// Of every block only its newest chunk is read, by way of the indices; all are verified before the first is written.
+///
+/// # Errors
+/// See [`RestoreError`]; but for a destination that stops, nothing is written then.
+pub fn restore_range<S: Source, D: Destination>(
+    images: &mut [S],
+    range: LbnRange,
+    destination: &mut D,
+) -> Result<RestoredRange, RestoreError> {
+    let mut onto = None;
+    let mut newest: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
+    let mut blocks = 0;
+    for (i, source) in images.iter_mut().enumerate() {
+        let index = Index::open(source)?;
+        let header = index.header();
+        fits(header, onto)?;
+        onto = Some(begin(header).point);
+        let (first, end) = blocks_of(header, range)?;
+        blocks = end - first;
+        newest.extend(index.find(source, first, end)?.into_iter().map(|(block, at)| (block, (i, at))));
+    }
+    let point = onto.ok_or(RestoreError::NoImage)?;
+    let holes = blocks - newest.len() as u64;
+    let mut restored = RestoredRange { point, sectors: 0, missing: Vec::new(), holes };
+    for write in [false, true] {
+        for (&block, &(i, at)) in &newest {
+            let Some(source) = images.get_mut(i) else { continue };
+            let header = image::header(source)?;
+            let chunk = image::chunk(source, &header, at)?.filter(|chunk| chunk.block == block);
+            let chunk = chunk.ok_or(Damage { at, what: What::Index })?;
+            if write {
+                put_part(&header, &chunk, range, destination, &mut restored)?;
+            }
+        }
+    }
+    destination.sync().map_err(|why| RestoreError::Destination { at: range.start(), why })?;
+    Ok(restored)
+}
+
+/// The blocks that `range` touches: the first, and the one after the last.
+fn blocks_of(header: &Header, range: LbnRange) -> Result<(u64, u64), RestoreError> {
+    let shape = &header.shape;
+    let size = shape.block.get();
+    let volume = LbnRange::new(shape.first, Sectors::new(shape.blocks.saturating_mul(size)));
+    let inside =
+        range.start() >= volume.start() && range.checked_end().is_some_and(|end| end <= volume.end());
+    if !inside || range.is_empty() {
+        return Err(RestoreError::Outside { range, volume });
+    }
+    let sectors = |lbn: Lbn| lbn.since(shape.first).get();
+    Ok((sectors(range.start()) / size, sectors(range.end()).div_ceil(size)))
+}
+
+/// Writes the part of a chunk that is in the range.
+fn put_part<D: Destination>(
+    header: &Header,
+    chunk: &image::Chunk,
+    range: LbnRange,
+    destination: &mut D,
+    restored: &mut RestoredRange,
+) -> Result<(), RestoreError> {
+    let (home, sector) = (header.shape.home(chunk.block), header.sector_bytes as usize);
+    for (at, bytes) in sound(home, sector, &chunk.bytes, &chunk.bad) {
+        let len = (bytes.len() / sector.max(1)) as u64;
+        let from = at.get().max(range.start().get());
+        let to = (at.get() + len).min(range.end().get());
+        let part = from.checked_sub(at.get()).zip(to.checked_sub(at.get()));
+        let part = part.and_then(|(a, b)| bytes.get(a as usize * sector..b as usize * sector));
+        let Some(part) = part.filter(|part| !part.is_empty()) else { continue };
+        write(destination, Lbn::new(from), part)?;
+        restored.sectors += to - from;
+    }
+    let bad = chunk.bad.iter().map(|s| Lbn::new(home.get() + u64::from(*s)));
+    restored.missing.extend(bad.filter(|lbn| range.contains(*lbn)));
+    Ok(())
+}
+
+fn write<D: Destination>(destination: &mut D, at: Lbn, bytes: &[u8]) -> Result<(), RestoreError> {
+    let why = match destination.write_at(at, bytes) {
+        Ok(true) => return Ok(()),
+        Ok(false) => "it takes no more".into(),
+        Err(why) => why,
+    };
+    Err(RestoreError::Destination { at, why })
+}
+
+fn sync<D: Destination>(header: &Header, destination: &mut D) -> Result<(), RestoreError> {
+    destination.sync().map_err(|why| RestoreError::Destination { at: header.shape.first, why })
 }
 
 /// The next place at which a sound chunk, or the index, begins.
@@ -140,7 +258,7 @@ fn resynchronise<S: Source>(source: &mut S, header: &Header, from: u64) -> Resul
     }
 }
 
-fn fits(header: &Header, onto: Option<Point>) -> Result<(), RestoreError> {
+pub(super) fn fits(header: &Header, onto: Option<Point>) -> Result<(), RestoreError> {
     let volume = header.shape.volume;
     match header.base {
         Some(needs) if onto != Some(Point { volume, snapshot: needs }) => {
@@ -163,12 +281,7 @@ fn put<D: Destination>(
 ) -> Result<(), RestoreError> {
     let home = header.shape.home(chunk.block);
     for (at, bytes) in sound(home, header.sector_bytes as usize, &chunk.bytes, &chunk.bad) {
-        let why = match destination.write_at(at, bytes) {
-            Ok(true) => continue,
-            Ok(false) => "it takes no more".into(),
-            Err(why) => why,
-        };
-        return Err(RestoreError::Destination { at, why });
+        write(destination, at, bytes)?;
     }
     restored.blocks += 1;
     restored.missing.extend(chunk.bad.iter().map(|s| Lbn::new(home.get() + u64::from(*s))));

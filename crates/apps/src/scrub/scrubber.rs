@@ -143,7 +143,7 @@ impl<C: Checksums> Scrubber<C> {
     ) -> Result<Self, SessionError> {
         let session = sessions.open(priority)?;
         let feed = Feed::new(session, plan.block, left.clone());
-        let (sieve, tries, left_then) = (Sieve::default(), BTreeMap::new(), left.len());
+        let (sieve, tries, left_then) = (Sieve::new(plan.blocks()), BTreeMap::new(), left.len());
         let refused = None;
         let mut scrubber = Self {
             plan,
@@ -194,9 +194,16 @@ impl<C: Checksums> Scrubber<C> {
         self.left.is_empty()
     }
 
-    /// Why it stopped, if the session refused a read.
+    /// Why it stands still, if the session refused its reads: [`retry`](Self::retry) when there is room.
     pub fn refused(&self) -> Option<SessionError> {
         self.refused
+    }
+
+    /// Tries again to register what was refused.
+    pub fn retry(&mut self, sessions: &mut dyn Sessions) {
+        if !self.is_done() {
+            self.proceed(sessions);
+        }
     }
 
     /// How far it is.
@@ -220,8 +227,13 @@ impl<C: Checksums> Scrubber<C> {
             let rest = plan.range.end().since(place.start());
             Some((LbnRange::new(place.start(), rest), plan.blocks() - block))
         });
-        let sifting = self.sieve.fill(sessions, self.session, plan.sector_bytes);
-        self.refused = self.refused.or(filled.and(sifting).err());
+        let place = |block| Some(plan.place(block));
+        let sifting = self.sieve.fill(sessions, self.session, plan.sector_bytes, place);
+        self.refused = match filled.and(sifting) {
+            // Others' tasks end too: there is room later, as long as one of ours is out to remind us.
+            Err(SessionError::TooManyTasks { .. }) if self.feed.out() + self.sieve.out() > 0 => None,
+            other => other.err(),
+        };
     }
 
     fn find(&mut self, finding: Finding) {
@@ -277,7 +289,7 @@ impl<C: Checksums> Application for Scrubber<C> {
         if let Some((block, mark)) = self.feed.arrived(done) {
             let whole = done.range.len().get() as usize * self.plan.sector_bytes;
             if done.bad.is_some() || bytes.len() != whole {
-                self.sieve.add(block, done.range);
+                self.sieve.add(block);
             } else {
                 self.judge(block, mark, bytes);
             }

@@ -3,7 +3,9 @@
 mod checksums;
 mod progress;
 mod scrubber;
+mod store;
 
-pub use checksums::{Checksums, Known, MemoryChecksums};
+pub use checksums::{Checksums, Known};
 pub use progress::ProgressError;
 pub use scrubber::{Figures, Finding, Plan, Scrubber};
+pub use store::{DamagedPage, Limits, PAGE_BYTES, StoreError, StoredChecksums, SumFile};

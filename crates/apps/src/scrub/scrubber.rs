@@ -12,6 +12,8 @@ use units::{Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
 const MOST_FINDINGS: usize = 1 << 16;
 /// How often a block is read again because it is being overwritten.
 const MOST_TRIES: u32 = 16;
+/// Blocks that are to be read again at a time; one more is given up.
+const MOST_AGAIN: usize = 1 << 16;
 
 /// What is scrubbed. Block `i` begins `i * block` sectors after the range's first LBN; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +47,7 @@ pub enum Finding {
     Medium(Lbn),
     /// The content of this block is not what was written.
     Mismatch(u64),
-    /// This block was overwritten whenever it was read; nothing is known of it.
+    /// This block was overwritten, or came and went, whenever it was read; nothing is known of it.
     Unsettled(u64),
 }
 
@@ -249,10 +251,7 @@ impl<C: Checksums> Scrubber<C> {
         let known = self.checksums.known(block);
         let wrong = known.sum.is_some_and(|sum| sum != crc32fast::hash(bytes));
         if known.changing || (wrong && known.since > mark) {
-            let tries = self.tries.entry(block).or_default();
-            *tries += 1;
-            if *tries < MOST_TRIES {
-                self.feed.again(block);
+            if self.again(block) {
                 return;
             }
             self.find(Finding::Unsettled(block));
@@ -263,15 +262,25 @@ impl<C: Checksums> Scrubber<C> {
         self.left.remove(block);
     }
 
+    /// Has a block read once more, unless that was done too often.
+    fn again(&mut self, block: u64) -> bool {
+        let room = self.tries.len() < MOST_AGAIN || self.tries.contains_key(&block);
+        let tries = if room { self.tries.entry(block).or_default() } else { return false };
+        *tries += 1;
+        let again = *tries < MOST_TRIES;
+        if again {
+            self.feed.again(block);
+        }
+        again
+    }
+
     fn sifted(&mut self, sifted: &Sifted) {
         if sifted.bad.is_empty() {
             // The first error has gone; whether the content is right is for another read to say.
-            let tries = self.tries.entry(sifted.block).or_default();
-            *tries += 1;
-            if *tries < MOST_TRIES {
-                self.feed.again(sifted.block);
+            if self.again(sifted.block) {
                 return;
             }
+            self.find(Finding::Unsettled(sifted.block));
         }
         for lbn in &sifted.bad {
             self.find(Finding::Medium(*lbn));

@@ -67,7 +67,7 @@ proptest! {
         kind in 0u8..3, count in 2u64..60, seed: u64, staging in 2u64..12, crash in 4u64..60, foreground: bool,
     ) {
         let mut world = World::new(plan(kind, count, seed), staging, 50, seed);
-        world.run(Load { foreground, crash, refuse: false });
+        world.run(Load { foreground, crash, ..Load::default() });
         world.check_moved();
     }
 
@@ -83,7 +83,7 @@ proptest! {
         let mut world = World::new(plan(kind, count, seed), staging, 50, seed);
         world.host.unreadable = bad_read;
         world.host.unwritable = bad_write;
-        world.run(Load { foreground, crash, refuse: false });
+        world.run(Load { foreground, crash, ..Load::default() });
         let progress = world.machine.progress();
         let of = |kind| world.machine.faults().iter().filter(|f| f.kind == kind).count() as u64;
         prop_assert_eq!(of(FaultKind::Source), progress.stuck);
@@ -141,6 +141,77 @@ proptest! {
         if kind == 1 && count > 1 {
             prop_assert_eq!(made.len() as u64, count);
         }
+    }
+}
+
+/// Every permutation of up to `n` blocks, each also with a free place beside it.
+fn permutations(n: u64) -> Vec<Vec<u64>> {
+    let mut all = vec![Vec::new()];
+    for i in 0..n {
+        let grown: Vec<Vec<u64>> = all
+            .iter()
+            .flat_map(|p: &Vec<u64>| {
+                (0..=p.len()).map(move |at| {
+                    let mut p = p.clone();
+                    p.insert(at, i);
+                    p
+                })
+            })
+            .collect();
+        all = grown;
+    }
+    all
+}
+
+/// Guards against deadlock at the smallest sizes: every permutation of two to five blocks, with and without a free place
+/// beside them, at every staging area from two blocks up to more than all of them.
+#[test]
+fn every_permutation_of_two_to_five_blocks_ends() {
+    let mut plans = 0;
+    for (n, free) in [(2, 0), (2, 1), (3, 0), (3, 1), (4, 0), (4, 1), (5, 0)] {
+        for to in permutations(n + free) {
+            let moves: Vec<Move> = (0..n).map(|b| one(range(b * 3, 3), to[b as usize] * 3)).collect();
+            let places = [range(n * 3, free * 3)];
+            let plan = Plan::new(Sectors::new(3), Sectors::new(18), &moves, &places).unwrap();
+            for staging in 2..=n + 1 {
+                let mut world = World::new(plan.clone(), staging, 50, plans);
+                world.run(Load { refuse: true, ..Load::default() });
+                world.check_moved();
+                plans += 1;
+            }
+        }
+    }
+    assert_eq!(plans, 2 * (2 + 6) + 3 * (6 + 24) + 4 * (24 + 120) + 5 * 120);
+}
+
+/// Guards what is saved, at each and every step of a run, and with a memory that dies in each and every of its
+/// operations: then a crash, and the rest of the run.
+#[test]
+fn a_crash_at_every_single_step_loses_nothing() {
+    for (kind, staging, seed) in [(0, 2, 3), (1, 2, 1), (1, 6, 2), (2, 3, 4)] {
+        let run = |crash_at, fuel| {
+            let mut world = World::new(plan(kind, 12, seed), staging, 50, seed);
+            world.run(Load { crash_at, fuel, ..Load::default() });
+            world.check_moved();
+            world.crashes
+        };
+        let steps = (1..).take_while(|&step| run(Some(step), None) == 1).count();
+        let operations = (0..).take_while(|&operation| run(None, Some(operation)) == 1).count();
+        assert!(steps > 40 && operations > 15, "{steps} steps, {operations} operations");
+    }
+}
+
+/// Guards against sessions that stay open when there is no room for all three.
+#[test]
+fn sessions_that_are_refused_are_closed_again() {
+    let plan = plan(1, 5, 1);
+    for most in 0..3 {
+        let mut registry = Registry::new(200);
+        registry.most_sessions = most;
+        let sector = Bytes::new(SECTOR as u64);
+        let refused = Reorganizer::start(&plan, Options::default(), sector, Volatile, &mut registry);
+        assert!(matches!(refused, Err(StartError::Session(_))));
+        assert_eq!(registry.open_sessions(), 0);
     }
 }
 

@@ -72,6 +72,10 @@ pub struct Load {
     pub foreground: bool,
     /// One in so many steps is a crash; 0: none.
     pub crash: u64,
+    /// A crash at this step.
+    pub crash_at: Option<u64>,
+    /// The memory dies at its so manieth operation.
+    pub fuel: Option<u64>,
     pub refuse: bool,
 }
 
@@ -121,6 +125,7 @@ impl World {
     /// Runs to the end. Panics when nothing can go on before, or a promise is broken on the way.
     pub fn run(&mut self, load: Load) {
         let mut idle = 0;
+        self.memory.0.borrow_mut().fuel = load.fuel;
         while !self.machine.progress().is_finished() {
             self.steps += 1;
             assert!(self.steps < 400_000, "no end: {:?}", self.machine.progress());
@@ -134,6 +139,9 @@ impl World {
                 } else {
                     self.crash();
                 }
+            }
+            if load.crash_at == Some(self.steps) {
+                self.crash();
             }
             let did = self.step(load.refuse);
             if self.machine.trouble() == Some(Trouble::Nvram(NvramLost)) {
@@ -317,5 +325,15 @@ impl World {
         assert!(p.staged + p.kept <= self.options.staging, "{p:?}");
         let limit = (self.options.staging * u64::from(self.options.threshold_percent) / 100).max(1);
         assert!(p.unwritable <= limit.min(self.options.staging - 1), "{p:?}");
+        if !p.is_finished() && self.machine.trouble().is_none() {
+            // Of what can be staged: kept blocks take room away.
+            let usable = self.options.staging - p.kept;
+            let limit = (usable * u64::from(self.options.threshold_percent) / 100).max(1).min(usable - 1);
+            let [unwritable, writable, _] = self.machine.sessions();
+            let full = p.staged >= usable;
+            let suspended = |session| self.host.registry.is_suspended(session);
+            assert_eq!(suspended(unwritable), full || p.unwritable >= limit, "{p:?}");
+            assert_eq!(suspended(writable), full, "{p:?}");
+        }
     }
 }

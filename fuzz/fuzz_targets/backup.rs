@@ -1,44 +1,27 @@
-//! Any bytes as an image, a volume's maps, a journal entry, a scrub's progress: an error, or what they say they are.
+//! Any bytes as an image, a volume's maps, a journal entry, a checksum store, the progress of a scrub or a replica: an
+//! error, or what they say they are.
 #![no_main]
 
-use apps::backup::image::scan;
-use apps::scrub::{MemoryChecksums, Plan, Scrubber};
-use apps::sessions::{Parameter, Sessions};
+use apps::backup::image::{Index, scan};
+use apps::backup::{Destination, Replica, restore, restore_range, salvage};
+use apps::scrub::{Checksums, Limits, Plan, Scrubber, StoredChecksums};
 use apps::snapshot::{Entry, Volume};
 use libfuzzer_sys::fuzz_target;
-use scheduler::{Priority, SessionError};
-use units::{Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
+use scheduler::Priority;
+use units::{Instant, Lbn, LbnRange, Sectors};
 
-/// Takes every task and does none.
-struct Idle;
+#[path = "../src/idle.rs"]
+mod idle;
 
-impl Sessions for Idle {
-    fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
-        Ok(SessionId::new(1))
+/// A drive that takes everything.
+struct Sink;
+
+impl Destination for Sink {
+    fn write_at(&mut self, _: Lbn, _: &[u8]) -> Result<bool, String> {
+        Ok(true)
     }
-    fn read(&mut self, _: SessionId, r: LbnRange, _: Sectors, _: Parameter) -> Result<TaskId, SessionError> {
-        Ok(TaskId::new(r.start().get()))
-    }
-    fn write(&mut self, s: SessionId, r: LbnRange, b: Sectors, p: Parameter) -> Result<TaskId, SessionError> {
-        self.read(s, r, b, p)
-    }
-    fn abort(&mut self, _: TaskId) -> Result<u64, SessionError> {
-        Ok(0)
-    }
-    fn abort_range(&mut self, _: SessionId, _: LbnRange) -> Result<u64, SessionError> {
-        Ok(0)
-    }
-    fn promote(&mut self, _: SessionId, _: LbnRange) -> Result<u64, SessionError> {
-        Ok(0)
-    }
-    fn suspend(&mut self, _: SessionId) -> Result<(), SessionError> {
+    fn sync(&mut self) -> Result<(), String> {
         Ok(())
-    }
-    fn resume(&mut self, _: SessionId) -> Result<(), SessionError> {
-        Ok(())
-    }
-    fn close(&mut self, _: SessionId) -> Result<u64, SessionError> {
-        Ok(0)
     }
 }
 
@@ -46,7 +29,18 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(scan) = scan(&mut &*bytes) {
         assert!(scan.keep <= bytes.len() as u64);
     }
-    let _ = MemoryChecksums::decode(bytes);
+    if let Ok(index) = Index::open(&mut &*bytes) {
+        assert!(
+            index
+                .find(&mut &*bytes, 0, u64::MAX)
+                .is_ok_and(|found| found.len() as u64 <= index.header().chunks)
+        );
+    }
+    let range = LbnRange::new(Lbn::ZERO, Sectors::new(100_000));
+    let whole = restore(&mut &*bytes, None, &mut Sink);
+    let _ = restore_range(&mut [bytes], range, &mut Sink);
+    assert!(whole.is_err() || salvage(&mut &*bytes, None, &mut Sink).is_ok());
+    let _ = Replica::resume(bytes, Sink);
     if let Ok(entry) = Entry::decode(bytes) {
         assert_eq!(entry.encode(), bytes);
     }
@@ -54,7 +48,9 @@ fuzz_target!(|bytes: &[u8]| {
         let space = volume.space();
         assert_eq!(space.current + space.kept + space.retired + space.free, space.slots);
     }
-    let range = LbnRange::new(Lbn::ZERO, Sectors::new(100_000));
     let plan = Plan { range, block: Sectors::new(1), sector_bytes: 512 };
-    let _ = Scrubber::resume(plan, bytes, (), &mut Idle, Priority::default(), Instant::ZERO);
+    if let Ok(mut store) = StoredChecksums::open(plan, Limits::default(), bytes.to_vec()) {
+        assert!((0..100_000).step_by(991).all(|block| !store.known(block).changing));
+    }
+    let _ = Scrubber::resume(plan, bytes, (), &mut idle::Idle, Priority::default(), Instant::ZERO);
 });

@@ -10,7 +10,7 @@ use freeblock_apps::reorganizer::*;
 use host::{Load, World};
 use proptest::prelude::*;
 use std::num::NonZeroU64;
-use support::{Registry, SECTOR, range};
+use support::{Registry, SECTOR, range, touch};
 use units::{Bytes, Lbn, LbnRange, Sectors};
 use workload::random::Stream;
 
@@ -130,6 +130,30 @@ proptest! {
             &world.plan, &state[..state.len() - bytes.len() / 3], world.options,
             Bytes::new(SECTOR as u64), Volatile, &mut registry,
         );
+    }
+
+    /// Guards plans that come from a file: one that would destroy data is refused, whatever its checksum says.
+    #[test]
+    fn an_encoded_plan_that_would_destroy_data_is_refused(seed: u64, at: prop::sample::Index, to in any::<u8>()) {
+        let mut bytes = plan(1, 30, seed).encode();
+        let at = 20 + at.index(bytes.len() - 24);
+        let changed = bytes[at] != to;
+        bytes[at] = to;
+        let body = bytes.len() - 4;
+        let sum = crc32fast::hash(&bytes[..body]).to_le_bytes();
+        bytes[body..].copy_from_slice(&sum);
+        match Plan::decode(&bytes) {
+            Ok(plan) => {
+                let moves: Vec<Move> = plan.moves().collect();
+                for (i, m) in moves.iter().enumerate() {
+                    let to = LbnRange::new(m.to, m.from.len());
+                    prop_assert!(m.from.end().get().max(to.end().get()) <= plan.capacity().get());
+                    let meets = |o: &Move| touch(m.from, o.from) || touch(to, LbnRange::new(o.to, o.from.len()));
+                    prop_assert!(!moves[i + 1..].iter().any(meets), "two blocks in one place");
+                }
+            }
+            Err(error) => prop_assert!(changed, "{error}"),
+        }
     }
 
     /// Guards the generators: a validated plan of the asked size, the same for the same seed, and through its encoding.

@@ -50,8 +50,9 @@ impl<D: Destination> Replica<D> {
     /// A replica of what the header says; `onto` is what the destination has. A full one needs nothing.
     ///
     /// # Errors
-    /// [`RestoreError::WrongBase`]; nothing is written.
+    /// [`RestoreError::WrongBase`], or a header that is none; nothing is written.
     pub fn new(header: Header, onto: Option<Point>, destination: D) -> Result<Self, RestoreError> {
+        Header::decode(&header.encode())?;
         fits(&header, onto)?;
         let (written, waiting) = (BlockSet::empty(header.shape.blocks), VecDeque::new());
         Ok(Self {

@@ -194,11 +194,10 @@ impl Plan {
         bytes
     }
 
-    /// The plan that [`encode`](Self::encode) made these bytes of. Plans are validated before they are encoded, so the
-    /// checksum stands for their validity.
+    /// The plan that [`encode`](Self::encode) made these bytes of, validated again but for what is live.
     ///
     /// # Errors
-    /// [`PlanError::Encoding`].
+    /// [`PlanError::Encoding`]; what [`Plan::new`] refuses.
     pub fn decode(bytes: &[u8]) -> Result<Self, PlanError> {
         let bad = PlanError::Encoding;
         let body = unseal(bytes).ok_or(bad(bytes.len().saturating_sub(4)))?;
@@ -218,7 +217,14 @@ impl Plan {
         while let (Some(from), Some(to), Some(sectors)) = (rest.u64(), rest.u64(), rest.u32()) {
             blocks.push(Block { from, to, sectors });
         }
-        Ok(Self { block: Sectors::new(block), capacity: Sectors::new(capacity), blocks })
+        let (block, capacity) = (Sectors::new(block), Sectors::new(capacity));
+        let moves: Vec<Move> = blocks.iter().map(|b| Move { from: b.source(), to: Lbn::new(b.to) }).collect();
+        // What was free when the plan was made is not in the bytes.
+        let plan = Self::new(block, capacity, &moves, &[LbnRange::new(Lbn::ZERO, capacity)])?;
+        if plan.blocks != blocks {
+            return Err(bad(HEAD));
+        }
+        Ok(plan)
     }
 
     /// By which saved state recognises its plan.

@@ -32,6 +32,18 @@ impl Plan {
         self.range.len().get().div_ceil(self.block.get().max(1))
     }
 
+    fn check(&self) -> Result<(), SessionError> {
+        /// What a set of blocks holds at most.
+        const MOST: Sectors = Sectors::new((1 << 50) - 1);
+        if self.block.get() == 0 {
+            return Err(SessionError::BlockSize(self.block));
+        }
+        if self.range.checked_end().is_none_or(|end| end.get() > MOST.get()) {
+            return Err(SessionError::PastEnd { range: self.range, capacity: MOST });
+        }
+        Ok(())
+    }
+
     /// Where a block lies.
     pub fn place(&self, block: u64) -> LbnRange {
         let skip = block * self.block.get();
@@ -108,9 +120,7 @@ impl<C: Checksums> Scrubber<C> {
         priority: Priority,
         now: Instant,
     ) -> Result<Self, SessionError> {
-        if plan.block.get() == 0 {
-            return Err(SessionError::BlockSize(plan.block));
-        }
+        plan.check()?;
         let all = (BlockSet::full(plan.blocks()), Vec::new(), 0);
         Self::with(plan, checksums, sessions, priority, now, all)
     }
@@ -128,8 +138,8 @@ impl<C: Checksums> Scrubber<C> {
         priority: Priority,
         now: Instant,
     ) -> Result<Result<Self, SessionError>, ProgressError> {
-        if plan.block.get() == 0 {
-            return Ok(Err(SessionError::BlockSize(plan.block)));
+        if let Err(error) = plan.check() {
+            return Ok(Err(error));
         }
         let saved = progress::decode(&plan, saved)?;
         Ok(Self::with(plan, checksums, sessions, priority, now, saved))

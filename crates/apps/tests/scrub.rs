@@ -264,7 +264,10 @@ proptest! {
                 }
                 5..=8 if !writes.is_empty() => {
                     let (block, content) = writes.swap_remove(below(writes.len() as u64) as usize);
-                    medium.insert(block, content);
+                    // Of writes that overlap, the one that ended last need not be the last on the medium.
+                    if !overlapped.contains(&block) || writes.iter().any(|w| w.0 == block) || below(2) == 0 {
+                        medium.insert(block, content);
+                    }
                     store.written(block, Some(&[content]));
                     if !writes.iter().any(|w| w.0 == block) {
                         written.insert(block, store.now());
@@ -411,4 +414,32 @@ fn a_scrub_that_is_refused_leaves_nothing_open_or_goes_on_later() {
     while host.step(&mut scrub) {}
     assert!(scrub.is_done());
     assert_eq!(scrub.findings().len(), 2);
+}
+
+/// Guards: a false alarm with a store that still has a block's old sum while the block is written.
+#[test]
+fn a_block_under_way_is_not_compared() {
+    struct Old(Rc<RefCell<bool>>);
+    impl Checksums for Old {
+        fn now(&self) -> u64 {
+            0
+        }
+        fn known(&mut self, _: u64) -> freeblock_apps::scrub::Known {
+            let changing = *self.0.borrow();
+            let sum = changing.then_some(1);
+            freeblock_apps::scrub::Known { sum, since: 0, changing }
+        }
+    }
+    let mut host = Naive::new(200, 1);
+    let changing = Rc::new(RefCell::new(true));
+    let store = Old(changing.clone());
+    let mut scrub =
+        Scrubber::start(plan(), store, &mut host.registry, Priority::default(), Instant::ZERO).unwrap();
+    for _ in 0..40 {
+        host.step(&mut scrub);
+    }
+    assert_eq!(scrub.figures(Instant::ZERO).done, 0);
+    *changing.borrow_mut() = false;
+    while host.step(&mut scrub) {}
+    assert!(scrub.is_done() && scrub.findings().is_empty());
 }

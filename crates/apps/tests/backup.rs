@@ -8,7 +8,9 @@ use freeblock_apps::backup::{
     Backup, ImageWriter, Output, Point, Replica, Sink, Source, State, restore, restore_range, salvage, verify,
 };
 use freeblock_apps::sessions::{Application, Sessions};
-use freeblock_apps::snapshot::{Cow, Geometry, Place, Provider, SnapshotId, Volume, VolumeId, WriteError};
+use freeblock_apps::snapshot::{
+    Cow, Geometry, Place, Provider, SnapshotId, Step, Volume, VolumeId, WriteError,
+};
 use proptest::prelude::*;
 use scheduler::Priority;
 use std::cell::RefCell;
@@ -128,6 +130,11 @@ impl World {
         loop {
             let Some(step) = self.volume.borrow().step(id) else { return };
             let fine = carry_out(&mut self.host, step, &mut read, &data);
+            if let (true, Step::Write { to, .. }) = (fine, step) {
+                // What is written may be given out for what was to be read there.
+                let bytes = self.host.bytes(to).to_vec();
+                self.host.foreground_write(&mut self.late, to, &bytes);
+            }
             let mut volume = self.volume.borrow_mut();
             if fine {
                 volume.done(id);

@@ -443,3 +443,15 @@ fn a_block_under_way_is_not_compared() {
     while host.step(&mut scrub) {}
     assert!(scrub.is_done() && scrub.findings().is_empty());
 }
+
+/// Guards: a bad sector that is passed over because the foreground writes there just then.
+#[test]
+fn a_write_of_the_same_place_is_not_taken_for_a_read() {
+    let mut host = Naive::new(200, 1);
+    let mut scrub =
+        Scrubber::start(plan(), (), &mut host.registry, Priority::default(), Instant::ZERO).unwrap();
+    host.bad.insert(50);
+    host.foreground_write(&mut scrub, range(40, 20), &[7; 20 * SECTOR]);
+    while host.step(&mut scrub) {}
+    assert_eq!(scrub.findings(), [Finding::Medium(Lbn::new(50))]);
+}

@@ -154,6 +154,11 @@ impl<C: Checksums> Scrubber<C> {
         (left, findings, uncounted): (BlockSet, Vec<Finding>, u64),
     ) -> Result<Self, SessionError> {
         let session = sessions.open(priority)?;
+        // It is the medium that is asked.
+        if let Err(error) = sessions.serve_reads_by_writes(session, false) {
+            let _ = sessions.close(session);
+            return Err(error);
+        }
         let feed = Feed::new(session, plan.block, left.clone());
         let (sieve, tries, left_then) = (Sieve::new(plan.blocks()), BTreeMap::new(), left.len());
         let refused = None;

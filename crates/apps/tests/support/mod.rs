@@ -85,13 +85,14 @@ impl Naive {
         first_bad(&self.bad, range).into_iter().chain(first_bad(own, range)).min()
     }
 
-    /// A foreground write, as far as sessions see it: pending writes to sectors that it covers whole are complete.
+    /// A foreground write, as far as sessions see it: pending blocks that it covers whole are complete, reads unless their
+    /// session wants the medium.
     pub fn foreground_write(&mut self, app: &mut dyn Application, range: LbnRange, bytes: &[u8]) {
         self.bytes_mut(range).copy_from_slice(bytes);
-        while let Some(at) = self.registry.blocks().iter().position(|b| {
-            b.op == Op::Write && b.range.start() >= range.start() && b.range.end() <= range.end()
-        }) {
-            self.hand_over(app, at, &[]);
+        while let Some(i) = self.registry.served_by_write(range) {
+            let block = self.registry.blocks()[i].clone();
+            let bytes = if block.op == Op::Read { self.bytes(block.range).to_vec() } else { Vec::new() };
+            self.hand_over(app, i, &bytes);
         }
     }
 

@@ -5,10 +5,12 @@ use scheduler::{Priority, SessionError};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Session {
     suspended: bool,
     left: u64,
+    /// Whether a write of the same place is as good as its read.
+    by_writes: bool,
 }
 
 /// A registered block.
@@ -88,6 +90,15 @@ impl Registry {
         if promoted.is_empty() { any(&|b| !self.sessions[&b.session].suspended) } else { promoted }
     }
 
+    /// A block that a write of `range` is as good as, if there is one.
+    pub fn served_by_write(&self, range: LbnRange) -> Option<usize> {
+        self.blocks.iter().position(|b| {
+            (b.op == Op::Write || self.sessions[&b.session].by_writes)
+                && b.range.start() >= range.start()
+                && b.range.end() <= range.end()
+        })
+    }
+
     /// Takes a block out; whether it was its session's last.
     pub fn take(&mut self, at: usize) -> (Block, bool) {
         let block = self.blocks.remove(at);
@@ -164,12 +175,17 @@ pub fn touch(a: LbnRange, b: LbnRange) -> bool {
 impl Sessions for Registry {
     fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
         if self.sessions.len() >= self.most_sessions {
-            return Err(SessionError::TooManyTasks { most: self.most_sessions });
+            return Err(SessionError::TooManySessions { most: self.most_sessions });
         }
         let id = SessionId::new(self.next);
         self.next += 1;
-        self.sessions.insert(id, Session::default());
+        self.sessions.insert(id, Session { suspended: false, left: 0, by_writes: true });
         Ok(id)
+    }
+
+    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.known(session)?.by_writes = on;
+        Ok(())
     }
 
     fn read(

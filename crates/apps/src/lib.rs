@@ -5,8 +5,7 @@
 //! of a drive once, whenever the head passes by, names the bad sectors, and compares checksums:
 //!
 //! ```
-//! use freeblock_apps::sessions::{Application, Done, Parameter, Sessions};
-//! use scheduler::{Priority, SessionError};
+//! use freeblock_apps::sessions::{Application, Done, Parameter, Priority, SessionError, Sessions};
 //! use units::{Instant, Lbn, LbnRange, Sectors};
 //!
 //! const BLOCK: Sectors = Sectors::new(8);
@@ -38,52 +37,44 @@
 //!     }
 //! }
 //!
-//! # struct Host { medium: Vec<u8>, bad: Lbn, left: Vec<LbnRange> }
-//! # type Answer<T> = Result<T, SessionError>;
-//! # use units::{Op, SessionId, TaskId};
-//! # impl Sessions for Host {
-//! #     fn open(&mut self, _: Priority) -> Answer<SessionId> { Ok(SessionId::new(1)) }
-//! #     fn read(&mut self, _: SessionId, range: LbnRange, block: Sectors, _: Parameter) -> Answer<TaskId> {
-//! #         let mut at = range.start();
-//! #         while at < range.end() {
-//! #             let block = LbnRange::new(at, block.min(range.end().since(at)));
-//! #             self.left.push(block);
-//! #             at = block.end();
-//! #         }
-//! #         Ok(TaskId::new(1))
-//! #     }
-//! #     fn write(&mut self, s: SessionId, r: LbnRange, b: Sectors, p: Parameter) -> Answer<TaskId> { self.read(s, r, b, p) }
-//! #     fn abort(&mut self, _: TaskId) -> Answer<u64> { Ok(0) }
-//! #     fn abort_range(&mut self, _: SessionId, _: LbnRange) -> Answer<u64> { Ok(0) }
-//! #     fn promote(&mut self, _: SessionId, _: LbnRange) -> Answer<u64> { Ok(0) }
-//! #     fn suspend(&mut self, _: SessionId) -> Answer<()> { Ok(()) }
-//! #     fn resume(&mut self, _: SessionId) -> Answer<()> { Ok(()) }
-//! #     fn close(&mut self, _: SessionId) -> Answer<u64> { Ok(self.left.len() as u64) }
-//! # }
-//! # impl Host {
-//! #     fn next(&mut self) -> Option<(Done, Vec<u8>)> {
-//! #         // Any order will do.
-//! #         let range = self.left.swap_remove(self.left.len().checked_sub(1)? / 3);
-//! #         let bad = Some(self.bad).filter(|lbn| range.contains(*lbn));
-//! #         let (session, task, parameter) = (SessionId::new(1), TaskId::new(1), Parameter::default());
-//! #         let last = self.left.is_empty();
-//! #         let bytes = self.medium[range.start().get() as usize * 512..range.end().get() as usize * 512].to_vec();
-//! #         Some((Done { session, task, range, op: Op::Read, parameter, bad, last }, bytes))
-//! #     }
-//! # }
-//! # let medium: Vec<u8> = (0..1000 * 512).map(|i| (i / 512) as u8).collect();
-//! # let sums: Vec<u32> = medium.chunks(8 * 512).map(crc32fast::hash).collect();
-//! # let mut host = Host { medium, bad: Lbn::new(77), left: Vec::new() };
-//! # host.medium[500 * 512] ^= 1;
-//! let drive = LbnRange::new(Lbn::ZERO, Sectors::new(1000));
-//! let mut scrubber = scrub(&mut host, drive, sums)?;
-//! while let Some((done, bytes)) = host.next() {
-//!     scrubber.done(&mut host, &done, &bytes, Instant::ZERO);
+//! # use model::{DriveModel, Profile};
+//! # use scheduler::{Action, Config, Core, Request};
+//! # use units::{Op, RequestId};
+//! # const SECTOR: usize = 512;
+//! # let toml = include_str!("../../model/tests/data/tiny.toml");
+//! # let drive = std::sync::Arc::new(DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml")?)?);
+//! # let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
+//! # let mut medium: Vec<u8> = (0..whole.len().get() as usize * SECTOR).map(|i| (i / SECTOR) as u8).collect();
+//! # let sums = medium.chunks(8 * SECTOR).map(crc32fast::hash).collect();
+//! # medium[500 * SECTOR] ^= 1;
+//! # let broken = Lbn::new(77);
+//! # let (mut now, mut requests) = (Instant::ZERO, 0);
+//! let mut core = Core::new(drive, Config::default());
+//! let mut scrubber = scrub(&mut core, whole, sums)?;
+//! while !scrubber.done {
+//!     // The foreground reads here and there; the scrub goes into the gaps.
+//! #     requests += 1;
+//! #     let range = LbnRange::new(Lbn::new(requests * 1_237 % 4_900), BLOCK);
+//! #     core.submit(now, Request { id: RequestId::new(requests), op: Op::Read, range })?;
+//!     while let Some(action) = core.poll(now) {
+//!         match action {
+//!             Action::Execute => {
+//!                 // Here a host moves the head; this one believes the core's own prediction.
+//!                 now = core.busy_until().unwrap();
+//!                 core.completed_with(now, &[broken]);
+//!             }
+//!             Action::Deliver(record) => {
+//!                 let place = |lbn: Lbn| lbn.get() as usize * SECTOR;
+//!                 let bytes = &medium[place(record.range.start())..place(record.range.end())];
+//!                 scrubber.done(&mut core, &record, bytes, now);
+//!             }
+//!             _ => {}
+//!         }
+//!     }
 //! }
-//! assert!(scrubber.done);
 //! assert_eq!(scrubber.bad, [Lbn::new(77)]);
 //! assert_eq!(scrubber.wrong, [LbnRange::new(Lbn::new(496), BLOCK)]);
-//! # Ok::<(), SessionError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! [`scrub::Scrubber`] is the same made fit for life: the foreground writes meanwhile, the machine restarts, sectors come

@@ -117,6 +117,38 @@ proptest! {
         prop_assert!(matches!(refused, Err(RecoverError::State(_))), "byte {at} was taken");
     }
 
+    /// Guards recovery from a state that contradicts itself with a right checksum: an error or a state, no panic, no loop.
+    #[test]
+    fn nonsense_with_a_right_checksum_is_refused_or_a_state(
+        seed: u64, bad in prop::collection::btree_set(0u64..200, 0..12),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let mut world = World::new(plan(seed as u8 % 2, 40, seed), 8, 50, seed);
+        world.host.unreadable = bad.clone();
+        world.host.unwritable = bad;
+        world.some_steps(150);
+        world.crash();
+        let mut state = world.memory.bytes();
+        // A recovered state is a header and a checkpoint: its length, kind and checksum, its payload, its checksum.
+        let (payload, end) = (44 + 13, state.len() - 4);
+        let before = state.clone();
+        for (at, byte) in flips {
+            state[payload + at.index(end - payload)] = byte;
+        }
+        let sum = crc32fast::hash(&state[payload - 4..end]).to_le_bytes();
+        state[end..].copy_from_slice(&sum);
+        let mut registry = Registry::new(200);
+        let sector = Bytes::new(SECTOR as u64);
+        match Reorganizer::recover(&world.plan, &state, world.options, sector, Memory::default(), &mut registry) {
+            Ok(machine) => {
+                let p = machine.progress();
+                prop_assert_eq!(p.waiting + p.staged + p.kept + p.done + p.stuck, p.blocks);
+                prop_assert!(machine.faults().len() as u64 >= p.stuck || state != before);
+            }
+            Err(error) => prop_assert!(state != before, "{error}"),
+        }
+    }
+
     /// Guards the decoders against any bytes.
     #[test]
     fn no_bytes_make_the_decoders_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), seed: u64) {

@@ -501,6 +501,9 @@ impl Recovered {
                 return Err(NO_BLOCK);
             }
         }
+        if !self.links.agree() {
+            return Err("blocks disagree on who waits for whom");
+        }
         for _ in 0..number(rest)? {
             let start = rest.u64().ok_or(SHORT)?;
             let bad = rest.u64().ok_or(SHORT)?;

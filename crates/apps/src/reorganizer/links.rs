@@ -300,6 +300,17 @@ impl Links {
         true
     }
 
+    /// Whether who is ahead and who is behind agree, and with where blocks go: chains and cycles, and nothing else.
+    pub fn agree(&self) -> bool {
+        (0..self.len() as u32).all(|b| {
+            let (block, ahead, behind) = (self.block(b), self.ahead(b), self.behind(b));
+            let goes_there =
+                |a: u32| self.block(a).from == block.to && self.block(a).sectors == block.sectors;
+            (ahead == NONE || (self.behind(ahead) == b && goes_there(ahead)))
+                && (behind == NONE || self.ahead(behind) == b)
+        })
+    }
+
     /// Puts back states, in the order of blocks; then counts and sorts anew.
     pub fn restore(&mut self, state: impl Fn(u32) -> State) {
         for b in 0..self.len() as u32 {

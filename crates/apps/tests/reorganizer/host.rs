@@ -197,7 +197,7 @@ impl World {
     }
 
     /// The power fails: what is being written is torn, all that is in flight is gone, only medium and memory are left.
-    fn crash(&mut self) {
+    pub fn crash(&mut self) {
         self.crashes += 1;
         self.host.power_cut();
         self.foreground.clear();

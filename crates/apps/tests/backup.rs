@@ -357,6 +357,17 @@ proptest! {
         replica.flush().unwrap();
         let good = replica.progress().unwrap();
         prop_assert_eq!(Replica::resume(&good, blank()).unwrap().missing().len(), 4);
+        // With a right checksum it is refused, or is progress; it is no panic.
+        let mut bytes = good.clone();
+        let end = bytes.len() - 4;
+        bytes[100 + at.index(end - 100)] ^= 1 << bit;
+        let sum = crc32fast::hash(&bytes[..end]).to_le_bytes();
+        bytes[end..].copy_from_slice(&sum);
+        if let Ok(replica) = Replica::resume(&bytes, blank()) {
+            let mut blocks = 0;
+            replica.present(&mut |_| blocks += 1);
+            prop_assert!(blocks <= BLOCKS);
+        }
         let mut bytes = good;
         let at = at.index(bytes.len());
         if cut { bytes.truncate(at) } else { bytes[at] ^= 1 << bit }

@@ -345,6 +345,33 @@ proptest! {
         }
     }
 
+    /// Guards: progress that contradicts itself with a right checksum: an error or a scrub that ends, no panic.
+    #[test]
+    fn nonsense_with_a_right_checksum_is_refused_or_progress(steps in 0..30u64, flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        let mut host = Naive::new(200, 1);
+        host.bad.extend([5, 50]);
+        let mut scrub = Scrubber::start(plan(), (), &mut host.registry, Priority::default(), Instant::ZERO).unwrap();
+        for _ in 0..steps {
+            host.step(&mut scrub);
+        }
+        let mut bytes = scrub.progress();
+        host.power_cut();
+        let end = bytes.len() - 4;
+        for (at, byte) in flips {
+            bytes[32 + at.index(end - 32)] = byte;
+        }
+        let sum = crc32fast::hash(&bytes[..end]).to_le_bytes();
+        bytes[end..].copy_from_slice(&sum);
+        match Scrubber::resume(plan(), &bytes, (), &mut host.registry, Priority::default(), Instant::ZERO) {
+            Ok(resumed) => {
+                let mut scrub = resumed.unwrap();
+                while host.step(&mut scrub) {}
+                prop_assert!(scrub.is_done());
+            }
+            Err(refused) => prop_assert_eq!(refused, ProgressError::Damaged),
+        }
+    }
+
     /// Guards: damaged progress that skips blocks.
     #[test]
     fn damaged_progress_is_refused_by_name(at in any::<prop::sample::Index>(), bit in 0..8u8, cut in any::<bool>(), steps in 0..30u64) {

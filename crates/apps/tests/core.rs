@@ -18,7 +18,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use support::{Drive, Naive, SECTOR, carry_out, range};
+use support::{Drive, Late, Naive, SECTOR, carry_out, range};
 use units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 /// Asks the application, and keeps what it gives until it is written.
@@ -45,6 +45,8 @@ struct Inside {
     host: Naive,
     now: Instant,
     given: BTreeMap<u64, Vec<u8>>,
+    /// Records wait for their client.
+    late: Late,
     requests: u64,
     /// Sectors that went by for the background.
     free: u64,
@@ -58,7 +60,8 @@ impl Inside {
         let host = Naive::new(drive.layout().capacity().get(), seed);
         let config = Config { seed, idle: idle.then(IdleTime::default), ..Config::default() };
         let (given, now) = (BTreeMap::new(), Instant::ZERO);
-        Self { core: Core::new(drive, config), host, now, given, requests: 0, free: 0 }
+        let late = Late::default();
+        Self { core: Core::new(drive, config), host, now, given, late, requests: 0, free: 0 }
     }
 
     fn capacity(&self) -> u64 {
@@ -94,6 +97,10 @@ impl Inside {
         }
         // What idle time would still do is left for later: one access at a time.
         self.poll(app);
+        while self.host.below(4) > 0 && !self.late.0.is_empty() {
+            let which = self.host.below(1 << 32);
+            self.late.deliver(which, &mut self.core, app);
+        }
     }
 
     /// One action; the foreground request that it ended.
@@ -103,7 +110,7 @@ impl Inside {
             Action::Deliver(record) => {
                 let read = record.op == Op::Read && record.bad.is_none();
                 let bytes = if read { self.host.bytes(record.range).to_vec() } else { Vec::new() };
-                app.done(&mut self.core, &record, &bytes, self.now);
+                self.late.0.push((record, bytes));
             }
             Action::Completed(id) | Action::Failed { id, .. } => return Some(id),
             Action::Cut => unreachable!("requests come when nothing is under way"),
@@ -253,8 +260,8 @@ proptest! {
             }
             prop_assert_eq!(backup.state(), &State::Running);
             if inside.host.below(3) == 0 {
-                let start = inside.host.below(blocks * 8 - 12);
-                let place = range(16 + start, 1 + inside.host.below(12));
+                let start = inside.host.below(blocks * 8 - 24);
+                let place = range(16 + start, 1 + inside.host.below(24));
                 write(&mut inside, &mut backup, &volume, place);
             } else {
                 let at = inside.anywhere();

@@ -378,6 +378,31 @@ fn a_foreign_state_is_refused_by_name() {
     assert_eq!(recover(&world.plan, &other, 8, 16), Some(StateError::Version(2)));
 }
 
+/// Guards against links that would lead a search round and round, or two blocks to one place.
+#[test]
+fn a_state_whose_blocks_disagree_on_who_waits_for_whom_is_refused() {
+    let mut world = World::new(plan(1, 40, 1), 8, 50, 1);
+    world.host.unreadable = (0..200).step_by(23).collect();
+    world.some_steps(150);
+    world.crash();
+    let mut state = world.memory.bytes();
+    let (stuck, blocks) = (world.machine.progress().stuck as usize, world.plan.len());
+    assert!(stuck > 0);
+    // Header and entry's head, done bits, stuck blocks, number of relinked ones, the first's number and destination.
+    let ahead = 44 + 13 + blocks.div_ceil(8) + 4 + 4 * stuck + 4 + 4 + 8;
+    let number = u32::from_le_bytes(*state[ahead..].first_chunk().unwrap());
+    assert!(number == u32::MAX || (number as usize) < blocks);
+    let other = if number == 7 { 8 } else { 7u32 };
+    state[ahead..ahead + 4].copy_from_slice(&other.to_le_bytes());
+    let end = state.len() - 4;
+    let sum = crc32fast::hash(&state[53..end]).to_le_bytes();
+    state[end..].copy_from_slice(&sum);
+    let (mut registry, sector) = (Registry::new(200), Bytes::new(SECTOR as u64));
+    let refused = Reorganizer::recover(&world.plan, &state, world.options, sector, Volatile, &mut registry)
+        .unwrap_err();
+    assert!(refused.to_string().contains("who waits for whom"), "{refused}");
+}
+
 /// Guards memory and time: a random fifth of a 9 GB drive's 8 KiB blocks is a few thousand tasks.
 #[test]
 fn hundreds_of_thousands_of_blocks_are_few_tasks() {

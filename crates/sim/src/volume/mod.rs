@@ -178,7 +178,7 @@ impl UnderWay {
 /// use scheduler::{Application, Config, Parameter, Priority, Record, SessionError, Sessions};
 /// use std::sync::Arc;
 /// use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
-/// use workload::{Arrival, Issuer, Random, RandomConfig};
+/// use workload::{Arrival, Issuer, Random, RandomConfig, Source};
 ///
 /// /// Counts the sevens on a drive, and what could not be read of it.
 /// #[derive(Default)]
@@ -209,8 +209,8 @@ impl UnderWay {
 /// volume.call(counter, |counter, sessions| counter.start(sessions, all)).unwrap()?;
 ///
 /// // The drive is busy with other things.
-/// let load = Random::new(RandomConfig::new(all.len(), Bytes::new(512)), 1)?;
-/// volume.load(Issuer::new(Box::new(load), Arrival::oltp(4), Instant::ZERO, 1)?, Content::Timing);
+/// let load: Box<dyn Source> = Box::new(Random::new(RandomConfig::new(all.len(), Bytes::new(512)), 1)?);
+/// volume.load(Issuer::new(load, Arrival::oltp(4), Instant::ZERO, 1)?, Content::Timing);
 /// while !volume.app(counter).unwrap().done {
 ///     volume.run_for(Duration::from_secs(1))?;
 /// }

@@ -7,9 +7,9 @@ mod miner_support;
 use freeblock_apps::miner::*;
 use miner_support::{Draw, Host, bytes, generator};
 use proptest::prelude::*;
-use scheduler::Record;
+use scheduler::{Core, Parameter, Record};
 use std::collections::BTreeMap;
-use units::{Bytes, Lbn, LbnRange, Sectors, SessionId, TaskId};
+use units::{Bytes, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
 fn table(pages: u64) -> Table {
     Table::new(TableId::new(9), Lbn::new(100), pages, Bytes::new(512)).unwrap()
@@ -415,6 +415,9 @@ fn a_record_of_another_is_refused_and_changes_nothing() {
         session: SessionId::new(1),
         task,
         range: LbnRange::new(Lbn::new(start), Sectors::new(len)),
+        op: Op::Read,
+        parameter: Parameter::default(),
+        bad: None,
         last: false,
     };
     let foreign = TaskId::new(99);
@@ -433,7 +436,7 @@ fn plans_and_tables_that_cannot_be_are_refused_and_nothing_is_opened() {
     let mut host = Host::small(3, 2);
     let table = host.table();
     let plan = Plan::new(some_queries());
-    let refuse = |core: &mut _, table, plan, says: &str| {
+    let refuse = |core: &mut Core, table, plan, says: &str| {
         let error = Miner::start(core, table, plan).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     };

@@ -5,7 +5,7 @@
 
 use crate::LabError;
 use model::DriveModel;
-use scheduler::{Config, Core, Priority, Record, Request, SessionError};
+use scheduler::{Config, Core, Parameter, Priority, Record, Request, SessionError, Sessions};
 use sim::{Background, HeadNanos, Inside, Observer, Report};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -339,8 +339,8 @@ impl App {
     fn start(core: &mut Core, percent: u64) -> Result<Self, SessionError> {
         let sector = core.drive().sector_bytes();
         let block = Sectors::new(BLOCK.get() / sector.get());
-        let session = core.open(Priority::default());
-        let task = core.read(session, whole(core), block)?;
+        let session = core.open(Priority::default())?;
+        let task = core.read(session, whole(core), block, Parameter::default())?;
         let enough = (core.task_undelivered(task) * percent).div_ceil(100);
         Ok(Self {
             session,
@@ -363,7 +363,7 @@ impl App {
         if core.task_undelivered(self.task) > 0 {
             core.abort(self.task)?;
         }
-        self.task = core.read(self.session, whole(core), self.block)?;
+        self.task = core.read(self.session, whole(core), self.block, Parameter::default())?;
         let took = at.since(self.started);
         let last = at.since(self.nearly_at).as_secs_f64() / took.as_secs_f64();
         let done = Done { bytes: self.bytes, took, last5_time_share: last };

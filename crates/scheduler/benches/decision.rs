@@ -13,7 +13,7 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
-use freeblock_scheduler::{Access, Action, Config, Core, Priority, Request};
+use freeblock_scheduler::{Access, Action, Config, Core, Parameter, Priority, Request, Sessions};
 use model::{DriveModel, Position, builtin};
 use std::error::Error;
 use std::sync::Arc;
@@ -251,7 +251,7 @@ struct Bench {
 impl Bench {
     fn new(drive: &Arc<DriveModel>, seed: u64) -> Result<Self> {
         let mut core = Core::new(Arc::clone(drive), Config::default());
-        let session = core.open(Priority::default());
+        let session = core.open(Priority::default())?;
         let config = OltpConfig::new(drive.layout().capacity(), drive.sector_bytes());
         let load = Oltp::new(config, seed)?;
         let (now, samples) = (Instant::ZERO, Samples::default());
@@ -259,7 +259,7 @@ impl Bench {
     }
 
     fn want(&mut self, range: LbnRange, block: Sectors) -> Result<()> {
-        self.core.read(self.session, range, block)?;
+        self.core.read(self.session, range, block, Parameter::default())?;
         Ok(())
     }
 
@@ -300,7 +300,7 @@ impl Bench {
                         return;
                     }
                 }
-                Some(Action::Deliver(_)) | None => {}
+                Some(Action::Deliver(_) | Action::Cut | Action::Failed { .. }) | None => {}
             }
         }
     }
@@ -354,7 +354,7 @@ impl Bench {
                     self.core.completed(self.now);
                 }
                 Action::Completed(_) => self.outstanding -= 1,
-                Action::Deliver(_) => {}
+                Action::Deliver(_) | Action::Cut | Action::Failed { .. } => {}
             }
         }
         after

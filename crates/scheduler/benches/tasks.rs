@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
-use freeblock_scheduler::{Config, Core, Priority};
+use freeblock_scheduler::{Config, Core, Parameter, Priority, Sessions};
 use model::{DriveModel, builtin};
 use std::error::Error;
 use std::sync::Arc;
@@ -23,9 +23,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     for &active in counts {
         for whole in [false, true] {
             let mut core = Core::new(Arc::clone(&drive), Config::default());
-            let session = core.open(Priority::default());
+            let session = core.open(Priority::default())?;
             if whole {
-                core.read(session, LbnRange::new(Lbn::ZERO, drive.layout().capacity()), Sectors::new(BLOCK))?;
+                core.read(
+                    session,
+                    LbnRange::new(Lbn::ZERO, drive.layout().capacity()),
+                    Sectors::new(BLOCK),
+                    Parameter::default(),
+                )?;
             }
             let mut places = Places { blocks: drive.layout().capacity().get() / BLOCK, next: 1 };
             for _ in 0..active {
@@ -59,5 +64,5 @@ fn begin(core: &mut Core, session: SessionId, places: &mut Places) -> Result<uni
     places.next = places.next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let block = (places.next >> 20) % places.blocks;
     let range = LbnRange::new(Lbn::new(block * BLOCK), Sectors::new(BLOCK));
-    Ok(core.read(session, range, Sectors::new(BLOCK))?)
+    Ok(core.read(session, range, Sectors::new(BLOCK), Parameter::default())?)
 }

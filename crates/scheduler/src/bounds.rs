@@ -14,6 +14,19 @@ pub(crate) const GROUP: u32 = 16;
 /// Ranges of up to this many track pieces are forgotten track by track, larger ones by forgetting all.
 const FEW_PIECES: usize = 64;
 
+/// Whether no cylinder of a group yields more than `best` to several that want something together, as far as all of
+/// them are known.
+pub(crate) fn barren<'a>(bounds: impl Iterator<Item = &'a Bounds>, group: u32, best: u32) -> bool {
+    let mut sum = 0u64;
+    for bound in bounds {
+        match bound.peek_group(group) {
+            Some(bound) => sum = sum.saturating_add(bound),
+            None => return false,
+        }
+    }
+    sum <= u64::from(best)
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     /// The bound and one, or zero when it is not known. The largest number stands for itself and all above.
@@ -78,6 +91,20 @@ impl Bounds {
     pub fn set(&mut self, cylinder: u32, bound: u64) {
         if let Some(slot) = self.cylinders.get_mut(cylinder as usize) {
             *slot = bound.min(u64::from(u32::MAX - 1)) as u32 + 1;
+        }
+    }
+
+    /// The bound of a whole group, if it has been worked out or can be.
+    fn peek_group(&self, group: u32) -> Option<u64> {
+        match *self.groups.get(group as usize)? {
+            0 => {
+                let from = (group * GROUP) as usize;
+                let to = (from + GROUP as usize).min(self.cylinders.len());
+                let members = &self.cylinders[from..to];
+                (!members.contains(&0)).then(|| u64::from(members.iter().copied().max().unwrap_or(1)) - 1)
+            }
+            u32::MAX => Some(u64::MAX),
+            bound => Some(u64::from(bound - 1)),
         }
     }
 

@@ -1,16 +1,34 @@
 //! The core: time, completions and calls in, actions out, and nothing else.
 
-use crate::background::{Background, Priority, Record, SessionError};
+mod dispatch;
+mod under_way;
+
+use crate::background::{Background, Buffers, Ready};
 use crate::foreground::{Pending, Request};
-use crate::planner::{Gap, Planner, SearchBudget};
-use crate::policy::{AgeWeight, AnyPolicy, Policy, PolicyName, View};
+use crate::idle::{Harm, Idle, IdleTime};
+use crate::lottery::Lottery;
+use crate::planner::{Planner, SearchBudget};
+use crate::policy::{AgeWeight, AnyPolicy, PolicyName};
+use crate::sessions::{Parameter, Priority, Record, SessionError, Sessions};
 use model::{DriveModel, Position};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
-use units::{
-    Arc as Rotation, FULL_TURN, Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex,
-};
+use under_way::{Job, UnderWay, Work};
+use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
+
+/// The most sectors of a request that promoted reads are put together to: half a megabyte of 512-byte sectors.
+const MOST_PROMOTED: u64 = 1 << 10;
+
+/// How sessions share the gaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// A drawn session's blocks are searched for first, and win (FAST'04, section 5.2). Alone, a session has it all.
+    #[default]
+    Lottery,
+    /// The most blocks win, whosever they are.
+    Greedy,
+}
 
 /// What a core is told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +43,15 @@ pub struct Config {
     pub most_pending: usize,
     /// The most blocks that may be half read at once; their data wait in memory.
     pub most_partials: usize,
-    /// Whether a foreground write serves reads of what it overwrites: its data are the content.
-    /// A scrubber, which wants the medium read, sets this to false.
+    /// Whether a write serves reads of what it overwrites, for sessions that say nothing else
+    /// ([`Sessions::serve_reads_by_writes`]): its data are the content.
     pub writes_serve_reads: bool,
+    /// How sessions share the gaps.
+    pub sharing: Sharing,
+    /// The seed of the lottery.
+    pub seed: u64,
+    /// How idle time is used; `None` for gaps alone, as in OSDI'00.
+    pub idle: Option<IdleTime>,
 }
 
 impl Default for Config {
@@ -39,6 +63,9 @@ impl Default for Config {
             most_pending: 1 << 16,
             most_partials: 1 << 15,
             writes_serve_reads: true,
+            sharing: Sharing::Lottery,
+            seed: 1,
+            idle: None,
         }
     }
 }
@@ -79,9 +106,21 @@ pub enum SubmitError {
 pub enum Action {
     /// Carry out [`Core::accesses`] in order without a pause, then call [`Core::completed`].
     Execute,
+    /// What is under way in idle time ends early, since a foreground request has come: [`Core::accesses`] says what
+    /// of it is done, [`Core::busy_until`] when the head is free. Then, not before, call [`Core::completed`].
+    Cut,
     /// A foreground request is done.
     Completed(RequestId),
-    /// A background block has come.
+    /// A foreground request cannot be done: the medium failed.
+    Failed {
+        /// Which.
+        id: RequestId,
+        /// Its first bad sector.
+        bad: Lbn,
+    },
+    /// A background block is done with. What was read of it is what its sectors held when they passed, overlaid with
+    /// what has been written to them since: of a block that is read in pieces, or written to by the same
+    /// [`Execute`](Self::Execute), the host gives out what the medium holds now.
     Deliver(Record),
 }
 
@@ -92,6 +131,11 @@ pub enum Purpose {
     Foreground,
     /// For the background, in a gap; so many of the sectors are wanted, the others lie between them.
     Background {
+        /// Wanted sectors.
+        useful: u32,
+    },
+    /// For the background, in idle time.
+    Idle {
         /// Wanted sectors.
         useful: u32,
     },
@@ -132,22 +176,23 @@ pub struct PlannerStats {
 
 /// The scheduler core, inside a drive: it knows the drive exactly and moves its head.
 ///
-/// One door in: [`submit`](Self::submit) for the foreground, the session calls for the background,
+/// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`]) for the background,
 /// [`completed`](Self::completed) when what it asked for is done; all but the session calls take the time. One door
-/// out: after any call, [`poll`](Self::poll) until it returns `None`. At most one [`Action::Execute`] is under way.
-/// The core starts no clock and draws nothing at random: the same calls give the same actions.
+/// out: after any call, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most one
+/// [`Action::Execute`] is under way. The core starts no clock, and its lottery is seeded: the same calls give the same
+/// actions.
 ///
 /// ```
 /// use model::{DriveModel, Profile};
-/// use freeblock_scheduler::{Action, Config, Core, Priority, Request};
+/// use freeblock_scheduler::{Action, Config, Core, Parameter, Priority, Request, Sessions};
 /// use std::sync::Arc;
 /// use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 /// # let toml = include_str!("../../model/tests/data/tiny.toml");
 /// let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml")?)?;
 /// let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
 /// let mut core = Core::new(Arc::new(drive), Config::default());
-/// let session = core.open(Priority::default());
-/// core.read(session, whole, Sectors::new(8))?;
+/// let session = core.open(Priority::default())?;
+/// core.read(session, whole, Sectors::new(8), Parameter::default())?;
 ///
 /// let (mut now, mut delivered, mut id) = (Instant::ZERO, 0, 0);
 /// while core.undelivered(session) != Some(0) {
@@ -161,8 +206,8 @@ pub struct PlannerStats {
 ///                 now = core.busy_until().unwrap();
 ///                 core.completed(now);
 ///             }
-///             Action::Completed(_) => {}
 ///             Action::Deliver(_) => delivered += 1,
+///             _ => {}
 ///         }
 ///     }
 /// }
@@ -182,15 +227,17 @@ pub struct Core {
     position: Position,
     track: Option<TrackIndex>,
     busy: Option<UnderWay>,
+    /// What was lost and must be done again before anything else.
+    retry: Option<Job>,
     accesses: Vec<Access>,
     outbox: VecDeque<Action>,
     stats: PlannerStats,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct UnderWay {
-    request: RequestId,
-    until: Instant,
+    lottery: Lottery,
+    idle: Idle,
+    /// Where the foreground left the head, if idle time has moved it since.
+    displaced: Option<Position>,
+    /// The latest time that it was told.
+    now: Instant,
 }
 
 impl Core {
@@ -202,14 +249,19 @@ impl Core {
             config,
             pool: Vec::new(),
             next_sequence: 0,
-            background: Background::new(drive.layout(), config.most_partials),
+            background: Background::new(config.most_partials),
             planner: Planner::new(&drive),
             position,
             track: drive.layout().track_at(position.cylinder, position.head),
             busy: None,
+            retry: None,
             accesses: Vec::new(),
             outbox: VecDeque::new(),
             stats: PlannerStats::default(),
+            lottery: Lottery::new(config.seed),
+            idle: Idle::new(drive.layout().cylinders()),
+            displaced: None,
+            now: Instant::ZERO,
             drive,
         }
     }
@@ -240,33 +292,80 @@ impl Core {
         };
         self.next_sequence += 1;
         self.pool.push(pending);
+        self.now = now;
+        self.idle.since = now;
+        self.cut(now);
         Ok(())
     }
 
     /// What [`Action::Execute`] asked for is done, at `now`.
-    pub fn completed(&mut self, _now: Instant) {
+    pub fn completed(&mut self, now: Instant) {
+        self.completed_with(now, &[]);
+    }
+
+    /// The same, but the medium could not serve some sectors: `bad`, in ascending order. They cost the requests and
+    /// blocks that they lie in, and nothing else.
+    pub fn completed_with(&mut self, now: Instant, bad: &[Lbn]) {
         let Some(done) = self.busy.take() else {
             debug_assert!(false, "completed without an Execute under way");
             return;
         };
-        self.outbox.push_back(Action::Completed(done.request));
+        self.now = now;
+        if let Work::Foreground(job) = done.work
+            && !job.pending.promoted
+        {
+            self.idle.since = now;
+            let Request { id, range, .. } = job.pending.request;
+            let first = bad.partition_point(|lbn| *lbn < range.start());
+            self.outbox.push_back(match bad.get(first).filter(|lbn| **lbn < range.end()) {
+                Some(&bad) => Action::Failed { id, bad },
+                None => Action::Completed(id),
+            });
+        }
         let outbox = &mut self.outbox;
-        self.background.deliver(|record| outbox.push_back(Action::Deliver(record)));
+        self.background.deliver(bad, |record| outbox.push_back(Action::Deliver(record)));
     }
 
-    /// The next action, or `None` until the next call.
+    /// What [`Action::Execute`] asked for came to nothing, or nobody knows: a command was lost. The foreground request
+    /// is done again before anything else, the background's blocks are wanted again.
+    pub fn lost(&mut self, now: Instant) {
+        let Some(lost) = self.busy.take() else {
+            debug_assert!(false, "lost without an Execute under way");
+            return;
+        };
+        self.now = now;
+        self.background.lost(self.drive.layout());
+        if let Work::Foreground(job) = lost.work {
+            self.retry = Some(job);
+        }
+    }
+
+    /// The next action, or `None` until the next call. Whoever has background writes polls with
+    /// [`poll_with`](Self::poll_with).
     pub fn poll(&mut self, now: Instant) -> Option<Action> {
+        self.poll_with(now, &mut Ready)
+    }
+
+    /// The same; `buffers` is asked before a background block is written.
+    pub fn poll_with(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
+        self.now = now;
         if let Some(mut action) = self.outbox.pop_front() {
             if let Action::Deliver(record) = &mut action {
                 record.last = self.background.handed_over(record.session);
             }
             return Some(action);
         }
-        if self.busy.is_some() || self.pool.is_empty() {
+        (self.busy.is_none() && self.dispatch(now, buffers)).then_some(Action::Execute)
+    }
+
+    /// When to poll although nothing has happened: idle time begins then, or may be tried again.
+    pub fn wake_at(&self) -> Option<Instant> {
+        let idle = self.config.idle.as_ref()?;
+        if self.busy.is_some() || !self.pool.is_empty() || self.background.is_idle() {
             return None;
         }
-        self.dispatch(now);
-        Some(Action::Execute)
+        let at = (self.idle.since + idle.threshold).max(self.idle.not_before);
+        (at > self.now).then_some(at)
     }
 
     /// What the last [`Action::Execute`] asks for, in order.
@@ -276,60 +375,22 @@ impl Core {
 
     /// When what is under way will be done, as the core predicts it.
     pub fn busy_until(&self) -> Option<Instant> {
-        self.busy.map(|b| b.until)
+        self.busy.as_ref().map(|b| b.until)
     }
 
-    /// Foreground requests that wait, the one under way not counted.
+    /// Foreground requests that wait, promoted ones among them; the one under way is not counted.
     pub fn pending(&self) -> usize {
-        self.pool.len()
+        self.pool.len() + usize::from(self.retry.is_some())
     }
 
-    /// Opens a session.
-    pub fn open(&mut self, priority: Priority) -> SessionId {
-        self.background.open(priority)
+    /// What idle time has cost the foreground, or saved it.
+    pub fn harm(&self) -> Harm {
+        self.idle.harm
     }
 
     /// A session's priority.
     pub fn priority(&self, session: SessionId) -> Option<Priority> {
         self.background.priority(session)
-    }
-
-    /// Registers a task: read every block of `block` sectors in `range`, in any order, each once. The last block is
-    /// shorter where the range is no multiple.
-    ///
-    /// # Errors
-    /// No such session, an empty range or one past the drive's end, a block size of zero or over a gigabyte.
-    pub fn read(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-    ) -> Result<TaskId, SessionError> {
-        self.background.read(self.drive.layout(), session, range, block)
-    }
-
-    /// Ends a task. From here on nothing of it is delivered, not what is under way and not what waits to be polled.
-    /// How many blocks it did not get.
-    ///
-    /// # Errors
-    /// No such task.
-    pub fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        let aborted = self.background.abort(task);
-        match (aborted, self.withdraw(|record| record.task == task)) {
-            (Ok(left), withdrawn) => Ok(left + withdrawn),
-            // All of it had come, but nobody had taken it yet.
-            (Err(_), withdrawn) if withdrawn > 0 => Ok(withdrawn),
-            (error, _) => error,
-        }
-    }
-
-    /// Ends a session and all its tasks, as [`abort`](Self::abort) ends one. How many blocks they did not get.
-    ///
-    /// # Errors
-    /// No such session.
-    pub fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        let left = self.background.close(session)?;
-        Ok(left + self.withdraw(|record| record.session == session))
     }
 
     /// Takes records back that nobody has polled; how many.
@@ -366,110 +427,102 @@ impl Core {
     pub fn wanted_memory_bytes(&self) -> usize {
         self.background.memory_bytes()
     }
+}
 
-    /// Chooses the next foreground request and fills the gap before it.
-    fn dispatch(&mut self, now: Instant) {
-        let view = View {
-            pool: &self.pool,
-            at: now,
-            from: self.position,
-            predictor: &*self.drive,
-            age: self.config.age,
-        };
-        let chosen = self.policy.choose(&view);
-        let Request { id, op, range } = self.pool.swap_remove(chosen).request;
-        self.accesses.clear();
-        if op == Op::Read || self.config.writes_serve_reads {
-            // What the foreground itself passes over is free; the planner is to look for other things.
-            for piece in self.drive.layout().pieces(range) {
-                if self.background.is_idle() {
-                    break;
+impl Sessions for Core {
+    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
+        self.background.open(self.drive.layout(), priority, self.config.writes_serve_reads)
+    }
+
+    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.background.serve_reads_by_writes(session, on)
+    }
+
+    fn read(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        self.background.register(self.drive.layout(), session, Op::Read, (range, block), parameter)
+    }
+
+    fn write(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        self.background.register(self.drive.layout(), session, Op::Write, (range, block), parameter)
+    }
+
+    /// From here on nothing of the task is delivered, not what is under way and not what waits to be polled. A write
+    /// that is under way may still reach the medium.
+    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
+        let aborted = self.background.abort(task);
+        match (aborted, self.withdraw(|record| record.task == task)) {
+            (Ok(left), withdrawn) => Ok(left + withdrawn),
+            // All of it had come, but nobody had taken it yet.
+            (Err(_), withdrawn) if withdrawn > 0 => Ok(withdrawn),
+            (error, _) => error,
+        }
+    }
+
+    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        let left = self.background.abort_range(session, range)?;
+        let touches =
+            |record: &Record| record.session == session && crate::task::overlap(record.range, range);
+        Ok(left + self.withdraw(touches))
+    }
+
+    /// Reads that lie side by side become one request. What does not fit into the pool of requests stays in the
+    /// background, as does a write whose buffer is not at hand when its turn comes. A suspended session's blocks wait.
+    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        let mut blocks: Vec<(Op, LbnRange)> = Vec::new();
+        self.background.wanted_in(session, range, |op, block| blocks.push((op, block)))?;
+        blocks.sort_unstable_by_key(|(op, block)| (op.is_write(), block.start(), block.end()));
+        let mut requests: Vec<(Op, LbnRange, u64)> = Vec::new();
+        for (op, block) in blocks {
+            match requests.last_mut() {
+                Some((Op::Read, last, count))
+                    if op == Op::Read
+                        && last.end() == block.start()
+                        && last.len().get() + block.len().get() <= MOST_PROMOTED =>
+                {
+                    *last = LbnRange::new(last.start(), last.len() + block.len());
+                    *count += 1;
                 }
-                self.background.take(&self.drive, piece.track, (piece.sector, piece.len));
+                _ => requests.push((op, block, 1)),
             }
         }
-        let until = self.foreground(now, op, range);
-        self.busy = Some(UnderWay { request: id, until });
-    }
-
-    /// Lays out the accesses of a foreground request, with detours in their gaps; when it will be done.
-    fn foreground(&mut self, now: Instant, op: Op, range: LbnRange) -> Instant {
-        let drive = Arc::clone(&self.drive);
-        let (layout, rpm) = (drive.layout(), drive.rpm());
-        let mut at = now;
-        for piece in layout.pieces(range) {
-            let track = layout.track(piece.track);
-            let arrive = at + drive.move_time(self.position, track.into(), op);
-            let wait = rpm.earliest_angle(arrive).until(track.sector_angle(piece.sector));
-            let span = track.arc(piece.sector, piece.len);
-            let passed = Rotation::from_parts(FULL_TURN) - wait;
-            let access = |sector, sectors| Access {
-                track: piece.track,
-                sector,
-                sectors,
-                op,
-                not_before: arrive,
-                purpose: Purpose::Foreground,
-            };
-            // The sectors of the piece that are gone when the head arrives, the one under it included.
-            let missed = match drive.zero_latency(op) && passed < span {
-                true => {
-                    let from = track.boundary(piece.sector) + passed;
-                    (from.parts() * u64::from(track.sectors)).div_ceil(FULL_TURN) as u32 - piece.sector
-                }
-                false => piece.len,
-            };
-            if missed < piece.len {
-                // Zero-latency access: the rear part now, the front part when it comes round.
-                self.accesses.push(access(piece.sector + missed, piece.len - missed));
-                at = arrive + rpm.time_within(span - passed);
-                self.arrived(piece.track, track.into());
-                self.fill(at, piece.track, op, arrive + rpm.time_within(wait));
-                self.accesses.push(access(piece.sector, missed));
-                at = arrive + rpm.time_within(wait + track.arc(piece.sector, missed));
-            } else {
-                self.fill(at, piece.track, op, arrive + rpm.time_within(wait));
-                self.accesses.push(access(piece.sector, piece.len));
-                at = arrive + rpm.time_within(wait + span);
+        let mut promoted = 0;
+        for (op, range, count) in requests {
+            if self.pool.len() >= self.config.most_pending {
+                break;
             }
-            self.arrived(piece.track, track.into());
-        }
-        at
-    }
-
-    fn arrived(&mut self, track: TrackIndex, position: Position) {
-        self.track = Some(track);
-        self.position = position;
-    }
-
-    /// Puts the best detour into the gap between `at` and the sector that passes at `deadline`.
-    fn fill(&mut self, at: Instant, destination: TrackIndex, op: Op, deadline: Instant) {
-        if self.background.is_idle() {
-            return;
-        }
-        let gap = Gap { at, from: self.position, source: self.track, destination, op, deadline };
-        let (detour, examined) =
-            self.planner.plan(&self.drive, &mut self.background, &gap, self.config.budget);
-        self.stats.gaps += 1;
-        self.stats.tracks += u64::from(examined);
-        self.stats.tracks_max = self.stats.tracks_max.max(examined);
-        let Some(detour) = detour else { return };
-        self.stats.detours += 1;
-        for stop in detour.stops.into_iter().flatten() {
-            let Some((begin, end, useful)) =
-                self.background.take(&self.drive, stop.track, (stop.first, stop.count))
-            else {
+            let request = Request { id: RequestId::new(0), op, range };
+            let Some(pending) = Pending::new(&self.drive, request, self.now, self.next_sequence) else {
                 continue;
             };
-            let sectors = self.drive.layout().track(stop.track).sectors;
-            self.accesses.push(Access {
-                track: stop.track,
-                sector: (stop.first + begin) % sectors,
-                sectors: end - begin,
-                op: Op::Read,
-                not_before: at,
-                purpose: Purpose::Background { useful },
-            });
+            self.next_sequence += 1;
+            self.pool.push(Pending { promoted: true, ..pending });
+            promoted += count;
         }
+        Ok(promoted)
+    }
+
+    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.background.suspend(session, true)
+    }
+
+    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.background.suspend(session, false)
+    }
+
+    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
+        let left = self.background.close(session)?;
+        Ok(left + self.withdraw(|record| record.session == session))
     }
 }

@@ -27,6 +27,8 @@ pub struct Pending {
     pub piece: Piece,
     /// The first piece's track.
     pub track: Track,
+    /// Whether it was background work, which its client has made urgent.
+    pub promoted: bool,
 }
 
 impl Pending {
@@ -34,7 +36,7 @@ impl Pending {
     pub(crate) fn new(drive: &DriveModel, request: Request, arrived: Instant, sequence: u64) -> Option<Self> {
         let piece = drive.layout().pieces(request.range).next()?;
         let track = drive.layout().track(piece.track);
-        Some(Self { request, arrived, sequence, piece, track })
+        Some(Self { request, arrived, sequence, piece, track, promoted: false })
     }
 
     /// Where the arm must be for it.

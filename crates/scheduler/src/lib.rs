@@ -1,24 +1,32 @@
-//! The freeblock core, sans-IO: it chooses the next foreground request, and fills its rotational latency with
-//! background reads that cost the foreground nothing.
+//! The freeblock core, sans-IO: it chooses the next foreground request, fills its rotational latency with background
+//! work that costs the foreground nothing, and uses idle time.
 //!
-//! Start at [`Core`]; then `planner.rs` for what goes into a gap, `policy/` for what goes next, `background.rs` and
-//! `task.rs` for what sessions still want, and [`BlockSet`] for how that is kept.
+//! Start at [`Core`] and [`Sessions`]; then `planner.rs` for what goes into a gap, `idle.rs` for what is done without
+//! one, `policy/` for what goes next, `background.rs` and `task.rs` for what sessions still want, and [`BlockSet`] for
+//! how that is kept.
 
 mod background;
 mod block_set;
 mod bounds;
 mod core;
-
 mod foreground;
+mod idle;
+mod lottery;
 mod planner;
 pub mod policy;
 mod predictor;
+mod sessions;
 mod task;
 mod task_index;
 
-pub use crate::core::{Access, Action, Config, Core, PlannerStats, Purpose, SubmitError};
-pub use background::{MOST_BLOCK_SECTORS, MOST_TASKS, Priority, Record, SessionError};
+pub use crate::core::{Access, Action, Config, Core, PlannerStats, Purpose, Sharing, SubmitError};
+pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;
 pub use foreground::{Pending, Request};
+pub use idle::{Harm, IdleTime};
 pub use planner::{Detour, Gap, SearchBudget, Stop};
 pub use predictor::{Positioning, Predictor};
+pub use sessions::{
+    Application, MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, Record, SessionError,
+    Sessions, Wanted,
+};

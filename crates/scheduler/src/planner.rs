@@ -1,8 +1,9 @@
-//! The gap planner: what to read while the next foreground request's sector comes round.
+//! The gap planner: what to read or write while the next foreground request's sector comes round.
 //!
 //! OSDI'00 section 4: of all tracks, the one on which the most wanted sectors pass in the time that is left after
 //! getting there and from there to the request; or the source track first and the rest of the time on the
-//! destination track. The source and destination cylinders are searched first, then outward by extra seek, pruned
+//! destination track. A stop at a track is for reading or for writing, whichever has more; a write wins a tie, since
+//! what is written need not be read (FAST'04, section 3.3). The source and destination cylinders are searched first, then outward by extra seek, pruned
 //! by what a cylinder could still yield and by what the time would still hold.
 
 use crate::background::Background;
@@ -27,11 +28,13 @@ pub struct Gap {
     pub deadline: Instant,
 }
 
-/// Reading on one track within a gap.
+/// Reading or writing on one track within a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
     /// The track.
     pub track: TrackIndex,
+    /// What for.
+    pub op: Op,
     /// The first sector that passes whole.
     pub first: u32,
     /// How many pass; past the track's end they go on at its start.
@@ -43,7 +46,7 @@ pub struct Stop {
 pub struct Detour {
     /// Wanted sectors in it.
     pub score: u64,
-    /// Where to read, in order.
+    /// Where to stop, in order.
     pub stops: [Option<Stop>; 2],
 }
 
@@ -113,6 +116,15 @@ impl Dent {
     }
 }
 
+/// How far a search may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Everywhere.
+    Drive,
+    /// The destination's cylinder, and those within one of the source's (FAST'04, section 5.2).
+    Near,
+}
+
 /// An item in a window: where it ends or begins in the order of passing, and its sectors.
 type Passing = (u32, u32);
 
@@ -142,7 +154,7 @@ impl Planner {
         drive: &DriveModel,
         background: &mut Background,
         gap: &Gap,
-        budget: SearchBudget,
+        (reach, budget): (Reach, SearchBudget),
     ) -> (Option<Detour>, u32) {
         if background.is_idle() || gap.deadline <= gap.at {
             return (None, 0);
@@ -155,15 +167,21 @@ impl Planner {
             useful: Duration::ZERO,
             left: budget,
         };
+        let ops: &[Op] = match (background.has(Op::Write), background.has(Op::Read)) {
+            (true, true) => &[Op::Write, Op::Read],
+            (true, false) => &[Op::Write],
+            (false, _) => &[Op::Read],
+        };
         let mut search = Search {
             destination: drive.layout().track_ref(gap.destination),
             drive,
             background,
             gap: *gap,
             planner: self,
+            ops,
             tally,
         };
-        search.run();
+        search.run(reach);
         let Tally { best, left, .. } = search.tally;
         ((best.score > 0).then_some(best), (budget - left).div_ceil(LOOKUPS_PER_TRACK))
     }
@@ -214,6 +232,8 @@ struct Search<'a> {
     planner: &'a mut Planner,
     gap: Gap,
     destination: TrackRef<'a>,
+    /// What there is to do at all.
+    ops: &'static [Op],
     tally: Tally,
 }
 
@@ -231,36 +251,56 @@ struct Tally {
 }
 
 impl Search<'_> {
-    fn run(&mut self) {
+    fn run(&mut self, reach: Reach) {
         let (a, b) = (self.gap.from.cylinder.get(), self.destination.track().cylinder.get());
         self.source_and_destination();
         self.cylinder(a);
         if a != b {
             self.cylinder(b);
         }
-        self.outward(a, b);
+        match reach {
+            Reach::Drive => self.outward(a, b),
+            Reach::Near => {
+                let last = self.drive.layout().cylinders() - 1;
+                for c in
+                    [a.checked_sub(1), (a < last).then(|| a + 1)].into_iter().flatten().filter(|c| *c != b)
+                {
+                    self.cylinder(c);
+                }
+            }
+        }
     }
 
     /// The source track, the destination track, and each in turn.
     fn source_and_destination(&mut self) {
         let Gap { at, from, source, destination, op, deadline } = self.gap;
-        let arrive = at + self.drive.move_time(from, (*self.destination.track()).into(), Op::Read);
+        let there = Position::from(*self.destination.track());
         let destination_track = self.destination;
-        self.tally.window(self.drive, self.background, &destination_track, arrive, deadline);
+        for &work in self.ops {
+            let arrive = at + self.drive.move_time(from, there, work);
+            self.tally.window(self.drive, self.background, &destination_track, work, (arrive, deadline));
+        }
         let Some(source) = source.filter(|s| *s != destination) else { return };
-        let back = self.drive.move_time(from, (*self.destination.track()).into(), op);
+        let back = self.drive.move_time(from, there, op);
         let Some(leave) = deadline.checked_sub(back).filter(|leave| *leave > at) else { return };
         let source = self.drive.layout().track_ref(source);
-        self.tally.window(self.drive, self.background, &source, at, leave);
-        self.split(&source, leave, arrive);
+        for &work in self.ops {
+            self.tally.window(self.drive, self.background, &source, work, (at, leave));
+        }
+        for &first in self.ops {
+            for &second in self.ops {
+                self.split(&source, leave, (first, second));
+            }
+        }
     }
 
     /// Stay on the source track for a while, then wait on the destination track: the best instant to change over.
-    fn split(&mut self, source: &TrackRef<'_>, leave: Instant, arrive: Instant) {
-        let Gap { at, deadline, .. } = self.gap;
+    fn split(&mut self, source: &TrackRef<'_>, leave: Instant, ops: (Op, Op)) {
+        let Gap { at, from, deadline, .. } = self.gap;
         let (rpm, there) = (self.drive.rpm(), self.destination);
         let (track, destination) = (*source.track(), *there.track());
-        let crossing = arrive.since(at);
+        let crossing = self.drive.move_time(from, destination.into(), ops.1);
+        let arrive = at + crossing;
         // No more can pass than the time holds.
         let most = u64::from(track.sectors.max(destination.sectors));
         let arc = rpm.arc_in(deadline.saturating_since(arrive)).parts();
@@ -272,16 +312,16 @@ impl Search<'_> {
         let turn_before = last_turn(self.drive, Instant::ZERO, deadline);
         self.tally.spend(2 * LOOKUPS_PER_TRACK);
         let Planner { on_source, on_destination, .. } = &mut *self.planner;
-        let list = |items: &mut Vec<Passing>, track: &TrackRef<'_>, window, by_end: bool| {
+        let list = |items: &mut Vec<Passing>, track: &TrackRef<'_>, window, op, by_end: bool| {
             items.clear();
-            self.background.items(track, window, |_, item, passing| {
+            self.background.items(track, window, op, |_, _, item, passing| {
                 items.push((if by_end { passing + item.sectors } else { passing }, item.sectors));
             });
             items.sort_unstable();
             items.iter().map(|i| u64::from(i.1)).sum::<u64>()
         };
-        let gain = list(on_source, source, first, true);
-        let mut remaining = list(on_destination, &there, second, false);
+        let gain = list(on_source, source, first, ops.0, true);
+        let mut remaining = list(on_destination, &there, second, ops.1, false);
         if gain + remaining <= self.tally.best.score {
             return;
         }
@@ -308,8 +348,8 @@ impl Search<'_> {
         }
         if let Some((end, window)) = found {
             self.tally.best.stops = [
-                Some(Stop { track: source.index(), first: first.0, count: end }),
-                Some(Stop { track: there.index(), first: window.0, count: window.1 }),
+                Some(Stop { track: source.index(), op: ops.0, first: first.0, count: end }),
+                Some(Stop { track: there.index(), op: ops.1, first: window.0, count: window.1 }),
             ];
             self.tally.sharpen(self.drive);
         }
@@ -324,7 +364,7 @@ impl Search<'_> {
         }
         let there = Position::from(*self.destination.track());
         let best = self.tally.best.score;
-        let Self { background, tally, .. } = self;
+        let Self { background, tally, ops, .. } = self;
         let background = &**background;
         let promising = |index: TrackIndex| {
             index != destination
@@ -337,10 +377,11 @@ impl Search<'_> {
                 continue;
             }
             let position = Position::from(*track.track());
-            let arrive = at + drive.move_time(from, position, Op::Read);
             let back = drive.move_time(position, there, op);
-            if let Some(leave) = deadline.checked_sub(back) {
-                tally.window(drive, background, &track, arrive, leave);
+            let Some(leave) = deadline.checked_sub(back) else { continue };
+            for &work in *ops {
+                let arrive = at + drive.move_time(from, position, work);
+                tally.window(drive, background, &track, work, (arrive, leave));
             }
         }
     }
@@ -374,7 +415,7 @@ impl Search<'_> {
             if at_group || c % GROUP == side.entry() {
                 at_group = false;
                 self.tally.spend(1);
-                if self.background.bounds_mut().is_barren(c / GROUP, self.tally.best_sectors()) {
+                if self.background.is_barren(c / GROUP, self.tally.best_sectors()) {
                     side.skip_group(c);
                     at_group = true;
                     continue;
@@ -382,7 +423,7 @@ impl Search<'_> {
             }
             side.advance(c);
             self.tally.spend(1);
-            if !self.background.bounds().is_promising(c, self.tally.best_sectors()) {
+            if !self.background.is_promising(c, self.tally.best_sectors()) {
                 continue;
             }
             if self.fits(a, b, c) {
@@ -417,7 +458,7 @@ impl Search<'_> {
     }
 
     fn bounded_cylinder(&mut self, cylinder: u32) {
-        if self.background.bounds().get(cylinder).is_none() {
+        if self.background.known_cylinder_bound(cylinder).is_none() {
             self.tally.spend(u32::from(self.drive.layout().heads()) * LOOKUPS_PER_TRACK / 4);
         }
         self.cylinder(cylinder);
@@ -425,15 +466,15 @@ impl Search<'_> {
 }
 
 impl Tally {
-    /// Considers reading on a track between two instants.
+    /// Considers working on a track between two instants.
     #[inline]
     fn window(
         &mut self,
         drive: &DriveModel,
         background: &Background,
         track: &TrackRef<'_>,
-        from: Instant,
-        until: Instant,
+        op: Op,
+        (from, until): (Instant, Instant),
     ) {
         if from >= until {
             return;
@@ -445,9 +486,10 @@ impl Tally {
             return;
         }
         self.spend(LOOKUPS_PER_TRACK);
-        let score = background.score(track, first, count);
+        let score = background.score(track, (first, count), op);
         if score > self.best.score {
-            self.best = Detour { score, stops: [Some(Stop { track: track.index(), first, count }), None] };
+            self.best =
+                Detour { score, stops: [Some(Stop { track: track.index(), op, first, count }), None] };
             self.sharpen(drive);
         }
     }

@@ -5,9 +5,10 @@
 //! read in pieces; what is there already is kept until the rest has come.
 
 use crate::block_set::BlockSet;
+use crate::sessions::Parameter;
 use model::Extent;
 use std::collections::BTreeMap;
-use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
+use units::{Lbn, LbnRange, Op, Sectors, TaskId};
 
 /// A wanted part of a track: a whole block, or a piece of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,17 +24,28 @@ pub(crate) struct Item {
     pub whole: bool,
 }
 
+/// What has become of a block of which an item was taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Took {
+    /// Whether it is complete with the item.
+    pub completes: bool,
+    /// What had been there of it, for [`Task::untake`].
+    pub had: Vec<(u32, u32)>,
+}
+
 /// A task of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub id: TaskId,
-    pub session: SessionId,
+    pub op: Op,
+    pub parameter: Parameter,
     range: LbnRange,
     block: u64,
     /// `log2(block)` where it is whole: most block sizes are powers of two, and a shift beats a division.
     shift: Option<u32>,
     wanted: BlockSet,
-    /// What has come of blocks that are read in pieces: `(offset, sectors)`, apart and ascending.
+    /// What has come of blocks that are read in pieces, or is on the medium of blocks that are written in pieces:
+    /// `(offset, sectors)`, apart and ascending.
     partial: BTreeMap<u64, Vec<(u32, u32)>>,
     /// The keys of `partial`, to ask without a search.
     begun: BlockSet,
@@ -51,12 +63,13 @@ enum Part {
 
 impl Task {
     /// A task that wants every block of `range`; the last block may be shorter. `block` is not zero.
-    pub fn new(id: TaskId, session: SessionId, range: LbnRange, block: Sectors) -> Self {
+    pub fn new(id: TaskId, op: Op, range: LbnRange, block: Sectors, parameter: Parameter) -> Self {
         let block = block.get();
         let blocks = range.len().get().div_ceil(block);
         Self {
             id,
-            session,
+            op,
+            parameter,
             range,
             block,
             shift: block.is_power_of_two().then(|| block.trailing_zeros()),
@@ -112,7 +125,7 @@ impl Task {
         self.parts(extent, from, to, track_sectors, |part| match part {
             Part::Blocks(from, to) => sum += self.sectors_wanted(from, to),
             Part::Piece(block, offset, sectors) => {
-                if self.wants_piece(block, offset, begin) {
+                if self.wants_piece(block, offset, sectors, begin) {
                     sum += u64::from(sectors);
                 }
             }
@@ -152,7 +165,7 @@ impl Task {
                 each(Item { block, offset: 0, sectors, sector: sector_of(block, 0), whole: true });
             }),
             Part::Piece(block, offset, sectors) => {
-                if self.wants_piece(block, offset, begin) {
+                if self.wants_piece(block, offset, sectors, begin) {
                     let sector = sector_of(block, offset);
                     each(Item { block, offset, sectors, sector, whole: false });
                 }
@@ -160,29 +173,85 @@ impl Task {
         });
     }
 
-    /// Takes an item that is about to be read. Whether its block is complete with it.
-    pub fn take(&mut self, item: &Item) -> bool {
+    /// Takes an item that is about to be done.
+    pub fn take(&mut self, item: &Item) -> Took {
+        let begun = self.begun.contains(item.block);
         if item.whole {
-            self.forget_partial(item.block);
-            return self.wanted.remove(item.block);
+            let had = if begun { self.partial.remove(&item.block).unwrap_or_default() } else { Vec::new() };
+            self.begun.remove(item.block);
+            return Took { completes: self.wanted.remove(item.block), had };
         }
-        let whole = self.block_range(item.block).len().get() as u32;
-        self.begun.insert(item.block);
-        let got = self.partial.entry(item.block).or_default();
-        let at = got.partition_point(|&(offset, _)| offset < item.offset);
-        got.insert(at, (item.offset, item.sectors));
+        let had = if begun { self.partial.get(&item.block).cloned().unwrap_or_default() } else { Vec::new() };
+        Took { completes: self.add_piece(item.block, item.offset, item.sectors), had }
+    }
+
+    /// Adds a piece of a block to what is there of it. Whether the block is complete with it.
+    fn add_piece(&mut self, block: u64, offset: u32, sectors: u32) -> bool {
+        let whole = self.block_range(block).len().get() as u32;
+        self.begun.insert(block);
+        let got = self.partial.entry(block).or_default();
+        let at = got.partition_point(|&(start, _)| start < offset);
+        got.insert(at, (offset, sectors));
         got.dedup_by(|next, previous| {
-            let touch = previous.0 + previous.1 == next.0;
+            let touch = previous.0 + previous.1 >= next.0;
             if touch {
-                previous.1 += next.1;
+                previous.1 = previous.1.max(next.0 + next.1 - previous.0);
             }
             touch
         });
         if got.as_slice() == [(0, whole)] {
-            self.forget_partial(item.block);
-            return self.wanted.remove(item.block);
+            self.forget_partial(block);
+            return self.wanted.remove(block);
         }
         false
+    }
+
+    /// Takes a block back of which an item was taken that was then not done; `before` is what had been there.
+    pub fn untake(&mut self, block: u64, before: &[(u32, u32)]) {
+        self.wanted.insert(block);
+        self.forget_partial(block);
+        if !before.is_empty() {
+            self.begun.insert(block);
+            self.partial.insert(block, before.to_vec());
+        }
+    }
+
+    /// Blocks that are wanted and share a sector with `from..to`.
+    pub fn touching(&self, from: Lbn, to: Lbn, mut each: impl FnMut(u64)) {
+        let (low, high) = self.clip(from, to);
+        if low < high {
+            self.wanted.for_each(self.floor(low), self.ceil(high), &mut each);
+        }
+    }
+
+    /// Gives a block up.
+    pub fn give_up(&mut self, block: u64) -> bool {
+        self.forget_partial(block);
+        self.wanted.remove(block)
+    }
+
+    /// What the foreground writes to `from..to` need not be written for `block` any more. Whether that was all of it.
+    pub fn supersede(&mut self, block: u64, from: Lbn, to: Lbn) -> bool {
+        let range = self.block_range(block);
+        let (from, to) = (from.max(range.start()), to.min(range.end()));
+        let offset = (from.get() - range.start().get()) as u32;
+        self.add_piece(block, offset, (to.get() - from.get()) as u32)
+    }
+
+    /// What of an item is not there yet: `(offset in the block, sectors)`.
+    pub fn missing(&self, item: &Item, mut each: impl FnMut(u32, u32)) {
+        let (mut at, end) = (item.offset, item.offset + item.sectors);
+        if self.begun.contains(item.block) {
+            for &(start, len) in self.partial.get(&item.block).into_iter().flatten() {
+                if start > at && at < end {
+                    each(at, start.min(end) - at);
+                }
+                at = at.max(start + len);
+            }
+        }
+        if at < end {
+            each(at, end - at);
+        }
     }
 
     fn forget_partial(&mut self, block: u64) {
@@ -191,7 +260,7 @@ impl Task {
         }
     }
 
-    fn wants_piece(&self, block: u64, offset: u32, begin: bool) -> bool {
+    fn wants_piece(&self, block: u64, offset: u32, sectors: u32, begin: bool) -> bool {
         if !self.wanted.contains(block) {
             return false;
         }
@@ -200,7 +269,8 @@ impl Task {
         }
         let Some(got) = self.partial.get(&block) else { return begin };
         let after = got.partition_point(|&(start, _)| start <= offset);
-        after.checked_sub(1).and_then(|i| got.get(i)).is_none_or(|&(start, len)| offset - start >= len)
+        let before = after.checked_sub(1).and_then(|i| got.get(i));
+        before.is_none_or(|&(start, len)| start + len < offset + sectors)
     }
 
     /// What lies in LBNs `from..to` of an extent.
@@ -283,4 +353,9 @@ impl Task {
     fn last_whole(&self, offset: u64) -> u64 {
         if offset == self.range.len().get() { self.ceil(offset) } else { self.floor(offset) }
     }
+}
+
+/// Whether two ranges have a sector in common.
+pub(crate) fn overlap(a: LbnRange, b: LbnRange) -> bool {
+    a.start() < b.end() && b.start() < a.end()
 }

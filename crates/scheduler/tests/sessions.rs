@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
-use freeblock_scheduler::{Action, Config, Core, Priority, Request, SessionError};
+use freeblock_scheduler::{Action, Config, Core, Parameter, Priority, Request, SessionError, Sessions};
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Open => {
-                    let id = core.open(Priority::default());
+                    let id = core.open(Priority::default()).unwrap();
                     client.sessions.push(id);
                     client.open.insert(id);
                 }
@@ -71,7 +71,7 @@ proptest! {
                     let start = start % capacity;
                     let len = len.min(capacity - start);
                     let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
-                    match core.read(id, range, Sectors::new(block)) {
+                    match core.read(id, range, Sectors::new(block), Parameter::default()) {
                         Ok(task) => {
                             prop_assert!(client.open.contains(&id));
                             client.tasks.push(task);
@@ -133,7 +133,7 @@ proptest! {
                                     prop_assert!(all, "a last record before the last");
                                 }
                             }
-                            Some(Action::Completed(_)) => {}
+                            Some(_) => {}
                             None => break,
                         }
                     }

@@ -4,7 +4,8 @@ use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
 use drive::Mechanics;
 use model::{DriveModel, Position};
 use scheduler::{
-    Action, Config, Core, PlannerStats, Priority, Purpose, Record, Request, SessionError, SubmitError,
+    Action, Config, Core, Harm, Parameter, PlannerStats, Priority, Purpose, Record, Request, SessionError,
+    Sessions, SubmitError,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -93,6 +94,8 @@ pub struct Inside<S> {
     now: Instant,
     /// When the head began what it does, and when that will be done.
     busy: Option<(Instant, Instant)>,
+    /// Moves of idle time that is under way.
+    idle_move: Option<Duration>,
     head: HeadNanos,
     times: Times,
     scan: Option<ScanProgress>,
@@ -114,8 +117,8 @@ impl<S: Source> Inside<S> {
         let scan = match background {
             Background::None => None,
             Background::Scan { block } => {
-                let session = core.open(Priority::default());
-                core.read(session, LbnRange::new(Lbn::ZERO, capacity), block)?;
+                let session = core.open(Priority::default())?;
+                core.read(session, LbnRange::new(Lbn::ZERO, capacity), block, Parameter::default())?;
                 let blocks = core.undelivered(session).unwrap_or(0);
                 Some(ScanProgress::new(blocks, Instant::ZERO))
             }
@@ -129,6 +132,7 @@ impl<S: Source> Inside<S> {
             first_in_flight: 0,
             now: Instant::ZERO,
             busy: None,
+            idle_move: None,
             head: HeadNanos::default(),
             times: Times::new(),
             scan,
@@ -201,6 +205,11 @@ impl<S: Source> Inside<S> {
         self.core.planner_stats()
     }
 
+    /// What background work in idle time has cost the foreground.
+    pub fn harm(&self) -> Harm {
+        self.core.harm()
+    }
+
     /// The result so far.
     pub fn report(&self) -> Report {
         // What is under way is accounted for up to its end, so the run is measured up to there.
@@ -217,7 +226,7 @@ impl<S: Source> Inside<S> {
         }
     }
 
-    /// One event: the head's, or an arrival. False when there is none to come.
+    /// One event: the head's, an arrival, or idle time. False when there is none to come.
     fn step(&mut self, observer: &mut impl Observer) -> Result<bool, SetupError> {
         let due = self.foreground.due();
         match (self.busy, due) {
@@ -225,15 +234,22 @@ impl<S: Source> Inside<S> {
             (Some((began, until)), due) if due.is_none_or(|due| until <= due) => {
                 self.now = until;
                 self.busy = None;
+                self.account_idle(until.since(began));
                 self.core.completed(until);
                 self.drain(began, observer)?;
             }
-            (_, Some(due)) => {
-                self.now = self.now.max(due);
-                self.issue()?;
+            (_, due) => {
+                let wake = self.core.wake_at().filter(|wake| due.is_none_or(|due| *wake < due));
+                match (wake, due) {
+                    (Some(wake), _) => self.now = wake,
+                    (None, Some(due)) => {
+                        self.now = self.now.max(due);
+                        self.issue()?;
+                    }
+                    (None, None) => return Ok(false),
+                }
                 self.drain(self.now, observer)?;
             }
-            (_, None) => return Ok(false),
         }
         Ok(true)
     }
@@ -257,7 +273,12 @@ impl<S: Source> Inside<S> {
                     let until = self.execute();
                     self.busy = Some((self.now, until));
                 }
-                Action::Completed(id) => {
+                Action::Cut => {
+                    if let (Some(busy), Some(until)) = (&mut self.busy, self.core.busy_until()) {
+                        busy.1 = until;
+                    }
+                }
+                Action::Completed(id) | Action::Failed { id, .. } => {
                     let slot = (id.get() - self.first_in_flight) as usize;
                     let Some(done) = self.in_flight.get_mut(slot).and_then(Option::take) else { continue };
                     while let Some(None) = self.in_flight.front() {
@@ -283,9 +304,23 @@ impl<S: Source> Inside<S> {
         Ok(())
     }
 
+    /// What the head did in idle time, if it is that what is done.
+    fn account_idle(&mut self, took: Duration) {
+        let Some(moved) = self.idle_move.take() else { return };
+        self.head.idle_seek += moved.min(took);
+        for access in self.core.accesses() {
+            let Purpose::Idle { useful } = access.purpose else { continue };
+            let sectors = self.drive.layout().track(access.track).sectors;
+            let arc =
+                Rotation::from_parts(u64::from(useful.min(access.sectors)) * FULL_TURN / u64::from(sectors));
+            self.head.idle_transfer += self.drive.rpm().time_within(arc);
+        }
+    }
+
     /// Moves the head as the core asks; when it will be done.
     fn execute(&mut self) -> Instant {
         let mut at = self.now;
+        self.idle_move = None;
         let mut group_from = self.mechanics.position();
         let (mut group_moves, mut rotation) = (Duration::ZERO, Duration::ZERO);
         let drive = Arc::clone(&self.drive);
@@ -299,6 +334,8 @@ impl<S: Source> Inside<S> {
             group_moves += ready.since(at);
             rotation += start.since(ready);
             match access.purpose {
+                // Accounted for when it is done, as far as it is.
+                Purpose::Idle { .. } => self.idle_move = self.idle_move.or(Some(ready.since(at))),
                 Purpose::Background { useful } => {
                     let arc = Rotation::from_parts(u64::from(useful) * FULL_TURN / u64::from(track.sectors));
                     let free = rpm.time_within(arc).min(end.since(start));

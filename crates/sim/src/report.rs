@@ -40,11 +40,11 @@ pub struct HeadTime {
     pub rotation: f64,
     /// Foreground sectors under the head.
     pub transfer: f64,
-    /// Wanted background sectors under the head.
+    /// Wanted background sectors under the head, in gaps and in idle time.
     pub free_transfer: f64,
     /// Moves that only the background needs.
     pub extra_seek: f64,
-    /// Nothing to do.
+    /// Nothing to do, or waiting without a foreground request.
     pub idle: f64,
 }
 
@@ -78,6 +78,10 @@ pub struct HeadNanos {
     pub free_transfer: Duration,
     /// Moves that only the background needs.
     pub extra_seek: Duration,
+    /// Wanted background sectors under the head, in idle time.
+    pub idle_transfer: Duration,
+    /// Moves of the background in idle time.
+    pub idle_seek: Duration,
 }
 
 impl HeadNanos {
@@ -94,6 +98,8 @@ impl HeadNanos {
             transfer: self.transfer.saturating_sub(before.transfer),
             free_transfer: self.free_transfer.saturating_sub(before.free_transfer),
             extra_seek: self.extra_seek.saturating_sub(before.extra_seek),
+            idle_transfer: self.idle_transfer.saturating_sub(before.idle_transfer),
+            idle_seek: self.idle_seek.saturating_sub(before.idle_seek),
         }
     }
 
@@ -101,14 +107,16 @@ impl HeadNanos {
     pub fn shares(&self, run: Duration) -> HeadTime {
         let total = run.as_nanos().max(1) as f64;
         let share = |d: Duration| d.as_nanos() as f64 / total;
-        let busy = [self.seek, self.rotation, self.transfer, self.free_transfer, self.extra_seek];
+        let free_transfer = self.free_transfer + self.idle_transfer;
+        let extra_seek = self.extra_seek + self.idle_seek;
+        let busy = [self.seek, self.rotation, self.transfer, free_transfer, extra_seek];
         let busy: Duration = busy.into_iter().sum();
         HeadTime {
             seek: share(self.seek),
             rotation: share(self.rotation),
             transfer: share(self.transfer),
-            free_transfer: share(self.free_transfer),
-            extra_seek: share(self.extra_seek),
+            free_transfer: share(free_transfer),
+            extra_seek: share(extra_seek),
             idle: share(run.saturating_sub(busy)),
         }
     }

@@ -7,7 +7,7 @@ use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use proptest::prelude::*;
 use scheduler::policy::{AgeWeight, PolicyName, SeekWeight};
-use scheduler::{Config, Core, Priority, Record, Request, SearchBudget};
+use scheduler::{Config, Core, Parameter, Priority, Record, Request, SearchBudget, Sessions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, RequestId, Sectors, TaskId};
@@ -124,14 +124,14 @@ fn wanted() -> impl Strategy<Value = Vec<(u64, u64, u64)>> {
 
 fn want(run: &mut Inside<Random>, tasks: &[(u64, u64, u64)]) -> Vec<(TaskId, LbnRange, u64)> {
     let capacity = run.core_mut().drive().layout().capacity().get();
-    let session = run.core_mut().open(Priority::default());
+    let session = run.core_mut().open(Priority::default()).unwrap();
     tasks
         .iter()
         .filter_map(|&(start, share, block)| {
             let start = capacity * start / 256;
             let len = ((capacity - start) * share / 256).max(1).min(capacity - start);
             let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
-            let task = run.core_mut().read(session, range, Sectors::new(block)).ok()?;
+            let task = run.core_mut().read(session, range, Sectors::new(block), Parameter::default()).ok()?;
             Some((task, range, block))
         })
         .collect()

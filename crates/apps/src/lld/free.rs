@@ -4,42 +4,10 @@ use super::foreground::{Reads, runs};
 use super::ids::{SegmentIndex, Sequence};
 use super::log::{CopyError, Log, Who};
 use super::victim;
-use scheduler::{Core, Priority, Record, SessionError};
+use scheduler::{Parameter, Priority, Record, SessionError, Sessions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
-use units::{Instant, LbnRange, Sectors, SessionId, TaskId};
-
-/// What a free cleaner needs of the scheduler.
-pub trait Sessions {
-    /// See [`Core::open`].
-    fn open(&mut self, priority: Priority) -> SessionId;
-
-    /// See [`Core::read`].
-    ///
-    /// # Errors
-    /// Those of `Core::read`.
-    fn read(&mut self, session: SessionId, range: LbnRange, block: Sectors) -> Result<TaskId, SessionError>;
-
-    /// See [`Core::abort`].
-    ///
-    /// # Errors
-    /// Those of `Core::abort`.
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError>;
-}
-
-impl Sessions for Core {
-    fn open(&mut self, priority: Priority) -> SessionId {
-        Core::open(self, priority)
-    }
-
-    fn read(&mut self, session: SessionId, range: LbnRange, block: Sectors) -> Result<TaskId, SessionError> {
-        Core::read(self, session, range, block)
-    }
-
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        Core::abort(self, task)
-    }
-}
+use units::{Instant, SessionId, TaskId};
 
 /// When a free cleaner works, and on how much at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,7 +309,7 @@ impl FreeCleaner {
             self.tally.aborted += 1;
             let left = self.runs.remove(&task).map(|run| run.wanted).unwrap_or_default();
             let left = left.into_iter().filter(|slot| log.is_live(segment, *slot));
-            let session = *self.session.get_or_insert_with(|| sessions.open(self.config.priority));
+            let session = open_once(&mut self.session, sessions, self.config.priority)?;
             register(log, sessions, session, segment, left, &mut victim.tasks, &mut self.runs)?;
         }
         Ok(())
@@ -354,7 +322,7 @@ impl FreeCleaner {
         segment: SegmentIndex,
     ) -> Result<(), FreeCleanError> {
         let Some(writing) = log.writing_of(segment) else { return Ok(()) };
-        let session = *self.session.get_or_insert_with(|| sessions.open(self.config.priority));
+        let session = open_once(&mut self.session, sessions, self.config.priority)?;
         let slots: Vec<u32> = log.live_slots(segment).into_iter().map(|(slot, _)| slot).collect();
         let live = slots.len() as u32;
         self.tally.registered += u64::from(live);
@@ -362,6 +330,18 @@ impl FreeCleaner {
         // A victim from here on, so that what was registered is found again if the scheduler refuses the rest.
         let victim = self.victims.entry(segment).or_insert(Victim { writing, live, tasks: BTreeSet::new() });
         register(log, sessions, session, segment, slots.into_iter(), &mut victim.tasks, &mut self.runs)
+    }
+}
+
+/// The session, opened when first needed.
+fn open_once(
+    session: &mut Option<SessionId>,
+    sessions: &mut impl Sessions,
+    priority: Priority,
+) -> Result<SessionId, SessionError> {
+    match *session {
+        Some(id) => Ok(id),
+        None => Ok(*session.insert(sessions.open(priority)?)),
     }
 }
 
@@ -378,7 +358,7 @@ fn register(
     let geometry = log.geometry();
     for (first, count) in runs(slots, Reads::Run) {
         let range = geometry.slot_range(segment, first, count);
-        let task = sessions.read(session, range, geometry.block_sectors())?;
+        let task = sessions.read(session, range, geometry.block_sectors(), Parameter::default())?;
         tasks.insert(task);
         all.insert(task, Run { segment, wanted: (first..first + count).collect() });
     }

@@ -86,7 +86,7 @@ mod victim;
 
 pub use config::{ConfigError, Geometry, LogConfig, MOST_SEGMENT_BYTES, MOST_SLOTS};
 pub use foreground::{CleanError, ForegroundCleaner, ForegroundTally, Reads, Step};
-pub use free::{FreeCleanError, FreeCleaner, FreeConfig, FreeTally, Sessions, Taken};
+pub use free::{FreeCleanError, FreeCleaner, FreeConfig, FreeTally, Taken};
 pub use ids::{LogicalBlock, SegmentIndex, Sequence};
 pub use log::{CopyError, Data, Log, NotPending, SegmentWrite, WriteError};
 pub use recover::{RecoverError, Recovered, recover};

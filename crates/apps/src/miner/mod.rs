@@ -50,12 +50,12 @@
 //!                 now = core.busy_until().unwrap();
 //!                 core.completed(now);
 //!             }
-//!             Action::Completed(_) => {}
 //!             Action::Deliver(record) => {
 //!                 // Here a host has the bytes that the head read; this one makes them.
 //!                 generator.page(table.page_at(record.range).unwrap(), &mut bytes);
 //!                 miner.deliver(&mut core, &record, &bytes)?;
 //!             }
+//!             _ => {}
 //!         }
 //!     }
 //! }

@@ -5,7 +5,7 @@ use super::page::{Damage, PageError, PageNumber};
 use super::query::{Ask, Queries};
 use super::range::OutOfRange;
 use super::table::Table;
-use scheduler::{Core, Priority, Record, SessionError};
+use scheduler::{Parameter, Priority, Record, SessionError, Sessions};
 use thiserror::Error;
 use units::{LbnRange, SessionId, TaskId};
 
@@ -145,10 +145,10 @@ impl Miner {
     ///
     /// # Errors
     /// A plan out of range, or a table that leaves the drive; no session is open then.
-    pub fn start(core: &mut Core, table: Table, plan: Plan) -> Result<Self, MinerError> {
+    pub fn start(core: &mut dyn Sessions, table: Table, plan: Plan) -> Result<Self, MinerError> {
         check(&table, &plan)?;
-        let session = core.open(plan.priority);
-        let task = match core.read(session, table.range(), table.block()) {
+        let session = core.open(plan.priority)?;
+        let task = match core.read(session, table.range(), table.block(), Parameter::default()) {
             Ok(task) => task,
             Err(error) => {
                 core.close(session)?;
@@ -177,7 +177,7 @@ impl Miner {
     /// A record that is not of this scan; a refusal of the core to start the next scan; pages that came twice.
     pub fn deliver(
         &mut self,
-        core: &mut Core,
+        core: &mut dyn Sessions,
         record: &Record,
         bytes: &[u8],
     ) -> Result<Delivery, MinerError> {
@@ -190,7 +190,7 @@ impl Miner {
     ///
     /// # Errors
     /// As [`deliver`](Self::deliver).
-    pub fn unreadable(&mut self, core: &mut Core, record: &Record) -> Result<Delivery, MinerError> {
+    pub fn unreadable(&mut self, core: &mut dyn Sessions, record: &Record) -> Result<Delivery, MinerError> {
         let (task, number) = self.admit(record)?;
         let damage = self.mined.damage(number, PageError::Unreadable);
         self.advance(core, task, number, Some(damage))
@@ -220,7 +220,7 @@ impl Miner {
     ///
     /// # Errors
     /// Someone else closed the session.
-    pub fn finish(mut self, core: &mut Core) -> Result<Answers, MinerError> {
+    pub fn finish(mut self, core: &mut dyn Sessions) -> Result<Answers, MinerError> {
         if self.task.take().is_some() {
             core.close(self.session)?;
         }
@@ -238,14 +238,14 @@ impl Miner {
 
     fn advance(
         &mut self,
-        core: &mut Core,
+        core: &mut dyn Sessions,
         task: TaskId,
         number: PageNumber,
         damage: Option<Damage>,
     ) -> Result<Delivery, MinerError> {
         self.once.add(number);
         let pages = self.mined.table().pages();
-        debug_assert!(self.once.count + core.task_undelivered(task) <= pages, "a page came twice");
+        debug_assert!(self.once.count <= pages, "a page came twice");
         if self.once.count == pages {
             if !self.once.is_each_below(pages) {
                 self.task = None;
@@ -276,7 +276,7 @@ impl Miner {
         }
     }
 
-    fn next_scan(&mut self, core: &mut Core) -> Result<(), MinerError> {
+    fn next_scan(&mut self, core: &mut dyn Sessions) -> Result<(), MinerError> {
         self.task = None;
         self.scans += 1;
         if matches!(self.plan.scans, Scans::Times(times) if self.scans >= times) {
@@ -284,7 +284,7 @@ impl Miner {
             return Ok(());
         }
         let table = *self.mined.table();
-        self.task = Some(core.read(self.session, table.range(), table.block())?);
+        self.task = Some(core.read(self.session, table.range(), table.block(), Parameter::default())?);
         self.mined = Mined::new(table, self.plan.queries.clone());
         self.once = Once::default();
         self.next_look = first_look(&self.plan);

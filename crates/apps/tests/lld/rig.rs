@@ -2,13 +2,13 @@
 
 use freeblock_apps::lld::{
     CleanError, Data, ForegroundCleaner, FreeCleaner, FreeConfig, Log, LogConfig, LogicalBlock, Reads,
-    SegmentIndex, Sequence, Sessions, State, Step, Taken, WriteError, recover,
+    SegmentIndex, Sequence, State, Step, Taken, WriteError, recover,
 };
 use proptest::prelude::*;
-use scheduler::{Priority, Record, SessionError};
+use scheduler::{Parameter, Priority, Record, SessionError, Sessions};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use units::{Instant, LbnRange, Sectors, SessionId, TaskId};
+use units::{Instant, LbnRange, Op, Sectors, SessionId, TaskId};
 
 /// The client's block, or nothing.
 type Content = Option<Vec<u8>>;
@@ -471,17 +471,55 @@ impl FakeSessions {
 }
 
 impl Sessions for FakeSessions {
-    fn open(&mut self, _: Priority) -> SessionId {
-        SessionId::new(1)
+    fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
+        Ok(SessionId::new(1))
     }
 
-    fn read(&mut self, session: SessionId, range: LbnRange, block: Sectors) -> Result<TaskId, SessionError> {
+    fn write(
+        &mut self,
+        session: SessionId,
+        _: LbnRange,
+        _: Sectors,
+        _: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        panic!("the free cleaner writes nothing, but wants to in {session}")
+    }
+
+    fn abort_range(&mut self, session: SessionId, _: LbnRange) -> Result<u64, SessionError> {
+        Err(SessionError::NoSession(session))
+    }
+
+    fn promote(&mut self, session: SessionId, _: LbnRange) -> Result<u64, SessionError> {
+        Err(SessionError::NoSession(session))
+    }
+
+    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
+        Err(SessionError::NoSession(session))
+    }
+
+    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
+        Err(SessionError::NoSession(session))
+    }
+
+    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
+        Err(SessionError::NoSession(session))
+    }
+
+    fn read(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
         self.next += 1;
         let task = TaskId::new(self.next);
         let mut start = range.start();
         while start < range.end() {
             assert!(self.wanted.iter().all(|r| r.range.start() != start), "a block is wanted twice at once");
-            self.wanted.push(Record { session, task, range: LbnRange::new(start, block), last: false });
+            let range = LbnRange::new(start, block);
+            let (op, bad, last) = (Op::Read, None, false);
+            self.wanted.push(Record { session, task, range, op, parameter, bad, last });
             start += block;
         }
         Ok(task)

@@ -63,8 +63,8 @@ impl Host {
                     self.now = self.core.busy_until().unwrap();
                     self.core.completed(self.now);
                 }
-                Action::Completed(_) => {}
                 Action::Deliver(record) => each(&mut self.core, &record),
+                _ => {}
             }
         }
     }

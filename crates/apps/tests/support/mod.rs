@@ -208,11 +208,11 @@ fn touch(a: LbnRange, b: LbnRange) -> bool {
 }
 
 impl Sessions for Registry {
-    fn open(&mut self, _: Priority) -> SessionId {
+    fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
         let id = SessionId::new(self.next);
         self.next += 1;
         self.sessions.insert(id, Session { suspended: false, left: 0 });
-        id
+        Ok(id)
     }
 
     fn read(

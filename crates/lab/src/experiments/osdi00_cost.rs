@@ -3,7 +3,7 @@
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use model::DriveModel;
-use scheduler::{Action, Config, Core, Priority, Request};
+use scheduler::{Action, Config, Core, Parameter, Priority, Request, Sessions};
 use std::sync::Arc;
 use std::time::Instant as Clock;
 use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
@@ -82,7 +82,7 @@ impl Bench {
                     self.now = self.core.busy_until().unwrap_or(self.now);
                     break;
                 }
-                Action::Completed(_) | Action::Deliver(_) => {}
+                Action::Completed(_) | Action::Deliver(_) | Action::Cut | Action::Failed { .. } => {}
             }
         }
         self.core.completed(self.now);
@@ -113,9 +113,9 @@ impl Times {
 /// As a scan leaves the disk.
 fn by_scan(drive: &Arc<DriveModel>, seed: u64, samples: u64) -> Result<Vec<Times>, LabError> {
     let mut bench = Bench::new(drive, seed)?;
-    let session = bench.core.open(Priority::default());
+    let session = bench.core.open(Priority::default()).map_err(failed)?;
     let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
-    bench.core.read(session, whole, Sectors::new(BLOCK)).map_err(failed)?;
+    bench.core.read(session, whole, Sectors::new(BLOCK), Parameter::default()).map_err(failed)?;
     let all = bench.core.undelivered(session).unwrap_or(0);
     let mut times = Vec::new();
     for level in LEVELS {
@@ -131,13 +131,13 @@ fn by_scan(drive: &Arc<DriveModel>, seed: u64, samples: u64) -> Result<Vec<Times
 /// Blocks at random places, each registered by itself.
 fn scattered(drive: &Arc<DriveModel>, seed: u64, samples: u64) -> Result<Times, LabError> {
     let mut bench = Bench::new(drive, seed)?;
-    let session = bench.core.open(Priority::default());
+    let session = bench.core.open(Priority::default()).map_err(failed)?;
     let mut stream = Stream::new(seed, "lab.cost");
     let share = Share::new(1, 100).map_err(failed)?;
     for block in 0..drive.layout().capacity().get() / BLOCK {
         if stream.chance(share) {
             let range = LbnRange::new(Lbn::new(block * BLOCK), Sectors::new(BLOCK));
-            bench.core.read(session, range, Sectors::new(BLOCK)).map_err(failed)?;
+            bench.core.read(session, range, Sectors::new(BLOCK), Parameter::default()).map_err(failed)?;
         }
     }
     let nanos = (0..samples).map(|_| bench.decide()).collect::<Result<_, _>>()?;

@@ -163,8 +163,8 @@ impl Disk {
                     self.execute();
                     self.core.completed(self.now);
                 }
-                Action::Completed(_) => {}
                 Action::Deliver(record) => self.records.push(record),
+                _ => {}
             }
         }
         Ok(self.now.since(began))

@@ -1,7 +1,7 @@
 //! The planner against an exhaustive search that knows nothing of cylinders, bounds or bits.
 
 use super::*;
-use crate::background::{Priority, Record};
+use crate::sessions::{Parameter, Priority, Record};
 use model::random_profile::{Size, random_profile};
 use model::{Layout, Location, Track};
 use proptest::prelude::*;
@@ -21,15 +21,16 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let drive = DriveModel::from_profile(&random_profile(seed, Size::Tiny)).unwrap();
-        let mut background = Background::new(drive.layout(), 1 << 20);
-        let session = background.open(Priority::default());
+        let mut background = Background::new(1 << 20);
+        let session = background.open(drive.layout(), Priority::default(), true).unwrap();
         let planner = Planner::new(&drive);
         Self { drive, background, planner, wanted: BTreeMap::new(), session }
     }
 
     fn want(&mut self, start: u64, len: u64, block: u64) {
         let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
-        self.background.read(self.drive.layout(), self.session, range, Sectors::new(block)).unwrap();
+        let (work, none) = ((range, Sectors::new(block)), Parameter::default());
+        self.background.register(self.drive.layout(), self.session, Op::Read, work, none).unwrap();
         for i in 0..len.div_ceil(block) {
             let (a, b) = (start + i * block, start + len.min((i + 1) * block));
             self.wanted.insert((a, b), BTreeSet::new());
@@ -50,10 +51,10 @@ impl World {
                     }
                 }
             }
-            self.background.take(&self.drive, part.track, (part.sector, part.len));
+            self.background.take_reads(&self.drive, part.track, (part.sector, part.len), true);
         }
         self.wanted.retain(|&(a, b), got| (got.len() as u64) < b - a);
-        self.background.deliver(|_: Record| {});
+        self.background.deliver(&[], |_: Record| {});
     }
 }
 
@@ -244,7 +245,7 @@ proptest! {
             let deadline = arrive + world.drive.rpm().time_within(wait);
             let gap = Gap { at, from, source: Some(source), destination, op, deadline };
             let World { drive, background, planner, .. } = &mut world;
-            let (found, _) = planner.plan(drive, background, &gap, SearchBudget::UNLIMITED);
+            let (found, _) = planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::UNLIMITED));
             let expected = naive_best(&world, &gap);
             prop_assert_eq!(found.map_or(0, |d| d.score), expected, "{:?}", gap);
             if let Some(detour) = found {
@@ -254,7 +255,7 @@ proptest! {
             }
             // A budget never makes it better, nor spends more than a cylinder's worth beyond it.
             let World { drive, background, planner, .. } = &mut world;
-            let (hasty, used) = planner.plan(drive, background, &gap, SearchBudget::tracks(3));
+            let (hasty, used) = planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::tracks(3)));
             prop_assert!(hasty.map_or(0, |d| d.score) <= expected);
             prop_assert!(used <= 3 + 4 * u32::from(world.drive.layout().heads()) + 4);
         }

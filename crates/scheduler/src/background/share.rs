@@ -1,0 +1,388 @@
+//! One session's part of the background: its tasks, where they are, and bounds on what they could yield.
+
+use super::Pick;
+use crate::bounds::Bounds;
+use crate::sessions::{Parameter, Priority};
+use crate::task::{Item, Task, Took};
+use crate::task_index::TaskIndex;
+use model::{Extent, Layout};
+use std::collections::BTreeMap;
+use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    pub id: SessionId,
+    pub priority: Priority,
+    pub suspended: bool,
+    /// Whether reads are done with writes of the same place; a scrubber's are not.
+    pub writes_serve_reads: bool,
+    /// Blocks that have not been handed over.
+    pub undelivered: u64,
+    /// Blocks that are half done.
+    pub partials: usize,
+    tasks: Vec<Option<Task>>,
+    slots: BTreeMap<TaskId, u32>,
+    free: Vec<u32>,
+    /// Tasks with something to choose.
+    pub index: TaskIndex,
+    /// How many of those read, and how many write.
+    kinds: [usize; 2],
+    pub bounds: Bounds,
+    scratch: Vec<u64>,
+}
+
+fn kind(op: Op) -> usize {
+    match op {
+        Op::Read => 0,
+        Op::Write => 1,
+    }
+}
+
+fn lbns(range: LbnRange) -> (u64, u64) {
+    (range.start().get(), range.end().get())
+}
+
+impl Share {
+    pub fn new(layout: &Layout, id: SessionId, priority: Priority, writes_serve_reads: bool) -> Self {
+        Self {
+            id,
+            priority,
+            suspended: false,
+            writes_serve_reads,
+            undelivered: 0,
+            partials: 0,
+            tasks: Vec::new(),
+            slots: BTreeMap::new(),
+            free: Vec::new(),
+            index: TaskIndex::new(),
+            kinds: [0; 2],
+            bounds: Bounds::new(layout),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Whether it may be searched and there is something to find.
+    pub fn is_active(&self) -> bool {
+        !self.suspended && !self.index.is_empty()
+    }
+
+    #[inline]
+    pub fn has(&self, op: Op) -> bool {
+        self.kinds[kind(op)] > 0
+    }
+
+    pub fn add(
+        &mut self,
+        layout: &Layout,
+        id: TaskId,
+        op: Op,
+        (range, block): (LbnRange, Sectors),
+        parameter: Parameter,
+    ) {
+        let task = Task::new(id, op, range, block, parameter);
+        self.undelivered += task.undelivered;
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.tasks[slot as usize] = Some(task);
+                slot
+            }
+            None => {
+                self.tasks.push(Some(task));
+                (self.tasks.len() - 1) as u32
+            }
+        };
+        self.slots.insert(id, slot);
+        self.enter(slot);
+        self.bounds.forget_range(layout, range);
+    }
+
+    /// Puts a task into the index.
+    fn enter(&mut self, slot: u32) {
+        let Some(task) = &self.tasks[slot as usize] else { return };
+        let (start, end) = lbns(task.range());
+        self.kinds[kind(task.op)] += 1;
+        self.index.insert(start, end, slot);
+    }
+
+    /// Takes a task out of the index, if it is in it.
+    fn leave(&mut self, slot: u32) {
+        let Some(task) = &self.tasks[slot as usize] else { return };
+        let (start, end) = lbns(task.range());
+        if self.index.remove(start, end, slot) {
+            self.kinds[kind(task.op)] -= 1;
+        }
+    }
+
+    /// Forgets a task; how many blocks it did not get.
+    pub fn abort(&mut self, id: TaskId) -> Option<u64> {
+        let slot = *self.slots.get(&id)?;
+        self.leave(slot);
+        self.slots.remove(&id);
+        let task = self.tasks[slot as usize].take()?;
+        self.free.push(slot);
+        self.partials -= task.partials();
+        self.undelivered -= task.undelivered;
+        Some(task.undelivered)
+    }
+
+    pub fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.iter().flatten()
+    }
+
+    pub fn task(&self, id: TaskId) -> Option<&Task> {
+        self.slot(*self.slots.get(&id)?)
+    }
+
+    pub fn slot(&self, slot: u32) -> Option<&Task> {
+        self.tasks.get(slot as usize)?.as_ref()
+    }
+
+    /// Sectors that any one track of a cylinder could yield at most.
+    #[inline]
+    pub fn cylinder_bound(&mut self, layout: &Layout, cylinder: u32) -> u64 {
+        if let Some(bound) = self.bounds.get(cylinder) {
+            return bound;
+        }
+        let mut most = 0;
+        for track in layout.tracks_on(units::Cylinder::new(cylinder)) {
+            let bound = self.bounds.track(track.index()).unwrap_or_else(|| {
+                let mut sum = 0;
+                for extent in track.extents() {
+                    self.overlapping(extent, |_, task| sum += task.bound(extent));
+                }
+                self.bounds.set_track(track.index(), sum);
+                sum
+            });
+            most = most.max(bound);
+        }
+        self.bounds.set(cylinder, most);
+        most
+    }
+
+    /// Wanted sectors of one kind that the LBNs of a window yield.
+    #[inline]
+    pub fn score(&self, op: Op, extent: Extent, (from, to): (Lbn, Lbn), sectors: u32, begin: bool) -> u64 {
+        let mut sum = 0;
+        self.overlapping(extent, |_, task| {
+            if task.op == op {
+                sum += task.score(extent, from, to, sectors, begin);
+            }
+        });
+        sum
+    }
+
+    /// The same one by one, each with its task's slot.
+    #[inline]
+    pub fn items(
+        &self,
+        op: Op,
+        extent: Extent,
+        (from, to): (Lbn, Lbn),
+        sectors: u32,
+        begin: bool,
+        mut each: impl FnMut(u32, Item),
+    ) {
+        self.overlapping(extent, |slot, task| {
+            if task.op == op {
+                task.items(extent, from, to, sectors, begin, |item| each(slot, item));
+            }
+        });
+    }
+
+    /// Takes an item of a task.
+    pub fn take(&mut self, slot: u32, item: &Item) -> Option<(TaskId, Took)> {
+        let task = self.tasks.get_mut(slot as usize)?.as_mut()?;
+        let before = task.partials();
+        let took = task.take(item);
+        self.partials = self.partials + task.partials() - before;
+        let id = task.id;
+        if task.is_exhausted() {
+            self.leave(slot);
+        }
+        Some((id, took))
+    }
+
+    /// Takes an item back that was not done after all.
+    pub fn untake(&mut self, layout: &Layout, pick: &Pick) {
+        let Some(&slot) = self.slots.get(&pick.task) else { return };
+        let Some(task) = &mut self.tasks[slot as usize] else { return };
+        let before = task.partials();
+        let was_exhausted = task.is_exhausted();
+        task.untake(pick.item.block, &pick.had);
+        let range = task.block_range(pick.item.block);
+        self.partials = self.partials + task.partials() - before;
+        if was_exhausted {
+            self.enter(slot);
+        }
+        self.bounds.forget_range(layout, range);
+    }
+
+    /// The block of an item has failed: nobody is to try again.
+    pub fn give_up(&mut self, pick: &Pick) {
+        let Some(&slot) = self.slots.get(&pick.task) else { return };
+        let Some(task) = &mut self.tasks[slot as usize] else { return };
+        let before = task.partials();
+        task.give_up(pick.item.block);
+        self.partials = self.partials + task.partials() - before;
+        if task.is_exhausted() {
+            self.leave(slot);
+        }
+    }
+
+    /// A block of a task is done with. Whether it was the task's last, which has ended then.
+    pub fn finished(&mut self, id: TaskId) -> bool {
+        let Some(&slot) = self.slots.get(&id) else { return false };
+        let Some(task) = &mut self.tasks[slot as usize] else { return false };
+        task.undelivered -= 1;
+        let ended = task.undelivered == 0;
+        if ended {
+            self.end(slot);
+        }
+        ended
+    }
+
+    fn end(&mut self, slot: u32) {
+        self.leave(slot);
+        if let Some(task) = self.tasks[slot as usize].take() {
+            self.slots.remove(&task.id);
+            self.free.push(slot);
+        }
+    }
+
+    /// Withdraws every wanted block that touches `range`; how many.
+    pub fn withdraw(&mut self, range: LbnRange) -> u64 {
+        let (mut withdrawn, mut emptied) = (0, Vec::new());
+        for slot in self.over(range) {
+            let Some(task) = &mut self.tasks[slot as usize] else { continue };
+            let mut blocks = Vec::new();
+            task.touching(range.start(), range.end(), |block| blocks.push(block));
+            let before = task.partials();
+            for &block in &blocks {
+                task.give_up(block);
+            }
+            self.partials = self.partials + task.partials() - before;
+            task.undelivered -= blocks.len() as u64;
+            withdrawn += blocks.len() as u64;
+            if task.is_exhausted() {
+                emptied.push(slot);
+            }
+        }
+        for slot in emptied {
+            self.leave(slot);
+        }
+        withdrawn
+    }
+
+    /// Ends tasks of which nothing is left; `each` is told which.
+    pub fn reap(&mut self, mut each: impl FnMut(TaskId)) {
+        let over: Vec<u32> = (0..self.tasks.len() as u32)
+            .filter(|&s| self.slot(s).is_some_and(|t| t.undelivered == 0))
+            .collect();
+        for slot in over {
+            if let Some(task) = self.slot(slot) {
+                each(task.id);
+            }
+            self.end(slot);
+        }
+    }
+
+    /// Wanted blocks that touch `range`, with what is to be done with them; how many.
+    pub fn wanted_in(&self, range: LbnRange, mut each: impl FnMut(Op, LbnRange)) -> u64 {
+        let mut found = 0;
+        for slot in self.over(range) {
+            let Some(task) = self.slot(slot) else { continue };
+            task.touching(range.start(), range.end(), |block| {
+                found += 1;
+                each(task.op, task.block_range(block));
+            });
+        }
+        found
+    }
+
+    /// Whether a block of this kind that touches `range` is wanted.
+    pub fn wants(&self, op: Op, range: LbnRange) -> bool {
+        let mut any = false;
+        for slot in self.over(range) {
+            let Some(task) = self.slot(slot).filter(|t| t.op == op) else { continue };
+            task.touching(range.start(), range.end(), |_| any = true);
+        }
+        any
+    }
+
+    /// Wanted blocks to be written that lie in `range`: their tasks' slots and their numbers.
+    pub fn writes_in(&self, range: LbnRange, mut each: impl FnMut(u32, u64)) {
+        for slot in self.over(range) {
+            let Some(task) = self.slot(slot).filter(|t| t.op == Op::Write) else { continue };
+            task.touching(range.start(), range.end(), |block| {
+                let whole = task.block_range(block);
+                if range.start() <= whole.start() && whole.end() <= range.end() {
+                    each(slot, block);
+                }
+            });
+        }
+    }
+
+    /// Slots of tasks over `range`, in no order that means anything, but always the same.
+    fn over(&self, range: LbnRange) -> Vec<u32> {
+        let (low, high) = lbns(range);
+        let mut slots = Vec::new();
+        self.index.overlapping(low, high, |slot| slots.push(slot));
+        slots
+    }
+
+    /// A foreground write to `range` is on its way; `each` is told what writes are done with it.
+    pub fn overwritten(&mut self, range: LbnRange, mut each: impl FnMut(Pick)) {
+        if !self.has(Op::Write) {
+            return;
+        }
+        let session = self.id;
+        for slot in self.over(range) {
+            let Some(task) = self.tasks[slot as usize].as_mut().filter(|t| t.op == Op::Write) else {
+                continue;
+            };
+            let before = task.partials();
+            let mut blocks = std::mem::take(&mut self.scratch);
+            task.touching(range.start(), range.end(), |block| blocks.push(block));
+            for block in blocks.drain(..) {
+                let whole = task.block_range(block);
+                if task.supersede(block, range.start(), range.end()) {
+                    let item =
+                        Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
+                    each(Pick { session, task: task.id, item, completes: true, sure: true, had: Vec::new() });
+                }
+            }
+            self.scratch = blocks;
+            self.partials = self.partials + task.partials() - before;
+            if task.is_exhausted() {
+                self.leave(slot);
+            }
+        }
+    }
+
+    /// The LBNs of a pick's block.
+    pub fn block_range(&self, pick: &Pick) -> Option<LbnRange> {
+        Some(self.task(pick.task)?.block_range(pick.item.block))
+    }
+
+    /// The LBNs of a pick's item.
+    pub fn item_range(&self, pick: &Pick) -> Option<LbnRange> {
+        let start = self.block_range(pick)?.start() + Sectors::new(pick.item.offset.into());
+        Some(LbnRange::new(start, Sectors::new(pick.item.sectors.into())))
+    }
+
+    /// What a record says of a pick.
+    pub fn describe(&self, pick: &Pick) -> Option<(LbnRange, Op, Parameter)> {
+        let task = self.task(pick.task)?;
+        Some((task.block_range(pick.item.block), task.op, task.parameter))
+    }
+
+    #[inline]
+    fn overlapping(&self, extent: Extent, mut each: impl FnMut(u32, &Task)) {
+        let (low, high) = (extent.lbn.get(), extent.lbn.get() + u64::from(extent.len));
+        self.index.overlapping(low, high, |slot| {
+            if let Some(task) = &self.tasks[slot as usize] {
+                each(slot, task);
+            }
+        });
+    }
+}

@@ -1,0 +1,430 @@
+//! What the head does next: a foreground request with detours in its gaps, or background work in idle time.
+
+use super::under_way::{Approach, Job, UnderWay, Visit, Work, pass, plain_end, turn};
+use super::{Access, Action, Core, Purpose, Sharing};
+use crate::background::{Buffers, Focus};
+use crate::idle::Range;
+use crate::planner::{Detour, Gap, Reach, SearchBudget};
+use crate::policy::{Policy, View};
+use model::Position;
+use std::sync::Arc;
+use units::{Cylinder, Instant, Op, TrackIndex};
+
+/// Cylinders at which idle time looks before it gives up for a while: blocks may be wanted there that cannot be had
+/// now.
+const ATTEMPTS: u32 = 8;
+
+/// How much further from its edge the head may be in idle time before it changes to the other edge, in cylinders.
+const PATIENCE: u32 = 64;
+
+impl Core {
+    /// Gives the head something to do; false if there is nothing.
+    pub(super) fn dispatch(&mut self, now: Instant, buffers: &mut dyn Buffers) -> bool {
+        self.accesses.clear();
+        if let Some(job) = self.retry.take() {
+            // What was to be had on the way is being waited for; nothing else is to come between.
+            let until = self.lay_out(now, &job, None);
+            self.busy = Some(UnderWay { until, work: Work::Foreground(job) });
+            return true;
+        }
+        if let Some(job) = self.choose(now, buffers) {
+            let until = self.foreground(now, &job, buffers);
+            self.busy = Some(UnderWay { until, work: Work::Foreground(job) });
+            return true;
+        }
+        let Some(visit) = self.idle_visit(now, buffers) else { return false };
+        let until = visit.times.last().map_or(visit.ready, |(_, end)| *end);
+        self.busy = Some(UnderWay { until, work: Work::Idle(visit) });
+        true
+    }
+
+    /// The next foreground request that is still to be done.
+    fn choose(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Job> {
+        while !self.pool.is_empty() {
+            let view = View {
+                pool: &self.pool,
+                at: now,
+                from: self.position,
+                predictor: &*self.drive,
+                age: self.config.age,
+            };
+            let chosen = self.policy.choose(&view);
+            let pending = self.pool.swap_remove(chosen);
+            let mut job = Job { pending, runs: Vec::new() };
+            if pending.promoted {
+                let (op, range) = (pending.request.op, pending.request.range);
+                // Since it was promoted it may have come in a gap, or been aborted.
+                match op {
+                    Op::Read if !self.background.wants(op, range) => continue,
+                    Op::Read => {}
+                    Op::Write => {
+                        self.background.take_promoted(range, buffers, |run| job.runs.push(run));
+                        if job.runs.is_empty() {
+                            continue;
+                        }
+                    }
+                }
+            }
+            return Some(job);
+        }
+        None
+    }
+
+    /// Lays out a foreground request; when it will be done.
+    fn foreground(&mut self, now: Instant, job: &Job, buffers: &mut dyn Buffers) -> Instant {
+        let request = job.pending.request;
+        for &range in job.ranges() {
+            if request.op.is_write() {
+                self.background.overwritten(self.drive.layout(), range);
+            } else {
+                // What the foreground itself passes over is free; the planner is to look for other things.
+                for piece in self.drive.layout().pieces(range) {
+                    if self.background.is_idle() {
+                        break;
+                    }
+                    self.background.take_reads(&self.drive, piece.track, (piece.sector, piece.len), true);
+                }
+            }
+        }
+        let from = self.displaced.take();
+        let began = self.position;
+        let until = self.lay_out(now, job, Some(buffers));
+        if self.config.idle.is_some() && !job.pending.promoted {
+            let plain = match from {
+                Some(from) => {
+                    let at = job.pending.arrived;
+                    let plain = plain_end(&self.drive, from, at, request.op, job.ranges());
+                    self.idle.account(plain, until);
+                    plain.since(at)
+                }
+                None => plain_end(&self.drive, began, now, request.op, job.ranges()).since(now),
+            };
+            self.idle.harm.foreground += plain;
+            self.idle.visited(job.pending.position().cylinder);
+        }
+        until
+    }
+
+    /// Lays out the accesses of a foreground request, with detours in their gaps if there are buffers; when it will be
+    /// done.
+    fn lay_out(&mut self, now: Instant, job: &Job, mut buffers: Option<&mut dyn Buffers>) -> Instant {
+        let drive = Arc::clone(&self.drive);
+        let op = job.pending.request.op;
+        let mut at = now;
+        for piece in job.ranges().iter().flat_map(|range| drive.layout().pieces(*range)) {
+            let approach = Approach::new(&drive, self.position, at, op, &piece);
+            let access = |sector, sectors| Access {
+                track: piece.track,
+                sector,
+                sectors,
+                op,
+                not_before: approach.arrive,
+                purpose: Purpose::Foreground,
+            };
+            if let Some(missed) = approach.missed {
+                // Zero-latency access: the rear part now, the front part when it comes round.
+                self.accesses.push(access(piece.sector + missed, piece.len - missed));
+                at = approach.rear_end(&drive);
+                self.arrived(piece.track, approach.track.into());
+            }
+            if let Some(buffers) = buffers.as_deref_mut() {
+                self.fill(at, piece.track, op, approach.start(&drive), buffers);
+            }
+            self.accesses.push(access(piece.sector, approach.missed.unwrap_or(piece.len)));
+            at = approach.end(&drive, &piece);
+            self.arrived(piece.track, approach.track.into());
+        }
+        at
+    }
+
+    fn arrived(&mut self, track: TrackIndex, position: Position) {
+        self.track = Some(track);
+        self.position = position;
+    }
+
+    /// Puts the best detour into the gap between `at` and the sector that passes at `deadline`.
+    fn fill(
+        &mut self,
+        at: Instant,
+        destination: TrackIndex,
+        op: Op,
+        deadline: Instant,
+        buffers: &mut dyn Buffers,
+    ) {
+        if self.background.is_idle() {
+            return;
+        }
+        let gap = Gap { at, from: self.position, source: self.track, destination, op, deadline };
+        self.stats.gaps += 1;
+        let detour = self.plan(&gap);
+        self.background.look(Focus::All);
+        let Some(detour) = detour else { return };
+        self.stats.detours += 1;
+        for stop in detour.stops.into_iter().flatten() {
+            let window = (stop.first, stop.count);
+            let begun = self.accesses.len();
+            if stop.op.is_write() {
+                self.visit_to_write(at, stop.track, window, buffers, |useful| Purpose::Background { useful });
+            }
+            // Where no buffer was at hand, reading costs nothing.
+            if self.accesses.len() == begun {
+                self.visit_to_read(at, stop.track, window, |useful| Purpose::Background { useful });
+            }
+        }
+    }
+
+    /// The detour for a gap: the lottery's winner's, or if it finds none what lies nearest.
+    fn plan(&mut self, gap: &Gap) -> Option<Detour> {
+        if self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1 {
+            let winner = self.background.draw(&mut self.lottery).unwrap_or(Focus::All);
+            self.background.look(winner);
+            if let Some(detour) = self.search(gap, Reach::Drive) {
+                return Some(detour);
+            }
+            self.background.look(Focus::All);
+            return self.search(gap, Reach::Near);
+        }
+        self.search(gap, Reach::Drive)
+    }
+
+    fn search(&mut self, gap: &Gap, reach: Reach) -> Option<Detour> {
+        let budget: SearchBudget = self.config.budget;
+        let (detour, examined) = self.planner.plan(&self.drive, &mut self.background, gap, (reach, budget));
+        self.stats.tracks += u64::from(examined);
+        self.stats.tracks_max = self.stats.tracks_max.max(examined);
+        detour
+    }
+
+    /// Takes what is wanted to be read in a window.
+    fn visit_to_read(
+        &mut self,
+        not_before: Instant,
+        track: TrackIndex,
+        window: (u32, u32),
+        purpose: impl Fn(u32) -> Purpose,
+    ) {
+        let Some(taken) = self.background.take_reads(&self.drive, track, window, false) else { return };
+        let sectors = self.drive.layout().track(track).sectors;
+        self.accesses.push(Access {
+            track,
+            sector: (window.0 + taken.begin) % sectors,
+            sectors: taken.end - taken.begin,
+            op: Op::Read,
+            not_before,
+            purpose: purpose(taken.useful),
+        });
+    }
+
+    /// Takes what is wanted to be written in a window, as far as the buffers are at hand.
+    fn visit_to_write(
+        &mut self,
+        not_before: Instant,
+        track: TrackIndex,
+        window: (u32, u32),
+        buffers: &mut dyn Buffers,
+        purpose: impl Fn(u32) -> Purpose,
+    ) {
+        let on_track = self.drive.layout().track(track).sectors;
+        let accesses = &mut self.accesses;
+        self.background.take_writes(&self.drive, track, window, buffers, |passing, sectors| {
+            accesses.push(Access {
+                track,
+                sector: (window.0 + passing) % on_track,
+                sectors,
+                op: Op::Write,
+                not_before,
+                purpose: purpose(sectors),
+            });
+        });
+    }
+
+    /// What to do while the foreground asks for nothing.
+    fn idle_visit(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Visit> {
+        let idle = self.config.idle?;
+        if self.background.is_idle() || now < self.idle.not_before {
+            return None;
+        }
+        let long = now.saturating_since(self.idle.since) >= idle.threshold;
+        let range = if long { self.idle.range(&idle, now) } else { Range::Track };
+        let found = match range {
+            Range::Track => None,
+            Range::Middle(middle) => self.near_middle(now, middle, buffers),
+            Range::Hardest => self.near_edges(now, buffers),
+        };
+        self.background.look(Focus::All);
+        let found = found.or_else(|| {
+            let track = self.track?;
+            self.visit_track(now, track, &[Op::Read], buffers)
+        });
+        if long && found.is_none() {
+            self.idle.not_before = now + idle.threshold;
+        }
+        found
+    }
+
+    /// Whose turn it is, for idle time.
+    fn draw(&mut self) {
+        self.background.look(Focus::All);
+        if self.config.sharing == Sharing::Lottery
+            && let Some(winner) = self.background.draw(&mut self.lottery)
+        {
+            self.background.look(winner);
+        }
+    }
+
+    /// The blocks nearest to `middle`.
+    fn near_middle(&mut self, now: Instant, middle: Cylinder, buffers: &mut dyn Buffers) -> Option<Visit> {
+        self.draw();
+        let focus = self.background.focus();
+        let drive = Arc::clone(&self.drive);
+        let layout = drive.layout();
+        let mut down = self.background.next_wanted(layout, middle.get(), true);
+        let mut up = self.background.next_wanted(layout, middle.get() + 1, false);
+        for _ in 0..ATTEMPTS {
+            let take_down = match (down, up) {
+                (Some(low), Some(high)) => middle.get() - low <= high - middle.get(),
+                (low, _) => low.is_some(),
+            };
+            let cylinder = if take_down { down } else { up }?;
+            if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
+                return Some(visit);
+            }
+            self.background.look_at(&focus);
+            if take_down {
+                down = cylinder.checked_sub(1).and_then(|c| self.background.next_wanted(layout, c, true));
+            } else {
+                up = self.background.next_wanted(layout, cylinder + 1, false);
+            }
+        }
+        None
+    }
+
+    /// The blocks nearest to the innermost or outermost cylinder.
+    fn near_edges(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Visit> {
+        self.draw();
+        let focus = self.background.focus();
+        let drive = Arc::clone(&self.drive);
+        let layout = drive.layout();
+        let last = layout.cylinders().checked_sub(1)?;
+        let mut outer = self.background.next_wanted(layout, 0, false);
+        let mut inner = self.background.next_wanted(layout, last, true);
+        for _ in 0..ATTEMPTS {
+            let (far_out, far_in) = (outer?, last - inner?);
+            // A full stroke costs more than a track: stay on a side while it is not much easier than the other.
+            let take_outer = if self.position.cylinder.get() <= last / 2 {
+                far_out <= far_in.saturating_add(PATIENCE)
+            } else {
+                far_in > far_out.saturating_add(PATIENCE)
+            };
+            let cylinder = if take_outer { outer } else { inner }?;
+            if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
+                return Some(visit);
+            }
+            self.background.look_at(&focus);
+            if take_outer {
+                outer = self.background.next_wanted(layout, cylinder + 1, false);
+            } else {
+                inner = cylinder.checked_sub(1).and_then(|c| self.background.next_wanted(layout, c, true));
+            }
+        }
+        None
+    }
+
+    /// A turn on the track of a cylinder that yields most.
+    fn visit_cylinder(
+        &mut self,
+        now: Instant,
+        cylinder: Cylinder,
+        buffers: &mut dyn Buffers,
+    ) -> Option<Visit> {
+        let drive = Arc::clone(&self.drive);
+        let mut best: Option<(u64, TrackIndex, Op)> = None;
+        for track in drive.layout().tracks_on(cylinder) {
+            for op in [Op::Write, Op::Read].into_iter().filter(|op| self.background.has(*op)) {
+                let ready = now + drive.move_time(self.position, (*track.track()).into(), op);
+                let window = track.track().passing(drive.rpm(), ready, ready + turn(&drive));
+                let score = self.background.score(&track, window, op);
+                if score > best.map_or(0, |b| b.0) {
+                    best = Some((score, track.index(), op));
+                }
+            }
+        }
+        let (_, track, op) = best?;
+        let ops: &[Op] = if op.is_write() { &[Op::Write, Op::Read] } else { &[Op::Read] };
+        self.visit_track(now, track, ops, buffers)
+    }
+
+    /// A turn on a track, for the first kind of work that there is.
+    fn visit_track(
+        &mut self,
+        now: Instant,
+        track: TrackIndex,
+        ops: &[Op],
+        buffers: &mut dyn Buffers,
+    ) -> Option<Visit> {
+        let drive = Arc::clone(&self.drive);
+        let there = drive.layout().track(track);
+        for &op in ops {
+            let ready = now + drive.move_time(self.position, there.into(), op);
+            let window = there.passing(drive.rpm(), ready, ready + turn(&drive));
+            let purpose = |useful| Purpose::Idle { useful };
+            if op.is_write() {
+                self.visit_to_write(ready, track, window, buffers, purpose);
+            } else {
+                self.visit_to_read(ready, track, window, purpose);
+            }
+            if self.accesses.is_empty() {
+                continue;
+            }
+            let mut at = ready;
+            let mut times = Vec::with_capacity(self.accesses.len());
+            for access in &self.accesses {
+                let (begin, end) = pass(&drive, &there, at, (access.sector, access.sectors));
+                times.push((begin, end));
+                at = end;
+            }
+            if self.track != Some(track) {
+                self.displaced = self.displaced.or(Some(self.position));
+                self.arrived(track, there.into());
+            }
+            return Some(Visit { track, ready, times });
+        }
+        None
+    }
+
+    /// The foreground is back: what is under way in idle time ends as soon as it can.
+    pub(super) fn cut(&mut self, now: Instant) {
+        let Some(UnderWay { until, work: Work::Idle(visit) }) = &mut self.busy else { return };
+        if now >= *until {
+            return;
+        }
+        let layout = self.drive.layout();
+        let track = layout.track(visit.track);
+        let Some(first) = self.accesses.first().copied() else { return };
+        let done = if now < visit.ready {
+            // The arm is moving, and arrives before it can turn back.
+            self.accesses.clear();
+            *until = visit.ready;
+            0
+        } else if first.op.is_write() {
+            // A block whose writing has begun is finished: half of it is worth nothing.
+            let begun = visit.times.iter().take_while(|(begin, _)| *begin < now).count();
+            self.accesses.truncate(begun);
+            *until = visit.times.get(begun.wrapping_sub(1)).map_or(now, |(_, end)| *end).max(now);
+            let last = self.accesses.last();
+            last.map_or(0, |a| (a.sector + track.sectors - first.sector) % track.sectors + a.sectors)
+        } else {
+            let (begin, _) = visit.times[0];
+            let passed = if now > begin { track.passing(self.drive.rpm(), begin, now).1 } else { 0 };
+            let done = passed.min(first.sectors);
+            match self.accesses.first_mut() {
+                Some(access) if done > 0 => access.sectors = done,
+                _ => self.accesses.clear(),
+            }
+            *until = now;
+            done
+        };
+        self.background.cut(layout, track.sectors, first.sector, done);
+        self.outbox.push_back(Action::Cut);
+    }
+}

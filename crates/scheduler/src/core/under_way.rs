@@ -1,0 +1,129 @@
+//! What the head is doing.
+
+use crate::foreground::Pending;
+use model::{DriveModel, Piece, Position, Track};
+use units::{Arc as Rotation, Duration, FULL_TURN, Instant, LbnRange, Op, TrackIndex};
+
+/// What has been given to the host to carry out.
+#[derive(Clone, Debug)]
+pub(super) struct UnderWay {
+    pub until: Instant,
+    pub work: Work,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Work {
+    /// A foreground request, with what went into its gaps.
+    Foreground(Job),
+    /// Background work in idle time.
+    Idle(Visit),
+}
+
+/// A foreground request and what is to be read or written for it.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub pending: Pending,
+    /// What is to be written of a promoted write.
+    pub runs: Vec<LbnRange>,
+}
+
+impl Job {
+    pub fn ranges(&self) -> &[LbnRange] {
+        let request = &self.pending.request;
+        if self.pending.promoted && request.op == Op::Write {
+            &self.runs
+        } else {
+            std::slice::from_ref(&request.range)
+        }
+    }
+}
+
+/// Idle time spent on one track.
+#[derive(Clone, Debug)]
+pub(super) struct Visit {
+    pub track: TrackIndex,
+    /// When the head is there.
+    pub ready: Instant,
+    /// When each access begins and ends.
+    pub times: Vec<(Instant, Instant)>,
+}
+
+/// How a piece of a request passes under the head that comes for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Approach {
+    pub track: Track,
+    /// When the head is ready on the track.
+    pub arrive: Instant,
+    /// From there to the piece's first sector.
+    pub wait: Rotation,
+    /// All of the piece.
+    pub span: Rotation,
+    /// Sectors that are gone when the head arrives, where it may begin in the middle: zero-latency access.
+    pub missed: Option<u32>,
+}
+
+impl Approach {
+    pub fn new(drive: &DriveModel, from: Position, at: Instant, op: Op, piece: &Piece) -> Self {
+        let (track, rpm) = (drive.layout().track(piece.track), drive.rpm());
+        let arrive = at + drive.move_time(from, track.into(), op);
+        let wait = rpm.earliest_angle(arrive).until(track.sector_angle(piece.sector));
+        let span = track.arc(piece.sector, piece.len);
+        let passed = Rotation::from_parts(FULL_TURN) - wait;
+        // The sectors of the piece that are gone when the head arrives, the one under it included.
+        let missed = (drive.zero_latency(op) && passed < span).then(|| {
+            let from = track.boundary(piece.sector) + passed;
+            (from.parts() * u64::from(track.sectors)).div_ceil(FULL_TURN) as u32 - piece.sector
+        });
+        Self { track, arrive, wait, span, missed: missed.filter(|missed| *missed < piece.len) }
+    }
+
+    /// When the rear part is done that passes first.
+    pub fn rear_end(&self, drive: &DriveModel) -> Instant {
+        let passed = Rotation::from_parts(FULL_TURN) - self.wait;
+        self.arrive + drive.rpm().time_within(self.span - passed)
+    }
+
+    /// When the piece's first sector passes.
+    pub fn start(&self, drive: &DriveModel) -> Instant {
+        self.arrive + drive.rpm().time_within(self.wait)
+    }
+
+    /// When all of it is done.
+    pub fn end(&self, drive: &DriveModel, piece: &Piece) -> Instant {
+        let last = self.missed.map_or(self.span, |missed| self.track.arc(piece.sector, missed));
+        self.arrive + drive.rpm().time_within(self.wait + last)
+    }
+}
+
+/// When a head that sets out from `from` at `at` is done with all this, if nothing is put into its gaps.
+pub(super) fn plain_end(
+    drive: &DriveModel,
+    mut from: Position,
+    mut at: Instant,
+    op: Op,
+    ranges: &[LbnRange],
+) -> Instant {
+    for piece in ranges.iter().flat_map(|range| drive.layout().pieces(*range)) {
+        let approach = Approach::new(drive, from, at, op, &piece);
+        at = approach.end(drive, &piece);
+        from = approach.track.into();
+    }
+    at
+}
+
+/// When `sectors` from `sector` on begin and end to pass, for a head on their track from `from` on.
+pub(super) fn pass(
+    drive: &DriveModel,
+    track: &Track,
+    from: Instant,
+    (sector, sectors): (u32, u32),
+) -> (Instant, Instant) {
+    let rpm = drive.rpm();
+    let wait = rpm.earliest_angle(from).until(track.sector_angle(sector));
+    (from + rpm.time_within(wait), from + rpm.time_within(wait + track.arc(sector, sectors)))
+}
+
+/// A turn, rounded up.
+pub(super) fn turn(drive: &DriveModel) -> Duration {
+    drive.rpm().time_within(Rotation::TURN)
+}

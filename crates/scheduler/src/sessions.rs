@@ -1,0 +1,210 @@
+//! The session API (FAST'04, Table 1; design.md, section 6), as an application sees it.
+//!
+//! An [`Application`] is told what has come and is asked for what is to be written; it answers by calls of
+//! [`Sessions`], none of which waits for a disk. Who is behind them (the scheduler's core in a simulation, a daemon's
+//! client, a naive model in a test) it does not know.
+
+use thiserror::Error;
+use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+
+/// A session's share of the gaps against others': 1 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Priority(u8);
+
+impl Priority {
+    /// `None` outside 1 to 100.
+    pub const fn new(priority: u8) -> Option<Self> {
+        if priority >= 1 && priority <= 100 { Some(Self(priority)) } else { None }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl Default for Priority {
+    /// 20, FAST'04's default.
+    fn default() -> Self {
+        Self(20)
+    }
+}
+
+/// Why a session call was refused. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum SessionError {
+    /// The session was closed, or never opened.
+    #[error("{0} is not open; use the id that open returned")]
+    NoSession(SessionId),
+    /// The task has ended, was aborted, or never was.
+    #[error("{0} is not active; it was delivered whole, aborted, or never registered")]
+    NoTask(TaskId),
+    /// A task over nothing.
+    #[error("an empty range at LBN {0}; register at least one sector")]
+    EmptyRange(Lbn),
+    /// Blocks of no sectors, or too many for any buffer.
+    #[error("a block size of {0} sectors; give 1 to {most}", most = MOST_BLOCK_SECTORS)]
+    BlockSize(Sectors),
+    /// A task past the end of the drive.
+    #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
+    PastEnd {
+        /// What was asked.
+        range: LbnRange,
+        /// Sectors of the drive.
+        capacity: Sectors,
+    },
+    /// There are as many sessions as there may be.
+    #[error("{most} sessions are open; close one first")]
+    TooManySessions {
+        /// The most there may be.
+        most: usize,
+    },
+    /// The session has as many tasks as it may.
+    #[error("{most} tasks are active; wait for some to end, or register larger ranges")]
+    TooManyTasks {
+        /// The most there may be.
+        most: usize,
+    },
+}
+
+/// The most sectors in a block: 1 GiB of 512-byte sectors.
+pub const MOST_BLOCK_SECTORS: u64 = 1 << 21;
+
+/// The most sessions at a time.
+pub const MOST_SESSIONS: usize = 1 << 10;
+
+/// The most tasks of all sessions together.
+pub const MOST_TASKS: usize = 1 << 20;
+
+/// A block that is done with: exactly one for every registered block that was not aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Whose.
+    pub session: SessionId,
+    /// Of which task.
+    pub task: TaskId,
+    /// The block.
+    pub range: LbnRange,
+    /// Whether it was read or written.
+    pub op: Op,
+    /// What the client gave with the task.
+    pub parameter: Parameter,
+    /// The first bad sector of the block, where the medium could not serve it; then there are no data.
+    pub bad: Option<Lbn>,
+    /// Whether the session has nothing left to come.
+    pub last: bool,
+}
+
+/// What a client gave with a task; it comes back with each of its records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Parameter(pub u64);
+
+/// The calls of an application. What a call refuses changes nothing.
+///
+/// No order is kept among pending tasks. A read returns bytes that were on the medium at some time before it
+/// returned. A write is complete when it, or a later or concurrent write to the same place, is on the medium.
+pub trait Sessions {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// Too many are open.
+    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError>;
+
+    /// Whether a write of the same place, foreground or background, is as good as a read to this session: its data are
+    /// what is on the medium then. True for a new session. A scrubber wants to know whether the medium can be read,
+    /// and says false.
+    ///
+    /// # Errors
+    /// No such session.
+    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        let _ = (session, on);
+        Ok(())
+    }
+
+    /// Registers a task: read every block of `block` sectors in `range`, in any order, each once. Blocks are aligned
+    /// to the range's first LBN; the last is shorter where the range is no multiple.
+    ///
+    /// # Errors
+    /// No such session, an empty range or one past the drive's end, a block size out of its bounds, too many tasks.
+    fn read(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError>;
+
+    /// The same for writing: each block is asked for ([`Application::buffer`]) when it is chosen.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn write(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError>;
+
+    /// Ends a task. Nothing of it is delivered from here on. How many of its blocks had not been handed over.
+    ///
+    /// # Errors
+    /// No such task; a task of which everything was delivered has ended.
+    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError>;
+
+    /// Withdraws every pending block of the session's tasks that touches `range`. How many.
+    ///
+    /// # Errors
+    /// No such session.
+    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError>;
+
+    /// Turns every pending block of the session's tasks that touches `range` into foreground work. How many.
+    ///
+    /// # Errors
+    /// No such session.
+    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError>;
+
+    /// Leaves the session's tasks alone until [`resume`](Self::resume). What is under way is still delivered.
+    ///
+    /// # Errors
+    /// No such session.
+    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError>;
+
+    /// Goes on with a suspended session's tasks.
+    ///
+    /// # Errors
+    /// No such session.
+    fn resume(&mut self, session: SessionId) -> Result<(), SessionError>;
+
+    /// Ends a session and all its tasks. How many blocks had not been handed over.
+    ///
+    /// # Errors
+    /// No such session.
+    fn close(&mut self, session: SessionId) -> Result<u64, SessionError>;
+}
+
+/// A block that is about to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Whose.
+    pub session: SessionId,
+    /// Of which task.
+    pub task: TaskId,
+    /// The sectors that are written now: the block, or the part of it that fits.
+    pub range: LbnRange,
+    /// What the client gave with the task.
+    pub parameter: Parameter,
+}
+
+/// A state machine over [`Sessions`].
+pub trait Application {
+    /// A block is done with. `bytes` are what was read; empty after a write or an error.
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant);
+
+    /// A block is about to be written: fills `into`, which has its size, and says true; or says false, "not now", and
+    /// is asked again later. Called while the next access is being chosen, so there is nothing to call.
+    fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
+        let _ = (wanted, into);
+        false
+    }
+}

@@ -137,19 +137,11 @@ impl Times {
         self.decisions.iter().map(|d| d.tracks as f64).sum::<f64>() / self.decisions.len() as f64
     }
 
-    /// What a decision takes whatever it examines, in microseconds, and each track on top, in nanoseconds: the line
-    /// through the median decisions of [`by_tracks`](Self::by_tracks) with the least squares.
-    fn line(&self) -> (f64, f64) {
-        let groups: Vec<(f64, f64, f64)> = self
-            .by_tracks()
-            .iter()
-            .map(|(tracks, group)| (group.decisions.len() as f64, *tracks, group.quantile(0.5)))
-            .collect();
-        let sum = |of: &dyn Fn(f64, f64) -> f64| groups.iter().map(|(w, x, y)| w * of(*x, *y)).sum::<f64>();
-        let all = sum(&|_, _| 1.0);
-        let (x, y) = (sum(&|x, _| x) / all, sum(&|_, y| y) / all);
-        let slope = sum(&|tracks, us| (tracks - x) * (us - y)) / sum(&|tracks, _| (tracks - x).powi(2));
-        (y - slope * x, slope * 1e3)
+    /// The median decision of the shortest searches and of the longest: tracks, microseconds.
+    fn ends(&self) -> Option<[(f64, f64); 2]> {
+        let groups = self.by_tracks();
+        let median = |(tracks, group): &(f64, Self)| (*tracks, group.quantile(0.5));
+        Some([median(groups.first()?), median(groups.last()?)])
     }
 
     /// Those with tracks examined, in groups of so many tracks; a group's mean, and its decisions.
@@ -285,25 +277,27 @@ fn why(nothing: &Times, times: &[Times], shorter: &[(u32, Vec<Times>)]) -> Strin
         let values = times.iter().take(CLAIMED).map(|t| format!("{:.digits$}", of(t)));
         values.collect::<Vec<_>>().join(", ")
     };
+    let end = |t: &Times, which: usize| t.ends().map_or((f64::NAN, f64::NAN), |ends| ends[which]);
     let medians: Vec<String> = shorter
         .iter()
         .map(|(tracks, times)| format!("{} us with {tracks}", each(times, &|t| t.quantile(0.5), 1)))
         .collect();
     format!(
         "The budget of 3 us is this project's own; the paper's times are hundreds of times as long. Choosing the request \
-         takes {:.2} us; the rest is the gap. At 100, 50 and 20% wanted the median decision examines {} tracks (mean {}), \
-         for each of which it takes {} ns on top of {} us (the line through the second figure) for what every gap needs: \
-         looking at the source's and the destination's cylinder, taking what was found from the wanted set, laying out \
-         the accesses. The less is wanted, the less does the best track so far rule out, and the more decisions go on to \
-         the 75 tracks that end a search. A shorter search alone does not meet the budget: its medians are {}, and figure \
-         8's table of budgets has what it costs in scans a day. Of a search's time a quarter is the walk outward over \
+         takes {:.2} us; the rest is the gap. At 100, 50 and 20% wanted the median decision examines {} tracks (mean {}). \
+         Those that examine {} of them, which are mostly the source's and the destination's cylinder, take {} us; those \
+         that examine {} take {}. The less is wanted, the less does the best track so far rule out, and the more decisions \
+         go on to the 75 tracks that end a search. Shorter searches have medians of {}; figure 8's table of budgets has what \
+         they cost in scans a day. Of a search's time a quarter is the walk outward over \
          cylinders, two fifths finding and timing tracks, a fifth counting what they hold (profile in \
          docs/BENCHMARKS.md). Single runs, on whatever else the machine was doing, which the longest times are.",
         nothing.quantile(0.5),
         each(times, &|t| t.tracks(0.5), 0),
         each(times, &Times::mean_tracks, 0),
-        each(times, &|t| t.line().1, 0),
-        each(times, &|t| t.line().0, 1),
+        each(times, &|t| end(t, 0).0, 0),
+        each(times, &|t| end(t, 0).1, 1),
+        each(times, &|t| end(t, 1).0, 0),
+        each(times, &|t| end(t, 1).1, 1),
         medians.join("; "),
     )
 }
@@ -311,9 +305,9 @@ fn why(nothing: &Times, times: &[Times], shorter: &[(u32, Vec<Times>)]) -> Strin
 fn numbers(nothing: &Times, times: &[Times]) -> Figure {
     let row = |t: &Times| {
         let q = |q: f64| format!("{:.2}", t.quantile(q));
-        let (fixed, track) = t.line();
-        let number = |value: f64, digits: usize| {
-            if value.is_finite() { format!("{value:.digits$}") } else { "-".into() }
+        let ends = t.ends();
+        let end = |which: usize| {
+            ends.map_or("-".into(), |ends| format!("{:.1} us with {:.0}", ends[which].1, ends[which].0))
         };
         vec![
             t.label.clone(),
@@ -326,8 +320,8 @@ fn numbers(nothing: &Times, times: &[Times]) -> Figure {
             format!("{:.0}", t.tracks(0.5)),
             format!("{:.1}", t.mean_tracks()),
             format!("{:.0}", t.tracks(0.99)),
-            number(fixed, 2),
-            number(track, 0),
+            end(0),
+            end(1),
         ]
     };
     let columns = [
@@ -341,8 +335,8 @@ fn numbers(nothing: &Times, times: &[Times]) -> Figure {
         "tracks, median",
         "tracks, mean",
         "tracks, 99%",
-        "us without tracks",
-        "ns a track",
+        "shortest searches: median and tracks",
+        "longest searches: median and tracks",
     ];
     table(
         "osdi00-cost-numbers",
@@ -384,15 +378,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_times_of_a_track_and_of_all_else_are_those_of_median_decisions() {
+    fn the_shortest_and_the_longest_searches_have_the_times_of_their_median_decisions() {
         // Decisions of 10 and 20 tracks at 100 ns, of which some were interrupted.
         let decisions = (0..60u64).map(|i| {
             let tracks = if i % 2 == 0 { 10 } else { 20 };
             Decision { nanos: 200 + tracks * 100 + if i < 6 { 4_000_000 } else { 0 }, tracks }
         });
         let times = Times::new("x".into(), decisions.collect());
-        let (fixed, track) = times.line();
-        assert!((fixed - 0.2).abs() < 1e-9 && (track - 100.0).abs() < 1e-9, "{fixed} {track}");
+        assert_eq!(times.ends(), Some([(10.0, 1.2), (20.0, 2.2)]));
         assert_eq!((times.tracks(0.25), times.mean_tracks(), times.by_tracks().len()), (10.0, 15.0, 2));
     }
 }

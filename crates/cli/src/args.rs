@@ -276,9 +276,12 @@ pub(crate) struct SimulateArgs {
     /// How much waiting counts: ms taken off a request's positioning time for each ms waited [default: 0]
     #[arg(help_heading = "Foreground", long, value_name = "FACTOR", value_parser = values::age_weight, allow_negative_numbers = true)]
     pub(crate) age_weight: Option<AgeWeight>,
-    /// Tracks that the search for one gap's best use may examine [default: 500]
+    /// Tracks that the search for one gap's best use may examine [default: 75]
     #[arg(help_heading = "Background", long, value_name = "TRACKS", value_parser = values::tracks, allow_negative_numbers = true)]
     pub(crate) budget: Option<u32>,
+    /// Whether idle time is used as well, as far as the foreground loses no more than 1% [default: off]
+    #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
+    pub(crate) idle_time: Option<Switch>,
 }
 
 #[derive(Debug, Args)]

@@ -7,7 +7,10 @@ fn main() {
     if first == "replay" {
         let text = std::fs::read_to_string(a.next().unwrap()).unwrap();
         let s = Scenario::parse(&text).unwrap();
-        match run(&s) { Ok(o) => println!("{o:?}"), Err(f) => println!("{f}") }
+        match run(&s) {
+            Ok(o) => println!("{o:?}"),
+            Err(f) => println!("{f}"),
+        }
         return;
     }
     let seed: u64 = first.parse().unwrap();
@@ -30,7 +33,10 @@ fn main() {
         found.sort_by_key(|f| f.failure.step);
         for f in found.iter().take(show) {
             let (s, fail) = shrink(&f.scenario, &f.failure, 400);
-            println!("seed {} history {} at step {}: {}\n{fail}\n{s}", f.seed, f.history, f.failure.step, f.failure);
+            println!(
+                "seed {} history {} at step {}: {}\n{fail}\n{s}",
+                f.seed, f.history, f.failure.step, f.failure
+            );
         }
     }
 }

@@ -107,7 +107,13 @@ impl Clients {
     }
 
     /// A step registers a task.
-    pub fn registered(&mut self, id: TaskId, task: NewTask, since: Instant, registered: u64) -> Result<(), Broken> {
+    pub fn registered(
+        &mut self,
+        id: TaskId,
+        task: NewTask,
+        since: Instant,
+        registered: u64,
+    ) -> Result<(), Broken> {
         let blocks = task.range.len().get().div_ceil(task.block);
         self.ledger.push(vec![0; blocks as usize]);
         let origin = (self.ledger.len() - 1, 0);
@@ -131,8 +137,20 @@ impl Clients {
         if let Some(owner) = owner {
             owner.wanted += wanted;
         }
-        let task =
-            Task { number, session, op, range, block, parameter, since, registered, served, blocks, wanted, origin };
+        let task = Task {
+            number,
+            session,
+            op,
+            range,
+            block,
+            parameter,
+            since,
+            registered,
+            served,
+            blocks,
+            wanted,
+            origin,
+        };
         self.tasks.insert(id, task);
         Ok(())
     }

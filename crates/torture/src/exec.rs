@@ -61,8 +61,7 @@ impl Exec {
             let track = drive.layout().track(access.track);
             let ready = mechanics.seek_to(at, Position::from(track), access.op);
             first_ready = first_ready.or(Some(ready));
-            let pass =
-                mechanics.pass(ready.max(access.not_before), track, access.sector, access.sectors);
+            let pass = mechanics.pass(ready.max(access.not_before), track, access.sector, access.sectors);
             let is_foreground = access.purpose == Purpose::Foreground;
             for k in 0..access.sectors {
                 let sector = (access.sector + k) % track.sectors;

@@ -10,8 +10,7 @@ use scheduler::{IdleTime, Sharing};
 use units::{Duration, Op};
 
 /// Built-in drives of which the first cylinders are taken.
-const BUILT_IN: [&str; 4] =
-    ["mimic-less-capacity", "quantum-atlas-10k", "seagate-cheetah-4lp", "ibm-ultrastar-9es"];
+const BUILT_IN: [&str; 4] = ["mimic-less-capacity", "quantum-atlas-10k", "seagate-cheetah-4lp", "mimic-base"];
 
 /// The kinds of steps, by weight.
 const WEIGHTS: [u64; 18] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 1, 2, 2, 1, 1, 1, 1];

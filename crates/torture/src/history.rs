@@ -148,7 +148,9 @@ impl World {
         left: u64,
         call: &str,
     ) -> Result<(), Broken> {
-        hold(told == Ok(left), Check::Count, || format!("{call} says {told:?}, and {left} blocks had not come"))
+        hold(told == Ok(left), Check::Count, || {
+            format!("{call} says {told:?}, and {left} blocks had not come")
+        })
     }
 
     fn health(&mut self, lbn: u64, health: Health) -> Result<(), Broken> {
@@ -243,7 +245,10 @@ impl World {
                 (left, without) = (now, 0);
             }
             hold(without < PATIENCE, Check::Starved, || {
-                format!("{left} blocks are wanted, and {without} requests have brought none: {}", self.wanted())
+                format!(
+                    "{left} blocks are wanted, and {without} requests have brought none: {}",
+                    self.wanted()
+                )
             })?;
         }
         Ok(())
@@ -260,7 +265,10 @@ impl World {
                 (left, silence) = (now, 0);
             }
             hold(silence < SILENCE_S, Check::Starved, || {
-                format!("{left} blocks are wanted, and {silence} s of silence have brought none: {}", self.wanted())
+                format!(
+                    "{left} blocks are wanted, and {silence} s of silence have brought none: {}",
+                    self.wanted()
+                )
             })?;
         }
         Ok(())
@@ -292,7 +300,9 @@ impl World {
                     (*left, *without) = (now, 0);
                 }
                 hold(*without < PATIENCE_SHARED, Check::Starved, || {
-                    format!("{id} wants {left} blocks, and gets none of {without} gaps beside a session of priority 100")
+                    format!(
+                        "{id} wants {left} blocks, and gets none of {without} gaps beside a session of priority 100"
+                    )
                 })?;
             }
         }
@@ -304,7 +314,8 @@ impl World {
     fn wanted(&self) -> String {
         let tasks = self.clients.tasks.values().take(4);
         let of = tasks.map(|t| {
-            let first = (0..t.range.len().get().div_ceil(t.block)).map(|b| t.block_range(b)).find(|r| t.wants(*r));
+            let first =
+                (0..t.range.len().get().div_ceil(t.block)).map(|b| t.block_range(b)).find(|r| t.wants(*r));
             format!("{:?} of task {} at {first:?}", t.op, t.number)
         });
         of.collect::<Vec<_>>().join(", ")

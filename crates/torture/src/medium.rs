@@ -72,14 +72,9 @@ impl Medium {
         }
     }
 
-    /// A head passes and reads; whether there was something to read.
-    pub fn read(&mut self, lbn: Lbn, at: Instant) -> bool {
-        let sector = self.at_mut(lbn);
-        let good = sector.health == Health::Good;
-        if good {
-            sector.read = Some(at);
-        }
-        good
+    /// A head passes and reads.
+    pub fn read(&mut self, lbn: Lbn, at: Instant) {
+        self.at_mut(lbn).read = Some(at);
     }
 
     /// A head passes and writes; whether it could.

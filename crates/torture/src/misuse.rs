@@ -3,7 +3,9 @@
 use crate::clients::range;
 use crate::failure::{Broken, Check, hold};
 use crate::world::World;
-use scheduler::{MOST_BLOCK_SECTORS, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions, SubmitError};
+use scheduler::{
+    MOST_BLOCK_SECTORS, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions, SubmitError,
+};
 use units::{Op, RequestId, Sectors, SessionId, TaskId};
 
 /// How many kinds there are.
@@ -19,7 +21,9 @@ impl World {
         let (said, wanted) = self.bad_call(kind % KINDS);
         hold(said == wanted, Check::Refusal, || format!("misuse {kind} is answered {said}, not {wanted}"))?;
         let after = format!("{:?}", self.core);
-        hold(before == after, Check::Refusal, || format!("misuse {kind} was refused and has changed the core"))
+        hold(before == after, Check::Refusal, || {
+            format!("misuse {kind} was refused and has changed the core")
+        })
     }
 
     /// What is answered, and what must be.
@@ -52,7 +56,10 @@ impl World {
             1 => show(task(core.write(closed, some, one, none)), missing(closed)),
             2 => {
                 let empty = range(capacity / 2, 0);
-                show(task(core.read(of, empty, one, none)), or_missing(SessionError::EmptyRange(empty.start())))
+                show(
+                    task(core.read(of, empty, one, none)),
+                    or_missing(SessionError::EmptyRange(empty.start())),
+                )
             }
             3 => {
                 let past = range(capacity - 1, 2);

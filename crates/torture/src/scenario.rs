@@ -198,7 +198,8 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
     match words {
         ["drive", "random", seed] => setup.drive = DriveSpec::Random(number(seed, "seed")?),
         ["drive", "cut", name, n] => {
-            setup.drive = DriveSpec::Cut { name: (*name).into(), cylinders: number(n, "number of cylinders")? };
+            setup.drive =
+                DriveSpec::Cut { name: (*name).into(), cylinders: number(n, "number of cylinders")? };
         }
         ["policy", name] => setup.policy = name.parse().map_err(|e| format!("{e}"))?,
         ["age", n] => setup.age = number(n, "weight")?,

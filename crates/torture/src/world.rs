@@ -1,12 +1,12 @@
 //! The host: time, the head, the medium, clients and foreground around one core, and what they hold against it.
 
 use crate::clients::{Clients, range};
+use crate::dice::{Dice, mix};
 use crate::exec::{Exec, Held};
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, Medium, lbns};
 use crate::scenario::Setup;
 use crate::step::{AtHand, Fate};
-use crate::dice::{Dice, mix};
 use crate::twin::{Alone, Twin, has_background, most_harm};
 use drive::Mechanics;
 use model::{DriveModel, Position};
@@ -75,7 +75,7 @@ pub(crate) struct World {
     versions: u64,
     exec: Option<Exec>,
     /// A lost foreground command, which must be done again first.
-    retry: Option<(Vec<Lbn>, Vec<Held>)>,
+    retry: Option<Exec>,
     /// The place in the order of events, and the bad sectors, of what was done last.
     last: (u64, Vec<Lbn>),
     pub requests: BTreeMap<RequestId, Foreground>,
@@ -289,7 +289,10 @@ impl World {
             }
             Action::Cut => self.cut()?,
             Action::Completed(id) | Action::Failed { id, .. } => {
-                return Err((Check::Request, format!("{id} is said to be done at a time when nothing was done")));
+                return Err((
+                    Check::Request,
+                    format!("{id} is said to be done at a time when nothing was done"),
+                ));
             }
             Action::Deliver(record) => self.delivered(&record)?,
         }
@@ -305,13 +308,16 @@ impl World {
         let mut exec = Exec::plan(&mut self.mechanics, &self.drive, accesses, self.now, self.sequence);
         exec.held = held;
         // Whoever gave a buffer for what was lost still holds it.
-        let lost = self.retry.take().map(|(lost, held)| {
-            exec.held.extend(held);
-            lost
+        let lost = self.retry.take().map(|lost| {
+            exec.held.extend(lost.held);
+            exec.sequence = lost.sequence;
+            lost.foreground
         });
         let numbers: Vec<u64> = accesses
             .iter()
-            .flat_map(|a| [u64::from(a.track.get()), a.sector.into(), a.sectors.into(), a.op.is_write().into()])
+            .flat_map(|a| {
+                [u64::from(a.track.get()), a.sector.into(), a.sectors.into(), a.op.is_write().into()]
+            })
             .collect();
         numbers.into_iter().for_each(|n| self.note(n));
         self.note(exec.due.as_nanos());
@@ -329,7 +335,9 @@ impl World {
         }
         if let Some(lost) = lost {
             let again = exec.foreground == lost && !has_background(&exec.accesses);
-            hold(again, Check::Request, || format!("a lost command is not done again first: {:?}", exec.accesses))?;
+            hold(again, Check::Request, || {
+                format!("a lost command is not done again first: {:?}", exec.accesses)
+            })?;
         }
         if exec.is_idle() {
             self.counts.idle += 1;
@@ -352,13 +360,19 @@ impl World {
         let Some(idle) = self.setup.idle else {
             return Err((Check::IdleRange, "idle time is used, and is not to be".into()));
         };
-        hold(self.requests.is_empty(), Check::Request, || "the foreground waits, and idle work begins".into())?;
+        hold(self.requests.is_empty(), Check::Request, || {
+            "the foreground waits, and idle work begins".into()
+        })?;
         if self.mechanics.position() == from {
             return Ok(());
         }
         let silence = self.now.saturating_since(self.since);
         hold(silence >= idle.threshold, Check::IdleRange, || {
-            format!("after {} ns of silence the head leaves its track: {:?}", silence.as_nanos(), exec.accesses)
+            format!(
+                "after {} ns of silence the head leaves its track: {:?}",
+                silence.as_nanos(),
+                exec.accesses
+            )
         })?;
         let harm = self.core.harm();
         let net = u128::from(harm.late.saturating_sub(harm.early).as_nanos());
@@ -397,7 +411,8 @@ impl World {
         let due = self.core.busy_until().unwrap_or(self.now);
         let kept = self.core.accesses();
         let (now, old) = (self.now, exec.due);
-        let wrong = |what: &str| (Check::Cut, format!("{what}: {kept:?} of {:?}, until {due:?}", exec.accesses));
+        let wrong =
+            |what: &str| (Check::Cut, format!("{what}: {kept:?} of {:?}, until {due:?}", exec.accesses));
         if kept.len() > exec.accesses.len() || due < now || due < exec.ready || due > old {
             return Err(wrong("no cut"));
         }
@@ -422,7 +437,9 @@ impl World {
     /// What is under way is due.
     fn due(&mut self) -> Result<(), Broken> {
         let late = std::mem::replace(&mut self.late, Duration::ZERO);
-        if late > Duration::ZERO && let Some(exec) = &mut self.exec {
+        if late > Duration::ZERO
+            && let Some(exec) = &mut self.exec
+        {
             exec.due = exec.due + late;
             exec.delayed = true;
             if !self.twin.is_lockstep() {
@@ -451,7 +468,7 @@ impl World {
         self.twin.lost(self.now);
         self.alone = None;
         if !exec.foreground.is_empty() {
-            self.retry = Some((exec.foreground, exec.held));
+            self.retry = Some(exec);
         }
         Ok(())
     }
@@ -476,7 +493,9 @@ impl World {
                 }
                 return Ok(());
             }
-            other => return Err((Check::Request, format!("a foreground request is done, and is told {other:?}"))),
+            other => {
+                return Err((Check::Request, format!("a foreground request is done, and is told {other:?}")));
+            }
         };
         let right = candidates.contains(&id);
         hold(right, Check::Request, || format!("{id} is said to be done, done was one of {candidates:?}"))?;
@@ -518,10 +537,13 @@ impl World {
                 let (version, author) = match (pass.foreground.then_some(job).flatten(), exec.buffer(lbn)) {
                     (Some(job), _) => (job.version, Author::Foreground { submitted: job.submitted }),
                     (None, Some(held)) => (held.version, Author::Background { registered: held.registered }),
-                    (None, None) => return Err((Check::Buffers, format!("LBN {lbn} is written with nothing"))),
+                    (None, None) => {
+                        return Err((Check::Buffers, format!("LBN {lbn} is written with nothing")));
+                    }
                 };
                 self.medium.write(lbn, pass.at, version, author)?;
             } else if known.is_some() && !self.last.1.contains(&lbn) {
+                // Bad when it passed, but mended by a write of the same command: the host has what was written.
                 self.medium.read(lbn, pass.at);
             }
         }
@@ -569,25 +591,35 @@ impl World {
         let late = here.until.saturating_since(there.until);
         let early = there.until.saturating_since(here.until);
         let plain = there.until.saturating_since(request.arrived);
-        let said =
-            (is.late.saturating_sub(was.late), is.early.saturating_sub(was.early), is.foreground.saturating_sub(was.foreground));
+        let said = (
+            is.late.saturating_sub(was.late),
+            is.early.saturating_sub(was.early),
+            is.foreground.saturating_sub(was.foreground),
+        );
         hold(said == (late, early, plain), Check::Harm, || {
-            format!("{id} is {late:?} late, {early:?} early, and takes {plain:?} at rest; the account says {said:?}")
+            format!(
+                "{id} is {late:?} late, {early:?} early, and takes {plain:?} at rest; the account says {said:?}"
+            )
         })?;
         let most = most_harm(&self.drive);
-        hold(late <= most, Check::Harm, || format!("{id} is {late:?} late, more than any visit can cost: {most:?}"))
+        hold(late <= most, Check::Harm, || {
+            format!("{id} is {late:?} late, more than any visit can cost: {most:?}")
+        })
     }
 
     fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
         let first = record.range.start().get();
-        for n in [record.session.get(), record.task.get(), first, record.range.len().get(), record.last.into()] {
+        for n in
+            [record.session.get(), record.task.get(), first, record.range.len().get(), record.last.into()]
+        {
             self.note(n);
         }
         self.note(record.bad.map_or(u64::MAX, Lbn::get));
         self.counts.blocks += 1;
         self.counts.written += u64::from(record.op.is_write());
         self.counts.bad += u64::from(record.bad.is_some());
-        let (since, served) = self.clients.tasks.get(&record.task).map_or((self.now, true), |t| (t.since, t.served));
+        let (since, served) =
+            self.clients.tasks.get(&record.task).map_or((self.now, true), |t| (t.since, t.served));
         let suspended = self.clients.sessions.get(&record.session).and_then(|s| s.suspended);
         self.clients.delivered(record)?;
         if let Some(bad) = record.bad {
@@ -645,7 +677,9 @@ impl World {
         if self.drained && !self.promoted {
             let under_way = usize::from(self.exec.as_ref().is_some_and(|e| !e.foreground.is_empty()));
             let waiting = self.requests.len().saturating_sub(under_way);
-            hold(pending == waiting, Check::Bound, || format!("{waiting} requests wait, and the core says {pending}"))?;
+            hold(pending == waiting, Check::Bound, || {
+                format!("{waiting} requests wait, and the core says {pending}")
+            })?;
         }
         self.medium.check_acknowledged()
     }

@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Drive(DriveCommand),
     /// Simulate a foreground load on a drive, with or without a background scan in its free bandwidth
     #[command(
-        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap\n\nThe same seed gives the same output, but for wall_s. Ctrl-C ends it at once; nothing has been written then."
+        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n\nThe same seed gives the same output, but for wall_s. Ctrl-C ends it at once; nothing has been written then."
     )]
     Simulate(Box<SimulateArgs>),
     /// The papers' experiments: their figures, the claims that ours are held against, a report
@@ -223,10 +223,12 @@ pub(crate) struct SimulateArgs {
     /// The foreground's policy: fcfs, c-look, sstf, sptf or sptf-sw:N (N percent)
     #[arg(help_heading = "Foreground", long, value_parser = values::policy, default_value = "fcfs")]
     pub(crate) policy: PolicyName,
-    /// The foreground: random, oltp or replay:FILE (a trace in one of six formats)
+    /// The foreground: random, oltp, utilisation:PERCENT (FAST 2004's synthetic requests, as many as keep the drive busy for
+    /// that share of the time), tpcc and postmark (loads like theirs, see docs/WORKLOADS.md) or replay:FILE (a trace in one
+    /// of six formats)
     #[arg(help_heading = "Foreground", long, value_name = "LOAD", default_value = "random")]
     pub(crate) workload: Load,
-    /// Tasks that each have a request at the drive or think [default: 10 with oltp]; the same number as --outstanding,
+    /// Tasks that each have a request at the drive or think [default: 10 with oltp]; with tpcc transactions at a time [10]; the same number as --outstanding,
     /// and the one that counts with oltp when both are given
     #[arg(help_heading = "Foreground", long, value_name = "N", value_parser = values::tasks, allow_negative_numbers = true)]
     pub(crate) mpl: Option<u32>,
@@ -258,7 +260,7 @@ pub(crate) struct SimulateArgs {
     /// The share of requests near the last one, with random (OSDI 2000, figure 4) [default: 0]
     #[arg(help_heading = "Foreground", long, value_name = "SHARE", value_parser = values::share, allow_negative_numbers = true)]
     pub(crate) locality: Option<Share>,
-    /// The share of reads, with random or oltp: 0.7, 70% or 2/3 [default: 2/3]
+    /// The share of reads, with random, oltp or utilisation: 0.7, 70% or 2/3 [default: 2/3]
     #[arg(help_heading = "Foreground", long, value_name = "SHARE", value_parser = values::share, allow_negative_numbers = true)]
     pub(crate) reads: Option<Share>,
     /// The pause between a completion and the same task's next request [default: oltp 30, random 0]

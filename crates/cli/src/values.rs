@@ -4,7 +4,7 @@ use scheduler::policy::{AgeWeight, PolicyName};
 use std::path::PathBuf;
 use std::str::FromStr;
 use units::{Bytes, Duration, Sectors};
-use workload::Share;
+use workload::{Share, Utilisation};
 
 /// What the foreground asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +13,28 @@ pub(crate) enum Load {
     Random,
     /// The papers' transactions.
     Oltp,
+    /// FAST'04's synthetic requests, as many as keep the drive busy for this share of the time.
+    Utilisation(Utilisation),
+    /// Transactions like TPC-C's.
+    Tpcc,
+    /// Small files like Postmark's.
+    Postmark,
     /// A trace.
     Replay(PathBuf),
+}
+
+impl Load {
+    /// Its name on the command line, without what follows a colon.
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Oltp => "oltp",
+            Self::Utilisation(_) => "utilisation",
+            Self::Tpcc => "tpcc",
+            Self::Postmark => "postmark",
+            Self::Replay(_) => "replay",
+        }
+    }
 }
 
 impl FromStr for Load {
@@ -24,12 +44,25 @@ impl FromStr for Load {
         match text.split_once(':') {
             None if text == "random" => Ok(Self::Random),
             None if text == "oltp" => Ok(Self::Oltp),
+            None if text == "tpcc" => Ok(Self::Tpcc),
+            None if text == "postmark" => Ok(Self::Postmark),
+            Some(("utilisation", share)) => utilisation(share).map(Self::Utilisation),
+            None if text == "utilisation" => Err(UTILISATION.to_owned()),
             Some(("replay", "")) => Err("name the trace: replay:FILE".to_owned()),
             Some(("replay", file)) => Ok(Self::Replay(PathBuf::from(file))),
             None if text == "replay" => Err("name the trace: replay:FILE".to_owned()),
-            _ => Err("the workloads are random, oltp and replay:FILE".to_owned()),
+            _ => Err("the workloads are random, oltp, utilisation:PERCENT, tpcc, postmark and replay:FILE"
+                .to_owned()),
         }
     }
+}
+
+const UTILISATION: &str = "give the share of time for which the drive is to be busy: utilisation:50 for 50%";
+
+/// A percentage, with or without its sign.
+fn utilisation(text: &str) -> Result<Utilisation, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse().map_err(|_| UTILISATION.to_owned())?;
+    Utilisation::from_percent(percent).map_err(|_| "give a utilisation from 0 to 100 percent".to_owned())
 }
 
 /// More requests than anyone waits for.
@@ -225,9 +258,20 @@ mod tests {
     }
 
     #[test]
+    fn a_utilisation_needs_its_percentage() {
+        let half = Utilisation::from_percent(50.0).unwrap();
+        assert_eq!("utilisation:50".parse(), Ok(Load::Utilisation(half)));
+        assert_eq!("utilisation:50.0%".parse(), Ok(Load::Utilisation(half)));
+        for wrong in ["utilisation", "utilisation:", "utilisation:half", "utilisation:101", "utilisation:nan"]
+        {
+            assert!(wrong.parse::<Load>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_replay_needs_its_file() {
         assert_eq!("replay:a:b".parse(), Ok(Load::Replay("a:b".into())));
-        for wrong in ["replay", "replay:", "tpcc", "random:", ""] {
+        for wrong in ["replay", "replay:", "tpc-c", "tpcc:", "random:", ""] {
             assert!(wrong.parse::<Load>().is_err(), "{wrong}");
         }
     }

@@ -10,12 +10,16 @@ use thiserror::Error;
 pub enum Paper {
     /// Lumb, Schindler, Ganger, Nagle, Riedel: Towards Higher Disk Head Utilization.
     Osdi00,
+    /// Thereska, Schindler, Bucy, Salmon, Lumb, Ganger: A Framework for Building Unobtrusive Disk Maintenance
+    /// Applications.
+    Fast04,
 }
 
 impl fmt::Display for Paper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Osdi00 => "OSDI 2000, Towards Higher Disk Head Utilization",
+            Self::Fast04 => "FAST 2004, A Framework for Building Unobtrusive Disk Maintenance Applications",
         })
     }
 }

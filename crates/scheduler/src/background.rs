@@ -76,8 +76,6 @@ pub(crate) struct Background {
     next_task: u64,
     picks: Vec<Pick>,
     most_partials: usize,
-    /// Blocks of all tasks that are half done.
-    partials: usize,
     scratch: Vec<(usize, u32, Item, u32)>,
 }
 
@@ -91,7 +89,6 @@ impl Background {
             next_task: 1,
             picks: Vec::new(),
             most_partials,
-            partials: 0,
             scratch: Vec::new(),
         }
     }
@@ -135,15 +132,9 @@ impl Background {
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
         let at = self.place(session)?;
-        if range.is_empty() {
-            return Err(SessionError::EmptyRange(range.start()));
-        }
+        check_range(layout, range)?;
         if !(1..=MOST_BLOCK_SECTORS).contains(&block.get()) {
             return Err(SessionError::BlockSize(block));
-        }
-        let capacity = layout.capacity();
-        if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
-            return Err(SessionError::PastEnd { range, capacity });
         }
         if self.owners.len() >= MOST_TASKS {
             return Err(SessionError::TooManyTasks { most: MOST_TASKS });
@@ -161,21 +152,23 @@ impl Background {
         let session = *self.owners.get(&task).ok_or(SessionError::NoTask(task))?;
         self.picks.retain(|p| p.task != task);
         let share = self.share(session)?;
-        let before = share.partials;
         let left = share.abort(task).ok_or(SessionError::NoTask(task))?;
-        let after = share.partials;
-        self.partials = self.partials + after - before;
         self.owners.remove(&task);
         self.look(Focus::All);
         Ok(left)
     }
 
     /// How many blocks of the session were withdrawn, those under way included.
-    pub fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+    pub fn abort_range(
+        &mut self,
+        layout: &Layout,
+        session: SessionId,
+        range: LbnRange,
+    ) -> Result<u64, SessionError> {
         let at = self.place(session)?;
+        check_range(layout, range)?;
         let Self { shares, picks, owners, .. } = self;
         let share = &mut shares[at];
-        let before = share.partials;
         let mut withdrawn = 0;
         picks.retain(|pick| {
             let block = (pick.session == session).then(|| share.block_range(pick)).flatten();
@@ -191,8 +184,6 @@ impl Background {
         share.reap(|task| {
             owners.remove(&task);
         });
-        let after = share.partials;
-        self.partials = self.partials + after - before;
         self.look(Focus::All);
         Ok(withdrawn)
     }
@@ -202,7 +193,6 @@ impl Background {
         let at = self.place(session)?;
         let share = self.shares.remove(at);
         self.picks.retain(|p| p.session != session);
-        self.partials -= share.partials;
         let mut left = 0;
         for task in share.tasks() {
             self.owners.remove(&task.id);
@@ -227,11 +217,14 @@ impl Background {
     /// Wanted blocks of a session that touch `range`, as `(op, blocks' range)`, and how many they are.
     pub fn wanted_in(
         &self,
+        layout: &Layout,
         session: SessionId,
         range: LbnRange,
         each: impl FnMut(Op, LbnRange),
     ) -> Result<u64, SessionError> {
-        Ok(self.shares[self.place(session)?].wanted_in(range, each))
+        let at = self.place(session)?;
+        check_range(layout, range)?;
+        Ok(self.shares[at].wanted_in(range, each))
     }
 
     /// Whether anybody who is not suspended wants a part of `range` of this kind.
@@ -367,16 +360,23 @@ impl Background {
         None
     }
 
+    /// Blocks that each session may have half read: a part of the room for all, so that none waits for what others,
+    /// who may be suspended, keep there.
+    fn most_partials_each(&self) -> usize {
+        (self.most_partials / self.shares.len().max(1)).max(1)
+    }
+
     /// Wanted sectors among `count` that pass from `first` on.
     #[inline]
     pub fn score(&self, track: &TrackRef<'_>, (first, count): (u32, u32), op: Op) -> u64 {
-        let begin = self.partials < self.most_partials;
+        let most = self.most_partials_each();
         let sectors = track.track().sectors;
         let mut sum = 0;
         for extent in track.extents() {
             in_window(extent, sectors, first, count, |from, to| {
                 for &at in &self.focus {
-                    sum += self.shares[at].score(op, extent, (from, to), sectors, begin);
+                    let share = &self.shares[at];
+                    sum += share.score(op, extent, (from, to), sectors, share.partials < most);
                 }
             });
         }
@@ -392,12 +392,13 @@ impl Background {
         op: Op,
         mut each: impl FnMut(usize, u32, Item, u32),
     ) {
-        let begin = self.partials < self.most_partials;
+        let most = self.most_partials_each();
         let sectors = track.track().sectors;
         for extent in track.extents() {
             in_window(extent, sectors, first, count, |from, to| {
                 for &at in &self.focus {
-                    self.shares[at].items(op, extent, (from, to), sectors, begin, |slot, item| {
+                    let share = &self.shares[at];
+                    share.items(op, extent, (from, to), sectors, share.partials < most, |slot, item| {
                         let passing =
                             if item.sector >= first { item.sector } else { item.sector + sectors } - first;
                         each(at, slot, item, passing);
@@ -477,10 +478,12 @@ impl Background {
             });
             if all {
                 self.pick(at, slot, item, false);
-                // Of a block that had been overwritten in part only the rest is written: nothing else is done with it.
-                if let [(passing, sectors)] = runs[..] {
-                    done = (passing, passing + sectors);
-                }
+                // Of a block that had been overwritten in part only the rest is written: nothing else is done with it, but
+                // nothing else may begin before its end.
+                done = match runs[..] {
+                    [(passing, sectors)] if sectors == item.sectors => (passing, end),
+                    _ => (end, end),
+                };
                 written.append(&mut runs);
             }
         }
@@ -514,10 +517,7 @@ impl Background {
         for at in 0..self.shares.len() {
             let share = &mut self.shares[at];
             any |= share.has(Op::Write) || share.has(Op::Read);
-            let before = share.partials;
             share.overwritten(range, |pick| self.picks.push(pick));
-            let after = self.shares[at].partials;
-            self.partials = self.partials + after - before;
         }
         self.look(Focus::All);
         if !any {
@@ -538,42 +538,47 @@ impl Background {
         buffers: &mut dyn Buffers,
         mut each: impl FnMut(LbnRange),
     ) {
-        for at in 0..self.shares.len() {
-            let mut blocks = Vec::new();
-            if self.shares[at].is_active() {
-                self.shares[at].writes_in(range, |slot, block| blocks.push((slot, block)));
+        let mut blocks = Vec::new();
+        for (at, share) in self.shares.iter().enumerate().filter(|(_, share)| share.is_active()) {
+            share.writes_in(range, |slot, block, whole| blocks.push((whole, at, slot, block)));
+        }
+        // Of those that begin together the longest first, as in `take_writes`.
+        blocks.sort_unstable_by_key(|&(whole, at, slot, block)| {
+            (whole.start(), u64::MAX - whole.len().get(), at, slot, block)
+        });
+        let mut done = LbnRange::new(range.start(), Sectors::ZERO);
+        for (whole, at, slot, block) in blocks {
+            let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
+            if whole.start() >= done.start() && whole.end() <= done.end() {
+                self.pick(at, slot, item, true);
+                continue;
             }
-            for (slot, block) in blocks {
-                let share = &self.shares[at];
-                let Some(task) = share.slot(slot) else { continue };
-                let whole = task.block_range(block);
-                let item =
-                    Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
-                let (mut all, mut runs) = (true, Vec::new());
-                task.missing(&item, |offset, sectors| {
-                    let start = whole.start() + Sectors::new(offset.into());
-                    let range = LbnRange::new(start, Sectors::new(sectors.into()));
-                    let wanted =
-                        Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
-                    all = all && buffers.ready(&wanted);
-                    runs.push(range);
-                });
-                if all {
-                    self.pick(at, slot, item, true);
-                    runs.into_iter().for_each(&mut each);
-                }
+            if whole.start() < done.end() {
+                continue;
+            }
+            let share = &self.shares[at];
+            let Some(task) = share.slot(slot) else { continue };
+            let (mut all, mut runs) = (true, Vec::new());
+            task.missing(&item, |offset, sectors| {
+                let start = whole.start() + Sectors::new(offset.into());
+                let range = LbnRange::new(start, Sectors::new(sectors.into()));
+                let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
+                all = all && buffers.ready(&wanted);
+                runs.push(range);
+            });
+            if all {
+                self.pick(at, slot, item, true);
+                done = if runs[..] == [whole] { whole } else { LbnRange::new(whole.end(), Sectors::ZERO) };
+                runs.into_iter().for_each(&mut each);
             }
         }
     }
 
     fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
         let share = &mut self.shares[at];
-        let before = share.partials;
         if let Some((task, Took { completes, had })) = share.take(slot, &item) {
             self.picks.push(Pick { session: share.id, task, item, completes, sure, had });
         }
-        let after = self.shares[at].partials;
-        self.partials = self.partials + after - before;
     }
 
     fn forget_bounds(&mut self, track: &TrackRef<'_>) {
@@ -618,10 +623,7 @@ impl Background {
 
     fn untake(&mut self, layout: &Layout, pick: &Pick) {
         if let Ok(share) = self.share(pick.session) {
-            let before = share.partials;
             share.untake(layout, pick);
-            let after = share.partials;
-            self.partials = self.partials + after - before;
         }
     }
 
@@ -639,7 +641,6 @@ impl Background {
     pub fn deliver(&mut self, bad: &[Lbn], mut each: impl FnMut(Record)) {
         let mut picks = std::mem::take(&mut self.picks);
         let Self { shares, owners, .. } = self;
-        let mut partials = self.partials;
         let mut record = |share: &mut Share, pick: &Pick, bad: Option<Lbn>| {
             let Some((range, op, parameter)) = share.describe(pick) else { return };
             if share.finished(pick.task) {
@@ -659,9 +660,7 @@ impl Background {
                     continue;
                 }
                 failed.push((pick.task, pick.item.block));
-                let before = share.partials;
                 share.give_up(pick);
-                partials = partials + share.partials - before;
                 record(share, pick, Some(lbn));
             }
             picks.retain(|p| !failed.contains(&(p.task, p.item.block)));
@@ -671,9 +670,20 @@ impl Background {
                 record(&mut shares[at], &pick, None);
             }
         }
-        self.partials = partials;
         self.picks = picks;
     }
+}
+
+/// A range that a session call may name.
+fn check_range(layout: &Layout, range: LbnRange) -> Result<(), SessionError> {
+    let capacity = layout.capacity();
+    if range.is_empty() {
+        return Err(SessionError::EmptyRange(range.start()));
+    }
+    if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
+        return Err(SessionError::PastEnd { range, capacity });
+    }
+    Ok(())
 }
 
 /// The LBNs of an extent among `count` sectors from `first` on, which may run past the track's end to its start.

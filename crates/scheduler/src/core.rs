@@ -471,7 +471,7 @@ impl Sessions for Core {
     }
 
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        let left = self.background.abort_range(session, range)?;
+        let left = self.background.abort_range(self.drive.layout(), session, range)?;
         let touches =
             |record: &Record| record.session == session && crate::task::overlap(record.range, range);
         Ok(left + self.withdraw(touches))
@@ -481,7 +481,8 @@ impl Sessions for Core {
     /// background, as does a write whose buffer is not at hand when its turn comes. A suspended session's blocks wait.
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         let mut blocks: Vec<(Op, LbnRange)> = Vec::new();
-        self.background.wanted_in(session, range, |op, block| blocks.push((op, block)))?;
+        self.background
+            .wanted_in(self.drive.layout(), session, range, |op, block| blocks.push((op, block)))?;
         blocks.sort_unstable_by_key(|(op, block)| (op.is_write(), block.start(), block.end()));
         let mut requests: Vec<(Op, LbnRange, u64)> = Vec::new();
         for (op, block) in blocks {

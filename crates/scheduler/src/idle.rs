@@ -20,14 +20,16 @@ const ASLEEP: Duration = Duration::from_secs(10);
 pub struct IdleTime {
     /// The drive is idle when nothing came for so long; until then only the track under the head is read.
     pub threshold: Duration,
+    /// Whether the time until then is used.
+    pub short: bool,
     /// The most that the foreground's time at the head may grow by, in millionths.
     pub harm_ppm: u32,
 }
 
 impl Default for IdleTime {
-    /// 20 ms (FAST'04, section 5.2), and 1%.
+    /// 20 ms (FAST'04, section 5.2), all of it, and 1%.
     fn default() -> Self {
-        Self { threshold: Duration::from_millis(20), harm_ppm: 10_000 }
+        Self { threshold: Duration::from_millis(20), short: true, harm_ppm: 10_000 }
     }
 }
 
@@ -69,6 +71,8 @@ pub(crate) struct Idle {
     pub since: Instant,
     /// Nothing could be done in idle time; not before this instant again.
     pub not_before: Instant,
+    /// Cylinders that gave nothing, on the way outward or inward.
+    pub passed_over: u32,
     /// An estimate of the median cylinder of foreground requests.
     middle: u32,
     cylinders: u32,
@@ -80,6 +84,7 @@ impl Idle {
             harm: Harm::default(),
             since: Instant::ZERO,
             not_before: Instant::ZERO,
+            passed_over: 0,
             middle: cylinders / 2,
             cylinders,
         }

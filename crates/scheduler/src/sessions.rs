@@ -39,13 +39,13 @@ pub enum SessionError {
     /// The task has ended, was aborted, or never was.
     #[error("{0} is not active; it was delivered whole, aborted, or never registered")]
     NoTask(TaskId),
-    /// A task over nothing.
-    #[error("an empty range at LBN {0}; register at least one sector")]
+    /// A range of nothing.
+    #[error("an empty range at LBN {0}; name at least one sector")]
     EmptyRange(Lbn),
     /// Blocks of no sectors, or too many for any buffer.
     #[error("a block size of {0} sectors; give 1 to {most}", most = MOST_BLOCK_SECTORS)]
     BlockSize(Sectors),
-    /// A task past the end of the drive.
+    /// A range past the end of the drive.
     #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
     PastEnd {
         /// What was asked.
@@ -155,13 +155,13 @@ pub trait Sessions {
     /// Withdraws every pending block of the session's tasks that touches `range`. How many.
     ///
     /// # Errors
-    /// No such session.
+    /// No such session, an empty range, or one past the drive's end.
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError>;
 
     /// Turns every pending block of the session's tasks that touches `range` into foreground work. How many.
     ///
     /// # Errors
-    /// No such session.
+    /// No such session, an empty range, or one past the drive's end.
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError>;
 
     /// Leaves the session's tasks alone until [`resume`](Self::resume). What is under way is still delivered.

@@ -90,9 +90,9 @@ impl Task {
         self.range
     }
 
-    /// Blocks of which a part has been read.
+    /// Blocks of which a part has been read: it waits in memory. Of blocks that are being written nothing does.
     pub fn partials(&self) -> usize {
-        self.partial.len()
+        if self.op.is_write() { 0 } else { self.partial.len() }
     }
 
     /// The LBNs of a block.
@@ -113,8 +113,19 @@ impl Task {
         if low >= high {
             return 0;
         }
-        let blocks = self.wanted.count(self.floor(low), self.ceil(high));
-        (blocks * self.block).min(high - low)
+        let (first, last) = (self.floor(low), self.ceil(high));
+        let blocks = self.wanted.count(first, last);
+        let bound = (blocks * self.block).min(high - low);
+        if self.partial.is_empty() {
+            return bound;
+        }
+        // What is there already is not wanted again.
+        let there = self.partial.range(first..last).flat_map(|(block, got)| {
+            let start = block * self.block;
+            got.iter().map(move |&(offset, len)| (start + u64::from(offset), u64::from(len)))
+        });
+        let there: u64 = there.map(|(from, len)| (from + len).min(high).saturating_sub(from.max(low))).sum();
+        (blocks * self.block).min((high - low).saturating_sub(there))
     }
 
     /// Wanted sectors that the LBNs `from..to` of an extent yield: whole blocks, and pieces of others where
@@ -230,12 +241,15 @@ impl Task {
         self.wanted.remove(block)
     }
 
-    /// What the foreground writes to `from..to` need not be written for `block` any more. Whether that was all of it.
-    pub fn supersede(&mut self, block: u64, from: Lbn, to: Lbn) -> bool {
+    /// What the foreground writes to `from..to` need not be written for `block` any more: what that is of it, and
+    /// whether the block is complete with it.
+    pub fn supersede(&mut self, block: u64, from: Lbn, to: Lbn) -> (Item, bool) {
         let range = self.block_range(block);
         let (from, to) = (from.max(range.start()), to.min(range.end()));
         let offset = (from.get() - range.start().get()) as u32;
-        self.add_piece(block, offset, (to.get() - from.get()) as u32)
+        let sectors = (to.get() - from.get()) as u32;
+        let item = Item { block, offset, sectors, sector: 0, whole: false };
+        (item, self.add_piece(block, offset, sectors))
     }
 
     /// What of an item is not there yet: `(offset in the block, sectors)`.
@@ -264,6 +278,7 @@ impl Task {
         if !self.wanted.contains(block) {
             return false;
         }
+        let begin = begin || self.op.is_write();
         if !self.begun.contains(block) {
             return begin;
         }
@@ -357,5 +372,5 @@ impl Task {
 
 /// Whether two ranges have a sector in common.
 pub(crate) fn overlap(a: LbnRange, b: LbnRange) -> bool {
-    a.start() < b.end() && b.start() < a.end()
+    !a.is_empty() && !b.is_empty() && a.start() < b.end() && b.start() < a.end()
 }

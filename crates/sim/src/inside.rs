@@ -155,6 +155,24 @@ impl<S: Source> Inside<S> {
         Ok(self.go_on(requests, true, observer)? && !self.is_scanned())
     }
 
+    /// Goes on through everything that happens before `end`; also what nobody asks for, in idle time.
+    ///
+    /// # Errors
+    /// The load asks for what the drive does not have.
+    pub fn advance_to(&mut self, end: Instant, observer: &mut impl Observer) -> Result<(), SetupError> {
+        while self.next_event().is_some_and(|at| at < end) {
+            self.step(observer)?;
+        }
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    /// When something happens next.
+    fn next_event(&self) -> Option<Instant> {
+        let head = self.busy.map(|(_, until)| until).or_else(|| self.core.wake_at());
+        [head, self.foreground.due()].into_iter().flatten().min()
+    }
+
     /// Whether the scan has every block; false where there is none.
     pub fn is_scanned(&self) -> bool {
         self.scan.is_some_and(|s| s.finished.is_some())

@@ -1,5 +1,6 @@
 //! When requests are issued: closed loops of tasks, open arrivals, recorded times.
 
+use crate::bursts::Bursts;
 use crate::error::ConfigError;
 use crate::random::Stream;
 use crate::request::{Request, Source};
@@ -40,6 +41,20 @@ pub enum Arrival {
         /// Requests a second, from 1e-6 to 1e9.
         rate: f64,
     },
+    /// A Poisson process that is interrupted: it runs in bursts with silences between them, both of exponentially
+    /// distributed lengths. The first burst begins at the start.
+    Bursts {
+        /// Requests a second over all time, from 1e-6 to 1e9: more in bursts.
+        rate: f64,
+        /// The mean length of a burst; at least a thousandth of its mean pause between requests.
+        burst: Duration,
+        /// The mean length of a silence.
+        silence: Duration,
+    },
+    /// None ever.
+    Silent,
+    /// As the source's own [`Script`](crate::Script) has them.
+    Scripted,
     /// The trace's own arrival times, counted from its first request's.
     Recorded {
         /// Multiplies the times: 0.5 replays twice as fast. From 1e-6 to 1e6.
@@ -64,6 +79,11 @@ impl Arrival {
 pub struct ClosedTask(u32);
 
 impl ClosedTask {
+    /// Wraps the number.
+    pub const fn new(n: u32) -> Self {
+        Self(n)
+    }
+
     /// The number.
     pub const fn get(self) -> u32 {
         self.0
@@ -120,6 +140,9 @@ pub struct Issuer<S> {
 enum Times {
     Closed(ClosedTimes),
     Poisson { stream: Stream, mean: Duration, next: Instant },
+    Bursts(Bursts),
+    Silent,
+    Scripted,
     Recorded { start: Instant, scale: f64 },
 }
 
@@ -142,8 +165,8 @@ impl<S: Source> Issuer<S> {
     /// Issues `source`'s requests from `start` on; draws its times from the stream "workload.arrival" of `seed`.
     ///
     /// # Errors
-    /// No tasks, or more than 1,048,576; a rate or scale out of its bounds or not a number; recorded times asked
-    /// for that the source has not.
+    /// No tasks, or more than 1,048,576; a rate, scale or length out of its bounds or not a number; recorded or
+    /// scripted times asked for that the source has not.
     pub fn new(mut source: S, arrival: Arrival, start: Instant, seed: u64) -> Result<Self, ConfigError> {
         let stream = Stream::new(seed, "workload.arrival");
         let times = match arrival {
@@ -151,9 +174,20 @@ impl<S: Source> Issuer<S> {
                 Times::Closed(ClosedTimes::new(closed, source.recorded().thinks, start, stream)?)
             }
             Arrival::Poisson { rate } => {
-                let mend = "give requests a second, from 0.000001 to 1000000000";
-                let mean = within("rate", rate, 1e-6, 1e9, mend).map(|rate| (1e9 / rate).round() as u64)?;
+                let mean = (1e9 / checked_rate(rate)?).round() as u64;
                 Times::Poisson { stream, mean: Duration::from_nanos(mean), next: start }
+            }
+            Arrival::Bursts { rate, burst, silence } => {
+                Times::Bursts(Bursts::new(checked_rate(rate)?, burst, silence, start, seed)?)
+            }
+            Arrival::Silent => Times::Silent,
+            Arrival::Scripted => {
+                let script = source.script_mut().ok_or_else(|| {
+                    let mend = "use a source that keeps its own times, such as Tpcc, or other arrivals";
+                    ConfigError::field("arrival", "Scripted", mend)
+                })?;
+                script.start(start);
+                return Ok(Self { source, next: None, times: Times::Scripted, outstanding: 0 });
             }
             Arrival::Recorded { scale } => {
                 if !source.recorded().arrivals {
@@ -175,11 +209,17 @@ impl<S: Source> Issuer<S> {
         Ok(issuer)
     }
 
-    /// When the next request is issued, or `None` while every task waits for a completion, and after the last.
+    /// When the next request is issued, or `None` while every task waits for a completion, and after the last. Only
+    /// with [`Arrival::Scripted`] there may be none then after all, because a page was in memory.
     #[inline]
     pub fn due(&self) -> Option<Instant> {
+        if matches!(self.times, Times::Scripted) {
+            return self.source.script()?.due();
+        }
         self.next?;
         match &self.times {
+            Times::Bursts(bursts) => Some(bursts.next()),
+            Times::Silent | Times::Scripted => None,
             Times::Closed(closed) => closed.ready.peek().map(|Reverse((at, ..))| *at),
             Times::Poisson { next, .. } => Some(*next),
             Times::Recorded { start, scale } => {
@@ -191,6 +231,11 @@ impl<S: Source> Issuer<S> {
     /// Takes the next request if it is due at `now` or was before.
     #[inline]
     pub fn issue(&mut self, now: Instant) -> Option<Issued> {
+        if matches!(self.times, Times::Scripted) {
+            let issued = self.source.script_mut()?.issue(now)?;
+            self.outstanding += 1;
+            return Some(issued);
+        }
         let at = self.due().filter(|&at| at <= now)?;
         let request = self.next?;
         let task = match &mut self.times {
@@ -199,7 +244,11 @@ impl<S: Source> Issuer<S> {
                 *next = later(*next, stream.exponential_time(*mean));
                 ClosedTask::default()
             }
-            Times::Recorded { .. } => ClosedTask::default(),
+            Times::Bursts(bursts) => {
+                bursts.step();
+                ClosedTask::default()
+            }
+            Times::Silent | Times::Scripted | Times::Recorded { .. } => ClosedTask::default(),
         };
         self.next = self.source.next_request();
         self.outstanding += 1;
@@ -211,9 +260,20 @@ impl<S: Source> Issuer<S> {
     pub fn complete(&mut self, task: ClosedTask, now: Instant) {
         debug_assert!(self.outstanding > 0, "a completion without a request");
         self.outstanding = self.outstanding.saturating_sub(1);
-        if let Times::Closed(closed) = &mut self.times {
-            closed.complete(task, now);
+        match &mut self.times {
+            Times::Closed(closed) => closed.complete(task, now),
+            Times::Scripted => {
+                if let Some(script) = self.source.script_mut() {
+                    script.complete(task, now);
+                }
+            }
+            Times::Poisson { .. } | Times::Bursts(_) | Times::Silent | Times::Recorded { .. } => {}
         }
+    }
+
+    /// What the requests come from, to ask how far it is.
+    pub const fn source(&self) -> &S {
+        &self.source
     }
 
     /// Requests issued and not yet completed.
@@ -222,8 +282,13 @@ impl<S: Source> Issuer<S> {
     }
 
     /// Whether the source has ended and everything issued is complete.
-    pub const fn is_done(&self) -> bool {
-        self.next.is_none() && self.outstanding == 0
+    pub fn is_done(&self) -> bool {
+        let ended = match self.times {
+            Times::Silent => true,
+            Times::Scripted => self.source.script().is_none_or(crate::Script::is_done),
+            _ => self.next.is_none(),
+        };
+        ended && self.outstanding == 0
     }
 }
 
@@ -274,7 +339,7 @@ impl ClosedTimes {
 
 /// `at + pause`, or the last instant there is.
 #[inline]
-fn later(at: Instant, pause: Duration) -> Instant {
+pub(crate) fn later(at: Instant, pause: Duration) -> Instant {
     Instant::from_nanos(at.as_nanos().saturating_add(pause.as_nanos()))
 }
 
@@ -283,6 +348,10 @@ fn scaled(arrival: Instant, scale: f64) -> Duration {
     let ns = arrival.as_nanos();
     // A float would lose nanoseconds beyond 104 days.
     Duration::from_nanos(if scale == 1.0 { ns } else { (ns as f64 * scale).round() as u64 })
+}
+
+fn checked_rate(rate: f64) -> Result<f64, ConfigError> {
+    within("rate", rate, 1e-6, 1e9, "give requests a second, from 0.000001 to 1000000000")
 }
 
 fn within(

@@ -1,9 +1,13 @@
 //! Foreground loads: seeded generators, trace readers, and the times at which requests are issued.
 //!
-//! A [`Source`] says WHAT is asked for: [`Random`] and [`Oltp`] generate the papers' loads, [`Replay`] gives a
-//! trace's requests again. An [`Issuer`] says WHEN: closed loops of tasks with think times, Poisson arrivals, a
-//! trace's own times. The host owns the clock. [`trace::read`] reads six formats of traces; [`random`] is where
-//! every seeded number of a simulation comes from. [`postmark`] is a load of files, not of sectors.
+//! A [`Source`] says WHAT is asked for: [`Random`], [`Oltp`] and [`Synthetic`] generate the papers' loads, [`Replay`]
+//! gives a trace's requests again. An [`Issuer`] says WHEN: closed loops of tasks with think times, Poisson arrivals,
+//! bursts, a trace's own times; [`Utilisation`] finds the rate that keeps a drive busy for a given share of the time.
+//! The host owns the clock. [`trace::read`] reads six formats of traces; [`random`] is where every seeded number of a
+//! simulation comes from.
+//!
+//! Where requests wait for each other the source keeps its own times ([`Script`]): [`tpcc`] is a load of transactions on
+//! pages, [`postmark`] one of small files, as operations on files and as what a file system makes of them.
 //!
 //! The same configuration and seed give the same requests at the same times on every machine.
 //!
@@ -29,15 +33,21 @@
 //! # Ok::<(), freeblock_workload::ConfigError>(())
 //! ```
 
+mod bursts;
 mod error;
 mod issue;
 mod oltp;
+mod pages;
 pub mod postmark;
 pub mod random;
 mod replay;
 mod request;
+mod script;
+mod synthetic;
+pub mod tpcc;
 pub mod trace;
 mod uniform;
+mod utilisation;
 
 pub use error::ConfigError;
 pub use issue::{Arrival, Closed, ClosedTask, Issued, Issuer, Think};
@@ -45,4 +55,7 @@ pub use oltp::{Oltp, OltpConfig};
 pub use random::Share;
 pub use replay::{Fit, Replay};
 pub use request::{Limited, Recorded, Request, Source};
+pub use script::Script;
+pub use synthetic::{Synthetic, SyntheticConfig};
 pub use uniform::{Random, RandomConfig};
+pub use utilisation::{Calibration, CalibrationError, Measured, Pattern, Utilisation};

@@ -1,5 +1,10 @@
 //! Postmark: the small files of a busy mail or news server.
 
+mod blocks;
+mod volume;
+
+pub use blocks::{PostmarkBlocks, PostmarkBlocksConfig, PostmarkStatistics};
+
 use crate::error::ConfigError;
 use crate::random::{Share, Stream};
 use std::fmt;

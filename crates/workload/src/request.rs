@@ -1,5 +1,6 @@
 //! What a load asks for, and where it comes from.
 
+use crate::script::Script;
 use units::{Duration, Instant, LbnRange, Op};
 
 /// One request of the foreground, without its timing.
@@ -14,7 +15,8 @@ pub struct Request {
 /// A sequence of requests: generated, or read from a trace.
 ///
 /// A source says what is asked for; an [`Issuer`](crate::Issuer) says when. The order of a source's requests
-/// depends on nothing but the source, so the same requests are issued whatever the drive does meanwhile.
+/// depends on nothing but the source, so the same requests are issued whatever the drive does meanwhile. The exception are sources that keep
+/// their own times: see [`Script`].
 pub trait Source {
     /// The next request, or `None` when there are no more; then `None` for ever.
     fn next_request(&mut self) -> Option<Request>;
@@ -32,6 +34,17 @@ pub trait Source {
     /// What every request of this source has recorded beside itself.
     fn recorded(&self) -> Recorded {
         Recorded::default()
+    }
+
+    /// The source as a load that keeps its own times, if it is one. [`next_request`](Self::next_request) of such a
+    /// source gives its requests as if each were served in no time.
+    fn script(&self) -> Option<&dyn Script> {
+        None
+    }
+
+    /// The same, to go on with.
+    fn script_mut(&mut self) -> Option<&mut dyn Script> {
+        None
     }
 }
 
@@ -60,13 +73,21 @@ impl<S: Source + ?Sized> Source for Box<S> {
     fn recorded(&self) -> Recorded {
         (**self).recorded()
     }
+
+    fn script(&self) -> Option<&dyn Script> {
+        (**self).script()
+    }
+
+    fn script_mut(&mut self) -> Option<&mut dyn Script> {
+        (**self).script_mut()
+    }
 }
 
 /// A source that ends after a number of requests.
 #[derive(Clone, Debug)]
 pub struct Limited<S> {
-    source: S,
-    left: u64,
+    pub(crate) source: S,
+    pub(crate) left: u64,
 }
 
 impl<S: Source> Limited<S> {
@@ -93,5 +114,13 @@ impl<S: Source> Source for Limited<S> {
 
     fn recorded(&self) -> Recorded {
         self.source.recorded()
+    }
+
+    fn script(&self) -> Option<&dyn Script> {
+        self.source.script().is_some().then_some(self as &dyn Script)
+    }
+
+    fn script_mut(&mut self) -> Option<&mut dyn Script> {
+        self.source.script().is_some().then_some(self as &mut dyn Script)
     }
 }

@@ -1,8 +1,10 @@
 //! What the generated loads look like, and what they refuse.
 
+#![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
+
 use freeblock_workload::{
     Arrival, Closed, ClosedTask, ConfigError, Issuer, Limited, Oltp, OltpConfig, Random, RandomConfig,
-    Request, Share, Source, Think,
+    Request, Share, Source, Synthetic, SyntheticConfig, Think,
 };
 use proptest::prelude::*;
 use units::{Bytes, Instant, Op, Sectors};
@@ -78,6 +80,99 @@ fn oltp_sizes_are_exponential_rounded_up_to_4_kb() {
         assert!((longer - expected).abs() < 0.0057, "{units}: {longer} {expected}");
     }
     assert!((share(&load, |r| r.op == Op::Read) - 2.0 / 3.0).abs() < 0.0053);
+}
+
+#[test]
+fn synthetic_requests_are_pinned() {
+    let load = Synthetic::new(SyntheticConfig::new(ATLAS, SECTOR), 42).unwrap();
+    let text: Vec<String> = requests(load, 4).iter().map(|r| format!("{} {}", r.op, r.range)).collect();
+    assert_eq!(text, PINNED_SYNTHETIC);
+}
+
+#[test]
+fn synthetic_requests_are_of_4_or_8_kb_anywhere_with_two_reads_to_a_write() {
+    let load = requests(Synthetic::new(SyntheticConfig::new(ATLAS, SECTOR), 1).unwrap(), 90_000);
+    assert!((share(&load, |r| r.op == Op::Read) - 2.0 / 3.0).abs() < 0.0079);
+    assert!((share(&load, |r| r.range.len().get() == 8) - 0.5).abs() < 0.0084);
+    assert!(load.iter().all(|r| matches!(r.range.len().get(), 8 | 16)));
+    for tenth in 0..10 {
+        let here = share(&load, |r| r.range.start().get() * 10 / ATLAS.get() == tenth);
+        assert!((here - 0.1).abs() < 0.005, "{tenth}: {here}");
+    }
+}
+
+#[test]
+fn synthetic_settings_that_make_no_load_name_the_field_and_the_mend() {
+    let config = SyntheticConfig::new(ATLAS, SECTOR);
+    let refuse = |config| Synthetic::new(config, 1).unwrap_err().to_string();
+    assert_eq!(
+        refuse(SyntheticConfig { unit: Sectors::ZERO, ..config }),
+        "unit is 0; give at least 1 sector"
+    );
+    let multiple = "; give a multiple of the unit, at least once it";
+    assert_eq!(
+        refuse(SyntheticConfig { size_min: Sectors::ZERO, ..config }),
+        format!("size_min is 0{multiple}")
+    );
+    assert_eq!(
+        refuse(SyntheticConfig { size_max: Sectors::new(9), ..config }),
+        format!("size_max is 9{multiple}")
+    );
+    let falling = SyntheticConfig { size_min: Sectors::new(16), size_max: Sectors::new(8), ..config };
+    assert_eq!(refuse(falling), "size_max is 8; give at least the smallest size");
+    assert!(refuse(SyntheticConfig { capacity: Sectors::new(15), ..config }).starts_with("capacity is 15"));
+}
+
+/// Arrivals of a process, in seconds.
+fn arrivals(arrival: Arrival, n: usize) -> Vec<f64> {
+    let load = Random::new(RandomConfig::new(ATLAS, SECTOR), 1).unwrap();
+    let mut issuer = Issuer::new(load, arrival, Instant::ZERO, 9).unwrap();
+    (0..n).map(|_| issuer.issue(Instant::MAX).unwrap().at.as_secs_f64()).collect()
+}
+
+#[test]
+fn bursts_have_their_rate_over_all_time_and_silences_between_them() {
+    let (burst, silence) = (units::Duration::from_millis(500), units::Duration::from_secs(2));
+    let at = arrivals(Arrival::Bursts { rate: 40.0, burst, silence }, 200_000);
+    // Some 2,000 bursts and silences: their number in 5,000 s is good to 3%, five deviations are 11%.
+    let rate = at.len() as f64 / at.last().unwrap();
+    assert!((rate - 40.0).abs() < 4.5, "{rate}");
+    // 200 a second in a burst, so a gap within one is longer than 50 ms in e^-10; a silence is shorter in 2.5%.
+    let gaps: Vec<f64> = at.windows(2).map(|w| w[1] - w[0]).collect();
+    let short = gaps.iter().filter(|&&gap| gap < 0.05);
+    let mean = short.clone().sum::<f64>() / short.count() as f64;
+    assert!((mean - 0.005).abs() < 0.0002, "{mean}");
+    let long: Vec<f64> = gaps.into_iter().filter(|&gap| gap >= 0.05).collect();
+    let mean = long.iter().sum::<f64>() / long.len() as f64;
+    assert!((mean - 2.05).abs() < 0.25, "{mean} of {}", long.len());
+}
+
+#[test]
+fn bursts_are_pinned() {
+    let (burst, silence) = (units::Duration::from_millis(50), units::Duration::from_millis(100));
+    let at = arrivals(Arrival::Bursts { rate: 20.0, burst, silence }, 4);
+    let ns: Vec<u64> = at.iter().map(|s| (s * 1e9).round() as u64).collect();
+    assert_eq!(ns, PINNED_BURSTS);
+}
+
+#[test]
+fn bursts_that_hold_nothing_are_refused() {
+    let refuse = |rate, burst| {
+        let load = Random::new(RandomConfig::new(ATLAS, SECTOR), 1).unwrap();
+        let arrival = Arrival::Bursts { rate, burst, silence: units::Duration::from_secs(1) };
+        Issuer::new(load, arrival, Instant::ZERO, 1).err().unwrap().to_string()
+    };
+    assert_eq!(refuse(1.0, units::Duration::ZERO), "burst is 0 s; give a mean length above zero");
+    assert!(refuse(f64::NAN, units::Duration::from_secs(1)).starts_with("rate is NaN; give"));
+    let thin = refuse(1e-6, units::Duration::from_nanos(1));
+    assert!(thin.ends_with("give longer bursts or a higher rate"), "{thin}");
+}
+
+#[test]
+fn silence_is_done_at_once() {
+    let load = Random::new(RandomConfig::new(ATLAS, SECTOR), 1).unwrap();
+    let mut issuer = Issuer::new(load, Arrival::Silent, Instant::ZERO, 1).unwrap();
+    assert!(issuer.is_done() && issuer.due().is_none() && issuer.issue(Instant::MAX).is_none());
 }
 
 #[test]
@@ -197,6 +292,28 @@ proptest! {
     }
 
     #[test]
+    fn synthetic_requests_lie_on_the_drive(
+        capacity in prop_oneof![1u64..5_000, 1u64..u64::MAX],
+        unit in 1u64..100, low in 1u64..50, more in 0u64..50, seed: u64,
+    ) {
+        let config = SyntheticConfig {
+            capacity: Sectors::new(capacity),
+            unit: Sectors::new(unit),
+            size_min: Sectors::new(low * unit),
+            size_max: Sectors::new((low + more) * unit),
+            reads: Share::TWO_THIRDS,
+        };
+        match Synthetic::new(config, seed) {
+            Err(_) => prop_assert!((low + more) * unit > capacity),
+            Ok(load) => for r in requests(load, 50) {
+                prop_assert!(r.range.checked_end().is_some_and(|end| end.get() <= capacity));
+                prop_assert!((low * unit..=(low + more) * unit).contains(&r.range.len().get()));
+                prop_assert!(r.range.start().get().is_multiple_of(unit));
+            },
+        }
+    }
+
+    #[test]
     fn oltp_requests_lie_on_the_drive(
         capacity in prop_oneof![1u64..5_000, 1u64..u64::MAX],
         unit in 1u64..100, mean in 1u64..10_000, max in 1u64..300, seed: u64,
@@ -224,3 +341,7 @@ proptest! {
 const PINNED_RANDOM: [&str; 4] = ["read 5749936+8", "read 11701288+8", "read 1802120+8", "read 12399768+8"];
 const PINNED_LOCAL: [&str; 4] = ["read 8959816+8", "read 8965096+8", "read 8966112+8", "write 8973696+8"];
 const PINNED_OLTP: [&str; 4] = ["read 9779384+8", "read 3169600+64", "read 11164704+8", "read 9776096+8"];
+// From this implementation: they change when the load does.
+const PINNED_SYNTHETIC: [&str; 4] =
+    ["read 5921664+8", "read 6079832+16", "read 5177856+16", "read 4202088+8"];
+const PINNED_BURSTS: [u64; 4] = [393_924, 18_754_127, 30_723_511, 37_216_366];

@@ -6,12 +6,17 @@ use crate::problem::Problem;
 use crate::tables::grouped;
 use crate::values::{self, Load};
 use model::DriveModel;
+use scheduler::Config;
+use sim::{Background, Inside, Nothing};
 use std::path::Path;
+use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Sectors};
+use workload::postmark::{PostmarkBlocks, PostmarkBlocksConfig};
+use workload::tpcc::{Tpcc, TpccConfig};
 use workload::trace::TraceRecord;
 use workload::{
-    Arrival, Closed, ConfigError, Fit, Issuer, Oltp, OltpConfig, Random, RandomConfig, Replay, Share, Source,
-    Think,
+    Arrival, CalibrationError, Closed, ConfigError, Fit, Issuer, Measured, Oltp, OltpConfig, Pattern, Random,
+    RandomConfig, Replay, Share, Source, Synthetic, SyntheticConfig, Think, Utilisation,
 };
 
 /// Requests of a run that nothing else ends.
@@ -36,17 +41,30 @@ pub(crate) struct Foreground {
 /// # Errors
 /// The first such flag, and what to do.
 pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
-    let (name, replay) = match args.workload {
-        Load::Random => ("random", false),
-        Load::Oltp => ("oltp", false),
-        Load::Replay(_) => ("replay", true),
+    let load = &args.workload;
+    let name = load.name();
+    let random = matches!(load, Load::Random);
+    let replay = matches!(load, Load::Replay(_));
+    let plain = matches!(load, Load::Random | Load::Oltp);
+    let only_random = "leave it out, or give --workload random";
+    let own_times = match load {
+        Load::Utilisation(_) => "leave it out: the utilisation says how many requests come",
+        Load::Tpcc | Load::Postmark => "leave it out: the load has times of its own",
+        _ => "give --scale to replay faster or slower",
     };
-    let random = args.workload == Load::Random;
+    let own_reads = match load {
+        Load::Replay(_) => "leave it out: a trace says what is read and written",
+        _ => "leave it out: the transactions say what is read and written",
+    };
+    let tasks = plain || replay || matches!(load, Load::Tpcc);
     let fits = [
-        ("--request-size", args.request_size.is_some(), random, "leave it out, or give --workload random"),
-        ("--locality", args.locality.is_some(), random, "leave it out, or give --workload random"),
-        ("--reads", args.reads.is_some(), !replay, "leave it out: a trace says what is read and written"),
-        ("--rate", args.rate.is_some(), !replay, "give --scale to replay faster or slower"),
+        ("--request-size", args.request_size.is_some(), random, only_random),
+        ("--locality", args.locality.is_some(), random, only_random),
+        ("--reads", args.reads.is_some(), plain || matches!(load, Load::Utilisation(_)), own_reads),
+        ("--rate", args.rate.is_some(), plain, own_times),
+        ("--mpl", args.mpl.is_some(), tasks, own_times),
+        ("--outstanding", args.outstanding.is_some(), tasks, own_times),
+        ("--think", args.think.is_some(), plain || replay, own_times),
         ("--scale", args.scale.is_some(), replay, "give --rate, or --workload replay:FILE"),
         ("--wrap", args.wrap, replay, "leave it out, or give --workload replay:FILE"),
     ];
@@ -54,6 +72,12 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
         if given && !fits {
             return Err(Problem::usage(format!("{flag} does not go with --workload {name}")).help(mend));
         }
+    }
+    if matches!(load, Load::Utilisation(share) if *share == Utilisation::IDLE) {
+        return Err(Problem::usage(
+            "--workload utilisation:0: this version schedules only around a foreground",
+        )
+        .help("give at least utilisation:0.01"));
     }
     let closed = [
         ("--mpl", args.mpl.is_some()),
@@ -75,8 +99,15 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
 ///
 /// # Errors
 /// A size that is not whole sectors or larger than the drive; a trace that cannot be read or does not fit.
-pub(crate) fn build(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> {
+pub(crate) fn build(
+    args: &SimulateArgs,
+    drive: &Arc<DriveModel>,
+    config: Config,
+) -> Result<Foreground, Problem> {
     match &args.workload {
+        Load::Utilisation(share) => utilisation(args, *share, drive, config),
+        Load::Tpcc => tpcc(args, drive),
+        Load::Postmark => postmark(args, drive),
         Load::Random => random(args, drive),
         Load::Oltp => oltp(args, drive),
         Load::Replay(path) => replay(args, path, drive),
@@ -119,6 +150,68 @@ fn oltp(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> 
         None => closed(tasks, args.think.unwrap_or(Duration::from_millis(30)), "tasks"),
     };
     assemble(Box::new(source), arrival, args.seed, None, format!("OLTP, {times}"))
+}
+
+/// Requests of a measurement of the service time: the mean is good to half a percent.
+const CALIBRATION_REQUESTS: u64 = 20_000;
+
+fn utilisation(
+    args: &SimulateArgs,
+    share: Utilisation,
+    drive: &Arc<DriveModel>,
+    config: Config,
+) -> Result<Foreground, Problem> {
+    let mut load = SyntheticConfig::new(drive.layout().capacity(), drive.sector_bytes());
+    load.reads = args.reads.unwrap_or(load.reads);
+    let source = Synthetic::new(load, args.seed).map_err(Problem::usage)?;
+    let measure = |arrival| {
+        let issuer =
+            Issuer::new(source.clone(), arrival, Instant::ZERO, args.seed).map_err(Problem::usage)?;
+        let mut run =
+            Inside::new(Arc::clone(drive), config, issuer, Background::None).map_err(Problem::failed)?;
+        run.advance(CALIBRATION_REQUESTS, &mut Nothing).map_err(Problem::failed)?;
+        let head = run.head();
+        Ok(Measured { requests: run.requests(), busy: head.seek + head.rotation + head.transfer })
+    };
+    let found = share.calibrate(Pattern::Poisson, measure).map_err(|error| match error {
+        CalibrationError::Measure(problem) => problem,
+        CalibrationError::Empty { requests, busy } => {
+            Problem::failed(format!("{requests} requests took {busy}: no service time can be made of that"))
+        }
+        other => Problem::failed(other.to_string()),
+    })?;
+    let times = match found.arrival {
+        Arrival::Poisson { rate } => format!("{rate:.1} requests a second of {} each", found.service),
+        _ => "two outstanding".to_owned(),
+    };
+    let description = format!("synthetic at {share} utilisation, {times}");
+    assemble(Box::new(source), found.arrival, args.seed, None, description)
+}
+
+fn tpcc(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> {
+    let mut config = TpccConfig::new(drive.layout().capacity(), drive.sector_bytes());
+    config.active = args.mpl.or(args.outstanding).unwrap_or(config.active);
+    // The paper's pool, and more where so many transactions could not have their pages in it.
+    config.pool = config.pool.max(Bytes::new(4 * u64::from(config.active) * config.page.get()));
+    let source = Tpcc::new(config, args.seed).map_err(Problem::usage)?;
+    let description = format!(
+        "TPC-C-like, {} warehouses, {} terminals, {} transactions at a time",
+        config.warehouses,
+        config.warehouses * config.terminals,
+        config.active
+    );
+    assemble(Box::new(source), Arrival::Scripted, args.seed, None, description)
+}
+
+fn postmark(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> {
+    let config = PostmarkBlocksConfig::new(drive.layout().capacity(), drive.sector_bytes());
+    let source = PostmarkBlocks::new(config, args.seed).map_err(Problem::usage)?;
+    let description = format!(
+        "Postmark-like, {} files in {} directories",
+        grouped(config.postmark.files.into()),
+        grouped(config.postmark.directories.into())
+    );
+    assemble(Box::new(source), Arrival::Scripted, args.seed, None, description)
 }
 
 fn closed(tasks: u32, think: Duration, word: &str) -> (Arrival, String) {

@@ -8,7 +8,7 @@ use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
 use crate::drive::resolve::resolve;
 use crate::output::Console;
 use crate::problem::Problem;
-use crate::values;
+use crate::values::{self, Load};
 use foreground::Foreground;
 use run::{Goal, Run};
 use scheduler::{Config, MOST_BLOCK_SECTORS, SearchBudget};
@@ -40,7 +40,14 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
             Background::Scan { block: block(size.unwrap_or(DEFAULT_BLOCK), model.sector_bytes())? }
         }
     };
-    let Foreground { issuer, requests, description, remark } = foreground::build(args, &model)?;
+    let config = Config {
+        policy: args.policy,
+        age: args.age_weight.unwrap_or_default(),
+        budget: args.budget.map(SearchBudget::tracks).unwrap_or_default(),
+        ..Config::default()
+    };
+    let model = Arc::new(model);
+    let Foreground { issuer, requests, description, remark } = foreground::build(args, &model, config)?;
     if let Some(remark) = remark {
         console.note(&remark);
     }
@@ -49,18 +56,13 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
         (BackgroundTask::None, None) => Goal::Requests(requests.unwrap_or(foreground::DEFAULT_REQUESTS)),
         (BackgroundTask::Scan, None) => Goal::ScanDone,
     };
-    let config = Config {
-        policy: args.policy,
-        age: args.age_weight.unwrap_or_default(),
-        budget: args.budget.map(SearchBudget::tracks).unwrap_or_default(),
-        ..Config::default()
-    };
     let title = format!("{}, {description}, {}", drive.profile.title, args.policy);
-    let mut run = Run::new(Arc::new(model), config, issuer, background)?;
+    let mut run = Run::new(model, config, issuer, background)?;
     run.advance(goal, "simulating", &mut Nothing, console)?;
     if let Some(asked) = args.requests.filter(|&asked| asked > run.requests()) {
         console.note(&format!(
-            "note: the trace ended after {} of {asked} requests; the run ends there",
+            "note: the {} ended after {} of {asked} requests; the run ends there",
+            if matches!(args.workload, Load::Replay(_)) { "trace" } else { "load" },
             run.requests()
         ));
     }

@@ -192,3 +192,55 @@ fn what_a_reader_changed_is_said() {
     assert_eq!(run.code, Some(0), "{}", run.err);
     assert_eq!(run.err, "note: of the trace's records 1 of no bytes, left out; 1 widened to whole sectors\n");
 }
+
+#[test]
+fn the_utilisation_that_is_asked_for_is_reached() {
+    for policy in ["fcfs", "sptf"] {
+        for asked in [10.0, 50.0, 90.0] {
+            let args =
+                format!("simulate --workload utilisation:{asked} --policy {policy} --requests 20000 --json");
+            let busy = 100.0 * (1.0 - number(&run(&args).json(), "/head_time/idle"));
+            assert!((busy - asked).abs() < 2.0, "{policy} {asked}: {busy}");
+        }
+    }
+    let busy = run("simulate --workload utilisation:100 --json").json();
+    assert_eq!(number(&busy, "/head_time/idle"), 0.0);
+}
+
+/// Inside the drive the background costs the foreground nothing, so loads whose requests wait for each other make the
+/// same requests at the same times.
+#[test]
+fn transactions_and_small_files_run_the_same_with_and_without_a_scan() {
+    for load in ["tpcc", "postmark"] {
+        let without = run(&format!("simulate --workload {load} --requests 3000 --json")).json();
+        let with =
+            run(&format!("simulate --workload {load} --requests 3000 --background scan --json")).json();
+        assert_eq!(without["foreground"], with["foreground"], "{load}");
+        assert!(number(&with, "/background/mb_per_s") > 1.0, "{load}");
+    }
+}
+
+#[test]
+fn loads_with_times_of_their_own_take_no_others() {
+    for (args, words) in [
+        (
+            "utilisation:50 --rate 3",
+            ["--rate does not go with --workload utilisation", "how many requests come"],
+        ),
+        (
+            "utilisation:50 --mpl 3",
+            ["--mpl does not go with --workload utilisation", "how many requests come"],
+        ),
+        ("tpcc --think 3", ["--think does not go with --workload tpcc", "times of its own"]),
+        ("tpcc --reads 0.5", ["--reads does not go with --workload tpcc", "the transactions say"]),
+        (
+            "postmark --outstanding 2",
+            ["--outstanding does not go with --workload postmark", "times of its own"],
+        ),
+        ("utilisation:0", ["only around a foreground", "utilisation:0.01"]),
+        ("utilisation:101", ["from 0 to 100 percent", "utilisation:101"]),
+        ("utilisation", ["utilisation:50 for 50%", "utilisation"]),
+    ] {
+        run(&format!("simulate --workload {args}")).complained(2, &words);
+    }
+}

@@ -18,7 +18,7 @@ pub(crate) struct Share {
     pub writes_serve_reads: bool,
     /// Blocks that have not been handed over.
     pub undelivered: u64,
-    /// Blocks that are half done.
+    /// Blocks that are half read.
     pub partials: usize,
     tasks: Vec<Option<Task>>,
     slots: BTreeMap<TaskId, u32>,
@@ -309,14 +309,14 @@ impl Share {
         any
     }
 
-    /// Wanted blocks to be written that lie in `range`: their tasks' slots and their numbers.
-    pub fn writes_in(&self, range: LbnRange, mut each: impl FnMut(u32, u64)) {
+    /// Wanted blocks to be written that lie in `range`: their tasks' slots, their numbers and what they are.
+    pub fn writes_in(&self, range: LbnRange, mut each: impl FnMut(u32, u64, LbnRange)) {
         for slot in self.over(range) {
             let Some(task) = self.slot(slot).filter(|t| t.op == Op::Write) else { continue };
             task.touching(range.start(), range.end(), |block| {
                 let whole = task.block_range(block);
                 if range.start() <= whole.start() && whole.end() <= range.end() {
-                    each(slot, block);
+                    each(slot, block, whole);
                 }
             });
         }
@@ -340,19 +340,13 @@ impl Share {
             let Some(task) = self.tasks[slot as usize].as_mut().filter(|t| t.op == Op::Write) else {
                 continue;
             };
-            let before = task.partials();
             let mut blocks = std::mem::take(&mut self.scratch);
             task.touching(range.start(), range.end(), |block| blocks.push(block));
             for block in blocks.drain(..) {
-                let whole = task.block_range(block);
-                if task.supersede(block, range.start(), range.end()) {
-                    let item =
-                        Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
-                    each(Pick { session, task: task.id, item, completes: true, sure: true, had: Vec::new() });
-                }
+                let (item, completes) = task.supersede(block, range.start(), range.end());
+                each(Pick { session, task: task.id, item, completes, sure: true, had: Vec::new() });
             }
             self.scratch = blocks;
-            self.partials = self.partials + task.partials() - before;
             if task.is_exhausted() {
                 self.leave(slot);
             }

@@ -8,10 +8,10 @@ use crate::planner::{Detour, Gap, Reach, SearchBudget};
 use crate::policy::{Policy, View};
 use model::Position;
 use std::sync::Arc;
-use units::{Cylinder, Instant, Op, TrackIndex};
+use units::{Cylinder, Duration, Instant, Op, TrackIndex};
 
-/// Cylinders at which idle time looks before it gives up for a while: blocks may be wanted there that cannot be had
-/// now.
+/// Cylinders at which idle time looks before it gives up for a while, to go on from there: blocks may be wanted there
+/// that cannot be had now.
 const ATTEMPTS: u32 = 8;
 
 /// How much further from its edge the head may be in idle time before it changes to the other edge, in cylinders.
@@ -166,8 +166,9 @@ impl Core {
             if stop.op.is_write() {
                 self.visit_to_write(at, stop.track, window, buffers, |useful| Purpose::Background { useful });
             }
-            // Where no buffer was at hand, reading costs nothing.
-            if self.accesses.len() == begun {
+            // Where no buffer was at hand, reading costs nothing, unless the head is ready to write sooner than to read.
+            let readable = !stop.op.is_write() || self.drive.settle_credit() == Duration::ZERO;
+            if self.accesses.len() == begun && readable {
                 self.visit_to_read(at, stop.track, window, |useful| Purpose::Background { useful });
             }
         }
@@ -245,6 +246,9 @@ impl Core {
             return None;
         }
         let long = now.saturating_since(self.idle.since) >= idle.threshold;
+        if !long && !idle.short {
+            return None;
+        }
         let range = if long { self.idle.range(&idle, now) } else { Range::Track };
         let found = match range {
             Range::Track => None,
@@ -280,22 +284,25 @@ impl Core {
         let layout = drive.layout();
         let mut down = self.background.next_wanted(layout, middle.get(), true);
         let mut up = self.background.next_wanted(layout, middle.get() + 1, false);
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..self.idle.passed_over.saturating_add(ATTEMPTS) {
             let take_down = match (down, up) {
                 (Some(low), Some(high)) => middle.get() - low <= high - middle.get(),
                 (low, _) => low.is_some(),
             };
-            let cylinder = if take_down { down } else { up }?;
-            if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
-                return Some(visit);
+            let Some(cylinder) = (if take_down { down } else { up }) else { return self.passed_over_all() };
+            if attempt >= self.idle.passed_over {
+                if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
+                    return Some(visit);
+                }
+                self.background.look_at(&focus);
             }
-            self.background.look_at(&focus);
             if take_down {
                 down = cylinder.checked_sub(1).and_then(|c| self.background.next_wanted(layout, c, true));
             } else {
                 up = self.background.next_wanted(layout, cylinder + 1, false);
             }
         }
+        self.idle.passed_over += ATTEMPTS;
         None
     }
 
@@ -308,25 +315,38 @@ impl Core {
         let last = layout.cylinders().checked_sub(1)?;
         let mut outer = self.background.next_wanted(layout, 0, false);
         let mut inner = self.background.next_wanted(layout, last, true);
-        for _ in 0..ATTEMPTS {
-            let (far_out, far_in) = (outer?, last - inner?);
+        for attempt in 0..self.idle.passed_over.saturating_add(ATTEMPTS) {
+            let (Some(far_out), Some(far_in)) = (outer, inner.map(|c| last - c)) else {
+                return self.passed_over_all();
+            };
             // A full stroke costs more than a track: stay on a side while it is not much easier than the other.
             let take_outer = if self.position.cylinder.get() <= last / 2 {
                 far_out <= far_in.saturating_add(PATIENCE)
             } else {
                 far_in > far_out.saturating_add(PATIENCE)
             };
-            let cylinder = if take_outer { outer } else { inner }?;
-            if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
-                return Some(visit);
+            let Some(cylinder) = (if take_outer { outer } else { inner }) else {
+                return self.passed_over_all();
+            };
+            if attempt >= self.idle.passed_over {
+                if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
+                    return Some(visit);
+                }
+                self.background.look_at(&focus);
             }
-            self.background.look_at(&focus);
             if take_outer {
                 outer = self.background.next_wanted(layout, cylinder + 1, false);
             } else {
                 inner = cylinder.checked_sub(1).and_then(|c| self.background.next_wanted(layout, c, true));
             }
         }
+        self.idle.passed_over += ATTEMPTS;
+        None
+    }
+
+    /// Idle time has been everywhere, and begins from the start when it next looks.
+    fn passed_over_all(&mut self) -> Option<Visit> {
+        self.idle.passed_over = 0;
         None
     }
 

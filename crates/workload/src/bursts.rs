@@ -1,0 +1,66 @@
+//! Arrivals in bursts: an interrupted Poisson process.
+
+use crate::error::ConfigError;
+use crate::issue::later;
+use crate::random::Stream;
+use units::{Duration, Instant};
+
+/// Poisson arrivals while a burst lasts, none in the silence after it; both last exponentially distributed times.
+#[derive(Clone, Debug)]
+pub(crate) struct Bursts {
+    stream: Stream,
+    /// The mean pause between arrivals in a burst.
+    gap: Duration,
+    burst: Duration,
+    silence: Duration,
+    /// What is left of the burst after the next arrival.
+    left: Duration,
+    next: Instant,
+}
+
+/// Bursts that hold less than one arrival in so many would take as many draws for each.
+const EMPTY_BURSTS_MAX: u64 = 1_000;
+
+impl Bursts {
+    /// `rate` is that of all time, bursts and silences. A burst begins at `start`.
+    pub(crate) fn new(
+        rate: f64,
+        burst: Duration,
+        silence: Duration,
+        start: Instant,
+        seed: u64,
+    ) -> Result<Self, ConfigError> {
+        if burst == Duration::ZERO {
+            return Err(ConfigError::field("burst", "0 s", "give a mean length above zero"));
+        }
+        let share = burst.as_secs_f64() / (burst.as_secs_f64() + silence.as_secs_f64());
+        let gap = Duration::from_nanos((1e9 * share / rate).round() as u64);
+        if gap.as_nanos() / EMPTY_BURSTS_MAX > burst.as_nanos() {
+            let found = format!("{burst} at {rate} requests a second");
+            return Err(ConfigError::field("burst", found, "give longer bursts or a higher rate"));
+        }
+        let mut stream = Stream::new(seed, "workload.bursts");
+        let left = stream.exponential_time(burst);
+        let mut bursts = Self { stream, gap, burst, silence, left, next: start };
+        bursts.step();
+        Ok(bursts)
+    }
+
+    #[inline]
+    pub(crate) const fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// On to the arrival after the next.
+    pub(crate) fn step(&mut self) {
+        let mut wait = self.stream.exponential_time(self.gap);
+        while wait > self.left {
+            wait = wait.saturating_sub(self.left);
+            let silence = self.stream.exponential_time(self.silence);
+            self.next = later(later(self.next, self.left), silence);
+            self.left = self.stream.exponential_time(self.burst);
+        }
+        self.left = self.left.saturating_sub(wait);
+        self.next = later(self.next, wait);
+    }
+}

@@ -100,15 +100,12 @@ impl World {
                 show(task(core.read(of, over, eight, none)), or_missing(past_end(over)))
             }
             17 => {
-                // No mistake where the session is open: there is just nothing there.
-                let said = core.abort_range(of, range(capacity / 3, 0));
-                let wanted = if open.is_some() { Ok(0) } else { Err(missing(of)) };
-                (format!("{said:?}"), format!("{wanted:?}"))
+                let empty = range(capacity / 3, 0);
+                show(core.abort_range(of, empty), or_missing(SessionError::EmptyRange(empty.start())))
             }
             _ => {
-                let said = core.promote(of, range(capacity, u64::MAX - capacity));
-                let wanted = if open.is_some() { Ok(0) } else { Err(missing(of)) };
-                (format!("{said:?}"), format!("{wanted:?}"))
+                let past = range(capacity, u64::MAX - capacity);
+                show(core.promote(of, past), or_missing(past_end(past)))
             }
         }
     }

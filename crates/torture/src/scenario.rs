@@ -125,7 +125,10 @@ impl fmt::Display for Scenario {
         writeln!(f, "sharing {}", if s.sharing == Sharing::Lottery { "lottery" } else { "greedy" })?;
         match s.idle {
             None => writeln!(f, "idle off")?,
-            Some(idle) => writeln!(f, "idle {} {}", idle.threshold.as_nanos(), idle.harm_ppm)?,
+            Some(IdleTime { threshold, short, harm_ppm }) => {
+                let short = if short { "short" } else { "long" };
+                writeln!(f, "idle {} {harm_ppm} {short}", threshold.as_nanos())?;
+            }
         }
         writeln!(f, "most-pending {}", s.most_pending)?;
         writeln!(f, "most-partials {}", s.most_partials)?;
@@ -207,9 +210,10 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         ["sharing", "lottery"] => setup.sharing = Sharing::Lottery,
         ["sharing", "greedy"] => setup.sharing = Sharing::Greedy,
         ["idle", "off"] => setup.idle = None,
-        ["idle", threshold, ppm] => {
+        ["idle", threshold, ppm, used @ ("short" | "long")] => {
             let threshold = Duration::from_nanos(number(threshold, "number of nanoseconds")?);
-            setup.idle = Some(IdleTime { threshold, harm_ppm: number(ppm, "part in a million")? });
+            let harm_ppm = number(ppm, "part in a million")?;
+            setup.idle = Some(IdleTime { threshold, short: *used == "short", harm_ppm });
         }
         ["most-pending", n] => setup.most_pending = number(n, "number of requests")?,
         ["most-partials", n] => setup.most_partials = number(n, "number of blocks")?,

@@ -363,10 +363,13 @@ impl World {
         hold(self.requests.is_empty(), Check::Request, || {
             "the foreground waits, and idle work begins".into()
         })?;
+        let silence = self.now.saturating_since(self.since);
+        hold(idle.short || silence >= idle.threshold, Check::IdleRange, || {
+            format!("after {} ns of silence idle time is used already", silence.as_nanos())
+        })?;
         if self.mechanics.position() == from {
             return Ok(());
         }
-        let silence = self.now.saturating_since(self.since);
         hold(silence >= idle.threshold, Check::IdleRange, || {
             format!(
                 "after {} ns of silence the head leaves its track: {:?}",
@@ -623,8 +626,9 @@ impl World {
         let suspended = self.clients.sessions.get(&record.session).and_then(|s| s.suspended);
         self.clients.delivered(record)?;
         if let Some(bad) = record.bad {
-            let first = self.last.1.iter().find(|lbn| record.range.contains(**lbn));
-            return hold(first == Some(&bad), Check::Bad, || {
+            // Not always the lowest: what had come before of a block that is read in pieces may have gone bad since.
+            let right = record.range.contains(bad) && self.last.1.contains(&bad);
+            return hold(right, Check::Bad, || {
                 format!("{record:?}, but of what was done last these are bad: {:?}", self.last.1)
             });
         }

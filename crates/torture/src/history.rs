@@ -6,7 +6,7 @@ use crate::medium::Health;
 use crate::scenario::Scenario;
 use crate::step::{AtHand, Step};
 use crate::world::{Counts, World};
-use scheduler::{Parameter, Priority, Sessions, Sharing};
+use scheduler::{MOST_SESSIONS, Parameter, Priority, Sessions, Sharing};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use units::{Duration, Instant, Lbn, Op, SessionId};
 
@@ -161,7 +161,7 @@ impl World {
 
     fn open(&mut self, number: u32, priority: u8) -> Result<(), Broken> {
         let Some(priority) = Priority::new(priority) else { return Ok(()) };
-        if self.clients.session(number).is_some() {
+        if self.clients.session(number).is_some() || self.clients.sessions.len() >= MOST_SESSIONS {
             return Ok(());
         }
         let id = self.core.open(priority).map_err(refused)?;

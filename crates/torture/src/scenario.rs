@@ -13,6 +13,12 @@ use units::Duration;
 /// The first line of a file.
 const FORMAT: &str = "freeblock-torture 1";
 
+/// The most sectors of a drive: what each holds is kept in memory.
+const MOST_SECTORS: u64 = 1 << 20;
+
+/// The longest threshold of idle time.
+const LONGEST_THRESHOLD: Duration = Duration::from_secs(3_600);
+
 /// The most steps of a file.
 const MOST_STEPS: usize = 1 << 20;
 
@@ -90,7 +96,11 @@ impl DriveSpec {
                 profile
             }
         };
-        DriveModel::from_profile(&profile).map_err(|e| e.to_string())
+        let drive = DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
+        match drive.layout().capacity().get() {
+            capacity if capacity <= MOST_SECTORS => Ok(drive),
+            capacity => Err(format!("{capacity} sectors are too many; cut it to {MOST_SECTORS} or fewer")),
+        }
     }
 }
 
@@ -171,7 +181,7 @@ impl Scenario {
             Some((line, _)) => return Err(wrong(line, format!("no history; the first line is {FORMAT:?}"))),
             None => return Err(wrong(1, format!("an empty file; the first line is {FORMAT:?}"))),
         }
-        let (mut steps, mut in_steps, mut last) = (Vec::new(), false, 1);
+        let (mut steps, mut in_steps, mut last, mut drive_line) = (Vec::new(), false, 1, 1);
         for (line, content) in lines {
             last = line;
             let words: Vec<&str> = content.split_whitespace().collect();
@@ -183,13 +193,16 @@ impl Scenario {
             } else if words == ["steps"] {
                 in_steps = true;
             } else {
+                if words.first() == Some(&"drive") {
+                    drive_line = line;
+                }
                 setting(&mut setup, &words).map_err(|message| wrong(line, message))?;
             }
         }
         if !in_steps {
             return Err(wrong(last, "the file ends before its steps; add a line `steps`".into()));
         }
-        setup.drive.build().map_err(|e| wrong(2, format!("the drive cannot be made: {e}")))?;
+        setup.drive.build().map_err(|e| wrong(drive_line, format!("the drive cannot be made: {e}")))?;
         Ok(Self { setup, steps })
     }
 }
@@ -212,6 +225,9 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         ["idle", "off"] => setup.idle = None,
         ["idle", threshold, ppm, used @ ("short" | "long")] => {
             let threshold = Duration::from_nanos(number(threshold, "number of nanoseconds")?);
+            if threshold > LONGEST_THRESHOLD {
+                return Err("a threshold of more than an hour; give a shorter one".into());
+            }
             let harm_ppm = number(ppm, "part in a million")?;
             setup.idle = Some(IdleTime { threshold, short: *used == "short", harm_ppm });
         }

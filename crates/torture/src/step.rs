@@ -1,7 +1,11 @@
 //! What may happen to a drive and its scheduler, one step at a time.
 
+use scheduler::MOST_BLOCK_SECTORS;
 use std::fmt;
 use units::Op;
+
+/// The longest that a step may last: an hour, so that no file leaves the time there is.
+const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// What becomes of the medium when nobody learns how a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,6 +212,10 @@ impl Step {
         let small = |at: usize, what: &str| -> Result<u32, String> {
             number(at, what)?.try_into().map_err(|_| format!("{what} is too large; give one below 2^32"))
         };
+        let time = |at: usize| match number(at, "number of nanoseconds")? {
+            ns if ns <= LONGEST_NS => Ok(ns),
+            ns => Err(format!("{ns} ns is more than an hour; give several steps")),
+        };
         let word = |at: usize| rest.get(at).copied().unwrap_or("");
         let mut words = rest.len();
         let mut takes = |n: usize| words = n;
@@ -236,7 +244,12 @@ impl Step {
                     task: small(1, "task")?,
                     start: number(2, "first LBN")?,
                     len: number(3, "number of sectors")?,
-                    block: number(4, "block size")?,
+                    block: match number(4, "block size")? {
+                        block if (1..=MOST_BLOCK_SECTORS).contains(&block) => block,
+                        block => {
+                            return Err(format!("blocks of {block} sectors; give 1 to {MOST_BLOCK_SECTORS}"));
+                        }
+                    },
                 }
             }
             "abort" => {
@@ -269,7 +282,7 @@ impl Step {
             }
             "advance" => {
                 takes(1);
-                Self::Advance { ns: number(0, "nanoseconds")? }
+                Self::Advance { ns: time(0)? }
             }
             "polls" => {
                 takes(1);
@@ -296,7 +309,7 @@ impl Step {
             }
             "late" => {
                 takes(1);
-                Self::Late { ns: number(0, "nanoseconds")? }
+                Self::Late { ns: time(0)? }
             }
             "lose" => {
                 let fate = match word(0) {

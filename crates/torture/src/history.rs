@@ -225,9 +225,10 @@ impl World {
     fn request(&mut self) -> Result<(), Broken> {
         let (start, len) = (self.dice.next(), self.dice.range(1, 8));
         let range = self.clip(start, len);
-        self.submit(Op::Read, range)?;
+        let taken = self.submit(Op::Read, range)?;
         let mut waited = 0;
-        while !self.requests.is_empty() {
+        // A pool that is full of promoted work needs time as well.
+        while !self.requests.is_empty() || (waited == 0 && !taken) {
             waited += 1;
             hold(waited < 100_000, Check::Starved, || "the foreground is never done".into())?;
             self.advance(Duration::from_millis(5))?;

@@ -13,7 +13,7 @@ use units::{Duration, Op};
 const BUILT_IN: [&str; 4] = ["mimic-less-capacity", "quantum-atlas-10k", "seagate-cheetah-4lp", "mimic-base"];
 
 /// The kinds of steps, by weight.
-const WEIGHTS: [u64; 18] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 1, 2, 2, 1, 1, 1, 1];
+const WEIGHTS: [u64; 18] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 2, 2, 2, 1, 1, 1, 1];
 
 /// The history of a seed.
 pub fn generate(seed: u64) -> Scenario {
@@ -76,6 +76,8 @@ fn setup(dice: &mut Dice) -> Setup {
         most_pending: if dice.one_in(4) { dice.range(1, 8) as usize } else { 1 << 10 },
         most_partials: if dice.one_in(3) { dice.range(1, 8) as usize } else { 1 << 10 },
         writes_serve_reads: !dice.one_in(3),
+        // Ten years are 3.2e17 ns.
+        start_ns: if dice.one_in(2) { 0 } else { dice.below(320_000_000_000_000_000) },
         seed: dice.next(),
     }
 }
@@ -174,7 +176,10 @@ impl Generator {
         let block = match self.block {
             0 => 1 << self.dice.below(4),
             1 => self.dice.range(1, 7),
-            2 => self.dice.range(1, 60),
+            2 => {
+                let most = if self.dice.one_in(6) { 400 } else { 60 };
+                self.dice.range(1, most)
+            }
             _ => [1, 2, 3, 8, 13, 40][self.dice.below(6) as usize],
         };
         let op = if self.dice.below(4) < self.writes { Op::Write } else { Op::Read };
@@ -182,7 +187,7 @@ impl Generator {
     }
 
     fn submit(&mut self) -> Step {
-        let most = if self.dice.one_in(6) { 60 } else { 8 };
+        let most = [8, 60, 300, self.capacity][self.dice.weighted(&[60, 12, 2, 1])];
         let (start, len) = self.place(most);
         let op = if self.dice.one_in(2) { Op::Write } else { Op::Read };
         Step::Submit { op, start, len }

@@ -43,7 +43,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Failure> {
             held?;
         }
         world.counts.steps = scenario.steps.len() as u64;
-        world.counts.time = world.now.since(Instant::ZERO);
+        world.counts.time = world.now.saturating_since(Instant::from_nanos(scenario.setup.start_ns));
         Ok(Outcome { counts: world.counts, hash: world.hash })
     }));
     let broken: Broken = match outcome {

@@ -16,6 +16,9 @@ const FORMAT: &str = "freeblock-torture 1";
 /// The most sectors of a drive: what each holds is kept in memory.
 const MOST_SECTORS: u64 = 1 << 20;
 
+/// The latest start, 300 years: what steps there may be end before time does.
+const LATEST_START_NS: u64 = 10_000_000_000_000_000_000;
+
 /// The longest threshold of idle time.
 const LONGEST_THRESHOLD: Duration = Duration::from_secs(3_600);
 
@@ -57,6 +60,8 @@ pub struct Setup {
     pub most_partials: usize,
     /// What new sessions say of writes.
     pub writes_serve_reads: bool,
+    /// When it begins, in nanoseconds: nothing may depend on zero.
+    pub start_ns: u64,
     /// The seed of the lottery, and of the steady foreground at the end.
     pub seed: u64,
 }
@@ -143,6 +148,7 @@ impl fmt::Display for Scenario {
         writeln!(f, "most-pending {}", s.most_pending)?;
         writeln!(f, "most-partials {}", s.most_partials)?;
         writeln!(f, "writes-serve-reads {}", if s.writes_serve_reads { "on" } else { "off" })?;
+        writeln!(f, "start {}", s.start_ns)?;
         writeln!(f, "seed {}", s.seed)?;
         writeln!(f, "steps")?;
         for step in &self.steps {
@@ -168,6 +174,7 @@ impl Scenario {
             most_pending: 64,
             most_partials: 64,
             writes_serve_reads: true,
+            start_ns: 0,
             seed: 1,
         };
         let mut lines = text
@@ -235,12 +242,16 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         ["most-partials", n] => setup.most_partials = number(n, "number of blocks")?,
         ["writes-serve-reads", "on"] => setup.writes_serve_reads = true,
         ["writes-serve-reads", "off"] => setup.writes_serve_reads = false,
+        ["start", n] => match number(n, "number of nanoseconds")? {
+            ns if ns <= LATEST_START_NS => setup.start_ns = ns,
+            _ => return Err(format!("too late a start; give at most {LATEST_START_NS} ns")),
+        },
         ["seed", n] => setup.seed = number(n, "seed")?,
         _ => {
             let shown: String = words.join(" ").chars().take(40).collect();
             return Err(format!(
                 "{shown:?} is no setting; give drive, policy, age, budget, sharing, idle, most-pending, \
-                 most-partials, writes-serve-reads or seed, or begin the steps with a line `steps`"
+                 most-partials, writes-serve-reads, start or seed, or begin the steps with a line `steps`"
             ));
         }
     }

@@ -157,7 +157,7 @@ impl World {
             core: Core::new(Arc::clone(&drive), config),
             medium: Medium::new(drive.layout().capacity().get()),
             clients: Clients::default(),
-            now: Instant::ZERO,
+            now: Instant::from_nanos(setup.start_ns),
             sequence: 0,
             versions: 0,
             exec: None,
@@ -264,6 +264,13 @@ impl World {
 
     /// One action; false if there was none, or it was to go on.
     fn poll(&mut self) -> Result<bool, Broken> {
+        let (action, held, harm) = self.ask()?;
+        let Some(action) = action else { return Ok(false) };
+        self.act(action, held, harm)
+    }
+
+    /// What the core says next, the buffers that it was given for that, and its account before.
+    fn ask(&mut self) -> Result<(Option<Action>, Vec<Held>, Harm), Broken> {
         let mut desk = Desk {
             clients: &self.clients,
             at_hand: self.at_hand,
@@ -274,11 +281,7 @@ impl World {
         let harm = self.core.harm();
         let action = self.core.poll_with(self.now, &mut desk);
         let Desk { held, broken, .. } = desk;
-        if let Some(broken) = broken {
-            return Err(broken);
-        }
-        let Some(action) = action else { return Ok(false) };
-        self.act(action, held, harm)
+        broken.map_or(Ok((action, held, harm)), Err)
     }
 
     fn act(&mut self, action: Action, held: Vec<Held>, harm: Harm) -> Result<bool, Broken> {
@@ -486,13 +489,13 @@ impl World {
             return self.apply(&exec, exec.passes.len(), None, Some(()));
         }
         // Which request it was is known from what is said of it first.
-        let action = self.core.poll(self.now);
+        let (action, held, harm) = self.ask()?;
         let id = match action {
             Some(Action::Completed(id) | Action::Failed { id, .. }) => id,
-            Some(Action::Deliver(_)) | None if self.promoted => {
+            Some(Action::Deliver(_) | Action::Execute) | None if self.promoted => {
                 self.apply(&exec, exec.passes.len(), None, Some(()))?;
                 if let Some(action) = action {
-                    self.act(action, Vec::new(), self.core.harm())?;
+                    self.act(action, held, harm)?;
                 }
                 return Ok(());
             }

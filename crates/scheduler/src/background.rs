@@ -76,6 +76,9 @@ pub(crate) struct Background {
     next_task: u64,
     picks: Vec<Pick>,
     most_partials: usize,
+    /// Blocks that each session may have half read: a part of the room for all, so that none waits for what others,
+    /// who may be suspended, keep there.
+    most_partials_each: usize,
     scratch: Vec<(usize, u32, Item, u32)>,
 }
 
@@ -89,6 +92,7 @@ impl Background {
             next_task: 1,
             picks: Vec::new(),
             most_partials,
+            most_partials_each: most_partials.max(1),
             scratch: Vec::new(),
         }
     }
@@ -105,8 +109,13 @@ impl Background {
         let id = SessionId::new(self.next_session);
         self.next_session += 1;
         self.shares.push(Share::new(layout, id, priority, writes_serve_reads));
+        self.share_room();
         self.look(Focus::All);
         Ok(id)
+    }
+
+    fn share_room(&mut self) {
+        self.most_partials_each = (self.most_partials / self.shares.len().max(1)).max(1);
     }
 
     /// Places ascend with ids: sessions are only ever added at the end.
@@ -192,6 +201,7 @@ impl Background {
     pub fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
         let at = self.place(session)?;
         let share = self.shares.remove(at);
+        self.share_room();
         self.picks.retain(|p| p.session != session);
         let mut left = 0;
         for task in share.tasks() {
@@ -308,6 +318,9 @@ impl Background {
     /// The same, if it is known.
     #[inline]
     pub fn known_cylinder_bound(&self, cylinder: u32) -> Option<u64> {
+        if let &[at] = self.focus.as_slice() {
+            return self.shares[at].bounds.get(cylinder);
+        }
         self.focus
             .iter()
             .try_fold(0u64, |sum, &at| Some(sum.saturating_add(self.shares[at].bounds.get(cylinder)?)))
@@ -316,6 +329,9 @@ impl Background {
     /// Sectors that a track could yield at most, if that is known.
     #[inline]
     pub fn track_bound(&self, track: TrackIndex) -> Option<u64> {
+        if let &[at] = self.focus.as_slice() {
+            return self.shares[at].bounds.track(track);
+        }
         self.focus
             .iter()
             .try_fold(0u64, |sum, &at| Some(sum.saturating_add(self.shares[at].bounds.track(track)?)))
@@ -360,16 +376,10 @@ impl Background {
         None
     }
 
-    /// Blocks that each session may have half read: a part of the room for all, so that none waits for what others,
-    /// who may be suspended, keep there.
-    fn most_partials_each(&self) -> usize {
-        (self.most_partials / self.shares.len().max(1)).max(1)
-    }
-
     /// Wanted sectors among `count` that pass from `first` on.
     #[inline]
     pub fn score(&self, track: &TrackRef<'_>, (first, count): (u32, u32), op: Op) -> u64 {
-        let most = self.most_partials_each();
+        let most = self.most_partials_each;
         let sectors = track.track().sectors;
         let mut sum = 0;
         for extent in track.extents() {
@@ -392,7 +402,7 @@ impl Background {
         op: Op,
         mut each: impl FnMut(usize, u32, Item, u32),
     ) {
-        let most = self.most_partials_each();
+        let most = self.most_partials_each;
         let sectors = track.track().sectors;
         for extent in track.extents() {
             in_window(extent, sectors, first, count, |from, to| {
@@ -649,21 +659,23 @@ impl Background {
             each(Record { session: share.id, task: pick.task, range, op, parameter, bad, last: false });
         };
         if !bad.is_empty() {
-            let mut failed: Vec<(TaskId, u64)> = Vec::new();
-            for pick in &picks {
+            // By block, the first bad sector of it that the accesses met.
+            let mut failed: BTreeMap<(TaskId, u64), (usize, Lbn)> = BTreeMap::new();
+            for (place, pick) in picks.iter().enumerate() {
                 let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
-                let share = &mut shares[at];
-                let Some(range) = share.item_range(pick) else { continue };
+                let Some(range) = shares[at].item_range(pick) else { continue };
                 let first = bad.partition_point(|lbn| *lbn < range.start());
                 let Some(lbn) = bad.get(first).copied().filter(|lbn| *lbn < range.end()) else { continue };
-                if failed.contains(&(pick.task, pick.item.block)) {
-                    continue;
-                }
-                failed.push((pick.task, pick.item.block));
-                share.give_up(pick);
-                record(share, pick, Some(lbn));
+                let entry = failed.entry((pick.task, pick.item.block)).or_insert((place, lbn));
+                entry.1 = entry.1.min(lbn);
             }
-            picks.retain(|p| !failed.contains(&(p.task, p.item.block)));
+            for &(place, lbn) in failed.values() {
+                let pick = &picks[place];
+                let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
+                shares[at].give_up(pick);
+                record(&mut shares[at], pick, Some(lbn));
+            }
+            picks.retain(|p| !failed.contains_key(&(p.task, p.item.block)));
         }
         for pick in picks.drain(..).filter(|p| p.completes) {
             if let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) {

@@ -1,6 +1,6 @@
 //! The foreground that the flags ask for.
 
-use crate::args::SimulateArgs;
+use crate::args::{BackgroundTask, SimulateArgs};
 use crate::drive::validate::{read, remark};
 use crate::problem::Problem;
 use crate::tables::grouped;
@@ -73,11 +73,10 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
             return Err(Problem::usage(format!("{flag} does not go with --workload {name}")).help(mend));
         }
     }
-    if matches!(load, Load::Utilisation(share) if *share == Utilisation::IDLE) {
-        return Err(Problem::usage(
-            "--workload utilisation:0: this version schedules only around a foreground",
-        )
-        .help("give at least utilisation:0.01"));
+    let idle = matches!(load, Load::Utilisation(share) if *share == Utilisation::IDLE);
+    if idle && args.background == BackgroundTask::None {
+        return Err(Problem::usage("--workload utilisation:0 without a background: there is nothing to simulate")
+            .help("give --background scan, or at least utilisation:0.01"));
     }
     let closed = [
         ("--mpl", args.mpl.is_some()),
@@ -182,6 +181,7 @@ fn utilisation(
     })?;
     let times = match found.arrival {
         Arrival::Poisson { rate } => format!("{rate:.1} requests a second of {} each", found.service),
+        Arrival::Silent => "no requests".to_owned(),
         _ => "two outstanding".to_owned(),
     };
     let description = format!("synthetic at {share} utilisation, {times}");

@@ -237,7 +237,7 @@ fn loads_with_times_of_their_own_take_no_others() {
             "postmark --outstanding 2",
             ["--outstanding does not go with --workload postmark", "times of its own"],
         ),
-        ("utilisation:0", ["only around a foreground", "utilisation:0.01"]),
+        ("utilisation:0", ["nothing to simulate", "utilisation:0.01"]),
         ("utilisation:101", ["from 0 to 100 percent", "utilisation:101"]),
         ("utilisation", ["utilisation:50 for 50%", "utilisation"]),
     ] {

@@ -131,8 +131,7 @@ fn pair(
     };
     let load = RandomConfig::new(drive.layout().capacity(), drive.sector_bytes());
     let arrival = match percent {
-        // Once in thirty years.
-        0 => Arrival::Poisson { rate: 1e-6 },
+        0 => Arrival::Silent,
         100 => Arrival::outstanding(2),
         percent => {
             Arrival::Poisson { rate: one_at_a_time(drive, config, load, seed)? * percent as f64 / 100.0 }

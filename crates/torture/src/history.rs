@@ -280,6 +280,15 @@ impl World {
         let number = u32::MAX;
         self.open(number, 100)?;
         let Some(hog) = self.clients.session(number) else { return Ok(()) };
+        // One that came last, with little to want and few tickets.
+        self.open(number - 1, 10)?;
+        if let Some(session) = self.clients.session(number - 1) {
+            self.sequence += 1;
+            let start = self.dice.next();
+            let (range, parameter) = (self.clip(start, 12), Parameter(self.sequence));
+            let op = if self.dice.one_in(2) { Op::Write } else { Op::Read };
+            self.register(NewTask { number: number - 1, session, op, range, block: 2, parameter })?;
+        }
         let others = |world: &Self| -> Vec<(SessionId, u64)> {
             let active = world.clients.sessions.iter().filter(|(id, s)| **id != hog && s.suspended.is_none());
             active.map(|(id, s)| (*id, s.wanted)).collect()

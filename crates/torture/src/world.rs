@@ -446,7 +446,7 @@ impl World {
         if late > Duration::ZERO
             && let Some(exec) = &mut self.exec
         {
-            exec.due = exec.due + late;
+            exec.due += late;
             exec.delayed = true;
             if !self.twin.is_lockstep() {
                 self.twin.on = false;

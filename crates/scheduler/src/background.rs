@@ -75,6 +75,8 @@ pub(crate) struct Background {
     next_session: u64,
     next_task: u64,
     picks: Vec<Pick>,
+    /// [`Share::passed_over`], where several are looked at together.
+    passed_over: u32,
     most_partials: usize,
     /// Blocks that each session may have half read: a part of the room for all, so that none waits for what others,
     /// who may be suspended, keep there.
@@ -91,6 +93,7 @@ impl Background {
             next_session: 1,
             next_task: 1,
             picks: Vec::new(),
+            passed_over: 0,
             most_partials,
             most_partials_each: most_partials.max(1),
             scratch: Vec::new(),
@@ -278,6 +281,14 @@ impl Background {
     pub fn look_at(&mut self, focus: &[usize]) {
         self.focus.clear();
         self.focus.extend_from_slice(focus);
+    }
+
+    /// Cylinders that gave nothing of what is in focus when idle time last looked.
+    pub fn passed_over(&mut self) -> &mut u32 {
+        match self.focus.as_slice() {
+            &[at] => &mut self.shares[at].passed_over,
+            _ => &mut self.passed_over,
+        }
     }
 
     /// Shares in focus.

@@ -71,8 +71,6 @@ pub(crate) struct Idle {
     pub since: Instant,
     /// Nothing could be done in idle time; not before this instant again.
     pub not_before: Instant,
-    /// Cylinders that gave nothing, on the way outward or inward.
-    pub passed_over: u32,
     /// An estimate of the median cylinder of foreground requests.
     middle: u32,
     cylinders: u32,
@@ -84,7 +82,6 @@ impl Idle {
             harm: Harm::default(),
             since: Instant::ZERO,
             not_before: Instant::ZERO,
-            passed_over: 0,
             middle: cylinders / 2,
             cylinders,
         }

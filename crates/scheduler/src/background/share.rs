@@ -28,6 +28,8 @@ pub(crate) struct Share {
     /// How many of those read, and how many write.
     kinds: [usize; 2],
     pub bounds: Bounds,
+    /// Cylinders that gave nothing when idle time last looked.
+    pub passed_over: u32,
     scratch: Vec<u64>,
 }
 
@@ -57,6 +59,7 @@ impl Share {
             index: TaskIndex::new(),
             kinds: [0; 2],
             bounds: Bounds::new(layout),
+            passed_over: 0,
             scratch: Vec::new(),
         }
     }

@@ -14,6 +14,9 @@ use units::{Cylinder, Duration, Instant, Op, TrackIndex};
 /// that cannot be had now.
 const ATTEMPTS: u32 = 8;
 
+/// Sessions that are tried in idle time before it gives up for a while.
+const DRAWS: u32 = 8;
+
 /// How much further from its edge the head may be in idle time before it changes to the other edge, in cylinders.
 const PATIENCE: u32 = 64;
 
@@ -252,8 +255,7 @@ impl Core {
         let range = if long { self.idle.range(&idle, now) } else { Range::Track };
         let found = match range {
             Range::Track => None,
-            Range::Middle(middle) => self.near_middle(now, middle, buffers),
-            Range::Hardest => self.near_edges(now, buffers),
+            range => self.draw_and_visit(now, range, buffers),
         };
         self.background.look(Focus::All);
         let found = found.or_else(|| {
@@ -266,31 +268,46 @@ impl Core {
         found
     }
 
-    /// Whose turn it is, for idle time.
-    fn draw(&mut self) {
+    /// Off the track: for the lottery's winner, or if nothing of it can be had now for the winner among the others.
+    fn draw_and_visit(&mut self, now: Instant, range: Range, buffers: &mut dyn Buffers) -> Option<Visit> {
         self.background.look(Focus::All);
-        if self.config.sharing == Sharing::Lottery
-            && let Some(winner) = self.background.draw(&mut self.lottery)
-        {
-            self.background.look(winner);
+        let mut holders = self.background.focus();
+        for _ in 0..DRAWS {
+            if self.config.sharing == Sharing::Lottery {
+                self.background.look_at(&holders);
+                let Focus::One(winner) = self.background.draw(&mut self.lottery)? else { return None };
+                holders.retain(|holder| *holder != winner);
+                self.background.look(Focus::One(winner));
+            } else {
+                holders.clear();
+            }
+            let visit = match range {
+                Range::Track => None,
+                Range::Middle(middle) => self.near_middle(now, middle, buffers),
+                Range::Hardest => self.near_edges(now, buffers),
+            };
+            if visit.is_some() || holders.is_empty() {
+                return visit;
+            }
         }
+        None
     }
 
     /// The blocks nearest to `middle`.
     fn near_middle(&mut self, now: Instant, middle: Cylinder, buffers: &mut dyn Buffers) -> Option<Visit> {
-        self.draw();
         let focus = self.background.focus();
         let drive = Arc::clone(&self.drive);
         let layout = drive.layout();
         let mut down = self.background.next_wanted(layout, middle.get(), true);
         let mut up = self.background.next_wanted(layout, middle.get() + 1, false);
-        for attempt in 0..self.idle.passed_over.saturating_add(ATTEMPTS) {
+        let passed_over = *self.background.passed_over();
+        for attempt in 0..passed_over.saturating_add(ATTEMPTS) {
             let take_down = match (down, up) {
                 (Some(low), Some(high)) => middle.get() - low <= high - middle.get(),
                 (low, _) => low.is_some(),
             };
             let Some(cylinder) = (if take_down { down } else { up }) else { return self.passed_over_all() };
-            if attempt >= self.idle.passed_over {
+            if attempt >= passed_over {
                 if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
                     return Some(visit);
                 }
@@ -302,20 +319,20 @@ impl Core {
                 up = self.background.next_wanted(layout, cylinder + 1, false);
             }
         }
-        self.idle.passed_over += ATTEMPTS;
+        *self.background.passed_over() = passed_over.saturating_add(ATTEMPTS);
         None
     }
 
     /// The blocks nearest to the innermost or outermost cylinder.
     fn near_edges(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Visit> {
-        self.draw();
         let focus = self.background.focus();
         let drive = Arc::clone(&self.drive);
         let layout = drive.layout();
         let last = layout.cylinders().checked_sub(1)?;
         let mut outer = self.background.next_wanted(layout, 0, false);
         let mut inner = self.background.next_wanted(layout, last, true);
-        for attempt in 0..self.idle.passed_over.saturating_add(ATTEMPTS) {
+        let passed_over = *self.background.passed_over();
+        for attempt in 0..passed_over.saturating_add(ATTEMPTS) {
             let (Some(far_out), Some(far_in)) = (outer, inner.map(|c| last - c)) else {
                 return self.passed_over_all();
             };
@@ -328,7 +345,7 @@ impl Core {
             let Some(cylinder) = (if take_outer { outer } else { inner }) else {
                 return self.passed_over_all();
             };
-            if attempt >= self.idle.passed_over {
+            if attempt >= passed_over {
                 if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
                     return Some(visit);
                 }
@@ -340,13 +357,13 @@ impl Core {
                 inner = cylinder.checked_sub(1).and_then(|c| self.background.next_wanted(layout, c, true));
             }
         }
-        self.idle.passed_over += ATTEMPTS;
+        *self.background.passed_over() = passed_over.saturating_add(ATTEMPTS);
         None
     }
 
     /// Idle time has been everywhere, and begins from the start when it next looks.
     fn passed_over_all(&mut self) -> Option<Visit> {
-        self.idle.passed_over = 0;
+        *self.background.passed_over() = 0;
         None
     }
 
@@ -403,7 +420,8 @@ impl Core {
                 times.push((begin, end));
                 at = end;
             }
-            if self.track != Some(track) {
+            // A write that has begun is finished even when the foreground waits: that costs as well.
+            if self.track != Some(track) || op.is_write() {
                 self.displaced = self.displaced.or(Some(self.position));
                 self.arrived(track, there.into());
             }

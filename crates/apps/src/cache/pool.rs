@@ -1,0 +1,147 @@
+//! All buffers, and the orders in which they are looked for.
+
+use super::buffer::Buffer;
+use std::collections::{BTreeMap, BTreeSet};
+use units::Instant;
+
+/// A buffer's place in the pool.
+pub(super) type Slot = usize;
+
+/// What a buffer is found by. A change to a buffer that changes these moves it in the orders.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Keys {
+    block: Option<u64>,
+    used: u64,
+    /// Dirty and not failed: its age.
+    dirty: Option<u64>,
+    /// Of these, those that nothing forces yet.
+    idle: bool,
+    gift: bool,
+    failed: Option<Instant>,
+}
+
+impl Keys {
+    fn of(buffer: &Buffer) -> Self {
+        let dirty = (!buffer.dirty.is_empty() && buffer.failed.is_none()).then_some(buffer.oldest.sequence);
+        Self {
+            block: buffer.block,
+            used: buffer.used,
+            dirty,
+            idle: dirty.is_some() && buffer.forced.is_none(),
+            gift: buffer.gift && buffer.dirty.is_empty(),
+            failed: buffer.failed,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pool {
+    slots: Vec<Buffer>,
+    free: Vec<Slot>,
+    by_block: BTreeMap<u64, Slot>,
+    /// All that hold a block, the least recently used first.
+    pub by_use: BTreeSet<(u64, Slot)>,
+    /// Those that can be written back, the oldest first.
+    pub dirty: BTreeSet<(u64, Slot)>,
+    /// Of these, those that nothing forces yet: the oldest first, the least recently used first, by block.
+    pub idle_by_age: BTreeSet<(u64, Slot)>,
+    pub idle_by_use: BTreeSet<(u64, Slot)>,
+    pub idle_by_block: BTreeSet<(u64, Slot)>,
+    /// Clean because they were written for free, the least recently used first.
+    pub gifts: BTreeSet<(u64, Slot)>,
+    /// Those whose write-back failed, by when it is tried again.
+    pub failed: BTreeSet<(Instant, Slot)>,
+    uses: u64,
+}
+
+impl Pool {
+    pub fn new(buffers: usize) -> Self {
+        Self {
+            slots: vec![Buffer::default(); buffers],
+            free: (0..buffers).rev().collect(),
+            ..Self::default()
+        }
+    }
+
+    pub fn get(&self, slot: Slot) -> &Buffer {
+        &self.slots[slot]
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub fn find(&self, block: u64) -> Option<Slot> {
+        self.by_block.get(&block).copied()
+    }
+
+    /// The only way to change a buffer.
+    pub fn change<T>(&mut self, slot: Slot, change: impl FnOnce(&mut Buffer) -> T) -> T {
+        let buffer = &mut self.slots[slot];
+        let before = Keys::of(buffer);
+        let result = change(buffer);
+        let after = Keys::of(buffer);
+        if before != after {
+            self.reindex(slot, before, after);
+        }
+        result
+    }
+
+    /// The buffer is used now.
+    pub fn touch(&mut self, slot: Slot) {
+        self.uses += 1;
+        let used = self.uses;
+        self.change(slot, |b| b.used = used);
+    }
+
+    /// Gives a free buffer to a block.
+    pub fn install(&mut self, block: u64, bytes: usize) -> Option<Slot> {
+        let slot = self.free.pop()?;
+        self.uses += 1;
+        let used = self.uses;
+        self.change(slot, |b| {
+            b.block = Some(block);
+            b.used = used;
+            b.bytes.resize(bytes, 0);
+        });
+        Some(slot)
+    }
+
+    /// Frees a buffer; its memory stays.
+    pub fn release(&mut self, slot: Slot) {
+        debug_assert!(self.slots[slot].is_evictable() && self.slots[slot].block.is_some());
+        self.change(slot, |b| {
+            let old = std::mem::take(b);
+            (b.bytes, b.registrations) = (old.bytes, old.registrations);
+        });
+        self.free.push(slot);
+    }
+
+    pub fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    fn reindex(&mut self, slot: Slot, before: Keys, after: Keys) {
+        if before.block != after.block {
+            before.block.map(|block| self.by_block.remove(&block));
+            after.block.map(|block| self.by_block.insert(block, slot));
+        }
+        let index = |set: &mut BTreeSet<(u64, Slot)>, key: fn(Keys) -> Option<u64>| {
+            rekey(set, slot, key(before), key(after));
+        };
+        index(&mut self.by_use, |keys| keys.block.map(|_| keys.used));
+        index(&mut self.dirty, |keys| keys.dirty);
+        index(&mut self.idle_by_age, |keys| keys.dirty.filter(|_| keys.idle));
+        index(&mut self.idle_by_use, |keys| keys.idle.then_some(keys.used));
+        index(&mut self.idle_by_block, |keys| keys.block.filter(|_| keys.idle));
+        index(&mut self.gifts, |keys| keys.gift.then_some(keys.used));
+        rekey(&mut self.failed, slot, before.failed, after.failed);
+    }
+}
+
+fn rekey<K: Ord + Copy>(set: &mut BTreeSet<(K, Slot)>, slot: Slot, before: Option<K>, after: Option<K>) {
+    if before != after {
+        before.map(|key| set.remove(&(key, slot)));
+        after.map(|key| set.insert((key, slot)));
+    }
+}

@@ -1,0 +1,318 @@
+//! What FAST'04 adds to rotational gaps: several sessions, writes, idle time, errors, lost commands.
+
+#![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
+
+use freeblock_scheduler::{
+    Action, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request, Sessions,
+    Sharing, Wanted,
+};
+use model::{DriveModel, builtin};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
+
+/// A host that believes the core, on an Atlas 10K.
+struct Host {
+    core: Core,
+    drive: Arc<DriveModel>,
+    now: Instant,
+    requests: u64,
+    records: Vec<Record>,
+    failed: Vec<(RequestId, Lbn)>,
+    bad: Vec<Lbn>,
+}
+
+fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}
+
+fn priority(priority: u8) -> Priority {
+    Priority::new(priority).unwrap()
+}
+
+const BLOCK: Sectors = Sectors::new(8);
+
+impl Host {
+    fn new(config: Config) -> Self {
+        let profile = builtin::find("quantum-atlas-10k").unwrap();
+        let drive = Arc::new(DriveModel::from_profile(&profile).unwrap());
+        Self {
+            core: Core::new(Arc::clone(&drive), config),
+            drive,
+            now: Instant::ZERO,
+            requests: 0,
+            records: Vec::new(),
+            failed: Vec::new(),
+            bad: Vec::new(),
+        }
+    }
+
+    fn open(&mut self, priority: Priority) -> SessionId {
+        self.core.open(priority).unwrap()
+    }
+
+    fn read(&mut self, session: SessionId, range: LbnRange) {
+        self.core.read(session, range, BLOCK, Parameter(range.start().get())).unwrap();
+    }
+
+    fn write(&mut self, session: SessionId, range: LbnRange) {
+        self.core.write(session, range, BLOCK, Parameter(range.start().get())).unwrap();
+    }
+
+    fn submit(&mut self, op: Op, range: LbnRange) -> RequestId {
+        self.requests += 1;
+        let id = RequestId::new(self.requests);
+        self.core.submit(self.now, Request { id, op, range }).unwrap();
+        id
+    }
+
+    /// Polls until there is nothing to do before `end`.
+    fn run(&mut self, end: Instant, buffers: &mut dyn Buffers) {
+        loop {
+            while let Some(action) = self.core.poll_with(self.now, buffers) {
+                match action {
+                    Action::Deliver(record) => self.records.push(record),
+                    Action::Failed { id, bad } => self.failed.push((id, bad)),
+                    Action::Execute | Action::Cut | Action::Completed(_) => {}
+                }
+            }
+            let next = self.core.busy_until().or_else(|| self.core.wake_at()).filter(|at| *at <= end);
+            let Some(next) = next else { break };
+            self.now = self.now.max(next);
+            if self.core.busy_until().is_some() {
+                let met: Vec<Lbn> = self.bad.iter().copied().filter(|lbn| self.meets(*lbn)).collect();
+                self.core.completed_with(self.now, &met);
+            }
+        }
+    }
+
+    /// Whether the accesses under way pass over a sector.
+    fn meets(&self, lbn: Lbn) -> bool {
+        let at = self.drive.layout().locate(lbn).unwrap();
+        self.core.accesses().iter().any(|a| {
+            let sectors = self.drive.layout().track(a.track).sectors;
+            a.track == at.track && (at.sector + sectors - a.sector) % sectors < a.sectors
+        })
+    }
+
+    /// So many random foreground reads, one after the other.
+    fn busy(&mut self, requests: u64, buffers: &mut dyn Buffers) {
+        let capacity = self.drive.layout().capacity().get();
+        for _ in 0..requests {
+            let start = self.requests.wrapping_mul(0x9e37_79b9_7f4a_7c15) % (capacity - 8);
+            self.submit(Op::Read, range(start, 8));
+            while self.core.pending() > 0 || self.core.busy_until().is_some() {
+                let end = self.core.busy_until().unwrap_or(self.now);
+                self.run(end, buffers);
+            }
+        }
+    }
+
+    fn delivered(&self) -> BTreeMap<SessionId, usize> {
+        let mut count = BTreeMap::new();
+        for record in &self.records {
+            *count.entry(record.session).or_default() += 1;
+        }
+        count
+    }
+}
+
+/// Says no to some sessions.
+struct Not(Vec<SessionId>);
+
+impl Buffers for Not {
+    fn ready(&mut self, wanted: &Wanted) -> bool {
+        !self.0.contains(&wanted.session)
+    }
+}
+
+#[test]
+fn sessions_share_by_priority() {
+    let mut host = Host::new(Config::default());
+    let capacity = host.drive.layout().capacity().get();
+    let (low, high) = (host.open(priority(10)), host.open(priority(30)));
+    // Far apart, so that no access serves both.
+    for i in 0..2_000 {
+        host.read(low, range(i * capacity / 2_000 / 8 * 8, 800));
+        host.read(high, range((i * capacity / 2_000 + capacity / 4_000) / 8 * 8, 800));
+    }
+    host.busy(6_000, &mut Ready);
+    let delivered = host.delivered();
+    let ratio = delivered[&high] as f64 / delivered[&low] as f64;
+    assert!((2.0..4.5).contains(&ratio), "{delivered:?}");
+}
+
+/// FAST'04, section 6.6: a scan of the whole drive starves a session with few blocks, unless there is a lottery.
+#[test]
+fn a_scan_starves_others_only_where_the_most_blocks_win() {
+    let share = |sharing| {
+        let mut host = Host::new(Config { sharing, ..Config::default() });
+        let capacity = host.drive.layout().capacity().get();
+        let (scan, few) = (host.open(Priority::default()), host.open(Priority::default()));
+        host.read(scan, range(0, capacity));
+        // A read that no access of the scan serves: writes of single blocks here and there.
+        for i in 0..5_000 {
+            host.write(few, range(i * (capacity / 5_000) / 8 * 8, 8));
+        }
+        host.busy(2_000, &mut Ready);
+        (host.delivered()[&scan], host.delivered().get(&few).copied().unwrap_or(0))
+    };
+    let (greedy, lottery) = (share(Sharing::Greedy), share(Sharing::Lottery));
+    assert!(greedy.1 * 20 < lottery.1, "{greedy:?} {lottery:?}");
+    assert!(lottery.0 * 3 > greedy.0, "{greedy:?} {lottery:?}");
+}
+
+#[test]
+fn a_session_that_never_has_a_buffer_does_not_keep_others_waiting() {
+    let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
+    let capacity = host.drive.layout().capacity().get();
+    let (never, other) = (host.open(priority(100)), host.open(priority(1)));
+    host.write(never, range(0, capacity));
+    for i in 0..200 {
+        host.read(other, range(i * (capacity / 200) / 8 * 8, 8));
+    }
+    host.run(host.now + Duration::from_secs(100), &mut Not(vec![never]));
+    assert_eq!(host.delivered(), BTreeMap::from([(other, 200)]));
+    assert!(host.records.last().unwrap().last);
+}
+
+/// Promise 3: what the foreground writes is newer than what waits in the background.
+#[test]
+fn a_foreground_write_is_not_overwritten_by_older_background_writes() {
+    let mut host = Host::new(Config::default());
+    let session = host.open(Priority::default());
+    host.write(session, range(1_000, 16));
+    host.core.suspend(session).unwrap();
+    // All of the first block, a part of the second.
+    host.submit(Op::Write, range(996, 16));
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.records.len(), 1, "{:?}", host.records);
+    assert_eq!((host.records[0].range, host.records[0].op), (range(1_000, 8), Op::Write));
+    host.core.resume(session).unwrap();
+    host.core.promote(session, range(1_008, 8)).unwrap();
+    assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+    let written: Vec<(Op, u32)> = host.core.accesses().iter().map(|a| (a.op, a.sectors)).collect();
+    assert_eq!(written, [(Op::Write, 4)], "only what the foreground left");
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert!(host.records[1].last);
+}
+
+#[test]
+fn one_write_serves_reads_of_the_place_unless_they_want_the_medium() {
+    let mut host = Host::new(Config::default());
+    let (reader, scrubber) = (host.open(Priority::default()), host.open(Priority::default()));
+    host.core.serve_reads_by_writes(scrubber, false).unwrap();
+    host.read(reader, range(400_000, 8));
+    host.read(scrubber, range(400_000, 8));
+    host.submit(Op::Write, range(400_000, 8));
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.delivered(), BTreeMap::from([(reader, 1)]));
+    host.submit(Op::Read, range(400_000, 8));
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.delivered(), BTreeMap::from([(reader, 1), (scrubber, 1)]));
+}
+
+/// Promise 4.
+#[test]
+fn a_bad_sector_costs_its_own_block_only() {
+    let mut host = Host::new(Config::default());
+    let session = host.open(Priority::default());
+    host.read(session, range(0, 80));
+    host.bad = vec![Lbn::new(21), Lbn::new(22)];
+    let foreground = host.submit(Op::Read, range(16, 8));
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.failed, [(foreground, Lbn::new(21))]);
+    host.core.promote(session, range(0, 80)).unwrap();
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    let bad: Vec<(LbnRange, Option<Lbn>)> =
+        host.records.iter().filter(|r| r.bad.is_some()).map(|r| (r.range, r.bad)).collect();
+    assert_eq!(bad, [(range(16, 8), Some(Lbn::new(21)))]);
+    assert_eq!(host.records.len(), 10);
+    assert!(host.records.last().unwrap().last);
+}
+
+#[test]
+fn what_was_lost_is_done_again() {
+    let mut host = Host::new(Config::default());
+    let session = host.open(Priority::default());
+    let capacity = host.drive.layout().capacity();
+    host.read(session, LbnRange::new(Lbn::ZERO, capacity));
+    let before = host.core.undelivered(session).unwrap();
+    host.submit(Op::Read, range(9_000_000, 8));
+    assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+    assert!(host.core.accesses().len() > 1, "there is a detour to lose");
+    host.core.lost(host.now + Duration::from_millis(100));
+    host.now += Duration::from_millis(100);
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.core.pending(), 0);
+    // The foreground's own block came with it, the detour's are still wanted.
+    assert_eq!(host.records.iter().map(|r| r.range).collect::<Vec<_>>(), [range(9_000_000, 8)]);
+    assert_eq!(host.core.undelivered(session), Some(before - 1));
+}
+
+/// FAST'04, section 5.2: until 20 ms have passed, only the track under the head.
+#[test]
+fn idle_time_begins_on_the_track_under_the_head_and_goes_on_at_the_edges() {
+    let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
+    let session = host.open(Priority::default());
+    let capacity = host.drive.layout().capacity();
+    host.submit(Op::Read, range(9_000_000, 8));
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    host.read(session, LbnRange::new(Lbn::ZERO, capacity));
+    host.submit(Op::Read, range(9_000_000, 8));
+    let here = host.drive.layout().locate(Lbn::new(9_000_000)).unwrap().track;
+    let foreground_done = host.now + Duration::from_millis(7);
+    host.run(foreground_done + Duration::from_millis(19), &mut Ready);
+    assert!(host.records.len() > 20, "{} blocks in the first 19 ms", host.records.len());
+    for record in host.records.drain(..) {
+        let locate = |lbn| host.drive.layout().locate(lbn).unwrap().track;
+        let last = Lbn::new(record.range.end().get() - 1);
+        assert!(locate(record.range.start()) == here || locate(last) == here, "{record:?}");
+    }
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    let middle = capacity.get() / 2;
+    let near_edges = host.records.iter().filter(|r| {
+        let lbn = r.range.start().get();
+        lbn.abs_diff(middle) > middle * 8 / 10
+    });
+    let (near_edges, all) = (near_edges.count(), host.records.len());
+    assert!(near_edges * 10 > all * 9, "{near_edges} of {all} near the edges");
+}
+
+#[test]
+fn a_request_that_comes_in_idle_time_finds_the_head_free_at_once_on_its_track() {
+    let idle = IdleTime { harm_ppm: 0, ..IdleTime::default() };
+    let mut host = Host::new(Config { idle: Some(idle), ..Config::default() });
+    let session = host.open(Priority::default());
+    let track = host.drive.layout().track_at(units::Cylinder::new(0), units::Head::new(0)).unwrap();
+    host.read(session, range(0, host.drive.layout().track(track).sectors.into()));
+    assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+    assert!(host.core.accesses().iter().all(|a| matches!(a.purpose, Purpose::Idle { .. })));
+    let planned = host.core.accesses()[0].sectors;
+    // A third of a turn later.
+    host.now += Duration::from_millis(2);
+    host.submit(Op::Read, range(9_000_000, 8));
+    assert_eq!(host.core.poll(host.now), Some(Action::Cut));
+    assert_eq!(host.core.busy_until(), Some(host.now));
+    let done: u32 = host.core.accesses().iter().map(|a| a.sectors).sum();
+    assert!(done < planned, "{done} of {planned}");
+    host.run(host.now + Duration::from_millis(1), &mut Ready);
+    let delivered: u64 = host.records.iter().map(|r| r.range.len().get()).sum();
+    assert!(delivered > 0 && delivered <= u64::from(done), "{delivered} of {done}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_winners() {
+    let run = |seed| {
+        let mut host = Host::new(Config { seed, ..Config::default() });
+        let capacity = host.drive.layout().capacity().get();
+        for part in 0..3 {
+            let session = host.open(Priority::default());
+            host.read(session, range(part * (capacity / 3), capacity / 3));
+        }
+        host.busy(200, &mut Ready);
+        host.records
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}

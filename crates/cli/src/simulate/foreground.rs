@@ -75,8 +75,10 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     }
     let idle = matches!(load, Load::Utilisation(share) if *share == Utilisation::IDLE);
     if idle && args.background == BackgroundTask::None {
-        return Err(Problem::usage("--workload utilisation:0 without a background: there is nothing to simulate")
-            .help("give --background scan, or at least utilisation:0.01"));
+        return Err(Problem::usage(
+            "--workload utilisation:0 without a background: there is nothing to simulate",
+        )
+        .help("give --background scan, or at least utilisation:0.01"));
     }
     let closed = [
         ("--mpl", args.mpl.is_some()),

@@ -42,6 +42,8 @@ pub enum Check {
     Buffers,
     /// A suspended session is left alone.
     Suspended,
+    /// A scrub sees everything once, and finds what is wrong (promise 2).
+    Scrub,
     /// Every session gets on (promise 5).
     Starved,
     /// Queues are bounded (promise 5).
@@ -87,6 +89,7 @@ impl Check {
             Self::Cut => "cut",
             Self::Buffers => "buffers",
             Self::Suspended => "suspended",
+            Self::Scrub => "scrub",
             Self::Starved => "starved",
             Self::Bound => "bound",
             Self::Replay => "replay",
@@ -100,7 +103,7 @@ impl Check {
             Self::Panic | Self::Endless | Self::Request | Self::Cut => 0,
             Self::Twin | Self::Prediction | Self::Harm | Self::IdleRange => 1,
             Self::Once | Self::Count | Self::Last | Self::Data | Self::Written => 2,
-            Self::Buffers | Self::Suspended => 2,
+            Self::Buffers | Self::Suspended | Self::Scrub => 2,
             Self::Acknowledged | Self::Older => 3,
             Self::Bad => 4,
             Self::Starved | Self::Bound => 5,

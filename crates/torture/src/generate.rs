@@ -13,7 +13,7 @@ use units::{Duration, Op};
 const BUILT_IN: [&str; 4] = ["mimic-less-capacity", "quantum-atlas-10k", "seagate-cheetah-4lp", "mimic-base"];
 
 /// The kinds of steps, by weight.
-const WEIGHTS: [u64; 18] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 2, 2, 2, 1, 1, 1, 1];
+const WEIGHTS: [u64; 21] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1];
 
 /// The history of a seed.
 pub fn generate(seed: u64) -> Scenario {
@@ -140,6 +140,12 @@ impl Generator {
                     _ => Fate::Sectors(self.dice.range(1, 40) as u32),
                 },
             },
+            17 => {
+                let block = [1, 2, 3, 8, 13, 40][self.dice.below(6) as usize];
+                Step::Scrub { priority: self.dice.range(5, 100) as u8, block }
+            }
+            18 => Step::Save,
+            19 => Step::Rot { lbn: self.place(1).0 },
             _ => match self.dice.below(3) {
                 0 => Step::PowerCut,
                 _ => Step::Misuse { kind: self.dice.below(u64::from(KINDS)) as u32 },

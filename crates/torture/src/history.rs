@@ -7,6 +7,7 @@ use crate::scenario::Scenario;
 use crate::step::{AtHand, Step};
 use crate::world::{Counts, World};
 use scheduler::{MOST_SESSIONS, Parameter, Priority, Sessions, Sharing};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use units::{Duration, Instant, Lbn, Op, SessionId};
 
@@ -128,6 +129,17 @@ impl World {
             }
             Step::Bad { lbn, stuck } => self.health(lbn, if stuck { Health::Stuck } else { Health::Bad }),
             Step::Mend { lbn } => self.health(lbn, Health::Good),
+            Step::Rot { lbn } => {
+                let lbn = Lbn::new(lbn % self.capacity());
+                self.medium.rot(lbn);
+                self.note_for_scrub(std::iter::once(lbn));
+                Ok(())
+            }
+            Step::Scrub { priority, block } => self.start_scrub(priority, block),
+            Step::Save => {
+                self.save_scrub();
+                Ok(())
+            }
             Step::Late { ns } => {
                 self.late = Duration::from_nanos(ns);
                 Ok(())
@@ -156,6 +168,7 @@ impl World {
     fn health(&mut self, lbn: u64, health: Health) -> Result<(), Broken> {
         let lbn = Lbn::new(lbn % self.capacity());
         self.medium.set_health(lbn, health);
+        self.note_for_scrub(std::iter::once(lbn));
         Ok(())
     }
 
@@ -218,6 +231,7 @@ impl World {
             self.suspend(number, false)?;
         }
         self.in_gaps()?;
+        self.check_scrub_over()?;
         self.clients.check_ledger()
     }
 
@@ -303,8 +317,10 @@ impl World {
                 self.register(NewTask { number, session: hog, op: Op::Read, range, block: 1, parameter })?;
             }
             self.request()?;
-            let now = others(self);
-            for ((id, left, without), (_, now)) in seen.iter_mut().zip(now) {
+            let now: BTreeMap<SessionId, u64> = others(self).into_iter().collect();
+            for (id, left, without) in &mut seen {
+                // A scrub closes its session when it is over.
+                let now = now.get(id).copied().unwrap_or(0);
                 *without += 1;
                 if *left != now || now == 0 {
                     (*left, *without) = (now, 0);

@@ -22,6 +22,7 @@ mod history;
 mod medium;
 mod misuse;
 mod scenario;
+mod scrub;
 mod shrink;
 mod step;
 mod torture;

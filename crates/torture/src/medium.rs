@@ -63,6 +63,17 @@ impl Medium {
         self.at(lbn).health
     }
 
+    pub fn version(&self, lbn: Lbn) -> u64 {
+        self.at(lbn).version
+    }
+
+    /// What a sector holds changes by itself, to what nobody wrote.
+    pub fn rot(&mut self, lbn: Lbn) {
+        let sector = self.at_mut(lbn);
+        sector.version |= 1 << 63;
+        sector.acknowledged = None;
+    }
+
     pub fn set_health(&mut self, lbn: Lbn, health: Health) {
         // What a bad sector held is lost, whatever was promised of it.
         let sector = self.at_mut(lbn);

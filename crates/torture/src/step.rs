@@ -136,6 +136,20 @@ pub enum Step {
         /// Which.
         lbn: u64,
     },
+    /// What a sector holds changes by itself.
+    Rot {
+        /// Which.
+        lbn: u64,
+    },
+    /// A scrub of the whole drive begins, unless one is under way.
+    Scrub {
+        /// 1 to 100.
+        priority: u8,
+        /// Sectors in a block.
+        block: u64,
+    },
+    /// Its progress is saved.
+    Save,
     /// The host hears of the next completion so much late.
     Late {
         /// Nanoseconds.
@@ -189,6 +203,9 @@ impl fmt::Display for Step {
             Self::Bad { lbn, stuck: false } => write!(f, "bad {lbn}"),
             Self::Bad { lbn, stuck: true } => write!(f, "stuck {lbn}"),
             Self::Mend { lbn } => write!(f, "mend {lbn}"),
+            Self::Rot { lbn } => write!(f, "rot {lbn}"),
+            Self::Scrub { priority, block } => write!(f, "scrub {priority} {block}"),
+            Self::Save => write!(f, "save"),
             Self::Late { ns } => write!(f, "late {ns}"),
             Self::Lose { fate: Fate::Nothing } => write!(f, "lose nothing"),
             Self::Lose { fate: Fate::All } => write!(f, "lose all"),
@@ -216,16 +233,21 @@ impl Step {
             ns if ns <= LONGEST_NS => Ok(ns),
             ns => Err(format!("{ns} ns is more than an hour; give several steps")),
         };
+        let priority = |at: usize| -> Result<u8, String> {
+            let priority = u8::try_from(number(at, "priority")?).ok().filter(|p| (1..=100).contains(p));
+            priority.ok_or_else(|| "no such priority; give 1 to 100".into())
+        };
+        let blocks = |at: usize| match number(at, "block size")? {
+            block if (1..=MOST_BLOCK_SECTORS).contains(&block) => Ok(block),
+            block => Err(format!("blocks of {block} sectors; give 1 to {MOST_BLOCK_SECTORS}")),
+        };
         let word = |at: usize| rest.get(at).copied().unwrap_or("");
         let mut words = rest.len();
         let mut takes = |n: usize| words = n;
         let step = match name {
             "open" => {
                 takes(2);
-                let priority = number(1, "priority")?;
-                let priority = u8::try_from(priority).ok().filter(|p| (1..=100).contains(p));
-                let priority = priority.ok_or("no such priority; give 1 to 100")?;
-                Self::Open { session: small(0, "session")?, priority }
+                Self::Open { session: small(0, "session")?, priority: priority(1)? }
             }
             "close" | "suspend" | "resume" => {
                 takes(1);
@@ -244,12 +266,7 @@ impl Step {
                     task: small(1, "task")?,
                     start: number(2, "first LBN")?,
                     len: number(3, "number of sectors")?,
-                    block: match number(4, "block size")? {
-                        block if (1..=MOST_BLOCK_SECTORS).contains(&block) => block,
-                        block => {
-                            return Err(format!("blocks of {block} sectors; give 1 to {MOST_BLOCK_SECTORS}"));
-                        }
-                    },
+                    block: blocks(4)?,
                 }
             }
             "abort" => {
@@ -306,6 +323,18 @@ impl Step {
             "mend" => {
                 takes(1);
                 Self::Mend { lbn: number(0, "LBN")? }
+            }
+            "rot" => {
+                takes(1);
+                Self::Rot { lbn: number(0, "LBN")? }
+            }
+            "scrub" => {
+                takes(2);
+                Self::Scrub { priority: priority(0)?, block: blocks(1)? }
+            }
+            "save" => {
+                takes(0);
+                Self::Save
             }
             "late" => {
                 takes(1);

@@ -90,6 +90,7 @@ impl Counts {
         self.steps += other.steps;
         self.time += other.time;
         self.requests += other.requests;
+        self.scrubs += other.scrubs;
         self.blocks += other.blocks;
         self.written += other.written;
         self.bad += other.bad;

@@ -6,12 +6,15 @@ use crate::exec::{Exec, Held};
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, Medium, lbns};
 use crate::scenario::Setup;
+use crate::scrub::{Ideal, Scrub};
 use crate::step::{AtHand, Fate};
 use crate::twin::{Alone, Twin, has_background, most_harm};
 use drive::Mechanics;
 use model::{DriveModel, Position};
 use scheduler::{Action, Buffers, Config, Core, Harm, Record, Request, SubmitError, Wanted};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
@@ -43,6 +46,8 @@ pub struct Counts {
     pub time: Duration,
     /// Foreground requests done, failed ones included.
     pub requests: u64,
+    /// Scrubs of the whole drive that ended.
+    pub scrubs: u64,
     /// Background blocks delivered.
     pub blocks: u64,
     /// Of those, written.
@@ -99,6 +104,9 @@ pub(crate) struct World {
     pub hash: u64,
     pub counts: Counts,
     pub dice: Dice,
+    /// What was written last to each sector.
+    pub ideal: Ideal,
+    pub scrub: Option<Scrub>,
 }
 
 /// Asked for buffers while the next access is chosen.
@@ -178,6 +186,8 @@ impl World {
             hash: 0,
             counts: Counts::default(),
             dice: Dice::new(setup.seed),
+            ideal: Rc::new(RefCell::new(vec![0; drive.layout().capacity().get() as usize])),
+            scrub: None,
             drive,
         })
     }
@@ -547,12 +557,15 @@ impl World {
                         return Err((Check::Buffers, format!("LBN {lbn} is written with nothing")));
                     }
                 };
-                self.medium.write(lbn, pass.at, version, author)?;
+                if self.medium.write(lbn, pass.at, version, author)? {
+                    self.ideal.borrow_mut()[lbn.get() as usize] = version;
+                }
             } else if known.is_some() && !self.last.1.contains(&lbn) {
                 // Bad when it passed, but mended by a write of the same command: the host has what was written.
                 self.medium.read(lbn, pass.at);
             }
         }
+        self.note_for_scrub(exec.passes[..done].iter().filter(|p| p.op.is_write()).filter_map(|p| p.lbn));
         Ok(())
     }
 
@@ -614,6 +627,11 @@ impl World {
     }
 
     fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
+        self.check_delivered(record)?;
+        self.scrubbed(record)
+    }
+
+    fn check_delivered(&mut self, record: &Record) -> Result<(), Broken> {
         let first = record.range.start().get();
         for n in
             [record.session.get(), record.task.get(), first, record.range.len().get(), record.last.into()]
@@ -661,6 +679,7 @@ impl World {
         }
         self.medium.check_acknowledged()?;
         self.requests.clear();
+        self.scrub_stops();
         self.core = Core::new(Arc::clone(&self.drive), self.config);
         self.twin = Twin::new(&self.drive, self.config);
         self.mechanics.place(Position::default());
@@ -669,6 +688,7 @@ impl World {
         self.since = Instant::ZERO;
         self.sequence += 1;
         self.clients.restart(&mut self.core, self.now, self.sequence)?;
+        self.scrub_goes_on()?;
         self.last = (self.sequence, Vec::new());
         self.twin.on &= self.twin.is_lockstep() || self.polls.is_none();
         self.drain()

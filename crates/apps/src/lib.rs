@@ -79,7 +79,7 @@
 //!
 //! [`scrub::Scrubber`] is the same made fit for life: the foreground writes meanwhile, the machine restarts, sectors come
 //! and go. The others: [`snapshot`] and [`backup`], [`cache`], [`reorganizer`], [`miner`], and [`lld`], a log-structured
-//! disk with its cleaner.
+//! disk with its cleaner. [`records`] is the other face of a session: records that are fetched, with timeouts.
 
 pub mod backup;
 pub mod cache;
@@ -88,6 +88,7 @@ mod feed;
 pub mod files;
 pub mod lld;
 pub mod miner;
+pub mod records;
 pub mod reorganizer;
 pub mod scrub;
 pub mod sessions;

@@ -1,6 +1,6 @@
 //! The shortest history that breaks the same promise.
 
-use crate::failure::Failure;
+use crate::failure::{Check, Failure};
 use crate::history::run;
 use crate::scenario::Scenario;
 
@@ -11,6 +11,10 @@ use crate::scenario::Scenario;
 pub fn shrink(scenario: &Scenario, failure: &Failure, runs: u32) -> (Scenario, Failure) {
     let (mut best, mut failure) = (prefix(scenario, failure), failure.clone());
     let mut left = runs;
+    // Whoever starves does so for a long time.
+    if failure.check == Check::Starved {
+        left /= 20;
+    }
     let mut chunk = best.steps.len().div_ceil(2);
     while chunk > 0 && left > 0 {
         let (mut at, mut shorter) = (0, false);

@@ -104,7 +104,8 @@ fn told(text: &mut String, counts: &Counts) {
         text,
         "  {} steps, {hours:.2} hours of virtual time, {} power cuts, {} commands lost\n  \
          {} foreground requests, {} held against a drive without background\n  \
-         {} background blocks, {} of them written, {} on bad sectors; {} idle visits, {} cut short",
+         {} background blocks, {} of them written, {} on bad sectors; {} idle visits, {} cut short\n  \
+         {} scrubs of a whole drive",
         grouped(counts.steps),
         grouped(counts.power_cuts),
         grouped(counts.lost),
@@ -115,5 +116,6 @@ fn told(text: &mut String, counts: &Counts) {
         grouped(counts.bad),
         grouped(counts.idle),
         grouped(counts.cuts),
+        grouped(counts.scrubs),
     );
 }

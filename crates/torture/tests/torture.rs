@@ -57,8 +57,15 @@ fn new_histories_of_this_commit_keep_every_promise() {
     }
     // It would prove nothing if nothing had happened.
     let counts = torture.counts();
-    for happened in [counts.compared, counts.written, counts.bad, counts.cuts, counts.lost, counts.power_cuts]
-    {
+    for happened in [
+        counts.compared,
+        counts.written,
+        counts.bad,
+        counts.cuts,
+        counts.lost,
+        counts.power_cuts,
+        counts.scrubs,
+    ] {
         assert!(happened > 0, "seed {seed}: {counts:?}");
     }
 }
@@ -78,13 +85,14 @@ fn files_that_are_no_history_are_refused_by_line() {
         (String::new(), 1, "empty"),
         ("freeblock-torture 2\n".into(), 1, "first line"),
         (good.replace("policy", "polici"), 3, "begin the steps"),
-        (good.replace("steps\n", "steps\nopen 1 101\n"), 13, "1 to 100"),
-        (good.replace("steps\n", "steps\njump 1\n"), 13, "docs/TORTURE.md"),
-        (good.replace("steps\n", "steps\nopen 1\n"), 13, "priority"),
-        (good.replace("steps\n", "steps\nopen 1 2 3\n"), 13, "takes 2 words"),
-        (good.replace("steps\n", "steps\nadvance -3\n"), 13, "below 2^64"),
-        (good.replace("steps\n", "steps\nlate 3600000000001\n"), 13, "an hour"),
-        (good.replace("steps\n", "steps\nread 1 1 0 9 0\n"), 13, "give 1 to"),
+        (good.replace("steps\n", "steps\nopen 1 101\n"), 14, "1 to 100"),
+        (good.replace("steps\n", "steps\njump 1\n"), 14, "docs/TORTURE.md"),
+        (good.replace("steps\n", "steps\nopen 1\n"), 14, "priority"),
+        (good.replace("steps\n", "steps\nopen 1 2 3\n"), 14, "takes 2 words"),
+        (good.replace("steps\n", "steps\nadvance -3\n"), 14, "below 2^64"),
+        (good.replace("steps\n", "steps\nlate 3600000000001\n"), 14, "an hour"),
+        (good.replace("steps\n", "steps\nread 1 1 0 9 0\n"), 14, "give 1 to"),
+        (good.replace("steps\n", "steps\nscrub 0 8\n"), 14, "1 to 100"),
         ("freeblock-torture 1\nseed 1\ndrive cut nearline-20tb 9999\nsteps\n".into(), 3, "too many"),
         ("freeblock-torture 1\nseed 4\n".into(), 2, "add a line"),
         ("freeblock-torture 1\ndrive cut no-such-drive 3\nsteps\n".into(), 2, "drive"),

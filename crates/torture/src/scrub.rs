@@ -180,6 +180,7 @@ impl World {
         let started = Scrubber::start(plan, sums, &mut door, priority, now);
         door.broken.map_or(Ok(()), Err)?;
         let Ok(app) = started else { return Ok(()) };
+        self.check_asks_medium(app.session())?;
         let bad: BTreeSet<Lbn> = lbns(range).filter(|lbn| self.medium.health(*lbn) != Health::Good).collect();
         let rotten = self.rotten();
         self.scrub = Some(Scrub {
@@ -195,6 +196,12 @@ impl World {
             rotten,
         });
         Ok(())
+    }
+
+    /// A write says nothing about whether the medium can be read.
+    fn check_asks_medium(&self, session: SessionId) -> Result<(), Broken> {
+        let served = self.clients.sessions.get(&session).is_some_and(|s| s.serve);
+        hold(!served, Check::Scrub, || "a scrub takes writes for reads".into())
     }
 
     /// Its progress is saved.
@@ -325,6 +332,7 @@ impl World {
             Ok(Err(error)) => return Err((Check::Scrub, format!("a scrub cannot go on: {error}"))),
             Err(error) => return Err((Check::Scrub, format!("its own progress is refused: {error}"))),
         };
+        self.check_asks_medium(app.session())?;
         let came = scrub.saved_blocks.clone();
         self.scrub = Some(Scrub { app, came, ..scrub });
         Ok(())

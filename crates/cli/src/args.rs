@@ -44,6 +44,11 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock demo\n\nTakes some seconds. The exit code is 1 if any completion time of the foreground differs."
     )]
     Demo(DemoArgs),
+    /// Random histories of the scheduler on simulated drives, with every promise held after each step
+    #[command(
+        after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends it at once; nothing has been written then."
+    )]
+    Torture(TortureArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -292,4 +297,23 @@ pub(crate) struct DemoArgs {
     /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
     #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_DRIVE)]
     pub(crate) drive: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TortureArgs {
+    /// Seed of everything random
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// Virtual time [default: 1]
+    #[arg(long, value_name = "H", value_parser = values::hours, conflicts_with = "steps", allow_negative_numbers = true)]
+    pub(crate) hours: Option<Duration>,
+    /// Steps, in place of virtual time
+    #[arg(long, value_name = "N", value_parser = values::steps, allow_negative_numbers = true)]
+    pub(crate) steps: Option<u64>,
+    /// Carry out one history from a file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "hours", "steps"])]
+    pub(crate) replay: Option<PathBuf>,
+    /// Write the shortest history that breaks a promise there as well
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }

@@ -2,7 +2,7 @@
 
 use crate::world::{World, range, worlds};
 use freeblock_apps::cache::{Action, Cache, CallId, Config, NoHead};
-use freeblock_apps::sessions::{Application, Done, Sessions, Wanted};
+use freeblock_apps::sessions::{Application, Record, Sessions, Wanted};
 use proptest::prelude::*;
 use sim::{Place, Platters, Volume};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const BLOCKS: u64 = 40;
 struct Host(Option<Cache>);
 
 impl Application for Host {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], now: Instant) {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         if let Some(cache) = &mut self.0 {
             cache.done(sessions, done, bytes, now);
         }

@@ -5,7 +5,7 @@ use freeblock_apps::miner::{
     Answers, Ask, Column, End, Mined, Miner, Overflow, PAGE_BYTES, PageError, PageNumber, Plan, Queries,
     Query, Table, TableConfig, TableGenerator, TableId,
 };
-use freeblock_apps::sessions::{Application, Done, Sessions};
+use freeblock_apps::sessions::{Application, Record, Sessions};
 use proptest::prelude::*;
 use sim::{Cure, Platters};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ impl Mining {
 }
 
 impl Application for Mining {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], _: Instant) {
         let Some(miner) = &mut self.miner else { return };
         let delivery = match done.bad {
             None => miner.deliver(sessions, done, bytes),

@@ -3,7 +3,7 @@
 
 use crate::world::{range, worlds};
 use freeblock_apps::reorganizer::{Memory, Options, Plan, Reorganizer};
-use freeblock_apps::sessions::{Application, Done, Sessions, Wanted};
+use freeblock_apps::sessions::{Application, Record, Sessions, Wanted};
 use proptest::prelude::*;
 use sim::Platters;
 use units::{Duration, Instant, LbnRange, Sectors};
@@ -13,7 +13,7 @@ use units::{Duration, Instant, LbnRange, Sectors};
 struct Host(Option<Reorganizer<Memory>>);
 
 impl Application for Host {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], now: Instant) {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         if let Some(app) = &mut self.0 {
             app.done(sessions, done, bytes, now);
         }

@@ -2,7 +2,7 @@
 
 use crate::world::{range, worlds};
 use freeblock_apps::scrub::{Finding, Plan, Scrubber};
-use freeblock_apps::sessions::{Application, Done, Priority, Sessions};
+use freeblock_apps::sessions::{Application, Priority, Record, Sessions};
 use proptest::prelude::*;
 use sim::{Cure, Platters};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use units::{Duration, Instant, Lbn, Sectors};
 struct Host(Option<Scrubber<()>>);
 
 impl Application for Host {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], now: Instant) {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         if let Some(app) = &mut self.0 {
             app.done(sessions, done, bytes, now);
         }

@@ -3,7 +3,7 @@
 use crate::miner::{Mining, queries, table};
 use crate::world::{range, run, worlds};
 use freeblock_apps::records::{Got, Limits, Records, Timeout};
-use freeblock_apps::sessions::{Application, Done, Parameter, Priority, Sessions, Wanted};
+use freeblock_apps::sessions::{Application, Parameter, Priority, Record, Sessions, Wanted};
 use proptest::prelude::*;
 use sim::Platters;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ struct Reader {
 }
 
 impl Application for Reader {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], now: Instant) {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         if let Some(records) = &mut self.records {
             records.done(sessions, done, bytes, now);
         }

@@ -5,7 +5,7 @@
 //! of a drive once, whenever the head passes by, names the bad sectors, and compares checksums:
 //!
 //! ```
-//! use freeblock_apps::sessions::{Application, Record, Parameter, Priority, SessionError, Sessions};
+//! use freeblock_apps::sessions::{Application, Parameter, Priority, Record, SessionError, Sessions};
 //! use units::{Instant, Lbn, LbnRange, Sectors};
 //!
 //! const BLOCK: Sectors = Sectors::new(8);

@@ -126,7 +126,7 @@ struct Task {
 ///
 /// ```
 /// use freeblock_apps::records::{Got, Limits, Records, Timeout};
-/// use freeblock_apps::sessions::{Application, Record, Parameter, Priority, Sessions};
+/// use freeblock_apps::sessions::{Application, Parameter, Priority, Record, Sessions};
 /// # use model::{DriveModel, builtin};
 /// # use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 /// # let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();

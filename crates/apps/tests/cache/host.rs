@@ -45,7 +45,7 @@ pub struct Task {
     left: LbnRange,
     under_way: usize,
     bad: Option<Lbn>,
-    /// Record with; the record is on its way.
+    /// Done with; the record is on its way.
     ended: bool,
 }
 

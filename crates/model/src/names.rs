@@ -18,6 +18,7 @@ pub fn shortened(name: &str) -> String {
 /// use freeblock_model::names::nearest;
 /// assert_eq!(nearest("atlas10k", ["nearline-4tb", "quantum-atlas-10k"]), ["quantum-atlas-10k"]);
 /// assert!(nearest("zzz", ["nearline-4tb"]).is_empty());
+/// assert_eq!(nearest("FIG5", ["fig15", "fig25", "fig35", "fig5"])[0], "fig5");
 /// ```
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     let plain = |text: &str| -> Vec<char> {
@@ -29,7 +30,7 @@ pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Vec<
         .filter_map(|known| {
             let letters = plain(known);
             let contained = typed.len() >= 3 && letters.windows(typed.len()).any(|w| w == typed);
-            let distance = if contained { 1 } else { edits(&typed, &letters) };
+            let distance = if contained && typed != letters { 1 } else { edits(&typed, &letters) };
             (distance <= letters.len() / 3).then_some((distance, known))
         })
         .collect();

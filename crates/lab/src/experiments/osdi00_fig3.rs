@@ -127,8 +127,8 @@ type Part = (&'static str, fn(&Run) -> f64);
 const PARTS: [Part; 4] = [
     ("seek", |r| r.report.head_time.seek),
     ("rotation", |r| r.first),
-    ("wait at track ends", track_ends),
     ("transfer", |r| r.report.head_time.transfer),
+    ("wait at track ends", track_ends),
 ];
 
 fn track_ends(run: &Run) -> f64 {

@@ -8,5 +8,5 @@ mod host;
 mod run;
 
 pub(crate) use run::{
-    BLOCK, Cleaning, Daemon, Load, Run, Scrub, SetUp, drive_of_the_paper, lower, percent_free, run,
+    Cleaning, Daemon, Load, Run, Scrub, SetUp, drive_of_the_paper, lower, percent_free, run,
 };

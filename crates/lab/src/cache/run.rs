@@ -187,6 +187,16 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// Foreground accesses a second: before each is a gap.
+    pub fn gaps_per_s(&self) -> f64 {
+        self.reads_per_s + self.forced_per_s.iter().sum::<f64>()
+    }
+
+    /// Blocks cleaned for free a second.
+    pub fn cleaned_per_s(&self) -> f64 {
+        self.cleaned_mb_per_s * 1e6 / BLOCK.get() as f64
+    }
+
     fn between(from: &Counts, to: &Counts) -> Self {
         let seconds = to.at.since(from.at).as_secs_f64().max(1e-9);
         let percent = |part: u64, whole: u64| 100.0 * part as f64 / (whole as f64).max(1.0);

@@ -43,7 +43,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive_of_the_paper()?;
     let ratios = lab.pick(vec![RATIOS[0], RATIOS[2], RATIOS[4]], RATIOS.to_vec());
     let caches = lab.pick(vec![512], CACHES.to_vec());
-    let time = Duration::from_secs(lab.pick(90, 180));
+    // What was dirtied in half a minute without forced writes comes back half a minute later, and so on: whole minutes.
+    let time = Duration::from_secs(lab.pick(120, 180));
     let set_up = |megabytes: u64, load: Load, seed: u64| SetUp {
         load,
         cache: Bytes::new(megabytes << 20),

@@ -7,6 +7,4 @@
 mod host;
 mod run;
 
-pub(crate) use run::{
-    Cleaning, Daemon, Load, Run, Scrub, SetUp, drive_of_the_paper, lower, percent_free, run,
-};
+pub(crate) use run::{Cleaning, Daemon, Load, Run, Scrub, SetUp, lower, percent_free, run, scaled};

@@ -14,16 +14,19 @@ use workload::{ConfigError, RandomConfig};
 /// The client's request and the cache's buffer.
 pub(crate) const BLOCK: Bytes = Bytes::new(4096);
 
-/// The paper's largest cache, and the only one whose size its text names.
-const CACHE_512_MB: Bytes = Bytes::new(512 << 20);
+/// The paper's drive has 18 GB, ours 9.2: a cache is as large a part of the drive as the paper's.
+const SCALE: u64 = 2;
+
+/// In MB: the paper's largest cache, and the only one whose size its text names.
+pub(crate) const LARGEST: u64 = 512;
+
+/// What stands for a cache of so many MB above the paper's drive.
+pub(crate) fn scaled(megabytes: u64) -> Bytes {
+    Bytes::new((megabytes << 20) / SCALE)
+}
 
 /// The scrubber's block, as of figure 5's scan.
 const SCRUBBED: Bytes = Bytes::new(16 << 10);
-
-/// The drive of these experiments: as large as the paper's 18 GB Cheetah 36ES, of the same maker and speed.
-pub(crate) fn drive_of_the_paper() -> Result<Arc<DriveModel>, LabError> {
-    crate::set_up::drive("seagate-cheetah-18lp")
-}
 
 /// The client's: of `reads + writes` requests so many are reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +81,12 @@ pub(crate) struct SetUp {
 }
 
 impl SetUp {
-    /// LRU, the 30 s syncer, reads and writes 1:1, a cache of 512 MB, free cleaning, no scrubber.
+    /// LRU, the 30 s syncer, reads and writes 1:1, the largest cache, free cleaning, no scrubber.
     pub fn new(drive: &Arc<DriveModel>, seed: u64) -> Self {
         Self {
             drive: Arc::clone(drive),
             load: Load { reads: 1, writes: 1 },
-            cache: CACHE_512_MB,
+            cache: scaled(LARGEST),
             replacement: Replacement::Lru,
             syncer: Some(Syncer::default()),
             daemon: Daemon::Burst,

@@ -1,6 +1,7 @@
 //! FAST'04, figure 11: a scrubber and the cache cleaner, with a lottery and without.
 
-use crate::cache::{Cleaning, Run, Scrub, SetUp, drive_of_the_paper, run as conduct};
+use crate::cache::{Cleaning, Run, Scrub, SetUp, run as conduct};
+use crate::set_up::{ATLAS_10K, drive};
 use crate::{
     Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Spread, spread,
 };
@@ -30,8 +31,8 @@ const CASES: [(&str, Scrub, Cleaning, Sharing); 4] = [
 ];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let drive = drive_of_the_paper()?;
-    let time = Duration::from_secs(lab.pick(120, 900));
+    let drive = drive(ATLAS_10K)?;
+    let time = Duration::from_secs(lab.pick(120, 600));
     let runs = lab.map_seeds(CASES, lab.pick(1, 2), |&(_, scrub, cleaning, sharing), seed| {
         let scrub = if scrub == Scrub::Whole { lab.pick(Scrub::Window, Scrub::Whole) } else { scrub };
         conduct(&SetUp { scrub, cleaning, sharing, warm_up: time, window: time, ..SetUp::new(&drive, seed) })
@@ -57,11 +58,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("scrubber loses", lost, "%", Band::AtMost(8.0))
     .note(format!(
         "The cleaner gets {} KB/s greedy, {} by lottery, {} alone; the scrubber {}, {}, {} MB/s. The lottery gives each \
-         half of the gaps, and what is free is gaps: a gap in which the cleaner writes 4 KB somewhere else is lost to the \
-         scrubber, for whom it holds {} KB. Of {} gaps a second {} have a cleaned block, so the scrubber loses at least \
-         {}%, and more by the draws that the cleaner wins with nothing within reach: then only what lies nearest is \
-         searched for others. The cleaner alone writes in {}% of all gaps, so that half of the gaps cannot be enough for \
-         80% of that.",
+         half of the gaps, and what is free is gaps: one in which the cleaner writes 4 KB somewhere else is lost to the \
+         scrubber, for whom a gap holds {} KB alone. By lottery {}% of all gaps have a cleaned block, greedy {}%. The \
+         cleaner alone writes in {}% of them, so that half of the gaps are not enough for 80% of its rate.",
         kilobytes(greedy),
         kilobytes(lottery),
         kilobytes(cleaner),
@@ -69,9 +68,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         scrubbed(lottery),
         scrubbed(scrubber),
         spread(scrubber, |r| r.scrubbed_mb_per_s * 1e3 / r.gaps_per_s()),
-        spread(lottery, Run::gaps_per_s),
-        spread(lottery, Run::cleaned_per_s),
         in_gaps(lottery),
+        in_gaps(greedy),
         in_gaps(cleaner),
     ));
     let bars = CASES.iter().zip(&runs).map(|((label, ..), runs)| Bar {

@@ -1,18 +1,20 @@
 //! FAST'04, figure 7: what of a write-back cache is cleaned for free, and how much sooner reads are answered.
 
-use crate::cache::{Load, Run, SetUp, drive_of_the_paper, lower, percent_free, run as conduct};
+use crate::cache::{Load, Run, SetUp, lower, percent_free, run as conduct, scaled};
+use crate::set_up::{ATLAS_10K, drive};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
 };
 use apps::cache::Syncer;
-use units::{Bytes, Duration};
+use units::Duration;
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "fast04-fig7",
     paper: Paper::Fast04,
     reproduces: "figure 7",
     title: "Free cache cleaning with LRU and a syncer",
-    set_up: "Seagate Cheetah 18LP, of the paper's capacity (18 GB), so that cache sizes are the paper's own; SPTF. A \
+    set_up: "Atlas 10K, SPTF. It has half the capacity of the paper's drive (18 GB), so each cache is half of what it is \
+             called by, which is its size in the paper: 512 MB are 256. A \
              client with two calls at all times, each of 4 KB, anywhere, reads and writes at a ratio, above a \
              write-back cache: LRU, watermarks at a half and a quarter of the buffers, a syncer that looks every second \
              for what will be 30 s old. The same calls with and without free write-backs, for 3 minutes after 3 \
@@ -33,21 +35,21 @@ const RATIOS: [Load; 5] = [
 const EVEN: Load = Load { reads: 1, writes: 1 };
 const ALL_WRITES: Load = Load { reads: 0, writes: 1 };
 
-/// Caches in MB; the text of the paper names the last alone.
+/// Caches in MB, as of the paper's drive; its text names the last alone.
 const CACHES: [u64; 3] = [16, 128, 512];
 
 /// A sign, or an order.
 const ORDER: Band = Band::AtLeast(0.0);
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let drive = drive_of_the_paper()?;
+    let drive = drive(ATLAS_10K)?;
     let ratios = lab.pick(vec![RATIOS[0], RATIOS[2], RATIOS[4]], RATIOS.to_vec());
     let caches = lab.pick(vec![512], CACHES.to_vec());
     // What was dirtied in half a minute without forced writes comes back half a minute later, and so on: whole minutes.
     let time = Duration::from_secs(lab.pick(120, 180));
     let set_up = |megabytes: u64, load: Load, seed: u64| SetUp {
         load,
-        cache: Bytes::new(megabytes << 20),
+        cache: scaled(megabytes),
         warm_up: time,
         window: time,
         ..SetUp::new(&drive, seed)

@@ -1,18 +1,19 @@
 //! FAST'04, figure 8: replacement and persistence policies of a cache that is cleaned for free.
 
-use crate::cache::{Daemon, Load, Run, SetUp, drive_of_the_paper, lower, percent_free, run as conduct};
+use crate::cache::{Daemon, Load, Run, SetUp, lower, percent_free, run as conduct, scaled};
+use crate::set_up::{ATLAS_10K, drive};
 use crate::{
     Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Spread, spread,
 };
 use apps::cache::{Replacement, Syncer};
-use units::{Bytes, Duration};
+use units::Duration;
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "fast04-fig8",
     paper: Paper::Fast04,
     reproduces: "figure 8",
     title: "Replacement and persistence policies of a cache that is cleaned for free",
-    set_up: "As figure 7, with a cache of 512 MB (64 MB in the quick size), reads and writes 1:1: LRU, SPTF-Evict and \
+    set_up: "As figure 7, with a cache of 512 MB (128 MB in the quick size), reads and writes 1:1: LRU, SPTF-Evict and \
              FREE-CLEAN, each with the 30 s syncer and without (NVRAM), each with and without free write-backs. Measured \
              when the cache has been full for a while, over whole periods of the buffer daemon where it comes in \
              bursts. Without the syncer also with a buffer daemon that forces two write-backs at a time.",
@@ -42,16 +43,16 @@ const PERSISTENCE: [(Persistence, &str); 3] = [
 ];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let drive = drive_of_the_paper()?;
+    let drive = drive(ATLAS_10K)?;
     let seeds = lab.pick(1, 2);
     let set_up = |persistence: Persistence, replacement: Replacement, seed: u64| SetUp {
         replacement,
-        cache: Bytes::new(lab.pick(64, 512) << 20),
+        cache: scaled(lab.pick(128, 512)),
         syncer: (persistence == Persistence::Syncer).then(Syncer::default),
         daemon: if persistence == Persistence::NvramTwoAtATime { Daemon::AtATime(2) } else { Daemon::Burst },
-        // The cache is full, and the daemon has come, after some 440 s with 512 MB.
-        warm_up: Duration::from_secs(lab.pick(100, 600)),
-        window: Duration::from_secs(lab.pick(150, 900)),
+        // The cache is full, and the daemon has come, after some 220 s.
+        warm_up: Duration::from_secs(lab.pick(100, 400)),
+        window: Duration::from_secs(lab.pick(150, 600)),
         ..SetUp::new(&drive, seed)
     };
     let cells = || PERSISTENCE.iter().flat_map(|p| POLICIES.iter().map(move |r| (p.0, r.0)));

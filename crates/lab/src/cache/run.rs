@@ -267,3 +267,37 @@ pub(crate) fn lower(runs: &[(Run, Run)]) -> Spread {
 pub(crate) fn percent_free(runs: &[(Run, Run)]) -> Spread {
     crate::spread(runs, |(free, _)| free.free)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set_up::{ATLAS_10K, drive};
+
+    fn short(seed: u64) -> SetUp {
+        let drive = drive(ATLAS_10K).unwrap();
+        let (warm_up, window) = (Duration::from_secs(31), Duration::from_secs(5));
+        SetUp { warm_up, window, ..SetUp::new(&drive, seed) }
+    }
+
+    #[test]
+    fn a_run_repeats_itself() {
+        assert_eq!(format!("{:?}", run(&short(1)).unwrap()), format!("{:?}", run(&short(1)).unwrap()));
+    }
+
+    #[test]
+    fn nothing_is_free_without_a_cleaner() {
+        let (free, without) = (run(&short(2)).unwrap(), run(&short(2).without()).unwrap());
+        assert!(free.free > 0.0 && free.in_gaps > 0.0, "{free:?}");
+        assert!(without.free == 0.0 && without.in_gaps == 0.0, "{without:?}");
+        assert!(free.response_ms < without.response_ms, "{free:?} {without:?}");
+    }
+
+    #[test]
+    fn greedy_sharing_starves_the_cleaner_and_a_lottery_does_not() {
+        let beside = |sharing| SetUp { scrub: Scrub::Window, sharing, ..short(3) };
+        let (greedy, lottery) =
+            (run(&beside(Sharing::Greedy)).unwrap(), run(&beside(Sharing::Lottery)).unwrap());
+        assert!(greedy.cleaned_mb_per_s * 10.0 < lottery.cleaned_mb_per_s, "{greedy:?} {lottery:?}");
+        assert!(lottery.scrubbed_mb_per_s > 0.0);
+    }
+}

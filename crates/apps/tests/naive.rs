@@ -5,8 +5,8 @@ mod support;
 use freeblock_apps::sessions::{Application, Done, Parameter, Sessions, Wanted};
 use scheduler::Priority;
 use std::collections::BTreeSet;
-use support::Naive;
-use units::{Instant, Lbn, LbnRange, Op, Sectors};
+use support::{Naive, range};
+use units::{Instant, Lbn, Op, Sectors};
 
 #[derive(Default)]
 struct Collect {
@@ -31,7 +31,6 @@ fn every_block_is_handed_over_once_and_the_last_is_flagged() {
     let mut host = Naive::new(100, 1);
     let mut app = Collect { refuse: 5, ..Collect::default() };
     let session = host.registry.open(Priority::default()).unwrap();
-    let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
     host.registry.read(session, range(0, 50), Sectors::new(8), Parameter(3)).unwrap();
     host.registry.write(session, range(60, 16), Sectors::new(8), Parameter(4)).unwrap();
     host.bad.insert(20);

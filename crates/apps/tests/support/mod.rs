@@ -1,41 +1,40 @@
-//! A naive host for applications: a medium of bytes, tasks as plain lists, blocks done in a seeded random order. What it
-//! lacks: time (it counts steps), a head, foreground load. It is the model that applications are tested against before
-//! they meet the core.
-#![allow(dead_code, clippy::unwrap_used, reason = "shared by tests that each use a part of it")]
+//! A naive host for applications: a medium of bytes, tasks as plain lists, accesses in a seeded random order, several at
+//! a time if a test likes. What it lacks: time (it counts steps), a head, foreground load. It is the model that
+//! applications are tested against before they meet the core.
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::unwrap_used,
+    reason = "shared by tests that each use a part of it"
+)]
 
-use freeblock_apps::sessions::{Application, Done, Parameter, Sessions, Wanted};
-use scheduler::{Priority, SessionError};
-use std::collections::{BTreeMap, BTreeSet};
+mod registry;
+mod volume;
+
+use freeblock_apps::backup::Destination;
+use freeblock_apps::sessions::{Application, Done, Sessions, Wanted};
+pub use registry::{Block, Registry, touch};
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
-use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+use units::{Instant, Lbn, LbnRange, Op, Sectors};
+pub use volume::carry_out;
 use workload::random::Stream;
 
 /// Bytes of a sector.
 pub const SECTOR: usize = 16;
 
-#[derive(Clone, Debug)]
-struct Session {
-    suspended: bool,
-    left: u64,
+pub fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-#[derive(Clone, Debug)]
-struct Block {
-    session: SessionId,
-    task: TaskId,
-    range: LbnRange,
-    op: Op,
-    parameter: Parameter,
-    promoted: bool,
+/// Where a range lies in a row of bytes.
+pub fn at(range: LbnRange) -> std::ops::Range<usize> {
+    range.start().get() as usize * SECTOR..range.end().get() as usize * SECTOR
 }
 
-/// The calls' side: what is registered.
-#[derive(Clone, Debug)]
-pub struct Registry {
-    capacity: Sectors,
-    sessions: BTreeMap<SessionId, Session>,
-    blocks: Vec<Block>,
-    next: u64,
+/// The first of the sectors that is in the set.
+pub fn first_bad(set: &BTreeSet<u64>, range: LbnRange) -> Option<Lbn> {
+    set.range(range.start().get()..range.end().get()).next().map(|l| Lbn::new(*l))
 }
 
 /// The host: registry, medium, chance.
@@ -44,6 +43,10 @@ pub struct Naive {
     pub medium: Vec<u8>,
     /// Sectors that cannot be read or written.
     pub bad: BTreeSet<u64>,
+    /// Sectors that can be written, but not read.
+    pub unreadable: BTreeSet<u64>,
+    /// Sectors that can be read, but not written.
+    pub unwritable: BTreeSet<u64>,
     pub steps: u64,
     /// Every block that was handed over, in order.
     pub handed: Vec<Done>,
@@ -52,229 +55,188 @@ pub struct Naive {
 
 impl Naive {
     pub fn new(sectors: u64, seed: u64) -> Self {
-        let medium = (0..sectors as usize * SECTOR).map(|i| (i / SECTOR * 31 + i) as u8).collect();
+        let mut stream = Stream::new(seed, "naive");
         Self {
-            registry: Registry {
-                capacity: Sectors::new(sectors),
-                sessions: BTreeMap::new(),
-                blocks: Vec::new(),
-                next: 1,
-            },
-            medium,
+            registry: Registry::new(sectors),
+            medium: (0..sectors as usize * SECTOR).map(|_| stream.next_u64() as u8).collect(),
             bad: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            unwritable: BTreeSet::new(),
             steps: 0,
             handed: Vec::new(),
-            stream: Stream::new(seed, "naive"),
+            stream,
         }
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.stream.below(NonZeroU64::new(n).unwrap())
     }
 
     pub fn bytes(&self, range: LbnRange) -> &[u8] {
-        &self.medium[range.start().get() as usize * SECTOR..range.end().get() as usize * SECTOR]
+        &self.medium[at(range)]
     }
 
     pub fn bytes_mut(&mut self, range: LbnRange) -> &mut [u8] {
-        &mut self.medium[range.start().get() as usize * SECTOR..range.end().get() as usize * SECTOR]
+        &mut self.medium[at(range)]
     }
 
-    /// A foreground write, as far as sessions see it: pending writes to sectors that it covers whole are complete.
+    fn bad_in(&self, op: Op, range: LbnRange) -> Option<Lbn> {
+        let own = if op == Op::Read { &self.unreadable } else { &self.unwritable };
+        first_bad(&self.bad, range).into_iter().chain(first_bad(own, range)).min()
+    }
+
+    /// A foreground write, as far as sessions see it: pending blocks that it covers whole are complete, reads unless their
+    /// session wants the medium.
     pub fn foreground_write(&mut self, app: &mut dyn Application, range: LbnRange, bytes: &[u8]) {
         self.bytes_mut(range).copy_from_slice(bytes);
-        while let Some(at) = self.registry.blocks.iter().position(|b| {
-            b.op == Op::Write && b.range.start() >= range.start() && b.range.end() <= range.end()
-        }) {
-            self.finish(app, at, None);
+        while let Some(i) = self.registry.served_by_write(range) {
+            let block = self.registry.blocks()[i].clone();
+            let bytes = if block.op == Op::Read { self.bytes(block.range).to_vec() } else { Vec::new() };
+            self.hand_over(app, i, &bytes);
         }
     }
 
-    /// Does one pending block, a promoted one first, else any of the sessions that are not suspended. False when there
-    /// is none that can be done now.
+    /// Does one block from begin to end. False when there is none that can be done now.
     pub fn step(&mut self, app: &mut dyn Application) -> bool {
+        let Some(at) = self.begin(app) else { return false };
+        self.complete(app, at);
+        true
+    }
+
+    /// Begins the access to one block: it is read, or its buffer is asked for and some of its sectors are written. None
+    /// when there is no block that can be begun now.
+    pub fn begin(&mut self, app: &mut dyn Application) -> Option<usize> {
         self.steps += 1;
-        let ready = |b: &&Block| !self.registry.sessions[&b.session].suspended;
-        let mut candidates: Vec<usize> = (0..self.registry.blocks.len())
-            .filter(|&i| self.registry.blocks[i].promoted || ready(&&self.registry.blocks[i]))
-            .collect();
-        if candidates.iter().any(|&i| self.registry.blocks[i].promoted) {
-            candidates.retain(|&i| self.registry.blocks[i].promoted);
-        }
+        let mut candidates = self.registry.ready();
         while !candidates.is_empty() {
-            let at = candidates
-                .swap_remove(self.stream.below(NonZeroU64::new(candidates.len() as u64).unwrap()) as usize);
-            let block = self.registry.blocks[at].clone();
-            let bad = (block.range.start().get()..block.range.end().get()).find(|l| self.bad.contains(l));
+            let chosen = self.below(candidates.len() as u64) as usize;
+            let i = candidates.swap_remove(chosen);
+            let block = self.registry.blocks()[i].clone();
+            let bad = self.bad_in(block.op, block.range);
+            let mut bytes = self.bytes(block.range).to_vec();
             if block.op == Op::Write && bad.is_none() {
-                let mut into = vec![0; block.range.len().get() as usize * SECTOR];
-                let wanted = Wanted {
-                    session: block.session,
-                    task: block.task,
-                    range: block.range,
-                    parameter: block.parameter,
-                };
-                if !app.buffer(&wanted, &mut into) {
+                bytes.fill(0);
+                let (session, task, parameter) = (block.session, block.task, block.parameter);
+                if !app.buffer(&Wanted { session, task, range: block.range, parameter }, &mut bytes) {
                     continue;
                 }
-                self.bytes_mut(block.range).copy_from_slice(&into);
+                self.tear(block.range, &bytes);
             }
-            self.finish(app, at, bad.map(Lbn::new));
-            return true;
+            let block = self.registry.block_mut(i);
+            (block.under_way, block.bad) = (Some(bytes), bad);
+            return Some(i);
         }
-        false
+        None
     }
 
-    fn finish(&mut self, app: &mut dyn Application, at: usize, bad: Option<Lbn>) {
-        let block = self.registry.blocks.remove(at);
-        let session = self.registry.sessions.get_mut(&block.session).unwrap();
-        session.left -= 1;
+    /// Completes an access that is under way, and hands its record over.
+    pub fn complete(&mut self, app: &mut dyn Application, i: usize) {
+        let block = self.registry.blocks()[i].clone();
+        let bytes = block.under_way.unwrap();
+        match (block.op, block.bad) {
+            (Op::Write, None) => {
+                self.bytes_mut(block.range).copy_from_slice(&bytes);
+                self.hand_over(app, i, &[]);
+            }
+            (Op::Read, None) => self.hand_over(app, i, &bytes),
+            _ => self.hand_over(app, i, &[]),
+        }
+    }
+
+    /// The power fails: what is being written is torn, all that is registered is gone.
+    pub fn power_cut(&mut self) {
+        for block in self.registry.power_cut() {
+            if let (Op::Write, Some(bytes), None) = (block.op, block.under_way, block.bad) {
+                self.tear(block.range, &bytes);
+            }
+        }
+    }
+
+    /// Some sectors of a write reach the medium.
+    fn tear(&mut self, range: LbnRange, bytes: &[u8]) {
+        for (lbn, sector) in (range.start().get()..).zip(bytes.chunks(SECTOR)) {
+            if self.below(2) == 0 {
+                self.bytes_mut(self::range(lbn, 1)).copy_from_slice(sector);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, app: &mut dyn Application, i: usize, bytes: &[u8]) {
+        let (block, last) = self.registry.take(i);
         let done = Done {
             session: block.session,
             task: block.task,
             range: block.range,
             op: block.op,
             parameter: block.parameter,
-            bad,
-            last: session.left == 0,
-        };
-        let bytes = match (block.op, bad) {
-            (Op::Read, None) => self.bytes(block.range).to_vec(),
-            _ => Vec::new(),
+            bad: block.bad,
+            last,
         };
         self.handed.push(done);
         let now = Instant::from_nanos(self.steps * 1_000_000);
-        app.done(&mut self.registry, &done, &bytes, now);
+        app.done(&mut self.registry, &done, bytes, now);
     }
 }
 
-impl Registry {
-    /// Blocks that are pending.
-    pub fn pending(&self) -> usize {
-        self.blocks.len()
-    }
+/// Keeps records back, so that a test may deliver them late and in any order.
+#[derive(Debug, Default)]
+pub struct Late(pub Vec<(Done, Vec<u8>)>);
 
-    pub fn is_suspended(&self, session: SessionId) -> bool {
-        self.sessions[&session].suspended
-    }
-
-    fn add(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        op: Op,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        let owner = self.sessions.get_mut(&session).ok_or(SessionError::NoSession(session))?;
-        if range.is_empty() {
-            return Err(SessionError::EmptyRange(range.start()));
-        }
-        if block.get() == 0 {
-            return Err(SessionError::BlockSize(block));
-        }
-        if range.checked_end().is_none_or(|end| end.get() > self.capacity.get()) {
-            return Err(SessionError::PastEnd { range, capacity: self.capacity });
-        }
-        let task = TaskId::new(self.next);
-        self.next += 1;
-        let mut at = range.start().get();
-        while at < range.end().get() {
-            let end = (at + block.get()).min(range.end().get());
-            let range = LbnRange::new(Lbn::new(at), Sectors::new(end - at));
-            self.blocks.push(Block { session, task, range, op, parameter, promoted: false });
-            owner.left += 1;
-            at = end;
-        }
-        Ok(task)
-    }
-
-    fn withdraw(&mut self, of: impl Fn(&Block) -> bool) -> u64 {
-        let before = self.blocks.len();
-        let sessions = &mut self.sessions;
-        self.blocks.retain(|b| {
-            let gone = of(b);
-            if gone {
-                sessions.get_mut(&b.session).unwrap().left -= 1;
-            }
-            !gone
-        });
-        (before - self.blocks.len()) as u64
-    }
-
-    fn known(&self, session: SessionId) -> Result<(), SessionError> {
-        self.sessions.get(&session).map(|_| ()).ok_or(SessionError::NoSession(session))
+impl Application for Late {
+    fn done(&mut self, _: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
+        self.0.push((*done, bytes.to_vec()));
     }
 }
 
-fn touch(a: LbnRange, b: LbnRange) -> bool {
-    a.start() < b.end() && b.start() < a.end()
-}
-
-impl Sessions for Registry {
-    fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
-        let id = SessionId::new(self.next);
-        self.next += 1;
-        self.sessions.insert(id, Session { suspended: false, left: 0 });
-        Ok(id)
-    }
-
-    fn read(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.add(session, range, block, Op::Read, parameter)
-    }
-
-    fn write(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.add(session, range, block, Op::Write, parameter)
-    }
-
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        match self.withdraw(|b| b.task == task) {
-            0 => Err(SessionError::NoTask(task)),
-            gone => Ok(gone),
+impl Late {
+    /// Delivers one of the records.
+    pub fn deliver(&mut self, which: u64, sessions: &mut dyn Sessions, app: &mut dyn Application) {
+        if !self.0.is_empty() {
+            let (done, bytes) = self.0.swap_remove((which % self.0.len() as u64) as usize);
+            app.done(sessions, &done, &bytes, Instant::ZERO);
         }
     }
+}
 
-    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.known(session)?;
-        Ok(self.withdraw(|b| b.session == session && touch(b.range, range)))
+/// A drive to restore to, of 0xee, with a cache that a crash empties.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drive {
+    pub bytes: Vec<u8>,
+    durable: Vec<u8>,
+    /// Writes that it takes before it says "not now".
+    pub room: u64,
+}
+
+impl Drive {
+    pub fn blank(sectors: u64) -> Self {
+        let bytes = vec![0xee; sectors as usize * SECTOR];
+        Self { durable: bytes.clone(), bytes, room: u64::MAX }
     }
 
-    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.known(session)?;
-        let mut promoted = 0;
-        for block in &mut self.blocks {
-            if block.session == session && touch(block.range, range) && !block.promoted {
-                block.promoted = true;
-                promoted += 1;
+    /// Each sector that was not made durable is old or new.
+    pub fn power_cut(&mut self, keep: &mut dyn FnMut() -> bool) {
+        for (now, old) in self.bytes.chunks_mut(SECTOR).zip(self.durable.chunks(SECTOR)) {
+            if now != old && !keep() {
+                now.copy_from_slice(old);
             }
         }
-        Ok(promoted)
+        self.durable.copy_from_slice(&self.bytes);
+    }
+}
+
+impl Destination for Drive {
+    fn write_at(&mut self, start: Lbn, bytes: &[u8]) -> Result<bool, String> {
+        if self.room == 0 {
+            return Ok(false);
+        }
+        self.room -= 1;
+        let start = start.get() as usize * SECTOR;
+        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
+        Ok(true)
     }
 
-    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.known(session)?;
-        self.sessions.get_mut(&session).unwrap().suspended = true;
+    fn sync(&mut self) -> Result<(), String> {
+        self.durable.copy_from_slice(&self.bytes);
         Ok(())
-    }
-
-    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.known(session)?;
-        self.sessions.get_mut(&session).unwrap().suspended = false;
-        Ok(())
-    }
-
-    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        self.known(session)?;
-        let gone = self.withdraw(|b| b.session == session);
-        self.sessions.remove(&session);
-        Ok(gone)
     }
 }

@@ -1,0 +1,353 @@
+//! The backup itself: a state machine over a session.
+
+use super::{ImageWriter, Sink, image::Header};
+use crate::feed::{Feed, Sieve};
+use crate::sessions::{Application, Done, Sessions};
+use crate::snapshot::{Gone, Place, Provider, Shape, SnapshotId};
+use scheduler::{BlockSet, Priority, SessionError};
+use thiserror::Error;
+use units::{Instant, LbnRange, SessionId};
+
+/// Bytes that may wait for a target that is full. What comes beyond them is read again later.
+const MOST_WAITING: usize = 16 << 20;
+
+/// Where blocks go. A block that was put is never asked for again: what has no room waits inside.
+pub trait Output {
+    /// Each block that is there from before a restart.
+    fn present(&self, each: &mut dyn FnMut(u64));
+    /// Takes a block: its bytes, and which of its sectors are bad (all of them, and no bytes: it is lost).
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]);
+    /// Writes what waits; `false`: there is no more room for now.
+    ///
+    /// # Errors
+    /// The target fails, in words.
+    fn flush(&mut self) -> Result<bool, String>;
+    /// Bytes that wait.
+    fn waiting(&self) -> usize;
+    /// Every block was put: the next [`flush`](Self::flush) that returns true makes it whole and durable.
+    fn finish(&mut self);
+    /// What it is of.
+    fn header(&self) -> &Header;
+}
+
+impl<S: Sink> Output for ImageWriter<S> {
+    fn present(&self, each: &mut dyn FnMut(u64)) {
+        self.blocks().for_each(each);
+    }
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
+        ImageWriter::put(self, block, bytes, bad);
+    }
+    fn flush(&mut self) -> Result<bool, String> {
+        ImageWriter::flush(self)
+    }
+    fn waiting(&self) -> usize {
+        ImageWriter::waiting(self)
+    }
+    fn finish(&mut self) {
+        ImageWriter::finish(self);
+    }
+    fn header(&self) -> &Header {
+        ImageWriter::header(self)
+    }
+}
+
+/// Why a backup was not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum StartError {
+    /// The snapshot cannot be read.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+    /// The image or replica is of something else.
+    #[error(
+        "the image or replica is not of {0} of this volume with that base; give its own, or start a new one"
+    )]
+    OtherImage(SnapshotId),
+    /// The session refused.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// How a backup stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It reads.
+    Running,
+    /// The target has no room; the session is suspended. Make room, then [`Backup::go_on`].
+    TargetFull,
+    /// All is in the output.
+    Finished,
+    /// The snapshot is gone; the output is of no use.
+    Gone(Gone),
+    /// The output fails.
+    OutputFailed(String),
+    /// The session refused a read. Too many tasks of others: [`Backup::go_on`] when some have ended.
+    Refused(SessionError),
+}
+
+/// What a backup has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Blocks of the list.
+    pub blocks: u64,
+    /// Those that are in the output, from before a restart included.
+    pub written: u64,
+    /// Blocks read in vain, as they had moved (snapshot-copy-on-write).
+    pub moved: u64,
+    /// Blocks of which some sectors could not be read.
+    pub damaged: u64,
+}
+
+/// A backup of one snapshot.
+///
+/// Every record is checked with the provider once it has come: if the block lies elsewhere by then, the bytes may be
+/// the foreground's, and its new place is read instead. For that the provider changes its map before the foreground
+/// write goes out, and a read gives no bytes from before it was registered.
+#[derive(Clone, Debug)]
+pub struct Backup<P, O> {
+    provider: P,
+    output: O,
+    session: SessionId,
+    shape: Shape,
+    snapshot: SnapshotId,
+    base: Option<SnapshotId>,
+    sector_bytes: usize,
+    feed: Feed,
+    sieve: Sieve,
+    state: State,
+    counts: Counts,
+    /// Whether the output has been told that all is there.
+    finishing: bool,
+}
+
+impl<P: Provider, O: Output> Backup<P, O> {
+    /// How many blocks the list has: what an image's header says.
+    ///
+    /// # Errors
+    /// The snapshot is gone.
+    pub fn list_len(provider: &P, snapshot: SnapshotId, base: Option<SnapshotId>) -> Result<u64, Gone> {
+        let (mut at, mut blocks) = (0, 0);
+        while let Some(extent) = provider.next(snapshot, base, at)? {
+            at = extent.first.saturating_add(extent.blocks);
+            blocks += extent.blocks;
+        }
+        Ok(blocks)
+    }
+
+    /// Opens a session and registers the snapshot's blocks, but for those that the output has already.
+    ///
+    /// # Errors
+    /// The snapshot is gone, the output is of something else, the session refuses.
+    pub fn start(
+        provider: P,
+        output: O,
+        (snapshot, base): (SnapshotId, Option<SnapshotId>),
+        sector_bytes: usize,
+        sessions: &mut dyn Sessions,
+        priority: Priority,
+    ) -> Result<Self, StartError> {
+        let shape = provider.shape();
+        let mut todo = BlockSet::full(shape.blocks);
+        let mut at = 0;
+        while let Some(extent) = provider.next(snapshot, base, at)? {
+            todo.remove_range(at, extent.first);
+            at = extent.first.saturating_add(extent.blocks).max(at + 1);
+        }
+        todo.remove_range(at, shape.blocks);
+        let (blocks, mut written, mut known) = (todo.len(), 0, true);
+        output.present(&mut |block| {
+            known &= todo.remove(block);
+            written += 1;
+        });
+        let header = *output.header();
+        let own =
+            (header.shape, header.snapshot, header.base, header.chunks) == (shape, snapshot, base, blocks);
+        if !known || !own || !header.fits() || u64::from(header.sector_bytes) != sector_bytes as u64 {
+            return Err(StartError::OtherImage(snapshot));
+        }
+        let session = sessions.open(priority)?;
+        let feed = Feed::new(session, shape.block, todo);
+        let counts = Counts { blocks, written, ..Counts::default() };
+        let (sieve, state) = (Sieve::new(shape.blocks), State::Running);
+        let mut backup = Self {
+            provider,
+            output,
+            session,
+            shape,
+            snapshot,
+            base,
+            sector_bytes,
+            feed,
+            sieve,
+            state,
+            counts,
+            finishing: false,
+        };
+        backup.proceed(sessions);
+        match backup.state {
+            State::Refused(error) => {
+                let _ = sessions.close(session);
+                Err(error.into())
+            }
+            _ => Ok(backup),
+        }
+    }
+
+    /// How it stands.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Its session.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// Where the blocks go.
+    pub fn output_mut(&mut self) -> &mut O {
+        &mut self.output
+    }
+
+    /// The output back. What it has not written is dropped.
+    pub fn into_output(self) -> O {
+        self.output
+    }
+
+    /// There is room on the target again, or for tasks.
+    pub fn go_on(&mut self, sessions: &mut dyn Sessions) {
+        if matches!(self.state, State::TargetFull | State::Refused(SessionError::TooManyTasks { .. })) {
+            self.state = State::Running;
+            self.proceed(sessions);
+            if self.state == State::Running {
+                let _ = sessions.resume(self.session);
+            }
+        }
+    }
+
+    /// Writes what waits, registers what there is room for, and ends if nothing is left.
+    fn proceed(&mut self, sessions: &mut dyn Sessions) {
+        let next = self.try_proceed(sessions);
+        if next != State::Running && self.state == State::Running {
+            match next {
+                State::TargetFull => drop(sessions.suspend(self.session)),
+                State::Refused(SessionError::TooManyTasks { .. }) => {}
+                _ => drop(sessions.close(self.session)),
+            }
+            self.state = next;
+        }
+    }
+
+    fn try_proceed(&mut self, sessions: &mut dyn Sessions) -> State {
+        match self.output.flush() {
+            Ok(true) => {}
+            Ok(false) => return State::TargetFull,
+            Err(why) => return State::OutputFailed(why),
+        }
+        let (mut gone, mut lost) = (None, Vec::new());
+        let (provider, snapshot, base) = (&self.provider, self.snapshot, self.base);
+        let filled = self.feed.fill(sessions, 0, |block| match provider.next(snapshot, base, block) {
+            Ok(Some(extent)) if extent.first == block => {
+                if extent.place.is_none() {
+                    lost.push(block);
+                }
+                extent.place.map(|range| (range, extent.blocks))
+            }
+            Ok(_) => None,
+            Err(error) => {
+                gone = Some(error);
+                None
+            }
+        });
+        let sifting = self.sieve.fill(sessions, self.session, self.sector_bytes, |block| {
+            match provider.locate(snapshot, block) {
+                Ok(Place::At(range)) => return Some(range),
+                Ok(Place::Lost | Place::Hole) => lost.push(block),
+                Err(error) => gone = Some(error),
+            }
+            None
+        });
+        if let Some(gone) = gone {
+            return State::Gone(gone);
+        }
+        for block in lost {
+            self.lost(block);
+        }
+        match filled.and(sifting) {
+            // Others' tasks end too: there is room later, as long as one of ours is out to remind us.
+            Err(SessionError::TooManyTasks { .. }) if self.feed.out() + self.sieve.out() > 0 => {}
+            Err(error) => return State::Refused(error),
+            Ok(()) => {}
+        }
+        if self.counts.written == self.counts.blocks {
+            // Once: should the target be full now, `go_on` only has the rest to write.
+            if !std::mem::replace(&mut self.finishing, true) {
+                self.output.finish();
+            }
+            return match self.output.flush() {
+                Ok(true) => State::Finished,
+                Ok(false) => State::TargetFull,
+                Err(why) => State::OutputFailed(why),
+            };
+        }
+        State::Running
+    }
+
+    fn lost(&mut self, block: u64) {
+        let all: Vec<u32> = (0..self.shape.block.get() as u32).collect();
+        self.put(block, &[], &all);
+    }
+
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
+        self.output.put(block, bytes, bad);
+        self.counts.written += 1;
+        self.counts.damaged += u64::from(!bad.is_empty());
+    }
+
+    /// A block was read from `from`. Whether its content is the snapshot's.
+    fn arrived(&mut self, block: u64, from: LbnRange) -> bool {
+        match self.provider.locate(self.snapshot, block) {
+            Ok(Place::At(range)) if range == from => return true,
+            Ok(Place::At(_) | Place::Hole) => {
+                self.counts.moved += 1;
+                self.feed.again(block);
+            }
+            Ok(Place::Lost) => self.lost(block),
+            // Filling the feed finds it, and says so.
+            Err(_) => self.feed.again(block),
+        }
+        false
+    }
+}
+
+impl<P: Provider, O: Output> Application for Backup<P, O> {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
+        if done.session != self.session || !matches!(self.state, State::Running | State::TargetFull) {
+            return;
+        }
+        let whole = self.shape.block.get() as usize * self.sector_bytes;
+        if let Some((block, _)) = self.feed.arrived(done) {
+            if self.output.waiting() > MOST_WAITING {
+                self.feed.again(block);
+            } else if self.arrived(block, done.range) {
+                if done.bad.is_some() || bytes.len() != whole {
+                    self.sieve.add(block);
+                } else {
+                    self.put(block, bytes, &[]);
+                }
+            }
+        } else if let Ok(Some(sifted)) = self.sieve.arrived(done, bytes)
+            && self.arrived(sifted.block, sifted.range)
+        {
+            let start = sifted.range.start();
+            let bad: Vec<u32> = sifted.bad.iter().map(|lbn| lbn.since(start).get() as u32).collect();
+            self.put(sifted.block, &sifted.bytes, &bad);
+        }
+        if self.state == State::Running {
+            self.proceed(sessions);
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! The image format, version 1: a header, chunks in any order, an index, a footer (docs/BACKUP.md). Little-endian.
+
+use super::{Sink, Source};
+use crate::codec::{Cursor, seal, unseal};
+use crate::snapshot::{Shape, SnapshotId, VolumeId};
+use scheduler::MOST_BLOCK_SECTORS;
+use thiserror::Error;
+use units::{Lbn, Sectors};
+
+const MAGIC: &[u8; 8] = b"FBIMAGE1";
+const CHUNK: u32 = u32::from_le_bytes(*b"CHNK");
+const INDEX: u32 = u32::from_le_bytes(*b"INDX");
+const FOOTER: &[u8; 8] = b"FBFOOTER";
+/// Bytes of the header.
+pub const HEADER_BYTES: u64 = 92;
+/// Bytes before a chunk's body.
+pub const CHUNK_BYTES: u64 = 28;
+const FOOTER_BYTES: usize = 36;
+/// The largest block in bytes; nothing larger is believed of an image.
+pub const MOST_BLOCK_BYTES: u64 = 1 << 30;
+
+/// What an image is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The image's own name, drawn at random by the host; every chunk's checksum depends on it.
+    pub image: u64,
+    /// The volume.
+    pub shape: Shape,
+    /// The snapshot.
+    pub snapshot: SnapshotId,
+    /// The snapshot that it is the difference from; `None` for all blocks.
+    pub base: Option<SnapshotId>,
+    /// Bytes in a sector.
+    pub sector_bytes: u32,
+    /// Chunks that a complete image has.
+    pub chunks: u64,
+}
+
+/// What is wrong with an image, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the image is damaged at byte {at}: {what}; {mend}", mend = .what.mend())]
+pub struct Damage {
+    /// Bytes from the start.
+    pub at: u64,
+    /// What is there.
+    pub what: What,
+}
+
+/// What can be wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum What {
+    /// The header is none.
+    #[error("the header is cut off, damaged, or not of an image of version 1")]
+    Header,
+    /// Neither a chunk nor the index begins here.
+    #[error("neither a whole chunk nor the index begins here")]
+    Chunk,
+    /// The chunk's data do not fit its checksum.
+    #[error("the data of block {0} do not fit their checksum")]
+    Body(u64),
+    /// A block twice.
+    #[error("block {0} is here for the second time")]
+    Twice(u64),
+    /// Chunks are missing.
+    #[error("{found} chunks of {expected}")]
+    Incomplete {
+        /// Those that are there.
+        found: u64,
+        /// Those that should be.
+        expected: u64,
+    },
+    /// The index does not fit.
+    #[error("the index is cut off, damaged, or of other chunks")]
+    Index,
+    /// The footer does not fit.
+    #[error("the footer is cut off, damaged, or followed by more bytes")]
+    Footer,
+    /// The source fails.
+    #[error("it cannot be read: {0}")]
+    Source(String),
+}
+
+impl What {
+    fn mend(&self) -> &'static str {
+        match self {
+            Self::Header => "without a header nothing can be had from it; give another copy of the image",
+            Self::Incomplete { .. } => "the backup was not finished: resume it",
+            Self::Source(_) => "mend the source, and read again",
+            Self::Footer => "if the backup was not finished, resume it; the blocks can be salvaged",
+            Self::Chunk | Self::Body(_) | Self::Twice(_) | Self::Index => "undamaged blocks can be salvaged",
+        }
+    }
+}
+
+impl Header {
+    /// Bytes of a whole block.
+    pub fn block_bytes(&self) -> usize {
+        self.shape.block.get() as usize * self.sector_bytes as usize
+    }
+
+    /// Whether a block of this shape fits the format.
+    pub fn fits(&self) -> bool {
+        let (block, sector) = (self.shape.block.get(), u64::from(self.sector_bytes));
+        let end = self.shape.blocks.checked_mul(block).and_then(|n| n.checked_add(self.shape.first.get()));
+        (1..=MOST_BLOCK_SECTORS).contains(&block)
+            && sector > 0
+            && block * sector <= MOST_BLOCK_BYTES
+            && self.shape.blocks < 1 << 50
+            && end.is_some()
+            && self.chunks <= self.shape.blocks
+            && self.snapshot.0 > 0
+            && self.base.is_none_or(|b| b.0 > 0 && b < self.snapshot)
+    }
+
+    /// The header's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&[1, 0, 0, 0]);
+        out.extend_from_slice(&self.sector_bytes.to_le_bytes());
+        out.extend_from_slice(&self.shape.volume.0.to_le_bytes());
+        let Shape { first, block, blocks, .. } = self.shape;
+        let base = self.base.map_or(0, |b| b.0);
+        for n in [self.image, self.snapshot.0, base, first.get(), block.get(), blocks, self.chunks] {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        seal(&mut out);
+        out
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// Not the header of an image.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let parse = || {
+            let mut c = Cursor::new(unseal(bytes)?.strip_prefix(MAGIC)?);
+            (c.u32()? == 1).then_some(())?;
+            let (sector_bytes, volume) = (c.u32()?, VolumeId(c.u128()?));
+            let (image, snapshot) = (c.u64()?, SnapshotId(c.u64()?));
+            let base = c.u64().map(|b| (b > 0).then_some(SnapshotId(b)))?;
+            let (first, block, blocks) = (Lbn::new(c.u64()?), Sectors::new(c.u64()?), c.u64()?);
+            let shape = Shape { volume, first, block, blocks };
+            let header = Self { image, shape, snapshot, base, sector_bytes, chunks: c.u64()? };
+            (c.is_empty() && header.fits()).then_some(header)
+        };
+        parse().ok_or(Damage { at: 0, what: What::Header })
+    }
+}
+
+/// A checksum that depends on the image, so that a chunk left over from another one is not taken for its own.
+fn sum(image: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&image.to_le_bytes());
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// Writes an image: bytes wait here until the sink takes them.
+#[derive(Clone, Debug)]
+pub struct ImageWriter<S> {
+    header: Header,
+    sink: S,
+    at: u64,
+    index: Vec<(u64, u64)>,
+    waiting: Vec<u8>,
+    /// Whether index and footer were added.
+    ended: bool,
+}
+
+impl<S: Sink> ImageWriter<S> {
+    /// A new image.
+    pub fn new(header: Header, sink: S) -> Self {
+        let waiting = header.encode();
+        Self { header, sink, at: waiting.len() as u64, index: Vec::new(), waiting, ended: false }
+    }
+
+    /// Goes on with an image of which the first [`Scan::keep`] bytes are kept: the host cuts off the rest before.
+    pub fn resume(scan: Scan, sink: S) -> Self {
+        Self {
+            header: scan.header,
+            sink,
+            at: scan.keep,
+            index: scan.index,
+            waiting: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// What the image is of.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Where the bytes go.
+    pub fn sink_mut(&mut self) -> &mut S {
+        &mut self.sink
+    }
+
+    /// The sink back; bytes that it has not taken are dropped.
+    pub fn into_sink(self) -> S {
+        self.sink
+    }
+
+    /// The blocks that are in it.
+    pub fn blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.index.iter().map(|(block, _)| *block)
+    }
+
+    /// Bytes that the sink has not taken.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Adds a chunk. `bad` are the sectors of the block that could not be read; all of them with no bytes: it is lost.
+    pub fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
+        let mut body: Vec<u8> = bad.iter().flat_map(|s| s.to_le_bytes()).collect();
+        body.extend_from_slice(bytes);
+        let mut head = CHUNK.to_le_bytes().to_vec();
+        head.extend_from_slice(&(bad.len() as u32).to_le_bytes());
+        head.extend_from_slice(&block.to_le_bytes());
+        head.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        head.extend_from_slice(&sum(self.header.image, &body).to_le_bytes());
+        let own = sum(self.header.image, &head);
+        head.extend_from_slice(&own.to_le_bytes());
+        self.index.push((block, self.at));
+        self.at += (head.len() + body.len()) as u64;
+        self.waiting.extend_from_slice(&head);
+        self.waiting.extend_from_slice(&body);
+    }
+
+    /// Adds index and footer.
+    pub fn finish(&mut self) {
+        self.ended = true;
+        let start = self.at;
+        let mut out = INDEX.to_le_bytes().to_vec();
+        out.extend_from_slice(&(self.index.len() as u64).to_le_bytes());
+        self.index.sort_unstable();
+        for n in self.index.iter().flat_map(|(block, at)| [block, at]) {
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        seal(&mut out);
+        let mut footer = FOOTER.to_vec();
+        for n in [start, self.index.len() as u64, self.header.image] {
+            footer.extend_from_slice(&n.to_le_bytes());
+        }
+        seal(&mut footer);
+        out.extend_from_slice(&footer);
+        self.at += out.len() as u64;
+        self.waiting.extend_from_slice(&out);
+    }
+
+    /// Gives the sink what it takes; whether that was all. Of a finished image all is durable then.
+    ///
+    /// # Errors
+    /// The sink's.
+    pub fn flush(&mut self) -> Result<bool, String> {
+        while !self.waiting.is_empty() {
+            let n = self.sink.append(&self.waiting)?.min(self.waiting.len());
+            if n == 0 {
+                return Ok(false);
+            }
+            self.waiting.drain(..n);
+        }
+        if self.ended {
+            self.sink.sync()?;
+        }
+        Ok(true)
+    }
+}
+
+/// A chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Where it begins.
+    pub at: u64,
+    /// Where the next begins.
+    pub end: u64,
+    /// The block.
+    pub block: u64,
+    /// Its bytes, zeros where a sector is bad; none if it is lost.
+    pub bytes: Vec<u8>,
+    /// The sectors of the block that could not be read.
+    pub bad: Vec<u32>,
+}
+
+/// Reads exactly `len` bytes, or as many as there are.
+pub(super) fn bytes_at<S: Source>(source: &mut S, at: u64, len: usize) -> Result<Vec<u8>, Damage> {
+    let mut bytes = vec![0; len];
+    let n = source.read_at(at, &mut bytes).map_err(|e| Damage { at, what: What::Source(e) })?;
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+/// Reads the header.
+///
+/// # Errors
+/// There is none.
+pub fn header<S: Source>(source: &mut S) -> Result<Header, Damage> {
+    Header::decode(&bytes_at(source, 0, HEADER_BYTES as usize)?)
+}
+
+/// Reads the chunk at `at`; `None` where the index begins instead.
+///
+/// # Errors
+/// Neither is there, or the chunk is damaged.
+pub fn chunk<S: Source>(source: &mut S, header: &Header, at: u64) -> Result<Option<Chunk>, Damage> {
+    let damage = |what| Damage { at, what };
+    let head = bytes_at(source, at, CHUNK_BYTES as usize)?;
+    if head.starts_with(&INDEX.to_le_bytes()) {
+        return Ok(None);
+    }
+    let parse = || {
+        let (own, check) = head.split_last_chunk::<4>()?;
+        let mut c = Cursor::new(&head);
+        let (magic, bad, block) = (c.u32()?, c.u32()?, c.u64()?);
+        let (len, body) = (c.u32()?, c.u32()?);
+        let sectors = header.shape.block.get();
+        let size = header.block_bytes() as u64;
+        let fits = u64::from(len) == size || (len == 0 && u64::from(bad) == sectors);
+        let sound = magic == CHUNK && sum(header.image, own) == u32::from_le_bytes(*check);
+        (sound && fits && u64::from(bad) <= sectors && block < header.shape.blocks)
+            .then_some((bad, block, len, body))
+    };
+    let (bad, block, len, check) = parse().ok_or(damage(What::Chunk))?;
+    let body_len = bad as usize * 4 + len as usize;
+    let body = bytes_at(source, at + CHUNK_BYTES, body_len)?;
+    if body.len() != body_len || sum(header.image, &body) != check {
+        return Err(damage(What::Body(block)));
+    }
+    let (list, bytes) = body.split_at(bad as usize * 4);
+    let list: Vec<u32> =
+        list.chunks_exact(4).filter_map(|b| b.try_into().ok().map(u32::from_le_bytes)).collect();
+    let ascending = list.windows(2).all(|w| w[0] < w[1]);
+    if !ascending || list.last().is_some_and(|s| u64::from(*s) >= header.shape.block.get()) {
+        return Err(damage(What::Body(block)));
+    }
+    let end = at + CHUNK_BYTES + body_len as u64;
+    Ok(Some(Chunk { at, end, block, bytes: bytes.to_vec(), bad: list }))
+}
+
+/// Checks index and footer, which begin at `at`, against the chunks that were seen.
+pub(super) fn ending<S: Source>(
+    source: &mut S,
+    header: &Header,
+    at: u64,
+    index: &[(u64, u64)],
+) -> Result<(), Damage> {
+    let damage = |what| Damage { at, what };
+    let bytes = bytes_at(source, at, 12 + index.len() * 16 + 4)?;
+    let mut sorted = index.to_vec();
+    sorted.sort_unstable();
+    if let Some(pair) = sorted.windows(2).find(|w| w[0].0 == w[1].0) {
+        return Err(Damage { at: pair[1].1, what: What::Twice(pair[1].0) });
+    }
+    let fits = || {
+        let mut c = Cursor::new(unseal(&bytes)?);
+        (c.u32()? == INDEX && c.u64()? == index.len() as u64).then_some(())?;
+        for (block, offset) in &sorted {
+            (c.u64()? == *block && c.u64()? == *offset).then_some(())?;
+        }
+        Some(())
+    };
+    fits().ok_or(damage(What::Index))?;
+    let from = at + bytes.len() as u64;
+    let footer = bytes_at(source, from, FOOTER_BYTES + 1)?;
+    let fits = || {
+        let mut c = Cursor::new(unseal(&footer)?.strip_prefix(FOOTER)?);
+        (c.u64()? == at && c.u64()? == index.len() as u64 && c.u64()? == header.image).then_some(())
+    };
+    fits().ok_or(Damage { at: from, what: What::Footer })?;
+    if index.len() as u64 != header.chunks {
+        return Err(damage(What::Incomplete { found: index.len() as u64, expected: header.chunks }));
+    }
+    Ok(())
+}
+
+/// The index of a finished image: where a block is, without reading the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Index {
+    header: Header,
+    at: u64,
+}
+
+/// Bytes of an entry of the index, and of what stands before the first.
+const ENTRY_BYTES: u64 = 16;
+const INDEX_HEAD_BYTES: u64 = 12;
+
+impl Index {
+    /// Reads header and footer, and verifies the index.
+    ///
+    /// # Errors
+    /// One of the three is damaged, or the backup was not finished.
+    pub fn open<S: Source>(source: &mut S) -> Result<Self, Damage> {
+        let header = header(source)?;
+        let size = source.size().map_err(|e| Damage { at: 0, what: What::Source(e) })?;
+        let from = size.saturating_sub(FOOTER_BYTES as u64);
+        let footer = bytes_at(source, from, FOOTER_BYTES)?;
+        let parse = || {
+            let mut c = Cursor::new(unseal(&footer)?.strip_prefix(FOOTER)?);
+            let (at, chunks, image) = (c.u64()?, c.u64()?, c.u64()?);
+            let end = chunks.checked_mul(ENTRY_BYTES)?.checked_add(INDEX_HEAD_BYTES + 4)?.checked_add(at)?;
+            (image == header.image && end == from && chunks == header.chunks).then_some(at)
+        };
+        let at = parse().ok_or(Damage { at: from, what: What::Footer })?;
+        let index = Self { header, at };
+        index.verify(source, from - 4)?;
+        Ok(index)
+    }
+
+    /// What the image is of.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The chunks of the blocks from `first` up to, not including, `end`: block and offset, ascending.
+    ///
+    /// # Errors
+    /// The source fails.
+    pub fn find<S: Source>(&self, source: &mut S, first: u64, end: u64) -> Result<Vec<(u64, u64)>, Damage> {
+        let (mut low, mut high) = (0, self.header.chunks);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.entry(source, middle)?.0 < first {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        let mut found = Vec::new();
+        for i in low..self.header.chunks {
+            let entry = self.entry(source, i)?;
+            if entry.0 >= end {
+                break;
+            }
+            found.push(entry);
+        }
+        Ok(found)
+    }
+
+    fn entry<S: Source>(&self, source: &mut S, i: u64) -> Result<(u64, u64), Damage> {
+        let at = self.at + INDEX_HEAD_BYTES + i * ENTRY_BYTES;
+        let bytes = bytes_at(source, at, ENTRY_BYTES as usize)?;
+        let mut c = Cursor::new(&bytes);
+        c.u64().zip(c.u64()).ok_or(Damage { at, what: What::Index })
+    }
+
+    /// Compares the index, which ends at `end`, with its checksum.
+    fn verify<S: Source>(&self, source: &mut S, end: u64) -> Result<(), Damage> {
+        let damage = Damage { at: self.at, what: What::Index };
+        let mut hasher = crc32fast::Hasher::new();
+        let mut at = self.at;
+        while at < end {
+            let bytes = bytes_at(source, at, (end - at).min(1 << 16) as usize)?;
+            if bytes.is_empty() {
+                return Err(damage);
+            }
+            hasher.update(&bytes);
+            at += bytes.len() as u64;
+        }
+        let check = bytes_at(source, end, 4)?;
+        if check != hasher.finalize().to_le_bytes() { Err(damage) } else { Ok(()) }
+    }
+}
+
+/// What is usable of an image whose writer was interrupted.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// What it is of.
+    pub header: Header,
+    /// The bytes up to here are sound; the host cuts off the rest.
+    pub keep: u64,
+    /// Whether the image is complete: there is nothing to go on with.
+    pub complete: bool,
+    /// Why it ends there.
+    pub cut: Option<Damage>,
+    index: Vec<(u64, u64)>,
+}
+
+/// Reads an image up to its first damage. It reads the target, not the volume.
+///
+/// # Errors
+/// The header is damaged: start a new image.
+pub fn scan<S: Source>(source: &mut S) -> Result<Scan, Damage> {
+    let header = header(source)?;
+    let mut scan = Scan { header, keep: HEADER_BYTES, complete: false, cut: None, index: Vec::new() };
+    loop {
+        match chunk(source, &header, scan.keep) {
+            Ok(Some(chunk)) => {
+                scan.index.push((chunk.block, scan.keep));
+                scan.keep = chunk.end;
+            }
+            Ok(None) => {
+                scan.cut = ending(source, &header, scan.keep, &scan.index).err();
+                scan.complete = scan.cut.is_none();
+                return Ok(scan);
+            }
+            Err(damage) => {
+                scan.cut = Some(damage);
+                return Ok(scan);
+            }
+        }
+    }
+}

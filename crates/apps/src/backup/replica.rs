@@ -1,0 +1,182 @@
+//! Each block straight to its home on another drive.
+
+use super::restore::{Point, RestoreError, fits, sound};
+use super::{Destination, Output, image::HEADER_BYTES, image::Header};
+use crate::codec::{Cursor, put_varint, seal, unseal};
+use crate::set::{put_set, take_set};
+use scheduler::BlockSet;
+use std::collections::VecDeque;
+use thiserror::Error;
+use units::Lbn;
+
+const MAGIC: &[u8; 8] = b"FBREPLC1";
+
+/// Why saved progress of a replica was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ReplicaError {
+    /// Not saved progress of this version.
+    #[error("not the saved progress of a replica, version 1; make the replica anew, on the same base")]
+    Foreign,
+    /// Its checksum does not fit, or it contradicts itself.
+    #[error("the saved progress of the replica is damaged; make the replica anew, on the same base")]
+    Damaged,
+}
+
+/// A block on its way.
+#[derive(Clone, Debug)]
+struct Part {
+    block: u64,
+    runs: Vec<(Lbn, Vec<u8>)>,
+    missing: Vec<Lbn>,
+}
+
+/// A replica: each block goes to its home on another drive (FAST'04, section 4.1).
+///
+/// Until the backup has finished the destination is neither what it was nor the snapshot. Writing a block twice does no
+/// harm, so one whose progress is lost is made anew on the base it was begun on.
+#[derive(Clone, Debug)]
+pub struct Replica<D> {
+    header: Header,
+    destination: D,
+    written: BlockSet,
+    waiting: VecDeque<Part>,
+    waiting_bytes: usize,
+    missing: Vec<Lbn>,
+    /// Whether all was put; whether all is durable.
+    ending: (bool, bool),
+}
+
+impl<D: Destination> Replica<D> {
+    /// A replica of what the header says; `onto` is what the destination has. A full one needs nothing.
+    ///
+    /// # Errors
+    /// [`RestoreError::WrongBase`], or a header that is none; nothing is written.
+    pub fn new(header: Header, onto: Option<Point>, destination: D) -> Result<Self, RestoreError> {
+        Header::decode(&header.encode())?;
+        fits(&header, onto)?;
+        let (written, waiting) = (BlockSet::empty(header.shape.blocks), VecDeque::new());
+        Ok(Self {
+            header,
+            destination,
+            written,
+            waiting,
+            waiting_bytes: 0,
+            missing: Vec::new(),
+            ending: (false, false),
+        })
+    }
+
+    /// Goes on from what [`progress`](Self::progress) gave, on the same drive.
+    ///
+    /// # Errors
+    /// The progress is refused by name.
+    pub fn resume(saved: &[u8], destination: D) -> Result<Self, ReplicaError> {
+        if !saved.starts_with(MAGIC) {
+            return Err(ReplicaError::Foreign);
+        }
+        let body = unseal(saved).ok_or(ReplicaError::Damaged)?;
+        let (header, written, missing) = parse(&mut Cursor::new(body)).ok_or(ReplicaError::Damaged)?;
+        Ok(Self {
+            header,
+            destination,
+            written,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            missing,
+            ending: (false, false),
+        })
+    }
+
+    /// The progress as bytes, to be saved whole: the blocks that are durable on the destination, which is made so first.
+    ///
+    /// # Errors
+    /// The destination fails, in words.
+    pub fn progress(&mut self) -> Result<Vec<u8>, String> {
+        self.destination.sync()?;
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&self.header.encode());
+        put_varint(&mut out, self.missing.len() as u64);
+        self.missing.iter().for_each(|lbn| put_varint(&mut out, lbn.get()));
+        put_set(&mut out, &self.written);
+        seal(&mut out);
+        Ok(out)
+    }
+
+    /// The drive that it is on.
+    pub fn destination_mut(&mut self) -> &mut D {
+        &mut self.destination
+    }
+
+    /// The drive back. What it has not taken is dropped.
+    pub fn into_destination(self) -> D {
+        self.destination
+    }
+
+    /// Sectors that could not be read, before a restart included: not written.
+    pub fn missing(&self) -> &[Lbn] {
+        &self.missing
+    }
+
+    /// What the destination has once all is durable there; `None` before.
+    pub fn point(&self) -> Option<Point> {
+        self.ending.1.then_some(Point { volume: self.header.shape.volume, snapshot: self.header.snapshot })
+    }
+}
+
+fn parse(cursor: &mut Cursor<'_>) -> Option<(Header, BlockSet, Vec<Lbn>)> {
+    cursor.take(MAGIC.len())?;
+    let header = Header::decode(cursor.take(HEADER_BYTES as usize)?).ok()?;
+    let mut missing = Vec::new();
+    for _ in 0..cursor.varint()? {
+        missing.push(Lbn::new(cursor.varint()?));
+    }
+    let written = take_set(cursor, header.shape.blocks)?;
+    (cursor.is_empty() && written.len() <= header.chunks).then_some((header, written, missing))
+}
+
+impl<D: Destination> Output for Replica<D> {
+    fn present(&self, each: &mut dyn FnMut(u64)) {
+        self.written.for_each(0, self.written.blocks(), each);
+    }
+
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
+        let home = self.header.shape.home(block);
+        let runs = sound(home, self.header.sector_bytes as usize, bytes, bad);
+        let runs = runs.into_iter().map(|(at, run)| (at, run.to_vec())).collect();
+        let missing = bad.iter().map(|s| Lbn::new(home.get().saturating_add(u64::from(*s)))).collect();
+        self.waiting.push_back(Part { block, runs, missing });
+        self.waiting_bytes += bytes.len();
+    }
+
+    fn flush(&mut self) -> Result<bool, String> {
+        while let Some(part) = self.waiting.front_mut() {
+            while let Some((at, bytes)) = part.runs.last() {
+                if !self.destination.write_at(*at, bytes)? {
+                    return Ok(false);
+                }
+                part.runs.pop();
+            }
+            self.missing.append(&mut part.missing);
+            self.written.insert(part.block);
+            self.waiting.pop_front();
+        }
+        self.waiting_bytes = 0;
+        if self.ending == (true, false) {
+            self.destination.sync()?;
+            self.ending.1 = true;
+        }
+        Ok(true)
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    fn finish(&mut self) {
+        self.ending.0 = true;
+    }
+
+    fn header(&self) -> &Header {
+        &self.header
+    }
+}

@@ -1,0 +1,308 @@
+//! From an image back to a drive.
+
+use super::image::{self, CHUNK_BYTES, Damage, HEADER_BYTES, Header, Index, What};
+use super::{Destination, Source};
+use crate::snapshot::{SnapshotId, VolumeId};
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+use units::{Lbn, LbnRange, Sectors};
+
+/// The content that a destination has: a snapshot of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// Of this volume.
+    pub volume: VolumeId,
+    /// This snapshot.
+    pub snapshot: SnapshotId,
+}
+
+/// Why nothing, or not all, was restored.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RestoreError {
+    /// The image is damaged; nothing was written.
+    #[error(transparent)]
+    Damaged(#[from] Damage),
+    /// The image goes on top of something else; nothing was written.
+    #[error(
+        "the image is a difference from {needs} of {volume}, and the destination does not have that; restore it first"
+    )]
+    WrongBase {
+        /// What has to be there.
+        needs: SnapshotId,
+        /// Of this volume.
+        volume: VolumeId,
+    },
+    /// There is nothing to restore from.
+    #[error("no image is given; give the full image, and the differences on top of it in order")]
+    NoImage,
+    /// Not on the volume.
+    #[error("LBNs {range} are not on the volume, which is LBNs {volume}; ask for a part of it")]
+    Outside {
+        /// What was asked.
+        range: LbnRange,
+        /// The volume.
+        volume: LbnRange,
+    },
+    /// The destination stopped.
+    #[error("the destination cannot be written at LBN {at}: {why}; restore again from the start")]
+    Destination {
+        /// Where.
+        at: Lbn,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What was restored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// What the destination has now; give it to the next image of the chain.
+    pub point: Point,
+    /// Blocks written.
+    pub blocks: u64,
+    /// Sectors, at their homes, that the backup could not read: not written.
+    pub missing: Vec<Lbn>,
+    /// What was damaged, of a salvage.
+    pub damage: Vec<Damage>,
+}
+
+/// Reads all of an image and compares every checksum, index and footer.
+///
+/// # Errors
+/// The first damage.
+pub fn verify<S: Source>(source: &mut S) -> Result<Header, Damage> {
+    let scan = image::scan(source)?;
+    scan.cut.map_or(Ok(scan.header), Err)
+}
+
+/// Restores a whole image: verifies all of it, then writes each block to its home. `onto` is what the destination has;
+/// a full image needs nothing.
+///
+/// # Errors
+/// See [`RestoreError`]; a damaged image, or one for another base, changes nothing.
+pub fn restore<S: Source, D: Destination>(
+    source: &mut S,
+    onto: Option<Point>,
+    destination: &mut D,
+) -> Result<Restored, RestoreError> {
+    let header = verify(source)?;
+    fits(&header, onto)?;
+    let mut restored = begin(&header);
+    let mut at = HEADER_BYTES;
+    while let Some(chunk) = image::chunk(source, &header, at)? {
+        at = chunk.end;
+        put(&header, &chunk, destination, &mut restored)?;
+    }
+    sync(&header, destination)?;
+    Ok(restored)
+}
+
+/// Restores what is undamaged: passes over damage to the next sound chunk, and says what it met.
+///
+/// # Errors
+/// The header is damaged, the base is wrong, or the destination stops.
+pub fn salvage<S: Source, D: Destination>(
+    source: &mut S,
+    onto: Option<Point>,
+    destination: &mut D,
+) -> Result<Restored, RestoreError> {
+    let header = image::header(source)?;
+    fits(&header, onto)?;
+    let mut restored = begin(&header);
+    let (mut at, mut index, mut seen) = (HEADER_BYTES, Vec::new(), BTreeSet::new());
+    loop {
+        match image::chunk(source, &header, at) {
+            Ok(Some(chunk)) => {
+                if seen.insert(chunk.block) {
+                    index.push((chunk.block, at));
+                    put(&header, &chunk, destination, &mut restored)?;
+                }
+                at = chunk.end;
+            }
+            Ok(None) => {
+                restored.damage.extend(image::ending(source, &header, at, &index).err());
+                break;
+            }
+            Err(damage) => {
+                restored.damage.push(damage);
+                let Some(next) = resynchronise(source, &header, at + 1)? else { break };
+                at = next;
+            }
+        }
+    }
+    sync(&header, destination)?;
+    Ok(restored)
+}
+
+/// What was restored of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoredRange {
+    /// The snapshot whose content it is.
+    pub point: Point,
+    /// Sectors written.
+    pub sectors: u64,
+    /// Sectors of the range that the backup could not read: not written.
+    pub missing: Vec<Lbn>,
+    /// Blocks of the range that no image has, as nothing was in them: not written.
+    pub holes: u64,
+}
+
+/// Restores only `range` from a chain of images: the full one first, then differences, each on top of the one before.
+/// Of every block only its newest chunk is read, by way of the indices; all are verified before the first is written.
+///
+/// # Errors
+/// See [`RestoreError`]; but for a destination that stops, nothing is written then.
+pub fn restore_range<S: Source, D: Destination>(
+    images: &mut [S],
+    range: LbnRange,
+    destination: &mut D,
+) -> Result<RestoredRange, RestoreError> {
+    let mut onto = None;
+    let mut newest: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
+    let mut blocks = 0;
+    for (i, source) in images.iter_mut().enumerate() {
+        let index = Index::open(source)?;
+        let header = index.header();
+        fits(header, onto)?;
+        onto = Some(begin(header).point);
+        let (first, end) = blocks_of(header, range)?;
+        blocks = end - first;
+        newest.extend(index.find(source, first, end)?.into_iter().map(|(block, at)| (block, (i, at))));
+    }
+    let point = onto.ok_or(RestoreError::NoImage)?;
+    let holes = blocks - newest.len() as u64;
+    let mut restored = RestoredRange { point, sectors: 0, missing: Vec::new(), holes };
+    for write in [false, true] {
+        for (&block, &(i, at)) in &newest {
+            let Some(source) = images.get_mut(i) else { continue };
+            let header = image::header(source)?;
+            let chunk = image::chunk(source, &header, at)?.filter(|chunk| chunk.block == block);
+            let chunk = chunk.ok_or(Damage { at, what: What::Index })?;
+            if write {
+                put_part(&header, &chunk, range, destination, &mut restored)?;
+            }
+        }
+    }
+    destination.sync().map_err(|why| RestoreError::Destination { at: range.start(), why })?;
+    Ok(restored)
+}
+
+/// The blocks that `range` touches: the first, and the one after the last.
+fn blocks_of(header: &Header, range: LbnRange) -> Result<(u64, u64), RestoreError> {
+    let shape = &header.shape;
+    let size = shape.block.get();
+    let volume = LbnRange::new(shape.first, Sectors::new(shape.blocks.saturating_mul(size)));
+    let inside =
+        range.start() >= volume.start() && range.checked_end().is_some_and(|end| end <= volume.end());
+    if !inside || range.is_empty() {
+        return Err(RestoreError::Outside { range, volume });
+    }
+    let sectors = |lbn: Lbn| lbn.since(shape.first).get();
+    Ok((sectors(range.start()) / size, sectors(range.end()).div_ceil(size)))
+}
+
+/// Writes the part of a chunk that is in the range.
+fn put_part<D: Destination>(
+    header: &Header,
+    chunk: &image::Chunk,
+    range: LbnRange,
+    destination: &mut D,
+    restored: &mut RestoredRange,
+) -> Result<(), RestoreError> {
+    let (home, sector) = (header.shape.home(chunk.block), header.sector_bytes as usize);
+    for (at, bytes) in sound(home, sector, &chunk.bytes, &chunk.bad) {
+        let len = (bytes.len() / sector.max(1)) as u64;
+        let from = at.get().max(range.start().get());
+        let to = (at.get() + len).min(range.end().get());
+        let part = from.checked_sub(at.get()).zip(to.checked_sub(at.get()));
+        let part = part.and_then(|(a, b)| bytes.get(a as usize * sector..b as usize * sector));
+        let Some(part) = part.filter(|part| !part.is_empty()) else { continue };
+        write(destination, Lbn::new(from), part)?;
+        restored.sectors += to - from;
+    }
+    let bad = chunk.bad.iter().map(|s| Lbn::new(home.get() + u64::from(*s)));
+    restored.missing.extend(bad.filter(|lbn| range.contains(*lbn)));
+    Ok(())
+}
+
+fn write<D: Destination>(destination: &mut D, at: Lbn, bytes: &[u8]) -> Result<(), RestoreError> {
+    let why = match destination.write_at(at, bytes) {
+        Ok(true) => return Ok(()),
+        Ok(false) => "it takes no more".into(),
+        Err(why) => why,
+    };
+    Err(RestoreError::Destination { at, why })
+}
+
+fn sync<D: Destination>(header: &Header, destination: &mut D) -> Result<(), RestoreError> {
+    destination.sync().map_err(|why| RestoreError::Destination { at: header.shape.first, why })
+}
+
+/// The next place at which a sound chunk, or the index, begins.
+fn resynchronise<S: Source>(source: &mut S, header: &Header, from: u64) -> Result<Option<u64>, Damage> {
+    /// Bytes looked through at a time.
+    const WINDOW: usize = 1 << 16;
+    let mut at = from;
+    loop {
+        let bytes = image::bytes_at(source, at, WINDOW)?;
+        for i in 0..bytes.len().saturating_sub(3) {
+            let here = at + i as u64;
+            if matches!(&bytes[i..i + 4], b"CHNK") && image::chunk(source, header, here).is_ok() {
+                return Ok(Some(here));
+            }
+        }
+        if bytes.len() < WINDOW {
+            return Ok(None);
+        }
+        at += WINDOW as u64 - (CHUNK_BYTES - 1).min(3);
+    }
+}
+
+pub(super) fn fits(header: &Header, onto: Option<Point>) -> Result<(), RestoreError> {
+    let volume = header.shape.volume;
+    match header.base {
+        Some(needs) if onto != Some(Point { volume, snapshot: needs }) => {
+            Err(RestoreError::WrongBase { needs, volume })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn begin(header: &Header) -> Restored {
+    let point = Point { volume: header.shape.volume, snapshot: header.snapshot };
+    Restored { point, blocks: 0, missing: Vec::new(), damage: Vec::new() }
+}
+
+fn put<D: Destination>(
+    header: &Header,
+    chunk: &image::Chunk,
+    destination: &mut D,
+    restored: &mut Restored,
+) -> Result<(), RestoreError> {
+    let home = header.shape.home(chunk.block);
+    for (at, bytes) in sound(home, header.sector_bytes as usize, &chunk.bytes, &chunk.bad) {
+        write(destination, at, bytes)?;
+    }
+    restored.blocks += 1;
+    restored.missing.extend(chunk.bad.iter().map(|s| Lbn::new(home.get() + u64::from(*s))));
+    Ok(())
+}
+
+/// The runs of sectors between the bad ones, and where they go.
+pub(super) fn sound<'a>(home: Lbn, sector: usize, bytes: &'a [u8], bad: &[u32]) -> Vec<(Lbn, &'a [u8])> {
+    let sectors = bytes.len() / sector.max(1);
+    let mut runs = Vec::new();
+    let mut from = 0;
+    for end in bad.iter().map(|s| *s as usize).chain([sectors]) {
+        if let Some(run) = bytes.get(from * sector..end * sector).filter(|r| !r.is_empty()) {
+            runs.push((Lbn::new(home.get() + from as u64), run));
+        }
+        from = end + 1;
+    }
+    runs
+}
+
+/// Whether an error means that the image is unfinished rather than damaged.
+pub fn is_unfinished(damage: &Damage) -> bool {
+    matches!(damage.what, What::Incomplete { .. })
+}

@@ -1,0 +1,160 @@
+//! Which blocks are still to be registered, and which tasks are out: what every reader of many blocks needs.
+
+use crate::sessions::{Done, Parameter, Sessions};
+use crate::set::run;
+use scheduler::{BlockSet, SessionError};
+use std::collections::BTreeMap;
+use units::{Lbn, LbnRange, Sectors, SessionId, TaskId};
+
+/// The most tasks that are registered at a time. A fragmented remainder of a 20 TB drive has millions of runs; the
+/// planner needs some hundred of them to choose from.
+const MOST_TASKS: usize = 1024;
+
+#[derive(Clone, Debug)]
+struct Run {
+    first: u64,
+    range: LbnRange,
+    left: u64,
+    mark: u64,
+}
+
+/// Registers blocks as runs, a bounded number of tasks at a time, and says which block a record is of.
+#[derive(Clone, Debug)]
+pub(crate) struct Feed {
+    session: SessionId,
+    block: Sectors,
+    todo: BlockSet,
+    tasks: BTreeMap<TaskId, Run>,
+}
+
+impl Feed {
+    pub fn new(session: SessionId, block: Sectors, todo: BlockSet) -> Self {
+        Self { session, block, todo, tasks: BTreeMap::new() }
+    }
+
+    /// Puts a block back among those to be registered.
+    pub fn again(&mut self, block: u64) {
+        self.todo.insert(block);
+    }
+
+    /// Registers what there is room for. `place` says where a block lies, and how many blocks from it on lie side by
+    /// side; `None` leaves the block out for good. `mark` comes back with the records of what is registered now.
+    pub fn fill(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        mark: u64,
+        mut place: impl FnMut(u64) -> Option<(LbnRange, u64)>,
+    ) -> Result<(), SessionError> {
+        while self.tasks.len() < MOST_TASKS {
+            let Some(first) = self.todo.next(0) else { return Ok(()) };
+            let Some((range, blocks)) = place(first) else {
+                self.todo.remove(first);
+                continue;
+            };
+            let blocks = run(&self.todo, first, first.saturating_add(blocks).min(self.todo.blocks())).max(1);
+            let len = range.len().get().min(blocks.saturating_mul(self.block.get()));
+            let range = LbnRange::new(range.start(), Sectors::new(len));
+            let task = sessions.read(self.session, range, self.block, Parameter(first))?;
+            self.todo.remove_range(first, first + blocks);
+            self.tasks.insert(task, Run { first, range, left: blocks, mark });
+        }
+        Ok(())
+    }
+
+    /// Tasks that are out.
+    pub fn out(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// The block of a record, and the mark of its registration. `None` when it is not of a run.
+    pub fn arrived(&mut self, done: &Done) -> Option<(u64, u64)> {
+        let run = self.tasks.get_mut(&done.task)?;
+        if !run.range.contains(done.range.start()) {
+            return None;
+        }
+        let block = run.first + done.range.start().since(run.range.start()).get() / self.block.get();
+        let mark = run.mark;
+        run.left = run.left.saturating_sub(1);
+        if run.left == 0 {
+            self.tasks.remove(&done.task);
+        }
+        Some((block, mark))
+    }
+}
+
+/// A block that could not be read whole, sector by sector.
+#[derive(Clone, Debug)]
+pub(crate) struct Sifted {
+    pub block: u64,
+    pub range: LbnRange,
+    /// Of the whole block; the bad sectors are zeros.
+    pub bytes: Vec<u8>,
+    /// The bad sectors, ascending once all have come.
+    pub bad: Vec<Lbn>,
+    left: u64,
+}
+
+/// Blocks that are read again one sector at a time, a bounded number of them at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Sieve {
+    waiting: BlockSet,
+    tasks: BTreeMap<TaskId, Sifted>,
+}
+
+impl Sieve {
+    /// A block is kept in memory while it is sifted; a drive that fails as a whole must not fill it.
+    const MOST: usize = 16;
+
+    /// None of `blocks` blocks.
+    pub fn new(blocks: u64) -> Self {
+        Self { waiting: BlockSet::empty(blocks), tasks: BTreeMap::new() }
+    }
+
+    pub fn add(&mut self, block: u64) {
+        self.waiting.insert(block);
+    }
+
+    /// Tasks that are out.
+    pub fn out(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Registers what there is room for. `place` says where a block lies; `None` leaves it out for good.
+    pub fn fill(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        session: SessionId,
+        sector_bytes: usize,
+        mut place: impl FnMut(u64) -> Option<LbnRange>,
+    ) -> Result<(), SessionError> {
+        while self.tasks.len() < Self::MOST {
+            let Some(block) = self.waiting.next(0) else { return Ok(()) };
+            if let Some(range) = place(block) {
+                let task = sessions.read(session, range, Sectors::new(1), Parameter(block))?;
+                let left = range.len().get();
+                let bytes = vec![0; (left as usize).saturating_mul(sector_bytes)];
+                self.tasks.insert(task, Sifted { block, range, bytes, bad: Vec::new(), left });
+            }
+            self.waiting.remove(block);
+        }
+        Ok(())
+    }
+
+    /// The block, when this was its last sector. `Err(())` when the record is not of a block that is sifted.
+    pub fn arrived(&mut self, done: &Done, bytes: &[u8]) -> Result<Option<Sifted>, ()> {
+        let sifted = self.tasks.get_mut(&done.task).ok_or(())?;
+        let sector = sifted.bytes.len() / (sifted.range.len().get().max(1) as usize);
+        let at = done.range.start().since(sifted.range.start()).get() as usize * sector;
+        match (done.bad, sifted.bytes.get_mut(at..at + sector)) {
+            (None, Some(into)) if bytes.len() == sector => into.copy_from_slice(bytes),
+            _ => sifted.bad.push(done.range.start()),
+        }
+        sifted.left = sifted.left.saturating_sub(1);
+        if sifted.left > 0 {
+            return Ok(None);
+        }
+        let mut sifted = self.tasks.remove(&done.task).ok_or(())?;
+        sifted.bad.sort_unstable();
+        Ok(Some(sifted))
+    }
+}

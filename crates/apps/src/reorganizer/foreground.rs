@@ -1,0 +1,236 @@
+//! The volume while it is being reorganised. It keeps addressing a block by where it was when the plan began; here is
+//! where that is now.
+
+use super::journal::Nvram;
+use super::links::State;
+use super::machine::Reorganizer;
+use crate::sessions::Sessions;
+use units::{Lbn, LbnRange, Op, Sectors};
+
+/// Where a part of an access goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// To the medium, from this LBN on.
+    Medium(Lbn),
+    /// To the staging area: it is done already.
+    Staging,
+}
+
+/// A part of an access that lies in one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// As the volume addresses it.
+    pub logical: LbnRange,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// A foreground access: do its medium pieces, then give it back to [`Reorganizer::end`].
+#[must_use = "blocks are held until the access is given back to `end`"]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    op: Op,
+    pieces: Vec<Piece>,
+    blocks: Vec<u32>,
+}
+
+impl Access {
+    /// Its parts, in order; together the range that was asked for.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+}
+
+/// Why a foreground access is refused. Nothing was done; except that `Halted` may leave a write done in part, as a power cut does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// Past the end of the drive.
+    #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
+    PastEnd {
+        /// What was asked.
+        range: LbnRange,
+        /// Sectors of the drive.
+        capacity: Sectors,
+    },
+    /// The bytes are not those of the range.
+    #[error("{given} bytes for LBNs {range}; give {needed}")]
+    Length {
+        /// What was asked.
+        range: LbnRange,
+        /// Bytes that came with it.
+        given: u64,
+        /// Bytes that it has.
+        needed: u64,
+    },
+    /// The plan was told that nothing lives there, and moves blocks through it.
+    #[error("LBN {0} was free when the plan began and belongs to it until it has ended; allocate elsewhere")]
+    Free(Lbn),
+    /// The staging area's memory is lost, so that no newer bytes can be kept there.
+    #[error("LBN {0} is in the staging area, whose memory is full or gone; recover first")]
+    Halted(Lbn),
+}
+
+impl<N: Nvram> Reorganizer<N> {
+    /// Where `logical` is now, in order.
+    ///
+    /// # Errors
+    /// Past the drive's end; a place that the plan uses.
+    pub fn resolve(&self, logical: LbnRange) -> Result<Vec<Piece>, AccessError> {
+        Ok(self.parts(logical)?.into_iter().map(|(piece, _)| piece).collect())
+    }
+
+    /// A foreground read begins. What is staged is in `into` when this returns; the caller reads the medium pieces there
+    /// and calls [`end`](Self::end). Until then nobody writes over them.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub fn begin_read(&mut self, logical: LbnRange, into: &mut [u8]) -> Result<Access, AccessError> {
+        let parts = self.checked(logical, into.len())?;
+        for (piece, block) in &parts {
+            if let (Place::Staging, Some(b)) = (piece.place, *block) {
+                let offset = self.bytes_between(Lbn::new(self.links.block(b).from), piece.logical.start());
+                let at = self.bytes_between(logical.start(), piece.logical.start());
+                let len = self.bytes_between(piece.logical.start(), piece.logical.end());
+                let staged = self.staging.bytes(b).and_then(|s| s.get(offset..offset + len));
+                if let (Some(from), Some(into)) = (staged, into.get_mut(at..at + len)) {
+                    into.copy_from_slice(from);
+                }
+            }
+        }
+        let blocks = self.movable(&parts);
+        for &b in &blocks {
+            *self.readers.entry(self.links.block(b).from).or_default() += 1;
+        }
+        Ok(self.access(Op::Read, parts, blocks))
+    }
+
+    /// A foreground write begins. What is staged has the new bytes, durably, when this returns; the caller writes the
+    /// medium pieces and calls [`end`](Self::end). Until then those blocks are not moved, and what was read of them before
+    /// is not used: newer bytes win.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub fn begin_write(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        logical: LbnRange,
+        from: &[u8],
+    ) -> Result<Access, AccessError> {
+        let parts = self.checked(logical, from.len())?;
+        let staged = |p: &&(Piece, Option<u32>)| p.0.place == Place::Staging;
+        for (piece, block) in parts.iter().filter(staged) {
+            let start = piece.logical.start();
+            let at = self.bytes_between(logical.start(), start);
+            let len = self.bytes_between(start, piece.logical.end());
+            let (Some(b), Some(bytes)) = (*block, from.get(at..at + len)) else { continue };
+            let offset = self.bytes_between(Lbn::new(self.links.block(b).from), start);
+            if self.halted {
+                return Err(AccessError::Halted(start));
+            }
+            if self.journal.overwritten(&mut self.nvram, b, offset as u64, bytes).is_err() {
+                self.halt(sessions);
+                return Err(AccessError::Halted(start));
+            }
+            self.staging.overwrite(b, offset as u64, bytes);
+        }
+        let blocks = self.movable(&parts);
+        for &b in &blocks {
+            *self.held.entry(b).or_default() += 1;
+            self.withdraw(sessions, b);
+        }
+        self.settle(sessions);
+        Ok(self.access(Op::Write, parts, blocks))
+    }
+
+    /// A foreground access has ended, well or badly: its medium pieces will not be touched by it any more.
+    pub fn end(&mut self, sessions: &mut dyn Sessions, access: Access) {
+        for b in access.blocks {
+            if access.op == Op::Read {
+                let place = self.links.block(b).from;
+                if let Some(readers) = self.readers.get_mut(&place) {
+                    *readers -= 1;
+                    if *readers == 0 {
+                        self.readers.remove(&place);
+                    }
+                }
+            } else if let Some(writers) = self.held.get_mut(&b) {
+                *writers -= 1;
+                if *writers == 0 {
+                    self.held.remove(&b);
+                    self.release(b);
+                }
+            }
+        }
+        self.settle(sessions);
+    }
+
+    fn checked(&self, logical: LbnRange, given: usize) -> Result<Vec<(Piece, Option<u32>)>, AccessError> {
+        let parts = self.parts(logical)?;
+        let needed = logical.len().get().saturating_mul(self.sector.get());
+        if given as u64 != needed {
+            return Err(AccessError::Length { range: logical, given: given as u64, needed });
+        }
+        Ok(parts)
+    }
+
+    /// The parts and, of those in a block of the plan, the block.
+    fn parts(&self, logical: LbnRange) -> Result<Vec<(Piece, Option<u32>)>, AccessError> {
+        let capacity = self.capacity;
+        let end = logical
+            .checked_end()
+            .filter(|end| end.get() <= capacity.get())
+            .ok_or(AccessError::PastEnd { range: logical, capacity })?;
+        let mut parts = Vec::new();
+        let mut at = logical.start();
+        while at < end {
+            let b = self.links.first_after(at.get());
+            let source = ((b as usize) < self.links.len()).then(|| self.links.block(b).source());
+            let (stop, place, block) = match source {
+                Some(source) if source.start() <= at => {
+                    let place = match self.links.on_medium(b) {
+                        Some(start) => Place::Medium(start + at.since(source.start())),
+                        None => Place::Staging,
+                    };
+                    (source.end(), place, Some(b))
+                }
+                next => {
+                    let stop = next.map_or(end, |source| source.start()).min(end);
+                    self.not_free(at, stop)?;
+                    (stop, Place::Medium(at), None)
+                }
+            };
+            let stop = stop.min(end);
+            parts.push((Piece { logical: LbnRange::new(at, stop.since(at)), place }, block));
+            at = stop;
+        }
+        Ok(parts)
+    }
+
+    fn not_free(&self, start: Lbn, end: Lbn) -> Result<(), AccessError> {
+        let next = self.free.partition_point(|f| f.1 <= start.get());
+        match self.free.get(next) {
+            Some(f) if f.0 < end.get() => Err(AccessError::Free(start.max(Lbn::new(f.0)))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The blocks of `parts` that are still to be read.
+    fn movable(&self, parts: &[(Piece, Option<u32>)]) -> Vec<u32> {
+        parts.iter().filter_map(|p| p.1).filter(|&b| self.links.waits(b)).collect()
+    }
+
+    fn access(&mut self, op: Op, parts: Vec<(Piece, Option<u32>)>, blocks: Vec<u32>) -> Access {
+        let elsewhere = |p: &&(Piece, Option<u32>)| match (p.0.place, p.1) {
+            (Place::Staging, _) => true,
+            (Place::Medium(_), Some(b)) => self.links.state(b) == State::Done,
+            (Place::Medium(_), None) => false,
+        };
+        self.statistics.redirected += parts.iter().filter(elsewhere).count() as u64;
+        Access { op, pieces: parts.into_iter().map(|p| p.0).collect(), blocks }
+    }
+
+    /// Bytes from one LBN to another. Both are in a range whose bytes are in memory, so it fits.
+    fn bytes_between(&self, from: Lbn, to: Lbn) -> usize {
+        (to.since(from).get() * self.sector.get()) as usize
+    }
+}

@@ -1,0 +1,106 @@
+//! The three kinds of reorganisation of the paper's evaluation (FAST'04, section 6.5).
+//!
+//! Chance comes as an argument: `below(n)` answers a whole number below n, each as likely as any other. The workload
+//! crate's `Stream::below` is one.
+
+use super::plan::{Move, Plan, PlanError};
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use units::{Lbn, LbnRange, Sectors};
+
+/// A source of chance.
+pub type Below<'a> = &'a mut dyn FnMut(NonZeroU64) -> u64;
+
+impl Plan {
+    /// Random blocks of `region` go to random other places of it: few of them depend on another. Places of the region
+    /// that do not move are taken for free, as in the paper; so a block that draws its own place stays there.
+    ///
+    /// # Errors
+    /// More blocks than the region has places; [`Plan::new`]'s.
+    pub fn random(
+        region: LbnRange,
+        block: Sectors,
+        capacity: Sectors,
+        count: u64,
+        below: Below<'_>,
+    ) -> Result<Self, PlanError> {
+        let from = sample(places(region, block)?, count, below)?;
+        let to = sample(places(region, block)?, count, below)?;
+        let moves: Vec<Move> = from.iter().zip(&to).map(|(&f, &t)| one(region, block, f, t)).collect();
+        Self::new(block, capacity, &moves, &[region])
+    }
+
+    /// `count` random blocks of `region`, each to the place of the next: one cycle, the longest dependency there is.
+    ///
+    /// # Errors
+    /// As [`random`](Self::random).
+    pub fn circular(
+        region: LbnRange,
+        block: Sectors,
+        capacity: Sectors,
+        count: u64,
+        below: Below<'_>,
+    ) -> Result<Self, PlanError> {
+        let ring = sample(places(region, block)?, count, below)?;
+        let next = ring.iter().cycle().skip(1);
+        let moves: Vec<Move> = ring.iter().zip(next).map(|(&f, &t)| one(region, block, f, t)).collect();
+        Self::new(block, capacity, &moves, &[])
+    }
+
+    /// Like [`random`](Self::random) with whole tracks: `count` random ones of `tracks`, each to a random place of a
+    /// track with as many sectors. Tracks of the list that do not move are taken for free.
+    ///
+    /// # Errors
+    /// As [`random`](Self::random).
+    pub fn track_shuffle(
+        tracks: &[LbnRange],
+        block: Sectors,
+        capacity: Sectors,
+        count: u64,
+        below: Below<'_>,
+    ) -> Result<Self, PlanError> {
+        let chosen = sample(tracks.len() as u64, count, below)?;
+        let mut by_length: BTreeMap<u64, (Vec<LbnRange>, Vec<LbnRange>)> = BTreeMap::new();
+        for track in tracks {
+            by_length.entry(track.len().get()).or_default().1.push(*track);
+        }
+        for track in chosen.iter().filter_map(|&i| tracks.get(i as usize)) {
+            by_length.entry(track.len().get()).or_default().0.push(*track);
+        }
+        let mut moves = Vec::new();
+        for (from, all) in by_length.values() {
+            let to = sample(all.len() as u64, from.len() as u64, below)?;
+            let to = to.iter().filter_map(|&i| all.get(i as usize));
+            moves.extend(from.iter().zip(to).map(|(f, t)| Move { from: *f, to: t.start() }));
+        }
+        Self::new(block, capacity, &moves, tracks)
+    }
+}
+
+fn places(region: LbnRange, block: Sectors) -> Result<u64, PlanError> {
+    region.len().get().checked_div(block.get()).ok_or(PlanError::BlockSize(block))
+}
+
+fn one(region: LbnRange, block: Sectors, from: u64, to: u64) -> Move {
+    let place = |i: u64| Lbn::new(region.start().get().saturating_add(i * block.get()));
+    Move { from: LbnRange::new(place(from), block), to: place(to) }
+}
+
+/// `count` different numbers below `places` in random order: Fisher and Yates' shuffle, of which only what was touched
+/// is kept, so that a few blocks of a large drive cost little.
+fn sample(places: u64, count: u64, below: Below<'_>) -> Result<Vec<u64>, PlanError> {
+    if count > places {
+        return Err(PlanError::Count { count, places });
+    }
+    if count > super::plan::MOST_BLOCKS as u64 {
+        return Err(PlanError::TooManyBlocks);
+    }
+    let mut swapped: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut chosen = Vec::with_capacity(count as usize);
+    for i in 0..count {
+        let other = NonZeroU64::new(places - i).map_or(i, |left| i + below(left));
+        let here = swapped.remove(&i).unwrap_or(i);
+        chosen.push(if other == i { here } else { swapped.insert(other, here).unwrap_or(other) });
+    }
+    Ok(chosen)
+}

@@ -1,0 +1,535 @@
+//! What survives a crash: a header, a checkpoint, and small entries after it. The format stands in docs/REORGANIZER.md.
+
+use super::links::{Links, NONE, State};
+use super::plan::Plan;
+use super::staging::Staging;
+use crate::codec::{Cursor, seal, unseal};
+use units::{Bytes, Lbn, LbnRange};
+
+const MAGIC: [u8; 8] = *b"fb-reorg";
+const VERSION: u32 = 1;
+const HEADER: usize = 8 + 4 + 4 + 8 + 8 + 8 + 4;
+/// Length, kind, checksum of both.
+const ENTRY_HEAD: usize = 8 + 1 + 4;
+/// Checkpoints are not worth their bytes below this much of entries.
+const LEAST_ENTRIES: usize = 1 << 10;
+
+const CHECKPOINT: u8 = 1;
+const STAGED: u8 = 2;
+const OVERWRITTEN: u8 = 3;
+const WRITTEN: u8 = 4;
+const SOURCE_BAD: u8 = 5;
+const TARGET_BAD: u8 = 6;
+
+/// Memory that outlives a crash: battery-backed, or a file that is synchronised.
+pub trait Nvram {
+    /// Adds bytes at the end; they are durable when this returns. A crash within leaves a prefix of them.
+    ///
+    /// # Errors
+    /// The memory is full or gone. The reorganiser halts; nothing that it has saved is lost.
+    fn append(&mut self, bytes: &[u8]) -> Result<(), NvramLost>;
+
+    /// Puts `bytes` in the place of everything, all or nothing.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    fn replace(&mut self, bytes: &[u8]) -> Result<(), NvramLost>;
+
+    /// False when nothing is kept, so that nothing is worth encoding.
+    fn keeps(&self) -> bool {
+        true
+    }
+}
+
+/// The memory could not keep what it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the staging area's memory is full or gone; recover from what it holds")]
+pub struct NvramLost;
+
+/// A staging area that a crash empties: faster, and only for data that one can lose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Volatile;
+
+impl Nvram for Volatile {
+    fn append(&mut self, _: &[u8]) -> Result<(), NvramLost> {
+        Ok(())
+    }
+
+    fn replace(&mut self, _: &[u8]) -> Result<(), NvramLost> {
+        Ok(())
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
+}
+
+/// Pretended non-volatile memory, as the paper's (section 4.3, footnote 4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory(pub Vec<u8>);
+
+impl Nvram for Memory {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), NvramLost> {
+        self.0.extend(bytes);
+        Ok(())
+    }
+
+    fn replace(&mut self, bytes: &[u8]) -> Result<(), NvramLost> {
+        self.0.clear();
+        self.0.extend(bytes);
+        Ok(())
+    }
+}
+
+/// Why saved state is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// Something else, or nothing.
+    #[error(
+        "this is no reorganiser's state: its first {HEADER} bytes are not a header; give the staging area's memory"
+    )]
+    NotState,
+    /// Of another version.
+    #[error(
+        "the state has version {0}, this program reads {VERSION}; recover with the program that wrote it"
+    )]
+    Version(u32),
+    /// Of another plan.
+    #[error("the state belongs to another plan; give the plan that was under way")]
+    OtherPlan,
+    /// Of a drive with other sectors.
+    #[error("the state is of sectors of {0}; give the same drive")]
+    SectorBytes(Bytes),
+    /// More blocks may be in staging than there is room for.
+    #[error("the state needs a staging area of {needed} blocks, {given} are given; give as many as before")]
+    StagingShrunk {
+        /// Blocks before.
+        needed: u64,
+        /// Blocks now.
+        given: u64,
+    },
+    /// A checksum does not fit.
+    #[error(
+        "the state is damaged at byte {0}; do not write to the volume before it is mended, blocks may live in it"
+    )]
+    Damaged(usize),
+    /// Whole entries that cannot follow each other.
+    #[error(
+        "the state contradicts itself at byte {at}: {what}; do not write to the volume before it is mended"
+    )]
+    Contradiction {
+        /// Where the entry begins.
+        at: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// Where on which block the medium was bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where the block was when the plan began.
+    pub block: LbnRange,
+    /// The first bad sector.
+    pub bad: Lbn,
+    /// Where that is.
+    pub kind: FaultKind,
+}
+
+/// Which side of a move was bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The block could not be read: it stays where it was, and the block that was to come there goes to its destination.
+    Source,
+    /// The block could not be written: it goes elsewhere on its chain, or stays in the staging area.
+    Destination,
+}
+
+/// The next append's checksums, and when the next checkpoint is due.
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    chain: u32,
+    checkpoint: usize,
+    entries: usize,
+}
+
+impl Journal {
+    pub fn staged(&mut self, nvram: &mut impl Nvram, b: u32, bytes: &[u8]) -> Result<(), NvramLost> {
+        self.append(nvram, STAGED, &[&b.to_le_bytes(), bytes])
+    }
+
+    pub fn overwritten(
+        &mut self,
+        nvram: &mut impl Nvram,
+        b: u32,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), NvramLost> {
+        self.append(nvram, OVERWRITTEN, &[&b.to_le_bytes(), &offset.to_le_bytes(), bytes])
+    }
+
+    pub fn written(&mut self, nvram: &mut impl Nvram, b: u32) -> Result<(), NvramLost> {
+        self.append(nvram, WRITTEN, &[&b.to_le_bytes()])
+    }
+
+    pub fn bad(
+        &mut self,
+        nvram: &mut impl Nvram,
+        b: u32,
+        lbn: Lbn,
+        kind: FaultKind,
+    ) -> Result<(), NvramLost> {
+        let tag = if kind == FaultKind::Source { SOURCE_BAD } else { TARGET_BAD };
+        self.append(nvram, tag, &[&b.to_le_bytes(), &lbn.get().to_le_bytes()])
+    }
+
+    fn append(&mut self, nvram: &mut impl Nvram, kind: u8, parts: &[&[u8]]) -> Result<(), NvramLost> {
+        if !nvram.keeps() {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        self.chain = entry(&mut bytes, self.chain, kind, parts);
+        self.entries += bytes.len();
+        nvram.append(&bytes)
+    }
+
+    /// Whether entries have grown past the checkpoint, so that writing it anew costs no more than they did.
+    pub fn due(&self) -> bool {
+        self.entries > self.checkpoint.max(LEAST_ENTRIES)
+    }
+
+    /// Replaces everything by the state as it is.
+    pub fn compact(
+        &mut self,
+        nvram: &mut impl Nvram,
+        of: &Header,
+        links: &Links,
+        staging: &Staging,
+        faults: &[Fault],
+    ) -> Result<(), NvramLost> {
+        if !nvram.keeps() {
+            return Ok(());
+        }
+        let mut bytes = of.encode();
+        self.chain = entry(&mut bytes, of.chain(), CHECKPOINT, &[&checkpoint(links, staging, faults)]);
+        self.checkpoint = bytes.len();
+        self.entries = 0;
+        nvram.replace(&bytes)
+    }
+}
+
+/// What a state belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    digest: u32,
+    blocks: u64,
+    sector: u64,
+    staging: u64,
+}
+
+impl Header {
+    pub fn new(plan: &Plan, sector: Bytes, staging: u64) -> Self {
+        Self { digest: plan.digest(), blocks: plan.len() as u64, sector: sector.get(), staging }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER);
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.digest.to_le_bytes());
+        for n in [self.blocks, self.sector, self.staging] {
+            bytes.extend(n.to_le_bytes());
+        }
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// The header's checksum: the first entry is chained to it.
+    fn chain(&self) -> u32 {
+        self.encode().last_chunk().map_or(0, |sum| u32::from_le_bytes(*sum))
+    }
+
+    /// Refuses a state that does not begin with this header; a larger staging area is fine.
+    fn check(&self, bytes: &[u8]) -> Result<Self, StateError> {
+        let (header, _) = bytes.split_at_checked(HEADER).ok_or(StateError::NotState)?;
+        let mut fields = Cursor::new(header);
+        if fields.take(MAGIC.len()) != Some(MAGIC.as_slice()) {
+            return Err(StateError::NotState);
+        }
+        match fields.u32() {
+            Some(VERSION) if unseal(header).is_some() => {}
+            Some(VERSION) => return Err(StateError::Damaged(0)),
+            version => return Err(StateError::Version(version.unwrap_or_default())),
+        }
+        let digest = fields.u32().ok_or(StateError::NotState)?;
+        let mut word = || fields.u64().ok_or(StateError::NotState);
+        let (blocks, sector, staging) = (word()?, word()?, word()?);
+        if (digest, blocks) != (self.digest, self.blocks) {
+            return Err(StateError::OtherPlan);
+        }
+        if sector != self.sector {
+            return Err(StateError::SectorBytes(Bytes::new(sector)));
+        }
+        if staging > self.staging {
+            return Err(StateError::StagingShrunk { needed: staging, given: self.staging });
+        }
+        Ok(Self { digest, blocks, sector, staging })
+    }
+}
+
+/// Adds an entry; the checksum that the next one is chained to.
+fn entry(bytes: &mut Vec<u8>, chain: u32, kind: u8, parts: &[&[u8]]) -> u32 {
+    let len: usize = parts.iter().map(|p| p.len()).sum();
+    let mut head = crc32fast::Hasher::new();
+    head.update(&chain.to_le_bytes());
+    head.update(&(len as u64).to_le_bytes());
+    head.update(&[kind]);
+    let head = head.finalize();
+    bytes.extend((len as u64).to_le_bytes());
+    bytes.push(kind);
+    bytes.extend(head.to_le_bytes());
+    let mut payload = crc32fast::Hasher::new();
+    payload.update(&head.to_le_bytes());
+    for part in parts {
+        payload.update(part);
+        bytes.extend(*part);
+    }
+    let payload = payload.finalize();
+    bytes.extend(payload.to_le_bytes());
+    payload
+}
+
+fn checkpoint(links: &Links, staging: &Staging, faults: &[Fault]) -> Vec<u8> {
+    let count = links.len() as u32;
+    let mut bytes = vec![0; links.len().div_ceil(8)];
+    for b in (0..count).filter(|&b| links.state(b) == State::Done) {
+        bytes[b as usize / 8] |= 1 << (b % 8);
+    }
+    let stuck: Vec<u32> = (0..count).filter(|&b| links.state(b) == State::Stuck).collect();
+    bytes.extend((stuck.len() as u32).to_le_bytes());
+    stuck.iter().for_each(|b| bytes.extend(b.to_le_bytes()));
+    bytes.extend((links.relinked().count() as u32).to_le_bytes());
+    for (b, to, ahead, behind) in links.relinked() {
+        bytes.extend(b.to_le_bytes());
+        bytes.extend(to.to_le_bytes());
+        bytes.extend(ahead.to_le_bytes());
+        bytes.extend(behind.to_le_bytes());
+    }
+    bytes.extend((faults.len() as u32).to_le_bytes());
+    for fault in faults {
+        bytes.extend(fault.block.start().get().to_le_bytes());
+        bytes.extend(fault.bad.get().to_le_bytes());
+        bytes.push(u8::from(fault.kind == FaultKind::Destination));
+    }
+    bytes.extend((staging.len() as u32).to_le_bytes());
+    for (b, held) in staging.iter() {
+        bytes.extend(b.to_le_bytes());
+        bytes.push(u8::from(links.state(b) == State::Kept));
+        bytes.extend(held);
+    }
+    bytes
+}
+
+/// What a state says.
+#[derive(Debug)]
+pub struct Recovered {
+    pub links: Links,
+    pub staging: Staging,
+    pub faults: Vec<Fault>,
+}
+
+/// Reads a state from its first byte to its last whole entry.
+pub fn recover(plan: &Plan, header: &Header, bytes: &[u8]) -> Result<Recovered, StateError> {
+    let written = header.check(bytes)?;
+    let mut state = Recovered { links: Links::new(plan), staging: Staging::default(), faults: Vec::new() };
+    let mut chain = written.chain();
+    let mut at = HEADER;
+    while let Some(found) = next(bytes, at, chain)? {
+        let first = at == HEADER;
+        if first != (found.kind == CHECKPOINT) {
+            return Err(StateError::Contradiction { at, what: "the checkpoint is not the first entry" });
+        }
+        state.apply(&found, header).map_err(|what| StateError::Contradiction { at, what })?;
+        if state.links.staged + state.links.kept > written.staging {
+            return Err(StateError::Contradiction {
+                at,
+                what: "more blocks are staged than there is room for",
+            });
+        }
+        (at, chain) = (found.end, found.chain);
+    }
+    if at == HEADER {
+        // A checkpoint is written with the header, all or nothing.
+        return Err(StateError::Damaged(HEADER));
+    }
+    for b in 0..state.links.len() as u32 {
+        state.links.sort(b);
+    }
+    Ok(state)
+}
+
+struct Found<'a> {
+    kind: u8,
+    payload: &'a [u8],
+    end: usize,
+    chain: u32,
+}
+
+/// The entry at `at`; none at the end, or where the last append was cut short by the crash.
+fn next(bytes: &[u8], at: usize, chain: u32) -> Result<Option<Found<'_>>, StateError> {
+    let damaged = StateError::Damaged(at);
+    let Some((head, rest)) = bytes.get(at..).and_then(|r| r.split_at_checked(ENTRY_HEAD)) else {
+        return Ok(None);
+    };
+    let mut head = Cursor::new(head);
+    let (Some(len), Some(kind), Some(sum)) = (head.u64(), head.u8(), head.u32()) else {
+        return Err(damaged);
+    };
+    let mut expected = crc32fast::Hasher::new();
+    expected.update(&chain.to_le_bytes());
+    expected.update(&len.to_le_bytes());
+    expected.update(&[kind]);
+    if expected.finalize() != sum {
+        return Err(damaged);
+    }
+    let len = usize::try_from(len).map_err(|_| damaged)?;
+    let mut rest = Cursor::new(rest);
+    let (Some(payload), Some(stored)) = (rest.take(len), rest.u32()) else {
+        return Ok(None);
+    };
+    let mut expected = crc32fast::Hasher::new();
+    expected.update(&sum.to_le_bytes());
+    expected.update(payload);
+    let chain = expected.finalize();
+    if chain != stored {
+        return Err(damaged);
+    }
+    Ok(Some(Found { kind, payload, end: at + ENTRY_HEAD + len + 4, chain }))
+}
+
+const SHORT: &str = "an entry has not the length of its kind";
+const NO_BLOCK: &str = "an entry names a block that the plan has not";
+
+impl Recovered {
+    fn apply(&mut self, found: &Found<'_>, header: &Header) -> Result<(), &'static str> {
+        let mut rest = Cursor::new(found.payload);
+        if found.kind == CHECKPOINT {
+            return self.checkpoint(rest, header);
+        }
+        let b = number(&mut rest)?;
+        if b as usize >= self.links.len() {
+            return Err(NO_BLOCK);
+        }
+        match found.kind {
+            STAGED => {
+                if !self.links.waits(b) {
+                    return Err("a block was staged that did not wait");
+                }
+                if rest.left() as u64 != self.bytes(b, header) {
+                    return Err(SHORT);
+                }
+                self.links.stage(b);
+                self.staging.insert(b, rest.rest().to_vec());
+            }
+            OVERWRITTEN => {
+                let offset = rest.u64().ok_or(SHORT)?;
+                if !self.staging.overwrite(b, offset, rest.rest()) {
+                    return Err("bytes were overwritten that are not staged");
+                }
+            }
+            WRITTEN => {
+                self.staged(b)?;
+                self.links.written(b);
+                self.staging.remove(b);
+            }
+            SOURCE_BAD | TARGET_BAD => {
+                let bad = rest.u64().ok_or(SHORT)?;
+                let source = found.kind == SOURCE_BAD;
+                if source {
+                    if !self.links.waits(b) {
+                        return Err("a source was bad that was not to be read");
+                    }
+                    self.links.source_bad(b);
+                } else {
+                    self.staged(b)?;
+                    self.links.target_bad(b);
+                }
+                let kind = if source { FaultKind::Source } else { FaultKind::Destination };
+                let block = self.links.block(b).source();
+                self.faults.push(Fault { block, bad: Lbn::new(bad), kind });
+            }
+            _ => return Err("an entry of an unknown kind"),
+        }
+        Ok(())
+    }
+
+    /// Refuses unless b is staged and may be written.
+    fn staged(&self, b: u32) -> Result<(), &'static str> {
+        if self.links.state(b) != State::Staged || !self.links.clear(b) {
+            return Err("a block was written that was not to be written");
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, b: u32, header: &Header) -> u64 {
+        u64::from(self.links.block(b).sectors).saturating_mul(header.sector)
+    }
+
+    fn checkpoint(&mut self, mut rest: Cursor<'_>, header: &Header) -> Result<(), &'static str> {
+        let rest = &mut rest;
+        let count = self.links.len();
+        let bits = rest.take(count.div_ceil(8)).ok_or(SHORT)?;
+        let mut states: Vec<State> = (0..count)
+            .map(|b| if bits[b / 8] >> (b % 8) & 1 == 1 { State::Done } else { State::Unread })
+            .collect();
+        let mut set = |b: u32, state| {
+            let slot = states.get_mut(b as usize).ok_or(NO_BLOCK)?;
+            if *slot != State::Unread {
+                return Err("a block is in two states");
+            }
+            *slot = state;
+            Ok(())
+        };
+        for _ in 0..number(rest)? {
+            set(number(rest)?, State::Stuck)?;
+        }
+        for _ in 0..number(rest)? {
+            let b = number(rest)?;
+            let to = rest.u64().ok_or(SHORT)?;
+            let (ahead, behind) = (number(rest)?, number(rest)?);
+            if !self.links.relink(b, to, ahead, behind) {
+                return Err(NO_BLOCK);
+            }
+        }
+        if !self.links.agree() {
+            return Err("blocks disagree on who waits for whom");
+        }
+        for _ in 0..number(rest)? {
+            let start = rest.u64().ok_or(SHORT)?;
+            let bad = rest.u64().ok_or(SHORT)?;
+            let kind = rest.u8().ok_or(SHORT)?;
+            let b = self.links.at(start).ok_or(NO_BLOCK)?;
+            let kind = if kind == 0 { FaultKind::Source } else { FaultKind::Destination };
+            self.faults.push(Fault { block: self.links.block(b).source(), bad: Lbn::new(bad), kind });
+        }
+        for _ in 0..number(rest)? {
+            let b = number(rest)?;
+            let kept = rest.u8().ok_or(SHORT)?;
+            set(b, if kept == 0 { State::Staged } else { State::Kept })?;
+            let len = usize::try_from(self.bytes(b, header)).map_err(|_| SHORT)?;
+            let bytes = rest.take(len).ok_or(SHORT)?;
+            self.staging.insert(b, bytes.to_vec());
+        }
+        if !rest.is_empty() {
+            return Err(SHORT);
+        }
+        self.links.restore(|b| states[b as usize]);
+        Ok(())
+    }
+}
+
+fn number(rest: &mut Cursor<'_>) -> Result<u32, &'static str> {
+    rest.u32().ok_or(SHORT)
+}
+
+const _: () = assert!(NONE as usize >= super::plan::MOST_BLOCKS, "no block has the number of none");

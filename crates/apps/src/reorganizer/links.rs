@@ -1,0 +1,328 @@
+//! Who waits for whom, and how far each block is. Pure bookkeeping: no sessions, no bytes; so a journal that is
+//! replayed comes to the same state.
+//!
+//! `ahead[b]` is the block in whose place b goes; `behind[b]` the block that goes to b's place. Chains end at a place
+//! that was free; the others are cycles.
+
+use super::plan::{Block, Plan};
+use std::collections::BTreeSet;
+use units::Lbn;
+
+/// No block.
+pub const NONE: u32 = u32::MAX;
+
+/// How far a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// On the medium where it was; nothing in staging waits for it, nor is its destination vacated.
+    Unread,
+    /// On the medium where it was; reading it puts nothing into staging that must stay.
+    Ready,
+    /// In the staging area.
+    Staged,
+    /// On the medium where it goes.
+    Done,
+    /// On the medium where it was, for ever: its source is bad.
+    Stuck,
+    /// In the staging area for ever: no good place is left for it.
+    Kept,
+}
+
+#[derive(Clone, Debug)]
+pub struct Links {
+    blocks: Vec<Block>,
+    ahead: Vec<u32>,
+    behind: Vec<u32>,
+    state: Vec<State>,
+    /// Blocks whose destination or links are no longer the plan's.
+    relinked: BTreeSet<u32>,
+    pub waiting: u64,
+    pub ready: u64,
+    pub staged: u64,
+    /// Of the staged, those whose destination still holds what was not read yet.
+    pub unwritable: u64,
+    pub done: u64,
+    pub stuck: u64,
+    pub kept: u64,
+}
+
+impl Links {
+    pub fn new(plan: &Plan) -> Self {
+        let blocks = plan.blocks().to_vec();
+        let count = blocks.len();
+        let mut links = Self {
+            ahead: vec![NONE; count],
+            behind: vec![NONE; count],
+            state: vec![State::Unread; count],
+            relinked: BTreeSet::new(),
+            waiting: count as u64,
+            ready: 0,
+            staged: 0,
+            unwritable: 0,
+            done: 0,
+            stuck: 0,
+            kept: 0,
+            blocks,
+        };
+        for b in 0..count {
+            if let Some(a) = links.at(links.blocks[b].to) {
+                links.ahead[b] = a;
+                links.behind[a as usize] = b as u32;
+            }
+        }
+        for b in 0..count as u32 {
+            if links.clear(b) {
+                links.set(b, State::Ready);
+            }
+        }
+        links
+    }
+
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub fn block(&self, b: u32) -> &Block {
+        &self.blocks[b as usize]
+    }
+
+    pub fn state(&self, b: u32) -> State {
+        self.state[b as usize]
+    }
+
+    pub fn ahead(&self, b: u32) -> u32 {
+        self.ahead[b as usize]
+    }
+
+    pub fn behind(&self, b: u32) -> u32 {
+        self.behind[b as usize]
+    }
+
+    /// The block whose source begins at `lbn`.
+    pub fn at(&self, lbn: u64) -> Option<u32> {
+        self.blocks.binary_search_by_key(&lbn, |b| b.from).ok().map(|b| b as u32)
+    }
+
+    /// The first block whose source ends after `lbn`.
+    pub fn first_after(&self, lbn: u64) -> u32 {
+        self.blocks.partition_point(|b| b.from + u64::from(b.sectors) <= lbn) as u32
+    }
+
+    /// Whether nothing is at b's destination that is not saved or moved.
+    pub fn clear(&self, b: u32) -> bool {
+        let ahead = self.ahead(b);
+        ahead == NONE || self.vacated(ahead)
+    }
+
+    pub fn vacated(&self, b: u32) -> bool {
+        matches!(self.state(b), State::Staged | State::Done | State::Kept)
+    }
+
+    pub fn waits(&self, b: u32) -> bool {
+        matches!(self.state(b), State::Unread | State::Ready)
+    }
+
+    /// Whether reading b lets a staged block be written.
+    pub fn clears_staged(&self, b: u32) -> bool {
+        let behind = self.behind(b);
+        behind != NONE && self.state(behind) == State::Staged && self.waits(b)
+    }
+
+    fn set(&mut self, b: u32, state: State) {
+        let before = std::mem::replace(&mut self.state[b as usize], state);
+        *self.count(before) -= 1;
+        if before == State::Ready {
+            self.ready -= 1;
+        }
+        *self.count(state) += 1;
+        if state == State::Ready {
+            self.ready += 1;
+        }
+    }
+
+    fn count(&mut self, state: State) -> &mut u64 {
+        match state {
+            State::Unread | State::Ready => &mut self.waiting,
+            State::Staged => &mut self.staged,
+            State::Done => &mut self.done,
+            State::Stuck => &mut self.stuck,
+            State::Kept => &mut self.kept,
+        }
+    }
+
+    /// Sorts a waiting block into unread or ready. Whether that changed.
+    pub fn sort(&mut self, b: u32) -> bool {
+        if b == NONE || !self.waits(b) {
+            return false;
+        }
+        let state = if self.clear(b) || self.clears_staged(b) { State::Ready } else { State::Unread };
+        let changed = state != self.state(b);
+        if changed {
+            self.set(b, state);
+        }
+        changed
+    }
+
+    /// A waiting block's bytes are saved.
+    pub fn stage(&mut self, b: u32) {
+        self.set(b, State::Staged);
+        if !self.clear(b) {
+            self.unwritable += 1;
+        }
+        let behind = self.behind(b);
+        if behind != NONE && self.state(behind) == State::Staged {
+            self.unwritable -= 1;
+        }
+    }
+
+    /// A staged block is where it goes.
+    pub fn written(&mut self, b: u32) {
+        self.set(b, State::Done);
+    }
+
+    /// The source of a waiting block is bad: it stays. The block that was to take its place takes its destination, so
+    /// that one block is misplaced and the rest of the plan holds. Who else may have changed.
+    pub fn source_bad(&mut self, b: u32) -> [u32; 2] {
+        let (ahead, behind) = (self.ahead(b), self.behind(b));
+        let to = self.block(b).to;
+        self.set(b, State::Stuck);
+        self.link(b, NONE);
+        if behind == NONE {
+            if ahead != NONE {
+                self.behind[ahead as usize] = NONE;
+                self.relinked.insert(ahead);
+            }
+        } else {
+            self.retarget(behind, to, ahead);
+            self.behind[b as usize] = NONE;
+            if self.state(behind) == State::Staged && self.clear(behind) {
+                self.unwritable -= 1;
+            }
+        }
+        [behind, ahead]
+    }
+
+    /// The destination of a staged block that was clear is bad. If its chain has an end, there is one place more than
+    /// blocks: it takes the first place along the chain that is vacated and that nobody is on the way to; the block that
+    /// waits for that place takes the chain's end. In a cycle no place is left: it is kept in staging. Who else may have
+    /// changed.
+    pub fn target_bad(&mut self, b: u32) -> [u32; 2] {
+        let was_home = self.block(b).to == self.block(b).from;
+        let mut last_vacated = b;
+        let mut end = b;
+        let mut waiting = NONE;
+        loop {
+            let next = self.behind(end);
+            if next == NONE || next == b {
+                break;
+            }
+            end = next;
+            if waiting == NONE {
+                if self.waits(next) {
+                    waiting = next;
+                } else {
+                    last_vacated = next;
+                }
+            }
+        }
+        let cycle = self.behind(end) == b;
+        let ahead = self.ahead(b);
+        if cycle || was_home {
+            self.set(b, State::Kept);
+            return [NONE, NONE];
+        }
+        if ahead != NONE {
+            self.behind[ahead as usize] = NONE;
+            self.relinked.insert(ahead);
+        }
+        self.ahead[b as usize] = NONE;
+        if waiting != NONE {
+            // Before b is linked to the same place.
+            let tail = self.block(end).from;
+            self.behind[last_vacated as usize] = NONE;
+            self.ahead[waiting as usize] = NONE;
+            self.retarget(waiting, tail, end);
+        }
+        let place = self.block(last_vacated).from;
+        self.retarget(b, place, last_vacated);
+        [waiting, end]
+    }
+
+    /// Sends b to the place `to`, which is or was block `ahead`'s. A waiting block that is sent home is there.
+    fn retarget(&mut self, b: u32, to: u64, ahead: u32) {
+        self.blocks[b as usize].to = to;
+        if to == self.block(b).from {
+            self.link(b, NONE);
+            self.behind[b as usize] = NONE;
+            if self.waits(b) {
+                self.set(b, State::Done);
+            }
+        } else {
+            self.link(b, ahead);
+        }
+    }
+
+    fn link(&mut self, b: u32, ahead: u32) {
+        self.ahead[b as usize] = ahead;
+        self.relinked.insert(b);
+        if ahead != NONE {
+            self.behind[ahead as usize] = b;
+            self.relinked.insert(ahead);
+        }
+    }
+
+    /// Where a block is on the medium, if it is there.
+    pub fn on_medium(&self, b: u32) -> Option<Lbn> {
+        let block = self.block(b);
+        match self.state(b) {
+            State::Unread | State::Ready | State::Stuck => Some(Lbn::new(block.from)),
+            State::Done => Some(Lbn::new(block.to)),
+            State::Staged | State::Kept => None,
+        }
+    }
+
+    /// What differs from the plan: block, destination, ahead, behind.
+    pub fn relinked(&self) -> impl Iterator<Item = (u32, u64, u32, u32)> {
+        self.relinked.iter().map(|&b| (b, self.block(b).to, self.ahead(b), self.behind(b)))
+    }
+
+    /// Puts back what [`relinked`](Self::relinked) said. False when there are no such blocks.
+    pub fn relink(&mut self, b: u32, to: u64, ahead: u32, behind: u32) -> bool {
+        let known = |other: u32| other == NONE || (other as usize) < self.len();
+        if (b as usize) >= self.len() || !known(ahead) || !known(behind) {
+            return false;
+        }
+        self.blocks[b as usize].to = to;
+        self.ahead[b as usize] = ahead;
+        self.behind[b as usize] = behind;
+        self.relinked.insert(b);
+        true
+    }
+
+    /// Whether who is ahead and who is behind agree, and with where blocks go: chains and cycles, and nothing else.
+    pub fn agree(&self) -> bool {
+        (0..self.len() as u32).all(|b| {
+            let (block, ahead, behind) = (self.block(b), self.ahead(b), self.behind(b));
+            let goes_there =
+                |a: u32| self.block(a).from == block.to && self.block(a).sectors == block.sectors;
+            (ahead == NONE || (self.behind(ahead) == b && goes_there(ahead)))
+                && (behind == NONE || self.ahead(behind) == b)
+        })
+    }
+
+    /// Puts back states, in the order of blocks; then counts and sorts anew.
+    pub fn restore(&mut self, state: impl Fn(u32) -> State) {
+        for b in 0..self.len() as u32 {
+            let state = state(b);
+            self.set(b, state);
+        }
+        self.unwritable = 0;
+        for b in 0..self.len() as u32 {
+            if self.state(b) == State::Staged && !self.clear(b) {
+                self.unwritable += 1;
+            }
+            self.sort(b);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! What is to be moved where.
+
+use crate::codec::{Cursor, seal, unseal};
+use scheduler::MOST_BLOCK_SECTORS;
+use units::{Lbn, LbnRange, Sectors};
+
+/// The most blocks of a plan: 2 TiB of 8 KiB blocks. Links between blocks are 32 bits wide.
+pub const MOST_BLOCKS: usize = 1 << 28;
+
+const MAGIC: [u8; 8] = *b"fb-plan\0";
+const VERSION: u32 = 1;
+const HEAD: usize = 8 + 4 + 8 + 8 + 8;
+
+/// One range that goes elsewhere; it is moved block by block, the last one shorter where the range is no multiple.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Where it is.
+    pub from: LbnRange,
+    /// The first LBN of where it goes.
+    pub to: Lbn,
+}
+
+/// A block that moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub from: u64,
+    pub to: u64,
+    pub sectors: u32,
+}
+
+impl Block {
+    pub fn source(&self) -> LbnRange {
+        LbnRange::new(Lbn::new(self.from), Sectors::new(self.sectors.into()))
+    }
+
+    pub fn destination(&self) -> LbnRange {
+        LbnRange::new(Lbn::new(self.to), Sectors::new(self.sectors.into()))
+    }
+}
+
+/// A relocation of blocks in which no two go to one place, and nothing live is overwritten that does not move itself.
+///
+/// ```
+/// use freeblock_apps::reorganizer::{Move, Plan};
+/// use units::{Lbn, LbnRange, Sectors};
+/// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
+/// let swap = [
+///     Move { from: range(0, 16), to: Lbn::new(64) },
+///     Move { from: range(64, 16), to: Lbn::new(0) },
+/// ];
+/// let plan = Plan::new(Sectors::new(8), Sectors::new(100), &swap, &[])?;
+/// assert_eq!(plan.len(), 4);
+/// # Ok::<(), freeblock_apps::reorganizer::PlanError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    block: Sectors,
+    capacity: Sectors,
+    /// By where they are; none that stays.
+    blocks: Vec<Block>,
+}
+
+/// Why a plan is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Blocks of no sectors, or too many for any buffer.
+    #[error("a block size of {0} sectors; give 1 to {MOST_BLOCK_SECTORS}")]
+    BlockSize(Sectors),
+    /// A move of nothing.
+    #[error("a move from LBN {0} has no sectors; leave it out")]
+    EmptyMove(Lbn),
+    /// More blocks than links can name.
+    #[error("the plan has more than {MOST_BLOCKS} blocks; move less at a time, or larger blocks")]
+    TooManyBlocks,
+    /// A source or destination past the end of the drive.
+    #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
+    PastEnd {
+        /// The source or destination.
+        range: LbnRange,
+        /// Sectors of the drive.
+        capacity: Sectors,
+    },
+    /// Two moves have a sector in common.
+    #[error("LBN {0} is moved twice; a sector has one destination")]
+    SourceTwice(Lbn),
+    /// Two blocks go to one place.
+    #[error("two blocks go to LBN {0}; give one of them another place")]
+    DestinationTwice(Lbn),
+    /// A block goes where parts of others are: it would depend on more than one.
+    #[error(
+        "the block for LBNs {destination} overlaps the block at LBNs {source_block} in part; align moves to each other"
+    )]
+    Straddles {
+        /// Where the block goes.
+        destination: LbnRange,
+        /// What is there, in part.
+        source_block: LbnRange,
+    },
+    /// A block goes where live data is that does not move.
+    #[error("LBN {0} is a destination, holds live data and does not move; move it too, or name it as free")]
+    Live(Lbn),
+    /// More blocks asked for than there are places.
+    #[error("{count} of {places} places; ask for at most as many as there are")]
+    Count {
+        /// Asked for.
+        count: u64,
+        /// How many the region has.
+        places: u64,
+    },
+    /// An encoded plan that is none, or not of this version, or damaged.
+    #[error("this is no plan of this version, or it is damaged at byte {0}; make it anew")]
+    Encoding(usize),
+}
+
+impl Plan {
+    /// A plan of `moves` in blocks of `block` sectors on a drive of `capacity` sectors. Places outside of all moves hold
+    /// live data, except those in `free`. A move to where the block is already keeps that place occupied.
+    ///
+    /// # Errors
+    /// [`PlanError`]: every kind but `Count` and `Encoding`.
+    pub fn new(
+        block: Sectors,
+        capacity: Sectors,
+        moves: &[Move],
+        free: &[LbnRange],
+    ) -> Result<Self, PlanError> {
+        if block.get() == 0 || block.get() > MOST_BLOCK_SECTORS {
+            return Err(PlanError::BlockSize(block));
+        }
+        let mut blocks = split(block, capacity, moves)?;
+        blocks.sort_unstable_by_key(|b| b.from);
+        if let Some(pair) = blocks.windows(2).find(|p| p[0].source().end() > p[1].source().start()) {
+            return Err(PlanError::SourceTwice(Lbn::new(pair[1].from)));
+        }
+        let mut by_destination: Vec<&Block> = blocks.iter().collect();
+        by_destination.sort_unstable_by_key(|b| b.to);
+        if let Some(pair) =
+            by_destination.windows(2).find(|p| p[0].destination().end() > p[1].destination().start())
+        {
+            return Err(PlanError::DestinationTwice(Lbn::new(pair[1].to)));
+        }
+        let free = merged(free);
+        for b in &by_destination {
+            vacant(&blocks, &free, b)?;
+        }
+        blocks.retain(|b| b.from != b.to);
+        Ok(Self { block, capacity, blocks })
+    }
+
+    /// Blocks that move.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether nothing moves.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Sectors of a block; the last of a move may have fewer.
+    pub fn block(&self) -> Sectors {
+        self.block
+    }
+
+    /// Sectors of the drive.
+    pub fn capacity(&self) -> Sectors {
+        self.capacity
+    }
+
+    /// Every block that moves, by where it is: its place and the first LBN of where it goes.
+    pub fn moves(&self) -> impl Iterator<Item = Move> {
+        self.blocks.iter().map(|b| Move { from: b.source(), to: Lbn::new(b.to) })
+    }
+
+    pub(super) fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// The plan as bytes, with version and checksum: what `recover` needs beside the staging area, unless the plan can be
+    /// generated again.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEAD + self.blocks.len() * 20 + 4);
+        bytes.extend(MAGIC);
+        bytes.extend(VERSION.to_le_bytes());
+        for n in [self.block.get(), self.capacity.get(), self.blocks.len() as u64] {
+            bytes.extend(n.to_le_bytes());
+        }
+        for b in &self.blocks {
+            bytes.extend(b.from.to_le_bytes());
+            bytes.extend(b.to.to_le_bytes());
+            bytes.extend(b.sectors.to_le_bytes());
+        }
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// The plan that [`encode`](Self::encode) made these bytes of, validated again but for what is live.
+    ///
+    /// # Errors
+    /// [`PlanError::Encoding`]; what [`Plan::new`] refuses.
+    pub fn decode(bytes: &[u8]) -> Result<Self, PlanError> {
+        let bad = PlanError::Encoding;
+        let body = unseal(bytes).ok_or(bad(bytes.len().saturating_sub(4)))?;
+        let mut rest = Cursor::new(body);
+        if rest.take(MAGIC.len()) != Some(MAGIC.as_slice()) {
+            return Err(bad(0));
+        }
+        if rest.u32() != Some(VERSION) {
+            return Err(bad(8));
+        }
+        let mut number = || rest.u64().ok_or(bad(body.len()));
+        let (block, capacity, count) = (number()?, number()?, number()?);
+        if count > MOST_BLOCKS as u64 || rest.left() as u64 != count * 20 {
+            return Err(bad(HEAD - 8));
+        }
+        let mut blocks = Vec::with_capacity(count as usize);
+        while let (Some(from), Some(to), Some(sectors)) = (rest.u64(), rest.u64(), rest.u32()) {
+            blocks.push(Block { from, to, sectors });
+        }
+        let (block, capacity) = (Sectors::new(block), Sectors::new(capacity));
+        let moves: Vec<Move> = blocks.iter().map(|b| Move { from: b.source(), to: Lbn::new(b.to) }).collect();
+        // What was free when the plan was made is not in the bytes.
+        let plan = Self::new(block, capacity, &moves, &[LbnRange::new(Lbn::ZERO, capacity)])?;
+        if plan.blocks != blocks {
+            return Err(bad(HEAD));
+        }
+        Ok(plan)
+    }
+
+    /// By which saved state recognises its plan.
+    pub(super) fn digest(&self) -> u32 {
+        // Its checksum: with that at the end, the sum of the whole would be the same for every plan.
+        self.encode().last_chunk().map_or(0, |sum| u32::from_le_bytes(*sum))
+    }
+}
+
+fn split(block: Sectors, capacity: Sectors, moves: &[Move]) -> Result<Vec<Block>, PlanError> {
+    let mut blocks = Vec::new();
+    for m in moves {
+        if m.from.is_empty() {
+            return Err(PlanError::EmptyMove(m.from.start()));
+        }
+        for range in [m.from, LbnRange::new(m.to, m.from.len())] {
+            if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
+                return Err(PlanError::PastEnd { range, capacity });
+            }
+        }
+        let len = m.from.len().get();
+        if len.div_ceil(block.get()) > (MOST_BLOCKS - blocks.len()) as u64 {
+            return Err(PlanError::TooManyBlocks);
+        }
+        let mut done = 0;
+        while done < len {
+            let sectors = block.get().min(len - done);
+            // Below MOST_BLOCK_SECTORS, so it fits.
+            blocks.push(Block {
+                from: m.from.start().get() + done,
+                to: m.to.get() + done,
+                sectors: sectors as u32,
+            });
+            done += sectors;
+        }
+    }
+    Ok(blocks)
+}
+
+/// Sorted, those that touch made one; what is empty or past all numbers left out.
+fn merged(free: &[LbnRange]) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = free
+        .iter()
+        .filter(|r| !r.is_empty())
+        .filter_map(|r| Some((r.start().get(), r.checked_end()?.get())))
+        .collect();
+    ranges.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
+    for (start, end) in ranges {
+        match merged.last_mut() {
+            Some(last) if start <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
+/// Refuses `b` unless its destination is exactly a block that moves, or free.
+fn vacant(blocks: &[Block], free: &[(u64, u64)], b: &Block) -> Result<(), PlanError> {
+    let destination = b.destination();
+    let (start, end) = (destination.start().get(), destination.end().get());
+    let at = blocks.partition_point(|other| other.source().end().get() <= start);
+    if let Some(there) = blocks.get(at).filter(|there| there.from < end) {
+        return if there.from == start && there.sectors == b.sectors {
+            Ok(())
+        } else {
+            Err(PlanError::Straddles { destination, source_block: there.source() })
+        };
+    }
+    let at = free.partition_point(|f| f.1 <= start);
+    match free.get(at) {
+        Some(f) if f.0 <= start && end <= f.1 => Ok(()),
+        Some(f) if f.0 <= start => Err(PlanError::Live(Lbn::new(f.1))),
+        _ => Err(PlanError::Live(destination.start())),
+    }
+}

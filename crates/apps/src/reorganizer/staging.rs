@@ -1,0 +1,94 @@
+//! The bytes of blocks that are between two places.
+
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Staging {
+    held: BTreeMap<u32, Held>,
+}
+
+/// A block's bytes, and how its write stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Held {
+    bytes: Vec<u8>,
+    writing: bool,
+    given: bool,
+    outdated: bool,
+}
+
+/// What to do about a write that is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The medium has these bytes.
+    Current,
+    /// They were never asked for, or have changed since: write again.
+    Again,
+    /// No such write was asked for.
+    Unknown,
+}
+
+impl Staging {
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        self.held.iter().map(|(&b, held)| (b, held.bytes.as_slice()))
+    }
+
+    pub fn insert(&mut self, b: u32, bytes: Vec<u8>) {
+        self.held.insert(b, Held { bytes, writing: false, given: false, outdated: false });
+    }
+
+    pub fn remove(&mut self, b: u32) {
+        self.held.remove(&b);
+    }
+
+    pub fn bytes(&self, b: u32) -> Option<&[u8]> {
+        Some(&self.held.get(&b)?.bytes)
+    }
+
+    /// New bytes from `offset` on. False, and nothing done, when the block is not here or has not that many.
+    pub fn overwrite(&mut self, b: u32, offset: u64, bytes: &[u8]) -> bool {
+        let Some(held) = self.held.get_mut(&b) else { return false };
+        let Some(place) =
+            usize::try_from(offset).ok().and_then(|at| held.bytes.get_mut(at..at.checked_add(bytes.len())?))
+        else {
+            return false;
+        };
+        place.copy_from_slice(bytes);
+        held.outdated |= held.given;
+        true
+    }
+
+    /// Whether a write of the block is registered.
+    pub fn is_writing(&self, b: u32) -> bool {
+        self.held.get(&b).is_some_and(|h| h.writing)
+    }
+
+    /// A write of the block is registered, or none is any more.
+    pub fn set_writing(&mut self, b: u32, writing: bool) {
+        if let Some(held) = self.held.get_mut(&b) {
+            (held.writing, held.given, held.outdated) = (writing, false, false);
+        }
+    }
+
+    /// The bytes from `offset` on, for a write that is being done.
+    pub fn give(&mut self, b: u32, offset: usize, into: &mut [u8]) -> bool {
+        let Some(held) = self.held.get_mut(&b).filter(|h| h.writing) else { return false };
+        let end = offset.saturating_add(into.len());
+        let Some(bytes) = held.bytes.get(offset..end) else { return false };
+        into.copy_from_slice(bytes);
+        held.given = true;
+        true
+    }
+
+    /// The write of the block is complete.
+    pub fn complete(&self, b: u32) -> Written {
+        match self.held.get(&b) {
+            Some(h) if h.writing && h.given && !h.outdated => Written::Current,
+            Some(h) if h.writing => Written::Again,
+            _ => Written::Unknown,
+        }
+    }
+}

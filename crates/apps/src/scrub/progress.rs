@@ -1,0 +1,75 @@
+//! A scrub's progress as bytes.
+
+use super::scrubber::{Finding, Plan};
+use crate::codec::{Cursor, put_varint, seal, unseal};
+use crate::set::{put_set, take_set};
+use scheduler::BlockSet;
+use thiserror::Error;
+use units::Lbn;
+
+const MAGIC: &[u8; 8] = b"FBSCRUB1";
+
+/// Why saved progress was refused. Begin a new scrub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ProgressError {
+    /// Not saved progress of this version.
+    #[error("not the saved progress of a scrub, version 1; start the scrub afresh")]
+    Foreign,
+    /// Its checksum does not fit, or it contradicts itself.
+    #[error("the saved progress is damaged; start the scrub afresh")]
+    Damaged,
+    /// Of another range or block size.
+    #[error("the saved progress is of another range or block size; give those, or start the scrub afresh")]
+    OtherPlan,
+}
+
+pub(super) fn encode(plan: &Plan, left: &BlockSet, findings: &[Finding], uncounted: u64) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    for n in [plan.range.start().get(), plan.range.len().get(), plan.block.get()] {
+        out.extend_from_slice(&n.to_le_bytes());
+    }
+    put_varint(&mut out, uncounted);
+    put_varint(&mut out, findings.len() as u64);
+    for finding in findings {
+        let (kind, n) = match *finding {
+            Finding::Medium(lbn) => (0, lbn.get()),
+            Finding::Mismatch(block) => (1, block),
+            Finding::Unsettled(block) => (2, block),
+        };
+        out.push(kind);
+        put_varint(&mut out, n);
+    }
+    put_set(&mut out, left);
+    seal(&mut out);
+    out
+}
+
+pub(super) fn decode(plan: &Plan, bytes: &[u8]) -> Result<(BlockSet, Vec<Finding>, u64), ProgressError> {
+    if !bytes.starts_with(MAGIC) {
+        return Err(ProgressError::Foreign);
+    }
+    let body = unseal(bytes).ok_or(ProgressError::Damaged)?;
+    let mut cursor = Cursor::new(body);
+    cursor.take(8);
+    for n in [plan.range.start().get(), plan.range.len().get(), plan.block.get()] {
+        if cursor.u64() != Some(n) {
+            return Err(ProgressError::OtherPlan);
+        }
+    }
+    parse(plan, &mut cursor).ok_or(ProgressError::Damaged)
+}
+
+fn parse(plan: &Plan, cursor: &mut Cursor<'_>) -> Option<(BlockSet, Vec<Finding>, u64)> {
+    let uncounted = cursor.varint()?;
+    let mut findings = Vec::new();
+    for _ in 0..cursor.varint()? {
+        findings.push(match (cursor.u8()?, cursor.varint()?) {
+            (0, lbn) => Finding::Medium(Lbn::new(lbn)),
+            (1, block) => Finding::Mismatch(block),
+            (2, block) => Finding::Unsettled(block),
+            _ => return None,
+        });
+    }
+    let left = take_set(cursor, plan.blocks())?;
+    cursor.is_empty().then_some((left, findings, uncounted))
+}

@@ -1,0 +1,408 @@
+//! A checksum store in a file: 4.13 bytes a block there, a bounded number of pages in memory.
+
+use super::{Checksums, Known, Plan};
+use crate::codec::{Cursor, seal, unseal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use thiserror::Error;
+use units::{Lbn, LbnRange, Sectors};
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+/// Sums in a page: four bytes each, a bit that says whether it is known, and the page's own CRC-32.
+const PAGE_BLOCKS: u64 = 992;
+const SUMS: usize = PAGE_BLOCKS as usize * 4;
+const BODY: usize = SUMS + PAGE_BLOCKS as usize / 8;
+const _: () = assert!(BODY + 4 == PAGE_BYTES, "a page is full");
+
+const MAGIC: &[u8; 8] = b"FBSUMS01";
+/// Damaged pages that are remembered by number.
+const MOST_DAMAGED: usize = 1 << 12;
+
+/// A file of pages of [`PAGE_BYTES`].
+pub trait SumFile {
+    /// Reads a page. `false`: the file ends before it.
+    ///
+    /// # Errors
+    /// The file fails, in words.
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<bool, String>;
+
+    /// Writes a page; the file grows as far as it has to, with zeros.
+    ///
+    /// # Errors
+    /// The file fails, in words.
+    fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), String>;
+
+    /// Makes durable what was written. A crash before leaves each page old, new or torn.
+    ///
+    /// # Errors
+    /// The file fails, in words.
+    fn sync(&mut self) -> Result<(), String>;
+}
+
+impl SumFile for Vec<u8> {
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<bool, String> {
+        let start = usize::try_from(page).ok().and_then(|p| p.checked_mul(PAGE_BYTES));
+        let found = start.and_then(|s| self.get(s..s + PAGE_BYTES)).filter(|b| b.len() == into.len());
+        if let Some(bytes) = found {
+            into.copy_from_slice(bytes);
+        }
+        Ok(found.is_some())
+    }
+
+    fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), String> {
+        let end = (page as usize + 1) * PAGE_BYTES;
+        if self.len() < end {
+            self.resize(end, 0);
+        }
+        if let Some(into) = self.get_mut(end - PAGE_BYTES..end).filter(|into| into.len() == bytes.len()) {
+            into.copy_from_slice(bytes);
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Why a store was not opened.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StoreError {
+    /// Not a checksum store of this version.
+    #[error("not a checksum store, version 1; give the store's file, or make a new one with `create`")]
+    Foreign,
+    /// The first page is damaged.
+    #[error("the checksum store's first page is damaged; give a copy, or make a new store with `create`")]
+    Damaged,
+    /// Of another range or block size.
+    #[error(
+        "the checksum store is of LBNs {range} in blocks of {block}; give its own file, or scrub that range so"
+    )]
+    OtherPlan {
+        /// The store's range.
+        range: LbnRange,
+        /// The store's block size.
+        block: Sectors,
+    },
+    /// The file fails.
+    #[error("the checksum store's file fails: {0}; mend it before more is written to the drive")]
+    File(String),
+}
+
+/// A page whose checksum does not fit, or that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DamagedPage {
+    /// Which; the first with sums is 1.
+    pub page: u64,
+    /// The first of its blocks.
+    pub first: u64,
+    /// The one after its last block.
+    pub end: u64,
+}
+
+impl fmt::Display for DamagedPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { page, first, end } = self;
+        write!(
+            f,
+            "page {page} of the checksum store is damaged: blocks {first} to {} are not verified until they are written \
+             again; give a copy of the store, or go on",
+            end - 1
+        )
+    }
+}
+
+/// How much of a store is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Pages, at least 1.
+    pub pages: usize,
+    /// Blocks of which it is known exactly when they were last written. Of all others it is taken that they were written
+    /// when the last of them was forgotten: a mismatch of such a block is read twice before it is believed.
+    pub recent: usize,
+}
+
+impl Default for Limits {
+    /// 1 MiB of pages, 65,536 recent blocks.
+    fn default() -> Self {
+        Self { pages: 256, recent: 1 << 16 }
+    }
+}
+
+/// The writes under way to a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Writing {
+    writes: u32,
+    /// Two of them overlapped in time: nobody knows which was last on the medium.
+    overlap: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Page {
+    body: Vec<u8>,
+    dirty: bool,
+    used: u64,
+}
+
+/// A checksum store in a file.
+///
+/// Memory is bounded by [`Limits`], whatever the size of the drive; a 20 TB drive in 4 KiB blocks takes 20 GB of file.
+/// A crash at any time leaves no wrong sum: a block that is written becomes unknown, durably, before its write goes out.
+#[derive(Clone, Debug)]
+pub struct StoredChecksums<F> {
+    file: F,
+    blocks: u64,
+    limits: Limits,
+    now: u64,
+    recent: BTreeMap<u64, u64>,
+    /// The same by time.
+    oldest: BTreeMap<u64, u64>,
+    /// When the last of the blocks that are no longer in `recent` was written.
+    floor: u64,
+    writing: BTreeMap<u64, Writing>,
+    pages: BTreeMap<u64, Page>,
+    uses: u64,
+    damaged: BTreeSet<u64>,
+    failure: Option<String>,
+}
+
+impl<F: SumFile> StoredChecksums<F> {
+    /// A new store, in an empty file, for the blocks of a plan: nothing is known.
+    ///
+    /// # Errors
+    /// [`StoreError::File`].
+    pub fn create(plan: Plan, limits: Limits, mut file: F) -> Result<Self, StoreError> {
+        let mut header = MAGIC.to_vec();
+        for n in [plan.range.start().get(), plan.range.len().get(), plan.block.get()] {
+            header.extend_from_slice(&n.to_le_bytes());
+        }
+        header.resize(PAGE_BYTES - 4, 0);
+        seal(&mut header);
+        file.write(0, &header).and_then(|()| file.sync()).map_err(StoreError::File)?;
+        Ok(Self::with(plan, limits, file))
+    }
+
+    /// The store of a file.
+    ///
+    /// # Errors
+    /// The file is refused by name.
+    pub fn open(plan: Plan, limits: Limits, mut file: F) -> Result<Self, StoreError> {
+        let mut header = vec![0; PAGE_BYTES];
+        let there = file.read(0, &mut header).map_err(StoreError::File)?;
+        if !there || !header.starts_with(MAGIC) {
+            return Err(StoreError::Foreign);
+        }
+        let mut c = Cursor::new(unseal(&header).ok_or(StoreError::Damaged)?);
+        let (Some(_), Some(start), Some(len), Some(block)) = (c.take(MAGIC.len()), c.u64(), c.u64(), c.u64())
+        else {
+            return Err(StoreError::Damaged);
+        };
+        let (range, block) = (LbnRange::new(Lbn::new(start), Sectors::new(len)), Sectors::new(block));
+        if (range, block) != (plan.range, plan.block) {
+            return Err(StoreError::OtherPlan { range, block });
+        }
+        Ok(Self::with(plan, limits, file))
+    }
+
+    fn with(plan: Plan, limits: Limits, file: F) -> Self {
+        Self {
+            file,
+            blocks: plan.blocks(),
+            limits: Limits { pages: limits.pages.max(1), ..limits },
+            now: 0,
+            recent: BTreeMap::new(),
+            oldest: BTreeMap::new(),
+            floor: 0,
+            writing: BTreeMap::new(),
+            pages: BTreeMap::new(),
+            uses: 0,
+            damaged: BTreeSet::new(),
+            failure: None,
+        }
+    }
+
+    /// A write of the block, whole or in part, is about to go out. That its content is unknown is durable when this
+    /// returns.
+    ///
+    /// # Errors
+    /// The file fails: do not write the block, or its old sum will be believed.
+    pub fn writing(&mut self, block: u64) -> Result<(), StoreError> {
+        if block < self.blocks {
+            if let Some(sum) = self.sum(block).map_err(StoreError::File)? {
+                let forgotten = self.set(block, None).and_then(|()| self.save(page_of(block)));
+                if let Err(failure) = forgotten.and_then(|()| self.file.sync()) {
+                    // The file may still have it, so that the next try has to forget it again. It was in memory just now.
+                    let _ = self.set(block, Some(sum));
+                    return Err(StoreError::File(failure));
+                }
+            }
+            self.now += 1;
+            let writing = self.writing.entry(block).or_default();
+            writing.writes += 1;
+            writing.overlap |= writing.writes > 1;
+        }
+        Ok(())
+    }
+
+    /// The write is durable on the drive, or has failed. `content` is the block's, if it is known: of two writes at a
+    /// time it is not.
+    pub fn written(&mut self, block: u64, content: Option<&[u8]>) {
+        let Some(writing) = self.writing.get_mut(&block) else { return };
+        self.now += 1;
+        writing.writes -= 1;
+        let Writing { writes, overlap } = *writing;
+        if writes > 0 {
+            return;
+        }
+        self.writing.remove(&block);
+        self.remember(block);
+        if let Some(content) = content.filter(|_| !overlap) {
+            // Unknown until the page is saved, at the latest by `flush`: that is no harm.
+            self.failure = self.set(block, Some(crc32fast::hash(content))).err().or(self.failure.take());
+        }
+    }
+
+    /// Saves all sums.
+    ///
+    /// # Errors
+    /// [`StoreError::File`].
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        let dirty: Vec<u64> = self.pages.iter().filter(|(_, p)| p.dirty).map(|(n, _)| *n).collect();
+        for page in dirty {
+            self.save(page).map_err(StoreError::File)?;
+        }
+        self.file.sync().map_err(StoreError::File)
+    }
+
+    /// The pages that were found damaged since the store was opened, the first 4096 of them.
+    pub fn damaged(&self) -> impl Iterator<Item = DamagedPage> + '_ {
+        self.damaged.iter().map(|&page| {
+            let first = (page - 1) * PAGE_BLOCKS;
+            DamagedPage { page, first, end: (first + PAGE_BLOCKS).min(self.blocks) }
+        })
+    }
+
+    /// What the file said when it failed last, and a block was taken for unknown.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Bytes in memory, about; the file is not counted.
+    pub fn memory_bytes(&self) -> usize {
+        // A map's node has room to spare: twice its entries.
+        let entries = self.recent.len() + self.oldest.len() + self.writing.len() + self.damaged.len();
+        self.pages.len() * (PAGE_BYTES + size_of::<Page>()) + entries * 2 * 16
+    }
+
+    /// The file; what [`flush`](Self::flush) did not save is dropped.
+    pub fn into_file(self) -> F {
+        self.file
+    }
+
+    fn remember(&mut self, block: u64) {
+        if let Some(before) = self.recent.insert(block, self.now) {
+            self.oldest.remove(&before);
+        }
+        self.oldest.insert(self.now, block);
+        while self.recent.len() > self.limits.recent {
+            let Some((since, block)) = self.oldest.pop_first() else { return };
+            self.recent.remove(&block);
+            self.floor = since;
+        }
+    }
+
+    fn sum(&mut self, block: u64) -> Result<Option<u32>, String> {
+        let (byte, bit, at) = place(block);
+        let body = &self.page(page_of(block))?.body;
+        let known = body.get(byte).is_some_and(|b| b >> bit & 1 == 1);
+        let sum = body.get(at..).and_then(|b| b.first_chunk()).map(|b| u32::from_le_bytes(*b));
+        Ok(sum.filter(|_| known))
+    }
+
+    fn set(&mut self, block: u64, sum: Option<u32>) -> Result<(), String> {
+        let (byte, bit, at) = place(block);
+        let page = self.page(page_of(block))?;
+        page.dirty = true;
+        if let Some(flags) = page.body.get_mut(byte) {
+            *flags = *flags & !(1 << bit) | u8::from(sum.is_some()) << bit;
+        }
+        if let Some(into) = page.body.get_mut(at..at + 4) {
+            into.copy_from_slice(&sum.unwrap_or(0).to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// A page, from memory or from the file; one that is damaged is empty.
+    fn page(&mut self, number: u64) -> Result<&mut Page, String> {
+        self.uses += 1;
+        if !self.pages.contains_key(&number) {
+            while self.pages.len() >= self.limits.pages {
+                let Some((&oldest, _)) = self.pages.iter().min_by_key(|(_, page)| page.used) else { break };
+                self.save(oldest)?;
+                self.pages.remove(&oldest);
+            }
+            let mut bytes = vec![0; PAGE_BYTES];
+            let there = self.file.read(number, &mut bytes)?;
+            let check = bytes.split_off(BODY);
+            let empty = !there || (check == [0; 4] && bytes.iter().all(|b| *b == 0));
+            if !empty && check != check_of(number, &bytes) {
+                bytes.fill(0);
+                if self.damaged.len() < MOST_DAMAGED {
+                    self.damaged.insert(number);
+                }
+            }
+            self.pages.insert(number, Page { body: bytes, dirty: false, used: 0 });
+        }
+        let page = self.pages.get_mut(&number).ok_or("a page that was read is gone")?;
+        page.used = self.uses;
+        Ok(page)
+    }
+
+    fn save(&mut self, number: u64) -> Result<(), String> {
+        if let Some(page) = self.pages.get_mut(&number).filter(|page| page.dirty) {
+            let mut bytes = page.body.clone();
+            bytes.extend_from_slice(&check_of(number, &page.body));
+            self.file.write(number, &bytes)?;
+            page.dirty = false;
+        }
+        Ok(())
+    }
+}
+
+/// A checksum that depends on the page's number, so that a page in another's place is noticed.
+fn check_of(number: u64, body: &[u8]) -> [u8; 4] {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&number.to_le_bytes());
+    hasher.update(body);
+    hasher.finalize().to_le_bytes()
+}
+
+fn page_of(block: u64) -> u64 {
+    1 + block / PAGE_BLOCKS
+}
+
+/// Byte and bit that say whether a block's sum is known, and where the sum is in its page.
+fn place(block: u64) -> (usize, u64, usize) {
+    let i = block % PAGE_BLOCKS;
+    (SUMS + (i / 8) as usize, i % 8, i as usize * 4)
+}
+
+impl<F: SumFile> Checksums for StoredChecksums<F> {
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn known(&mut self, block: u64) -> Known {
+        let sum = if block < self.blocks { self.sum(block) } else { Ok(None) };
+        let since = self.recent.get(&block).copied().unwrap_or(self.floor);
+        let changing = self.writing.contains_key(&block);
+        match sum {
+            Ok(sum) => Known { sum, since, changing },
+            Err(failure) => {
+                self.failure = Some(failure);
+                Known { sum: None, since, changing }
+            }
+        }
+    }
+}

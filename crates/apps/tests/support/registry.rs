@@ -1,0 +1,251 @@
+//! The calls' side: what is registered, as plain lists.
+
+use freeblock_apps::sessions::{Parameter, Sessions};
+use scheduler::{Priority, SessionError};
+use std::collections::{BTreeMap, BTreeSet};
+use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    suspended: bool,
+    left: u64,
+    /// Whether a write of the same place is as good as its read.
+    by_writes: bool,
+}
+
+/// A registered block.
+#[derive(Clone, Debug)]
+pub struct Block {
+    pub session: SessionId,
+    pub task: TaskId,
+    pub range: LbnRange,
+    pub op: Op,
+    pub parameter: Parameter,
+    pub promoted: bool,
+    /// Its access is under way: what was read, or is being written.
+    pub under_way: Option<Vec<u8>>,
+    /// The sector that stands in the way of the access.
+    pub bad: Option<Lbn>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Registry {
+    capacity: Sectors,
+    sessions: BTreeMap<SessionId, Session>,
+    blocks: Vec<Block>,
+    next: u64,
+    pub most_sessions: usize,
+    pub most_tasks: usize,
+    /// What is under way is handed over even when its range is withdrawn.
+    pub lax: bool,
+}
+
+impl Registry {
+    pub fn new(capacity: u64) -> Self {
+        Self {
+            capacity: Sectors::new(capacity),
+            sessions: BTreeMap::new(),
+            blocks: Vec::new(),
+            next: 1,
+            most_sessions: usize::MAX,
+            most_tasks: usize::MAX,
+            lax: false,
+        }
+    }
+
+    /// Blocks that are pending.
+    pub fn pending(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Sessions that are open.
+    pub fn open_sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub fn is_suspended(&self, session: SessionId) -> bool {
+        self.sessions[&session].suspended
+    }
+
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    pub fn block_mut(&mut self, at: usize) -> &mut Block {
+        &mut self.blocks[at]
+    }
+
+    /// The blocks whose access is under way.
+    pub fn under_way(&self) -> Vec<usize> {
+        (0..self.blocks.len()).filter(|&i| self.blocks[i].under_way.is_some()).collect()
+    }
+
+    /// The blocks whose access may begin: promoted ones, or else any of the sessions that are not suspended.
+    pub fn ready(&self) -> Vec<usize> {
+        let idle = |b: &Block| b.under_way.is_none();
+        let any = |of: &dyn Fn(&Block) -> bool| -> Vec<usize> {
+            (0..self.blocks.len()).filter(|&i| idle(&self.blocks[i]) && of(&self.blocks[i])).collect()
+        };
+        let promoted = any(&|b| b.promoted);
+        if promoted.is_empty() { any(&|b| !self.sessions[&b.session].suspended) } else { promoted }
+    }
+
+    /// A block that a write of `range` is as good as, if there is one.
+    pub fn served_by_write(&self, range: LbnRange) -> Option<usize> {
+        self.blocks.iter().position(|b| {
+            (b.op == Op::Write || self.sessions[&b.session].by_writes)
+                && b.range.start() >= range.start()
+                && b.range.end() <= range.end()
+        })
+    }
+
+    /// Takes a block out; whether it was its session's last.
+    pub fn take(&mut self, at: usize) -> (Block, bool) {
+        let block = self.blocks.remove(at);
+        let session = self.sessions.get_mut(&block.session).unwrap();
+        session.left -= 1;
+        (block, session.left == 0)
+    }
+
+    /// Everything is gone; what was under way is returned.
+    pub fn power_cut(&mut self) -> Vec<Block> {
+        self.sessions.clear();
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.retain(|b| b.under_way.is_some());
+        blocks
+    }
+
+    fn add(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        op: Op,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        let tasks: BTreeSet<TaskId> = self.blocks.iter().map(|b| b.task).collect();
+        let owner = self.sessions.get_mut(&session).ok_or(SessionError::NoSession(session))?;
+        if tasks.len() >= self.most_tasks {
+            return Err(SessionError::TooManyTasks { most: self.most_tasks });
+        }
+        if range.is_empty() {
+            return Err(SessionError::EmptyRange(range.start()));
+        }
+        if block.get() == 0 {
+            return Err(SessionError::BlockSize(block));
+        }
+        if range.checked_end().is_none_or(|end| end.get() > self.capacity.get()) {
+            return Err(SessionError::PastEnd { range, capacity: self.capacity });
+        }
+        let task = TaskId::new(self.next);
+        self.next += 1;
+        let mut at = range.start();
+        while at < range.end() {
+            let range = LbnRange::new(at, block.min(range.end().since(at)));
+            let (promoted, under_way, bad) = (false, None, None);
+            self.blocks.push(Block { session, task, range, op, parameter, promoted, under_way, bad });
+            owner.left += 1;
+            at = range.end();
+        }
+        Ok(task)
+    }
+
+    fn withdraw(&mut self, of: impl Fn(&Block) -> bool, even_under_way: bool) -> u64 {
+        let before = self.blocks.len();
+        let (sessions, lax) = (&mut self.sessions, self.lax && !even_under_way);
+        self.blocks.retain(|b| {
+            let gone = of(b) && !(lax && b.under_way.is_some());
+            if gone {
+                sessions.get_mut(&b.session).unwrap().left -= 1;
+            }
+            !gone
+        });
+        (before - self.blocks.len()) as u64
+    }
+
+    fn known(&mut self, session: SessionId) -> Result<&mut Session, SessionError> {
+        self.sessions.get_mut(&session).ok_or(SessionError::NoSession(session))
+    }
+}
+
+pub fn touch(a: LbnRange, b: LbnRange) -> bool {
+    a.start() < b.end() && b.start() < a.end()
+}
+
+impl Sessions for Registry {
+    fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
+        if self.sessions.len() >= self.most_sessions {
+            return Err(SessionError::TooManySessions { most: self.most_sessions });
+        }
+        let id = SessionId::new(self.next);
+        self.next += 1;
+        self.sessions.insert(id, Session { suspended: false, left: 0, by_writes: true });
+        Ok(id)
+    }
+
+    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.known(session)?.by_writes = on;
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        self.add(session, range, block, Op::Read, parameter)
+    }
+
+    fn write(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        self.add(session, range, block, Op::Write, parameter)
+    }
+
+    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
+        match self.withdraw(|b| b.task == task, false) {
+            0 => Err(SessionError::NoTask(task)),
+            gone => Ok(gone),
+        }
+    }
+
+    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        self.known(session)?;
+        Ok(self.withdraw(|b| b.session == session && touch(b.range, range), false))
+    }
+
+    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        self.known(session)?;
+        let mut promoted = 0;
+        for block in &mut self.blocks {
+            if block.session == session && touch(block.range, range) && !block.promoted {
+                block.promoted = true;
+                promoted += 1;
+            }
+        }
+        Ok(promoted)
+    }
+
+    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.known(session)?.suspended = true;
+        Ok(())
+    }
+
+    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.known(session)?.suspended = false;
+        Ok(())
+    }
+
+    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
+        self.known(session)?;
+        let gone = self.withdraw(|b| b.session == session, true);
+        self.sessions.remove(&session);
+        Ok(gone)
+    }
+}

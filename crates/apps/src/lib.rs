@@ -88,6 +88,7 @@ mod feed;
 pub mod files;
 pub mod lld;
 pub mod miner;
+pub mod records;
 pub mod reorganizer;
 pub mod scrub;
 pub mod sessions;

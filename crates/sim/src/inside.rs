@@ -1,16 +1,16 @@
 //! The core inside the drive, on the true mechanics.
 
+use crate::head::Head;
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
-use drive::Mechanics;
-use model::{DriveModel, Position};
+use model::DriveModel;
 use scheduler::{
-    Action, Config, Core, Harm, Parameter, PlannerStats, Priority, Purpose, Record, Request, SessionError,
-    Sessions, SubmitError,
+    Action, Config, Core, Harm, Parameter, PlannerStats, Priority, Record, Request, SessionError, Sessions,
+    SubmitError,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
-use units::{Arc as Rotation, Duration, FULL_TURN, Instant, Lbn, LbnRange, RequestId, Sectors};
+use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
 use workload::{ClosedTask, Issuer, Source};
 
 /// What the background does in a run.
@@ -84,9 +84,7 @@ struct InFlight {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Inside<S> {
-    drive: Arc<DriveModel>,
     core: Core,
-    mechanics: Mechanics,
     foreground: Issuer<S>,
     /// Requests that are not done, by number less the first one's.
     in_flight: VecDeque<Option<InFlight>>,
@@ -94,9 +92,7 @@ pub struct Inside<S> {
     now: Instant,
     /// When the head began what it does, and when that will be done.
     busy: Option<(Instant, Instant)>,
-    /// Moves of idle time that is under way.
-    idle_move: Option<Duration>,
-    head: HeadNanos,
+    head: Head,
     times: Times,
     scan: Option<ScanProgress>,
 }
@@ -125,15 +121,12 @@ impl<S: Source> Inside<S> {
         };
         Ok(Self {
             core,
-            mechanics: Mechanics::new(Arc::clone(&drive)),
-            drive,
+            head: Head::new(drive),
             foreground,
             in_flight: VecDeque::new(),
             first_in_flight: 0,
             now: Instant::ZERO,
             busy: None,
-            idle_move: None,
-            head: HeadNanos::default(),
             times: Times::new(),
             scan,
         })
@@ -215,7 +208,7 @@ impl<S: Source> Inside<S> {
 
     /// What the head did so far, in nanoseconds; what is under way is counted up to its end.
     pub fn head(&self) -> HeadNanos {
-        self.head
+        self.head.spent
     }
 
     /// What the planner did.
@@ -235,9 +228,9 @@ impl<S: Source> Inside<S> {
         let run = end.since(Instant::ZERO);
         Report {
             foreground: self.times.report(run),
-            head_time: self.head.shares(run),
+            head_time: self.head.spent.shares(run),
             background: match self.scan {
-                Some(scan) => scan.report(self.now, self.head.potential_used()),
+                Some(scan) => scan.report(self.now, self.head.spent.potential_used()),
                 None => BackgroundReport::default(),
             },
             simulated: run,
@@ -252,7 +245,7 @@ impl<S: Source> Inside<S> {
             (Some((began, until)), due) if due.is_none_or(|due| until <= due) => {
                 self.now = until;
                 self.busy = None;
-                self.account_idle(until.since(began));
+                self.head.account_idle(self.core.accesses(), until.since(began));
                 self.core.completed(until);
                 self.drain(began, observer)?;
             }
@@ -312,7 +305,7 @@ impl<S: Source> Inside<S> {
                 Action::Deliver(record) => {
                     if let Some(scan) = &mut self.scan {
                         let sector = self.core.drive().sector_bytes();
-                        let potential_used = self.head.potential_used();
+                        let potential_used = self.head.spent.potential_used();
                         scan.delivered(record.range.len().bytes(sector), self.now, potential_used);
                     }
                     observer.delivered(&mut self.core, record, self.now);
@@ -322,62 +315,14 @@ impl<S: Source> Inside<S> {
         Ok(())
     }
 
-    /// What the head did in idle time, if it is that what is done.
-    fn account_idle(&mut self, took: Duration) {
-        let Some(moved) = self.idle_move.take() else { return };
-        self.head.idle_seek += moved.min(took);
-        for access in self.core.accesses() {
-            let Purpose::Idle { useful } = access.purpose else { continue };
-            let sectors = self.drive.layout().track(access.track).sectors;
-            let arc =
-                Rotation::from_parts(u64::from(useful.min(access.sectors)) * FULL_TURN / u64::from(sectors));
-            self.head.idle_transfer += self.drive.rpm().time_within(arc);
-        }
-    }
-
     /// Moves the head as the core asks; when it will be done.
     fn execute(&mut self) -> Instant {
-        let mut at = self.now;
-        self.idle_move = None;
-        let mut group_from = self.mechanics.position();
-        let (mut group_moves, mut rotation) = (Duration::ZERO, Duration::ZERO);
-        let drive = Arc::clone(&self.drive);
-        let rpm = drive.rpm();
-        for access in self.core.accesses() {
-            let track = drive.layout().track(access.track);
-            let to = Position::from(track);
-            let ready = self.mechanics.seek_to(at, to, access.op);
-            let from = ready.max(access.not_before);
-            let (start, end) = self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors);
-            group_moves += ready.since(at);
-            rotation += start.since(ready);
-            match access.purpose {
-                // Accounted for when it is done, as far as it is.
-                Purpose::Idle { .. } => self.idle_move = self.idle_move.or(Some(ready.since(at))),
-                Purpose::Background { useful } => {
-                    let arc = Rotation::from_parts(u64::from(useful) * FULL_TURN / u64::from(track.sectors));
-                    let free = rpm.time_within(arc).min(end.since(start));
-                    self.head.free_transfer += free;
-                    rotation += end.since(start) - free;
-                }
-                Purpose::Foreground => {
-                    self.head.transfer += end.since(start);
-                    // The foreground's share is what it would have been without the detour. A detour that ends on the
-                    // destination has its write settle while it waits there: what that saves was no latency.
-                    let direct = drive.move_time(group_from, to, access.op);
-                    self.head.seek += direct;
-                    self.head.extra_seek += group_moves.saturating_sub(direct);
-                    let saved = direct.saturating_sub(group_moves);
-                    let from_rotation = saved.min(rotation);
-                    self.head.rotation += rotation - from_rotation;
-                    self.head.free_transfer = self.head.free_transfer.saturating_sub(saved - from_rotation);
-                    group_from = to;
-                    (group_moves, rotation) = (Duration::ZERO, Duration::ZERO);
-                }
-            }
-            at = end;
-        }
-        debug_assert_eq!(Some(at), self.core.busy_until(), "the core's prediction inside the drive is exact");
-        at
+        let until = self.head.execute(self.now, self.core.accesses());
+        debug_assert_eq!(
+            Some(until),
+            self.core.busy_until(),
+            "the core's prediction inside the drive is exact"
+        );
+        until
     }
 }

@@ -1,0 +1,108 @@
+//! Drives, loads and faults that all these tests share.
+
+use model::DriveModel;
+use model::random_profile::{Size, random_profile};
+use proptest::prelude::*;
+use scheduler::policy::PolicyName;
+use scheduler::{Config, IdleTime, Sharing};
+use sim::{Content, Faults, Platters, Volume};
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Sectors};
+use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Share, Source, Think};
+
+pub fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}
+
+/// A drive, what goes on on it, and what goes wrong.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub drive: u64,
+    pub seed: u64,
+    pub policy: PolicyName,
+    pub greedy: bool,
+    pub idle: bool,
+    pub partials: usize,
+    pub tasks: u32,
+    pub think_us: u64,
+    pub lost_ppm: u32,
+    pub late_ppm: u32,
+}
+
+pub fn worlds() -> impl Strategy<Value = World> {
+    let policy = prop_oneof![Just(PolicyName::Fcfs), Just(PolicyName::CLook), Just(PolicyName::Sptf)];
+    let ppm = || prop_oneof![Just(0), 0..100_000u32];
+    (
+        (any::<u64>(), any::<u64>(), policy, any::<bool>(), any::<bool>()),
+        (prop_oneof![Just(1usize << 15), 2..6usize], 1..8u32, 0..40_000u64, ppm(), ppm()),
+    )
+        .prop_map(
+            |((drive, seed, policy, greedy, idle), (partials, tasks, think_us, lost_ppm, late_ppm))| World {
+                drive,
+                seed,
+                policy,
+                greedy,
+                idle,
+                partials,
+                tasks,
+                think_us,
+                lost_ppm,
+                late_ppm,
+            },
+        )
+}
+
+impl World {
+    pub fn drive(&self) -> Arc<DriveModel> {
+        Arc::new(DriveModel::from_profile(&random_profile(self.drive, Size::Tiny)).unwrap())
+    }
+
+    pub fn config(&self) -> Config {
+        Config {
+            policy: self.policy,
+            sharing: if self.greedy { Sharing::Greedy } else { Sharing::Lottery },
+            idle: self.idle.then(IdleTime::default),
+            most_partials: self.partials,
+            seed: self.seed,
+            ..Config::default()
+        }
+    }
+
+    /// Switches a drive on, for the `life`th time.
+    pub fn start(&self, platters: Platters, now: Instant, life: u64) -> Volume {
+        let mut volume = Volume::starting_at(now, self.drive(), self.config(), platters).unwrap();
+        volume.set_faults(Faults {
+            seed: self.seed.wrapping_add(life),
+            lost_ppm: self.lost_ppm,
+            late_ppm: self.late_ppm,
+            ..Faults::default()
+        });
+        volume
+    }
+
+    /// A foreground over the whole drive that reads, and perhaps writes what is there already. Where applications
+    /// write it may not: what it overtakes would never be written.
+    pub fn load(&self, volume: &mut Volume, writes: bool) {
+        let capacity = volume.drive().layout().capacity();
+        let config = RandomConfig {
+            size: Sectors::new(3),
+            align: Sectors::new(1),
+            reads: if writes { Share::TWO_THIRDS } else { Share::ALL },
+            ..RandomConfig::new(capacity, volume.drive().sector_bytes())
+        };
+        let source: Box<dyn Source> = Box::new(Random::new(config, self.seed).unwrap());
+        let think = Think::Exponential(Duration::from_micros(self.think_us));
+        let arrival = Arrival::Closed(Closed { tasks: self.tasks, think });
+        volume.load(Issuer::new(source, arrival, volume.now(), self.seed).unwrap(), Content::Timing);
+    }
+}
+
+/// Runs until `done`; an error when that takes more virtual time than anything should.
+pub fn run(volume: &mut Volume, done: impl Fn(&Volume) -> bool) -> Result<(), TestCaseError> {
+    let end = volume.now() + Duration::from_secs(4_000);
+    while !done(volume) {
+        volume.run_for(Duration::from_millis(100)).unwrap();
+        prop_assert!(volume.now() < end, "it does not come to an end");
+    }
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The head of a drive with the core in it: moved as the core asks, and accounted for.
+
+use crate::report::HeadNanos;
+use drive::Mechanics;
+use model::{DriveModel, Position};
+use scheduler::{Access, Purpose};
+use std::sync::Arc;
+use units::{Arc as Rotation, Duration, FULL_TURN, Instant};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    drive: Arc<DriveModel>,
+    mechanics: Mechanics,
+    /// What it did so far; what is under way is counted up to its end.
+    pub spent: HeadNanos,
+    /// Moves of idle time that is under way.
+    idle_move: Option<Duration>,
+}
+
+impl Head {
+    /// At rest at cylinder 0.
+    pub fn new(drive: Arc<DriveModel>) -> Self {
+        let mechanics = Mechanics::new(Arc::clone(&drive));
+        Self { mechanics, drive, spent: HeadNanos::default(), idle_move: None }
+    }
+
+    pub fn position(&self) -> Position {
+        self.mechanics.position()
+    }
+
+    /// What it did in idle time, if it is that what is done, as far as it is.
+    pub fn account_idle(&mut self, accesses: &[Access], took: Duration) {
+        let Some(moved) = self.idle_move.take() else { return };
+        self.spent.idle_seek += moved.min(took);
+        for access in accesses {
+            let Purpose::Idle { useful } = access.purpose else { continue };
+            let sectors = self.drive.layout().track(access.track).sectors;
+            let arc =
+                Rotation::from_parts(u64::from(useful.min(access.sectors)) * FULL_TURN / u64::from(sectors));
+            self.spent.idle_transfer += self.drive.rpm().time_within(arc);
+        }
+    }
+
+    /// Moves as the core asks; when it will be done.
+    pub fn execute(&mut self, now: Instant, accesses: &[Access]) -> Instant {
+        let mut at = now;
+        self.idle_move = None;
+        let mut group_from = self.mechanics.position();
+        let (mut group_moves, mut rotation) = (Duration::ZERO, Duration::ZERO);
+        let drive = Arc::clone(&self.drive);
+        let rpm = drive.rpm();
+        for access in accesses {
+            let track = drive.layout().track(access.track);
+            let to = Position::from(track);
+            let ready = self.mechanics.seek_to(at, to, access.op);
+            let from = ready.max(access.not_before);
+            let (start, end) = self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors);
+            group_moves += ready.since(at);
+            rotation += start.since(ready);
+            match access.purpose {
+                // Accounted for when it is done, as far as it is.
+                Purpose::Idle { .. } => self.idle_move = self.idle_move.or(Some(ready.since(at))),
+                Purpose::Background { useful } => {
+                    let arc = Rotation::from_parts(u64::from(useful) * FULL_TURN / u64::from(track.sectors));
+                    let free = rpm.time_within(arc).min(end.since(start));
+                    self.spent.free_transfer += free;
+                    rotation += end.since(start) - free;
+                }
+                Purpose::Foreground => {
+                    self.spent.transfer += end.since(start);
+                    // The foreground's share is what it would have been without the detour. A detour that ends on the
+                    // destination has its write settle while it waits there: what that saves was no latency.
+                    let direct = drive.move_time(group_from, to, access.op);
+                    self.spent.seek += direct;
+                    self.spent.extra_seek += group_moves.saturating_sub(direct);
+                    let saved = direct.saturating_sub(group_moves);
+                    let from_rotation = saved.min(rotation);
+                    self.spent.rotation += rotation - from_rotation;
+                    self.spent.free_transfer = self.spent.free_transfer.saturating_sub(saved - from_rotation);
+                    group_from = to;
+                    (group_moves, rotation) = (Duration::ZERO, Duration::ZERO);
+                }
+            }
+            at = end;
+        }
+        at
+    }
+}

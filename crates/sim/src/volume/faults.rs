@@ -1,0 +1,89 @@
+//! What goes wrong in a volume, by a seed.
+
+use std::num::NonZeroU64;
+use units::{Duration, Instant, Lbn, Sectors};
+use workload::random::Stream;
+
+/// How often what goes wrong, in millionths of what the head is told to do. Nothing, by default.
+///
+/// Power is cut by [`Volume::power_cut`](super::Volume::power_cut), and sectors are spoilt one by one with
+/// [`Platters::spoil`](super::Platters::spoil), at any instant that the caller likes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// Where chance begins.
+    pub seed: u64,
+    /// Completions that are lost: nobody hears of what was done, which is all, nothing, or the sectors that passed
+    /// before some instant. The core is told after [`timeout`](Self::timeout).
+    pub lost_ppm: u32,
+    /// After how long a completion counts as lost.
+    pub timeout: Duration,
+    /// Completions that come late.
+    pub late_ppm: u32,
+    /// By how much at most.
+    pub late: Duration,
+    /// Sectors that go bad, anywhere on the drive, until they are written.
+    pub spoilt_ppm: u32,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            lost_ppm: 0,
+            timeout: Duration::from_millis(500),
+            late_ppm: 0,
+            late: Duration::from_millis(50),
+            spoilt_ppm: 0,
+        }
+    }
+}
+
+/// What becomes of one thing that the head was told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The completion comes so late.
+    Told(Duration),
+    /// It never comes, and only what passed before this instant was done.
+    Lost(Instant),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Chance {
+    faults: Faults,
+    stream: Stream,
+}
+
+impl Chance {
+    pub fn new(faults: Faults) -> Self {
+        Self { faults, stream: Stream::new(faults.seed, "faults") }
+    }
+
+    pub fn timeout(&self) -> Duration {
+        self.faults.timeout
+    }
+
+    fn happens(&mut self, ppm: u32) -> bool {
+        ppm > 0 && self.below(1_000_000) < u64::from(ppm)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        NonZeroU64::new(bound).map_or(0, |bound| self.stream.below(bound))
+    }
+
+    pub fn fate(&mut self, began: Instant, until: Instant) -> Fate {
+        if self.happens(self.faults.lost_ppm) {
+            // None of it, all of it, or a part.
+            let took = until.since(began).as_nanos();
+            let done = (self.below(2 * took + 2)).saturating_sub(took / 2).min(took);
+            return Fate::Lost(began + Duration::from_nanos(done));
+        }
+        if self.happens(self.faults.late_ppm) {
+            return Fate::Told(Duration::from_nanos(self.below(self.faults.late.as_nanos() + 1)));
+        }
+        Fate::Told(Duration::ZERO)
+    }
+
+    pub fn spoilt(&mut self, capacity: Sectors) -> Option<Lbn> {
+        self.happens(self.faults.spoilt_ppm).then(|| Lbn::new(self.below(capacity.get())))
+    }
+}

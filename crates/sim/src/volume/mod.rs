@@ -1,0 +1,773 @@
+//! The core in a drive that holds bytes, with applications on it.
+
+mod faults;
+mod hosted;
+mod passing;
+mod platters;
+
+pub use faults::Faults;
+pub use hosted::{Hosted, Place, Tally};
+pub use platters::{Cure, Platters};
+
+use crate::head::Head;
+use crate::report::{ForegroundReport, HeadTime, Times};
+use drive::MediumError;
+use faults::{Chance, Fate};
+use hosted::{Apps, Asker, Held};
+use model::{DriveModel, Position};
+use scheduler::{
+    Access, Action, Application, Config, Core, Harm, PlannerStats, Purpose, Record, Request, Sessions,
+    SubmitError,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use thiserror::Error;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+use workload::random::Stream;
+use workload::{ClosedTask, Issuer, Source};
+
+/// Why a volume did not do what it was asked. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum VolumeError {
+    /// The core refused.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// A write with too many bytes, or too few.
+    #[error("a write to LBNs {range} is {expected} bytes, and came with {found}")]
+    Bytes {
+        /// What was to be written.
+        range: LbnRange,
+        /// Its bytes.
+        expected: u64,
+        /// Those that came.
+        found: u64,
+    },
+    /// A medium of another size than the drive.
+    #[error("the drive has {drive} sectors and its medium {medium}; make the medium with Platters::blank")]
+    Platters {
+        /// The drive's sectors.
+        drive: Sectors,
+        /// The medium's.
+        medium: Sectors,
+    },
+    /// The medium refused; a defect of this crate.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
+}
+
+/// A foreground request that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The number that [`Volume::submit_read`] or [`Volume::submit_write`] gave it.
+    pub id: RequestId,
+    /// Read or write.
+    pub op: Op,
+    /// What.
+    pub range: LbnRange,
+    /// What was read; empty after a write or an error.
+    pub bytes: Vec<u8>,
+    /// Its first bad sector; then it has failed. Of a write the other sectors are written.
+    pub bad: Option<Lbn>,
+    /// When it came.
+    pub arrived: Instant,
+    /// When it was done.
+    pub at: Instant,
+}
+
+/// What a load's writes write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing: the load is there for its timing, and the bytes on the medium stay as they are. A background write that
+    /// such a write overtakes counts as done, and its bytes never come to the medium: not for applications that write.
+    Timing,
+    /// Bytes that depend on the seed, the request and the sector.
+    Seeded(u64),
+}
+
+/// Sectors that the head has passed over for a reason, and whose passing counts: told to whoever
+/// [watches](Volume::watch).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Which of the core's wishes it belonged to, counted from 1. Those of one wish are told in the order of passing.
+    pub execute: u64,
+    /// Read or write.
+    pub op: Op,
+    /// The sectors.
+    pub range: LbnRange,
+    /// What for.
+    pub purpose: Purpose,
+    /// When the core wished it.
+    pub began: Instant,
+    /// Whether the core was told that it was lost.
+    pub lost: bool,
+}
+
+/// What a run has measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VolumeReport {
+    /// The foreground's share.
+    pub foreground: ForegroundReport,
+    /// What the head did, in fractions of the run that add up to 1.
+    pub head_time: HeadTime,
+    /// Part of the foreground's rotational latency that went into reading wanted sectors.
+    pub potential_used: f64,
+    /// What idle time has cost the foreground.
+    pub harm: Harm,
+    /// How long the run was, in virtual time.
+    pub simulated: Duration,
+}
+
+type Watcher = Box<dyn FnMut(&Passed)>;
+
+struct InFlight {
+    request: Request,
+    arrived: Instant,
+    /// What it writes; none for a load that is there for its timing.
+    bytes: Option<Vec<u8>>,
+    /// Whose it is, if a load's: which load, and which of its tasks.
+    load: Option<(u64, ClosedTask)>,
+}
+
+struct Load {
+    number: u64,
+    issuer: Issuer<Box<dyn Source>>,
+    content: Content,
+}
+
+/// What the head is told to do.
+struct UnderWay {
+    accesses: Vec<Access>,
+    from: Position,
+    began: Instant,
+    until: Instant,
+    fate: Fate,
+}
+
+impl UnderWay {
+    /// When the core hears of it.
+    fn told(&self, chance: &Chance) -> Instant {
+        match self.fate {
+            Fate::Told(late) => self.until + late,
+            Fate::Lost(_) => self.until + chance.timeout(),
+        }
+    }
+}
+
+/// A drive with bytes on it, the core in it, applications over the core, and a foreground.
+///
+/// Time is virtual: [`run_until`](Self::run_until) goes from event to event. What is [submitted](Self::submit_write) or
+/// [called](Self::call) between two runs happens at [`now`](Self::now), and all of it before the core chooses what to
+/// do. The same calls give the same bytes at the same nanosecond.
+///
+/// # What the bytes do
+/// A wish of the core (one [`Action::Execute`]) is carried out in the order of its accesses, and its bytes move when it
+/// ends, as far as it went: where it is cut short, or the power is cut, the sectors that had passed by then are on the
+/// medium and no others. A sector is never torn. In between nobody could tell: the core orders nothing else meanwhile.
+///
+/// A record's bytes, and those of a foreground read, are what the medium holds at the end of the wish that completed
+/// it. For a block that passed whole, that is what passed, overlaid with what the same wish wrote to it, which is in
+/// memory. Of a block that is read in pieces the earlier pieces are as they passed or, where they were written to since,
+/// newer; that too a drive has in memory. So a block is always one that was on the medium as a whole. See
+/// [`Action::Deliver`].
+///
+/// # A counter
+/// ```
+/// use freeblock_sim::{Content, Faults, Platters, Volume};
+/// use model::{DriveModel, Profile};
+/// use scheduler::{Application, Config, Parameter, Priority, Record, SessionError, Sessions};
+/// use std::sync::Arc;
+/// use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
+/// use workload::{Arrival, Issuer, Random, RandomConfig};
+///
+/// /// Counts the sevens on a drive, and what could not be read of it.
+/// #[derive(Default)]
+/// struct Counter { sevens: usize, bad: u64, done: bool }
+///
+/// impl Counter {
+///     fn start(&mut self, sessions: &mut dyn Sessions, all: LbnRange) -> Result<(), SessionError> {
+///         let session = sessions.open(Priority::default())?;
+///         sessions.read(session, all, Sectors::new(8), Parameter::default()).map(|_| ())
+///     }
+/// }
+///
+/// impl Application for Counter {
+///     fn done(&mut self, _: &mut dyn Sessions, done: &Record, bytes: &[u8], _: Instant) {
+///         self.sevens += bytes.iter().filter(|byte| **byte == 7).count();
+///         self.bad += u64::from(done.bad.is_some());
+///         self.done = done.last;
+///     }
+/// }
+///
+/// # let toml = include_str!("../../../model/tests/data/tiny.toml");
+/// let drive = Arc::new(DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml")?)?);
+/// let all = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
+/// let mut platters = Platters::blank(&drive);
+/// platters.medium_mut().write(LbnRange::new(Lbn::new(100), Sectors::new(1)), &[7; 512])?;
+/// let mut volume = Volume::new(Arc::clone(&drive), Config::default(), platters)?;
+/// let counter = volume.host(Counter::default());
+/// volume.call(counter, |counter, sessions| counter.start(sessions, all)).unwrap()?;
+///
+/// // The drive is busy with other things.
+/// let load = Random::new(RandomConfig::new(all.len(), Bytes::new(512)), 1)?;
+/// volume.load(Issuer::new(Box::new(load), Arrival::oltp(4), Instant::ZERO, 1)?, Content::Timing);
+/// while !volume.app(counter).unwrap().done {
+///     volume.run_for(Duration::from_secs(1))?;
+/// }
+/// assert_eq!(volume.app(counter).unwrap().sevens, 512);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Volume {
+    drive: Arc<DriveModel>,
+    core: Core,
+    head: Head,
+    platters: Platters,
+    started: Instant,
+    now: Instant,
+    under_way: Option<UnderWay>,
+    /// Something was submitted or called since the core was last polled.
+    stirred: bool,
+    apps: Apps,
+    held: Vec<Held>,
+    in_flight: BTreeMap<RequestId, InFlight>,
+    next_request: u64,
+    completions: VecDeque<Completion>,
+    load: Option<Load>,
+    /// How many there were.
+    loads: u64,
+    chance: Chance,
+    times: Times,
+    executes: u64,
+    watcher: Option<Watcher>,
+}
+
+impl Volume {
+    /// A drive at rest at instant zero.
+    ///
+    /// # Errors
+    /// Platters of another size.
+    pub fn new(drive: Arc<DriveModel>, config: Config, platters: Platters) -> Result<Self, VolumeError> {
+        Self::starting_at(Instant::ZERO, drive, config, platters)
+    }
+
+    /// A drive that is switched on at some instant, as after a [power cut](Self::power_cut).
+    ///
+    /// # Errors
+    /// Platters of another size.
+    pub fn starting_at(
+        now: Instant,
+        drive: Arc<DriveModel>,
+        config: Config,
+        platters: Platters,
+    ) -> Result<Self, VolumeError> {
+        let (capacity, medium) = (drive.layout().capacity(), platters.medium().capacity());
+        if capacity != medium {
+            return Err(VolumeError::Platters { drive: capacity, medium });
+        }
+        Ok(Self {
+            core: Core::new(Arc::clone(&drive), config),
+            head: Head::new(Arc::clone(&drive)),
+            drive,
+            platters,
+            started: now,
+            now,
+            under_way: None,
+            stirred: false,
+            apps: Apps::default(),
+            held: Vec::new(),
+            in_flight: BTreeMap::new(),
+            next_request: 1,
+            completions: VecDeque::new(),
+            load: None,
+            loads: 0,
+            chance: Chance::new(Faults::default()),
+            times: Times::new(),
+            executes: 0,
+            watcher: None,
+        })
+    }
+
+    /// What goes wrong from here on.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.chance = Chance::new(faults);
+    }
+
+    /// Calls `watcher` with what the head passes over.
+    pub fn watch(&mut self, watcher: impl FnMut(&Passed) + 'static) {
+        self.watcher = Some(Box::new(watcher));
+    }
+
+    /// Takes an application in.
+    pub fn host<T: Application + 'static>(&mut self, app: T) -> Place<T> {
+        Place { index: self.apps.add(Box::new(app)), kind: PhantomData }
+    }
+
+    /// An application. `None` if the place is of another volume.
+    pub fn app<T: Application + 'static>(&self, place: Place<T>) -> Option<&T> {
+        self.apps.get(place)
+    }
+
+    /// What an application has got.
+    pub fn tally<T>(&self, place: Place<T>) -> Tally {
+        self.apps.tally(place.index)
+    }
+
+    /// Lets an application make calls, now: what it opens, it gets the records of. `None` if the place is of another
+    /// volume.
+    pub fn call<T: Application + 'static, R>(
+        &mut self,
+        place: Place<T>,
+        call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
+    ) -> Option<R> {
+        self.stirred = true;
+        self.apps.call(&mut self.core, place, call)
+    }
+
+    /// A load of its own, beside what is submitted. One at a time: it takes the place of the one before, whose
+    /// requests under way come to their end.
+    pub fn load(&mut self, issuer: Issuer<Box<dyn Source>>, content: Content) {
+        self.loads += 1;
+        self.load = Some(Load { number: self.loads, issuer, content });
+    }
+
+    /// Ends the load: nothing more is issued.
+    pub fn end_load(&mut self) {
+        self.load = None;
+    }
+
+    /// A foreground read comes in now. Its [`Completion`] brings the bytes.
+    ///
+    /// # Errors
+    /// What the core says of it.
+    pub fn submit_read(&mut self, range: LbnRange) -> Result<RequestId, VolumeError> {
+        self.submit(Op::Read, range, None, None)
+    }
+
+    /// A foreground write comes in now.
+    ///
+    /// # Errors
+    /// What the core says of it, or a number of bytes that is not the range's.
+    pub fn submit_write(&mut self, range: LbnRange, bytes: Vec<u8>) -> Result<RequestId, VolumeError> {
+        let (expected, found) = (range.len().bytes(self.drive.sector_bytes()).get(), bytes.len() as u64);
+        if expected != found {
+            return Err(VolumeError::Bytes { range, expected, found });
+        }
+        self.submit(Op::Write, range, Some(bytes), None)
+    }
+
+    fn submit(
+        &mut self,
+        op: Op,
+        range: LbnRange,
+        bytes: Option<Vec<u8>>,
+        load: Option<(u64, ClosedTask)>,
+    ) -> Result<RequestId, VolumeError> {
+        let id = RequestId::new(self.next_request);
+        let request = Request { id, op, range };
+        self.core.submit(self.now, request)?;
+        self.next_request += 1;
+        self.in_flight.insert(id, InFlight { request, arrived: self.now, bytes, load });
+        self.stirred = true;
+        Ok(id)
+    }
+
+    /// The oldest completion that has not been taken. Those of a [load](Self::load) are not kept.
+    pub fn completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
+    }
+
+    /// Foreground requests that are not done, a load's included.
+    pub fn outstanding(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &Arc<DriveModel> {
+        &self.drive
+    }
+
+    /// The core, to ask it things.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The bytes as they are on the medium now, but for what is under way.
+    pub fn platters(&self) -> &Platters {
+        &self.platters
+    }
+
+    /// The same, to spoil some.
+    pub fn platters_mut(&mut self) -> &mut Platters {
+        &mut self.platters
+    }
+
+    /// Counts of what the planner did.
+    pub fn planner_stats(&self) -> PlannerStats {
+        self.core.planner_stats()
+    }
+
+    /// What a run has measured so far.
+    pub fn report(&self) -> VolumeReport {
+        // What is under way is accounted for up to its end, so the run is measured up to there.
+        let end = self.under_way.as_ref().map_or(self.now, |u| u.until.max(self.now));
+        let run = end.since(self.started);
+        VolumeReport {
+            foreground: self.times.report(run),
+            head_time: self.head.spent.shares(run),
+            potential_used: self.head.spent.potential_used(),
+            harm: self.core.harm(),
+            simulated: run,
+        }
+    }
+
+    /// When the next thing happens by itself; `None` when nothing will.
+    pub fn next_at(&self) -> Option<Instant> {
+        if self.stirred {
+            return Some(self.now);
+        }
+        let told = self.under_way.as_ref().map(|u| u.told(&self.chance));
+        let due = self.load.as_ref().and_then(|load| load.issuer.due());
+        [told, due, self.core.wake_at()].into_iter().flatten().min().map(|at| at.max(self.now))
+    }
+
+    /// Goes on to the next thing that happens by itself. False when nothing will.
+    ///
+    /// # Errors
+    /// The load asks for what the drive does not have.
+    pub fn step(&mut self) -> Result<bool, VolumeError> {
+        let Some(at) = self.next_at() else { return Ok(false) };
+        self.now = at;
+        if self.stirred {
+            self.drain()?;
+            return Ok(true);
+        }
+        // At the same instant the completion comes first: its successor may be due now as well.
+        if self.under_way.as_ref().is_some_and(|u| u.told(&self.chance) <= at) {
+            self.told()?;
+        } else {
+            self.issue()?;
+        }
+        self.drain()?;
+        Ok(true)
+    }
+
+    /// Lets all happen that happens until then, that instant included.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run_until(&mut self, until: Instant) -> Result<(), VolumeError> {
+        while self.next_at().is_some_and(|at| at <= until) {
+            self.step()?;
+        }
+        self.now = self.now.max(until);
+        Ok(())
+    }
+
+    /// The same for so long.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn run_for(&mut self, time: Duration) -> Result<(), VolumeError> {
+        self.run_until(self.now + time)
+    }
+
+    /// Goes on until everything that was submitted is done; not for a load that issues on and on.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn settle(&mut self) -> Result<(), VolumeError> {
+        while !self.in_flight.is_empty() && self.step()? {}
+        Ok(())
+    }
+
+    /// The power fails, now. What had passed under the head is on the medium; core, applications and requests are gone.
+    ///
+    /// # Errors
+    /// A defect of this crate.
+    pub fn power_cut(mut self) -> Result<Platters, VolumeError> {
+        if let Some(under_way) = self.under_way.take() {
+            // The core dies: to ask it whose write this was does no harm.
+            self.core.completed(under_way.until);
+            let whose = match self.core.poll(under_way.until) {
+                Some(Action::Completed(id)) => Some(id),
+                _ => None,
+            };
+            let by = match under_way.fate {
+                Fate::Lost(done) => done.min(self.now),
+                Fate::Told(_) => self.now,
+            };
+            let done = self.done_by(&under_way, by);
+            let mut held = std::mem::take(&mut self.held);
+            self.pass(&under_way, &done, false);
+            self.put(&under_way.accesses, &done, &mut held, whose)?;
+        }
+        Ok(self.platters)
+    }
+
+    fn done_by(&self, under_way: &UnderWay, by: Instant) -> Vec<u32> {
+        if by >= under_way.until {
+            return under_way.accesses.iter().map(|access| access.sectors).collect();
+        }
+        passing::done_by(&self.drive, under_way.from, under_way.began, &under_way.accesses, by)
+    }
+
+    /// Submits every request of the load that is due.
+    fn issue(&mut self) -> Result<(), VolumeError> {
+        loop {
+            let now = self.now;
+            let Some(load) = &mut self.load else { return Ok(()) };
+            let Some(issued) = load.issuer.issue(now) else { return Ok(()) };
+            let (op, range) = (issued.request.op, issued.request.range);
+            let bytes = match load.content {
+                Content::Seeded(seed) if op.is_write() => {
+                    let sector = self.drive.sector_bytes().get() as usize;
+                    let mut bytes = vec![0; range.len().get() as usize * sector];
+                    let mut stream = Stream::numbered(seed, "content", self.next_request);
+                    for chunk in bytes.chunks_mut(8) {
+                        let random = stream.next_u64().to_le_bytes();
+                        chunk.copy_from_slice(&random[..chunk.len()]);
+                    }
+                    Some(bytes)
+                }
+                _ => None,
+            };
+            let number = load.number;
+            self.submit(op, range, bytes, Some((number, issued.task)))?;
+        }
+    }
+
+    fn poll(&mut self) -> Option<Action> {
+        let Self { apps, held, drive, .. } = self;
+        let mut asker = Asker { apps, held, sector: drive.sector_bytes() };
+        self.core.poll_with(self.now, &mut asker)
+    }
+
+    /// The core hears of what the head has done, or does not.
+    fn told(&mut self) -> Result<(), VolumeError> {
+        let Some(under_way) = self.under_way.take() else { return Ok(()) };
+        let UnderWay { accesses, began, until, .. } = &under_way;
+        self.head.account_idle(accesses, until.since(*began));
+        let mut held = std::mem::take(&mut self.held);
+        let lost = match under_way.fate {
+            Fate::Lost(done) => Some(self.done_by(&under_way, done)),
+            Fate::Told(_) => None,
+        };
+        let all: Vec<u32> = accesses.iter().map(|access| access.sectors).collect();
+        if let Some(done) = lost {
+            let mut probe = self.core.clone();
+            probe.completed(self.now);
+            let whose = match probe.poll(self.now) {
+                Some(Action::Completed(id)) => Some(id),
+                _ => None,
+            };
+            self.pass(&under_way, &done, true);
+            self.put(accesses, &done, &mut held, whose)?;
+            if whose.is_none() {
+                // A write that was promoted is done again, and its buffer is not asked for again.
+                let mut again = Vec::new();
+                for access in accesses.iter().filter(|a| a.purpose == Purpose::Foreground && a.op.is_write())
+                {
+                    passing::lbns(&self.drive, access, access.sectors, |range| again.push(range));
+                }
+                held.retain(|held| again.iter().any(|range| touch(*range, held.range)));
+                held.iter_mut().for_each(|held| held.used = false);
+                self.held = held;
+            }
+            self.core.lost(self.now);
+        } else {
+            let bad = self.pass(&under_way, &all, false);
+            self.core.completed_with(self.now, &bad);
+            // A foreground request is told first of all, and only then is it known whose bytes were written.
+            let first = self.poll();
+            let whose = match first {
+                Some(Action::Completed(id) | Action::Failed { id, .. }) => Some(id),
+                _ => None,
+            };
+            self.put(accesses, &all, &mut held, whose)?;
+            if let Some(action) = first {
+                self.act(action, *began)?;
+            }
+        }
+        let capacity = self.drive.layout().capacity();
+        if let Some(lbn) = self.chance.spoilt(capacity) {
+            self.platters.spoil(lbn, Cure::Write);
+        }
+        self.drain_from(under_way.began)
+    }
+
+    /// The head passes over the first `done` sectors of each access: which fail, in ascending order. A sector that
+    /// could not be read and was then written is not among them: what it holds is known.
+    fn pass(&mut self, under_way: &UnderWay, done: &[u32], lost: bool) -> Vec<Lbn> {
+        let Self { drive, platters, watcher, executes, .. } = self;
+        let mut failed = Vec::new();
+        for (access, &done) in under_way.accesses.iter().zip(done) {
+            passing::lbns(drive, access, done, |range| {
+                platters.pass(access.op, range, &mut failed);
+                if let Some(watcher) = watcher {
+                    let Access { op, purpose, .. } = *access;
+                    let began = under_way.began;
+                    watcher(&Passed { execute: *executes, op, range, purpose, began, lost });
+                }
+            });
+        }
+        failed.sort_unstable();
+        failed.dedup();
+        failed
+    }
+
+    /// Puts on the medium what the first `done` sectors of each access write: the bytes of foreground request `whose`,
+    /// or of a promoted write, and those of the background.
+    fn put(
+        &mut self,
+        accesses: &[Access],
+        done: &[u32],
+        held: &mut [Held],
+        whose: Option<RequestId>,
+    ) -> Result<(), VolumeError> {
+        let sector = self.drive.sector_bytes().get() as usize;
+        let Self { drive, platters, in_flight, .. } = self;
+        let writes = || accesses.iter().zip(done).filter(|(access, _)| access.op.is_write());
+        let request = whose.and_then(|id| in_flight.get(&id));
+        // What was promoted was asked for before anything that lies on its way.
+        let mut sources: Vec<Vec<usize>> = Vec::new();
+        for (access, _) in writes() {
+            let mut found = Vec::new();
+            if access.purpose == Purpose::Foreground && request.is_none() {
+                passing::lbns(drive, access, access.sectors, |range| {
+                    found.extend(held.iter().position(|h| contains(h.range, range)));
+                });
+            }
+            sources.push(found);
+        }
+        for &at in sources.iter().flatten() {
+            held[at].used = true;
+        }
+        let mut outcome = Ok(());
+        for ((access, &done), found) in writes().zip(&mut sources) {
+            if access.purpose != Purpose::Foreground {
+                passing::lbns(drive, access, access.sectors, |range| {
+                    if let Some(at) = held.iter().position(|h| !h.used && contains(h.range, range)) {
+                        held[at].used = true;
+                        found.push(at);
+                    } else {
+                        debug_assert!(false, "nobody was asked for what is written to {range}");
+                    }
+                });
+            }
+            passing::lbns(drive, access, done, |range| {
+                let bytes = match (access.purpose, request) {
+                    (Purpose::Foreground, Some(request)) => {
+                        let all = request.bytes.as_deref();
+                        all.and_then(|all| passing::slice(all, request.request.range, range, sector))
+                    }
+                    _ => found
+                        .iter()
+                        .map(|at| &held[*at])
+                        .find_map(|h| passing::slice(&h.bytes, h.range, range, sector)),
+                };
+                if let Some(bytes) = bytes
+                    && outcome.is_ok()
+                {
+                    outcome = platters.put(range, bytes);
+                }
+            });
+        }
+        Ok(outcome?)
+    }
+
+    fn drain(&mut self) -> Result<(), VolumeError> {
+        self.drain_from(self.now)
+    }
+
+    /// Does what the core asks for. What it reports as completed was begun at `began`.
+    fn drain_from(&mut self, began: Instant) -> Result<(), VolumeError> {
+        self.stirred = false;
+        while let Some(action) = self.poll() {
+            self.act(action, began)?;
+        }
+        // A record may have stirred its application, but the core has been polled since.
+        self.stirred = false;
+        if self.under_way.is_none() {
+            self.held.clear();
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, action: Action, began: Instant) -> Result<(), VolumeError> {
+        match action {
+            Action::Execute => self.execute(),
+            Action::Cut => {
+                if let (Some(under_way), Some(until)) = (&mut self.under_way, self.core.busy_until()) {
+                    under_way.accesses = self.core.accesses().to_vec();
+                    under_way.until = until;
+                }
+            }
+            Action::Completed(id) => self.completed(id, None, began)?,
+            Action::Failed { id, bad } => self.completed(id, Some(bad), began)?,
+            Action::Deliver(record) => self.deliver(&record)?,
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self) {
+        let accesses = self.core.accesses().to_vec();
+        let from = self.head.position();
+        let until = self.head.execute(self.now, &accesses);
+        debug_assert_eq!(
+            Some(until),
+            self.core.busy_until(),
+            "the core's prediction inside the drive is exact; at {} from {from:?}: {accesses:?}",
+            self.now
+        );
+        let fate = self.chance.fate(self.now, until);
+        self.executes += 1;
+        self.under_way = Some(UnderWay { accesses, from, began: self.now, until, fate });
+    }
+
+    fn completed(&mut self, id: RequestId, bad: Option<Lbn>, began: Instant) -> Result<(), VolumeError> {
+        let Some(done) = self.in_flight.remove(&id) else {
+            debug_assert!(false, "{id} was completed twice, or never submitted");
+            return Ok(());
+        };
+        self.times.record(self.now.since(done.arrived), self.now.since(began));
+        let Request { op, range, .. } = done.request;
+        if let Some((number, task)) = done.load {
+            if let Some(load) = self.load.as_mut().filter(|load| load.number == number) {
+                load.issuer.complete(task, self.now);
+            }
+            // A task that does not think has its next request in the pool before the core chooses again.
+            return self.issue();
+        }
+        let bytes = if op == Op::Read && bad.is_none() { self.read(range)? } else { Vec::new() };
+        let (arrived, at) = (done.arrived, self.now);
+        self.completions.push_back(Completion { id, op, range, bytes, bad, arrived, at });
+        Ok(())
+    }
+
+    fn deliver(&mut self, record: &Record) -> Result<(), VolumeError> {
+        let Record { op, range, bad, .. } = *record;
+        let bytes = if op == Op::Read && bad.is_none() { self.read(range)? } else { Vec::new() };
+        let size: Bytes = range.len().bytes(self.drive.sector_bytes());
+        self.apps.done(&mut self.core, record, &bytes, size, self.now);
+        Ok(())
+    }
+
+    fn read(&self, range: LbnRange) -> Result<Vec<u8>, VolumeError> {
+        let mut bytes = vec![0; range.len().bytes(self.drive.sector_bytes()).get() as usize];
+        self.platters.medium().read(range, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+fn touch(a: LbnRange, b: LbnRange) -> bool {
+    a.start() < b.end() && b.start() < a.end()
+}
+
+fn contains(a: LbnRange, b: LbnRange) -> bool {
+    a.start() <= b.start() && b.end() <= a.end()
+}

@@ -1,0 +1,92 @@
+//! What of a drive outlives a power cut: its bytes, and its bad sectors.
+
+use drive::{Medium, MediumError};
+use model::DriveModel;
+use std::collections::BTreeMap;
+use units::{Lbn, LbnRange, Op};
+
+/// What mends a bad sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cure {
+    /// Writing it: reads fail until then.
+    Write,
+    /// Nothing: writes fail as well.
+    None,
+}
+
+/// The bytes of a drive, and the sectors of it that cannot be read.
+#[derive(Clone, Debug)]
+pub struct Platters {
+    medium: Medium,
+    bad: BTreeMap<Lbn, Cure>,
+}
+
+impl Platters {
+    /// All good.
+    pub fn new(medium: Medium) -> Self {
+        Self { medium, bad: BTreeMap::new() }
+    }
+
+    /// A drive of zeroes.
+    pub fn blank(drive: &DriveModel) -> Self {
+        Self::new(Medium::new(drive.layout().capacity(), drive.sector_bytes()))
+    }
+
+    /// The bytes, those under bad sectors included.
+    pub fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    /// The bytes, to prepare them before a run or to damage them.
+    pub fn medium_mut(&mut self) -> &mut Medium {
+        &mut self.medium
+    }
+
+    /// Makes a sector bad.
+    pub fn spoil(&mut self, lbn: Lbn, cure: Cure) {
+        self.bad.insert(lbn, cure);
+    }
+
+    /// The bad sectors, in ascending order.
+    pub fn bad(&self) -> impl Iterator<Item = (Lbn, Cure)> {
+        self.bad.iter().map(|(lbn, cure)| (*lbn, *cure))
+    }
+
+    /// The first bad sector of a range.
+    pub fn first_bad(&self, range: LbnRange) -> Option<Lbn> {
+        self.bad.range(range.start()..range.end()).next().map(|(lbn, _)| *lbn)
+    }
+
+    /// The head passes over sectors: which of them fail goes into `failed`. A write that mends a sector takes it out.
+    pub(super) fn pass(&mut self, op: Op, range: LbnRange, failed: &mut Vec<Lbn>) {
+        let bad: Vec<(Lbn, Cure)> =
+            self.bad.range(range.start()..range.end()).map(|(lbn, cure)| (*lbn, *cure)).collect();
+        for (lbn, cure) in bad {
+            if op.is_write() && cure == Cure::Write {
+                self.bad.remove(&lbn);
+            } else {
+                failed.push(lbn);
+            }
+        }
+        if op.is_write() {
+            failed.retain(|lbn| !range.contains(*lbn) || self.bad.contains_key(lbn));
+        }
+    }
+
+    /// Puts bytes on sectors that can be written.
+    pub(super) fn put(&mut self, range: LbnRange, bytes: &[u8]) -> Result<(), MediumError> {
+        if self.first_bad(range).is_none() {
+            return self.medium.write(range, bytes);
+        }
+        let sectors = usize::try_from(range.len().get()).unwrap_or(usize::MAX).max(1);
+        let mut lbn = range.start();
+        for sector in bytes.chunks_exact((bytes.len() / sectors).max(1)) {
+            let one = LbnRange::new(lbn, units::Sectors::new(1));
+            if !self.bad.contains_key(&lbn) {
+                self.medium.write(one, sector)?;
+            }
+            lbn = one.end();
+        }
+        Ok(())
+    }
+}

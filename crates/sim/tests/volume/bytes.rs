@@ -1,0 +1,205 @@
+//! Where bytes are after each kind of fault, one at a time.
+
+use freeblock_sim::{Cure, Faults, Platters, Volume};
+use model::DriveModel;
+use model::random_profile::{Size, random_profile};
+use scheduler::{Application, Config, IdleTime, Parameter, Priority, Record, SessionError, Sessions, Wanted};
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
+
+fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}
+
+fn drive(seed: u64) -> Arc<DriveModel> {
+    Arc::new(DriveModel::from_profile(&random_profile(seed, Size::Tiny)).unwrap())
+}
+
+fn volume(drive: &Arc<DriveModel>) -> Volume {
+    let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+    Volume::new(Arc::clone(drive), config, Platters::blank(drive)).unwrap()
+}
+
+fn read(platters: &Platters, drive: &DriveModel, range: LbnRange) -> Vec<u8> {
+    let mut bytes = vec![0; range.len().bytes(drive.sector_bytes()).get() as usize];
+    platters.medium().read(range, &mut bytes).unwrap();
+    bytes
+}
+
+/// Reads or writes a range once, and keeps what came.
+#[derive(Default)]
+struct Once {
+    came: Vec<(Record, Vec<u8>)>,
+    asked: Vec<Wanted>,
+}
+
+impl Once {
+    fn start(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        op: Op,
+        range: LbnRange,
+        block: u64,
+    ) -> Result<(), SessionError> {
+        let session = sessions.open(Priority::default())?;
+        match op {
+            Op::Read => sessions.read(session, range, Sectors::new(block), Parameter::default())?,
+            Op::Write => sessions.write(session, range, Sectors::new(block), Parameter::default())?,
+        };
+        Ok(())
+    }
+}
+
+impl Application for Once {
+    fn done(&mut self, _: &mut dyn Sessions, done: &Record, bytes: &[u8], _: Instant) {
+        self.came.push((*done, bytes.to_vec()));
+    }
+
+    fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
+        self.asked.push(*wanted);
+        into.fill(9);
+        true
+    }
+}
+
+/// A power cut at any instant of a write leaves a prefix of it in the order of passing, and nothing of a request that
+/// had not set out.
+#[test]
+fn a_power_cut_leaves_what_had_passed() {
+    for seed in 0..6 {
+        let drive = drive(seed);
+        let (whole, sector) = (range(5, 30), drive.sector_bytes().get() as usize);
+        let mut full = volume(&drive);
+        full.submit_write(whole, vec![1; 30 * sector]).unwrap();
+        full.settle().unwrap();
+        let took = full.now().since(Instant::ZERO);
+        let mut before = 0;
+        for part in 0..=40u64 {
+            let mut cut = volume(&drive);
+            cut.submit_write(whole, vec![1; 30 * sector]).unwrap();
+            cut.submit_write(range(2, 1), vec![2; sector]).unwrap();
+            cut.run_for(Duration::from_nanos((took.as_nanos() - 1) * part / 40)).unwrap();
+            assert!(cut.completion().is_none());
+            let platters = cut.power_cut().unwrap();
+            let after = read(&platters, &drive, whole);
+            let there = after.chunks(sector).filter(|s| s.iter().all(|byte| *byte == 1)).count();
+            let absent = after.chunks(sector).filter(|s| s.iter().all(|byte| *byte == 0)).count();
+            assert_eq!(there + absent, 30, "a torn sector");
+            assert!(there >= before, "sectors came and went");
+            assert!(read(&platters, &drive, range(2, 1)).iter().all(|byte| *byte == 0));
+            before = there;
+        }
+        assert!((25..30).contains(&before), "the last sector passes at the very end: {before}");
+    }
+}
+
+#[test]
+fn a_bad_sector_fails_reads_until_it_is_written() {
+    let drive = drive(3);
+    let sector = drive.sector_bytes().get() as usize;
+    let mut volume = volume(&drive);
+    volume.platters_mut().spoil(Lbn::new(12), Cure::Write);
+    volume.platters_mut().spoil(Lbn::new(40), Cure::None);
+    let app = volume.host(Once::default());
+    volume.call(app, |app, sessions| app.start(sessions, Op::Read, range(0, 50), 10)).unwrap().unwrap();
+    volume.submit_read(range(10, 4)).unwrap();
+    volume.run_for(Duration::from_secs(20)).unwrap();
+    assert_eq!(volume.completion().unwrap().bad, Some(Lbn::new(12)));
+    let mut came: Vec<_> = volume
+        .app(app)
+        .unwrap()
+        .came
+        .iter()
+        .map(|(r, bytes)| (r.range.start().get(), r.bad, bytes.len()))
+        .collect();
+    came.sort_unstable();
+    let ten = 10 * sector;
+    assert_eq!(
+        came,
+        [
+            (0, None, ten),
+            (10, Some(Lbn::new(12)), 0),
+            (20, None, ten),
+            (30, None, ten),
+            (40, Some(Lbn::new(40)), 0)
+        ]
+    );
+    assert_eq!((volume.tally(app).blocks, volume.tally(app).failed), (5, 2));
+
+    volume.submit_write(range(10, 4), vec![7; 4 * sector]).unwrap();
+    volume.submit_write(range(39, 3), vec![7; 3 * sector]).unwrap();
+    volume.submit_read(range(10, 4)).unwrap();
+    volume.settle().unwrap();
+    let done: Vec<_> = std::iter::from_fn(|| volume.completion()).collect();
+    assert_eq!(done.iter().map(|d| d.bad).collect::<Vec<_>>(), [None, Some(Lbn::new(40)), None]);
+    assert!(done[2].bytes.iter().all(|byte| *byte == 7));
+    // The sectors around the one that cannot be written are.
+    assert_eq!(
+        read(volume.platters(), &drive, range(39, 3)).iter().filter(|byte| **byte == 7).count(),
+        2 * sector
+    );
+    assert_eq!(volume.platters().bad().collect::<Vec<_>>(), [(Lbn::new(40), Cure::None)]);
+}
+
+/// Every completion is lost now and then; everything is done in the end, and once as far as anybody hears.
+#[test]
+fn what_is_lost_is_done_again() {
+    let drive = drive(4);
+    let sector = drive.sector_bytes().get() as usize;
+    let mut volume = volume(&drive);
+    volume.set_faults(Faults { seed: 5, lost_ppm: 500_000, late_ppm: 200_000, ..Faults::default() });
+    let app = volume.host(Once::default());
+    volume.call(app, |app, sessions| app.start(sessions, Op::Write, range(50, 60), 7)).unwrap().unwrap();
+    for n in 0..40u8 {
+        volume.submit_write(range(u64::from(n), 1), vec![n + 1; sector]).unwrap();
+    }
+    volume.settle().unwrap();
+    volume.run_for(Duration::from_secs(120)).unwrap();
+    assert_eq!(std::iter::from_fn(|| volume.completion()).count(), 40);
+    for n in 0..40u8 {
+        assert!(read(volume.platters(), &drive, range(u64::from(n), 1)).iter().all(|byte| *byte == n + 1));
+    }
+    assert_eq!(volume.app(app).unwrap().came.len(), 9);
+    assert!(
+        volume.app(app).unwrap().asked.len() > 9,
+        "nothing of the background was lost; choose another seed"
+    );
+    assert!(read(volume.platters(), &drive, range(50, 60)).iter().all(|byte| *byte == 9));
+}
+
+/// A write that was promoted and then lost is done again with the buffer that was given for it.
+#[test]
+fn a_promoted_write_keeps_its_buffer_when_it_is_lost() {
+    for seed in 0..20 {
+        let drive = drive(4);
+        let config = Config::default();
+        let mut volume = Volume::new(Arc::clone(&drive), config, Platters::blank(&drive)).unwrap();
+        volume.set_faults(Faults { seed, lost_ppm: 700_000, ..Faults::default() });
+        let app = volume.host(Once::default());
+        volume
+            .call(app, |_, sessions| {
+                let session = sessions.open(Priority::default()).unwrap();
+                let all = range(30, 40);
+                sessions.write(session, all, Sectors::new(8), Parameter::default()).unwrap();
+                assert_eq!(sessions.promote(session, all), Ok(5));
+            })
+            .unwrap();
+        volume.run_for(Duration::from_secs(60)).unwrap();
+        assert_eq!(volume.app(app).unwrap().came.len(), 5);
+        assert!(read(volume.platters(), &drive, range(30, 40)).iter().all(|byte| *byte == 9));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let (one, other) = (drive(1), drive(2));
+    let wrong = Volume::new(Arc::clone(&one), Config::default(), Platters::blank(&other)).err().unwrap();
+    assert!(wrong.to_string().contains("make the medium with Platters::blank"), "{wrong}");
+    let mut volume = volume(&one);
+    let short = volume.submit_write(range(4, 2), vec![0; 100]).unwrap_err();
+    let expected = 2 * one.sector_bytes().get();
+    assert_eq!(short.to_string(), format!("a write to LBNs 4+2 is {expected} bytes, and came with 100"));
+    let past = range(one.layout().capacity().get(), 1);
+    assert!(volume.submit_read(past).unwrap_err().to_string().contains("the drive ends at"));
+    assert_eq!((volume.outstanding(), volume.next_at()), (0, None));
+}

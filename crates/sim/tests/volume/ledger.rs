@@ -1,0 +1,177 @@
+//! What a client of a volume may see: every write has an interval, every read must fit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+
+/// One write: whole, to several sectors. Its number is in its bytes.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// When it was submitted, or its task registered.
+    pub begin: Instant,
+    /// When it was done, if it was and nothing is left to doubt.
+    pub end: Option<Instant>,
+    pub foreground: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub session: SessionId,
+    pub op: Op,
+    pub range: LbnRange,
+    pub block: u64,
+    pub registered: Instant,
+    pub came: BTreeSet<LbnRange>,
+    /// Aborted or closed: so many blocks were said not to come, and none may.
+    pub ended: Option<u64>,
+    /// Whether some of its blocks were withdrawn.
+    pub doubt: bool,
+    /// What it writes.
+    pub version: usize,
+}
+
+impl Task {
+    pub fn blocks(&self) -> u64 {
+        self.range.len().get().div_ceil(self.block)
+    }
+
+    /// Some block that has not come.
+    pub fn missing(&self, choice: u64) -> Option<LbnRange> {
+        let blocks = (0..self.blocks()).map(|block| {
+            let start = block * self.block;
+            let len = self.block.min(self.range.len().get() - start);
+            LbnRange::new(self.range.start() + Sectors::new(start), Sectors::new(len))
+        });
+        let missing: Vec<_> = blocks.filter(|b| self.ended.is_none() && !self.came.contains(b)).collect();
+        missing.get(choice as usize / 4 % missing.len().max(1)).copied()
+    }
+
+    pub fn left(&self) -> u64 {
+        self.blocks() - self.came.len() as u64
+    }
+}
+
+/// When a sector passed last, in which wish, and what for.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    pub began: Instant,
+}
+
+#[derive(Default)]
+pub struct Ledger {
+    pub writes: Vec<Write>,
+    /// What each sector may hold: numbers of writes, oldest first.
+    pub on: BTreeMap<Lbn, Vec<usize>>,
+    pub tasks: BTreeMap<TaskId, Task>,
+    pub passes: BTreeMap<Lbn, Pass>,
+    /// Sectors that were ever bad.
+    pub bad: BTreeSet<Lbn>,
+    /// Any sector may have gone bad.
+    pub any_bad: bool,
+    /// Buffers that are refused.
+    pub refuse: u32,
+    pub delivered: u64,
+    pub problems: Vec<String>,
+}
+
+impl Ledger {
+    pub fn problem(&mut self, what: String) {
+        self.problems.push(what);
+    }
+
+    /// A new write of a range.
+    pub fn write(&mut self, begin: Instant, range: LbnRange, foreground: bool) -> usize {
+        if self.writes.is_empty() {
+            // Number 0 is what was there before all.
+            self.writes.push(Write { begin: Instant::ZERO, end: Some(Instant::ZERO), foreground: true });
+        }
+        self.writes.push(Write { begin, end: None, foreground });
+        let number = self.writes.len() - 1;
+        for lbn in range.start().get()..range.end().get() {
+            self.on.entry(Lbn::new(lbn)).or_insert_with(|| vec![0]).push(number);
+        }
+        number
+    }
+
+    /// Whether a sector that was read between `from` and `to` may have held write `number`.
+    pub fn may_hold(&self, lbn: Lbn, number: usize, from: Instant, to: Instant) -> Result<(), String> {
+        let fresh = vec![0];
+        let here = self.on.get(&lbn).unwrap_or(&fresh);
+        if !here.contains(&number) {
+            return Err(format!("LBN {lbn} holds write {number}, which was never for it; {here:?} were"));
+        }
+        let Some(held) = self.writes.get(number) else { return Ok(()) };
+        if held.begin > to {
+            return Err(format!("LBN {lbn} held write {number} before it was submitted"));
+        }
+        for &other in here.iter().filter(|&&other| other != number) {
+            let w = &self.writes[other];
+            let Some(end) = w.end.filter(|end| *end < from) else { continue };
+            // Done before the read, begun after the other was done; or a foreground write that came after a
+            // background write was registered.
+            let newer = held.end.is_some_and(|held| held < w.begin)
+                || (!held.foreground && w.foreground && w.begin > held.begin);
+            if newer {
+                return Err(format!(
+                    "LBN {lbn} between {from} and {to} still held write {number} ({held:?}), but write {other} \
+                     ({w:?}) was done at {end}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn check_bytes(&mut self, what: &str, range: LbnRange, bytes: &[u8], from: Instant, to: Instant) {
+        let sectors = range.len().get() as usize;
+        if bytes.len() < sectors * 16 {
+            return self.problem(format!("{what}: {} bytes for {range}", bytes.len()));
+        }
+        for (sector, lbn) in bytes.chunks_exact(bytes.len() / sectors).zip(range.start().get()..) {
+            let lbn = Lbn::new(lbn);
+            match decode(lbn, sector) {
+                Ok(number) => {
+                    if let Err(problem) = self.may_hold(lbn, number, from, to) {
+                        self.problem(format!("{what} of {range}: {problem}"));
+                    }
+                }
+                Err(problem) => self.problem(format!("{what} of {range}: {problem}")),
+            }
+        }
+    }
+
+    /// The head has been over a sector since, and the core was told so.
+    pub fn check_passed(&mut self, range: LbnRange, since: Instant) {
+        for lbn in range.start().get()..range.end().get() {
+            if self.passes.get(&Lbn::new(lbn)).is_none_or(|pass| pass.began < since) {
+                return self.problem(format!(
+                    "a block over {range} was delivered, but nothing passed over LBN {lbn}"
+                ));
+            }
+        }
+    }
+}
+
+pub fn encode(range: LbnRange, number: usize, sector: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for lbn in range.start().get()..range.end().get() {
+        let at = bytes.len();
+        bytes.extend(lbn.to_le_bytes());
+        bytes.extend((number as u64).to_le_bytes());
+        bytes.resize(at + sector, number as u8);
+    }
+    bytes
+}
+
+pub fn decode(lbn: Lbn, sector: &[u8]) -> Result<usize, String> {
+    if sector.iter().all(|byte| *byte == 0) {
+        return Ok(0);
+    }
+    let word = |at: usize| u64::from_le_bytes(sector[at..at + 8].try_into().unwrap());
+    if word(0) != lbn.get() {
+        return Err(format!("LBN {lbn} holds what was written to LBN {}", word(0)));
+    }
+    let number = word(8) as usize;
+    if sector[16..].iter().any(|byte| *byte != number as u8) {
+        return Err(format!("LBN {lbn} holds a torn sector"));
+    }
+    Ok(number)
+}

@@ -5,7 +5,7 @@ use crate::maintenance::{Counted, Guest, Host, Way};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Size, spread};
 use apps::backup::image::Header;
-use apps::backup::{Backup, ImageWriter, State};
+use apps::backup::{Backup, Counts, ImageWriter, State};
 use apps::snapshot::{Cow, Geometry, Provider, Volume, VolumeId};
 use model::DriveModel;
 use scheduler::policy::PolicyName;
@@ -40,6 +40,11 @@ const PAPER_BYTES: f64 = 18.4e9;
 const LITTLE_OVER: f64 = 1.25;
 const BLOCK: Bytes = Bytes::new(8 << 10);
 
+/// Thousandths of the blocks.
+const PARTS: [u64; 3] = [500, 950, 990];
+/// Requests of the foreground whose responses are compared.
+const COMPARED: u64 = 200_000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Synthetic,
@@ -64,6 +69,8 @@ impl Load {
 /// What one backup was like.
 struct Run {
     minutes: f64,
+    /// When [`PARTS`] of the blocks were there, and all, in minutes.
+    reached: [f64; PARTS.len() + 1],
     /// By how much the mean response grew, in percent.
     slower: f64,
     /// The foreground's mean response without the backup.
@@ -100,14 +107,16 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let ratio = |load| minutes(load, Cow::Snapshot).mean / minutes(load, Cow::Application).mean;
     let ratios = LOADS.map(|load| (ratio(load) - 1.0) * 100.0);
     let most_ratio = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let busy = minutes(Load::Synthetic, Cow::Application);
+    let busy_band = Band::AtMost(round(60.0 * LITTLE_OVER * scale));
     let idle = minutes(Load::Idle, Cow::Application);
     let rate = 0.7 * whole / 1e6 / (idle.mean * 60.0);
     let mut claim = Claim::new(
         "fast04-fig6",
         "a little over 1 h at full load, 8 min idle, foreground < 2%; snapshot-COW < 15% slower than application-COW",
     )
-    .measure("full load (synthetic)", busy, " min", Band::AtMost(round(60.0 * LITTLE_OVER * scale)))
+    .measure("synthetic", minutes(Load::Synthetic, Cow::Application), " min", busy_band)
+    .measure("TPC-C-like", minutes(Load::Tpcc, Cow::Application), " min", busy_band)
+    .measure("Postmark-like", minutes(Load::Postmark, Cow::Application), " min", busy_band)
     .measure("idle", idle, " min", Band::AtMost(round(8.0 * LITTLE_OVER * scale)));
     if let Some(slower) = worst(|r| r.slower) {
         claim = claim.measure("foreground slower, at worst", slower, "%", Band::AtMost(2.0));
@@ -148,6 +157,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let columns = [
         "foreground, snapshot",
         "minutes",
+        "to 50%",
+        "to 95%",
+        "to 99%",
         "slower (%)",
         "response without (ms)",
         "requests/s",
@@ -160,6 +172,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         vec![
             label(item),
             cell(|r| r.minutes),
+            cell(|r| r.reached[0]),
+            cell(|r| r.reached[1]),
+            cell(|r| r.reached[2]),
             cell(|r| r.slower),
             cell(|r| r.response_ms),
             cell(|r| r.iops),
@@ -288,17 +303,29 @@ fn backup(drive: &Arc<DriveModel>, load: Load, cow: Cow, warm: u64, seed: u64) -
         Backup::start(Rc::clone(&volume), output, of, sector as usize, sessions, Priority::default())
             .map(|backup| Guest::Backup(Box::new(backup)))
     })?;
-    host.run_until(|host| match host.guest(backup) {
-        Some(Guest::Backup(backup)) => *backup.state() == State::Finished,
-        _ => true,
-    })?;
-    let took: Duration = host.now().since(began);
-    let with = host.responses().since(before);
-    let (tally, accessed) = (host.tally(backup), host.accessed());
-    let Some(Guest::Backup(guest)) = host.guest(backup) else {
-        return Err(LabError::new("a backup", "it was never there"));
+    let counts = |host: &Host| match host.guest(backup) {
+        Some(Guest::Backup(backup)) => (backup.counts(), *backup.state() == State::Finished),
+        _ => (Counts::default(), true),
     };
-    let counts = guest.counts();
+    // The pair is compared over the first requests, as many as there are in both.
+    let (goal, mut with) = (before.requests + COMPARED, None);
+    let mut reached = [0.0; PARTS.len() + 1];
+    for (permille, minutes) in PARTS.into_iter().chain([1000]).zip(&mut reached) {
+        let there = |host: &Host| {
+            let (counts, finished) = counts(host);
+            finished || (permille < 1000 && counts.written * 1000 >= counts.blocks * permille)
+        };
+        if with.is_none() {
+            host.run_until(|host| there(host) || host.responses().requests >= goal)?;
+            with = (host.responses().requests >= goal).then(|| host.responses().since(before));
+        }
+        host.run_until(there)?;
+        *minutes = host.now().since(began).as_secs_f64() / 60.0;
+    }
+    let with = with.unwrap_or_else(|| host.responses().since(before));
+    let took: Duration = host.now().since(began);
+    let all_along = host.responses().since(before);
+    let (tally, accessed, (counts, _)) = (host.tally(backup), host.accessed(), counts(&host));
     drop(host);
     let (mut slower, mut response_ms) = (0.0, 0.0);
     if with.requests > 0 {
@@ -314,10 +341,11 @@ fn backup(drive: &Arc<DriveModel>, load: Load, cow: Cow, warm: u64, seed: u64) -
         minutes: took.as_secs_f64() / 60.0,
         slower,
         response_ms,
-        iops: with.requests as f64 / took.as_secs_f64(),
+        reached,
+        iops: all_along.requests as f64 / took.as_secs_f64(),
         in_vain: counts.moved as f64 * 100.0 / (counts.blocks as f64).max(1.0),
         with_foreground: tally.with_foreground as f64 * 100.0 / all,
         in_idle: (accessed.idle * sector) as f64 * 100.0 / all,
-        refused: with.refused,
+        refused: all_along.refused,
     })
 }

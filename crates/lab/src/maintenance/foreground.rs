@@ -6,7 +6,7 @@ use apps::reorganizer::Access;
 use apps::snapshot::{Provider, Volume, WriteId};
 use std::cell::RefCell;
 use std::rc::Rc;
-use units::{Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Instant, Lbn, LbnRange, Sectors};
 use workload::ClosedTask;
 
 /// How requests to a part of the drive are served.
@@ -30,7 +30,6 @@ pub(crate) struct Region {
 /// A request of the load, under way.
 pub(super) struct Job {
     pub task: ClosedTask,
-    pub op: Op,
     pub range: LbnRange,
     pub arrived: Instant,
     /// Requests at the core that it waits for.

@@ -6,9 +6,7 @@ use apps::miner::Miner;
 use apps::reorganizer::{Reorganizer, Volatile};
 use apps::scrub::Scrubber;
 use apps::snapshot::Volume;
-use scheduler::{
-    Application, Buffers, Core, Parameter, Priority, Record, SessionError, Sessions, Wanted,
-};
+use scheduler::{Application, Buffers, Core, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -145,7 +143,8 @@ impl Buffers for Asker<'_> {
         let Some(&owner) = self.guests.owners.get(&wanted.session) else { return false };
         let Some((guest, _)) = self.guests.list.get_mut(owner) else { return false };
         // A cache has no contents here.
-        let bytes = if matches!(guest, Guest::Cache(_)) { 0 } else { wanted.range.len().bytes(self.sector).get() };
+        let bytes =
+            if matches!(guest, Guest::Cache(_)) { 0 } else { wanted.range.len().bytes(self.sector).get() };
         self.scratch.resize(bytes as usize, 0);
         guest.application().is_some_and(|application| application.buffer(wanted, self.scratch))
     }

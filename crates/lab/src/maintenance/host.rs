@@ -162,7 +162,10 @@ impl Host {
         while !done(self) {
             let goes_on = self.step()?;
             if !goes_on || self.now.since(Instant::ZERO) > LONGEST {
-                return Err(LabError::new(format!("a run that never ends, at {}", self.now), "nothing happens"));
+                return Err(LabError::new(
+                    format!("a run that never ends, at {}", self.now),
+                    "nothing happens",
+                ));
             }
         }
         Ok(())
@@ -231,7 +234,10 @@ impl Host {
                 Action::Cut => self.busy = self.core.busy_until(),
                 Action::Completed(id) => self.request_done(id)?,
                 Action::Failed { id, bad } => {
-                    return Err(LabError::new(format!("{id} failed at {bad}"), "the medium has no bad sectors"));
+                    return Err(LabError::new(
+                        format!("{id} failed at {bad}"),
+                        "the medium has no bad sectors",
+                    ));
                 }
                 Action::Deliver(record) => {
                     let size = record.range.len().bytes(sector);
@@ -278,7 +284,7 @@ impl Host {
         }
         let id = self.next_job;
         self.next_job += 1;
-        let mut job = Job { task, op, range, arrived: self.now, left: 0, kind: Kind::Plain };
+        let mut job = Job { task, range, arrived: self.now, left: 0, kind: Kind::Plain };
         let mut runs = vec![range];
         match region.map(|region| region.way.clone()) {
             None => {}
@@ -296,7 +302,8 @@ impl Host {
                     Guest::Cache(cache) => Some(cache.read(range, now)),
                     _ => None,
                 });
-                let call = call.flatten().ok_or_else(|| LabError::new("a cached request", "there is no cache"))?;
+                let call =
+                    call.flatten().ok_or_else(|| LabError::new("a cached request", "there is no cache"))?;
                 job.kind = Kind::Call(guest, call.map_err(failed)?);
                 self.jobs.insert(id, job);
                 return Ok(());

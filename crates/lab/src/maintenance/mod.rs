@@ -8,6 +8,6 @@ mod foreground;
 mod guests;
 mod host;
 
-pub(crate) use foreground::{Region, Way};
-pub(crate) use guests::{Counted, Guest, GuestId, Tally};
-pub(crate) use host::{Accessed, Host, Responses};
+pub(crate) use foreground::Way;
+pub(crate) use guests::{Counted, Guest, GuestId};
+pub(crate) use host::{Host, megabytes};

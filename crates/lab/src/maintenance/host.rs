@@ -48,7 +48,7 @@ impl Responses {
 /// What the head passed over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Accessed {
-    /// Sectors that the background wanted, in gaps.
+    /// Sectors that passed under the head for the background, in gaps: those that it wanted and those between.
     pub gaps: u64,
     /// The same in idle time.
     pub idle: u64,
@@ -207,10 +207,8 @@ impl Host {
         for access in self.core.accesses() {
             match access.purpose {
                 Purpose::Foreground => {}
-                Purpose::Background { useful } => self.accessed.gaps += u64::from(useful),
-                Purpose::Idle { useful } => {
-                    self.accessed.idle += u64::from(useful.min(access.sectors));
-                }
+                Purpose::Background { .. } => self.accessed.gaps += u64::from(access.sectors),
+                Purpose::Idle { .. } => self.accessed.idle += u64::from(access.sectors),
             }
         }
     }

@@ -128,8 +128,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let claim = claim.measure("snapshot-COW slower, at worst", most_ratio, "%", Band::AtMost(15.0)).note(format!(
         "The paper's times, \"a little over\" read as up to a quarter more, are scaled by capacity: {:.1} GB of 18.4, \
          times {scale:.3}. Idle: {rate:.1} MB/s in all against the paper's 35 MB/s. The first half takes {half:.2} min \
-         ({:.1} MB/s, what this drive's tracks give); then, when idle time turns from the outermost to the innermost \
-         blocks, most accesses are 20 ms apart, the pause after which it looks again when it has found nothing. Busy: \
+         ({:.1} MB/s). Busy: \
          half of the blocks are there after {:.1} min (synthetic), {:.1} (TPC-C-like), {:.1} (Postmark-like), 99% after \
          {:.1}, {:.0}, {:.1}: two requests anywhere bring the head everywhere; the TPC-C-like load has {} outstanding \
          on average, so that SPTF leaves short gaps, and goes to the same places again. Snapshot-COW against \

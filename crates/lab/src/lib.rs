@@ -21,6 +21,7 @@ mod experiment;
 mod figure;
 mod lab;
 mod lld;
+mod maintenance;
 pub mod numbers;
 pub mod plot;
 pub mod report;

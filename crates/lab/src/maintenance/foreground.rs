@@ -1,0 +1,84 @@
+//! What a request of the load becomes: requests of the core, one after the other or at once.
+
+use super::guests::GuestId;
+use apps::cache::CallId;
+use apps::reorganizer::Access;
+use apps::snapshot::{Provider, Volume, WriteId};
+use std::cell::RefCell;
+use std::rc::Rc;
+use units::{Instant, Lbn, LbnRange, Sectors};
+use workload::ClosedTask;
+
+/// How requests to a part of the drive are served.
+#[derive(Clone)]
+pub(crate) enum Way {
+    /// Through the maps of a volume with snapshots.
+    Snapshots(Rc<RefCell<Volume>>),
+    /// Through the map of a reorganiser.
+    Reorganized(GuestId),
+    /// Through a cache.
+    Cached(GuestId),
+}
+
+/// A part of the drive.
+#[derive(Clone)]
+pub(crate) struct Region {
+    pub range: LbnRange,
+    pub way: Way,
+}
+
+/// A request of the load, under way.
+pub(super) struct Job {
+    pub task: ClosedTask,
+    pub range: LbnRange,
+    pub arrived: Instant,
+    /// Requests at the core that it waits for.
+    pub left: u32,
+    pub kind: Kind,
+}
+
+pub(super) enum Kind {
+    /// It is done when its requests are.
+    Plain,
+    /// A write that is done step by step.
+    Steps(Rc<RefCell<Volume>>, WriteId),
+    /// A write to a block that is being written; it is begun when that has ended.
+    Waiting(Rc<RefCell<Volume>>),
+    /// Given back to the reorganiser when its requests are done.
+    Access(GuestId, Access),
+    /// Answered by the cache.
+    Call(GuestId, CallId),
+}
+
+/// Where a read of a volume goes now: runs of sectors.
+pub(super) fn places(volume: &Volume, range: LbnRange) -> Vec<LbnRange> {
+    let shape = volume.shape();
+    let size = shape.block.get();
+    let mut at = range.start();
+    let mut runs = Runs::default();
+    while at < range.end() {
+        let offset = at.since(shape.first).get();
+        let home = shape.first.get() + offset / size * size;
+        let stop = Lbn::new(home + size).min(range.end());
+        if let Some(slot) = volume.current(offset / size) {
+            runs.push(Lbn::new(slot.start().get() + offset % size), stop.since(at));
+        }
+        at = stop;
+    }
+    runs.0
+}
+
+/// Ranges, those that follow each other joined.
+#[derive(Default)]
+pub(super) struct Runs(pub Vec<LbnRange>);
+
+impl Runs {
+    pub fn push(&mut self, start: Lbn, len: Sectors) {
+        match self.0.last_mut() {
+            Some(last) if last.end() == start => {
+                *last = LbnRange::new(last.start(), Sectors::new(last.len().get() + len.get()));
+            }
+            _ => self.0.push(LbnRange::new(start, len)),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The applications that a host has, and whose session is whose.
+
+use apps::backup::{Backup, ImageWriter, Sink};
+use apps::cache::Cache;
+use apps::miner::Miner;
+use apps::reorganizer::{Reorganizer, Volatile};
+use apps::scrub::Scrubber;
+use apps::snapshot::Volume;
+use scheduler::{Application, Buffers, Core, Parameter, Priority, Record, SessionError, Sessions, Wanted};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use units::{Bytes, Instant, LbnRange, Sectors, SessionId, TaskId};
+
+/// An image that is counted and not kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    pub bytes: u64,
+}
+
+impl Sink for Counted {
+    fn append(&mut self, bytes: &[u8]) -> Result<usize, String> {
+        self.bytes += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// An application.
+pub(crate) enum Guest {
+    Backup(Box<Backup<Rc<RefCell<Volume>>, ImageWriter<Counted>>>),
+    Reorganizer(Box<Reorganizer<Volatile>>),
+    Scrub(Box<Scrubber<()>>),
+    Miner(Box<Miner>),
+    Cache(Box<Cache>),
+}
+
+impl Guest {
+    fn application(&mut self) -> Option<&mut dyn Application> {
+        Some(match self {
+            Self::Backup(backup) => &mut **backup,
+            Self::Reorganizer(reorganizer) => &mut **reorganizer,
+            Self::Scrub(scrub) => &mut **scrub,
+            Self::Cache(cache) => &mut **cache,
+            Self::Miner(_) => return None,
+        })
+    }
+}
+
+/// Which of a host's applications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GuestId(pub(super) usize);
+
+/// What an application got.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub bytes: u64,
+    /// Of these, with an access that the foreground had asked for.
+    pub with_foreground: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Guests {
+    list: Vec<(Guest, Tally)>,
+    owners: BTreeMap<SessionId, usize>,
+}
+
+impl Guests {
+    /// Starts an application with the calls that will be its own.
+    pub fn start<E>(
+        &mut self,
+        core: &mut Core,
+        start: impl FnOnce(&mut dyn Sessions) -> Result<Guest, E>,
+    ) -> Result<GuestId, E> {
+        let owner = self.list.len();
+        let guest = start(&mut Calls { core, owners: &mut self.owners, owner })?;
+        self.list.push((guest, Tally::default()));
+        Ok(GuestId(owner))
+    }
+
+    pub fn get(&self, id: GuestId) -> Option<&Guest> {
+        self.list.get(id.0).map(|(guest, _)| guest)
+    }
+
+    pub fn tally(&self, id: GuestId) -> Tally {
+        self.list.get(id.0).map_or_else(Tally::default, |(_, tally)| *tally)
+    }
+
+    /// Lets an application make calls.
+    pub fn call<R>(
+        &mut self,
+        core: &mut Core,
+        id: GuestId,
+        call: impl FnOnce(&mut Guest, &mut dyn Sessions) -> R,
+    ) -> Option<R> {
+        let (guest, _) = self.list.get_mut(id.0)?;
+        Some(call(guest, &mut Calls { core, owners: &mut self.owners, owner: id.0 }))
+    }
+
+    /// Hands a record to its owner.
+    pub fn done(
+        &mut self,
+        core: &mut Core,
+        record: &Record,
+        bytes: &[u8],
+        size: Bytes,
+        with_foreground: bool,
+        now: Instant,
+    ) {
+        let Some(&owner) = self.owners.get(&record.session) else { return };
+        let Some((guest, tally)) = self.list.get_mut(owner) else { return };
+        tally.bytes += size.get();
+        tally.with_foreground += if with_foreground { size.get() } else { 0 };
+        let mut calls = Calls { core, owners: &mut self.owners, owner };
+        match guest {
+            // What is wrong with a page is in the delivery; pages of zeros are damaged, and that is not the question.
+            Guest::Miner(miner) => drop(miner.deliver(&mut calls, record, bytes)),
+            guest => {
+                if let Some(application) = guest.application() {
+                    application.done(&mut calls, record, bytes, now);
+                }
+            }
+        }
+    }
+
+    pub fn asker<'a>(&'a mut self, sector: Bytes, scratch: &'a mut Vec<u8>) -> Asker<'a> {
+        Asker { guests: self, sector, scratch }
+    }
+}
+
+/// Asks applications for what the core is about to write.
+pub(super) struct Asker<'a> {
+    guests: &'a mut Guests,
+    sector: Bytes,
+    scratch: &'a mut Vec<u8>,
+}
+
+impl Buffers for Asker<'_> {
+    fn ready(&mut self, wanted: &Wanted) -> bool {
+        let Some(&owner) = self.guests.owners.get(&wanted.session) else { return false };
+        let Some((guest, _)) = self.guests.list.get_mut(owner) else { return false };
+        // A cache has no contents here.
+        let bytes =
+            if matches!(guest, Guest::Cache(_)) { 0 } else { wanted.range.len().bytes(self.sector).get() };
+        self.scratch.resize(bytes as usize, 0);
+        guest.application().is_some_and(|application| application.buffer(wanted, self.scratch))
+    }
+}
+
+/// The calls of one application.
+struct Calls<'a> {
+    core: &'a mut Core,
+    owners: &'a mut BTreeMap<SessionId, usize>,
+    owner: usize,
+}
+
+impl Sessions for Calls<'_> {
+    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
+        let session = self.core.open(priority)?;
+        self.owners.insert(session, self.owner);
+        Ok(session)
+    }
+
+    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.core.serve_reads_by_writes(session, on)
+    }
+
+    fn read(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        self.core.read(session, range, block, parameter)
+    }
+
+    fn write(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        self.core.write(session, range, block, parameter)
+    }
+
+    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
+        self.core.abort(task)
+    }
+
+    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        self.core.abort_range(session, range)
+    }
+
+    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        self.core.promote(session, range)
+    }
+
+    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.core.suspend(session)
+    }
+
+    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.core.resume(session)
+    }
+
+    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
+        let left = self.core.close(session)?;
+        self.owners.remove(&session);
+        Ok(left)
+    }
+}

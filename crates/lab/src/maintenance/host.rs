@@ -1,0 +1,518 @@
+//! The host: time, the head, the load, the applications.
+
+use super::foreground::{Job, Kind, Region, Runs, Way, places};
+use super::guests::{Guest, GuestId, Guests, Tally};
+use crate::LabError;
+use apps::cache::{Action as CacheAction, NoHead};
+use apps::reorganizer::{AccessError, Place};
+use apps::snapshot::{Progress, Step, Volume, WriteError};
+use drive::Mechanics;
+use model::{DriveModel, Position};
+use scheduler::{Action, Config, Core, Harm, Purpose, Request, Sessions};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
+use workload::{Issued, Issuer, Source};
+
+/// A run that goes on for longer is stuck.
+const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long the load's requests took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Responses {
+    pub requests: u64,
+    pub total: Duration,
+    /// Writes that the volume had no room for.
+    pub refused: u64,
+    /// Requests to places that a reorganiser uses; they went to the next place that it does not.
+    pub shifted: u64,
+}
+
+impl Responses {
+    pub fn mean_ms(&self) -> f64 {
+        self.total.as_secs_f64() * 1e3 / (self.requests as f64).max(1.0)
+    }
+
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            requests: self.requests - earlier.requests,
+            total: self.total.saturating_sub(earlier.total),
+            refused: self.refused - earlier.refused,
+            shifted: self.shifted - earlier.shifted,
+        }
+    }
+}
+
+/// What the head passed over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Accessed {
+    /// Sectors that passed under the head for the background, in gaps: those that it wanted and those between.
+    pub gaps: u64,
+    /// The same in idle time.
+    pub idle: u64,
+}
+
+/// A drive with the core in it, a load, and applications.
+pub(crate) struct Host {
+    drive: Arc<DriveModel>,
+    core: Core,
+    mechanics: Mechanics,
+    issuer: Issuer<Box<dyn Source>>,
+    regions: Vec<Region>,
+    guests: Guests,
+    now: Instant,
+    busy: Option<Instant>,
+    jobs: BTreeMap<u64, Job>,
+    next_job: u64,
+    /// Requests at the core: whose.
+    requests: BTreeMap<RequestId, Whose>,
+    next_request: u64,
+    /// Jobs whose block is being written by another.
+    waiting: Vec<u64>,
+    /// The last foreground requests that were completed, at `now`: whoever wanted the same got it with them.
+    completed: (Instant, Vec<LbnRange>),
+    zeros: Vec<u8>,
+    scratch: Vec<u8>,
+    responses: Responses,
+    accessed: Accessed,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    Job(u64, LbnRange),
+    Cache(GuestId, Request),
+}
+
+fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
+    LabError::new("a host of maintenance applications", error)
+}
+
+impl Host {
+    /// A drive at rest.
+    pub fn new(drive: &Arc<DriveModel>, config: Config, issuer: Issuer<Box<dyn Source>>) -> Self {
+        Self {
+            core: Core::new(Arc::clone(drive), config),
+            mechanics: Mechanics::new(Arc::clone(drive)),
+            drive: Arc::clone(drive),
+            issuer,
+            regions: Vec::new(),
+            guests: Guests::default(),
+            now: Instant::ZERO,
+            busy: None,
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            requests: BTreeMap::new(),
+            next_request: 0,
+            waiting: Vec::new(),
+            completed: (Instant::ZERO, Vec::new()),
+            zeros: Vec::new(),
+            scratch: Vec::new(),
+            responses: Responses::default(),
+            accessed: Accessed::default(),
+        }
+    }
+
+    /// Says how a part of the drive is served from here on; other parts are served as they are.
+    pub fn serve(&mut self, range: LbnRange, way: Way) {
+        self.regions.push(Region { range, way });
+    }
+
+    /// Starts an application.
+    pub fn start<E: std::error::Error + Send + Sync + 'static>(
+        &mut self,
+        start: impl FnOnce(&mut dyn Sessions, Instant) -> Result<Guest, E>,
+    ) -> Result<GuestId, LabError> {
+        let now = self.now;
+        let id = self.guests.start(&mut self.core, |sessions| start(sessions, now)).map_err(failed)?;
+        self.drain()?;
+        Ok(id)
+    }
+
+    pub fn guest(&self, id: GuestId) -> Option<&Guest> {
+        self.guests.get(id)
+    }
+
+    pub fn tally(&self, id: GuestId) -> Tally {
+        self.guests.tally(id)
+    }
+
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub fn responses(&self) -> Responses {
+        self.responses
+    }
+
+    pub fn accessed(&self) -> Accessed {
+        self.accessed
+    }
+
+    pub fn harm(&self) -> Harm {
+        self.core.harm()
+    }
+
+    /// Goes on until `done`.
+    ///
+    /// # Errors
+    /// It never will be.
+    pub fn run_until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), LabError> {
+        while !done(self) {
+            let goes_on = self.step()?;
+            if !goes_on || self.now.since(Instant::ZERO) > LONGEST {
+                return Err(LabError::new(
+                    format!("a run that never ends, at {}", self.now),
+                    "nothing happens",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// One event: the head's, an arrival, idle time, or a cache's. False when there is none to come.
+    fn step(&mut self) -> Result<bool, LabError> {
+        let wake = self.core.wake_at().into_iter().chain(self.cache_wakes()).min();
+        let due = self.issuer.due();
+        let other = due.into_iter().chain(wake).min();
+        match self.busy {
+            // At the same instant the completion comes first: its successor may be due now as well.
+            Some(until) if other.is_none_or(|at| until <= at) => {
+                self.now = until;
+                self.busy = None;
+                self.account();
+                self.core.completed(until);
+            }
+            _ => {
+                let Some(at) = other else { return Ok(false) };
+                self.now = self.now.max(at);
+                self.issue()?;
+            }
+        }
+        self.drain()?;
+        Ok(true)
+    }
+
+    fn cache_wakes(&self) -> Option<Instant> {
+        let caches = self.regions.iter().filter_map(|region| match region.way {
+            Way::Cached(id) => self.guests.get(id),
+            _ => None,
+        });
+        caches.filter_map(|guest| if let Guest::Cache(cache) = guest { cache.wake() } else { None }).min()
+    }
+
+    /// What the head has passed over.
+    fn account(&mut self) {
+        for access in self.core.accesses() {
+            match access.purpose {
+                Purpose::Foreground => {}
+                Purpose::Background { .. } => self.accessed.gaps += u64::from(access.sectors),
+                Purpose::Idle { .. } => self.accessed.idle += u64::from(access.sectors),
+            }
+        }
+    }
+
+    fn issue(&mut self) -> Result<(), LabError> {
+        while let Some(issued) = self.issuer.issue(self.now) {
+            self.begin(issued)?;
+        }
+        Ok(())
+    }
+
+    /// Does what the core and the caches ask for.
+    fn drain(&mut self) -> Result<(), LabError> {
+        loop {
+            self.poll_caches()?;
+            let sector = self.drive.sector_bytes();
+            let mut asker = self.guests.asker(sector, &mut self.scratch);
+            let Some(action) = self.core.poll_with(self.now, &mut asker) else { return Ok(()) };
+            match action {
+                Action::Execute => self.execute(),
+                Action::Cut => self.busy = self.core.busy_until(),
+                Action::Completed(id) => self.request_done(id)?,
+                Action::Failed { id, bad } => {
+                    return Err(LabError::new(
+                        format!("{id} failed at {bad}"),
+                        "the medium has no bad sectors",
+                    ));
+                }
+                Action::Deliver(record) => {
+                    let size = record.range.len().bytes(sector);
+                    let with_foreground = self.completed.0 == self.now
+                        && self.completed.1.iter().any(|range| {
+                            range.start() < record.range.end() && record.range.start() < range.end()
+                        });
+                    let bytes = if record.op == Op::Read { size.get() as usize } else { 0 };
+                    let bytes = zeros(&mut self.zeros, bytes);
+                    self.guests.done(&mut self.core, &record, bytes, size, with_foreground, self.now);
+                }
+            }
+        }
+    }
+
+    fn execute(&mut self) {
+        let mut at = self.now;
+        for access in self.core.accesses() {
+            let track = self.drive.layout().track(access.track);
+            let ready = self.mechanics.seek_to(at, Position::from(track), access.op);
+            let from = ready.max(access.not_before);
+            at = self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors).1;
+        }
+        debug_assert_eq!(Some(at), self.core.busy_until(), "the core's prediction inside the drive is exact");
+        self.busy = Some(at);
+    }
+
+    fn submit(&mut self, op: Op, range: LbnRange, whose: Whose) -> Result<(), LabError> {
+        let id = RequestId::new(self.next_request);
+        self.next_request += 1;
+        self.requests.insert(id, whose);
+        self.core.submit(self.now, Request { id, op, range }).map_err(failed)
+    }
+
+    /// A request of the load comes in.
+    fn begin(&mut self, issued: Issued) -> Result<(), LabError> {
+        let Issued { task, request, .. } = issued;
+        let region = self.regions.iter().find(|region| region.range.contains(request.range.start()));
+        let (op, mut range) = (request.op, request.range);
+        if let Some(region) = region {
+            // Parts have nothing in common: what reaches past the end of one is cut off there.
+            let end = range.end().min(region.range.end());
+            range = LbnRange::new(range.start(), end.since(range.start()));
+        }
+        let id = self.next_job;
+        self.next_job += 1;
+        let mut job = Job { task, range, arrived: self.now, left: 0, kind: Kind::Plain };
+        let mut runs = vec![range];
+        match region.map(|region| region.way.clone()) {
+            None => {}
+            Some(Way::Snapshots(volume)) if op.is_write() => {
+                job.kind = Kind::Waiting(volume);
+                self.jobs.insert(id, job);
+                return self.begin_steps(id);
+            }
+            Some(Way::Snapshots(volume)) => runs = places(&volume.borrow(), range),
+            Some(Way::Reorganized(guest)) => (job.kind, runs) = self.begin_access(guest, op, range)?,
+            Some(Way::Cached(guest)) => {
+                let now = self.now;
+                let call = self.guests.call(&mut self.core, guest, |guest, _| match guest {
+                    Guest::Cache(cache) if op.is_write() => Some(cache.write(range, Vec::new(), now)),
+                    Guest::Cache(cache) => Some(cache.read(range, now)),
+                    _ => None,
+                });
+                let call =
+                    call.flatten().ok_or_else(|| LabError::new("a cached request", "there is no cache"))?;
+                job.kind = Kind::Call(guest, call.map_err(failed)?);
+                self.jobs.insert(id, job);
+                return Ok(());
+            }
+        }
+        job.left = runs.len() as u32;
+        let nothing_to_do = runs.is_empty();
+        self.jobs.insert(id, job);
+        for run in runs {
+            self.submit(op, run, Whose::Job(id, run))?;
+        }
+        if nothing_to_do { self.end(id) } else { Ok(()) }
+    }
+
+    /// Where an access goes in a part that is reorganised. Places that were free when that began belong to the
+    /// reorganiser: no file system would ask for them, so the request goes to the next place that is none.
+    fn begin_access(
+        &mut self,
+        guest: GuestId,
+        op: Op,
+        range: LbnRange,
+    ) -> Result<(Kind, Vec<LbnRange>), LabError> {
+        let sector = self.drive.sector_bytes();
+        let capacity = self.drive.layout().capacity().get();
+        let mut at = range;
+        loop {
+            let bytes = zeros(&mut self.zeros, at.len().bytes(sector).get() as usize);
+            let mut begun = None;
+            self.guests.call(&mut self.core, guest, |guest, sessions| {
+                if let Guest::Reorganizer(reorganizer) = guest {
+                    begun = Some(if op.is_write() {
+                        reorganizer.begin_write(sessions, at, bytes)
+                    } else {
+                        reorganizer.begin_read(at, bytes)
+                    });
+                }
+            });
+            match begun {
+                Some(Ok(access)) => {
+                    let mut runs = Runs::default();
+                    for piece in access.pieces() {
+                        if let Place::Medium(lbn) = piece.place {
+                            runs.push(lbn, piece.logical.len());
+                        }
+                    }
+                    return Ok((Kind::Access(guest, access), runs.0));
+                }
+                Some(Err(AccessError::Free(_))) => {
+                    self.responses.shifted += u64::from(at == range);
+                    let next = at.start().get() + 8;
+                    let next = if next + at.len().get() > capacity { 0 } else { next };
+                    at = LbnRange::new(units::Lbn::new(next), at.len());
+                }
+                Some(Err(error)) => return Err(failed(error)),
+                None => return Err(LabError::new("a reorganised request", "there is no reorganiser")),
+            }
+        }
+    }
+
+    /// Begins a write that goes step by step, or lets it wait.
+    fn begin_steps(&mut self, id: u64) -> Result<(), LabError> {
+        let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
+        let Kind::Waiting(volume) = &job.kind else { return Ok(()) };
+        let volume: Rc<RefCell<Volume>> = Rc::clone(volume);
+        let begun = volume.borrow_mut().write(job.range);
+        match begun {
+            Ok(write) => {
+                job.kind = Kind::Steps(volume, write);
+                self.next_step(id)
+            }
+            Err(WriteError::Busy(_)) => {
+                self.waiting.push(id);
+                Ok(())
+            }
+            Err(WriteError::Full { .. }) => {
+                self.responses.refused += 1;
+                self.end(id)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Submits the next step of a write, or ends it. Records go to memory that outlives a crash, or to another drive.
+    fn next_step(&mut self, id: u64) -> Result<(), LabError> {
+        let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
+        let Kind::Steps(volume, write) = &job.kind else { return Ok(()) };
+        let write = *write;
+        let volume = Rc::clone(volume);
+        loop {
+            let step = volume.borrow().step(write);
+            let (op, range) = match step {
+                Some(Step::Read(range)) => (Op::Read, range),
+                Some(Step::Write { to, .. }) => (Op::Write, to),
+                Some(Step::Record(_)) => {
+                    if volume.borrow_mut().done(write) == Progress::Complete {
+                        break;
+                    }
+                    continue;
+                }
+                None => break,
+            };
+            job.left = 1;
+            return self.submit(op, range, Whose::Job(id, range));
+        }
+        self.end(id)?;
+        for waiting in std::mem::take(&mut self.waiting) {
+            self.begin_steps(waiting)?;
+        }
+        Ok(())
+    }
+
+    fn request_done(&mut self, id: RequestId) -> Result<(), LabError> {
+        let Some(whose) = self.requests.remove(&id) else { return Ok(()) };
+        let range = match whose {
+            Whose::Job(_, range) => range,
+            Whose::Cache(_, request) => request.range,
+        };
+        if self.completed.0 != self.now {
+            self.completed = (self.now, Vec::new());
+        }
+        self.completed.1.push(range);
+        match whose {
+            Whose::Job(id, _) => {
+                let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
+                job.left = job.left.saturating_sub(1);
+                if job.left > 0 {
+                    return Ok(());
+                }
+                if let Kind::Steps(volume, write) = &job.kind {
+                    // Complete or not, the next step says.
+                    let _ = volume.borrow_mut().done(*write);
+                    return self.next_step(id);
+                }
+                self.end(id)
+            }
+            Whose::Cache(guest, request) => {
+                let now = self.now;
+                let done = self.guests.call(&mut self.core, guest, |guest, _| match guest {
+                    Guest::Cache(cache) => {
+                        // What is written is what the cache has when it is carried out: nothing, without contents.
+                        let asked = match request.op {
+                            Op::Write => cache.bytes(request.id, request.range, &mut []),
+                            Op::Read => Ok(()),
+                        };
+                        asked.and_then(|()| cache.completed(request.id, Ok(&[]), now)).err()
+                    }
+                    _ => None,
+                });
+                done.flatten().map_or(Ok(()), |error| Err(failed(error)))
+            }
+        }
+    }
+
+    /// A request of the load is done.
+    fn end(&mut self, id: u64) -> Result<(), LabError> {
+        let Some(job) = self.jobs.remove(&id) else { return Ok(()) };
+        if let Kind::Access(guest, access) = job.kind {
+            self.guests.call(&mut self.core, guest, |guest, sessions| {
+                if let Guest::Reorganizer(reorganizer) = guest {
+                    reorganizer.end(sessions, access);
+                }
+            });
+        }
+        self.responses.requests += 1;
+        self.responses.total += self.now.since(job.arrived);
+        self.issuer.complete(job.task, self.now);
+        // A task that does not think has its next request in the pool before the core chooses again.
+        self.issue()
+    }
+
+    fn poll_caches(&mut self) -> Result<(), LabError> {
+        for at in 0..self.regions.len() {
+            let Some(Way::Cached(guest)) = self.regions.get(at).map(|region| &region.way) else { continue };
+            let guest = *guest;
+            loop {
+                let now = self.now;
+                let action = self.guests.call(&mut self.core, guest, |guest, sessions| match guest {
+                    Guest::Cache(cache) => cache.poll(sessions, &NoHead, now),
+                    _ => None,
+                });
+                match action.flatten() {
+                    Some(CacheAction::Submit(request)) => {
+                        self.submit(request.op, request.range, Whose::Cache(guest, request))?;
+                    }
+                    Some(CacheAction::Answer { call, .. }) => {
+                        let job = self.jobs.iter().find_map(|(id, job)| match job.kind {
+                            Kind::Call(of, number) if (of, number) == (guest, call) => Some(*id),
+                            _ => None,
+                        });
+                        if let Some(id) = job {
+                            self.end(id)?;
+                        }
+                    }
+                    Some(CacheAction::WriteFailed { .. }) => {}
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// So many zeros.
+fn zeros(store: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if store.len() < bytes {
+        store.resize(bytes, 0);
+    }
+    &mut store[..bytes]
+}
+
+/// Sectors as bytes, in millions.
+pub(crate) fn megabytes(drive: &DriveModel, sectors: u64) -> f64 {
+    Sectors::new(sectors).bytes(drive.sector_bytes()).get() as f64 / 1e6
+}

@@ -1,0 +1,13 @@
+//! Maintenance applications on the core, beside a foreground that lives with them: it goes through the snapshots' maps,
+//! the reorganiser's, or the cache.
+//!
+//! The drive is the simulated mechanics with the core inside. Bytes are zeros: what an application does with contents is
+//! held by its own tests, and a backup of a whole drive does not fit into memory.
+
+mod foreground;
+mod guests;
+mod host;
+
+pub(crate) use foreground::Way;
+pub(crate) use guests::{Counted, Guest, GuestId};
+pub(crate) use host::{Host, megabytes};

@@ -391,7 +391,8 @@ impl Core {
     }
 
     /// A turn for a head that is ready on a track: from the start of the first wanted block that passes whole. So the
-    /// block that is under the head when it comes passes whole at the end, and nothing is left for another visit.
+    /// block that is under the head when it comes passes whole at the end, and nothing is left for another visit. If that
+    /// block is the only one, half a turn later: waking after whole turns, the head would come to it there for ever.
     fn whole_turn(&self, track: &TrackRef<'_>, ready: Instant, op: Op) -> (u32, u32) {
         let sectors = track.track().sectors;
         let (first, count) = track.track().passing(self.drive.rpm(), ready, ready + turn(&self.drive));
@@ -401,7 +402,7 @@ impl Core {
         });
         match begin {
             Some(begin) => ((first + begin) % sectors, sectors),
-            None => (first, count),
+            None => ((first + sectors / 2) % sectors, sectors),
         }
     }
 

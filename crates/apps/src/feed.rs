@@ -1,6 +1,6 @@
 //! Which blocks are still to be registered, and which tasks are out: what every reader of many blocks needs.
 
-use crate::sessions::{Done, Parameter, Sessions};
+use crate::sessions::{Parameter, Record, Sessions};
 use crate::set::run;
 use scheduler::{BlockSet, SessionError};
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ impl Feed {
     }
 
     /// The block of a record, and the mark of its registration. `None` when it is not of a run.
-    pub fn arrived(&mut self, done: &Done) -> Option<(u64, u64)> {
+    pub fn arrived(&mut self, done: &Record) -> Option<(u64, u64)> {
         let run = self.tasks.get_mut(&done.task)?;
         if !run.range.contains(done.range.start()) {
             return None;
@@ -141,7 +141,7 @@ impl Sieve {
     }
 
     /// The block, when this was its last sector. `Err(())` when the record is not of a block that is sifted.
-    pub fn arrived(&mut self, done: &Done, bytes: &[u8]) -> Result<Option<Sifted>, ()> {
+    pub fn arrived(&mut self, done: &Record, bytes: &[u8]) -> Result<Option<Sifted>, ()> {
         let sifted = self.tasks.get_mut(&done.task).ok_or(())?;
         let sector = sifted.bytes.len() / (sifted.range.len().get().max(1) as usize);
         let at = done.range.start().since(sifted.range.start()).get() as usize * sector;

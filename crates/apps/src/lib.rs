@@ -5,7 +5,7 @@
 //! of a drive once, whenever the head passes by, names the bad sectors, and compares checksums:
 //!
 //! ```
-//! use freeblock_apps::sessions::{Application, Done, Parameter, Priority, SessionError, Sessions};
+//! use freeblock_apps::sessions::{Application, Parameter, Priority, Record, SessionError, Sessions};
 //! use units::{Instant, Lbn, LbnRange, Sectors};
 //!
 //! const BLOCK: Sectors = Sectors::new(8);
@@ -24,7 +24,7 @@
 //! }
 //!
 //! impl Application for Scrubber {
-//!     fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], _now: Instant) {
+//!     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], _now: Instant) {
 //!         let block = (done.range.start().get() / BLOCK.get()) as usize;
 //!         match done.bad {
 //!             Some(lbn) => self.bad.push(lbn),
@@ -78,8 +78,8 @@
 //! ```
 //!
 //! [`scrub::Scrubber`] is the same made fit for life: the foreground writes meanwhile, the machine restarts, sectors come
-//! and go. The others: [`snapshot`] and [`backup`], [`reorganizer`], [`miner`], and [`lld`], a log-structured disk with
-//! its cleaner.
+//! and go. The others: [`snapshot`] and [`backup`], [`cache`], [`reorganizer`], [`miner`], and [`lld`], a log-structured
+//! disk with its cleaner. [`records`] is the other face of a session: records that are fetched, with timeouts.
 
 pub mod backup;
 pub mod cache;

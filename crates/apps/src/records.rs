@@ -12,7 +12,7 @@
 //! blocks to be written that a foreground write overtakes are done even while suspended; their records have no data,
 //! and there are no more of them than blocks that the client registered.
 
-use crate::sessions::{Application, Done, Parameter, Priority, SessionError, Sessions, Wanted};
+use crate::sessions::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
 use units::{Bytes, Duration, Instant, LbnRange, Sectors, SessionId, TaskId};
@@ -64,8 +64,8 @@ pub enum Got {
 /// A completion record with its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
-    /// What is done. [`last`](Done::last) is as of now: the session has nothing left to come, and its buffer is empty.
-    pub done: Done,
+    /// What is done. [`last`](Record::last) is as of now: the session has nothing left to come, and its buffer is empty.
+    pub done: Record,
     /// What was read; empty after a write or an error.
     pub bytes: Vec<u8>,
 }
@@ -126,7 +126,7 @@ struct Task {
 ///
 /// ```
 /// use freeblock_apps::records::{Got, Limits, Records, Timeout};
-/// use freeblock_apps::sessions::{Application, Done, Parameter, Priority, Sessions};
+/// use freeblock_apps::sessions::{Application, Parameter, Priority, Record, Sessions};
 /// # use model::{DriveModel, builtin};
 /// # use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 /// # let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
@@ -144,7 +144,7 @@ struct Task {
 /// // The host does other things, until the scheduler has a block.
 /// # let block = LbnRange::new(Lbn::new(64), Sectors::new(8));
 /// # let session = records.session();
-/// # let done = Done { session, task, range: block, op: Op::Read, parameter: Parameter(7), bad: None, last: false };
+/// # let done = Record { session, task, range: block, op: Op::Read, parameter: Parameter(7), bad: None, last: false };
 /// records.done(&mut core, &done, &[1; 4096], now);
 /// let Got::Record(fetched) = records.get_by(&mut core, deadline, now)? else { unreachable!("one has come") };
 /// assert_eq!((fetched.done.range.start(), fetched.bytes.len()), (Lbn::new(64), 4096));
@@ -357,7 +357,7 @@ impl Records {
         Ok(sessions.close(self.session)? + self.buffer.len() as u64)
     }
 
-    fn take_back(&mut self, of: impl Fn(&Done) -> bool) -> u64 {
+    fn take_back(&mut self, of: impl Fn(&Record) -> bool) -> u64 {
         let before = self.buffer.len();
         let buffered = &mut self.buffered;
         self.buffer.retain(|fetched| {
@@ -384,7 +384,7 @@ impl Records {
 }
 
 impl Application for Records {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], _: Instant) {
         let Some(task) = self.tasks.get_mut(&done.task) else {
             debug_assert!(false, "a record of no task of this session: {done:?}");
             return;

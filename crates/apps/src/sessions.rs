@@ -1,3 +1,3 @@
 //! The session API, which the scheduler defines: an application knows no more of it than this.
 
-pub use scheduler::{Application, Parameter, Priority, Record as Done, SessionError, Sessions, Wanted};
+pub use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};

@@ -2,7 +2,7 @@
 
 mod support;
 
-use freeblock_apps::sessions::{Application, Done, Parameter, Sessions, Wanted};
+use freeblock_apps::sessions::{Application, Parameter, Record, Sessions, Wanted};
 use scheduler::Priority;
 use std::collections::BTreeSet;
 use support::{Naive, range};
@@ -10,12 +10,12 @@ use units::{Instant, Lbn, Op, Sectors};
 
 #[derive(Default)]
 struct Collect {
-    seen: Vec<Done>,
+    seen: Vec<Record>,
     refuse: u32,
 }
 
 impl Application for Collect {
-    fn done(&mut self, _: &mut dyn Sessions, done: &Done, _: &[u8], _: Instant) {
+    fn done(&mut self, _: &mut dyn Sessions, done: &Record, _: &[u8], _: Instant) {
         self.seen.push(*done);
     }
 

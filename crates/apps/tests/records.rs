@@ -5,7 +5,7 @@
 mod support;
 
 use freeblock_apps::records::{Deadline, Got, Limits, Records, RecordsError, Timeout};
-use freeblock_apps::sessions::{Done, Parameter, Sessions};
+use freeblock_apps::sessions::{Parameter, Record, Sessions};
 use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 /// What a queue of records with a limit would do.
 struct Queue {
     limits: Limits,
-    records: VecDeque<(Done, Vec<u8>)>,
+    records: VecDeque<(Record, Vec<u8>)>,
     suspended: bool,
     full: bool,
 }
@@ -249,7 +249,7 @@ impl Holder {
 }
 
 impl freeblock_apps::sessions::Application for Holder {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], now: Instant) {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         if let Some(records) = &mut self.records {
             records.done(sessions, done, bytes, now);
         }

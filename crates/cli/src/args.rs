@@ -44,6 +44,11 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock demo\n\nTakes some seconds. The exit code is 1 if any completion time of the foreground differs."
     )]
     Demo(DemoArgs),
+    /// Random histories of the scheduler on simulated drives, with every promise held after each step
+    #[command(
+        after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends it at once; nothing has been written then."
+    )]
+    Torture(TortureArgs),
 }
 
 #[derive(Debug, Subcommand)]
@@ -276,9 +281,12 @@ pub(crate) struct SimulateArgs {
     /// How much waiting counts: ms taken off a request's positioning time for each ms waited [default: 0]
     #[arg(help_heading = "Foreground", long, value_name = "FACTOR", value_parser = values::age_weight, allow_negative_numbers = true)]
     pub(crate) age_weight: Option<AgeWeight>,
-    /// Tracks that the search for one gap's best use may examine [default: 500]
+    /// Tracks that the search for one gap's best use may examine [default: 75]
     #[arg(help_heading = "Background", long, value_name = "TRACKS", value_parser = values::tracks, allow_negative_numbers = true)]
     pub(crate) budget: Option<u32>,
+    /// Whether idle time is used as well, as far as the foreground loses no more than 1% [default: off]
+    #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
+    pub(crate) idle_time: Option<Switch>,
 }
 
 #[derive(Debug, Args)]
@@ -289,4 +297,23 @@ pub(crate) struct DemoArgs {
     /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
     #[arg(long, value_name = "NAME|FILE", default_value = DEFAULT_DRIVE)]
     pub(crate) drive: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TortureArgs {
+    /// Seed of everything random
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// Virtual time [default: 1]
+    #[arg(long, value_name = "H", value_parser = values::hours, conflicts_with = "steps", allow_negative_numbers = true)]
+    pub(crate) hours: Option<Duration>,
+    /// Steps, in place of virtual time
+    #[arg(long, value_name = "N", value_parser = values::steps, allow_negative_numbers = true)]
+    pub(crate) steps: Option<u64>,
+    /// Carry out one history from a file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "hours", "steps"])]
+    pub(crate) replay: Option<PathBuf>,
+    /// Write the shortest history that breaks a promise there as well
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }

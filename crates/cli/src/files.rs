@@ -31,19 +31,39 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
 /// # Errors
 /// What the system says; nothing has changed then.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Problem> {
+    let target = target(path)?;
+    let beside = beside(&target);
+    write_new(&beside, text)
+        .and_then(|()| fs::rename(&beside, &target))
+        .map_err(|error| cannot_write(path, &beside, &error))
+}
+
+/// Whether [`replace`] could put a small file there now: asked before work that would be lost.
+///
+/// # Errors
+/// As [`replace`]; nothing has changed then.
+pub(crate) fn check_replaceable(path: &Path) -> Result<(), Problem> {
+    let beside = beside(&target(path)?);
+    write_new(&beside, "\n")
+        .and_then(|()| fs::remove_file(&beside))
+        .map_err(|error| cannot_write(path, &beside, &error))
+}
+
+fn target(path: &Path) -> Result<PathBuf, Problem> {
     // What a link leads to is replaced, not the link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
         return Err(Problem::failed(format!("{} is there and is not a regular file", path.display()))
-            .help("name another file, or leave out -o to print to standard output"));
+            .help("name another file with -o"));
     }
-    let beside = beside(&target);
-    write_new(&beside, text).and_then(|()| fs::rename(&beside, &target)).map_err(|error| {
-        // It may never have been made.
-        let _ = fs::remove_file(&beside);
-        Problem::failed(format!("cannot write {}: {error}", path.display()))
-            .help("name a file in a directory that exists and may be written to")
-    })
+    Ok(target)
+}
+
+fn cannot_write(path: &Path, beside: &Path, error: &io::Error) -> Problem {
+    // It may never have been made.
+    let _ = fs::remove_file(beside);
+    Problem::failed(format!("cannot write {}: {error}", path.display()))
+        .help("name a file in a directory that exists, has room and may be written to")
 }
 
 fn beside(target: &Path) -> PathBuf {

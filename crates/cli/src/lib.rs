@@ -15,6 +15,7 @@ mod problem;
 mod progress;
 mod simulate;
 mod tables;
+mod torture;
 mod values;
 
 use args::{Cli, Command};
@@ -72,5 +73,6 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Simulate(args) => simulate::execute(&args, console).map(Outcome::from),
         Command::Lab(command) => lab::execute(command, console),
         Command::Demo(args) => demo::execute(&args, console),
+        Command::Torture(args) => torture::execute(&args, console),
     }
 }

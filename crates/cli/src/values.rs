@@ -92,6 +92,18 @@ pub(crate) fn tracks(text: &str) -> Result<u32, String> {
     whole(text, 0, MOST_TRACKS)
 }
 
+/// Steps of all histories.
+pub(crate) fn steps(text: &str) -> Result<u64, String> {
+    whole(text, 1, MOST_REQUESTS)
+}
+
+/// Hours of virtual time, to the nanosecond: up to ten years.
+pub(crate) fn hours(text: &str) -> Result<Duration, String> {
+    let hours = text.parse::<f64>().ok().filter(|h| *h > 0.0 && *h <= 87_600.0);
+    let ms = hours.map(|h| h * 3_600_000.0);
+    ms.and_then(Duration::from_millis_f64).ok_or_else(|| "give hours, more than 0 and up to 87600".to_owned())
+}
+
 /// How many things are done at a time.
 pub(crate) fn jobs(text: &str) -> Result<usize, String> {
     whole(text, 1, MOST_JOBS)

@@ -13,6 +13,10 @@ pub enum Paper {
     /// Thereska, Schindler, Bucy, Salmon, Lumb, Ganger: A Framework for Building Unobtrusive Disk Maintenance
     /// Applications.
     Fast04,
+    /// Lumb, Schindler, Ganger: Freeblock Scheduling Outside of Disk Firmware.
+    Fast02,
+    /// Popovici, Arpaci-Dusseau, Arpaci-Dusseau: Robust, Portable I/O Scheduling with the Disk Mimic.
+    Atc03,
 }
 
 impl fmt::Display for Paper {
@@ -20,6 +24,8 @@ impl fmt::Display for Paper {
         f.write_str(match self {
             Self::Osdi00 => "OSDI 2000, Towards Higher Disk Head Utilization",
             Self::Fast04 => "FAST 2004, A Framework for Building Unobtrusive Disk Maintenance Applications",
+            Self::Fast02 => "FAST 2002, Freeblock Scheduling Outside of Disk Firmware",
+            Self::Atc03 => "USENIX ATC 2003, Robust, Portable I/O Scheduling with the Disk Mimic",
         })
     }
 }

@@ -15,6 +15,7 @@
 //! # Ok::<(), freeblock_lab::LabError>(())
 //! ```
 
+mod cache;
 mod claim;
 mod experiment;
 mod figure;

@@ -69,7 +69,7 @@ fn claims(text: &mut String, page: &Page) {
     let _ = write!(
         text,
         "<h2>Claims</h2>\n<p>{holding} of {} hold: our value lies in the band that was fixed beforehand. A value over several \
-         seeds is given with the least and the most.</p>\n<table class=\"claims\">\n<thead><tr><th>claim</th><th>paper</th>\
+         runs (seeds, or scans after each other) is given with the least and the most.</p>\n<table class=\"claims\">\n<thead><tr><th>claim</th><th>paper</th>\
          <th>ours</th><th>band</th><th>holds</th></tr></thead>\n<tbody>\n",
         all().count()
     );

@@ -1,6 +1,7 @@
 //! Experiments by what a user calls them.
 
 use crate::Experiment;
+use model::names;
 use thiserror::Error;
 
 /// No experiment is meant by a name.
@@ -44,57 +45,13 @@ pub fn select(
             found |= meant;
         }
         if !found {
-            return Err(UnknownExperiment { name: shortened(name), nearest: nearest(all, name) });
+            return Err(UnknownExperiment {
+                name: names::shortened(name),
+                nearest: names::nearest(name, all.iter().map(|experiment| experiment.id)),
+            });
         }
     }
     Ok(all.iter().zip(chosen).filter(|(_, chosen)| *chosen).map(|(experiment, _)| experiment).collect())
-}
-
-/// Long enough for any id, short enough for a message.
-const LONGEST: usize = 60;
-
-/// So many are proposed.
-const MOST: usize = 3;
-
-fn shortened(name: &str) -> String {
-    name.chars().take(LONGEST).flat_map(char::escape_debug).collect()
-}
-
-/// Ids within a few typing errors, or that contain what was typed.
-fn nearest(all: &'static [Experiment], name: &str) -> Vec<&'static str> {
-    let plain = |text: &str| -> Vec<char> {
-        text.chars().filter(|c| c.is_alphanumeric()).take(LONGEST).map(|c| c.to_ascii_lowercase()).collect()
-    };
-    let typed = plain(name);
-    let text: String = typed.iter().collect();
-    let mut near: Vec<(usize, &str)> = Vec::new();
-    for experiment in all {
-        let id = plain(experiment.id);
-        let inside = typed.len() >= 2 && id.iter().collect::<String>().contains(&text);
-        let errors = if inside { 0 } else { distance(&typed, &id) };
-        if errors <= 1 + typed.len() / 4 {
-            near.push((errors, experiment.id));
-        }
-    }
-    near.sort();
-    near.into_iter().take(MOST).map(|(_, id)| id).collect()
-}
-
-/// Characters to be put in, taken out or changed (Levenshtein's distance).
-fn distance(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut left_above = i;
-        let mut left = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let above = row[j + 1];
-            let here = (left_above + usize::from(x != y)).min(above + 1).min(left + 1);
-            row[j] = left;
-            (left_above, left) = (above, here);
-        }
-        row[b.len()] = left;
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -142,12 +99,5 @@ mod tests {
         assert_eq!(unknown("fig7").nearest, ["fast02-fig7"]);
         assert!(unknown("").nearest.is_empty() && unknown("atc03").to_string().contains("lab list"));
         assert!(!unknown("\u{1b}[31m").to_string().contains('\u{1b}'));
-    }
-
-    #[test]
-    fn distance_counts_typing_errors() {
-        let chars = |text: &str| text.chars().collect::<Vec<_>>();
-        assert_eq!(distance(&chars("kitten"), &chars("sitting")), 3);
-        assert_eq!(distance(&[], &chars("abc")), 3);
     }
 }

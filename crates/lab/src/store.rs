@@ -1,6 +1,6 @@
 //! Results in files: JSON that says what made it.
 
-use crate::{Outcome, Size};
+use crate::{Experiment, Outcome, Size};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -73,15 +73,18 @@ impl Saved {
     }
 
     /// Whether running this experiment again would give the same.
-    pub fn is_of(&self, experiment: &str, stamp: &Stamp) -> bool {
-        self.experiment == experiment && self.stamp == *stamp
+    pub fn is_of(&self, experiment: &Experiment, stamp: &Stamp) -> bool {
+        let claims = self.outcome.claims.iter().map(|claim| claim.id.as_str());
+        self.experiment == experiment.id
+            && self.stamp == *stamp
+            && claims.eq(experiment.claims.iter().copied())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Axis, Band, Claim, Figure, Kind, Line, Spread};
+    use crate::{Axis, Band, Claim, Figure, Kind, Lab, LabError, Line, Paper, Spread};
 
     fn saved() -> Saved {
         let claim = Claim::new("x", "half")
@@ -112,14 +115,28 @@ mod tests {
     #[test]
     fn another_seed_size_or_program_is_another_result() {
         let saved = saved();
-        assert!(saved.is_of("x-fig1", &saved.stamp) && !saved.is_of("x-fig2", &saved.stamp));
+        let run = |_: &Lab| Err(LabError::new("an experiment", "is not run here"));
+        let experiment = |id| Experiment {
+            id,
+            paper: Paper::Osdi00,
+            reproduces: "",
+            title: "",
+            set_up: "",
+            claims: &["x"],
+            timed: false,
+            run,
+        };
+        let of = experiment("x-fig1");
+        assert!(saved.is_of(&of, &saved.stamp) && !saved.is_of(&experiment("x-fig2"), &saved.stamp));
+        assert!(!saved.is_of(&Experiment { claims: &["x", "y"], ..of }, &saved.stamp), "a claim is missing");
+        assert!(!saved.is_of(&Experiment { claims: &[], ..of }, &saved.stamp), "a claim too many");
         for other in [
             Stamp { seed: 1, ..saved.stamp.clone() },
             Stamp { size: Size::Full, ..saved.stamp.clone() },
             Stamp { program: "q".into(), ..saved.stamp.clone() },
             Stamp { version: "2".into(), ..saved.stamp.clone() },
         ] {
-            assert!(!saved.is_of("x-fig1", &other));
+            assert!(!saved.is_of(&of, &other));
         }
     }
 

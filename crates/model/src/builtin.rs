@@ -3,6 +3,7 @@
 //! Four carry the parameters that the DiskSim project extracted from real drives; the others are synthetic and say
 //! in their `sources` what is published and what is assumed. The texts are in `crates/model/profiles`.
 
+use crate::names;
 use crate::profile::Profile;
 use crate::profile_file::ReadError;
 use thiserror::Error;
@@ -100,69 +101,8 @@ pub fn get(name: &str) -> Option<Result<Profile, ReadError>> {
 pub fn find(name: &str) -> Result<Profile, BuiltinError> {
     match get(name) {
         Some(profile) => Ok(profile?),
-        None => Err(UnknownDrive { name: shortened(name), nearest: nearest(name) }.into()),
-    }
-}
-
-/// Long enough for any name, short enough for a message.
-const LONGEST_NAME: usize = 60;
-
-fn shortened(name: &str) -> String {
-    name.chars().take(LONGEST_NAME).flat_map(char::escape_debug).collect()
-}
-
-/// Up to three names within a few typing errors, or that contain what was typed.
-fn nearest(name: &str) -> Vec<&'static str> {
-    let plain = |text: &str| -> Vec<char> {
-        text.chars()
-            .filter(|c| c.is_alphanumeric())
-            .take(LONGEST_NAME)
-            .map(|c| c.to_ascii_lowercase())
-            .collect()
-    };
-    let typed = plain(name);
-    let mut candidates: Vec<(usize, &'static str)> = NAMES
-        .iter()
-        .filter_map(|&known| {
-            let letters = plain(known);
-            let contained = typed.len() >= 3 && letters.windows(typed.len()).any(|w| w == typed);
-            let distance = if contained { 1 } else { edits(&typed, &letters) };
-            (distance <= letters.len() / 3).then_some((distance, known))
-        })
-        .collect();
-    candidates.sort();
-    candidates.into_iter().take(3).map(|(_, known)| known).collect()
-}
-
-/// Letters to insert, drop or replace between the two (Levenshtein).
-fn edits(a: &[char], b: &[char]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (y, above) in b.iter().zip(row.iter_mut().skip(1)) {
-            let best = (diagonal + usize::from(x != y)).min(left + 1).min(*above + 1);
-            diagonal = *above;
-            *above = best;
-            left = best;
+        None => {
+            Err(UnknownDrive { name: names::shortened(name), nearest: names::nearest(name, NAMES) }.into())
         }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-    }
-    row.last().copied().unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn edits_count_insertions_deletions_and_replacements() {
-        let edits = |a: &str, b: &str| edits(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>());
-        assert_eq!(edits("", "abc"), 3);
-        assert_eq!(edits("abc", ""), 3);
-        assert_eq!(edits("kitten", "sitting"), 3);
-        assert_eq!(edits("cheetah", "cheetah"), 0);
     }
 }

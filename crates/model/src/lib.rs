@@ -8,6 +8,7 @@ pub mod disksim;
 mod drive_model;
 mod error;
 pub mod layout;
+pub mod names;
 pub mod profile;
 mod profile_file;
 pub mod random_profile;

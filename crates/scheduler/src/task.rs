@@ -120,12 +120,19 @@ impl Task {
             return bound;
         }
         // What is there already is not wanted again.
-        let there = self.partial.range(first..last).flat_map(|(block, got)| {
+        let within = |from: u64, to: u64| to.min(high).saturating_sub(from.max(low));
+        let (mut begun, mut rest) = (0, 0);
+        for (&block, got) in self.partial.range(first..last) {
             let start = block * self.block;
-            got.iter().map(move |&(offset, len)| (start + u64::from(offset), u64::from(len)))
-        });
-        let there: u64 = there.map(|(from, len)| (from + len).min(high).saturating_sub(from.max(low))).sum();
-        (blocks * self.block).min((high - low).saturating_sub(there))
+            let there: u64 = got
+                .iter()
+                .map(|&(offset, len)| (start + u64::from(offset), u64::from(len)))
+                .map(|(from, len)| within(from, from + len))
+                .sum();
+            begun += 1;
+            rest += within(start, start + self.block) - there;
+        }
+        ((blocks - begun) * self.block + rest).min(high - low)
     }
 
     /// Wanted sectors that the LBNs `from..to` of an extent yield: whole blocks, and pieces of others where

@@ -2,7 +2,7 @@
 
 use super::{ImageWriter, Sink, image::Header};
 use crate::feed::{Feed, Sieve};
-use crate::sessions::{Application, Done, Sessions};
+use crate::sessions::{Application, Record, Sessions};
 use crate::snapshot::{Gone, Place, Provider, Shape, SnapshotId};
 use scheduler::{BlockSet, Priority, SessionError};
 use thiserror::Error;
@@ -324,7 +324,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
 }
 
 impl<P: Provider, O: Output> Application for Backup<P, O> {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], _: Instant) {
         if done.session != self.session || !matches!(self.state, State::Running | State::TargetFull) {
             return;
         }

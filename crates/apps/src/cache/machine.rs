@@ -7,7 +7,7 @@ use super::head::HeadTime;
 use super::mask::Span;
 use super::pool::{Pool, Slot};
 use super::tally::Tally;
-use crate::sessions::{Application, Done, Parameter, Sessions, Wanted};
+use crate::sessions::{Application, Parameter, Record, Sessions, Wanted};
 use scheduler::Request;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thiserror::Error;
@@ -335,7 +335,7 @@ impl Cache {
 }
 
 impl Application for Cache {
-    fn done(&mut self, _: &mut dyn Sessions, done: &Done, _: &[u8], now: Instant) {
+    fn done(&mut self, _: &mut dyn Sessions, done: &Record, _: &[u8], now: Instant) {
         let Some(slot) = self.slot_of(done.parameter, |b| b.task.is_some_and(|t| t.id == done.task)) else {
             return;
         };

@@ -196,14 +196,29 @@ impl<S: Store> Cache<S> {
         Ok(())
     }
 
-    /// Writes everything back, in the order of block numbers, and then that this was done.
-    pub fn sync(&mut self) -> Result<(), S> {
-        let slots = 0..self.slots.len() as u32;
-        let mut dirty: Vec<u32> = slots.filter(|&slot| self.slots[slot as usize].dirty).collect();
+    /// Writes everything back, in the order of block numbers.
+    pub fn write_all_back(&mut self) -> Result<(), S> {
+        let mut dirty = Vec::with_capacity(self.dirty);
+        // What changed was used, so after each operation the dirty ones are the first.
+        let mut slot = self.newest;
+        while dirty.len() < self.dirty
+            && let Some(held) = self.slots.get(slot as usize)
+        {
+            if held.dirty {
+                dirty.push(slot);
+            }
+            slot = held.older;
+        }
         dirty.sort_unstable_by_key(|&slot| self.slots[slot as usize].block);
         for slot in dirty {
             self.write_back(slot)?;
         }
+        Ok(())
+    }
+
+    /// Writes everything back, and then that this was done.
+    pub fn sync(&mut self) -> Result<(), S> {
+        self.write_all_back()?;
         if !self.superblock.synced {
             let synced =
                 Superblock { synced: true, generation: self.superblock.generation + 1, ..self.superblock };

@@ -177,6 +177,16 @@ impl<S: Store> FileSystem<S> {
         self.cache.sync()
     }
 
+    /// Writes every dirty block to the store, as [`sync`](Self::sync) does, but not that this was done: a mount says
+    /// as before that the file system was not synced. After every change, it makes a cache that writes through.
+    ///
+    /// # Errors
+    /// As of `sync`.
+    pub fn write_back(&mut self) -> Result<(), S> {
+        self.settle()?;
+        self.cache.write_all_back()
+    }
+
     /// How much is used.
     pub fn usage(&self) -> FileUsage {
         let superblock = &self.cache.superblock;

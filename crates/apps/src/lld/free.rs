@@ -203,7 +203,7 @@ impl FreeCleaner {
     pub fn step(
         &mut self,
         log: &mut Log,
-        sessions: &mut impl Sessions,
+        sessions: &mut (impl Sessions + ?Sized),
         now: Instant,
     ) -> Result<(), FreeCleanError> {
         self.copy_kept(log)?;
@@ -224,7 +224,7 @@ impl FreeCleaner {
     ///
     /// # Errors
     /// The scheduler does not know a task.
-    pub fn stop(&mut self, sessions: &mut impl Sessions) -> Result<(), FreeCleanError> {
+    pub fn stop(&mut self, sessions: &mut (impl Sessions + ?Sized)) -> Result<(), FreeCleanError> {
         self.victims.clear();
         self.kept.clear();
         for task in std::mem::take(&mut self.runs).into_keys() {
@@ -273,7 +273,7 @@ impl FreeCleaner {
     fn look_after(
         &mut self,
         log: &mut Log,
-        sessions: &mut impl Sessions,
+        sessions: &mut (impl Sessions + ?Sized),
         segment: SegmentIndex,
     ) -> Result<(), FreeCleanError> {
         let Some(victim) = self.victims.get_mut(&segment) else { return Ok(()) };
@@ -318,7 +318,7 @@ impl FreeCleaner {
     fn take_up(
         &mut self,
         log: &Log,
-        sessions: &mut impl Sessions,
+        sessions: &mut (impl Sessions + ?Sized),
         segment: SegmentIndex,
     ) -> Result<(), FreeCleanError> {
         let Some(writing) = log.writing_of(segment) else { return Ok(()) };
@@ -336,7 +336,7 @@ impl FreeCleaner {
 /// The session, opened when first needed.
 fn open_once(
     session: &mut Option<SessionId>,
-    sessions: &mut impl Sessions,
+    sessions: &mut (impl Sessions + ?Sized),
     priority: Priority,
 ) -> Result<SessionId, SessionError> {
     match *session {
@@ -348,7 +348,7 @@ fn open_once(
 /// Registers slots as tasks, those that lie side by side as one.
 fn register(
     log: &Log,
-    sessions: &mut impl Sessions,
+    sessions: &mut (impl Sessions + ?Sized),
     session: SessionId,
     segment: SegmentIndex,
     slots: impl Iterator<Item = u32>,

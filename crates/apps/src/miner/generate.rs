@@ -1,8 +1,8 @@
 //! Tables made up: any page at any time from a seed, so that a table of 9 GB takes no storage.
 
 use super::page::{PAGE_BYTES, Page, PageNumber, RECORDS_PER_PAGE, Sale, TableId};
+use super::range::OutOfRange;
 use super::table::MOST_PAGES;
-use thiserror::Error;
 
 /// What a made-up table is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,23 +41,6 @@ impl TableConfig {
             drift_permille: 1_000,
         }
     }
-}
-
-/// Why no table can be made like this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum ConfigError {
-    /// A number outside its range.
-    #[error("{field} = {value}; give {least} to {most}")]
-    OutOfRange {
-        /// Which.
-        field: &'static str,
-        /// What it was.
-        value: u64,
-        /// The least it may be.
-        least: u64,
-        /// The most.
-        most: u64,
-    },
 }
 
 /// Makes the pages of a table: a pure function of the configuration and the page number.
@@ -108,7 +91,7 @@ impl TableGenerator {
     ///
     /// # Errors
     /// A number outside the range that [`TableConfig`] states.
-    pub fn new(config: TableConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: TableConfig) -> Result<Self, OutOfRange> {
         let most = u64::from(u32::MAX);
         for (field, value, least, most) in [
             ("pages", config.pages, 1, MOST_PAGES),
@@ -118,9 +101,7 @@ impl TableGenerator {
             ("stores", config.stores.into(), config.regions.into(), u16::MAX.into()),
             ("drift_permille", config.drift_permille.into(), 0, 1_000),
         ] {
-            if !(least..=most).contains(&value) {
-                return Err(ConfigError::OutOfRange { field, value, least, most });
-            }
+            OutOfRange::check(field, value, least, most)?;
         }
         let key = mix(config.seed ^ mix(config.table.get().wrapping_add(GOLDEN)));
         Ok(Self { config, records: draw(key, 0), pages: draw(key, 1) })

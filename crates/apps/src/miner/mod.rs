@@ -73,12 +73,13 @@ mod generate;
 mod mined;
 mod page;
 mod query;
+mod range;
 mod scan;
 mod table;
 
 pub use aggregate::{Groups, Histogram, Summary};
 pub use estimate::{Estimate, Level, Statistic};
-pub use generate::{ConfigError, TableConfig, TableGenerator};
+pub use generate::{TableConfig, TableGenerator};
 pub use mined::{Answer, AnswerError, Answers, MOST_DAMAGES, MergeError, Mined};
 pub use page::{
     Damage, HEADER_BYTES, PAGE_BYTES, Page, PageError, PageNumber, RECORD_BYTES, RECORDS_PER_PAGE, Sale,
@@ -88,5 +89,6 @@ pub use query::{
     Ask, Column, End, Filter, MOST_BUCKETS, MOST_GROUPS, MOST_QUERIES, MOST_STRATA, MOST_TOP, Overflow,
     Queries, Query, QueryError,
 };
+pub use range::OutOfRange;
 pub use scan::{Delivery, Miner, MinerError, Plan, Progress, Scans, Stop};
 pub use table::{MOST_PAGES, Table, TableError};

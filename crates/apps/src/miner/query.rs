@@ -2,6 +2,7 @@
 
 use super::estimate::{Level, Statistic};
 use super::page::Sale;
+use super::range::OutOfRange;
 use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
@@ -252,18 +253,12 @@ pub enum QueryError {
     #[error("{0} queries; ask at most {MOST_QUERIES} in one scan")]
     TooMany(usize),
     /// A number outside its range.
-    #[error("query `{query}`: {field} = {value}; give {least} to {most}")]
+    #[error("query `{query}`: {number}")]
     OutOfRange {
         /// Of which question.
         query: String,
         /// Which number.
-        field: &'static str,
-        /// What it was.
-        value: u64,
-        /// The least it may be.
-        least: u64,
-        /// The most.
-        most: u64,
+        number: OutOfRange,
     },
 }
 
@@ -282,12 +277,9 @@ impl Queries {
             return Err(QueryError::TooMany(queries.len()));
         }
         for query in &queries {
-            let check = |field, value: u64, most: u64| match (1..=most).contains(&value) {
-                true => Ok(()),
-                false => {
-                    let query = query.name.clone();
-                    Err(QueryError::OutOfRange { query, field, value, least: 1, most })
-                }
+            let check = |field, value, most| {
+                OutOfRange::check(field, value, 1, most)
+                    .map_err(|number| QueryError::OutOfRange { query: query.name.clone(), number })
             };
             match query.ask {
                 Ask::Summary(_) => {}

@@ -3,6 +3,7 @@
 use super::mined::{Answers, Mined};
 use super::page::{Damage, PageError, PageNumber};
 use super::query::{Ask, Queries};
+use super::range::OutOfRange;
 use super::table::Table;
 use scheduler::{Parameter, Priority, Record, SessionError, Sessions};
 use thiserror::Error;
@@ -72,17 +73,8 @@ impl Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MinerError {
     /// A plan with a number outside its range.
-    #[error("{field} = {value}; give {least} to {most}")]
-    OutOfRange {
-        /// Which number.
-        field: &'static str,
-        /// What it was.
-        value: u64,
-        /// The least it may be.
-        least: u64,
-        /// The most.
-        most: u64,
-    },
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
     /// A stop rule about a question that is no estimate.
     #[error("the stop rule looks at query {0}, which is no estimate; name the index of one")]
     NoEstimate(usize),
@@ -301,10 +293,8 @@ impl Miner {
 }
 
 fn check(table: &Table, plan: &Plan) -> Result<(), MinerError> {
-    let bound = |field, value, least, most| match (least..=most).contains(&value) {
-        true => Ok(()),
-        false => Err(MinerError::OutOfRange { field, value, least, most }),
-    };
+    let bound =
+        |field, value, least, most| OutOfRange::check(field, value, least, most).map_err(MinerError::from);
     if let Scans::Times(times) = plan.scans {
         bound("scans", times, 1, u64::MAX)?;
     }

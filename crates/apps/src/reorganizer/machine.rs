@@ -5,7 +5,7 @@ use super::links::{Links, NONE, State};
 use super::plan::Plan;
 use super::ranges::{self, Span};
 use super::staging::{Staging, Written};
-use crate::sessions::{Application, Done, Parameter, Sessions, Wanted};
+use crate::sessions::{Application, Parameter, Record, Sessions, Wanted};
 use scheduler::{Priority, SessionError};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Bytes, Duration, Instant, LbnRange, Op, Sectors, SessionId};
@@ -354,7 +354,7 @@ impl<N: Nvram> Reorganizer<N> {
         (share as u64).max(1).min(usable.saturating_sub(1))
     }
 
-    fn read(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8]) -> Result<(), NvramLost> {
+    fn read(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8]) -> Result<(), NvramLost> {
         let Some(b) = self.links.at(done.range.start().get()) else { return Ok(()) };
         let source = self.links.block(b).source();
         let old = self.fences.get(&b).is_some_and(|&fence| done.parameter.0 < fence);
@@ -393,7 +393,7 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(())
     }
 
-    fn written(&mut self, sessions: &mut dyn Sessions, done: &Done) -> Result<(), NvramLost> {
+    fn written(&mut self, sessions: &mut dyn Sessions, done: &Record) -> Result<(), NvramLost> {
         let Some(b) = u32::try_from(done.parameter.0).ok().filter(|&b| (b as usize) < self.links.len())
         else {
             return Ok(());
@@ -597,7 +597,7 @@ impl<N: Nvram> Reorganizer<N> {
 }
 
 impl<N: Nvram> Application for Reorganizer<N> {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], now: Instant) {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         if self.halted || self.closed {
             return;
         }

@@ -3,7 +3,7 @@
 use super::Checksums;
 use super::progress::{self, ProgressError};
 use crate::feed::{Feed, Sieve, Sifted};
-use crate::sessions::{Application, Done, Sessions};
+use crate::sessions::{Application, Record, Sessions};
 use scheduler::{BlockSet, Priority, SessionError};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
@@ -306,7 +306,7 @@ impl<C: Checksums> Scrubber<C> {
 }
 
 impl<C: Checksums> Application for Scrubber<C> {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], _: Instant) {
         if done.session != self.session || self.is_done() {
             return;
         }

@@ -3,7 +3,7 @@
 //! crash, tasks refused, foreground writes that complete pending tasks or do not.
 
 use freeblock_apps::cache::{Action, Cache, HeadTime};
-use freeblock_apps::sessions::{Application, Done, Parameter, Sessions, Wanted};
+use freeblock_apps::sessions::{Application, Parameter, Record, Sessions, Wanted};
 use scheduler::{Priority, Request, SessionError};
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -392,7 +392,7 @@ impl Host {
                 // An aborted task's record is withdrawn.
                 let Some(at) = self.registry.tasks.iter().position(|t| t.id == id) else { return };
                 let task = self.registry.tasks.swap_remove(at);
-                let done = Done {
+                let done = Record {
                     session: SessionId::new(0),
                     task: id,
                     range: task.range,

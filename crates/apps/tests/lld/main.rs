@@ -10,10 +10,8 @@
 //! | the client may take the last free segment | `free_cleaning_in_any_order_loses_nothing_up_to_95_percent` |
 //! | the summary's checksum is ignored | `no_single_changed_byte_passes` (unit test) |
 //! | reads of dead blocks are not taken back | `reads_of_blocks_that_died_are_taken_back` |
-//!
-//! Not caught, because other walls stand behind it: letting a segment go before what supersedes it is durable
-//! (segments are written one at a time and in order, so it cannot be overwritten earlier), and taking a record of a
-//! segment written anew (the checksum differs).
+//! | a segment is let go before the copies of its blocks are durable | all three property tests: free segments are overwritten before a crash |
+//! | a record of a segment written anew since is taken | `a_record_of_what_a_segment_held_before_is_dropped` |
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests stand outside test functions
 
@@ -96,6 +94,35 @@ fn reads_of_blocks_that_died_are_taken_back() {
         rig.happen(Event::Write(block));
         rig.assert_wanted_are_live();
     }
+    rig.check();
+}
+
+/// It would not be copied, since its checksum differs, but taken for damage, and the segment never cleaned again.
+#[test]
+fn a_record_of_what_a_segment_held_before_is_dropped() {
+    let config = LogConfig {
+        segments: 20,
+        blocks_per_segment: 8,
+        sectors_per_block: 1,
+        logical_blocks: 200,
+        ..LogConfig::default()
+    };
+    let mut rig = Rig::new(config, Reads::Run, true);
+    rig.fill(80);
+    for block in (0..112).step_by(2) {
+        rig.happen(Event::Write(block));
+    }
+    let (segment, slot, before) = rig.read_and_keep().unwrap();
+    // What the read was for goes by, and the segment holds other data before the record arrives.
+    rig.steps = false;
+    let anew = (0..10_000u32).find(|i| {
+        rig.happen(Event::Write(i * 37 % 112));
+        rig.live_bytes(segment, slot).is_some_and(|now| now != before)
+    });
+    assert!(anew.is_some(), "{segment} was not written anew");
+    rig.happen(Event::Deliver { choice: 0 });
+    rig.steps = true;
+    rig.happen(Event::Step);
     rig.check();
 }
 

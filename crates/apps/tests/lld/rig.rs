@@ -101,6 +101,8 @@ pub struct Rig {
     done: Vec<Done>,
     fail_in: Option<(u8, u64)>,
     now: u64,
+    /// Whether the free cleaner may look around; a record can come to it before it has.
+    pub steps: bool,
     pub crashes: u32,
     pub free_copies: u64,
     pub foreground_copies: u64,
@@ -124,6 +126,7 @@ impl Rig {
             done: Vec::new(),
             fail_in: None,
             now: 0,
+            steps: true,
             crashes: 0,
             free_copies: 0,
             foreground_copies: 0,
@@ -171,6 +174,7 @@ impl Rig {
             }
         };
         if outcome.is_ok()
+            && self.steps
             && let Some((free, sessions)) = &mut self.free
         {
             free.step(&mut self.log, sessions, Instant::from_nanos(self.now)).unwrap();
@@ -327,6 +331,35 @@ impl Rig {
             }
         }
         assert_eq!(self.log.free_segments(), free);
+        self.check_free_may_be_overwritten();
+    }
+
+    /// Free segments may hold anything: a crash right now loses nothing durable, and brings nothing back.
+    fn check_free_may_be_overwritten(&self) {
+        let mut medium = self.medium.clone();
+        for segment in self.log.geometry().segments() {
+            if self.log.segment(segment).unwrap().state == State::Free {
+                let slots = self.log.geometry().slots();
+                medium[self.at(self.log.geometry().prefix_range(segment, slots))].fill(0xA5);
+            }
+        }
+        let recovered =
+            recover(self.config, |range| Ok::<_, Infallible>(medium[self.at(range)].to_vec())).unwrap();
+        let mut durable = self.base.clone();
+        for done in self.done.iter().filter(|done| done.sequence <= self.log.durable()) {
+            match &done.content {
+                Some(data) => durable.insert(done.block, data.clone()),
+                None => durable.remove(&done.block),
+            };
+        }
+        for block in 0..self.config.logical_blocks {
+            let data = match recovered.log.read(LogicalBlock::new(block)).unwrap() {
+                Data::Medium { range, .. } => Some(&medium[self.at(range)]),
+                _ => None,
+            };
+            let owed = durable.get(&block).map(Vec::as_slice);
+            assert!(data == owed, "block {block}: not what was durable, once free segments are overwritten");
+        }
     }
 
     /// A crash right now, with the memory lost between two writes, loses nothing that is durable.
@@ -342,6 +375,20 @@ impl Rig {
     /// Blocks that the free cleaner has registered and not got.
     pub fn wanted_for_free(&self) -> usize {
         self.free.as_ref().map_or(0, |(_, sessions)| sessions.wanted.len())
+    }
+
+    /// Has the scheduler read a block and keep it; which slot, and what was in it.
+    pub fn read_and_keep(&mut self) -> Option<(SegmentIndex, u32, Vec<u8>)> {
+        self.read_for_free(0, false);
+        let (record, bytes) = self.free.as_ref()?.1.under_way.last()?;
+        let (segment, slot) = self.log.geometry().slot_at(record.range.start())?;
+        Some((segment, slot, bytes.clone()))
+    }
+
+    /// What a slot holds that counts.
+    pub fn live_bytes(&self, segment: SegmentIndex, slot: u32) -> Option<&[u8]> {
+        let live = self.log.live_slots(segment).iter().any(|&(live, _)| live == slot);
+        live.then(|| &self.medium[self.at(self.log.geometry().slot_range(segment, slot, 1))])
     }
 
     /// No read is wanted of a block that has moved or died.

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests stand outside test functions")]
 
+mod cache;
 mod miner;
+mod reorganizer;
+mod scrub;
 mod together;
 mod world;

@@ -12,7 +12,7 @@ mod registry;
 mod volume;
 
 use freeblock_apps::backup::Destination;
-use freeblock_apps::sessions::{Application, Done, Sessions, Wanted};
+use freeblock_apps::sessions::{Application, Record, Sessions, Wanted};
 pub use registry::{Block, Registry, touch};
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -49,7 +49,7 @@ pub struct Naive {
     pub unwritable: BTreeSet<u64>,
     pub steps: u64,
     /// Every block that was handed over, in order.
-    pub handed: Vec<Done>,
+    pub handed: Vec<Record>,
     stream: Stream,
 }
 
@@ -163,7 +163,7 @@ impl Naive {
 
     fn hand_over(&mut self, app: &mut dyn Application, i: usize, bytes: &[u8]) {
         let (block, last) = self.registry.take(i);
-        let done = Done {
+        let done = Record {
             session: block.session,
             task: block.task,
             range: block.range,
@@ -180,10 +180,10 @@ impl Naive {
 
 /// Keeps records back, so that a test may deliver them late and in any order.
 #[derive(Debug, Default)]
-pub struct Late(pub Vec<(Done, Vec<u8>)>);
+pub struct Late(pub Vec<(Record, Vec<u8>)>);
 
 impl Application for Late {
-    fn done(&mut self, _: &mut dyn Sessions, done: &Done, bytes: &[u8], _: Instant) {
+    fn done(&mut self, _: &mut dyn Sessions, done: &Record, bytes: &[u8], _: Instant) {
         self.0.push((*done, bytes.to_vec()));
     }
 }

@@ -19,6 +19,7 @@ pub(crate) fn execute(
     if let Some(directory) = output.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         results::make_directory(directory)?;
     }
+    files::check_replaceable(output)?;
     let findings = results::obtain(args, &experiments, kept, console, |_| Ok(()))?;
     let entries = findings
         .iter()

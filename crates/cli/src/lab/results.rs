@@ -103,7 +103,7 @@ fn read(directory: &Path, experiment: &Experiment, stamp: &Stamp, console: &Cons
         Err(problem) => return again(&problem),
     };
     match Saved::from_json(&text) {
-        Ok(saved) if saved.is_of(experiment.id, stamp) => Some(saved),
+        Ok(saved) if saved.is_of(experiment, stamp) => Some(saved),
         Ok(_) => None,
         Err(error) => again(&error),
     }

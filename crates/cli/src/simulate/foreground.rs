@@ -1,6 +1,6 @@
 //! The foreground that the flags ask for.
 
-use crate::args::{BackgroundTask, SimulateArgs};
+use crate::args::{BackgroundTask, SimulateArgs, Switch};
 use crate::drive::validate::{read, remark};
 use crate::problem::Problem;
 use crate::tables::grouped;
@@ -74,9 +74,9 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
         }
     }
     let idle = matches!(load, Load::Utilisation(share) if *share == Utilisation::IDLE);
-    if idle && args.background == BackgroundTask::None {
-        return Err(Problem::usage("--workload utilisation:0 without a background: there is nothing to simulate")
-            .help("give --background scan, or at least utilisation:0.01"));
+    if idle && (args.background == BackgroundTask::None || args.idle_time != Some(Switch::On)) {
+        return Err(Problem::usage("--workload utilisation:0 leaves nothing to simulate")
+            .help("give --background scan --idle-time on as well, or at least utilisation:0.01"));
     }
     let closed = [
         ("--mpl", args.mpl.is_some()),

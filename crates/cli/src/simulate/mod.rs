@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::values::{self, Load};
 use foreground::Foreground;
 use run::{Goal, Run};
-use scheduler::{Config, MOST_BLOCK_SECTORS, SearchBudget};
+use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, SearchBudget};
 use sim::{Background, Nothing};
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,6 +44,7 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
         policy: args.policy,
         age: args.age_weight.unwrap_or_default(),
         budget: args.budget.map(SearchBudget::tracks).unwrap_or_default(),
+        idle: (args.idle_time == Some(Switch::On)).then(IdleTime::default),
         ..Config::default()
     };
     let model = Arc::new(model);

@@ -10,3 +10,4 @@ mod mistakes;
 mod simulate;
 mod support;
 mod terminal;
+mod torture;

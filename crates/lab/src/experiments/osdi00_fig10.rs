@@ -30,9 +30,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     if lab.pick(true, false) {
         enough.retain(|percent| [100, 95, 80, 60, 50, 20].contains(percent));
     }
-    let runs = lab.map(enough.iter().copied(), |percent| {
-        SetUp::new(&drive, MPL, lab.seed()).scans(percent, lab.pick(1, 5))
+    let runs = lab.map_seeds(enough.iter().copied(), lab.pick(1, 5), |&percent, seed| {
+        SetUp::new(&drive, MPL, seed).scans(percent, 1)
     })?;
+    let runs: Vec<Vec<Scan>> = runs.into_iter().map(|scans| scans.into_iter().flatten().collect()).collect();
     let at = |percent: u64| enough.iter().position(|p| *p == percent).map_or(&[][..], |i| &runs[i]);
     let efficiency = |scans: &[Scan]| spread(scans, |s| s.efficiency(&media) * 100.0);
     let full = efficiency(at(100));

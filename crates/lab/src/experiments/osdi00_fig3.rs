@@ -49,7 +49,15 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             "%",
             Band::Within(45.0, 55.0),
         )
-        .measure("latency", percent(large_off, |r| r.first), "%", Band::Within(12.0, 18.0))
+        .measure(
+            &format!(
+                "latency before first sectors (with waits at track ends: {:.1}%)",
+                latency(&reports(large_off)).mean
+            ),
+            percent(large_off, |r| r.first),
+            "%",
+            Band::Within(12.0, 18.0),
+        )
         .note(note(profile.rpm().revolution(), large_off, large_on));
     let apart = SIZES_KB.iter().zip(off).map(|(kb, runs)| {
         let values = PARTS.map(|(_, of)| percent(runs, of).mean).to_vec();
@@ -78,27 +86,32 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// Why the latency is the wait for the first sector.
+/// Why the latency is the wait for the first sector, and what speaks against it.
 fn note(revolution: Duration, off: &[Run], on: &[Run]) -> String {
-    let all = latency(&reports(off));
     let ms = |of: fn(&Run) -> f64| spread(off, |r| of(r) * r.report.foreground.mean_access_ms).mean;
     let (half, ends, transfer) =
         (revolution.as_millis_f64() / 2.0, ms(track_ends), ms(|r| r.report.head_time.transfer));
     // The access time in which so many ms are the paper's 15%.
     let access = |latency_ms: f64| latency_ms / 0.15;
     format!(
-        "Latency before a request's first sector. A request of 256 KB crosses the ends of tracks as well, and waits there \
-         for what the head switch leaves of the skew, another {}% (all waiting: {all}%). The paper cannot have counted \
-         that as latency: half a revolution, {half:.2} ms, is 15% of an access of {:.0} ms, in which the transfer of \
+        "It depends on what is called latency. A request of 256 KB crosses the ends of tracks as well, and waits there for \
+         what the head switch leaves of the skew, {}% of the time; counted in, latency is {}% and this claim does not \
+         hold. It is left out for two reasons. The paper's opportunity is the wait before a request, for which another \
+         track is visited between two requests (sections 3 and 4), and its region of the bar is that potential. And its \
+         numbers fit together only so: its three regions make up 100%, and with latency 15% and transfer just below 55% \
+         leave 30% or a little more for seeks; ours are {}% seeks, and {}% transfer with the waits at track ends, {}% \
+         without. Half a revolution, {half:.2} ms, is 15% of an access of {:.0} ms, in which the transfer of \
          {transfer:.1} ms takes {:.0}%; with the waits at track ends, 15% would make an access of {:.0} ms with {:.0}% \
-         transfer. Counted as transfer, those waits make a head utilisation of {}%, the paper's \"less than 55%\". With \
-         zero-latency access, all waiting is {}%.",
+         transfer. What the paper's simulator did count is not known. With zero-latency access, all waiting is {}%.",
         percent(off, track_ends),
+        latency(&reports(off)),
+        percent(off, |r| r.report.head_time.seek),
+        percent(off, |r| r.report.head_time.transfer + track_ends(r)),
+        percent(off, |r| r.report.head_time.transfer),
         access(half),
         transfer / access(half) * 100.0,
         access(half + ends),
         transfer / access(half + ends) * 100.0,
-        percent(off, |r| r.report.head_time.transfer + track_ends(r)),
         latency(&reports(on)),
     )
 }
@@ -114,8 +127,8 @@ type Part = (&'static str, fn(&Run) -> f64);
 const PARTS: [Part; 4] = [
     ("seek", |r| r.report.head_time.seek),
     ("rotation", |r| r.first),
-    ("wait at track ends", track_ends),
     ("transfer", |r| r.report.head_time.transfer),
+    ("wait at track ends", track_ends),
 ];
 
 fn track_ends(run: &Run) -> f64 {

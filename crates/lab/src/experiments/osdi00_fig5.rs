@@ -1,7 +1,7 @@
 //! OSDI'00, figure 5: what the foreground's scheduler leaves of the rotational latency.
 
-use crate::set_up::{ATLAS_10K, drive, head_bar, head_figure, random_run};
-use crate::{Band, Claim, Experiment, Lab, LabError, Outcome, Paper, spread};
+use crate::set_up::{ATLAS_10K, drive, head_figure, latency, mean_head_bar, random_run};
+use crate::{Band, Claim, Experiment, Lab, LabError, Outcome, Paper};
 use scheduler::Config;
 use scheduler::policy::PolicyName;
 use workload::RandomConfig;
@@ -30,12 +30,11 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let runs = lab.map_seeds(POLICIES, lab.pick(3, 10), |&(policy, _), seed| {
         random_run(&drive, Config { policy, ..Config::default() }, load, 20, seed)
     })?;
-    let latency = |policy: usize| spread(&runs[policy], |r| r.head_time.rotation * 100.0);
-    let bars = runs.iter().zip(POLICIES).map(|(r, (_, name))| head_bar(name, &r[0].head_time)).collect();
+    let bars = runs.iter().zip(POLICIES).map(|(r, (_, name))| mean_head_bar(name, r)).collect();
     let claim = Claim::new("osdi00-fig5", "latency: C-LOOK and SSTF about 50%, SPTF 22%")
-        .measure("C-LOOK", latency(1), "%", Band::Within(47.0, 53.0))
-        .measure("SSTF", latency(2), "%", Band::Within(47.0, 53.0))
-        .measure("SPTF", latency(3), "%", Band::Within(20.0, 25.0));
+        .measure("C-LOOK", latency(&runs[1]), "%", Band::Within(47.0, 53.0))
+        .measure("SSTF", latency(&runs[2]), "%", Band::Within(47.0, 53.0))
+        .measure("SPTF", latency(&runs[3]), "%", Band::Within(20.0, 25.0));
     Ok(Outcome {
         figures: vec![head_figure("osdi00-fig5", EXPERIMENT.title, "scheduling algorithm", bars)],
         claims: vec![claim],

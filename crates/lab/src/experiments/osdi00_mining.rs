@@ -193,11 +193,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let drive = drive(ATLAS_10K)?;
     let (table, generator) = table(&drive, lab)?;
     let truth = in_memory(lab, table, &generator)?;
-    let (_, make) = (table, || TableGenerator::new(*generator.config()));
-    let scans = lab.map(lab.seeds(lab.pick(2, 4)), |seed| {
-        let generator = make().map_err(|e| failed("a table's records")(e.into()))?;
-        mine(&drive, table, generator, seed)
-    })?;
+    let scans = lab.map(lab.seeds(lab.pick(2, 4)), |seed| mine(&drive, table, generator.clone(), seed))?;
     let differ: usize = scans
         .iter()
         .map(|scan| {

@@ -90,6 +90,10 @@ pub(crate) struct Disk {
     per_request: Duration,
     /// Whether blocks of a file that lie side by side are read at once.
     merge: bool,
+    /// Whether the foreground cleaner begins a segment with its summary.
+    summaries: bool,
+    /// The segment that it has begun so.
+    cleaning: Option<SegmentIndex>,
     requests: u64,
     log: Log,
     foreground: ForegroundCleaner,
@@ -108,20 +112,22 @@ impl Disk {
         reads: Reads,
         per_request: Duration,
         merge: bool,
-        config: Config,
+        summaries: bool,
     ) -> Result<Self, DiskError> {
         let free = match strategy {
             Strategy::Original => None,
             Strategy::Freeblock(config) => Some(FreeCleaner::new(config, &log)?),
         };
         Ok(Self {
-            core: Core::new(Arc::clone(drive), config),
+            core: Core::new(Arc::clone(drive), Config::default()),
             mechanics: Mechanics::new(Arc::clone(drive)),
             medium: Medium::new(drive.layout().capacity(), drive.sector_bytes()),
             drive: Arc::clone(drive),
             now: Instant::ZERO,
             per_request,
             merge,
+            summaries,
+            cleaning: None,
             requests: 0,
             log,
             foreground: ForegroundCleaner::new(reads),
@@ -222,6 +228,7 @@ impl Disk {
         while self.log.needs_cleaning() || self.foreground.at_work() {
             match self.foreground.step(&mut self.log, self.now)? {
                 Step::Read(range) => {
+                    self.read_summary(range)?;
                     let time = self.request(Op::Read, range)?;
                     self.spent.cleaning += time;
                     self.spent.cleaning_reads += 1;
@@ -234,6 +241,18 @@ impl Disk {
         }
         self.look_after_free()?;
         self.write_out()
+    }
+
+    /// Reads the summary of the segment in which the cleaner wants this, if it is its first of it.
+    fn read_summary(&mut self, wanted: LbnRange) -> Result<(), DiskError> {
+        let segment = self.log.geometry().slot_at(wanted.start()).map(|(segment, _)| segment);
+        if let Some(segment) = segment.filter(|_| self.summaries && segment != self.cleaning) {
+            self.cleaning = Some(segment);
+            let time = self.request(Op::Read, self.log.geometry().summary_range(segment))?;
+            self.spent.cleaning += time;
+            self.spent.cleaning_reads += 1;
+        }
+        Ok(())
     }
 
     /// Runs a call of the log as often as it takes to make room for it.

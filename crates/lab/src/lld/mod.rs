@@ -6,6 +6,10 @@
 
 mod disk;
 mod run;
+mod transaction;
 
+#[cfg(test)]
+pub(crate) use disk::Spent;
 pub(crate) use disk::Strategy;
 pub(crate) use run::{PostmarkRun, SetUp, files_for, one_surface_atlas, run};
+pub(crate) use transaction::{PARTS, Transaction};

@@ -6,14 +6,13 @@ use crate::set_up::ATLAS_10K;
 use apps::files::{FileConfig, FilePath, FileSystem, content};
 use apps::lld::{Log, LogConfig, Reads};
 use model::{DriveModel, builtin};
-use scheduler::Config;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant};
 use workload::postmark::{FileNumber, Operation, Phase, Postmark, PostmarkConfig, Step};
 
 /// A run of Postmark.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetUp {
     pub strategy: Strategy,
     /// Files of the pool.
@@ -32,6 +31,12 @@ pub(crate) struct SetUp {
     pub merge: bool,
     /// Blocks of the buffer cache.
     pub cache_blocks: usize,
+    /// After how long the cache hands what has changed to the log: never but when a block leaves it, or every so often;
+    /// zero is after every operation.
+    pub write_back: Option<Duration>,
+    /// Whether the foreground cleaner reads a segment's summary from the drive before its blocks. The log has it in
+    /// memory.
+    pub summaries: bool,
     pub seed: u64,
 }
 
@@ -154,12 +159,13 @@ fn go(drive: &Arc<DriveModel>, set_up: SetUp) -> Result<PostmarkRun, AnyError> {
         set_up.reads,
         set_up.per_request,
         set_up.merge,
-        Config::default(),
+        set_up.summaries,
     )?;
     let config = FileConfig { cache_blocks: set_up.cache_blocks, ..FileConfig::new(blocks) };
     let mut files = FileSystem::format(disk, config).map_err(text)?;
     let mut sizes: BTreeMap<FileNumber, (u32, u64)> = BTreeMap::new();
     let mut began: Option<(Instant, Spent)> = None;
+    let mut written_back = Instant::ZERO;
     let (mut used, mut transactions) = (0u64, 0u64);
     let load = PostmarkConfig { phases: set_up.phases, ..postmark(set_up.files, set_up.transactions) };
     for step in Postmark::new(load, set_up.seed)? {
@@ -172,6 +178,11 @@ fn go(drive: &Arc<DriveModel>, set_up: SetUp) -> Result<PostmarkRun, AnyError> {
             Step::Operation(operation) => {
                 files.store_mut().compute(set_up.cpu);
                 carry_out(&mut files, &mut sizes, operation)?;
+                let now = files.store().now();
+                if set_up.write_back.is_some_and(|every| now.since(written_back) >= every) {
+                    files.write_back().map_err(text)?;
+                    written_back = now;
+                }
             }
             Step::TransactionDone if began.is_some() => {
                 transactions += 1;

@@ -6,7 +6,7 @@ use crate::background::{Buffers, Focus};
 use crate::idle::Range;
 use crate::planner::{Detour, Gap, Reach, SearchBudget};
 use crate::policy::{Policy, View};
-use model::Position;
+use model::{Position, TrackRef};
 use std::sync::Arc;
 use units::{Cylinder, Duration, Instant, Op, TrackIndex};
 
@@ -379,8 +379,7 @@ impl Core {
         for track in drive.layout().tracks_on(cylinder) {
             for op in [Op::Write, Op::Read].into_iter().filter(|op| self.background.has(*op)) {
                 let ready = now + drive.move_time(self.position, (*track.track()).into(), op);
-                let window = track.track().passing(drive.rpm(), ready, ready + turn(&drive));
-                let score = self.background.score(&track, window, op);
+                let score = self.background.score(&track, self.whole_turn(&track, ready, op), op);
                 if score > best.map_or(0, |b| b.0) {
                     best = Some((score, track.index(), op));
                 }
@@ -389,6 +388,21 @@ impl Core {
         let (_, track, op) = best?;
         let ops: &[Op] = if op.is_write() { &[Op::Write, Op::Read] } else { &[Op::Read] };
         self.visit_track(now, track, ops, buffers)
+    }
+
+    /// A turn for a head that is ready on a track: from the start of the first wanted block that passes whole. So the
+    /// block that is under the head when it comes passes whole at the end, and nothing is left for another visit.
+    fn whole_turn(&self, track: &TrackRef<'_>, ready: Instant, op: Op) -> (u32, u32) {
+        let sectors = track.track().sectors;
+        let (first, count) = track.track().passing(self.drive.rpm(), ready, ready + turn(&self.drive));
+        let mut begin = None;
+        self.background.items(track, (first, count), op, |_, _, _, passing| {
+            begin = Some(begin.map_or(passing, |begin: u32| begin.min(passing)));
+        });
+        match begin {
+            Some(begin) => ((first + begin) % sectors, sectors),
+            None => (first, count),
+        }
     }
 
     /// A turn on a track, for the first kind of work that there is.
@@ -403,7 +417,7 @@ impl Core {
         let there = drive.layout().track(track);
         for &op in ops {
             let ready = now + drive.move_time(self.position, there.into(), op);
-            let window = there.passing(drive.rpm(), ready, ready + turn(&drive));
+            let window = self.whole_turn(&drive.layout().track_ref(track), ready, op);
             let purpose = |useful| Purpose::Idle { useful };
             if op.is_write() {
                 self.visit_to_write(ready, track, window, buffers, purpose);

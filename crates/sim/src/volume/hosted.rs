@@ -49,6 +49,8 @@ pub(super) struct Held {
 #[derive(Default)]
 pub(super) struct Apps {
     apps: Vec<(Box<dyn Hosted>, Tally)>,
+    /// Whether a call was made since the core was last polled.
+    pub stirred: bool,
     owners: BTreeMap<SessionId, usize>,
     /// Range and block size, to tell blocks apart.
     tasks: BTreeMap<TaskId, (SessionId, LbnRange, Sectors)>,
@@ -76,10 +78,10 @@ impl Apps {
         place: Place<T>,
         call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
     ) -> Option<R> {
-        let Self { apps, owners, tasks } = self;
+        let Self { apps, stirred, owners, tasks } = self;
         let app: &mut dyn Any = &mut *apps.get_mut(place.index)?.0;
         let app = app.downcast_mut()?;
-        Some(call(app, &mut Calls { core, owners, tasks, app: place.index }))
+        Some(call(app, &mut Calls { core, stirred, owners, tasks, app: place.index }))
     }
 
     /// Hands a record to whoever opened its session.
@@ -87,7 +89,7 @@ impl Apps {
         if core.task_undelivered(record.task) == 0 {
             self.tasks.remove(&record.task);
         }
-        let Self { apps, owners, tasks } = self;
+        let Self { apps, stirred, owners, tasks } = self;
         let Some(&index) = owners.get(&record.session) else { return };
         let Some((app, tally)) = apps.get_mut(index) else { return };
         tally.blocks += 1;
@@ -95,27 +97,35 @@ impl Apps {
             None => tally.bytes += size.get(),
             Some(_) => tally.failed += 1,
         }
-        app.done(&mut Calls { core, owners, tasks, app: index }, record, bytes, now);
+        app.done(&mut Calls { core, stirred, owners, tasks, app: index }, record, bytes, now);
     }
 }
 
 /// The calls of one application.
 struct Calls<'a> {
     core: &'a mut Core,
+    stirred: &'a mut bool,
     owners: &'a mut BTreeMap<SessionId, usize>,
     tasks: &'a mut BTreeMap<TaskId, (SessionId, LbnRange, Sectors)>,
     app: usize,
 }
 
+impl Calls<'_> {
+    fn core(&mut self) -> &mut Core {
+        *self.stirred = true;
+        self.core
+    }
+}
+
 impl Sessions for Calls<'_> {
     fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
-        let session = self.core.open(priority)?;
+        let session = self.core().open(priority)?;
         self.owners.insert(session, self.app);
         Ok(session)
     }
 
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.core.serve_reads_by_writes(session, on)
+        self.core().serve_reads_by_writes(session, on)
     }
 
     fn read(
@@ -125,7 +135,7 @@ impl Sessions for Calls<'_> {
         block: Sectors,
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
-        self.core.read(session, range, block, parameter)
+        self.core().read(session, range, block, parameter)
     }
 
     fn write(
@@ -135,38 +145,38 @@ impl Sessions for Calls<'_> {
         block: Sectors,
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
-        let task = self.core.write(session, range, block, parameter)?;
+        let task = self.core().write(session, range, block, parameter)?;
         self.tasks.insert(task, (session, range, block));
         Ok(task)
     }
 
     fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        let left = self.core.abort(task)?;
+        let left = self.core().abort(task)?;
         self.tasks.remove(&task);
         Ok(left)
     }
 
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        let left = self.core.abort_range(session, range)?;
+        let left = self.core().abort_range(session, range)?;
         let Self { core, tasks, .. } = self;
         tasks.retain(|task, (owner, ..)| *owner != session || core.task_undelivered(*task) > 0);
         Ok(left)
     }
 
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.core.promote(session, range)
+        self.core().promote(session, range)
     }
 
     fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.core.suspend(session)
+        self.core().suspend(session)
     }
 
     fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.core.resume(session)
+        self.core().resume(session)
     }
 
     fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        let left = self.core.close(session)?;
+        let left = self.core().close(session)?;
         self.owners.remove(&session);
         self.tasks.retain(|_, (owner, ..)| *owner != session);
         Ok(left)
@@ -182,7 +192,7 @@ pub(super) struct Asker<'a> {
 
 impl Buffers for Asker<'_> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
-        let Apps { apps, owners, tasks } = &mut *self.apps;
+        let Apps { apps, owners, tasks, .. } = &mut *self.apps;
         let app = owners.get(&wanted.session).and_then(|at| apps.get_mut(*at));
         let Some((app, _)) = app else { return false };
         let block = tasks.get(&wanted.task).map_or(0, |(_, range, block)| {

@@ -178,7 +178,7 @@ impl UnderWay {
 /// use scheduler::{Application, Config, Parameter, Priority, Record, SessionError, Sessions};
 /// use std::sync::Arc;
 /// use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
-/// use workload::{Arrival, Issuer, Random, RandomConfig};
+/// use workload::{Arrival, Issuer, Random, RandomConfig, Source};
 ///
 /// /// Counts the sevens on a drive, and what could not be read of it.
 /// #[derive(Default)]
@@ -209,8 +209,8 @@ impl UnderWay {
 /// volume.call(counter, |counter, sessions| counter.start(sessions, all)).unwrap()?;
 ///
 /// // The drive is busy with other things.
-/// let load = Random::new(RandomConfig::new(all.len(), Bytes::new(512)), 1)?;
-/// volume.load(Issuer::new(Box::new(load), Arrival::oltp(4), Instant::ZERO, 1)?, Content::Timing);
+/// let load: Box<dyn Source> = Box::new(Random::new(RandomConfig::new(all.len(), Bytes::new(512)), 1)?);
+/// volume.load(Issuer::new(load, Arrival::oltp(4), Instant::ZERO, 1)?, Content::Timing);
 /// while !volume.app(counter).unwrap().done {
 ///     volume.run_for(Duration::from_secs(1))?;
 /// }
@@ -225,7 +225,7 @@ pub struct Volume {
     started: Instant,
     now: Instant,
     under_way: Option<UnderWay>,
-    /// Something was submitted or called since the core was last polled.
+    /// Something was submitted since the core was last polled.
     stirred: bool,
     apps: Apps,
     held: Vec<Held>,
@@ -319,7 +319,6 @@ impl Volume {
         place: Place<T>,
         call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
     ) -> Option<R> {
-        self.stirred = true;
         self.apps.call(&mut self.core, place, call)
     }
 
@@ -427,7 +426,7 @@ impl Volume {
 
     /// When the next thing happens by itself; `None` when nothing will.
     pub fn next_at(&self) -> Option<Instant> {
-        if self.stirred {
+        if self.stirred || self.apps.stirred {
             return Some(self.now);
         }
         let told = self.under_way.as_ref().map(|u| u.told(&self.chance));
@@ -442,7 +441,7 @@ impl Volume {
     pub fn step(&mut self) -> Result<bool, VolumeError> {
         let Some(at) = self.next_at() else { return Ok(false) };
         self.now = at;
-        if self.stirred {
+        if self.stirred || self.apps.stirred {
             self.drain()?;
             return Ok(true);
         }
@@ -690,8 +689,8 @@ impl Volume {
         while let Some(action) = self.poll() {
             self.act(action, began)?;
         }
-        // A record may have stirred its application, but the core has been polled since.
-        self.stirred = false;
+        // Records may have stirred their applications, but the core has been polled since.
+        (self.stirred, self.apps.stirred) = (false, false);
         if self.under_way.is_none() {
             self.held.clear();
         }

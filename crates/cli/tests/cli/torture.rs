@@ -1,0 +1,35 @@
+//! `freeblock torture`.
+
+use crate::support::{Dir, run, run_with};
+
+const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../torture/seeds");
+
+#[test]
+fn the_same_seed_gives_the_same_histories() {
+    let first = run("torture --seed 3 --steps 2000").worked();
+    assert_eq!(first, run("torture --seed 3 --steps 2000").worked());
+    for word in ["seed 3", "every promise held", "power cuts", "held against a drive without background"] {
+        assert!(first.contains(word), "no {word:?} in:\n{first}");
+    }
+    let hours = run("torture --seed 3 --hours 0.02").worked();
+    assert!(hours.contains("hours of virtual time"), "{hours}");
+}
+
+#[test]
+fn a_history_is_carried_out_again() {
+    let file = format!("{SEEDS}/one-place-promoted-twice.history");
+    let first = run_with(&["torture", "--replay", &file]).worked();
+    assert!(first.contains("every promise held, actions"), "{first}");
+    assert_eq!(first, run_with(&["torture", "--replay", &file]).worked());
+}
+
+#[test]
+fn what_is_no_history_is_refused_by_line() {
+    let dir = Dir::new();
+    let file = dir.file("no.history", "freeblock-torture 1\nsteps\nopen 1 20\njump 3\n");
+    run_with(&["torture", "--replay", &file]).complained(1, &["no.history:4", "jump", "docs/TORTURE.md"]);
+    run_with(&["torture", "--replay", &dir.path("none")]).complained(1, &["cannot read"]);
+    run("torture --hours 0").complained(2, &["more than 0"]);
+    run("torture --hours 1 --steps 1").complained(2, &["cannot be used with"]);
+    run_with(&["torture", "--replay", &file, "--seed", "1"]).complained(2, &["cannot be used with"]);
+}

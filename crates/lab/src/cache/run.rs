@@ -1,0 +1,303 @@
+//! A run: what is set up, for how long it is watched, what is measured.
+
+use super::host::{Counts, Host, HostError};
+use crate::{LabError, Spread};
+use apps::cache::{Config as CacheConfig, Replacement, Syncer, Watermarks};
+use model::DriveModel;
+use scheduler::policy::PolicyName;
+use scheduler::{Config, Priority, Sharing};
+use std::sync::Arc;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
+use workload::random::Share;
+use workload::{ConfigError, RandomConfig};
+
+/// The client's request and the cache's buffer.
+pub(crate) const BLOCK: Bytes = Bytes::new(4096);
+
+/// The paper's drive has 18 GB, ours 9.2: a cache is as large a part of the drive as the paper's.
+const SCALE: u64 = 2;
+
+/// In MB: the paper's largest cache, and the only one whose size its text names.
+pub(crate) const LARGEST: u64 = 512;
+
+/// What stands for a cache of so many MB above the paper's drive.
+pub(crate) fn scaled(megabytes: u64) -> Bytes {
+    Bytes::new((megabytes << 20) / SCALE)
+}
+
+/// The scrubber's block, as of figure 5's scan.
+const SCRUBBED: Bytes = Bytes::new(16 << 10);
+
+/// The client's: of `reads + writes` requests so many are reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub reads: u64,
+    pub writes: u64,
+}
+
+/// Whether dirty buffers are written for free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cleaning {
+    Free,
+    Never,
+}
+
+/// How many write-backs the buffer daemon forces at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Daemon {
+    /// All that the low watermark wants.
+    Burst,
+    /// So many.
+    AtATime(usize),
+}
+
+/// A scrubber beside the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scrub {
+    None,
+    /// For as long as the window.
+    Window,
+    /// Until it has read everything: the window is as long.
+    Whole,
+}
+
+/// A run. [`SetUp::new`] has what most have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct SetUp {
+    pub drive: Arc<DriveModel>,
+    pub load: Load,
+    pub cache: Bytes,
+    pub replacement: Replacement,
+    pub syncer: Option<Syncer>,
+    pub daemon: Daemon,
+    pub cleaning: Cleaning,
+    pub scrub: Scrub,
+    pub sharing: Sharing,
+    /// Before anything is counted.
+    pub warm_up: Duration,
+    /// How long it is counted.
+    pub window: Duration,
+    pub seed: u64,
+}
+
+impl SetUp {
+    /// LRU, the 30 s syncer, reads and writes 1:1, the largest cache, free cleaning, no scrubber.
+    pub fn new(drive: &Arc<DriveModel>, seed: u64) -> Self {
+        Self {
+            drive: Arc::clone(drive),
+            load: Load { reads: 1, writes: 1 },
+            cache: scaled(LARGEST),
+            replacement: Replacement::Lru,
+            syncer: Some(Syncer::default()),
+            daemon: Daemon::Burst,
+            cleaning: Cleaning::Free,
+            scrub: Scrub::None,
+            sharing: Sharing::Lottery,
+            warm_up: Duration::from_secs(60),
+            window: Duration::from_secs(180),
+            seed,
+        }
+    }
+
+    /// The same without free write-backs.
+    pub fn without(&self) -> Self {
+        Self { cleaning: Cleaning::Never, ..self.clone() }
+    }
+
+    fn buffers(&self) -> usize {
+        (self.cache.get() / BLOCK.get()) as usize
+    }
+
+    /// Where the buffer daemon begins and ends: at the cache's default, a half and a quarter of the buffers.
+    fn watermarks(&self) -> Watermarks {
+        let high = (self.buffers() / 2).max(2);
+        Watermarks { low: high / 2, high }
+    }
+
+    fn host(&self) -> Result<Host, HostError> {
+        let sector = self.drive.sector_bytes();
+        let block = block_sectors(sector);
+        let capacity = self.drive.layout().capacity().get();
+        // Whole buffers only; the client asks for no others.
+        let volume = LbnRange::new(Lbn::ZERO, Sectors::new(capacity - capacity % block.get()));
+        let scheduler = Config {
+            policy: PolicyName::Sptf,
+            // The whole of the largest cache may be forced at once.
+            most_pending: 1 << 20,
+            sharing: self.sharing,
+            seed: self.seed,
+            idle: None,
+            ..Config::default()
+        };
+        let cache = CacheConfig {
+            replacement: self.replacement,
+            watermarks: self.watermarks(),
+            syncer: self.syncer,
+            cleaner: (self.cleaning == Cleaning::Free).then(Priority::default),
+            daemon_outstanding: match self.daemon {
+                Daemon::Burst => usize::MAX,
+                Daemon::AtATime(most) => most,
+            },
+            // No contents.
+            ..CacheConfig::new(volume, block, Bytes::ZERO, self.buffers())
+        };
+        let load = RandomConfig {
+            reads: share(self.load.reads, self.load.writes)?,
+            ..RandomConfig::new(volume.len(), sector)
+        };
+        let mut host = Host::new(&self.drive, scheduler, cache, (load, OUTSTANDING), self.seed)?;
+        if self.scrub != Scrub::None {
+            host.scrub(Sectors::new(SCRUBBED.get() / sector.get()), Priority::default())?;
+        }
+        Ok(host)
+    }
+}
+
+/// The synthetic benchmark keeps two requests at the disk queue at all times (section 6.1).
+const OUTSTANDING: usize = 2;
+
+/// Sectors of a buffer.
+fn block_sectors(sector: Bytes) -> Sectors {
+    Sectors::new((BLOCK.get() / sector.get()).max(1))
+}
+
+fn share(reads: u64, writes: u64) -> Result<Share, ConfigError> {
+    Share::new(reads, reads + writes)
+}
+
+/// What was measured in a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Of the write-backs, in percent: those that nothing had forced when the head took them.
+    pub free: f64,
+    /// Of the sectors written, in percent: those written in gaps. Forced write-backs that a gap came to before their
+    /// turn are among them.
+    pub in_gaps: f64,
+    /// The mean response time of reads that had to wait.
+    pub response_ms: f64,
+    /// Free write-backs, in millions of bytes a second.
+    pub cleaned_mb_per_s: f64,
+    /// The scrubber's blocks, likewise.
+    pub scrubbed_mb_per_s: f64,
+    /// The most buffers dirty at a time, up to the window's end.
+    pub dirty_max: usize,
+    /// Forced write-backs a second: by the syncer, the buffer daemon, and for room.
+    pub forced_per_s: [f64; 3],
+    /// Foreground reads a second.
+    pub reads_per_s: f64,
+    /// How long the window was.
+    pub seconds: f64,
+}
+
+impl Run {
+    /// Foreground accesses a second: before each is a gap.
+    pub fn gaps_per_s(&self) -> f64 {
+        self.reads_per_s + self.forced_per_s.iter().sum::<f64>()
+    }
+
+    /// Blocks cleaned for free a second.
+    pub fn cleaned_per_s(&self) -> f64 {
+        self.cleaned_mb_per_s * 1e6 / BLOCK.get() as f64
+    }
+
+    fn between(from: &Counts, to: &Counts) -> Self {
+        let seconds = to.at.since(from.at).as_secs_f64().max(1e-9);
+        let percent = |part: u64, whole: u64| 100.0 * part as f64 / (whole as f64).max(1.0);
+        let written = to.cache.written() - from.cache.written();
+        let free = to.cache.free - from.cache.free;
+        let (gaps, foreground) = (to.in_gaps - from.in_gaps, to.in_foreground - from.in_foreground);
+        let waited = to.waited - from.waited;
+        let response = to.response.saturating_sub(from.response).as_secs_f64();
+        let forced = |of: fn(&apps::cache::Tally) -> u64| (of(&to.cache) - of(&from.cache)) as f64 / seconds;
+        Self {
+            free: percent(free, written),
+            in_gaps: percent(gaps, gaps + foreground),
+            response_ms: 1e3 * response / waited as f64,
+            cleaned_mb_per_s: (free * BLOCK.get()) as f64 / 1e6 / seconds,
+            scrubbed_mb_per_s: (to.scrubbed - from.scrubbed) as f64 / 1e6 / seconds,
+            dirty_max: to.cache.dirty_max,
+            forced_per_s: [forced(|t| t.syncer), forced(|t| t.watermark), forced(|t| t.eviction)],
+            reads_per_s: waited as f64 / seconds,
+            seconds,
+        }
+    }
+}
+
+/// Runs it. Where the buffer daemon comes in bursts, the window is cut to whole periods of it.
+pub(crate) fn run(set_up: &SetUp) -> Result<Run, LabError> {
+    watch(set_up).map_err(|e| LabError::new("a cache above a drive", e))
+}
+
+fn watch(set_up: &SetUp) -> Result<Run, HostError> {
+    let mut host = set_up.host()?;
+    let warm = match set_up.scrub {
+        Scrub::Whole => Instant::ZERO,
+        _ => Instant::ZERO + set_up.warm_up,
+    };
+    while host.now() < warm {
+        host.step()?;
+    }
+    let began = host.counts();
+    let marks = set_up.watermarks();
+    // The ends of the daemon's bursts.
+    let mut ends: Vec<Counts> = Vec::new();
+    let mut was_high = false;
+    let end = warm + set_up.window;
+    while if set_up.scrub == Scrub::Whole { !host.is_scrubbed() } else { host.now() < end } {
+        host.step()?;
+        let dirty = host.dirty();
+        was_high |= dirty >= marks.high;
+        if was_high && dirty <= marks.low {
+            was_high = false;
+            ends.push(host.counts());
+        }
+    }
+    Ok(match (ends.first(), ends.last()) {
+        (Some(first), Some(last)) if first.at < last.at => Run::between(first, last),
+        _ => Run::between(&began, &host.counts()),
+    })
+}
+
+/// By how many percent the reads of each run were answered sooner than those of its fellow without free write-backs.
+pub(crate) fn lower(runs: &[(Run, Run)]) -> Spread {
+    crate::spread(runs, |(free, without)| (1.0 - free.response_ms / without.response_ms) * 100.0)
+}
+
+/// What was cleaned for free, in percent.
+pub(crate) fn percent_free(runs: &[(Run, Run)]) -> Spread {
+    crate::spread(runs, |(free, _)| free.free)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set_up::{ATLAS_10K, drive};
+
+    fn short(seed: u64) -> SetUp {
+        let drive = drive(ATLAS_10K).unwrap();
+        let (warm_up, window) = (Duration::from_secs(31), Duration::from_secs(5));
+        SetUp { warm_up, window, ..SetUp::new(&drive, seed) }
+    }
+
+    #[test]
+    fn a_run_repeats_itself() {
+        assert_eq!(format!("{:?}", run(&short(1)).unwrap()), format!("{:?}", run(&short(1)).unwrap()));
+    }
+
+    #[test]
+    fn nothing_is_free_without_a_cleaner() {
+        let (free, without) = (run(&short(2)).unwrap(), run(&short(2).without()).unwrap());
+        assert!(free.free > 0.0 && free.in_gaps > 0.0, "{free:?}");
+        assert!(without.free == 0.0 && without.in_gaps == 0.0, "{without:?}");
+        assert!(free.response_ms < without.response_ms, "{free:?} {without:?}");
+    }
+
+    #[test]
+    fn greedy_sharing_starves_the_cleaner_and_a_lottery_does_not() {
+        let beside = |sharing| SetUp { scrub: Scrub::Window, sharing, ..short(3) };
+        let (greedy, lottery) =
+            (run(&beside(Sharing::Greedy)).unwrap(), run(&beside(Sharing::Lottery)).unwrap());
+        assert!(greedy.cleaned_mb_per_s * 10.0 < lottery.cleaned_mb_per_s, "{greedy:?} {lottery:?}");
+        assert!(lottery.scrubbed_mb_per_s > 0.0);
+    }
+}

@@ -1,0 +1,376 @@
+//! What clients know of their sessions and tasks: the naive model that every record and every count is held against.
+
+use crate::failure::{Broken, Check, hold};
+use scheduler::{Core, Parameter, Priority, Record, Sessions};
+use std::collections::BTreeMap;
+use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+
+/// What has become of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Block {
+    Wanted,
+    Delivered,
+    Withdrawn,
+}
+
+/// A task as its client sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    /// The history's number.
+    pub number: u32,
+    pub session: SessionId,
+    pub op: Op,
+    pub range: LbnRange,
+    pub block: u64,
+    pub parameter: Parameter,
+    /// When it was registered, and its place in the order of events.
+    pub since: Instant,
+    pub registered: u64,
+    /// Whether its session took writes for reads at any time since.
+    pub served: bool,
+    blocks: Vec<Block>,
+    /// Blocks of it that are wanted.
+    pub wanted: u64,
+    /// The original task's first block that this is, and the original.
+    origin: (usize, u64),
+}
+
+/// A session as its client sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Session {
+    /// The history's number.
+    pub number: u32,
+    pub priority: Priority,
+    pub serve: bool,
+    /// Since when it is suspended, in the order of events.
+    pub suspended: Option<u64>,
+    pub wanted: u64,
+}
+
+/// All clients.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clients {
+    pub sessions: BTreeMap<SessionId, Session>,
+    pub tasks: BTreeMap<TaskId, Task>,
+    /// Tasks that have ended.
+    pub ended: Vec<TaskId>,
+    /// Sessions that have ended.
+    pub closed: Vec<SessionId>,
+    numbers: BTreeMap<u32, SessionId>,
+    /// For each task that was ever registered by a step: how often each of its blocks came or was withdrawn.
+    ledger: Vec<Vec<u8>>,
+}
+
+impl Task {
+    pub fn block_range(&self, block: u64) -> LbnRange {
+        let offset = block * self.block;
+        let len = self.block.min(self.range.len().get() - offset);
+        LbnRange::new(self.range.start() + Sectors::new(offset), Sectors::new(len))
+    }
+
+    /// The block that lies at `range`.
+    fn block_at(&self, range: LbnRange) -> Option<u64> {
+        let offset = range.start().get().checked_sub(self.range.start().get())?;
+        let block = offset / self.block;
+        (block < self.blocks.len() as u64 && self.block_range(block) == range).then_some(block)
+    }
+
+    /// Whether `range` lies in one wanted block.
+    pub fn wants(&self, range: LbnRange) -> bool {
+        let Some(offset) = range.start().get().checked_sub(self.range.start().get()) else { return false };
+        let block = offset / self.block;
+        self.blocks.get(block as usize) == Some(&Block::Wanted)
+            && range.end() <= self.block_range(block).end()
+    }
+
+    fn is_wanted(&self, block: u64) -> bool {
+        self.blocks[block as usize] == Block::Wanted
+    }
+}
+
+impl Clients {
+    pub fn session(&self, number: u32) -> Option<SessionId> {
+        self.numbers.get(&number).copied()
+    }
+
+    /// The tasks of a number: several after a restart.
+    pub fn tasks_of(&self, number: u32) -> Vec<TaskId> {
+        self.tasks.iter().filter(|(_, t)| t.number == number).map(|(id, _)| *id).collect()
+    }
+
+    pub fn opened(&mut self, id: SessionId, session: Session) -> Result<(), Broken> {
+        let known = self.sessions.contains_key(&id) || self.closed.contains(&id);
+        hold(!known, Check::Once, || format!("{id} was given out before"))?;
+        self.numbers.insert(session.number, id);
+        self.sessions.insert(id, session);
+        Ok(())
+    }
+
+    /// A step registers a task.
+    pub fn registered(
+        &mut self,
+        id: TaskId,
+        task: NewTask,
+        since: Instant,
+        registered: u64,
+    ) -> Result<(), Broken> {
+        let blocks = task.range.len().get().div_ceil(task.block);
+        self.ledger.push(vec![0; blocks as usize]);
+        let origin = (self.ledger.len() - 1, 0);
+        self.add(id, task, (since, registered), origin)
+    }
+
+    fn add(
+        &mut self,
+        id: TaskId,
+        task: NewTask,
+        (since, registered): (Instant, u64),
+        origin: (usize, u64),
+    ) -> Result<(), Broken> {
+        let known = self.tasks.contains_key(&id) || self.ended.contains(&id);
+        hold(!known, Check::Once, || format!("{id} was given out before"))?;
+        let NewTask { number, session, op, range, block, parameter } = task;
+        let wanted = range.len().get().div_ceil(block);
+        let blocks = vec![Block::Wanted; wanted as usize];
+        let owner = self.sessions.get_mut(&session);
+        let served = owner.as_ref().is_some_and(|s| s.serve);
+        if let Some(owner) = owner {
+            owner.wanted += wanted;
+        }
+        let task = Task {
+            number,
+            session,
+            op,
+            range,
+            block,
+            parameter,
+            since,
+            registered,
+            served,
+            blocks,
+            wanted,
+            origin,
+        };
+        self.tasks.insert(id, task);
+        Ok(())
+    }
+
+    /// A record comes.
+    pub fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
+        let once = |what: &str| (Check::Once, format!("{what}: {record:?}"));
+        let Some(task) = self.tasks.get_mut(&record.task) else {
+            return Err(once("a record of a task that has ended or never was"));
+        };
+        if task.session != record.session || task.op != record.op || task.parameter != record.parameter {
+            return Err(once("a record that belongs to nobody"));
+        }
+        let block = task.block_at(record.range).ok_or_else(|| once("a record of what is no block"))?;
+        match task.blocks[block as usize] {
+            Block::Wanted => task.blocks[block as usize] = Block::Delivered,
+            Block::Delivered => return Err(once("a block comes twice")),
+            Block::Withdrawn => return Err(once("a block comes that was withdrawn")),
+        }
+        task.wanted -= 1;
+        let place = &mut self.ledger[task.origin.0][(task.origin.1 + block) as usize];
+        *place += 1;
+        hold(*place == 1, Check::Once, || format!("a block comes again after a restart: {record:?}"))?;
+        let over = task.wanted == 0;
+        let Some(session) = self.sessions.get_mut(&record.session) else {
+            return Err(once("a record of a session that was closed"));
+        };
+        session.wanted -= 1;
+        let left = session.wanted;
+        if over {
+            self.tasks.remove(&record.task);
+            self.ended.push(record.task);
+        }
+        hold(record.last == (left == 0), Check::Last, || {
+            format!("{left} blocks of the session are to come after {record:?}")
+        })
+    }
+
+    /// A task is aborted: how many of its blocks had not come.
+    pub fn aborted(&mut self, id: TaskId) -> Option<u64> {
+        let task = self.tasks.remove(&id)?;
+        self.ended.push(id);
+        for block in (0..task.blocks.len() as u64).filter(|b| task.is_wanted(*b)) {
+            self.ledger[task.origin.0][(task.origin.1 + block) as usize] += 1;
+        }
+        if let Some(session) = self.sessions.get_mut(&task.session) {
+            session.wanted -= task.wanted;
+        }
+        Some(task.wanted)
+    }
+
+    /// Blocks of a session that touch a range are withdrawn: how many.
+    pub fn withdrawn(&mut self, session: SessionId, range: LbnRange) -> u64 {
+        let mut all = 0;
+        let Self { tasks, ledger, ended, .. } = self;
+        tasks.retain(|id, task| {
+            if task.session != session {
+                return true;
+            }
+            for block in touching(task, range) {
+                task.blocks[block as usize] = Block::Withdrawn;
+                task.wanted -= 1;
+                all += 1;
+                ledger[task.origin.0][(task.origin.1 + block) as usize] += 1;
+            }
+            if task.wanted == 0 {
+                ended.push(*id);
+            }
+            task.wanted > 0
+        });
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.wanted -= all;
+        }
+        all
+    }
+
+    /// Wanted blocks of a session that touch a range.
+    pub fn touching(&self, session: SessionId, range: LbnRange) -> u64 {
+        let of = self.tasks.values().filter(|t| t.session == session);
+        of.map(|t| touching(t, range).len() as u64).sum()
+    }
+
+    /// A session is closed: how many blocks had not come.
+    pub fn closed(&mut self, id: SessionId) -> u64 {
+        let tasks: Vec<_> = self.tasks.iter().filter(|(_, t)| t.session == id).map(|(id, _)| *id).collect();
+        let left = tasks.into_iter().filter_map(|task| self.aborted(task)).sum();
+        self.sessions.remove(&id);
+        self.numbers.retain(|_, known| *known != id);
+        self.closed.push(id);
+        left
+    }
+
+    /// Whether writes serve a session's reads from here on.
+    pub fn serve(&mut self, id: SessionId, on: bool) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.serve = on;
+        }
+        for task in self.tasks.values_mut().filter(|t| t.session == id) {
+            task.served |= on;
+        }
+    }
+
+    /// Blocks that sessions which are not suspended have still to get.
+    pub fn active_wanted(&self) -> u64 {
+        self.sessions.values().filter(|s| s.suspended.is_none()).map(|s| s.wanted).sum()
+    }
+
+    /// Holds the core's own counts against these. With `drained`, nothing waits to be polled.
+    pub fn check_counts(&self, core: &Core, drained: bool) -> Result<(), Broken> {
+        for (&id, session) in &self.sessions {
+            let told = core.undelivered(id);
+            hold(told == Some(session.wanted), Check::Count, || {
+                format!("{id} has {} blocks to get, and the core says {told:?}", session.wanted)
+            })?;
+            hold(core.priority(id) == Some(session.priority), Check::Count, || {
+                format!("the priority of {id} has changed")
+            })?;
+        }
+        if drained {
+            for (&id, task) in &self.tasks {
+                let told = core.task_undelivered(id);
+                hold(told == task.wanted, Check::Count, || {
+                    format!("{id} has {} blocks to get, and the core says {told}", task.wanted)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every block that was ever registered came once or was withdrawn once.
+    pub fn check_ledger(&self) -> Result<(), Broken> {
+        for (task, blocks) in self.ledger.iter().enumerate() {
+            if let Some(block) = blocks.iter().position(|times| *times != 1) {
+                let times = blocks[block];
+                return Err((
+                    Check::Once,
+                    format!("block {block} of the history's task {} came {times} times", task + 1),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// After a restart clients open their sessions again and register what they lack.
+    pub fn restart(&mut self, core: &mut Core, now: Instant, sequence: u64) -> Result<(), Broken> {
+        let old_sessions = std::mem::take(&mut self.sessions);
+        let old_tasks = std::mem::take(&mut self.tasks);
+        (self.ended, self.closed, self.numbers) = Default::default();
+        let refused = |e| (Check::Refusal, format!("a restarted client was refused: {e}"));
+        let mut now_called = BTreeMap::new();
+        for (old, session) in old_sessions {
+            let id = core.open(session.priority).map_err(refused)?;
+            core.serve_reads_by_writes(id, session.serve).map_err(refused)?;
+            if session.suspended.is_some() {
+                core.suspend(id).map_err(refused)?;
+            }
+            self.opened(id, Session { wanted: 0, ..session })?;
+            now_called.insert(old, id);
+        }
+        for old in old_tasks.into_values() {
+            let Some(&session) = now_called.get(&old.session) else { continue };
+            let all = old.blocks.len() as u64;
+            let mut block = 0;
+            while block < all {
+                let begin = block;
+                while block < all && old.is_wanted(block) {
+                    block += 1;
+                }
+                if block > begin {
+                    let (first, last) = (old.block_range(begin), old.block_range(block - 1));
+                    let range = LbnRange::new(first.start(), last.end().since(first.start()));
+                    let task = NewTask {
+                        number: old.number,
+                        session,
+                        op: old.op,
+                        range,
+                        block: old.block,
+                        parameter: old.parameter,
+                    };
+                    let id = task.register(core).map_err(refused)?;
+                    self.add(id, task, (now, sequence), (old.origin.0, old.origin.1 + begin))?;
+                }
+                block += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A task that is about to be registered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewTask {
+    pub number: u32,
+    pub session: SessionId,
+    pub op: Op,
+    pub range: LbnRange,
+    pub block: u64,
+    pub parameter: Parameter,
+}
+
+impl NewTask {
+    pub fn register(&self, core: &mut Core) -> Result<TaskId, scheduler::SessionError> {
+        let block = Sectors::new(self.block);
+        match self.op {
+            Op::Read => core.read(self.session, self.range, block, self.parameter),
+            Op::Write => core.write(self.session, self.range, block, self.parameter),
+        }
+    }
+}
+
+fn touching(task: &Task, range: LbnRange) -> Vec<u64> {
+    let overlap = |a: LbnRange| a.start() < range.end() && range.start() < a.end();
+    let first = range.start().max(task.range.start()).get() - task.range.start().get();
+    (first / task.block..task.blocks.len() as u64)
+        .take_while(|b| task.block_range(*b).start() < range.end())
+        .filter(|&b| task.is_wanted(b) && overlap(task.block_range(b)))
+        .collect()
+}
+
+/// A range of a history.
+pub(crate) fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}

@@ -1,0 +1,49 @@
+//! Seeded chance.
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): what is drawn depends on the seed and nothing else.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// `0..n`; zero for zero. The bias of a modulus does not matter here.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    /// `low..=high`.
+    pub fn range(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// The place of a weight, by weight.
+    pub fn weighted(&mut self, weights: &[u64]) -> usize {
+        let mut ticket = self.below(weights.iter().sum());
+        for (place, &weight) in weights.iter().enumerate() {
+            if ticket < weight {
+                return place;
+            }
+            ticket -= weight;
+        }
+        0
+    }
+}
+
+/// The finaliser of SplitMix64: every bit of the input changes half of the output's.
+pub(crate) fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

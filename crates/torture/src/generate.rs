@@ -1,0 +1,224 @@
+//! Random histories. Each switches a random part of what may happen off, so that what remains happens often enough
+//! ("swarm testing": Groce and others, ISSTA 2012).
+
+use crate::dice::Dice;
+use crate::misuse::KINDS;
+use crate::scenario::{DriveSpec, Scenario, Setup};
+use crate::step::{AtHand, Fate, Step};
+use scheduler::policy::{PolicyName, SeekWeight};
+use scheduler::{IdleTime, Sharing};
+use units::{Duration, Op};
+
+/// Built-in drives of which the first cylinders are taken.
+const BUILT_IN: [&str; 4] = ["mimic-less-capacity", "quantum-atlas-10k", "seagate-cheetah-4lp", "mimic-base"];
+
+/// The kinds of steps, by weight.
+const WEIGHTS: [u64; 21] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1];
+
+/// The history of a seed.
+pub fn generate(seed: u64) -> Scenario {
+    let mut dice = Dice::new(seed);
+    let setup = setup(&mut dice);
+    // Addresses are drawn below this; a step takes them modulo the drive's capacity.
+    let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
+    let mut weights = WEIGHTS;
+    for (kind, weight) in weights.iter_mut().enumerate() {
+        // Sessions, tasks, requests and time are always there.
+        if ![0, 2, 9, 10].contains(&kind) && dice.one_in(2) {
+            *weight = 0;
+        }
+    }
+    let mut generator = Generator {
+        spots: (0..3).map(|_| dice.below(capacity)).collect(),
+        busy: dice.range(0, 3),
+        writes: dice.range(0, 4),
+        block: dice.range(0, 3),
+        sessions: 0,
+        tasks: 0,
+        capacity,
+        dice,
+    };
+    let mut steps = vec![generator.open(), generator.task()];
+    for _ in 0..generator.dice.range(10, 250) {
+        let kind = generator.dice.weighted(&weights);
+        generator.push(kind, &mut steps);
+    }
+    steps.push(Step::Settle { hog: generator.dice.one_in(4) });
+    Scenario { setup, steps }
+}
+
+fn setup(dice: &mut Dice) -> Setup {
+    let drive = if dice.one_in(6) {
+        let name = BUILT_IN[dice.below(BUILT_IN.len() as u64) as usize].to_owned();
+        DriveSpec::Cut { name, cylinders: dice.range(1, 3) as u32 }
+    } else {
+        DriveSpec::Random(dice.next())
+    };
+    let policy = match dice.below(6) {
+        0 | 1 => PolicyName::Fcfs,
+        2 => PolicyName::CLook,
+        3 => PolicyName::Sstf,
+        4 => PolicyName::Sptf,
+        _ => PolicyName::SptfSw(SeekWeight::percent(dice.range(0, 200) as u16)),
+    };
+    let idle = dice.one_in(2).then(|| IdleTime {
+        threshold: Duration::from_millis(if dice.one_in(3) { dice.range(0, 50) } else { 20 }),
+        short: !dice.one_in(4),
+        harm_ppm: if dice.one_in(3) { dice.range(0, 1_000_000) as u32 } else { 10_000 },
+    });
+    Setup {
+        drive,
+        policy,
+        age: if dice.one_in(3) { dice.range(0, 20_000) as u32 } else { 0 },
+        budget: [0, dice.range(1, 30), 75, 75][dice.below(4) as usize] as u32,
+        sharing: if dice.one_in(3) { Sharing::Greedy } else { Sharing::Lottery },
+        idle,
+        most_pending: if dice.one_in(4) { dice.range(1, 8) as usize } else { 1 << 10 },
+        most_partials: if dice.one_in(3) { dice.range(1, 8) as usize } else { 1 << 10 },
+        writes_serve_reads: !dice.one_in(3),
+        // Ten years are 3.2e17 ns.
+        start_ns: if dice.one_in(2) { 0 } else { dice.below(320_000_000_000_000_000) },
+        seed: dice.next(),
+    }
+}
+
+struct Generator {
+    dice: Dice,
+    capacity: u64,
+    /// Places where much happens, so that things meet.
+    spots: Vec<u64>,
+    busy: u64,
+    writes: u64,
+    block: u64,
+    sessions: u32,
+    tasks: u32,
+}
+
+impl Generator {
+    fn push(&mut self, kind: usize, steps: &mut Vec<Step>) {
+        let step = match kind {
+            0 => self.open(),
+            1 => Step::Close { session: self.session() },
+            2 => self.task(),
+            3 => Step::Abort { task: self.old_task() },
+            4 => {
+                let (start, len) = self.place(60);
+                Step::AbortRange { session: self.session(), start, len }
+            }
+            5 => {
+                let (start, len) = self.place(60);
+                Step::Promote { session: self.session(), start, len }
+            }
+            6 => Step::Suspend { session: self.session() },
+            7 => Step::Resume { session: self.session() },
+            8 => Step::Serve { session: self.session(), on: self.dice.one_in(2) },
+            9 => {
+                // A burst.
+                let n = if self.dice.one_in(8) { self.dice.range(2, 20) } else { 1 };
+                for _ in 1..n {
+                    let step = self.submit();
+                    steps.push(step);
+                }
+                self.submit()
+            }
+            10 => Step::Advance { ns: self.time() },
+            11 => Step::Polls { most: (!self.dice.one_in(2)).then(|| self.dice.range(1, 4) as u32) },
+            12 => Step::Buffers {
+                at_hand: match self.dice.below(4) {
+                    0 => AtHand::None,
+                    1 => AtHand::Half(self.dice.below(1_000)),
+                    _ => AtHand::All,
+                },
+            },
+            13 => Step::Bad { lbn: self.place(1).0, stuck: self.dice.one_in(3) },
+            14 => Step::Mend { lbn: self.place(1).0 },
+            15 => Step::Late { ns: self.time() },
+            16 => Step::Lose {
+                fate: match self.dice.below(3) {
+                    0 => Fate::Nothing,
+                    1 => Fate::All,
+                    _ => Fate::Sectors(self.dice.range(1, 40) as u32),
+                },
+            },
+            17 => {
+                let block = [1, 2, 3, 8, 13, 40][self.dice.below(6) as usize];
+                Step::Scrub { priority: self.dice.range(5, 100) as u8, block }
+            }
+            18 => Step::Save,
+            19 => Step::Rot { lbn: self.place(1).0 },
+            _ => match self.dice.below(3) {
+                0 => Step::PowerCut,
+                _ => Step::Misuse { kind: self.dice.below(u64::from(KINDS)) as u32 },
+            },
+        };
+        steps.push(step);
+    }
+
+    fn open(&mut self) -> Step {
+        self.sessions += 1;
+        let priority = match self.dice.below(4) {
+            0 => 20,
+            1 => 100,
+            _ => self.dice.range(5, 100),
+        };
+        Step::Open { session: self.sessions, priority: priority as u8 }
+    }
+
+    fn session(&mut self) -> u32 {
+        // Mostly one of the latest.
+        let back = self.dice.below(4.min(u64::from(self.sessions)));
+        self.sessions - back as u32
+    }
+
+    fn old_task(&mut self) -> u32 {
+        let back = self.dice.below(6.min(u64::from(self.tasks)));
+        self.tasks - back as u32
+    }
+
+    fn task(&mut self) -> Step {
+        self.tasks += 1;
+        let most = [8, 40, 200, self.capacity][self.dice.weighted(&[3, 4, 3, 1])];
+        let (start, len) = self.place(most);
+        let block = match self.block {
+            0 => 1 << self.dice.below(4),
+            1 => self.dice.range(1, 7),
+            2 => {
+                let most = if self.dice.one_in(6) { 400 } else { 60 };
+                self.dice.range(1, most)
+            }
+            _ => [1, 2, 3, 8, 13, 40][self.dice.below(6) as usize],
+        };
+        let op = if self.dice.below(4) < self.writes { Op::Write } else { Op::Read };
+        Step::Task { op, session: self.session(), task: self.tasks, start, len, block }
+    }
+
+    fn submit(&mut self) -> Step {
+        let most = [8, 60, 300, self.capacity][self.dice.weighted(&[60, 12, 2, 1])];
+        let (start, len) = self.place(most);
+        let op = if self.dice.one_in(2) { Op::Write } else { Op::Read };
+        Step::Submit { op, start, len }
+    }
+
+    /// A place, and up to `most` sectors.
+    fn place(&mut self, most: u64) -> (u64, u64) {
+        let len = self.dice.range(1, most.max(1));
+        let start = if self.dice.one_in(3) {
+            self.dice.below(self.capacity)
+        } else {
+            let spot = self.spots[self.dice.below(3) as usize];
+            (spot + self.dice.below(40)).saturating_sub(20) % self.capacity
+        };
+        (start, len)
+    }
+
+    fn time(&mut self) -> u64 {
+        let most_us = match self.dice.below(8 + self.busy) {
+            0 => 200_000,
+            1 => 25_000,
+            2 if self.dice.one_in(4) => 12_000_000,
+            3 => 100,
+            _ => 8_000,
+        };
+        self.dice.below(most_us * 1_000)
+    }
+}

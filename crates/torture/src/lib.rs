@@ -1,0 +1,39 @@
+//! Random histories of the scheduler on a simulated drive, and checkers that hold every promise of the design after
+//! each step (docs/TORTURE.md).
+//!
+//! A [`Scenario`] is a history: a set-up and its [`Step`]s, which [`generate`] draws from a seed and a text file keeps.
+//! [`run`] carries it out; [`shrink`] finds the shortest that breaks the same promise; [`Torture`] does all that for
+//! hours of virtual time.
+//!
+//! ```
+//! use freeblock_torture::{generate, run};
+//! let history = generate(1);
+//! let outcome = run(&history)?;
+//! assert_eq!(outcome.hash, run(&history)?.hash);
+//! # Ok::<(), freeblock_torture::Failure>(())
+//! ```
+
+mod clients;
+mod dice;
+mod exec;
+mod failure;
+mod generate;
+mod history;
+mod medium;
+mod misuse;
+mod scenario;
+mod scrub;
+mod shrink;
+mod step;
+mod torture;
+mod twin;
+mod world;
+
+pub use failure::{Check, Failure};
+pub use generate::generate;
+pub use history::{Outcome, run};
+pub use scenario::{DriveSpec, Scenario, ScenarioError, Setup};
+pub use shrink::{prefix, shrink};
+pub use step::{AtHand, Fate, Step};
+pub use torture::{Found, Torture};
+pub use world::Counts;

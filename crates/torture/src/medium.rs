@@ -1,0 +1,152 @@
+//! What the medium holds, as a version of each sector: every write has a version of its own.
+
+use crate::failure::{Broken, Check, hold};
+use units::{Instant, Lbn, LbnRange};
+
+/// Whether a sector can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Good,
+    /// Unreadable until it is written.
+    Bad,
+    /// Unreadable and unwritable.
+    Stuck,
+}
+
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// A foreground request, by its place in the order of events.
+    Foreground { submitted: u64 },
+    /// A background block, by its task's place in the order of events.
+    Background { registered: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sector {
+    health: Health,
+    version: u64,
+    /// The last pass that read it, and the last that wrote it.
+    read: Option<Instant>,
+    written: Option<Instant>,
+    /// The newest foreground write that is on it, by the order of submission.
+    newest: u64,
+    /// The version that was acknowledged last, and not overwritten lawfully since.
+    acknowledged: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Medium(Vec<Sector>);
+
+impl Medium {
+    pub fn new(capacity: u64) -> Self {
+        let sector = Sector {
+            health: Health::Good,
+            version: 0,
+            read: None,
+            written: None,
+            newest: 0,
+            acknowledged: None,
+        };
+        Self(vec![sector; capacity as usize])
+    }
+
+    fn at(&self, lbn: Lbn) -> &Sector {
+        &self.0[lbn.get() as usize]
+    }
+
+    fn at_mut(&mut self, lbn: Lbn) -> &mut Sector {
+        &mut self.0[lbn.get() as usize]
+    }
+
+    pub fn health(&self, lbn: Lbn) -> Health {
+        self.at(lbn).health
+    }
+
+    pub fn version(&self, lbn: Lbn) -> u64 {
+        self.at(lbn).version
+    }
+
+    /// What a sector holds changes by itself, to what nobody wrote.
+    pub fn rot(&mut self, lbn: Lbn) {
+        let sector = self.at_mut(lbn);
+        sector.version |= 1 << 63;
+        sector.acknowledged = None;
+    }
+
+    pub fn set_health(&mut self, lbn: Lbn, health: Health) {
+        // What a bad sector held is lost, whatever was promised of it.
+        let sector = self.at_mut(lbn);
+        sector.health = health;
+        if health != Health::Good {
+            sector.acknowledged = None;
+        }
+    }
+
+    /// A head passes and reads.
+    pub fn read(&mut self, lbn: Lbn, at: Instant) {
+        self.at_mut(lbn).read = Some(at);
+    }
+
+    /// A head passes and writes; whether it could.
+    pub fn write(&mut self, lbn: Lbn, at: Instant, version: u64, author: Author) -> Result<bool, Broken> {
+        let sector = self.at_mut(lbn);
+        if sector.health == Health::Stuck {
+            return Ok(false);
+        }
+        match author {
+            Author::Foreground { submitted } => sector.newest = sector.newest.max(submitted),
+            Author::Background { registered } => {
+                hold(sector.newest <= registered, Check::Older, || {
+                    format!("a background write of before a foreground write landed after it at LBN {lbn}")
+                })?;
+            }
+        }
+        sector.health = Health::Good;
+        sector.version = version;
+        sector.written = Some(at);
+        sector.acknowledged = None;
+        Ok(true)
+    }
+
+    /// A foreground write is acknowledged: from here on it must stay.
+    pub fn acknowledge(&mut self, range: LbnRange, version: u64) -> Result<(), Broken> {
+        for lbn in lbns(range) {
+            let sector = self.at_mut(lbn);
+            hold(sector.version == version || sector.health != Health::Good, Check::Acknowledged, || {
+                format!("a write of LBNs {range} is acknowledged, and LBN {lbn} holds something else")
+            })?;
+            sector.acknowledged = Some(version);
+        }
+        Ok(())
+    }
+
+    /// Whether all that was acknowledged is still there.
+    pub fn check_acknowledged(&self) -> Result<(), Broken> {
+        for (lbn, sector) in self.0.iter().enumerate() {
+            let kept = sector.acknowledged.is_none_or(|version| version == sector.version);
+            hold(kept, Check::Acknowledged, || format!("an acknowledged write of LBN {lbn} is gone"))?;
+        }
+        Ok(())
+    }
+
+    /// The first sector of `range` that no head has read since `since`; with `writes` a write will do.
+    pub fn unread_since(&self, range: LbnRange, since: Instant, writes: bool) -> Option<Lbn> {
+        lbns(range).find(|&lbn| {
+            let sector = self.at(lbn);
+            let read = sector.read.is_some_and(|at| at >= since);
+            let written = writes && sector.written.is_some_and(|at| at >= since);
+            !read && !written
+        })
+    }
+
+    /// The first sector of `range` that no head has written since `since`.
+    pub fn unwritten_since(&self, range: LbnRange, since: Instant) -> Option<Lbn> {
+        lbns(range).find(|&lbn| self.at(lbn).written.is_none_or(|at| at < since))
+    }
+}
+
+/// The LBNs of a range.
+pub(crate) fn lbns(range: LbnRange) -> impl Iterator<Item = Lbn> {
+    (range.start().get()..range.end().get()).map(Lbn::new)
+}

@@ -1,0 +1,259 @@
+//! A history as a file: what it was set up with, then its steps, a line each.
+
+use crate::step::Step;
+use model::profile::Profile;
+use model::random_profile::{Size, random_profile};
+use model::{DriveModel, builtin};
+use scheduler::policy::{AgeWeight, PolicyName};
+use scheduler::{Config, IdleTime, SearchBudget, Sharing};
+use std::fmt;
+use thiserror::Error;
+use units::Duration;
+
+/// The first line of a file.
+const FORMAT: &str = "freeblock-torture 1";
+
+/// The most sectors of a drive: what each holds is kept in memory.
+const MOST_SECTORS: u64 = 1 << 20;
+
+/// The latest start, 300 years: what steps there may be end before time does.
+const LATEST_START_NS: u64 = 10_000_000_000_000_000_000;
+
+/// The longest threshold of idle time.
+const LONGEST_THRESHOLD: Duration = Duration::from_secs(3_600);
+
+/// The most steps of a file.
+const MOST_STEPS: usize = 1 << 20;
+
+/// The drive of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DriveSpec {
+    /// A random tiny one ([`random_profile`]).
+    Random(u64),
+    /// The first cylinders of a built-in one.
+    Cut {
+        /// Its name.
+        name: String,
+        /// How many of its first zone's cylinders.
+        cylinders: u32,
+    },
+}
+
+/// What a history was set up with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// The drive.
+    pub drive: DriveSpec,
+    /// The foreground's policy.
+    pub policy: PolicyName,
+    /// How much waiting counts, in millionths.
+    pub age: u32,
+    /// Tracks examined for a gap.
+    pub budget: u32,
+    /// How sessions share the gaps.
+    pub sharing: Sharing,
+    /// Idle time.
+    pub idle: Option<IdleTime>,
+    /// The most foreground requests that may wait.
+    pub most_pending: usize,
+    /// The most blocks that may be half done.
+    pub most_partials: usize,
+    /// What new sessions say of writes.
+    pub writes_serve_reads: bool,
+    /// When it begins, in nanoseconds: nothing may depend on zero.
+    pub start_ns: u64,
+    /// The seed of the lottery, and of the steady foreground at the end.
+    pub seed: u64,
+}
+
+/// A history: a drive, a core on it, and what happens to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// What it begins with.
+    pub setup: Setup,
+    /// What happens.
+    pub steps: Vec<Step>,
+}
+
+/// A file that is no history.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("line {line}: {message}")]
+pub struct ScenarioError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong there, and the mend.
+    pub message: String,
+}
+
+impl DriveSpec {
+    /// The drive, or why there is none.
+    pub(crate) fn build(&self) -> Result<DriveModel, String> {
+        let profile: Profile = match self {
+            Self::Random(seed) => random_profile(*seed, Size::Tiny),
+            Self::Cut { name, cylinders } => {
+                let mut profile = builtin::find(name).map_err(|e| e.to_string())?;
+                profile.layout.zones.truncate(1);
+                profile.layout.remaps.clear();
+                let zone = profile.layout.zones.first_mut().ok_or("the drive has no zones; name another")?;
+                zone.last_cylinder = zone.first_cylinder.saturating_add(cylinders.saturating_sub(1));
+                zone.slips.clear();
+                zone.defects.clear();
+                profile
+            }
+        };
+        let drive = DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
+        match drive.layout().capacity().get() {
+            capacity if capacity <= MOST_SECTORS => Ok(drive),
+            capacity => Err(format!("{capacity} sectors are too many; cut it to {MOST_SECTORS} or fewer")),
+        }
+    }
+}
+
+impl Setup {
+    /// What a core is told of it.
+    pub fn config(&self) -> Config {
+        Config {
+            policy: self.policy,
+            age: AgeWeight::from_millionths(self.age),
+            budget: SearchBudget::tracks(self.budget),
+            most_pending: self.most_pending,
+            most_partials: self.most_partials,
+            writes_serve_reads: self.writes_serve_reads,
+            sharing: self.sharing,
+            seed: self.seed,
+            idle: self.idle,
+        }
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = &self.setup;
+        writeln!(f, "{FORMAT}")?;
+        match &s.drive {
+            DriveSpec::Random(seed) => writeln!(f, "drive random {seed}")?,
+            DriveSpec::Cut { name, cylinders } => writeln!(f, "drive cut {name} {cylinders}")?,
+        }
+        writeln!(f, "policy {}", s.policy)?;
+        writeln!(f, "age {}", s.age)?;
+        writeln!(f, "budget {}", s.budget)?;
+        writeln!(f, "sharing {}", if s.sharing == Sharing::Lottery { "lottery" } else { "greedy" })?;
+        match s.idle {
+            None => writeln!(f, "idle off")?,
+            Some(IdleTime { threshold, short, harm_ppm }) => {
+                let short = if short { "short" } else { "long" };
+                writeln!(f, "idle {} {harm_ppm} {short}", threshold.as_nanos())?;
+            }
+        }
+        writeln!(f, "most-pending {}", s.most_pending)?;
+        writeln!(f, "most-partials {}", s.most_partials)?;
+        writeln!(f, "writes-serve-reads {}", if s.writes_serve_reads { "on" } else { "off" })?;
+        writeln!(f, "start {}", s.start_ns)?;
+        writeln!(f, "seed {}", s.seed)?;
+        writeln!(f, "steps")?;
+        for step in &self.steps {
+            writeln!(f, "{step}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Scenario {
+    /// Reads a file. Empty lines and lines that begin with `#` say nothing.
+    ///
+    /// # Errors
+    /// The first line that is wrong, and what to do about it.
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let mut setup = Setup {
+            drive: DriveSpec::Random(0),
+            policy: PolicyName::Fcfs,
+            age: 0,
+            budget: 75,
+            sharing: Sharing::Lottery,
+            idle: None,
+            most_pending: 64,
+            most_partials: 64,
+            writes_serve_reads: true,
+            start_ns: 0,
+            seed: 1,
+        };
+        let mut lines = text
+            .lines()
+            .enumerate()
+            .map(|(at, line)| (at + 1, line.trim()))
+            .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let wrong = |line: usize, message: String| ScenarioError { line, message };
+        match lines.next() {
+            Some((_, FORMAT)) => {}
+            Some((line, _)) => return Err(wrong(line, format!("no history; the first line is {FORMAT:?}"))),
+            None => return Err(wrong(1, format!("an empty file; the first line is {FORMAT:?}"))),
+        }
+        let (mut steps, mut in_steps, mut last, mut drive_line) = (Vec::new(), false, 1, 1);
+        for (line, content) in lines {
+            last = line;
+            let words: Vec<&str> = content.split_whitespace().collect();
+            if in_steps {
+                if steps.len() >= MOST_STEPS {
+                    return Err(wrong(line, format!("more than {MOST_STEPS} steps; cut the file")));
+                }
+                steps.push(Step::parse(&words).map_err(|message| wrong(line, message))?);
+            } else if words == ["steps"] {
+                in_steps = true;
+            } else {
+                if words.first() == Some(&"drive") {
+                    drive_line = line;
+                }
+                setting(&mut setup, &words).map_err(|message| wrong(line, message))?;
+            }
+        }
+        if !in_steps {
+            return Err(wrong(last, "the file ends before its steps; add a line `steps`".into()));
+        }
+        setup.drive.build().map_err(|e| wrong(drive_line, format!("the drive cannot be made: {e}")))?;
+        Ok(Self { setup, steps })
+    }
+}
+
+fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
+    fn number<T: std::str::FromStr>(word: &str, what: &str) -> Result<T, String> {
+        word.parse().map_err(|_| format!("{word:?} is no {what}; give a number that fits"))
+    }
+    match words {
+        ["drive", "random", seed] => setup.drive = DriveSpec::Random(number(seed, "seed")?),
+        ["drive", "cut", name, n] => {
+            setup.drive =
+                DriveSpec::Cut { name: (*name).into(), cylinders: number(n, "number of cylinders")? };
+        }
+        ["policy", name] => setup.policy = name.parse().map_err(|e| format!("{e}"))?,
+        ["age", n] => setup.age = number(n, "weight")?,
+        ["budget", n] => setup.budget = number(n, "number of tracks")?,
+        ["sharing", "lottery"] => setup.sharing = Sharing::Lottery,
+        ["sharing", "greedy"] => setup.sharing = Sharing::Greedy,
+        ["idle", "off"] => setup.idle = None,
+        ["idle", threshold, ppm, used @ ("short" | "long")] => {
+            let threshold = Duration::from_nanos(number(threshold, "number of nanoseconds")?);
+            if threshold > LONGEST_THRESHOLD {
+                return Err("a threshold of more than an hour; give a shorter one".into());
+            }
+            let harm_ppm = number(ppm, "part in a million")?;
+            setup.idle = Some(IdleTime { threshold, short: *used == "short", harm_ppm });
+        }
+        ["most-pending", n] => setup.most_pending = number(n, "number of requests")?,
+        ["most-partials", n] => setup.most_partials = number(n, "number of blocks")?,
+        ["writes-serve-reads", "on"] => setup.writes_serve_reads = true,
+        ["writes-serve-reads", "off"] => setup.writes_serve_reads = false,
+        ["start", n] => match number(n, "number of nanoseconds")? {
+            ns if ns <= LATEST_START_NS => setup.start_ns = ns,
+            _ => return Err(format!("too late a start; give at most {LATEST_START_NS} ns")),
+        },
+        ["seed", n] => setup.seed = number(n, "seed")?,
+        _ => {
+            let shown: String = words.join(" ").chars().take(40).collect();
+            return Err(format!(
+                "{shown:?} is no setting; give drive, policy, age, budget, sharing, idle, most-pending, \
+                 most-partials, writes-serve-reads, start or seed, or begin the steps with a line `steps`"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,347 @@
+//! A scrubber among the clients: the application itself, its sessions seen by the model, its findings held against what
+//! was wrong.
+
+use crate::clients::{Clients, NewTask, Session};
+use crate::failure::{Broken, Check, hold};
+use crate::medium::{Health, lbns};
+use crate::world::World;
+use apps::scrub::{Checksums, Finding, Known, Plan, Scrubber};
+use scheduler::{Application, Core, Parameter, Priority, Record, SessionError, Sessions};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+
+/// The number of its session; no step's own.
+const NUMBER: u32 = u32::MAX - 7;
+
+/// The content of a sector is its version.
+const SECTOR_BYTES: usize = 8;
+
+/// What was written last to each sector.
+pub(crate) type Ideal = Rc<RefCell<Vec<u64>>>;
+
+/// Checksums of what was written.
+struct Sums {
+    plan: Plan,
+    ideal: Ideal,
+}
+
+impl Checksums for Sums {
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn known(&mut self, block: u64) -> Known {
+        let ideal = self.ideal.borrow();
+        let bytes: Vec<u8> =
+            lbns(self.plan.place(block)).flat_map(|lbn| ideal[lbn.get() as usize].to_le_bytes()).collect();
+        // A record is handed over before anything else is written.
+        Known { sum: Some(crc32fast::hash(&bytes)), since: 0, changing: false }
+    }
+}
+
+/// A scrub under way.
+pub(crate) struct Scrub {
+    app: Scrubber<Sums>,
+    plan: Plan,
+    priority: Priority,
+    /// What a restart finds of it, and which blocks are in that.
+    saved: Vec<u8>,
+    saved_blocks: BTreeSet<u64>,
+    /// Blocks of which a record came.
+    came: BTreeSet<u64>,
+    /// Sectors that are bad, or rotten, since before it began.
+    bad: BTreeSet<Lbn>,
+    rotten: BTreeSet<Lbn>,
+    /// Sectors that were so at any time since.
+    ever_bad: BTreeSet<Lbn>,
+    ever_rotten: BTreeSet<Lbn>,
+}
+
+/// The sessions as the scrubber sees them: what it does is told to the model.
+struct Door<'a> {
+    core: &'a mut Core,
+    clients: &'a mut Clients,
+    now: Instant,
+    sequence: u64,
+    broken: Option<Broken>,
+}
+
+impl Door<'_> {
+    fn see(&mut self, seen: Result<(), Broken>) {
+        if let Err(broken) = seen {
+            self.broken = self.broken.take().or(Some(broken));
+        }
+    }
+
+    fn register(
+        &mut self,
+        op: Op,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        let task = NewTask { number: NUMBER, session, op, range, block: block.get(), parameter };
+        let id = task.register(self.core)?;
+        let seen = self.clients.registered(id, task, self.now, self.sequence);
+        self.see(seen);
+        Ok(id)
+    }
+
+    fn counted(&mut self, told: Result<u64, SessionError>, left: u64) -> Result<u64, SessionError> {
+        self.see(hold(told == Ok(left), Check::Count, || {
+            format!("a scrubber is told {told:?}, and {left} blocks had not come")
+        }));
+        told
+    }
+}
+
+impl Sessions for Door<'_> {
+    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
+        let id = self.core.open(priority)?;
+        let session = Session { number: NUMBER, priority, serve: true, suspended: None, wanted: 0 };
+        let seen = self.clients.opened(id, session);
+        self.see(seen);
+        Ok(id)
+    }
+
+    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.clients.serve(session, on);
+        self.core.serve_reads_by_writes(session, on)
+    }
+
+    fn read(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        self.register(Op::Read, session, range, block, parameter)
+    }
+
+    fn write(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        self.register(Op::Write, session, range, block, parameter)
+    }
+
+    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
+        let told = self.core.abort(task);
+        let left = self.clients.aborted(task).unwrap_or(0);
+        self.counted(told, left)
+    }
+
+    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        let told = self.core.abort_range(session, range);
+        let left = self.clients.withdrawn(session, range);
+        self.counted(told, left)
+    }
+
+    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        self.core.promote(session, range)
+    }
+
+    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.core.suspend(session)
+    }
+
+    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.core.resume(session)
+    }
+
+    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
+        let told = self.core.close(session);
+        let left = self.clients.closed(session);
+        self.counted(told, left)
+    }
+}
+
+impl World {
+    fn door(&mut self) -> Door<'_> {
+        let Self { core, clients, now, sequence, .. } = self;
+        Door { core, clients, now: *now, sequence: *sequence, broken: None }
+    }
+
+    /// A scrub of the whole drive begins, if none is under way.
+    pub(crate) fn start_scrub(&mut self, priority: u8, block: u64) -> Result<(), Broken> {
+        let Some(priority) = Priority::new(priority).filter(|_| self.scrub.is_none()) else { return Ok(()) };
+        let range = self.clip(0, u64::MAX);
+        let plan = Plan { range, block: Sectors::new(block), sector_bytes: SECTOR_BYTES };
+        let sums = Sums { plan, ideal: Rc::clone(&self.ideal) };
+        let now = self.now;
+        let mut door = self.door();
+        let started = Scrubber::start(plan, sums, &mut door, priority, now);
+        door.broken.map_or(Ok(()), Err)?;
+        let Ok(app) = started else { return Ok(()) };
+        self.check_asks_medium(app.session())?;
+        let bad: BTreeSet<Lbn> = lbns(range).filter(|lbn| self.medium.health(*lbn) != Health::Good).collect();
+        let rotten = self.rotten();
+        self.scrub = Some(Scrub {
+            saved: app.progress(),
+            app,
+            plan,
+            priority,
+            saved_blocks: BTreeSet::new(),
+            came: BTreeSet::new(),
+            ever_bad: bad.clone(),
+            bad,
+            ever_rotten: rotten.clone(),
+            rotten,
+        });
+        Ok(())
+    }
+
+    /// A write says nothing about whether the medium can be read.
+    fn check_asks_medium(&self, session: SessionId) -> Result<(), Broken> {
+        let served = self.clients.sessions.get(&session).is_some_and(|s| s.serve);
+        hold(!served, Check::Scrub, || "a scrub takes writes for reads".into())
+    }
+
+    /// Its progress is saved.
+    pub(crate) fn save_scrub(&mut self) {
+        if let Some(scrub) = &mut self.scrub {
+            scrub.saved = scrub.app.progress();
+            scrub.saved_blocks = scrub.came.clone();
+        }
+    }
+
+    /// Sectors that hold something else than what was written.
+    fn rotten(&self) -> BTreeSet<Lbn> {
+        let ideal = self.ideal.borrow();
+        lbns(self.clip(0, u64::MAX))
+            .filter(|lbn| self.medium.version(*lbn) != ideal[lbn.get() as usize])
+            .collect()
+    }
+
+    /// Looks at the medium for the scrub: after every change of its health, and after every access.
+    pub(crate) fn note_for_scrub(&mut self, of: impl Iterator<Item = Lbn>) {
+        let Some(scrub) = &mut self.scrub else { return };
+        let ideal = self.ideal.borrow();
+        for lbn in of {
+            if self.medium.health(lbn) == Health::Good {
+                scrub.bad.remove(&lbn);
+            } else {
+                scrub.ever_bad.insert(lbn);
+            }
+            if self.medium.version(lbn) == ideal[lbn.get() as usize] {
+                scrub.rotten.remove(&lbn);
+            } else {
+                scrub.ever_rotten.insert(lbn);
+            }
+        }
+    }
+
+    /// A record of its session comes.
+    pub(crate) fn scrubbed(&mut self, record: &Record) -> Result<(), Broken> {
+        if self.scrub.as_ref().is_none_or(|scrub| scrub.app.session() != record.session) {
+            return Ok(());
+        }
+        let Some(mut scrub) = self.scrub.take() else { return Ok(()) };
+        let block = record.range.start().get() / scrub.plan.block.get();
+        let whole = record.range == scrub.plan.place(block);
+        let wrong = lbns(record.range).any(|lbn| scrub.ever_bad.contains(&lbn));
+        let again = whole && !wrong && scrub.saved_blocks.contains(&block);
+        hold(!again, Check::Once, || {
+            format!("a block is scrubbed again that was in the saved progress: {record:?}")
+        })?;
+        scrub.came.insert(block);
+        let bytes: Vec<u8> = match record.bad {
+            Some(_) => Vec::new(),
+            None => lbns(record.range).flat_map(|lbn| self.medium.version(lbn).to_le_bytes()).collect(),
+        };
+        let now = self.now;
+        let mut door = self.door();
+        scrub.app.done(&mut door, record, &bytes, now);
+        door.broken.map_or(Ok(()), Err)?;
+        let over = scrub.app.is_done();
+        if over {
+            return self.judge_scrub(&scrub);
+        }
+        self.scrub = Some(scrub);
+        Ok(())
+    }
+
+    /// The scrub is over: it saw every block, found what was wrong all the time, and nothing that was not.
+    fn judge_scrub(&mut self, scrub: &Scrub) -> Result<(), Broken> {
+        self.counts.scrubs += 1;
+        let skipped = (0..scrub.plan.blocks()).find(|block| !scrub.came.contains(block));
+        hold(skipped.is_none(), Check::Scrub, || {
+            format!("a scrub is over, and block {skipped:?} never came")
+        })?;
+        hold(!self.clients.sessions.contains_key(&scrub.app.session()), Check::Scrub, || {
+            "a scrub is over, and its session is open".into()
+        })?;
+        let (mut bad, mut mismatched, mut unsettled) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for finding in scrub.app.findings() {
+            match *finding {
+                Finding::Medium(lbn) => {
+                    bad.insert(lbn);
+                }
+                Finding::Mismatch(block) => {
+                    mismatched.insert(block);
+                }
+                Finding::Unsettled(block) => {
+                    unsettled.insert(block);
+                }
+            }
+        }
+        let block_of = |lbn: &Lbn| lbn.get() / scrub.plan.block.get();
+        let missed = scrub.bad.iter().find(|lbn| !bad.contains(lbn) && !unsettled.contains(&block_of(lbn)));
+        hold(missed.is_none(), Check::Scrub, || {
+            format!("LBN {missed:?} is bad all the time, and not found")
+        })?;
+        let invented = bad.iter().find(|lbn| !scrub.ever_bad.contains(lbn));
+        hold(invented.is_none(), Check::Scrub, || format!("LBN {invented:?} is found bad, and never was"))?;
+        // A block with a bad sector has no checksum.
+        let has_bad = |block: u64| scrub.ever_bad.iter().any(|lbn| block_of(lbn) == block);
+        let missed = scrub.rotten.iter().map(block_of).find(|b| !mismatched.contains(b) && !has_bad(*b));
+        hold(missed.is_none(), Check::Scrub, || {
+            format!("block {missed:?} is rotten all the time, and not found")
+        })?;
+        let invented =
+            mismatched.iter().find(|block| !scrub.ever_rotten.iter().any(|lbn| block_of(lbn) == **block));
+        hold(invented.is_none(), Check::Scrub, || {
+            format!("block {invented:?} is found rotten, and never was")
+        })
+    }
+
+    /// Before a restart: its session is nobody else's to open again.
+    pub(crate) fn scrub_stops(&mut self) {
+        if let Some(scrub) = &self.scrub {
+            self.clients.closed(scrub.app.session());
+        }
+    }
+
+    /// After a restart: it goes on from what was saved.
+    pub(crate) fn scrub_goes_on(&mut self) -> Result<(), Broken> {
+        let Some(scrub) = self.scrub.take() else { return Ok(()) };
+        let sums = Sums { plan: scrub.plan, ideal: Rc::clone(&self.ideal) };
+        let now = self.now;
+        let mut door = self.door();
+        let resumed = Scrubber::resume(scrub.plan, &scrub.saved, sums, &mut door, scrub.priority, now);
+        door.broken.map_or(Ok(()), Err)?;
+        let app = match resumed {
+            Ok(Ok(app)) => app,
+            Ok(Err(error)) => return Err((Check::Scrub, format!("a scrub cannot go on: {error}"))),
+            Err(error) => return Err((Check::Scrub, format!("its own progress is refused: {error}"))),
+        };
+        self.check_asks_medium(app.session())?;
+        let came = scrub.saved_blocks.clone();
+        self.scrub = Some(Scrub { app, came, ..scrub });
+        Ok(())
+    }
+
+    /// At the end nothing is left of it.
+    pub(crate) fn check_scrub_over(&self) -> Result<(), Broken> {
+        hold(self.scrub.is_none(), Check::Scrub, || {
+            "everybody has everything, and a scrub is not over".into()
+        })
+    }
+}

@@ -1,0 +1,46 @@
+//! The shortest history that breaks the same promise.
+
+use crate::failure::{Check, Failure};
+use crate::history::run;
+use crate::scenario::Scenario;
+
+/// Takes steps away for as long as the same checker fails, with at most `runs` runs.
+///
+/// First all steps after the one that failed go: what is left is the shortest failing prefix. Then halves, quarters and
+/// so on down to single steps are left out (Zeller and Hildebrandt, 2002).
+pub fn shrink(scenario: &Scenario, failure: &Failure, runs: u32) -> (Scenario, Failure) {
+    let (mut best, mut failure) = (prefix(scenario, failure), failure.clone());
+    let mut left = runs;
+    // Whoever starves does so for a long time.
+    if failure.check == Check::Starved {
+        left /= 20;
+    }
+    let mut chunk = best.steps.len().div_ceil(2);
+    while chunk > 0 && left > 0 {
+        let (mut at, mut shorter) = (0, false);
+        while at < best.steps.len() && left > 0 {
+            let mut steps = best.steps.clone();
+            steps.drain(at..(at + chunk).min(steps.len()));
+            let candidate = Scenario { setup: best.setup.clone(), steps };
+            left -= 1;
+            match run(&candidate) {
+                Err(found) if found.check == failure.check => {
+                    best = prefix(&candidate, &found);
+                    failure = found;
+                    shorter = true;
+                }
+                _ => at += chunk,
+            }
+        }
+        if !(chunk == 1 && shorter) {
+            chunk = if chunk == 1 { 0 } else { chunk.div_ceil(2) };
+        }
+    }
+    (best, failure)
+}
+
+/// The steps up to the one that failed.
+pub fn prefix(scenario: &Scenario, failure: &Failure) -> Scenario {
+    let steps = scenario.steps.iter().take(failure.step + 1).copied().collect();
+    Scenario { setup: scenario.setup.clone(), steps }
+}

@@ -1,0 +1,378 @@
+//! What may happen to a drive and its scheduler, one step at a time.
+
+use scheduler::MOST_BLOCK_SECTORS;
+use std::fmt;
+use units::Op;
+
+/// The longest that a step may last: an hour, so that no file leaves the time there is.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// What becomes of the medium when nobody learns how a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was never carried out.
+    Nothing,
+    /// All of it was carried out.
+    All,
+    /// So many sectors passed under the head.
+    Sectors(u32),
+}
+
+/// Which buffers of background writes are at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtHand {
+    /// All.
+    All,
+    /// None.
+    None,
+    /// Not those that begin at an LBN whose hash with this number is even.
+    Half(u64),
+}
+
+/// One step of a history. Sessions and tasks have numbers of their own, so that a history of which steps were left out
+/// is still one; a step that names what does not exist does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A client opens a session.
+    Open {
+        /// Its number from here on.
+        session: u32,
+        /// 1 to 100.
+        priority: u8,
+    },
+    /// It closes it.
+    Close {
+        /// Which.
+        session: u32,
+    },
+    /// A client registers a task.
+    Task {
+        /// Read or write.
+        op: Op,
+        /// Whose.
+        session: u32,
+        /// Its number from here on.
+        task: u32,
+        /// First LBN.
+        start: u64,
+        /// Sectors.
+        len: u64,
+        /// Sectors in a block.
+        block: u64,
+    },
+    /// It aborts it.
+    Abort {
+        /// Which.
+        task: u32,
+    },
+    /// A client withdraws the blocks of a range.
+    AbortRange {
+        /// Whose.
+        session: u32,
+        /// First LBN.
+        start: u64,
+        /// Sectors.
+        len: u64,
+    },
+    /// A client promotes the blocks of a range.
+    Promote {
+        /// Whose.
+        session: u32,
+        /// First LBN.
+        start: u64,
+        /// Sectors.
+        len: u64,
+    },
+    /// A client suspends its session.
+    Suspend {
+        /// Which.
+        session: u32,
+    },
+    /// It resumes it.
+    Resume {
+        /// Which.
+        session: u32,
+    },
+    /// A client says whether writes are as good as reads to it.
+    Serve {
+        /// Whose session.
+        session: u32,
+        /// Whether they are.
+        on: bool,
+    },
+    /// A foreground request comes in.
+    Submit {
+        /// Read or write.
+        op: Op,
+        /// First LBN.
+        start: u64,
+        /// Sectors.
+        len: u64,
+    },
+    /// Time goes on.
+    Advance {
+        /// Nanoseconds.
+        ns: u64,
+    },
+    /// So many actions are polled at a time from here on; `None` for all there are.
+    Polls {
+        /// How many.
+        most: Option<u32>,
+    },
+    /// Which buffers are at hand from here on.
+    Buffers {
+        /// Which.
+        at_hand: AtHand,
+    },
+    /// A sector goes bad.
+    Bad {
+        /// Which.
+        lbn: u64,
+        /// Whether a write cannot mend it.
+        stuck: bool,
+    },
+    /// A sector is good again; what it held is lost.
+    Mend {
+        /// Which.
+        lbn: u64,
+    },
+    /// What a sector holds changes by itself.
+    Rot {
+        /// Which.
+        lbn: u64,
+    },
+    /// A scrub of the whole drive begins, unless one is under way.
+    Scrub {
+        /// 1 to 100.
+        priority: u8,
+        /// Sectors in a block.
+        block: u64,
+    },
+    /// Its progress is saved.
+    Save,
+    /// The host hears of the next completion so much late.
+    Late {
+        /// Nanoseconds.
+        ns: u64,
+    },
+    /// The host never hears of the next completion, and says so when it was due.
+    Lose {
+        /// What was done.
+        fate: Fate,
+    },
+    /// The power fails and comes back. The medium keeps what it has; the scheduler starts anew; clients register what
+    /// they lack.
+    PowerCut,
+    /// A call that must be refused and change nothing.
+    Misuse {
+        /// Which; see `misuse.rs`.
+        kind: u32,
+    },
+    /// All troubles end, and a steady foreground goes on until every client has what it asked for.
+    Settle {
+        /// Whether a session of the highest priority wants the whole drive all the time.
+        hog: bool,
+    },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Open { session, priority } => write!(f, "open {session} {priority}"),
+            Self::Close { session } => write!(f, "close {session}"),
+            Self::Task { op, session, task, start, len, block } => {
+                let op = if op.is_write() { "write" } else { "read" };
+                write!(f, "{op} {session} {task} {start} {len} {block}")
+            }
+            Self::Abort { task } => write!(f, "abort {task}"),
+            Self::AbortRange { session, start, len } => write!(f, "abort-range {session} {start} {len}"),
+            Self::Promote { session, start, len } => write!(f, "promote {session} {start} {len}"),
+            Self::Suspend { session } => write!(f, "suspend {session}"),
+            Self::Resume { session } => write!(f, "resume {session}"),
+            Self::Serve { session, on } => write!(f, "serve {session} {}", if on { "on" } else { "off" }),
+            Self::Submit { op, start, len } => {
+                let op = if op.is_write() { "put" } else { "get" };
+                write!(f, "{op} {start} {len}")
+            }
+            Self::Advance { ns } => write!(f, "advance {ns}"),
+            Self::Polls { most: None } => write!(f, "polls all"),
+            Self::Polls { most: Some(n) } => write!(f, "polls {n}"),
+            Self::Buffers { at_hand: AtHand::All } => write!(f, "buffers all"),
+            Self::Buffers { at_hand: AtHand::None } => write!(f, "buffers none"),
+            Self::Buffers { at_hand: AtHand::Half(salt) } => write!(f, "buffers half {salt}"),
+            Self::Bad { lbn, stuck: false } => write!(f, "bad {lbn}"),
+            Self::Bad { lbn, stuck: true } => write!(f, "stuck {lbn}"),
+            Self::Mend { lbn } => write!(f, "mend {lbn}"),
+            Self::Rot { lbn } => write!(f, "rot {lbn}"),
+            Self::Scrub { priority, block } => write!(f, "scrub {priority} {block}"),
+            Self::Save => write!(f, "save"),
+            Self::Late { ns } => write!(f, "late {ns}"),
+            Self::Lose { fate: Fate::Nothing } => write!(f, "lose nothing"),
+            Self::Lose { fate: Fate::All } => write!(f, "lose all"),
+            Self::Lose { fate: Fate::Sectors(n) } => write!(f, "lose sectors {n}"),
+            Self::PowerCut => write!(f, "power-cut"),
+            Self::Misuse { kind } => write!(f, "misuse {kind}"),
+            Self::Settle { hog: false } => write!(f, "settle"),
+            Self::Settle { hog: true } => write!(f, "settle hog"),
+        }
+    }
+}
+
+impl Step {
+    /// The step that `words` say, or what is wrong with them.
+    pub(crate) fn parse(words: &[&str]) -> Result<Self, String> {
+        let Some((&name, rest)) = words.split_first() else { return Err("an empty step".into()) };
+        let number = |at: usize, what: &str| -> Result<u64, String> {
+            let word = rest.get(at).ok_or_else(|| format!("{name} has no {what}; give a number"))?;
+            word.parse().map_err(|_| format!("{word:?} is no {what}; give a number below 2^64"))
+        };
+        let small = |at: usize, what: &str| -> Result<u32, String> {
+            number(at, what)?.try_into().map_err(|_| format!("{what} is too large; give one below 2^32"))
+        };
+        let time = |at: usize| match number(at, "number of nanoseconds")? {
+            ns if ns <= LONGEST_NS => Ok(ns),
+            ns => Err(format!("{ns} ns is more than an hour; give several steps")),
+        };
+        let priority = |at: usize| -> Result<u8, String> {
+            let priority = u8::try_from(number(at, "priority")?).ok().filter(|p| (1..=100).contains(p));
+            priority.ok_or_else(|| "no such priority; give 1 to 100".into())
+        };
+        let blocks = |at: usize| match number(at, "block size")? {
+            block if (1..=MOST_BLOCK_SECTORS).contains(&block) => Ok(block),
+            block => Err(format!("blocks of {block} sectors; give 1 to {MOST_BLOCK_SECTORS}")),
+        };
+        let word = |at: usize| rest.get(at).copied().unwrap_or("");
+        let mut words = rest.len();
+        let mut takes = |n: usize| words = n;
+        let step = match name {
+            "open" => {
+                takes(2);
+                Self::Open { session: small(0, "session")?, priority: priority(1)? }
+            }
+            "close" | "suspend" | "resume" => {
+                takes(1);
+                let session = small(0, "session")?;
+                match name {
+                    "close" => Self::Close { session },
+                    "suspend" => Self::Suspend { session },
+                    _ => Self::Resume { session },
+                }
+            }
+            "read" | "write" => {
+                takes(5);
+                Self::Task {
+                    op: if name == "read" { Op::Read } else { Op::Write },
+                    session: small(0, "session")?,
+                    task: small(1, "task")?,
+                    start: number(2, "first LBN")?,
+                    len: number(3, "number of sectors")?,
+                    block: blocks(4)?,
+                }
+            }
+            "abort" => {
+                takes(1);
+                Self::Abort { task: small(0, "task")? }
+            }
+            "abort-range" | "promote" => {
+                takes(3);
+                let session = small(0, "session")?;
+                let (start, len) = (number(1, "first LBN")?, number(2, "number of sectors")?);
+                if name == "promote" {
+                    Self::Promote { session, start, len }
+                } else {
+                    Self::AbortRange { session, start, len }
+                }
+            }
+            "serve" => {
+                takes(2);
+                let on = match word(1) {
+                    "on" => true,
+                    "off" => false,
+                    other => return Err(format!("serve {other:?}; say on or off")),
+                };
+                Self::Serve { session: small(0, "session")?, on }
+            }
+            "get" | "put" => {
+                takes(2);
+                let op = if name == "get" { Op::Read } else { Op::Write };
+                Self::Submit { op, start: number(0, "first LBN")?, len: number(1, "number of sectors")? }
+            }
+            "advance" => {
+                takes(1);
+                Self::Advance { ns: time(0)? }
+            }
+            "polls" => {
+                takes(1);
+                Self::Polls { most: if word(0) == "all" { None } else { Some(small(0, "number of polls")?) } }
+            }
+            "buffers" => match word(0) {
+                "all" | "none" => {
+                    takes(1);
+                    Self::Buffers { at_hand: if word(0) == "all" { AtHand::All } else { AtHand::None } }
+                }
+                "half" => {
+                    takes(2);
+                    Self::Buffers { at_hand: AtHand::Half(number(1, "salt")?) }
+                }
+                other => return Err(format!("buffers {other:?}; say all, none or half N")),
+            },
+            "bad" | "stuck" => {
+                takes(1);
+                Self::Bad { lbn: number(0, "LBN")?, stuck: name == "stuck" }
+            }
+            "mend" => {
+                takes(1);
+                Self::Mend { lbn: number(0, "LBN")? }
+            }
+            "rot" => {
+                takes(1);
+                Self::Rot { lbn: number(0, "LBN")? }
+            }
+            "scrub" => {
+                takes(2);
+                Self::Scrub { priority: priority(0)?, block: blocks(1)? }
+            }
+            "save" => {
+                takes(0);
+                Self::Save
+            }
+            "late" => {
+                takes(1);
+                Self::Late { ns: time(0)? }
+            }
+            "lose" => {
+                let fate = match word(0) {
+                    "nothing" => Fate::Nothing,
+                    "all" => Fate::All,
+                    "sectors" => Fate::Sectors(small(1, "number of sectors")?),
+                    other => return Err(format!("lose {other:?}; say nothing, all or sectors N")),
+                };
+                takes(if matches!(fate, Fate::Sectors(_)) { 2 } else { 1 });
+                Self::Lose { fate }
+            }
+            "power-cut" => {
+                takes(0);
+                Self::PowerCut
+            }
+            "misuse" => {
+                takes(1);
+                Self::Misuse { kind: small(0, "kind")? }
+            }
+            "settle" => {
+                let hog = word(0) == "hog";
+                takes(usize::from(hog));
+                Self::Settle { hog }
+            }
+            other => {
+                return Err(format!(
+                    "no step is called {:?}; steps are listed in docs/TORTURE.md",
+                    other.chars().take(40).collect::<String>()
+                ));
+            }
+        };
+        if rest.len() != words {
+            return Err(format!("{name} takes {words} words, here are {}", rest.len()));
+        }
+        Ok(step)
+    }
+}

@@ -1,0 +1,103 @@
+//! Histories one after another.
+
+use crate::dice::{Dice, mix};
+use crate::failure::{Check, Failure};
+use crate::generate::generate;
+use crate::history::{Outcome, run};
+use crate::scenario::Scenario;
+use crate::world::Counts;
+
+/// Every so many histories one is run twice.
+const TWICE: u64 = 8;
+
+/// Histories of a seed, each with its own drive and its own seed.
+#[derive(Clone, Debug)]
+pub struct Torture {
+    dice: Dice,
+    histories: u64,
+    counts: Counts,
+}
+
+/// A history that breaks a promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its seed, for [`generate`].
+    pub seed: u64,
+    /// Its number, from 1.
+    pub history: u64,
+    /// All of it.
+    pub scenario: Scenario,
+    /// What it breaks.
+    pub failure: Failure,
+}
+
+impl Torture {
+    /// All histories of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { dice: Dice::new(mix(seed)), histories: 0, counts: Counts::default() }
+    }
+
+    /// Histories so far.
+    pub fn histories(&self) -> u64 {
+        self.histories
+    }
+
+    /// What has happened in all of them.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// One more history.
+    ///
+    /// # Errors
+    /// It breaks a promise.
+    pub fn next_history(&mut self) -> Result<(), Box<Found>> {
+        let seed = self.dice.next();
+        self.histories += 1;
+        let scenario = generate(seed);
+        let mut outcome = run(&scenario);
+        if self.histories % TWICE == 1
+            && let Ok(first) = outcome
+        {
+            outcome = again(&scenario, first);
+        }
+        match outcome {
+            Ok(Outcome { counts, .. }) => {
+                self.counts.add(&counts);
+                Ok(())
+            }
+            Err(failure) => Err(Box::new(Found { seed, history: self.histories, scenario, failure })),
+        }
+    }
+}
+
+/// The same steps must give the same actions (promise 6).
+fn again(scenario: &Scenario, first: Outcome) -> Result<Outcome, Failure> {
+    let second = run(scenario)?;
+    if second == first {
+        return Ok(second);
+    }
+    Err(Failure {
+        check: Check::Replay,
+        step: scenario.steps.len().saturating_sub(1),
+        at: units::Instant::ZERO + first.counts.time,
+        what: format!("a second run gives {second:?}, the first gave {first:?}"),
+    })
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.steps += other.steps;
+        self.time += other.time;
+        self.requests += other.requests;
+        self.scrubs += other.scrubs;
+        self.blocks += other.blocks;
+        self.written += other.written;
+        self.bad += other.bad;
+        self.idle += other.idle;
+        self.cuts += other.cuts;
+        self.lost += other.lost;
+        self.power_cuts += other.power_cuts;
+        self.compared += other.compared;
+    }
+}

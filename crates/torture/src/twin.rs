@@ -1,0 +1,191 @@
+//! A core with the same foreground and no background.
+//!
+//! Where idle time is not used, the two must do the same at the same instants, in lockstep. Where it is, the twin runs
+//! on its own clock, and requests that found both of them idle are compared.
+
+use crate::exec::Exec;
+use crate::failure::{Broken, Check, hold};
+use model::DriveModel;
+use scheduler::{Access, Action, Config, Core, Purpose, Request, SubmitError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, RequestId};
+
+/// What a twin did with a request that found it idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Alone {
+    /// The request done before, which is where the head was.
+    pub before: Option<RequestId>,
+    pub until: Instant,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Twin {
+    core: Core,
+    lockstep: bool,
+    /// Whether there is still something to compare.
+    pub on: bool,
+    /// On its own clock: when it is done with what it does.
+    due: Option<Instant>,
+    last: Option<RequestId>,
+    /// Requests that it has, in order of arrival.
+    waiting: Vec<RequestId>,
+    alone: BTreeMap<RequestId, Alone>,
+    /// In lockstep: what the other has reported and this has not yet.
+    expected: Vec<Action>,
+}
+
+impl Twin {
+    pub fn new(drive: &Arc<DriveModel>, config: Config) -> Self {
+        let lockstep = config.idle.is_none();
+        Self {
+            core: Core::new(Arc::clone(drive), Config { idle: None, ..config }),
+            lockstep,
+            on: true,
+            due: None,
+            last: None,
+            waiting: Vec::new(),
+            alone: BTreeMap::new(),
+            expected: Vec::new(),
+        }
+    }
+
+    pub fn is_lockstep(&self) -> bool {
+        self.lockstep && self.on
+    }
+
+    /// The same request; `told` is what the other said of it.
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        request: Request,
+        told: Result<(), SubmitError>,
+    ) -> Result<(), Broken> {
+        if !self.on {
+            return Ok(());
+        }
+        if !self.lockstep {
+            // On its own clock it may have fewer waiting.
+            if told.is_err() || self.core.submit(now, request).is_err() {
+                self.on = false;
+                return Ok(());
+            }
+            self.waiting.push(request.id);
+            self.go_on(now, true);
+            return Ok(());
+        }
+        let here = self.core.submit(now, request);
+        hold(here == told, Check::Twin, || {
+            format!("{request:?} is answered {told:?}, and without background {here:?}")
+        })
+    }
+
+    /// The other has reported something of the foreground.
+    pub fn expect(&mut self, action: Action) {
+        if self.is_lockstep() {
+            self.expected.push(action);
+        }
+    }
+
+    pub fn completed(&mut self, now: Instant, bad: &[Lbn]) {
+        if self.is_lockstep() {
+            self.core.completed_with(now, bad);
+        }
+    }
+
+    pub fn lost(&mut self, now: Instant) {
+        if self.is_lockstep() {
+            self.core.lost(now);
+        } else {
+            self.on = false;
+        }
+    }
+
+    /// In lockstep: the other has nothing more to say at `now`, and does `exec` since now if it has begun now.
+    pub fn in_step(&mut self, now: Instant, exec: Option<&Exec>) -> Result<(), Broken> {
+        if !self.is_lockstep() {
+            return Ok(());
+        }
+        let (mut began, mut said) = (false, Vec::new());
+        while let Some(action) = self.core.poll(now) {
+            match action {
+                Action::Execute => {
+                    began = true;
+                    break;
+                }
+                other => said.push(other),
+            }
+        }
+        let expected = std::mem::take(&mut self.expected);
+        hold(said == expected, Check::Twin, || {
+            format!("the foreground is told {expected:?}, and without background {said:?}")
+        })?;
+        let due = self.core.busy_until();
+        let other = exec.map(|e| e.foreground_accesses());
+        if began {
+            let own = self.core.accesses().to_vec();
+            hold(other.as_ref() == Some(&own), Check::Twin, || {
+                format!("the foreground has {other:?}, and without background {own:?}")
+            })?;
+        }
+        let other_due = exec.map(|e| (e.due, e.delayed));
+        hold(due.is_some() == exec.is_some(), Check::Twin, || {
+            format!("the head is busy until {other_due:?}, and without background until {due:?}")
+        })?;
+        let same = exec.is_none_or(|e| e.delayed || due == Some(e.due));
+        hold(same, Check::Twin, || {
+            format!("the foreground is done at {other_due:?}, and without background at {due:?}")
+        })
+    }
+
+    /// On its own clock: does all that is done until `now`.
+    pub fn advance(&mut self, now: Instant) {
+        while !self.lockstep && self.on && self.due.is_some_and(|due| due <= now) {
+            if let Some(due) = self.due.take() {
+                self.core.completed(due);
+                self.go_on(due, false);
+            }
+        }
+    }
+
+    fn go_on(&mut self, now: Instant, arrival: bool) {
+        while let Some(action) = self.core.poll(now) {
+            match action {
+                Action::Execute => {
+                    self.due = self.core.busy_until();
+                    if arrival && let ([only], Some(until)) = (self.waiting.as_slice(), self.due) {
+                        self.alone.insert(*only, Alone { before: self.last, until });
+                    }
+                }
+                Action::Completed(id) => {
+                    self.last = Some(id);
+                    self.waiting.retain(|waiting| *waiting != id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What a request that found the drive idle took; then it is forgotten.
+    pub fn alone(&mut self, id: RequestId) -> Option<Alone> {
+        if self.lockstep || !self.on {
+            return None;
+        }
+        self.alone.remove(&id)
+    }
+}
+
+/// The most that one idle visit may cost a request: the arm arrives, then the request's own way, then a turn, then
+/// what its write must finish: another turn.
+pub(crate) fn most_harm(drive: &DriveModel) -> Duration {
+    let cylinders = drive.layout().cylinders();
+    let farthest = (0..cylinders).map(|c| drive.seek(c)).max().unwrap_or(Duration::ZERO);
+    let turn = drive.rpm().revolution();
+    let move_most = farthest + drive.head_switch() + Duration::from_millis(2);
+    move_most + move_most + turn + turn + turn
+}
+
+/// Whether any of it is for the background.
+pub(crate) fn has_background(accesses: &[Access]) -> bool {
+    accesses.iter().any(|a| a.purpose != Purpose::Foreground)
+}

@@ -1,0 +1,104 @@
+//! What has failed once is replayed first; then new histories, of the commit's own seed.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // helpers of tests stand outside test functions
+
+use freeblock_torture::{Scenario, Torture, generate, run, shrink};
+use std::path::Path;
+use std::process::Command;
+
+/// New histories in a test, some seconds of them.
+const HISTORIES: u64 = 150;
+
+/// `FREEBLOCK_TORTURE_SEED`, or the beginning of the commit's hash, or 1 where there is neither.
+fn seed() -> u64 {
+    let said = std::env::var("FREEBLOCK_TORTURE_SEED").ok().filter(|said| !said.is_empty());
+    let commit = || {
+        let out = Command::new("git")
+            .args(["rev-parse", "HEAD"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .ok()
+            .filter(|out| out.status.success())?;
+        String::from_utf8(out.stdout).ok()
+    };
+    let text = said.or_else(commit).unwrap_or_default();
+    let digits: String = text.trim().chars().take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(1)
+}
+
+#[test]
+fn what_has_failed_once_does_not_fail_again() {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
+    let mut files: Vec<_> = std::fs::read_dir(seeds).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    for file in files {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let history = Scenario::parse(&std::fs::read_to_string(&file).unwrap());
+        let history = history.unwrap_or_else(|error| panic!("{name}: {error}"));
+        if let Err(failure) = run(&history) {
+            panic!("{name}: {failure}");
+        }
+    }
+}
+
+#[test]
+fn new_histories_of_this_commit_keep_every_promise() {
+    let seed = seed();
+    let mut torture = Torture::new(seed);
+    for _ in 0..HISTORIES {
+        if let Err(found) = torture.next_history() {
+            let (shortest, failure) = shrink(&found.scenario, &found.failure, 500);
+            panic!(
+                "`freeblock torture --seed {seed}` finds in history {}: {failure}\n{shortest}",
+                found.history
+            );
+        }
+    }
+    // It would prove nothing if nothing had happened.
+    let counts = torture.counts();
+    for happened in [
+        counts.compared,
+        counts.written,
+        counts.bad,
+        counts.cuts,
+        counts.lost,
+        counts.power_cuts,
+        counts.scrubs,
+    ] {
+        assert!(happened > 0, "seed {seed}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_history_survives_its_file() {
+    for seed in 0..200 {
+        let history = generate(seed);
+        assert_eq!(Scenario::parse(&history.to_string()), Ok(history), "seed {seed}");
+    }
+}
+
+#[test]
+fn files_that_are_no_history_are_refused_by_line() {
+    let good = generate(3).to_string();
+    let broken = [
+        (String::new(), 1, "empty"),
+        ("freeblock-torture 2\n".into(), 1, "first line"),
+        (good.replace("policy", "polici"), 3, "begin the steps"),
+        (good.replace("steps\n", "steps\nopen 1 101\n"), 14, "1 to 100"),
+        (good.replace("steps\n", "steps\njump 1\n"), 14, "docs/TORTURE.md"),
+        (good.replace("steps\n", "steps\nopen 1\n"), 14, "priority"),
+        (good.replace("steps\n", "steps\nopen 1 2 3\n"), 14, "takes 2 words"),
+        (good.replace("steps\n", "steps\nadvance -3\n"), 14, "below 2^64"),
+        (good.replace("steps\n", "steps\nlate 3600000000001\n"), 14, "an hour"),
+        (good.replace("steps\n", "steps\nread 1 1 0 9 0\n"), 14, "give 1 to"),
+        (good.replace("steps\n", "steps\nscrub 0 8\n"), 14, "1 to 100"),
+        ("freeblock-torture 1\nseed 1\ndrive cut nearline-20tb 9999\nsteps\n".into(), 3, "too many"),
+        ("freeblock-torture 1\nseed 4\n".into(), 2, "add a line"),
+        ("freeblock-torture 1\ndrive cut no-such-drive 3\nsteps\n".into(), 2, "drive"),
+    ];
+    for (text, line, word) in broken {
+        let error = Scenario::parse(&text).unwrap_err();
+        assert!(error.line == line && error.message.contains(word), "{error} (line {line}, {word:?})");
+    }
+}

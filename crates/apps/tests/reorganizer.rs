@@ -10,7 +10,7 @@ use freeblock_apps::reorganizer::*;
 use host::{Load, World};
 use proptest::prelude::*;
 use std::num::NonZeroU64;
-use support::{Registry, SECTOR, range, touch};
+use support::{Registry, SECTOR, range};
 use units::{Bytes, Lbn, LbnRange, Sectors};
 use workload::random::Stream;
 
@@ -183,7 +183,7 @@ proptest! {
                 for (i, m) in moves.iter().enumerate() {
                     let to = LbnRange::new(m.to, m.from.len());
                     prop_assert!(m.from.end().get().max(to.end().get()) <= plan.capacity().get());
-                    let meets = |o: &Move| touch(m.from, o.from) || touch(to, LbnRange::new(o.to, o.from.len()));
+                    let meets = |o: &Move| m.from.overlaps(o.from) || to.overlaps(LbnRange::new(o.to, o.from.len()));
                     prop_assert!(!moves[i + 1..].iter().any(meets), "two blocks in one place");
                 }
             }

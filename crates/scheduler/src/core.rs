@@ -472,8 +472,7 @@ impl Sessions for Core {
 
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         let left = self.background.abort_range(self.drive.layout(), session, range)?;
-        let touches =
-            |record: &Record| record.session == session && crate::task::overlap(record.range, range);
+        let touches = |record: &Record| record.session == session && record.range.overlaps(range);
         Ok(left + self.withdraw(touches))
     }
 

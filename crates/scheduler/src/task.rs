@@ -376,8 +376,3 @@ impl Task {
         if offset == self.range.len().get() { self.ceil(offset) } else { self.floor(offset) }
     }
 }
-
-/// Whether two ranges have a sector in common.
-pub(crate) fn overlap(a: LbnRange, b: LbnRange) -> bool {
-    !a.is_empty() && !b.is_empty() && a.start() < b.end() && b.start() < a.end()
-}

@@ -362,7 +362,7 @@ impl NewTask {
 }
 
 fn touching(task: &Task, range: LbnRange) -> Vec<u64> {
-    let overlap = |a: LbnRange| a.start() < range.end() && range.start() < a.end();
+    let overlap = |a: LbnRange| a.overlaps(range);
     let first = range.start().max(task.range.start()).get() - task.range.start().get();
     (first / task.block..task.blocks.len() as u64)
         .take_while(|b| task.block_range(*b).start() < range.end())

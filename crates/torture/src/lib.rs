@@ -14,6 +14,7 @@
 //! ```
 
 mod clients;
+mod desk;
 mod dice;
 mod exec;
 mod failure;

@@ -1,6 +1,9 @@
 //! The host: time, the head, the medium, clients and foreground around one core, and what they hold against it.
 
+mod idle;
+
 use crate::clients::{Clients, range};
+use crate::desk::Desk;
 use crate::dice::{Dice, mix};
 use crate::exec::{Exec, Held};
 use crate::failure::{Broken, Check, hold};
@@ -8,18 +11,15 @@ use crate::medium::{Author, Health, Medium, lbns};
 use crate::scenario::Setup;
 use crate::scrub::{Ideal, Scrub};
 use crate::step::{AtHand, Fate};
-use crate::twin::{Alone, Twin, has_background, most_harm};
+use crate::twin::{Alone, Twin, has_background};
 use drive::Mechanics;
 use model::{DriveModel, Position};
-use scheduler::{Action, Buffers, Config, Core, Harm, Record, Request, SubmitError, Wanted};
+use scheduler::{Action, Config, Core, Harm, Record, Request, SubmitError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
-
-/// Silence after which idle work may go anywhere whatever it has cost (`scheduler/src/idle.rs`).
-const ASLEEP: Duration = Duration::from_secs(10);
 
 /// Polls at one instant after which something must be wrong.
 const ENDLESS: u32 = 1 << 20;
@@ -107,50 +107,6 @@ pub(crate) struct World {
     /// What was written last to each sector.
     pub ideal: Ideal,
     pub scrub: Option<Scrub>,
-}
-
-/// Asked for buffers while the next access is chosen.
-struct Desk<'a> {
-    clients: &'a Clients,
-    at_hand: AtHand,
-    held: Vec<Held>,
-    versions: &'a mut u64,
-    broken: Option<Broken>,
-}
-
-impl Buffers for Desk<'_> {
-    fn ready(&mut self, wanted: &Wanted) -> bool {
-        if let Err(broken) = self.check(wanted) {
-            self.broken = self.broken.take().or(Some(broken));
-        }
-        let ready = match self.at_hand {
-            AtHand::All => true,
-            AtHand::None => false,
-            AtHand::Half(salt) => mix(wanted.range.start().get() ^ salt) & 1 == 1,
-        };
-        if ready {
-            *self.versions += 1;
-            let registered = self.clients.tasks.get(&wanted.task).map_or(0, |t| t.registered);
-            self.held.push(Held { wanted: *wanted, version: *self.versions, registered });
-        }
-        ready
-    }
-}
-
-impl Desk<'_> {
-    fn check(&self, wanted: &Wanted) -> Result<(), Broken> {
-        let task = self.clients.tasks.get(&wanted.task);
-        let right = task.is_some_and(|t| {
-            t.op.is_write()
-                && t.session == wanted.session
-                && t.parameter == wanted.parameter
-                && !wanted.range.is_empty()
-                && t.wants(wanted.range)
-        });
-        hold(right, Check::Buffers, || format!("a buffer of what nobody wants written: {wanted:?}"))?;
-        let suspended = self.clients.sessions.get(&wanted.session).is_some_and(|s| s.suspended.is_some());
-        hold(!suspended, Check::Suspended, || format!("a buffer of a suspended session: {wanted:?}"))
-    }
 }
 
 impl World {
@@ -368,50 +324,6 @@ impl World {
         Ok(())
     }
 
-    /// Whether idle work stays where it may be.
-    fn check_idle(&self, exec: &Exec, from: Position) -> Result<(), Broken> {
-        let Some(idle) = self.setup.idle else {
-            return Err((Check::IdleRange, "idle time is used, and is not to be".into()));
-        };
-        hold(self.requests.is_empty(), Check::Request, || {
-            "the foreground waits, and idle work begins".into()
-        })?;
-        let silence = self.now.saturating_since(self.since);
-        hold(idle.short || silence >= idle.threshold, Check::IdleRange, || {
-            format!("after {} ns of silence idle time is used already", silence.as_nanos())
-        })?;
-        if self.mechanics.position() == from {
-            return Ok(());
-        }
-        hold(silence >= idle.threshold, Check::IdleRange, || {
-            format!(
-                "after {} ns of silence the head leaves its track: {:?}",
-                silence.as_nanos(),
-                exec.accesses
-            )
-        })?;
-        let harm = self.core.harm();
-        let net = u128::from(harm.late.saturating_sub(harm.early).as_nanos());
-        let bound = u128::from(harm.foreground.as_nanos()) * u128::from(idle.harm_ppm) / 1_000_000;
-        hold(net <= bound || silence >= ASLEEP, Check::IdleRange, || {
-            format!("idle time has cost {net} ns of {bound}, and the head leaves its track")
-        })
-    }
-
-    /// Notes what a request that found the drive idle is said to have cost.
-    fn check_harm(&mut self, exec: &Exec, harm: Harm) {
-        let mut alone = self.requests.iter();
-        if let (Some((&id, request)), None) = (alone.next(), alone.next())
-            && self.setup.idle.is_some()
-            && request.alone
-            && !self.promoted
-            && lbns(request.range).eq(exec.foreground.iter().copied())
-        {
-            let here = Alone { before: self.before, until: exec.due };
-            self.alone = Some((id, here, harm, self.core.harm()));
-        }
-    }
-
     /// Foreground requests that what is under way may be.
     fn candidates(&self, exec: &Exec) -> Vec<RequestId> {
         let of = |r: &Foreground| r.op == exec.op && lbns(r.range).eq(exec.foreground.iter().copied());
@@ -594,36 +506,6 @@ impl World {
             self.compare_harm(of, request, here, was, is)?;
         }
         Ok(())
-    }
-
-    /// A request that found drive and twin idle: it is late by what is said.
-    fn compare_harm(
-        &mut self,
-        id: RequestId,
-        request: Foreground,
-        here: Alone,
-        was: Harm,
-        is: Harm,
-    ) -> Result<(), Broken> {
-        let Some(there) = self.twin.alone(id).filter(|t| t.before == here.before) else { return Ok(()) };
-        self.counts.compared += 1;
-        let late = here.until.saturating_since(there.until);
-        let early = there.until.saturating_since(here.until);
-        let plain = there.until.saturating_since(request.arrived);
-        let said = (
-            is.late.saturating_sub(was.late),
-            is.early.saturating_sub(was.early),
-            is.foreground.saturating_sub(was.foreground),
-        );
-        hold(said == (late, early, plain), Check::Harm, || {
-            format!(
-                "{id} is {late:?} late, {early:?} early, and takes {plain:?} at rest; the account says {said:?}"
-            )
-        })?;
-        let most = most_harm(&self.drive);
-        hold(late <= most, Check::Harm, || {
-            format!("{id} is {late:?} late, more than any visit can cost: {most:?}")
-        })
     }
 
     fn delivered(&mut self, record: &Record) -> Result<(), Broken> {

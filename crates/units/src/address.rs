@@ -181,6 +181,25 @@ impl LbnRange {
     pub const fn contains(self, lbn: Lbn) -> bool {
         lbn.0 >= self.start.0 && lbn.0 - self.start.0 < self.len.0
     }
+
+    /// Whether the two have a sector in common; a range of nothing has none with any.
+    ///
+    /// ```
+    /// use freeblock_units::{Lbn, LbnRange, Sectors};
+    /// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
+    /// assert!(range(8, 8).overlaps(range(15, 2)) && !range(8, 8).overlaps(range(16, 2)));
+    /// assert!(!range(8, 8).overlaps(range(10, 0)));
+    /// ```
+    #[inline]
+    pub const fn overlaps(self, other: Self) -> bool {
+        !self.is_empty() && !other.is_empty() && self.start.0 < other.end().0 && other.start.0 < self.end().0
+    }
+
+    /// Whether all of `other` lies inside.
+    #[inline]
+    pub const fn covers(self, other: Self) -> bool {
+        self.start.0 <= other.start.0 && other.end().0 <= self.end().0
+    }
 }
 
 impl fmt::Display for LbnRange {

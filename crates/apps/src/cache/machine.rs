@@ -230,7 +230,7 @@ impl Cache {
     /// No such write, or another range than its own.
     pub fn bytes(&mut self, id: RequestId, range: LbnRange, into: &mut [u8]) -> Result<(), RequestError> {
         let slot = *self.requests.get(&id).ok_or(RequestError::Unknown(id))?;
-        let own = self.pool.get(slot).write.filter(|w| w.id == id && within(range, w.range));
+        let own = self.pool.get(slot).write.filter(|w| w.id == id && w.range.covers(range));
         own.ok_or(RequestError::Unknown(id))?;
         self.check_length(id, range, into.len())?;
         self.hand_out(slot, range, into);
@@ -347,7 +347,7 @@ impl Application for Cache {
 
     fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
         let current =
-            |b: &Buffer| b.task.is_some_and(|t| t.id == wanted.task && within(wanted.range, t.range));
+            |b: &Buffer| b.task.is_some_and(|t| t.id == wanted.task && t.range.covers(wanted.range));
         let Some(slot) = self.slot_of(wanted.parameter, current) else { return false };
         if self.pool.get(slot).is_locked() {
             self.tally.not_now += 1;
@@ -436,8 +436,4 @@ impl Cache {
         let buffer = (slot < self.pool.len()).then(|| self.pool.get(slot))?;
         (u64::from(buffer.registrations) == parameter.0 >> 32 && current(buffer)).then_some(slot)
     }
-}
-
-fn within(inner: LbnRange, outer: LbnRange) -> bool {
-    inner.start() >= outer.start() && inner.end() <= outer.end()
 }

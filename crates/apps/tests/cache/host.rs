@@ -120,7 +120,7 @@ impl Sessions for Registry {
         self.known(session)?;
         let mut promoted = 0;
         for task in &mut self.tasks {
-            let touches = task.range.start() < range.end() && range.start() < task.range.end();
+            let touches = task.range.overlaps(range);
             let pending = !task.left.is_empty() && !task.ended;
             if touches && pending && self.most_promoted > 0 {
                 self.most_promoted -= 1;

@@ -214,7 +214,7 @@ impl Rig {
 
     /// How many tasks are registered for sectors of this range.
     pub fn tasks(&self, of: LbnRange) -> usize {
-        let touches = |r: LbnRange| r.start() < of.end() && of.start() < r.end();
+        let touches = |r: LbnRange| r.overlaps(of);
         self.host.registry.tasks.iter().filter(|t| touches(t.range)).count()
     }
 
@@ -232,7 +232,7 @@ pub fn block(n: u64) -> LbnRange {
 impl Rig {
     /// Takes the bytes of the task that covers this range, or a part of it.
     pub fn begin(&mut self, of: LbnRange) -> bool {
-        let covers = |r: LbnRange| r.start() <= of.start() && of.end() <= r.end();
+        let covers = |r: LbnRange| r.covers(of);
         let at = self.host.registry.tasks.iter().position(|t| covers(t.range)).expect("a task");
         self.host.begin_part(&mut self.cache, at, of)
     }

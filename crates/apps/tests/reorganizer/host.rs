@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a part of tests")]
 
-use crate::support::{Naive, SECTOR, at, range, touch};
+use crate::support::{Naive, SECTOR, at, range};
 use freeblock_apps::reorganizer::*;
 use std::cell::RefCell;
 use std::num::NonZeroU64;
@@ -235,7 +235,7 @@ impl World {
         let logical = range(self.below(capacity - len + 1), len);
         let op = if self.below(2) == 0 { Op::Read } else { Op::Write };
         // Writes to one place at a time, so that it is known which is the newest.
-        let touches = |f: &Foreground| touch(f.logical, logical);
+        let touches = |f: &Foreground| f.logical.overlaps(logical);
         if op == Op::Write && self.foreground.iter().any(|f| f.op == Op::Write && touches(f)) {
             return;
         }

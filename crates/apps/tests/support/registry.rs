@@ -168,10 +168,6 @@ impl Registry {
     }
 }
 
-pub fn touch(a: LbnRange, b: LbnRange) -> bool {
-    a.start() < b.end() && b.start() < a.end()
-}
-
 impl Sessions for Registry {
     fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
         if self.sessions.len() >= self.most_sessions {
@@ -217,14 +213,14 @@ impl Sessions for Registry {
 
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         self.known(session)?;
-        Ok(self.withdraw(|b| b.session == session && touch(b.range, range), false))
+        Ok(self.withdraw(|b| b.session == session && b.range.overlaps(range), false))
     }
 
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         self.known(session)?;
         let mut promoted = 0;
         for block in &mut self.blocks {
-            if block.session == session && touch(block.range, range) && !block.promoted {
+            if block.session == session && block.range.overlaps(range) && !block.promoted {
                 block.promoted = true;
                 promoted += 1;
             }

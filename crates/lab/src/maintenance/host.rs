@@ -240,9 +240,7 @@ impl Host {
                 Action::Deliver(record) => {
                     let size = record.range.len().bytes(sector);
                     let with_foreground = self.completed.0 == self.now
-                        && self.completed.1.iter().any(|range| {
-                            range.start() < record.range.end() && record.range.start() < range.end()
-                        });
+                        && self.completed.1.iter().any(|range| range.overlaps(record.range));
                     let bytes = if record.op == Op::Read { size.get() as usize } else { 0 };
                     let bytes = zeros(&mut self.zeros, bytes);
                     self.guests.done(&mut self.core, &record, bytes, size, with_foreground, self.now);

@@ -1,6 +1,6 @@
 //! One session's part of the background: its tasks, where they are, and bounds on what they could yield.
 
-use super::Pick;
+use super::picks::Pick;
 use crate::bounds::Bounds;
 use crate::sessions::{Parameter, Priority};
 use crate::task::{Item, Task, Took};
@@ -318,7 +318,7 @@ impl Share {
             let Some(task) = self.slot(slot).filter(|t| t.op == Op::Write) else { continue };
             task.touching(range.start(), range.end(), |block| {
                 let whole = task.block_range(block);
-                if range.start() <= whole.start() && whole.end() <= range.end() {
+                if range.covers(whole) {
                     each(slot, block, whole);
                 }
             });

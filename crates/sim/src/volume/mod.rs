@@ -4,119 +4,27 @@ mod faults;
 mod hosted;
 mod passing;
 mod platters;
+mod told;
 
 pub use faults::Faults;
 pub use hosted::{Hosted, Place, Tally};
 pub use platters::{Cure, Platters};
+pub use told::{Completion, Content, Passed, VolumeError, VolumeReport};
 
 use crate::head::Head;
-use crate::report::{ForegroundReport, HeadTime, Times};
-use drive::MediumError;
+use crate::report::Times;
 use faults::{Chance, Fate};
 use hosted::{Apps, Asker, Held};
 use model::{DriveModel, Position};
 use scheduler::{
-    Access, Action, Application, Config, Core, Harm, PlannerStats, Purpose, Record, Request, Sessions,
-    SubmitError,
+    Access, Action, Application, Config, Core, PlannerStats, Purpose, Record, Request, Sessions,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::sync::Arc;
-use thiserror::Error;
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId};
 use workload::random::Stream;
 use workload::{ClosedTask, Issuer, Source};
-
-/// Why a volume did not do what it was asked. Nothing has changed then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum VolumeError {
-    /// The core refused.
-    #[error(transparent)]
-    Submit(#[from] SubmitError),
-    /// A write with too many bytes, or too few.
-    #[error("a write to LBNs {range} is {expected} bytes, and came with {found}")]
-    Bytes {
-        /// What was to be written.
-        range: LbnRange,
-        /// Its bytes.
-        expected: u64,
-        /// Those that came.
-        found: u64,
-    },
-    /// A medium of another size than the drive.
-    #[error("the drive has {drive} sectors and its medium {medium}; make the medium with Platters::blank")]
-    Platters {
-        /// The drive's sectors.
-        drive: Sectors,
-        /// The medium's.
-        medium: Sectors,
-    },
-    /// The medium refused; a defect of this crate.
-    #[error(transparent)]
-    Medium(#[from] MediumError),
-}
-
-/// A foreground request that is done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// The number that [`Volume::submit_read`] or [`Volume::submit_write`] gave it.
-    pub id: RequestId,
-    /// Read or write.
-    pub op: Op,
-    /// What.
-    pub range: LbnRange,
-    /// What was read; empty after a write or an error.
-    pub bytes: Vec<u8>,
-    /// Its first bad sector; then it has failed. Of a write the other sectors are written.
-    pub bad: Option<Lbn>,
-    /// When it came.
-    pub arrived: Instant,
-    /// When it was done.
-    pub at: Instant,
-}
-
-/// What a load's writes write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// Nothing: the load is there for its timing, and the bytes on the medium stay as they are. A background write that
-    /// such a write overtakes counts as done, and its bytes never come to the medium: not for applications that write.
-    Timing,
-    /// Bytes that depend on the seed, the request and the sector.
-    Seeded(u64),
-}
-
-/// Sectors that the head has passed over for a reason, and whose passing counts: told to whoever
-/// [watches](Volume::watch).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed {
-    /// Which of the core's wishes it belonged to, counted from 1. Those of one wish are told in the order of passing.
-    pub execute: u64,
-    /// Read or write.
-    pub op: Op,
-    /// The sectors.
-    pub range: LbnRange,
-    /// What for.
-    pub purpose: Purpose,
-    /// When the core wished it.
-    pub began: Instant,
-    /// Whether the core was told that it was lost.
-    pub lost: bool,
-}
-
-/// What a run has measured.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VolumeReport {
-    /// The foreground's share.
-    pub foreground: ForegroundReport,
-    /// What the head did, in fractions of the run that add up to 1.
-    pub head_time: HeadTime,
-    /// Part of the foreground's rotational latency that went into reading wanted sectors.
-    pub potential_used: f64,
-    /// What idle time has cost the foreground.
-    pub harm: Harm,
-    /// How long the run was, in virtual time.
-    pub simulated: Duration,
-}
 
 type Watcher = Box<dyn FnMut(&Passed)>;
 
@@ -573,7 +481,7 @@ impl Volume {
                 {
                     passing::lbns(&self.drive, access, access.sectors, |range| again.push(range));
                 }
-                held.retain(|held| again.iter().any(|range| touch(*range, held.range)));
+                held.retain(|held| again.iter().any(|range| range.overlaps(held.range)));
                 held.iter_mut().for_each(|held| held.used = false);
                 self.held = held;
             }
@@ -638,7 +546,7 @@ impl Volume {
             let mut found = Vec::new();
             if access.purpose == Purpose::Foreground && request.is_none() {
                 passing::lbns(drive, access, access.sectors, |range| {
-                    found.extend(held.iter().position(|h| contains(h.range, range)));
+                    found.extend(held.iter().position(|h| h.range.covers(range)));
                 });
             }
             sources.push(found);
@@ -650,7 +558,7 @@ impl Volume {
         for ((access, &done), found) in writes().zip(&mut sources) {
             if access.purpose != Purpose::Foreground {
                 passing::lbns(drive, access, access.sectors, |range| {
-                    if let Some(at) = held.iter().position(|h| !h.used && contains(h.range, range)) {
+                    if let Some(at) = held.iter().position(|h| !h.used && h.range.covers(range)) {
                         held[at].used = true;
                         found.push(at);
                     } else {
@@ -761,12 +669,4 @@ impl Volume {
         self.platters.medium().read(range, &mut bytes)?;
         Ok(bytes)
     }
-}
-
-fn touch(a: LbnRange, b: LbnRange) -> bool {
-    a.start() < b.end() && b.start() < a.end()
-}
-
-fn contains(a: LbnRange, b: LbnRange) -> bool {
-    a.start() <= b.start() && b.end() <= a.end()
 }

@@ -50,7 +50,7 @@ pub(super) fn done_by(
 
 /// Sectors `part` of bytes that are those of `whole`.
 pub(super) fn slice(bytes: &[u8], whole: LbnRange, part: LbnRange, sector: usize) -> Option<&[u8]> {
-    let inside = whole.start() <= part.start() && part.end() <= whole.end();
+    let inside = whole.covers(part);
     let offset = |lbn: Lbn| lbn.get().checked_sub(whole.start().get()).map(|n| n as usize * sector);
     if !inside {
         return None;

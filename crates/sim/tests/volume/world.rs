@@ -170,7 +170,7 @@ impl Application for Scribe {
             ledger.problem(format!("a buffer for no task: {wanted:?}"));
             return false;
         };
-        let inside = task.range.start() <= wanted.range.start() && wanted.range.end() <= task.range.end();
+        let inside = task.range.covers(wanted.range);
         let (version, ended) = (task.version, task.ended.is_some());
         if !inside || ended || wanted.parameter != Parameter(version as u64) {
             ledger.problem(format!("a buffer for what is not wanted: {wanted:?}"));
@@ -339,7 +339,7 @@ impl World {
                     while at < task.range.end().get() {
                         let len = task.block.min(task.range.end().get() - at);
                         let block = LbnRange::new(Lbn::new(at), Sectors::new(len));
-                        let touches = block.start() < range.end() && range.start() < block.end();
+                        let touches = block.overlaps(range);
                         // A withdrawn block counts as one that came: neither may come again.
                         if touches && !task.came.contains(&block) {
                             task.came.insert(block);

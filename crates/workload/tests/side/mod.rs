@@ -13,10 +13,6 @@ pub struct Side<S> {
     pub requests: Vec<(Instant, u32, Op, LbnRange)>,
 }
 
-fn overlap(a: LbnRange, b: LbnRange) -> bool {
-    a.start() < b.end() && b.start() < a.end()
-}
-
 impl<S: Source> Side<S> {
     pub fn new(load: S) -> Self {
         let issuer = Issuer::new(load, Arrival::Scripted, Instant::ZERO, 1).unwrap();
@@ -41,7 +37,7 @@ impl<S: Source> Side<S> {
                         for other in self.at_drive.values() {
                             assert_ne!(other.task, issued.task, "one request a task");
                             assert!(
-                                !overlap(other.request.range, issued.request.range),
+                                !other.request.range.overlaps(issued.request.range),
                                 "one request a page"
                             );
                         }

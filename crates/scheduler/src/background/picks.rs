@@ -1,0 +1,301 @@
+//! What the head is on its way to: taken from what is wanted, and in the end delivered, failed, or wanted again.
+
+use super::search::Focus;
+use super::share::Share;
+use super::{Background, Buffers};
+use crate::sessions::{Record, Wanted};
+use crate::task::{Item, Took};
+use model::{DriveModel, Layout, TrackRef};
+use std::collections::BTreeMap;
+use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
+
+/// A part of a block that the head is on its way to.
+#[derive(Clone, Debug)]
+pub(crate) struct Pick {
+    pub(super) session: SessionId,
+    pub(super) task: TaskId,
+    pub(super) item: Item,
+    /// Whether the block is complete with it.
+    pub(super) completes: bool,
+    /// Whether it is done when the head's detours are cut short: what the foreground does is always done.
+    pub(super) sure: bool,
+    /// What had been there of the block.
+    pub(super) had: Vec<(u32, u32)>,
+}
+
+/// What was taken of a window: where it begins and ends in the order of passing, and the sectors that are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub begin: u32,
+    pub end: u32,
+    pub useful: u32,
+}
+
+impl Background {
+    /// Takes what all sessions want to read among the sectors of a window; `sure` if no cut can undo it.
+    pub fn take_reads(
+        &mut self,
+        drive: &DriveModel,
+        track: TrackIndex,
+        window: (u32, u32),
+        sure: bool,
+    ) -> Option<Taken> {
+        self.look(Focus::All);
+        let track = drive.layout().track_ref(track);
+        let mut found = std::mem::take(&mut self.scratch);
+        found.clear();
+        let mut taken = Taken { begin: u32::MAX, end: 0, useful: 0 };
+        self.items(&track, window, Op::Read, |at, slot, item, passing| {
+            taken.begin = taken.begin.min(passing);
+            taken.end = taken.end.max(passing + item.sectors);
+            taken.useful += item.sectors;
+            found.push((at, slot, item, passing));
+        });
+        for (at, slot, item, _) in found.drain(..) {
+            self.pick(at, slot, item, sure);
+        }
+        self.scratch = found;
+        self.forget_bounds(&track);
+        (taken.useful > 0).then_some(taken)
+    }
+
+    /// Takes what all sessions want to write among the sectors of a window, as far as its buffers are at hand, and what
+    /// reads of it are done with that. Calls `each` with the runs to be written, in the order of passing:
+    /// `(passing, sectors)`.
+    pub fn take_writes(
+        &mut self,
+        drive: &DriveModel,
+        track: TrackIndex,
+        window: (u32, u32),
+        buffers: &mut dyn Buffers,
+        mut each: impl FnMut(u32, u32),
+    ) {
+        self.look(Focus::All);
+        let track = drive.layout().track_ref(track);
+        let mut found = std::mem::take(&mut self.scratch);
+        found.clear();
+        self.items(&track, window, Op::Write, |at, slot, item, passing| {
+            found.push((at, slot, item, passing))
+        });
+        // Of those that begin together the longest first: what lies inside it is written with it.
+        found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
+        let (mut done, mut written) = ((0, 0), Vec::new());
+        for (at, slot, item, passing) in found.drain(..) {
+            let end = passing + item.sectors;
+            if passing >= done.0 && end <= done.1 {
+                // A concurrent write to the same place: one is enough.
+                self.pick(at, slot, item, false);
+                continue;
+            }
+            if passing < done.1 {
+                continue;
+            }
+            let share = &self.shares[at];
+            let Some(task) = share.slot(slot) else { continue };
+            let block = task.block_range(item.block).start();
+            let (mut all, mut runs) = (true, Vec::new());
+            task.missing(&item, |offset, sectors| {
+                let range = LbnRange::new(block + Sectors::new(offset.into()), Sectors::new(sectors.into()));
+                let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
+                all = all && buffers.ready(&wanted);
+                runs.push((passing + (offset - item.offset), sectors));
+            });
+            if all {
+                self.pick(at, slot, item, false);
+                // Of a block that had been overwritten in part only the rest is written: nothing else is done with it, but
+                // nothing else may begin before its end.
+                done = match runs[..] {
+                    [(passing, sectors)] if sectors == item.sectors => (passing, end),
+                    _ => (end, end),
+                };
+                written.append(&mut runs);
+            }
+        }
+        self.scratch = found;
+        let on_track = track.track().sectors;
+        for (passing, sectors) in written {
+            each(passing, sectors);
+            self.serve_reads(&track, ((window.0 + passing) % on_track, sectors), false);
+        }
+        self.forget_bounds(&track);
+    }
+
+    /// What lies in what is written need not be read.
+    fn serve_reads(&mut self, track: &TrackRef<'_>, window: (u32, u32), sure: bool) {
+        if !self.has(Op::Read) {
+            return;
+        }
+        let mut found = std::mem::take(&mut self.scratch);
+        self.items(track, window, Op::Read, |at, slot, item, passing| found.push((at, slot, item, passing)));
+        for (at, slot, item, _) in found.drain(..) {
+            if self.shares[at].writes_serve_reads {
+                self.pick(at, slot, item, sure);
+            }
+        }
+        self.scratch = found;
+    }
+
+    /// A foreground write to `range` is on its way: pending writes of what it covers are done with it.
+    pub fn overwritten(&mut self, layout: &Layout, range: LbnRange) {
+        let mut any = false;
+        for at in 0..self.shares.len() {
+            let share = &mut self.shares[at];
+            any |= share.has(Op::Write) || share.has(Op::Read);
+            share.overwritten(range, |pick| self.picks.push(pick));
+        }
+        self.look(Focus::All);
+        if !any {
+            return;
+        }
+        for piece in layout.pieces(range) {
+            let track = layout.track_ref(piece.track);
+            self.serve_reads(&track, (piece.sector, piece.len), true);
+            self.forget_bounds(&track);
+        }
+    }
+
+    /// Takes writes that were promoted, blocks that make up `range`, as far as their buffers are at hand; calls `each`
+    /// with what is to be written.
+    pub fn take_promoted(
+        &mut self,
+        range: LbnRange,
+        buffers: &mut dyn Buffers,
+        mut each: impl FnMut(LbnRange),
+    ) {
+        let mut blocks = Vec::new();
+        for (at, share) in self.shares.iter().enumerate().filter(|(_, share)| share.is_active()) {
+            share.writes_in(range, |slot, block, whole| blocks.push((whole, at, slot, block)));
+        }
+        // Of those that begin together the longest first, as in `take_writes`.
+        blocks.sort_unstable_by_key(|&(whole, at, slot, block)| {
+            (whole.start(), u64::MAX - whole.len().get(), at, slot, block)
+        });
+        let mut done = LbnRange::new(range.start(), Sectors::ZERO);
+        for (whole, at, slot, block) in blocks {
+            let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
+            if whole.start() >= done.start() && whole.end() <= done.end() {
+                self.pick(at, slot, item, true);
+                continue;
+            }
+            if whole.start() < done.end() {
+                continue;
+            }
+            let share = &self.shares[at];
+            let Some(task) = share.slot(slot) else { continue };
+            let (mut all, mut runs) = (true, Vec::new());
+            task.missing(&item, |offset, sectors| {
+                let start = whole.start() + Sectors::new(offset.into());
+                let range = LbnRange::new(start, Sectors::new(sectors.into()));
+                let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
+                all = all && buffers.ready(&wanted);
+                runs.push(range);
+            });
+            if all {
+                self.pick(at, slot, item, true);
+                done = if runs[..] == [whole] { whole } else { LbnRange::new(whole.end(), Sectors::ZERO) };
+                runs.into_iter().for_each(&mut each);
+            }
+        }
+    }
+
+    fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
+        let share = &mut self.shares[at];
+        if let Some((task, Took { completes, had })) = share.take(slot, &item) {
+            self.picks.push(Pick { session: share.id, task, item, completes, sure, had });
+        }
+    }
+
+    fn forget_bounds(&mut self, track: &TrackRef<'_>) {
+        for at in &self.focus {
+            self.shares[*at].bounds.forget(track.index(), track.track().cylinder.get());
+        }
+        self.look(Focus::All);
+    }
+
+    /// The head turns back after `done` sectors of the window that begins at `first` on a track of `sectors`: what was
+    /// taken beyond is wanted again.
+    pub fn cut(&mut self, layout: &Layout, sectors: u32, first: u32, done: u32) {
+        let mut picks = std::mem::take(&mut self.picks);
+        // A block is done as far as it was to be, or not at all.
+        let mut undone: Vec<(TaskId, u64)> = picks
+            .iter()
+            .filter(|p| !p.sure && (p.item.sector + sectors - first) % sectors + p.item.sectors > done)
+            .map(|p| (p.task, p.item.block))
+            .collect();
+        undone.sort_unstable();
+        let is_undone = |p: &Pick| !p.sure && undone.binary_search(&(p.task, p.item.block)).is_ok();
+        // The last first: what was taken of a block in pieces goes back in the reverse order.
+        for pick in picks.iter().rev().filter(|p| is_undone(p)) {
+            self.untake(layout, pick);
+        }
+        picks.retain(|p| !is_undone(p));
+        self.picks = picks;
+        self.look(Focus::All);
+    }
+
+    /// What was under way is lost: all that no retry of a foreground request does is wanted again.
+    pub fn lost(&mut self, layout: &Layout) {
+        let mut picks = std::mem::take(&mut self.picks);
+        // The last first: what was taken of a block in pieces goes back in the reverse order.
+        for pick in picks.iter().rev().filter(|p| !p.sure) {
+            self.untake(layout, pick);
+        }
+        picks.retain(|p| p.sure);
+        self.picks = picks;
+        self.look(Focus::All);
+    }
+
+    fn untake(&mut self, layout: &Layout, pick: &Pick) {
+        if let Ok(share) = self.share(pick.session) {
+            share.untake(layout, pick);
+        }
+    }
+
+    /// A record of the session is handed to its client, or withdrawn. Whether it was the last that the session has to
+    /// get.
+    pub fn handed_over(&mut self, session: SessionId) -> bool {
+        self.share(session).is_ok_and(|s| {
+            s.undelivered -= 1;
+            s.undelivered == 0
+        })
+    }
+
+    /// Gives out what the accesses under way have done, for the outbox; blocks with a sector among `bad`, which is
+    /// ascending, as failed.
+    pub fn deliver(&mut self, bad: &[Lbn], mut each: impl FnMut(Record)) {
+        let mut picks = std::mem::take(&mut self.picks);
+        let Self { shares, owners, .. } = self;
+        let mut record = |share: &mut Share, pick: &Pick, bad: Option<Lbn>| {
+            let Some((range, op, parameter)) = share.describe(pick) else { return };
+            if share.finished(pick.task) {
+                owners.remove(&pick.task);
+            }
+            each(Record { session: share.id, task: pick.task, range, op, parameter, bad, last: false });
+        };
+        if !bad.is_empty() {
+            // By block, the first bad sector of it that the accesses met.
+            let mut failed: BTreeMap<(TaskId, u64), (usize, Lbn)> = BTreeMap::new();
+            for (place, pick) in picks.iter().enumerate() {
+                let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
+                let Some(range) = shares[at].item_range(pick) else { continue };
+                let first = bad.partition_point(|lbn| *lbn < range.start());
+                let Some(lbn) = bad.get(first).copied().filter(|lbn| *lbn < range.end()) else { continue };
+                let entry = failed.entry((pick.task, pick.item.block)).or_insert((place, lbn));
+                entry.1 = entry.1.min(lbn);
+            }
+            for &(place, lbn) in failed.values() {
+                let pick = &picks[place];
+                let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
+                shares[at].give_up(pick);
+                record(&mut shares[at], pick, Some(lbn));
+            }
+            picks.retain(|p| !failed.contains_key(&(p.task, p.item.block)));
+        }
+        for pick in picks.drain(..).filter(|p| p.completes) {
+            if let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) {
+                record(&mut shares[at], &pick, None);
+            }
+        }
+        self.picks = picks;
+    }
+}

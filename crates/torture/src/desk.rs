@@ -1,0 +1,52 @@
+//! Where the core asks whether a block's bytes are at hand.
+
+use crate::clients::Clients;
+use crate::dice::mix;
+use crate::exec::Held;
+use crate::failure::{Broken, Check, hold};
+use crate::step::AtHand;
+use scheduler::{Buffers, Wanted};
+
+/// Asked for buffers while the next access is chosen.
+pub(crate) struct Desk<'a> {
+    pub clients: &'a Clients,
+    pub at_hand: AtHand,
+    pub held: Vec<Held>,
+    pub versions: &'a mut u64,
+    pub broken: Option<Broken>,
+}
+
+impl Buffers for Desk<'_> {
+    fn ready(&mut self, wanted: &Wanted) -> bool {
+        if let Err(broken) = self.check(wanted) {
+            self.broken = self.broken.take().or(Some(broken));
+        }
+        let ready = match self.at_hand {
+            AtHand::All => true,
+            AtHand::None => false,
+            AtHand::Half(salt) => mix(wanted.range.start().get() ^ salt) & 1 == 1,
+        };
+        if ready {
+            *self.versions += 1;
+            let registered = self.clients.tasks.get(&wanted.task).map_or(0, |t| t.registered);
+            self.held.push(Held { wanted: *wanted, version: *self.versions, registered });
+        }
+        ready
+    }
+}
+
+impl Desk<'_> {
+    fn check(&self, wanted: &Wanted) -> Result<(), Broken> {
+        let task = self.clients.tasks.get(&wanted.task);
+        let right = task.is_some_and(|t| {
+            t.op.is_write()
+                && t.session == wanted.session
+                && t.parameter == wanted.parameter
+                && !wanted.range.is_empty()
+                && t.wants(wanted.range)
+        });
+        hold(right, Check::Buffers, || format!("a buffer of what nobody wants written: {wanted:?}"))?;
+        let suspended = self.clients.sessions.get(&wanted.session).is_some_and(|s| s.suspended.is_some());
+        hold(!suspended, Check::Suspended, || format!("a buffer of a suspended session: {wanted:?}"))
+    }
+}

@@ -1,0 +1,89 @@
+//! What idle time may do, and what it is said to have cost.
+
+use super::{Foreground, World};
+use crate::exec::Exec;
+use crate::failure::{Broken, Check, hold};
+use crate::medium::lbns;
+use crate::twin::{Alone, most_harm};
+use model::Position;
+use scheduler::Harm;
+use units::{Duration, RequestId};
+
+/// Silence after which idle work may go anywhere whatever it has cost (`scheduler/src/idle.rs`).
+const ASLEEP: Duration = Duration::from_secs(10);
+
+impl World {
+    /// Whether idle work stays where it may be.
+    pub(super) fn check_idle(&self, exec: &Exec, from: Position) -> Result<(), Broken> {
+        let Some(idle) = self.setup.idle else {
+            return Err((Check::IdleRange, "idle time is used, and is not to be".into()));
+        };
+        hold(self.requests.is_empty(), Check::Request, || {
+            "the foreground waits, and idle work begins".into()
+        })?;
+        let silence = self.now.saturating_since(self.since);
+        hold(idle.short || silence >= idle.threshold, Check::IdleRange, || {
+            format!("after {} ns of silence idle time is used already", silence.as_nanos())
+        })?;
+        if self.mechanics.position() == from {
+            return Ok(());
+        }
+        hold(silence >= idle.threshold, Check::IdleRange, || {
+            format!(
+                "after {} ns of silence the head leaves its track: {:?}",
+                silence.as_nanos(),
+                exec.accesses
+            )
+        })?;
+        let harm = self.core.harm();
+        let net = u128::from(harm.late.saturating_sub(harm.early).as_nanos());
+        let bound = u128::from(harm.foreground.as_nanos()) * u128::from(idle.harm_ppm) / 1_000_000;
+        hold(net <= bound || silence >= ASLEEP, Check::IdleRange, || {
+            format!("idle time has cost {net} ns of {bound}, and the head leaves its track")
+        })
+    }
+
+    /// Notes what a request that found the drive idle is said to have cost.
+    pub(super) fn check_harm(&mut self, exec: &Exec, harm: Harm) {
+        let mut alone = self.requests.iter();
+        if let (Some((&id, request)), None) = (alone.next(), alone.next())
+            && self.setup.idle.is_some()
+            && request.alone
+            && !self.promoted
+            && lbns(request.range).eq(exec.foreground.iter().copied())
+        {
+            let here = Alone { before: self.before, until: exec.due };
+            self.alone = Some((id, here, harm, self.core.harm()));
+        }
+    }
+
+    /// A request that found drive and twin idle: it is late by what is said.
+    pub(super) fn compare_harm(
+        &mut self,
+        id: RequestId,
+        request: Foreground,
+        here: Alone,
+        was: Harm,
+        is: Harm,
+    ) -> Result<(), Broken> {
+        let Some(there) = self.twin.alone(id).filter(|t| t.before == here.before) else { return Ok(()) };
+        self.counts.compared += 1;
+        let late = here.until.saturating_since(there.until);
+        let early = there.until.saturating_since(here.until);
+        let plain = there.until.saturating_since(request.arrived);
+        let said = (
+            is.late.saturating_sub(was.late),
+            is.early.saturating_sub(was.early),
+            is.foreground.saturating_sub(was.foreground),
+        );
+        hold(said == (late, early, plain), Check::Harm, || {
+            format!(
+                "{id} is {late:?} late, {early:?} early, and takes {plain:?} at rest; the account says {said:?}"
+            )
+        })?;
+        let most = most_harm(&self.drive);
+        hold(late <= most, Check::Harm, || {
+            format!("{id} is {late:?} late, more than any visit can cost: {most:?}")
+        })
+    }
+}

@@ -204,7 +204,15 @@ proptest! {
         let mut round = 0;
         while apps.iter().any(|(place, _)| volume.app(*place).unwrap().to_come() > 0) {
             round += 1;
-            prop_assert!(round < 60_000, "blocks that never come");
+            prop_assert!(round < 20_000, "blocks that never come");
+            // A busy drive may have no gap that is long enough for most of a track: that is what promote is for.
+            if round > 2_000 && round % 100 == 0 {
+                for (place, _) in &apps {
+                    volume.call(*place, |app, sessions| {
+                        app.records.as_mut().unwrap().promote(sessions, all).unwrap()
+                    }).unwrap();
+                }
+            }
             volume.run_for(Duration::from_millis(20 + seed % 50)).unwrap();
             for ((place, seen), &(limit, block, pace)) in apps.iter_mut().zip(&clients) {
                 let most = limit as u64 + (2 + 4 * densest).div_ceil(block) + 4;

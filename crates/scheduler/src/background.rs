@@ -211,9 +211,13 @@ impl Background {
         Ok(self.shares[at].wanted_in(range, each))
     }
 
-    /// Whether anybody who is not suspended wants a part of `range` of this kind.
-    pub fn wants(&self, op: Op, range: LbnRange) -> bool {
-        self.shares.iter().any(|s| s.is_active() && s.wants(op, range))
+    pub fn is_suspended(&self, session: SessionId) -> bool {
+        self.place(session).is_ok_and(|at| self.shares[at].suspended)
+    }
+
+    /// Whether a session wants a part of `range` of this kind.
+    pub fn wants(&self, session: SessionId, op: Op, range: LbnRange) -> bool {
+        self.place(session).is_ok_and(|at| self.shares[at].wants(op, range))
     }
 
     /// Blocks that a session has still to get.

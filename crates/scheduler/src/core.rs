@@ -39,7 +39,7 @@ pub struct Config {
     pub age: AgeWeight,
     /// How far the gap planner searches.
     pub budget: SearchBudget,
-    /// The most foreground requests that may wait.
+    /// The most foreground requests that may wait; as many promoted ones may beside them.
     pub most_pending: usize,
     /// The most blocks that may be half read at once; their data wait in memory.
     pub most_partials: usize,
@@ -220,6 +220,10 @@ pub struct Core {
     config: Config,
     policy: AnyPolicy,
     pool: Vec<Pending>,
+    /// How many of them were promoted.
+    promoted: usize,
+    /// Promoted requests of suspended sessions.
+    held_back: Vec<Pending>,
     next_sequence: u64,
     background: Background,
     planner: Planner,
@@ -248,6 +252,8 @@ impl Core {
             policy: config.policy.into(),
             config,
             pool: Vec::new(),
+            promoted: 0,
+            held_back: Vec::new(),
             next_sequence: 0,
             background: Background::new(config.most_partials),
             planner: Planner::new(&drive),
@@ -284,7 +290,7 @@ impl Core {
         if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
             return Err(SubmitError::PastEnd { id, range, capacity });
         }
-        if self.pool.len() >= self.config.most_pending {
+        if self.pool.len() - self.promoted >= self.config.most_pending {
             return Err(SubmitError::Full { id, most: self.config.most_pending });
         }
         let Some(pending) = Pending::new(&self.drive, request, now, self.next_sequence) else {
@@ -312,7 +318,7 @@ impl Core {
         };
         self.now = now;
         if let Work::Foreground(job) = done.work
-            && !job.pending.promoted
+            && job.pending.promoted.is_none()
         {
             self.idle.since = now;
             let Request { id, range, .. } = job.pending.request;
@@ -383,6 +389,11 @@ impl Core {
         self.pool.len() + usize::from(self.retry.is_some())
     }
 
+    /// Of those, promoted ones.
+    pub fn promoted_pending(&self) -> usize {
+        self.promoted
+    }
+
     /// What idle time has cost the foreground, or saved it.
     pub fn harm(&self) -> Harm {
         self.idle.harm
@@ -391,6 +402,19 @@ impl Core {
     /// A session's priority.
     pub fn priority(&self, session: SessionId) -> Option<Priority> {
         self.background.priority(session)
+    }
+
+    /// What a session has promoted may go: it is not suspended any more.
+    fn release(&mut self, session: SessionId) {
+        let (pool, promoted) = (&mut self.pool, &mut self.promoted);
+        self.held_back.retain(|pending| {
+            let goes = pending.promoted == Some(session);
+            if goes {
+                pool.push(*pending);
+                *promoted += 1;
+            }
+            !goes
+        });
     }
 
     /// Takes records back that nobody has polled; how many.
@@ -476,8 +500,9 @@ impl Sessions for Core {
         Ok(left + self.withdraw(touches))
     }
 
-    /// Reads that lie side by side become one request. What does not fit into the pool of requests stays in the
-    /// background, as does a write whose buffer is not at hand when its turn comes. A suspended session's blocks wait.
+    /// Reads that lie side by side become one request. Beside [`Config::most_pending`] requests of the foreground as many
+    /// promoted ones may wait; what is beyond stays in the background, as does a write whose buffer is not at hand when
+    /// its turn comes. A suspended session's wait until it is resumed.
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
         let mut blocks: Vec<(Op, LbnRange)> = Vec::new();
         self.background
@@ -499,7 +524,7 @@ impl Sessions for Core {
         }
         let mut promoted = 0;
         for (op, range, count) in requests {
-            if self.pool.len() >= self.config.most_pending {
+            if self.promoted + self.held_back.len() >= self.config.most_pending {
                 break;
             }
             let request = Request { id: RequestId::new(0), op, range };
@@ -507,8 +532,11 @@ impl Sessions for Core {
                 continue;
             };
             self.next_sequence += 1;
-            self.pool.push(Pending { promoted: true, ..pending });
+            self.held_back.push(Pending { promoted: Some(session), ..pending });
             promoted += count;
+        }
+        if !self.background.is_suspended(session) {
+            self.release(session);
         }
         Ok(promoted)
     }
@@ -518,11 +546,17 @@ impl Sessions for Core {
     }
 
     fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.background.suspend(session, false)
+        self.background.suspend(session, false)?;
+        self.release(session);
+        Ok(())
     }
 
     fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
         let left = self.background.close(session)?;
+        self.held_back.retain(|pending| pending.promoted != Some(session));
+        let waiting = self.pool.len();
+        self.pool.retain(|pending| pending.promoted != Some(session));
+        self.promoted -= waiting - self.pool.len();
         Ok(left + self.withdraw(|record| record.session == session))
     }
 }

@@ -1,7 +1,7 @@
 //! The foreground: requests that wait, and what is known of them before the head moves.
 
 use model::{DriveModel, Piece, Position, Track};
-use units::{Instant, Lbn, LbnRange, Op, RequestId};
+use units::{Instant, Lbn, LbnRange, Op, RequestId, SessionId};
 
 /// A foreground request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub struct Pending {
     pub piece: Piece,
     /// The first piece's track.
     pub track: Track,
-    /// Whether it was background work, which its client has made urgent.
-    pub promoted: bool,
+    /// Whose background work it was, if its client has made it urgent.
+    pub promoted: Option<SessionId>,
 }
 
 impl Pending {
@@ -36,7 +36,7 @@ impl Pending {
     pub(crate) fn new(drive: &DriveModel, request: Request, arrived: Instant, sequence: u64) -> Option<Self> {
         let piece = drive.layout().pieces(request.range).next()?;
         let track = drive.layout().track(piece.track);
-        Some(Self { request, arrived, sequence, piece, track, promoted: false })
+        Some(Self { request, arrived, sequence, piece, track, promoted: None })
     }
 
     /// Where the arm must be for it.

@@ -158,7 +158,8 @@ pub trait Sessions {
     /// No such session, an empty range, or one past the drive's end.
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError>;
 
-    /// Turns every pending block of the session's tasks that touches `range` into foreground work. How many.
+    /// Turns every pending block of the session's tasks that touches `range` into foreground work; of a suspended session
+    /// when it is resumed. How many.
     ///
     /// # Errors
     /// No such session, an empty range, or one past the drive's end.

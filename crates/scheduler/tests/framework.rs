@@ -316,3 +316,53 @@ fn the_same_seed_gives_the_same_winners() {
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }
+
+#[test]
+fn what_a_suspended_session_promotes_waits_until_it_is_resumed() {
+    let mut host = Host::new(Config::default());
+    let session = host.open(Priority::default());
+    host.read(session, range(0, 80));
+    host.core.suspend(session).unwrap();
+    assert_eq!(host.core.promote(session, range(0, 40)), Ok(5));
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert!(host.records.is_empty());
+    host.core.resume(session).unwrap();
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.delivered(), BTreeMap::from([(session, 5)]));
+    // Suspended after it has promoted: the same.
+    host.core.promote(session, range(40, 40)).unwrap();
+    host.core.suspend(session).unwrap();
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.delivered(), BTreeMap::from([(session, 5)]));
+    host.core.resume(session).unwrap();
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.delivered(), BTreeMap::from([(session, 10)]));
+}
+
+#[test]
+fn what_was_promoted_ends_with_its_session_and_is_done_for_nobody_else() {
+    let mut host = Host::new(Config::default());
+    let (scan, urgent) = (host.open(Priority::default()), host.open(Priority::default()));
+    host.read(scan, range(0, 9_000_000));
+    host.read(urgent, range(400_000, 8));
+    host.core.promote(urgent, range(400_000, 8)).unwrap();
+    host.core.close(urgent).unwrap();
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.core.pending(), 0);
+    assert!(host.records.is_empty(), "{:?}", host.records);
+}
+
+/// Promise 5: a client cannot fill the room of the foreground.
+#[test]
+fn promotions_do_not_make_the_core_refuse_the_foreground() {
+    let mut host = Host::new(Config { most_pending: 3, ..Config::default() });
+    let session = host.open(Priority::default());
+    host.read(session, range(0, 8));
+    let promoted: Vec<u64> = (0..5).map(|_| host.core.promote(session, range(0, 8)).unwrap()).collect();
+    assert_eq!(promoted, [1, 1, 1, 0, 0]);
+    for i in 0..3 {
+        host.submit(Op::Read, range(1_000 * i, 8));
+    }
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.core.pending(), 0);
+}

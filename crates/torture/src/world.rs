@@ -179,7 +179,8 @@ impl World {
                 self.requests.insert(id, Foreground { op, range, submitted, arrived, version, alone });
             }
             Err(SubmitError::Full { most, .. }) => {
-                let full = most == self.setup.most_pending && self.core.pending() >= most;
+                let full = most == self.setup.most_pending
+                    && self.core.pending() - self.core.promoted_pending() >= most;
                 hold(full, Check::Refusal, || format!("{request:?} is refused, and the pool is not full"))?;
             }
             Err(other) => return Err((Check::Refusal, format!("{request:?} is refused: {other}"))),
@@ -580,8 +581,9 @@ impl World {
     pub fn check(&self) -> Result<(), Broken> {
         self.clients.check_counts(&self.core, self.drained)?;
         let pending = self.core.pending();
-        hold(pending <= self.setup.most_pending + 1, Check::Bound, || {
-            format!("{pending} requests wait, and {} may", self.setup.most_pending)
+        let (most, promoted) = (self.setup.most_pending, self.core.promoted_pending());
+        hold(pending - promoted <= most + 1 && promoted <= most, Check::Bound, || {
+            format!("{pending} requests wait, {promoted} of them promoted, and {most} of each may")
         })?;
         if self.drained && !self.promoted {
             let under_way = usize::from(self.exec.as_ref().is_some_and(|e| !e.foreground.is_empty()));

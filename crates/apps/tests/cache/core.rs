@@ -44,7 +44,7 @@ impl freeblock_apps::cache::HeadTime for FromHere<'_> {
         let request = Request { id: RequestId::new(0), op: Op::Write, range };
         let piece = layout.pieces(range).next().unwrap();
         let track = layout.track(piece.track);
-        let pending = Pending { request, arrived: now, sequence: 0, piece, track, promoted: false };
+        let pending = Pending { request, arrived: now, sequence: 0, piece, track, promoted: None };
         self.drive.positioning(at, now, &pending).total()
     }
 }

@@ -119,7 +119,7 @@ impl HeadTime for FromHere<'_> {
         let Some(piece) = layout.pieces(range).next() else { return Duration::MAX };
         let request = Request { id: RequestId::new(0), op: Op::Write, range };
         let track = layout.track(piece.track);
-        let pending = Pending { request, arrived: now, sequence: 0, piece, track, promoted: false };
+        let pending = Pending { request, arrived: now, sequence: 0, piece, track, promoted: None };
         let from = self.from.max(now);
         from.since(now) + self.drive.positioning(self.position, from, &pending).total()
     }

@@ -45,7 +45,9 @@ impl Background {
         let mut found = std::mem::take(&mut self.scratch);
         found.clear();
         let mut taken = Taken { begin: u32::MAX, end: 0, useful: 0 };
-        self.items(&track, window, Op::Read, |at, slot, item, passing| {
+        // What the foreground passes over comes whole, so that its blocks need no room to wait in.
+        let most = if sure { usize::MAX } else { self.most_partials_each };
+        self.items_within(&track, window, (Op::Read, most), |at, slot, item, passing| {
             taken.begin = taken.begin.min(passing);
             taken.end = taken.end.max(passing + item.sectors);
             taken.useful += item.sectors;
@@ -154,24 +156,24 @@ impl Background {
         }
     }
 
-    /// Takes writes that were promoted, blocks that make up `range`, as far as their buffers are at hand; calls `each`
+    /// Takes writes that a session has promoted, blocks that make up `range`, as far as their buffers are at hand; calls `each`
     /// with what is to be written.
     pub fn take_promoted(
         &mut self,
+        session: SessionId,
         range: LbnRange,
         buffers: &mut dyn Buffers,
         mut each: impl FnMut(LbnRange),
     ) {
+        let Ok(at) = self.place(session) else { return };
         let mut blocks = Vec::new();
-        for (at, share) in self.shares.iter().enumerate().filter(|(_, share)| share.is_active()) {
-            share.writes_in(range, |slot, block, whole| blocks.push((whole, at, slot, block)));
-        }
+        self.shares[at].writes_in(range, |slot, block, whole| blocks.push((whole, slot, block)));
         // Of those that begin together the longest first, as in `take_writes`.
-        blocks.sort_unstable_by_key(|&(whole, at, slot, block)| {
-            (whole.start(), u64::MAX - whole.len().get(), at, slot, block)
+        blocks.sort_unstable_by_key(|&(whole, slot, block)| {
+            (whole.start(), u64::MAX - whole.len().get(), slot, block)
         });
         let mut done = LbnRange::new(range.start(), Sectors::ZERO);
-        for (whole, at, slot, block) in blocks {
+        for (whole, slot, block) in blocks {
             let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
             if whole.start() >= done.start() && whole.end() <= done.end() {
                 self.pick(at, slot, item, true);
@@ -297,5 +299,42 @@ impl Background {
             }
         }
         self.picks = picks;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sessions::{Parameter, Priority};
+    use model::Profile;
+
+    /// The foreground passes over both parts of a block while another half waits in all the room there is.
+    #[test]
+    fn what_the_foreground_passes_over_needs_no_room_for_halves() {
+        let toml = include_str!("../../../model/tests/data/tiny.toml");
+        let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
+        let layout = drive.layout();
+        let mut background = Background::new(1);
+        let session = background.open(layout, Priority::default(), true).unwrap();
+        let (first, third) = (TrackIndex::new(0), TrackIndex::new(2));
+        let across = |track: TrackIndex| {
+            let sectors = layout.track(track).sectors;
+            let last = layout.track_ref(track).extents().last().unwrap();
+            assert_eq!(last.sector + last.len, sectors, "no spares at the end of this track");
+            LbnRange::new(last.lbn + Sectors::new(u64::from(last.len) - 4), Sectors::new(8))
+        };
+        for track in [first, third] {
+            let (work, none) = ((across(track), Sectors::new(8)), Parameter::default());
+            background.register(layout, session, Op::Read, work, none).unwrap();
+        }
+        let end = |track: TrackIndex| (layout.track(track).sectors - 4, 4);
+        assert!(background.take_reads(&drive, first, end(first), false).is_some());
+        assert!(background.take_reads(&drive, third, end(third), false).is_none(), "the room is taken");
+        for piece in layout.pieces(across(third)) {
+            assert!(background.take_reads(&drive, piece.track, (piece.sector, piece.len), true).is_some());
+        }
+        let mut delivered = Vec::new();
+        background.deliver(&[], |record| delivered.push(record.range));
+        assert_eq!(delivered, [across(third)]);
     }
 }

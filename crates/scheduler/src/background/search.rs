@@ -168,9 +168,19 @@ impl Background {
         track: &TrackRef<'_>,
         (first, count): (u32, u32),
         op: Op,
+        each: impl FnMut(usize, u32, Item, u32),
+    ) {
+        self.items_within(track, (first, count), (op, self.most_partials_each), each);
+    }
+
+    /// The same, where each session has room for `most` half read blocks.
+    pub(super) fn items_within(
+        &self,
+        track: &TrackRef<'_>,
+        (first, count): (u32, u32),
+        (op, most): (Op, usize),
         mut each: impl FnMut(usize, u32, Item, u32),
     ) {
-        let most = self.most_partials_each;
         let sectors = track.track().sectors;
         for extent in track.extents() {
             in_window(extent, sectors, first, count, |from, to| {

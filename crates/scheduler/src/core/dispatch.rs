@@ -54,14 +54,19 @@ impl Core {
             let chosen = self.policy.choose(&view);
             let pending = self.pool.swap_remove(chosen);
             let mut job = Job { pending, runs: Vec::new() };
-            if pending.promoted {
+            if let Some(session) = pending.promoted {
+                self.promoted -= 1;
+                if self.background.is_suspended(session) {
+                    self.held_back.push(pending);
+                    continue;
+                }
                 let (op, range) = (pending.request.op, pending.request.range);
                 // Since it was promoted it may have come in a gap, or been aborted.
                 match op {
-                    Op::Read if !self.background.wants(op, range) => continue,
+                    Op::Read if !self.background.wants(session, op, range) => continue,
                     Op::Read => {}
                     Op::Write => {
-                        self.background.take_promoted(range, buffers, |run| job.runs.push(run));
+                        self.background.take_promoted(session, range, buffers, |run| job.runs.push(run));
                         if job.runs.is_empty() {
                             continue;
                         }
@@ -92,7 +97,7 @@ impl Core {
         let from = self.displaced.take();
         let began = self.position;
         let until = self.lay_out(now, job, Some(buffers));
-        if self.config.idle.is_some() && !job.pending.promoted {
+        if self.config.idle.is_some() && job.pending.promoted.is_none() {
             let plain = match from {
                 Some(from) => {
                     let at = job.pending.arrived;

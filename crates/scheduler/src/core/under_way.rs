@@ -30,7 +30,7 @@ pub(super) struct Job {
 impl Job {
     pub fn ranges(&self) -> &[LbnRange] {
         let request = &self.pending.request;
-        if self.pending.promoted && request.op == Op::Write {
+        if self.pending.promoted.is_some() && request.op == Op::Write {
             &self.runs
         } else {
             std::slice::from_ref(&request.range)

@@ -1,0 +1,33 @@
+//! Probes drives and says how well the found profiles predict.
+//!
+//! `cargo run --release -p freeblock-probe --example sweep -- NAME...`
+#[path = "../tests/common/mod.rs"]
+mod common;
+#[expect(clippy::print_stdout, clippy::unwrap_used)]
+fn main() {
+    let verbose = std::env::var("VERBOSE").is_ok();
+    for name in std::env::args().skip(1) {
+        let profile = match name.strip_prefix("random:") {
+            Some(seed) => common::random(seed.parse().unwrap()),
+            None => model::builtin::find(&name).unwrap(),
+        };
+        let mut device = common::Emulated::new(&profile);
+        let mut probe = probe::Probe::new(probe::Options::default());
+        match probe.run(&mut device, &mut |_| std::ops::ControlFlow::Continue(())) {
+            Ok(outcome) => {
+                if verbose {
+                    for f in &outcome.report.findings {
+                        println!("  {:20} {} ({}) {}", f.what, f.value, f.confidence, f.note);
+                    }
+                    println!("{}", outcome.profile.to_toml());
+                }
+                let r = &outcome.report;
+                let predicted = common::predictions(&profile, &outcome.profile, 2_000);
+                println!("{name:24} {:.0} s {} commands; own check {:.3} (turns {:.3} else {:.3}) unsure {}; predicted {:.4} turns {:.4} else {:.4}; zones {} of {}, order {:?} heads {} of {:?} {}",
+                    r.drive_time_s, r.commands, r.check.within_50us, r.check.turns_off, r.check.elsewhere, r.unsure.len(),
+                    predicted.0, predicted.1, predicted.2, outcome.profile.layout.zones.len(), profile.layout.zones.len(), outcome.profile.layout.order, outcome.profile.heads, profile.layout.order, profile.heads);
+            }
+            Err(e) => println!("{name:24} {} commands: {e}", probe.journal().commands()),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a profile says a drive will do next: the completion of a command, held against what comes.
+
+use model::{DriveModel, Position, Profile, ProfileError};
+use units::{Duration, Instant, LbnRange, Op};
+
+/// Predicts reads one at a time, from a profile alone and the completions so far.
+///
+/// After each completion the platter's place is taken from it, as a scheduler outside the drive would (FAST 2002,
+/// section 4).
+#[derive(Clone, Debug)]
+pub struct Predictor {
+    model: DriveModel,
+    overhead: Duration,
+    shortest: Duration,
+    bus: Duration,
+    position: Position,
+    /// How much later than the model's the drive's platter is, ns.
+    late: i64,
+    /// The completion expected of the command under way.
+    expected: Option<Instant>,
+}
+
+impl Predictor {
+    /// For a profile; the arm is taken to be at cylinder 0.
+    ///
+    /// # Errors
+    /// The first field that describes no drive.
+    pub fn new(profile: &Profile) -> Result<Self, ProfileError> {
+        let model = DriveModel::from_profile(profile)?;
+        let firmware = profile.firmware.clone().unwrap_or_default();
+        let time = |ms: f64| Duration::from_millis_f64(ms).unwrap_or(Duration::ZERO);
+        let overhead = time(firmware.per_request_overhead_ms + firmware.overheads.read_miss.0);
+        let least = (1..=10).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
+        let hit = time(firmware.per_request_overhead_ms + firmware.overheads.read_hit.0);
+        Ok(Self {
+            overhead,
+            shortest: least.saturating_sub(hit.saturating_sub(overhead)),
+            bus: time(firmware.bulk_sector_ms.max(firmware.bus_read_sector_ms)),
+            model,
+            position: Position::default(),
+            late: 0,
+            expected: None,
+        })
+    }
+
+    /// When a read submitted at `at` to an idle drive will be done.
+    pub fn read(&mut self, at: Instant, range: LbnRange) -> Instant {
+        // The model's platter stands at time t as the drive's at t + late.
+        let submitted = Instant::from_nanos(at.as_nanos().saturating_add_signed(-self.late));
+        let rpm = self.model.rpm();
+        let mut now = submitted + self.overhead;
+        let mut bus = submitted;
+        let mut left = range.len().get();
+        for piece in self.model.layout().pieces(range) {
+            let track = self.model.layout().track(piece.track);
+            let mut arrival = now + self.model.move_time(self.position, track.into(), Op::Read);
+            if bus == submitted {
+                arrival = arrival.max(submitted + self.shortest);
+            }
+            self.position = track.into();
+            let wait = rpm.time_within(rpm.earliest_angle(arrival).until(track.sector_angle(piece.sector)));
+            let transfer = rpm.time_to_pass(track.arc(piece.sector, piece.len));
+            let turn = rpm.revolution();
+            // Whoever begins in the middle is done a turn after the first sector that passes whole.
+            let among = self.model.zero_latency(Op::Read) && wait + transfer > turn;
+            now = arrival + if among { turn } else { wait + transfer };
+            // Sectors cross the bus in order, none before it has passed.
+            let landed = arrival + wait + rpm.time_to_pass(track.arc(piece.sector, 1));
+            bus = bus.max(landed + self.bus * left);
+            left = left.saturating_sub(u64::from(piece.len));
+        }
+        let done = bus.max(now + self.bus);
+        let done = Instant::from_nanos(done.as_nanos().saturating_add_signed(self.late));
+        self.expected = Some(done);
+        done
+    }
+
+    /// Takes in when the command was really done; returns by how much later than predicted, ns.
+    pub fn completed(&mut self, at: Instant) -> i64 {
+        let Some(expected) = self.expected.take() else { return 0 };
+        let error = at.as_nanos() as i64 - expected.as_nanos() as i64;
+        let turn = self.model.rpm().revolution().as_nanos() as i64;
+        // Whole turns are the arm's error, the rest may be the platter's.
+        let rest = (error + turn / 2).rem_euclid(turn) - turn / 2;
+        if rest.abs() < turn / 10 {
+            self.late += rest / 4;
+        }
+        error
+    }
+}

@@ -15,6 +15,18 @@ fn main() {
         let mut probe = probe::Probe::new(probe::Options::default());
         match probe.run(&mut device, &mut |_| std::ops::ControlFlow::Continue(())) {
             Ok(outcome) => {
+                if std::env::var("CURVE").is_ok() {
+                    let truth = model::DriveModel::from_profile(&profile).unwrap();
+                    if let model::profile::Seek::Table { points } = &outcome.profile.seek {
+                        for (d, ms) in points {
+                            let fw = profile.firmware.as_ref().unwrap();
+                            let x = truth.seek(*d).as_millis_f64() + fw.overheads.read_miss.0;
+                            let y = ms + outcome.profile.firmware.as_ref().unwrap().overheads.read_miss.0;
+                            if (y - x).abs() > 0.02 { print!("{d}:{:+.3}of{x:.3} ", y - x); }
+                        }
+                        println!();
+                    }
+                }
                 if verbose {
                     for f in &outcome.report.findings {
                         println!("  {:20} {} ({}) {}", f.what, f.value, f.confidence, f.note);

@@ -33,17 +33,6 @@ pub(crate) struct Buffer {
     pub(crate) segments: u64,
 }
 
-/// Asks `lbn` again `wait` turns after `first` was read: whether that came from the buffer, and its response.
-fn again(meter: &mut Meter<'_>, first: (u64, u64), then: (u64, u64), wait: f64) -> Result<(bool, f64), ProbeError> {
-    let one = meter.read(first.0, first.1)?;
-    let at = one.completed + Duration::from_nanos((wait * meter.revolution) as u64);
-    let two = meter.execute(at, Op::Read, then.0, then.1)?;
-    Ok((two.response_ns() < SURELY * meter.revolution, two.response_ns()))
-}
-
-/// A read that ends within this part of a turn after an odd wait is likely a hit; asked seven times, surely.
-const SURELY: f64 = 0.6;
-
 /// Asks several times at random places and waits. A read from the medium ends where its sector stands, so random
 /// waits make its response anything up to a turn; hits all take the same.
 fn asked(
@@ -58,8 +47,9 @@ fn asked(
         let place = capacity / 8 + meter.draw.below(capacity / 2);
         let then = place.saturating_add_signed(offset).min(capacity - count);
         let wait = 1.0 + meter.draw.unit();
-        let (_, ns) = again(meter, (place, first_count), (then, count), wait)?;
-        responses.push(ns);
+        let one = meter.read(place, first_count)?;
+        let at = one.completed + Duration::from_nanos((wait * meter.revolution) as u64);
+        responses.push(meter.execute(at, Op::Read, then, count)?.response_ns());
     }
     let middle = median(&mut responses);
     let low = responses.first().copied().unwrap_or(0.0);
@@ -72,7 +62,10 @@ fn asked(
 pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     let mut found = Buffer::default();
     let (keeps, same_ns) = asked(meter, 1, 0, 1)?;
-    let (reads_ahead, ahead_ns) = asked(meter, 1, 1, 1)?;
+    let (reads_ahead, next_ns) = asked(meter, 1, 1, 1)?;
+    // A drive may be quicker where a command goes on from the last.
+    let (jumps, jump_ns) = asked(meter, 1, 3, 1)?;
+    let ahead_ns = if jumps { next_ns.max(jump_ns) } else { next_ns };
     let (keeps_before, _) = asked(meter, 1, -2, 1)?;
     found.keeps = keeps;
     found.reads_ahead = reads_ahead;

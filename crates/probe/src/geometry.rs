@@ -54,8 +54,6 @@ pub(crate) struct Geometry {
     pub(crate) sure: f64,
     /// 0 to 1, of the order of heads.
     pub(crate) sure_of_order: f64,
-    /// Misfit of the moves with the shape, ns.
-    pub(crate) misfit_ns: f64,
 }
 
 /// A track of the map.
@@ -127,11 +125,11 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     for shape in shapes {
         let score = moves.misfit(shape);
         scores.push((score, shape));
-        if score < best.0 - 500.0 {
+        if score < best.0 - 0.1 {
             best = (score, shape);
         }
     }
-    let (misfit_ns, shape) = best;
+    let (misfit, shape) = best;
     if std::env::var("DEBUG").is_ok() { eprintln!("{:?}", moves.times); scores.sort_by(|a,b| a.0.total_cmp(&b.0)); eprintln!("{:?}", &scores[..scores.len().min(8)]); }
     let rival = |same: &dyn Fn(&Shape) -> bool| {
         scores.iter().filter(|(_, s)| !same(s)).map(|&(score, _)| score).fold(f64::MAX, f64::min)
@@ -142,19 +140,17 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     };
     let other = rival(&|s| bands(s) == bands(&shape) && s.heads == shape.heads);
     let order = rival(&|s| *s == shape);
-    Ok(Geometry { shape, sure: trust(misfit_ns, other), sure_of_order: trust(misfit_ns, order), misfit_ns })
+    Ok(Geometry { shape, sure: trust(misfit, other), sure_of_order: trust(misfit, order) })
 }
 
 fn unknown() -> Geometry {
     let shape = Shape { kind: Kind::Cylinder, heads: 1 };
-    Geometry { shape, sure: 0.0, sure_of_order: 0.0, misfit_ns: 0.0 }
+    Geometry { shape, sure: 0.0, sure_of_order: 0.0 }
 }
 
-/// How sure the better of two misfits makes one.
+/// How much likelier the better of two misfits makes one: half for equals, all but sure for a gap of ten.
 fn trust(best: f64, rival: f64) -> f64 {
-    let gap = (rival - best).max(0.0);
-    // Some microseconds between two misfits are chance.
-    (0.5 + 0.5 * gap / (gap + 4_000.0 + best)).min(1.0)
+    1.0 / (1.0 + (-0.5 * (rival - best).max(0.0)).exp())
 }
 
 /// Tracks of a level that most LBNs' zones agree on.
@@ -178,7 +174,7 @@ fn steps(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
         Some(r) if r <= MOST_HEADS => {
             let mut list = vec![1, 2, r - 1, r, r + 1];
             for m in 2..=26 {
-                list.extend([m * r - 1, m * r]);
+                list.extend([m * r - 1, m * r, m * r + 1]);
             }
             list
         }
@@ -233,52 +229,42 @@ fn measure(
 }
 
 impl Moves {
-    /// Mean distance of the times from curves that rise with distance, ns: one for moves on a surface, one for those
-    /// to another.
+    /// How badly a shape explains the times: what it leaves unexplained, and what it needs for explaining the rest
+    /// (Schwarz's criterion, 1978). A shape puts moves that are as far, and to the same head or not, into one group.
     fn misfit(&self, shape: Shape) -> f64 {
-        let (mut same, mut other) = (Vec::new(), Vec::new());
         let start = shape.position(0);
+        let mut points: Vec<(bool, u64, f64)> = Vec::with_capacity(self.times.len());
         for &(step, ns) in &self.times {
             let (cylinder, head) = shape.position(step);
-            if head == start.1 {
-                same.push((cylinder, ns));
-            } else if cylinder != 1 {
-                // To the next cylinder and another head at once some drives take longer than further.
-                other.push((cylinder, ns));
+            points.push((head != start.1, cylinder, ns / 1e3));
+        }
+        points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
+        let mut unexplained = 0.0;
+        let mut groups = 0.0;
+        let mut highest: f64 = 0.0;
+        let mut other = false;
+        for group in points.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let Some(&(to_other, cylinder, _)) = group.first() else { continue };
+            let middle = group.get(group.len() / 2).map_or(0.0, |p| p.2);
+            groups += 1.0;
+            unexplained += group.iter().map(|p| (p.2 - middle).powi(2).min(LARGEST)).sum::<f64>();
+            if to_other != other {
+                (other, highest) = (to_other, 0.0);
+            }
+            // Longer moves take longer, mostly. Those to the next cylinder and another head may be slow.
+            if !(to_other && cylinder <= 1) {
+                unexplained += DENT * (highest - middle).max(0.0).powi(2).min(LARGEST);
+                highest = highest.max(middle);
             }
         }
-        let count = (same.len() + other.len()).max(1) as f64;
-        (rising(&mut same) + rising(&mut other)) / count
+        let n = f64::max(points.len() as f64, 2.0);
+        n * (unexplained / n + FLOOR).ln() + groups * n.ln()
     }
 }
 
-/// Sum of the distances from the nearest rising curve; what lies at one distance has one value.
-fn rising(points: &mut [(u64, f64)]) -> f64 {
-    points.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    // Pool adjacent violators: blocks of (distance, sum, count).
-    let mut blocks: Vec<(u64, f64, f64)> = Vec::new();
-    for &(distance, ns) in points.iter() {
-        match blocks.last_mut() {
-            Some(last) if last.0 == distance => {
-                last.1 += ns;
-                last.2 += 1.0;
-            }
-            _ => blocks.push((distance, ns, 1.0)),
-        }
-    }
-    let mut pooled: Vec<(u64, f64, f64)> = Vec::new();
-    for block in blocks {
-        pooled.push(block);
-        while let [.., a, b] = pooled.as_mut_slice()
-            && a.1 / a.2 > b.1 / b.2
-        {
-            *a = (b.0, a.1 + b.1, a.2 + b.2);
-            pooled.pop();
-        }
-    }
-    let level = |distance: u64| {
-        let at = pooled.partition_point(|b| b.0 < distance);
-        pooled.get(at).map_or(0.0, |b| b.1 / b.2)
-    };
-    points.iter().map(|&(distance, ns)| (ns - level(distance)).abs()).sum()
-}
+/// Weight of a time that is shorter than that of a shorter move.
+const DENT: f64 = 0.1;
+
+/// The least variance believed, and the most that one time counts, us squared.
+const FLOOR: f64 = 50.0;
+const LARGEST: f64 = 250_000.0;

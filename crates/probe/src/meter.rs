@@ -50,7 +50,7 @@ pub(crate) struct Meter<'a> {
     stage: &'static str,
     share: f64,
     now: Instant,
-    /// The last LBN read or written.
+    /// The last LBN for which the arm moved.
     pub(crate) last: u64,
     /// One turn, ns; 0 while it is not known.
     pub(crate) revolution: f64,
@@ -143,8 +143,11 @@ impl<'a> Meter<'a> {
         let range = LbnRange::new(Lbn::new(first), Sectors::new(count));
         let timed = self.recorder.execute(at.max(self.now), op, range)?;
         self.now = timed.completed;
-        self.last = first + count - 1;
-        Ok(Reading { submitted: timed.submitted, completed: timed.completed })
+        let reading = Reading { submitted: timed.submitted, completed: timed.completed };
+        if !self.is_hit(&reading) {
+            self.last = first + count - 1;
+        }
+        Ok(reading)
     }
 
     pub(crate) fn read(&mut self, first: u64, count: u64) -> Result<Reading, ProbeError> {

@@ -61,7 +61,10 @@ pub(crate) fn shortest<T: Target>(
     Ok(Some(low + (high - low) / 2.0))
 }
 
-/// The median of several searches.
+/// Searches that agree this well need no third, ns.
+const AGREE: f64 = 25_000.0;
+
+/// The median of several searches, and how far apart they are; two that agree are enough.
 pub(crate) fn shortest_of<T: Target>(
     times: usize,
     meter: &mut Meter<'_>,
@@ -75,6 +78,11 @@ pub(crate) fn shortest_of<T: Target>(
         if let Some(ns) = shortest(meter, range, bus_ns, leg)? {
             found.push(ns);
             range = ((ns - 150_000.0).max(0.0), ns + 150_000.0);
+        }
+        if let [a, b] = found.as_slice()
+            && (a - b).abs() < AGREE
+        {
+            break;
         }
     }
     if found.is_empty() {

@@ -46,8 +46,8 @@ impl Target for InLayout<'_> {
     }
 }
 
-/// Searches for each distance.
-const SEARCHES: usize = 2;
+/// Searches for each distance, at most.
+const SEARCHES: usize = 5;
 
 /// Points of the curve over which the shortest seek is looked for, cylinders.
 const SHORT: u32 = 10;

@@ -157,7 +157,10 @@ fn trust(best: f64, rival: f64) -> f64 {
 fn common_unit(map: &Map, level: usize) -> Option<u64> {
     let mut votes: Vec<(u64, u64)> = Vec::new();
     for zone in &map.zones {
-        let unit = zone.levels.get(level).map_or(0, |l| l.unit);
+        let spared = zone.region.map_or(0, |r| (r.lbns + r.spares) / zone.sectors);
+        // What recurs with the spares, or hardly ever, is no order of tracks.
+        let order = |unit: &u64| *unit != spared && *unit <= WIDEST * MOST_HEADS;
+        let unit = zone.levels.get(level).map(|l| l.unit).filter(order).unwrap_or(0);
         match votes.iter_mut().find(|(u, _)| *u == unit) {
             Some((_, lbns)) => *lbns += zone.lbns(),
             None => votes.push((unit, zone.lbns())),

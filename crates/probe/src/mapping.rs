@@ -99,6 +99,22 @@ impl<'m, 'a> Mapper<'m, 'a> {
         self.meter.angle(lbn)
     }
 
+    /// The angle of an LBN on which much depends: two readings that agree.
+    ///
+    /// A read right after that of the sector before it may come late, for the drive is still busy with itself.
+    fn sure_angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
+        let mut angles = Vec::new();
+        for _ in 0..5 {
+            self.meter.leave(lbn)?;
+            let angle = self.meter.angle(lbn)?;
+            if let Some(&same) = angles.iter().find(|&&a| wrap(angle - a).abs() < self.tolerance) {
+                return Ok(same + wrap(angle - same) / 2.0);
+            }
+            angles.push(angle);
+        }
+        self.meter.angle(lbn)
+    }
+
     /// Whether `lbn` stands where the zone has it; a mismatch is looked at twice.
     fn meets(&mut self, zone: &Zone, lbn: u64) -> Result<Option<f64>, ProbeError> {
         if zone.odd.binary_search(&lbn).is_ok() {
@@ -139,7 +155,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         }
         // On one track without an end, everything is where its angle says until the next track begins.
         if self.meets(&zone, first + sectors - 1)?.is_some() {
-            let next = self.angle(first + sectors)?;
+            let next = self.sure_angle(first + sectors)?;
             zone.levels.push(Level { unit: 1, advance: wrap(next - angle) });
             return Ok(zone);
         }
@@ -157,14 +173,14 @@ impl<'m, 'a> Mapper<'m, 'a> {
 
     /// A zone whose first track ends early at `next`: a slip on it, or spares on every track.
     fn begin_short(&mut self, zone: &Zone, next: u64) -> Result<Option<Zone>, ProbeError> {
-        let angle = self.angle(next)?;
+        let angle = self.sure_angle(next)?;
         let mut slipped = zone.clone();
         let by = (wrap(angle - zone.predict(next)) * zone.sectors as f64).round();
         if by >= 1.0 && by <= MOST_SLIPPED as f64 && next + (by as u64) < zone.first + zone.sectors {
             slipped.shifts.push(Shift { lbn: next, sectors: by as u64 });
             let end = zone.first + zone.sectors - by as u64;
             if self.all_meet(&slipped, &[next, next + (end - next) / 2, end - 1])? {
-                let after = self.angle(end)?;
+                let after = self.sure_angle(end)?;
                 slipped.levels.push(Level { unit: 1, advance: wrap(after - zone.angle) });
                 return Ok(Some(slipped));
             }
@@ -197,7 +213,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         for &k in steps.iter().rev() {
             angles.push((k, self.angle(first + k)?));
         }
-        let start = self.angle(first)?;
+        let start = self.sure_angle(first)?;
         let mut sector = None;
         let mut reach = 1.0;
         for &(k, angle) in angles.iter().rev() {
@@ -295,13 +311,13 @@ impl<'m, 'a> Mapper<'m, 'a> {
         if off + 2 < zone.end && self.all_meet(zone, &[off + 1, off + 2])? {
             return Ok(Event::Alone);
         }
-        let angle = self.angle(off)?;
+        let angle = self.sure_angle(off)?;
         let (track, sector) = zone.locate(off);
         if let Some(event) = self.slip(zone, off, angle)? {
             return Ok(event);
         }
         let top = zone.levels.last().map_or(1, |l| l.unit);
-        let regular = sector == 0 && track > 0 && track % top == 0;
+        let regular = sector == 0 && track > top && track % top == 0;
         if regular && track / top <= MOST_REPEATS && zone.levels.len() < MOST_LEVELS {
             let level = Level { unit: track, advance: wrap(angle - zone.angle) };
             let mut trial = zone.clone();

@@ -112,6 +112,21 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         problem: e.to_string(),
         mend: "report this drive".to_owned(),
     })?;
+    if std::env::var("DEBUG").is_ok() {
+        for (i, z) in map.zones.iter().enumerate() {
+            let mut bad = 0;
+            let mut why = String::new();
+            for k in 0..200u64 {
+                let lbn = z.first + z.lbns() * k / 200;
+                let at = placed.locate(units::Lbn::new(lbn)).unwrap();
+                let t = placed.track(at.track);
+                let a = t.sector_angle(at.sector).as_turns() + 1.0 / f64::from(t.sectors) + bus_turns;
+                let e = crate::turns::wrap(a - map.predict(lbn).unwrap());
+                if e.abs() > 1e-3 { bad += 1; if bad == 1 { why = format!("lbn {lbn} off {e} map {:?} layout {:?} {:?}", z.locate(lbn), at, t); } }
+            }
+            if bad > 0 { eprintln!("zone {i} {} n {} tracks {} levels {:?} region {:?} bad {bad}/200 {why}", z.first, z.sectors, z.tracks(), z.levels, z.region); }
+        }
+    }
     let seeks = SeekMeter { meter, layout: &placed, buffer: &buffer }.run()?;
     of_seeks(&mut report, &seeks, zero_latency);
     let profile = profile(options, meter, rpm, cylinders, heads, spec, &buffer, &seeks, zero_latency);

@@ -122,7 +122,6 @@ impl<'m, 'a> Mapper<'m, 'a> {
         }
         let error = self.meter.deviation(lbn, zone.predict(lbn))?;
         if error.abs() < self.tolerance {
-            self.meter.settle(error);
             return Ok(Some(error));
         }
         // A completion may have waited for something once.
@@ -259,7 +258,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
             if let Some(error) = self.meets(zone, target)? {
                 zone.refine(target, error);
-                good = target;
+                    good = target;
                 // Every track at first: what recurs must not be stepped over.
                 let dense = zone.levels.len() == 1 && zone.locate(target).0 < DENSE_TRACKS;
                 step = if dense { 1 } else { (step * 4).min(1 << 24) };
@@ -291,6 +290,15 @@ impl<'m, 'a> Mapper<'m, 'a> {
 
     /// The first LBN that is off, between one that is right and one that is not.
     fn first_off(&mut self, zone: &Zone, good: u64, bad: u64) -> Result<u64, ProbeError> {
+        let off = self.halve(zone, good, bad, false)?;
+        // One reading for each half may go wrong once; what came of them is looked at twice.
+        if (off == good + 1 || self.meets(zone, off - 1)?.is_some()) && self.meets(zone, off)?.is_none() {
+            return Ok(off);
+        }
+        self.halve(zone, good, bad, true)
+    }
+
+    fn halve(&mut self, zone: &Zone, good: u64, bad: u64, twice: bool) -> Result<u64, ProbeError> {
         let n = zone.sectors;
         let (mut good, mut bad) = (good, bad);
         // From track to track first, then inside.
@@ -300,7 +308,12 @@ impl<'m, 'a> Mapper<'m, 'a> {
                 let (_, sector) = zone.locate(middle);
                 middle = (middle + n / 2).saturating_sub(sector);
             }
-            if self.meets(zone, middle)?.is_some() { good = middle } else { bad = middle }
+            let right = if twice || zone.odd.binary_search(&middle).is_ok() {
+                self.meets(zone, middle)?.is_some()
+            } else {
+                self.meter.deviation(middle, zone.predict(middle))?.abs() < self.tolerance
+            };
+            if right { good = middle } else { bad = middle }
         }
         Ok(bad)
     }

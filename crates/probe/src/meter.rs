@@ -56,8 +56,6 @@ pub(crate) struct Meter<'a> {
     pub(crate) revolution: f64,
     /// Added to angles so that they stay in the frame of the first.
     phase: f64,
-    /// When the phase was last held against a known sector.
-    settled: Instant,
     /// Spread of one angle, turns.
     pub(crate) spread: f64,
     /// Responses below this came from the buffer, ns.
@@ -80,7 +78,6 @@ impl<'a> Meter<'a> {
             last: 0,
             revolution: 0.0,
             phase: 0.0,
-            settled: Instant::ZERO,
             spread: 0.0,
             hit_below: 0.0,
             segments: 0,
@@ -115,6 +112,7 @@ impl<'a> Meter<'a> {
 
     /// Says what is being done, and how far the whole has come.
     pub(crate) fn stage(&mut self, stage: &'static str, share: f64) {
+        if std::env::var("STAGES").is_ok() && stage != self.stage { eprintln!("{stage} from {} {}", self.drive_time(), self.commands); }
         self.stage = stage;
         self.share = share;
     }
@@ -199,17 +197,6 @@ impl<'a> Meter<'a> {
             done += u64::from(!self.is_hit(&reading));
         }
         Ok(())
-    }
-
-    /// Holds an angle against what it should have been, and follows the spindle.
-    pub(crate) fn settle(&mut self, error: f64) {
-        let turns = self.now.saturating_since(self.settled).as_nanos() as f64 / self.revolution;
-        self.settled = self.now;
-        if error.abs() > 0.05 || turns < 1.0 {
-            return;
-        }
-        let gain = if self.spread < 1e-5 { 1.0 } else { 0.3 };
-        self.phase -= error * gain;
     }
 
     /// Angle of `lbn`, and how far it is from `expected`.

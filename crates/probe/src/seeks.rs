@@ -49,6 +49,10 @@ impl Target for InLayout<'_> {
 /// Searches for each distance, at most.
 const SEARCHES: usize = 5;
 
+/// A point this far from the line through its neighbours calls for more beside it, ns; and how many more at most.
+const SMOOTH: f64 = 90_000.0;
+const MOST_REFINED: usize = 90;
+
 /// Points of the curve over which the shortest seek is looked for, cylinders.
 const SHORT: u32 = 10;
 
@@ -93,6 +97,7 @@ impl SeekMeter<'_, '_> {
                 points.push((d, ns, spread));
             }
         }
+        self.refine(&mut points)?;
         let shortest = points.iter().filter(|p| p.0 <= SHORT).map(|p| p.1).fold(f64::MAX, f64::min);
         let one = points.first().filter(|p| p.0 == 1).map(|p| p.1);
         let around = |ns: f64| ((ns - 400_000.0).max(0.0), ns + 400_000.0);
@@ -126,6 +131,33 @@ impl SeekMeter<'_, '_> {
             head_switch_shows: shows,
             cylinder_switch_ms: cylinder_switch.map(|ms| (ms * 1e3).round() / 1e3),
         })
+    }
+
+    /// Measures more where the curve is not smooth: beside points that stand apart from their neighbours.
+    fn refine(&mut self, points: &mut Vec<(u32, f64, f64)>) -> Result<(), ProbeError> {
+        let mut left = MOST_REFINED;
+        for _ in 0..3 {
+            let mut wanted = Vec::new();
+            for three in points.windows(3) {
+                let [a, b, c] = three else { continue };
+                let part = f64::from(b.0 - a.0) / f64::from(c.0 - a.0);
+                if (a.1 + part * (c.1 - a.1) - b.1).abs() > SMOOTH {
+                    wanted.extend([(a.0 + (b.0 - a.0) / 2, a.1, b.1), (b.0 + (c.0 - b.0) / 2, b.1, c.1)]);
+                }
+            }
+            wanted.dedup_by_key(|w| w.0);
+            wanted.retain(|w| points.binary_search_by_key(&w.0, |p| p.0).is_err());
+            wanted.truncate(left);
+            left -= wanted.len();
+            for (d, before, after) in wanted {
+                let (low, high) = (f64::min(before, after), f64::max(before, after));
+                if let Some((ns, spread)) = self.moved(d, false, ((low - 200_000.0).max(0.0), high + 200_000.0))? {
+                    points.push((d, ns, spread));
+                }
+            }
+            points.sort_unstable_by_key(|p| p.0);
+        }
+        Ok(())
     }
 
     /// The shortest move over `distance` cylinders, to the same head or to another; overhead included, ns.

@@ -22,7 +22,9 @@ fn main() {
                             let fw = profile.firmware.as_ref().unwrap();
                             let x = truth.seek(*d).as_millis_f64() + fw.overheads.read_miss.0;
                             let y = ms + outcome.profile.firmware.as_ref().unwrap().overheads.read_miss.0;
-                            if (y - x).abs() > 0.02 { print!("{d}:{:+.3}of{x:.3} ", y - x); }
+                            if (y - x).abs() > 0.02 {
+                                print!("{d}:{:+.3}of{x:.3} ", y - x);
+                            }
                         }
                         println!();
                     }
@@ -35,9 +37,24 @@ fn main() {
                 }
                 let r = &outcome.report;
                 let predicted = common::predictions(&profile, &outcome.profile, 2_000);
-                println!("{name:24} {:.0} s {} commands; own check {:.3} (turns {:.3} else {:.3}) unsure {}; predicted {:.4} turns {:.4} else {:.4}; zones {} of {}, order {:?} heads {} of {:?} {}",
-                    r.drive_time_s, r.commands, r.check.within_50us, r.check.turns_off, r.check.elsewhere, r.unsure.len(),
-                    predicted.0, predicted.1, predicted.2, outcome.profile.layout.zones.len(), profile.layout.zones.len(), outcome.profile.layout.order, outcome.profile.heads, profile.layout.order, profile.heads);
+                println!(
+                    "{name:24} {:.0} s {} commands; own check {:.3} (turns {:.3} else {:.3}) unsure {}; predicted {:.4} turns {:.4} else {:.4}; zones {} of {}, order {:?} heads {} of {:?} {}",
+                    r.drive_time_s,
+                    r.commands,
+                    r.check.within_50us,
+                    r.check.turns_off,
+                    r.check.elsewhere,
+                    r.unsure.len(),
+                    predicted.0,
+                    predicted.1,
+                    predicted.2,
+                    outcome.profile.layout.zones.len(),
+                    profile.layout.zones.len(),
+                    outcome.profile.layout.order,
+                    outcome.profile.heads,
+                    profile.layout.order,
+                    profile.heads
+                );
             }
             Err(e) => println!("{name:24} {} commands: {e}", probe.journal().commands()),
         }

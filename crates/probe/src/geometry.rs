@@ -130,7 +130,6 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         }
     }
     let (misfit, shape) = best;
-    if std::env::var("DEBUG").is_ok() { eprintln!("{:?}", moves.times); scores.sort_by(|a,b| a.0.total_cmp(&b.0)); eprintln!("{:?}", &scores[..scores.len().min(8)]); }
     let rival = |same: &dyn Fn(&Shape) -> bool| {
         scores.iter().filter(|(_, s)| !same(s)).map(|&(score, _)| score).fold(f64::MAX, f64::min)
     };
@@ -195,12 +194,7 @@ fn steps(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
 }
 
 /// Times the moves from tracks that begin a repetition to those `steps` further.
-fn measure(
-    meter: &mut Meter<'_>,
-    zone: &Zone,
-    steps: &[u64],
-    buffer: &Buffer,
-) -> Result<Moves, ProbeError> {
+fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -> Result<Moves, ProbeError> {
     let mut times = Vec::new();
     let mut guess = (0.0, 0.35 * meter.revolution);
     for (i, &step) in steps.iter().enumerate() {

@@ -11,8 +11,8 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 /// First bytes of a state file; the last is the version of the format and of the order of measurements.
 const MAGIC: &[u8; 8] = b"FBPROBE\x01";
 
-/// Bytes before the entries: magic, capacity, sector size, seed, flags, revolution, entries.
-const HEADER: usize = 8 + 6 * 8;
+/// Bytes before the entries: magic, capacity, sector size, seed, revolution, entries.
+const HEADER: usize = 8 + 5 * 8;
 
 /// Bytes of an entry: LBN and direction, sectors, submitted, completed.
 const ENTRY: usize = 8 + 4 + 8 + 8;
@@ -64,16 +64,15 @@ pub struct Journal {
     capacity: u64,
     sector_bytes: u64,
     seed: u64,
-    flags: u64,
     /// One turn in nanoseconds as the bits of a float, 0 while it is not known.
     revolution: u64,
     entries: Vec<Entry>,
 }
 
 impl Journal {
-    /// An empty journal; `flags` are the options that decide what is measured.
-    pub(crate) fn new(seed: u64, flags: u64) -> Self {
-        Self { seed, flags, ..Self::default() }
+    /// An empty journal.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
     }
 
     /// Commands so far.
@@ -93,22 +92,11 @@ impl Journal {
         self.seed
     }
 
-    pub(crate) const fn flags(&self) -> u64 {
-        self.flags
-    }
-
     /// The bytes of a state file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + ENTRY * self.entries.len() + 4);
         out.extend_from_slice(MAGIC);
-        let head = [
-            self.capacity,
-            self.sector_bytes,
-            self.seed,
-            self.flags,
-            self.revolution,
-            self.entries.len() as u64,
-        ];
+        let head = [self.capacity, self.sector_bytes, self.seed, self.revolution, self.entries.len() as u64];
         head.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
         for e in &self.entries {
             let lbn = e.range.start().get() | if e.op.is_write() { WRITE } else { 0 };
@@ -145,7 +133,6 @@ impl Journal {
             journal.capacity = number()?;
             journal.sector_bytes = number()?;
             journal.seed = number()?;
-            journal.flags = number()?;
             journal.revolution = number()?;
             number()
         })();
@@ -289,7 +276,7 @@ mod tests {
 
     fn journal() -> Journal {
         let entry = |n: u64| Entry {
-            op: if n % 3 == 0 { Op::Write } else { Op::Read },
+            op: if n.is_multiple_of(3) { Op::Write } else { Op::Read },
             range: LbnRange::new(Lbn::new(n * 7), Sectors::new(1 + n % 5)),
             timed: Timed {
                 submitted: Instant::from_nanos(n * 1_000),
@@ -300,7 +287,6 @@ mod tests {
             capacity: 1_000,
             sector_bytes: 512,
             seed: 3,
-            flags: 1,
             revolution: 6e6f64.to_bits(),
             entries: (0..100).map(entry).collect(),
         }

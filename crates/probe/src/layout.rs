@@ -4,9 +4,7 @@ use crate::geometry::{Kind, Shape};
 use crate::mapping::Map;
 use crate::turns::{frac, wrap};
 use crate::zone::Zone;
-use model::profile::{
-    LayoutSpec, Order, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone as ZoneSpec,
-};
+use model::profile::{LayoutSpec, Order, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone as ZoneSpec};
 
 /// A skew this near to whole sectors is whole sectors, if over all of the zone no more than that comes of it.
 const WHOLE_SECTORS: f64 = 0.05;
@@ -46,7 +44,8 @@ fn parts(zone: &Zone, shape: Shape) -> Vec<Zone> {
             !bands
                 && zone.region.is_some_and(|r| r.spares > 0)
                 && base.is_some_and(|b| {
-                    unit % b.unit == 0 && wrap((unit / b.unit) as f64 * b.advance - advance).abs() < 1e-4
+                    unit.is_multiple_of(b.unit)
+                        && wrap((unit / b.unit) as f64 * b.advance - advance).abs() < 1e-4
                 })
         }
     };
@@ -123,7 +122,8 @@ fn sparing(zone: &Zone, shape: Shape, places: u64) -> Sparing {
     let Some(region) = zone.region else { return whole };
     let tracks = (region.lbns + region.spares) / zone.sectors;
     let slip_to_end = !zone.shifts.is_empty();
-    let per = |per, cylinders| Sparing { per, cylinders, spares: region.spares, at_front: false, slip_to_end };
+    let per =
+        |per, cylinders| Sparing { per, cylinders, spares: region.spares, at_front: false, slip_to_end };
     match shape.kind {
         _ if tracks == 1 => per(SparingRegion::Track, None),
         Kind::Bands(_) => whole,
@@ -156,7 +156,9 @@ fn skews(zone: &Zone, shape: Shape) -> (f64, f64, f64) {
 /// Whole sectors as a fraction, anything else as a number.
 fn turns(skew: f64, per_track: u64, times: u64) -> Turns {
     let sectors = frac(skew) * per_track as f64;
-    if (sectors - sectors.round()).abs() * (times.max(1) as f64).min(1e4) < WHOLE_SECTORS.max(1e-5 * times as f64) {
+    if (sectors - sectors.round()).abs() * (times.max(1) as f64).min(1e4)
+        < WHOLE_SECTORS.max(1e-5 * times as f64)
+    {
         Turns::of_sectors(sectors.round() as i64 % per_track as i64, per_track as u32)
     } else {
         Turns::Decimal(rounded(frac(skew)))

@@ -258,7 +258,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
             if let Some(error) = self.meets(zone, target)? {
                 zone.refine(target, error);
-                    good = target;
+                good = target;
                 // Every track at first: what recurs must not be stepped over.
                 let dense = zone.levels.len() == 1 && zone.locate(target).0 < DENSE_TRACKS;
                 step = if dense { 1 } else { (step * 4).min(1 << 24) };

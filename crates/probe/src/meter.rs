@@ -112,7 +112,6 @@ impl<'a> Meter<'a> {
 
     /// Says what is being done, and how far the whole has come.
     pub(crate) fn stage(&mut self, stage: &'static str, share: f64) {
-        if std::env::var("STAGES").is_ok() && stage != self.stage { eprintln!("{stage} from {} {}", self.drive_time(), self.commands); }
         self.stage = stage;
         self.share = share;
     }

@@ -15,9 +15,7 @@ use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
 use crate::zero;
 use model::Layout;
-use model::profile::{
-    Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek,
-};
+use model::profile::{Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek};
 
 /// What the user allows and chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +51,7 @@ pub struct Probe {
 impl Probe {
     /// A new one.
     pub fn new(options: Options) -> Self {
-        let journal = Journal::new(options.seed, 0);
+        let journal = Journal::new(options.seed);
         Self { options, journal }
     }
 
@@ -112,21 +110,6 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         problem: e.to_string(),
         mend: "report this drive".to_owned(),
     })?;
-    if std::env::var("DEBUG").is_ok() {
-        for (i, z) in map.zones.iter().enumerate() {
-            let mut bad = 0;
-            let mut why = String::new();
-            for k in 0..200u64 {
-                let lbn = z.first + z.lbns() * k / 200;
-                let at = placed.locate(units::Lbn::new(lbn)).unwrap();
-                let t = placed.track(at.track);
-                let a = t.sector_angle(at.sector).as_turns() + 1.0 / f64::from(t.sectors) + bus_turns;
-                let e = crate::turns::wrap(a - map.predict(lbn).unwrap());
-                if e.abs() > 1e-3 { bad += 1; if bad == 1 { why = format!("lbn {lbn} off {e} map {:?} layout {:?} {:?}", z.locate(lbn), at, t); } }
-            }
-            if bad > 0 { eprintln!("zone {i} {} n {} tracks {} levels {:?} region {:?} bad {bad}/200 {why}", z.first, z.sectors, z.tracks(), z.levels, z.region); }
-        }
-    }
     let seeks = SeekMeter { meter, layout: &placed, buffer: &buffer }.run()?;
     of_seeks(&mut report, &seeks, zero_latency);
     let profile = profile(options, meter, rpm, cylinders, heads, spec, &buffer, &seeks, zero_latency);
@@ -215,8 +198,11 @@ fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
         0.6,
         "only its sum with a seek shows; taken from what hides the head switch",
     );
-    let (sure, note) =
-        if seeks.head_switch_shows { (0.95, "") } else { (0.3, "hidden by the shortest seek: an upper bound") };
+    let (sure, note) = if seeks.head_switch_shows {
+        (0.95, "")
+    } else {
+        (0.3, "hidden by the shortest seek: an upper bound")
+    };
     report.add("head switch", format!("{:.3} ms", seeks.head_switch_ms), sure, note);
     if let Some(ms) = seeks.cylinder_switch_ms {
         report.add("cylinder switch", format!("{ms:.3} ms"), 0.9, "");

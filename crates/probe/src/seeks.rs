@@ -151,7 +151,9 @@ impl SeekMeter<'_, '_> {
             left -= wanted.len();
             for (d, before, after) in wanted {
                 let (low, high) = (f64::min(before, after), f64::max(before, after));
-                if let Some((ns, spread)) = self.moved(d, false, ((low - 200_000.0).max(0.0), high + 200_000.0))? {
+                if let Some((ns, spread)) =
+                    self.moved(d, false, ((low - 200_000.0).max(0.0), high + 200_000.0))?
+                {
                     points.push((d, ns, spread));
                 }
             }

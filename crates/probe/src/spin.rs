@@ -84,21 +84,24 @@ fn strength(times: &[Vec<f64>], speed: f64) -> f64 {
 }
 
 fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
-    let all = times.iter().flatten();
-    let first = all.clone().copied().fold(f64::MAX, f64::min);
-    let last = all.copied().fold(0.0, f64::max);
-    let span = (last - first).max(1.0) * 1e-9;
-    let step = 1.0 / (span * 12.0);
+    // From one visit to the next first: a short time needs few speeds to be looked at.
+    let pairs: Vec<Vec<f64>> = times.iter().flat_map(|l| l.windows(2)).map(<[f64]>::to_vec).collect();
+    let longest = |lists: &[Vec<f64>]| {
+        let spans = lists.iter().filter_map(|l| Some(l.last()? - l.first()?));
+        spans.fold(1.0, f64::max) * 1e-9
+    };
+    let (span, short) = (longest(times), longest(&pairs));
+    let step = 1.0 / (short * 8.0);
     let scan: Vec<(f64, f64)> = (0..((FASTEST - SLOWEST) / step) as u64)
         .map(|i| SLOWEST + i as f64 * step)
-        .map(|speed| (speed, strength(times, speed)))
+        .map(|speed| (speed, strength(&pairs, speed)))
         .collect();
     let best = scan.iter().map(|&(_, s)| s).fold(0.0, f64::max);
-    let lines: Vec<f64> =
-        scan.iter().filter(|&&(_, s)| s > 0.5 * best).map(|&(speed, _)| speed).collect();
+    let lines: Vec<f64> = scan.iter().filter(|&&(_, s)| s > 0.5 * best).map(|&(speed, _)| speed).collect();
     let mut found = None;
     for speed in lines {
-        let (speed, strength) = climb(times, speed, step);
+        let (speed, _) = climb(&pairs, speed, step);
+        let (speed, strength) = climb(times, speed, 1.0 / (span * 16.0));
         if strength > FUNDAMENTAL * best.max(strength) {
             found = Some((speed, strength));
             break;

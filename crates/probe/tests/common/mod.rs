@@ -1,5 +1,7 @@
 //! A drive behind the probe's handle.
 
+#![allow(clippy::unwrap_used, dead_code, reason = "shared by tests and the sweep; each uses a part")]
+
 use drive::{Command, Drive};
 use model::Profile;
 use probe::{Device, DeviceError, Timed};

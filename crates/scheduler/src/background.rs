@@ -6,6 +6,7 @@
 mod picks;
 mod search;
 mod share;
+mod writes;
 
 pub(crate) use search::Focus;
 

@@ -248,15 +248,22 @@ impl Task {
         self.wanted.remove(block)
     }
 
-    /// What the foreground writes to `from..to` need not be written for `block` any more: what that is of it, and
-    /// whether the block is complete with it.
-    pub fn supersede(&mut self, block: u64, from: Lbn, to: Lbn) -> (Item, bool) {
-        let range = self.block_range(block);
-        let (from, to) = (from.max(range.start()), to.min(range.end()));
-        let offset = (from.get() - range.start().get()) as u32;
+    /// What is written to `range` need not be written for `block` any more: what that is of it, and what has become of
+    /// the block. `None` if all of that was there already.
+    pub fn supersede(&mut self, block: u64, range: LbnRange) -> Option<(Item, Took)> {
+        let whole = self.block_range(block);
+        let (from, to) = (range.start().max(whole.start()), range.end().min(whole.end()));
+        let offset = (from.get() - whole.start().get()) as u32;
         let sectors = (to.get() - from.get()) as u32;
         let item = Item { block, offset, sectors, sector: 0, whole: false };
-        (item, self.add_piece(block, offset, sectors))
+        let mut any = false;
+        self.missing(&item, |_, _| any = true);
+        any.then(|| (item, self.take(&item)))
+    }
+
+    /// Whether a block has still to be chosen.
+    pub fn is_wanted(&self, block: u64) -> bool {
+        self.wanted.contains(block)
     }
 
     /// What of an item is not there yet: `(offset in the block, sectors)`.

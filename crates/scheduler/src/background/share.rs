@@ -193,16 +193,22 @@ impl Share {
     }
 
     /// Takes an item of a task.
-    pub fn take(&mut self, slot: u32, item: &Item) -> Option<(TaskId, Took)> {
+    pub fn take(&mut self, slot: u32, item: &Item) -> Option<(TaskId, Op, Took)> {
         let task = self.tasks.get_mut(slot as usize)?.as_mut()?;
         let before = task.partials();
         let took = task.take(item);
         self.partials = self.partials + task.partials() - before;
-        let id = task.id;
+        let (id, op) = (task.id, task.op);
         if task.is_exhausted() {
             self.leave(slot);
         }
-        Some((id, took))
+        Some((id, op, took))
+    }
+
+    /// Takes the item of a pick that was taken back.
+    pub fn take_again(&mut self, pick: &Pick) -> Option<Took> {
+        let slot = *self.slots.get(&pick.task)?;
+        self.take(slot, &pick.item).map(|(.., took)| took)
     }
 
     /// Takes an item back that was not done after all.
@@ -333,8 +339,9 @@ impl Share {
         slots
     }
 
-    /// A foreground write to `range` is on its way; `each` is told what writes are done with it.
-    pub fn overwritten(&mut self, range: LbnRange, mut each: impl FnMut(Pick)) {
+    /// `range` is about to be written, in a detour at a `sector` of its track if there is one; `each` is told what writes
+    /// are done with it.
+    pub fn overwritten(&mut self, range: LbnRange, sector: Option<u32>, mut each: impl FnMut(Pick)) {
         if !self.has(Op::Write) {
             return;
         }
@@ -346,8 +353,15 @@ impl Share {
             let mut blocks = std::mem::take(&mut self.scratch);
             task.touching(range.start(), range.end(), |block| blocks.push(block));
             for block in blocks.drain(..) {
-                let (item, completes) = task.supersede(block, range.start(), range.end());
-                each(Pick { session, task: task.id, item, completes, sure: true, had: Vec::new() });
+                let Some((mut item, Took { completes, had })) = task.supersede(block, range) else {
+                    continue;
+                };
+                if let Some(sector) = sector {
+                    let from = task.block_range(block).start().get() + u64::from(item.offset);
+                    item.sector = sector + (from - range.start().get()) as u32;
+                }
+                let (done, sure) = ((item.sector, item.sectors), sector.is_none());
+                each(Pick { session, task: task.id, op: Op::Write, item, done, completes, sure, had });
             }
             self.scratch = blocks;
             if task.is_exhausted() {

@@ -1,0 +1,2 @@
+//! How long one prediction takes.
+fn main() {}

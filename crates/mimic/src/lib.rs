@@ -1,0 +1,28 @@
+//! The Disk Mimic (ATC'03): a table that predicts a drive's times without knowing how the drive works.
+//!
+//! What a time depends on is taken to be two things: the types of this request and the one before ([`Pair`]), and the
+//! signed [`Distance`] between them. A [`Table`] holds what the times observed at a distance come to ([`Metric`]), and
+//! interpolates where check points showed that it may ([`CheckPoints`]). SMTF, the scheduler's policy, chooses the request
+//! with the shortest of them; it asks through the trait [`scheduler::Mimic`], which [`Table`] implements.
+//!
+//! | | |
+//! |---|---|
+//! | off-line | [`Prober`] probes a black box as its [`ProbePlan`] says, and yields a [`Table`] |
+//! | by hand | [`TableBuilder`] makes one of [`Samples`] that were measured in any way |
+//! | asked | [`Table::time`] for a pair and a distance; `Mimic::time` for requests |
+//!
+//! All of it is sans-IO and deterministic: whoever has a drive carries out what the prober asks for, and tells it the
+//! time.
+
+mod check_points;
+mod distance;
+mod prober;
+mod search;
+mod summary;
+mod table;
+
+pub use check_points::CheckPoints;
+pub use distance::{Distance, Pair};
+pub use prober::{ProbeAccess, ProbeError, ProbePlan, ProbeReport, Prober};
+pub use summary::{Metric, Samples, UnknownMetric};
+pub use table::{Knot, Table, TableBuilder};

@@ -3,6 +3,9 @@
 /// As many of a level stand for one of the next: two cache lines of eight.
 const FAN_OUT: usize = 16;
 
+/// No distance is further, so that a bit fits beside it; no drive has half as many sectors.
+pub(crate) const FURTHEST: i64 = (1 << 62) - 1;
+
 /// Sorted distances, each with a bit, under a tree of every sixteenth: at four million of them a search touches six
 /// groups of sixteen, of which all but the last two stay in a processor's nearer caches.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,7 +17,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Of distances in ascending order, between -2^62 and 2^62.
+    /// Of distances in ascending order, none beyond [`FURTHEST`].
     pub fn new(keys: Vec<(i64, bool)>) -> Self {
         debug_assert!(keys.windows(2).all(|w| w[0].0 < w[1].0), "distances ascend");
         let keys: Vec<i64> = keys.into_iter().map(|(d, bit)| d << 1 | i64::from(bit)).collect();
@@ -42,7 +45,7 @@ impl Keys {
     #[inline]
     pub fn after(&self, distance: i64) -> usize {
         // The greatest key of this distance.
-        let key = distance << 1 | 1;
+        let key = distance.clamp(-FURTHEST, FURTHEST) << 1 | 1;
         let mut group = 0;
         for level in &self.levels {
             let after = group * FAN_OUT + not_above(level, group, key);

@@ -1,7 +1,7 @@
 //! The table: distances whose time is known, and which ranges between them are straight lines.
 
 use crate::distance::{Distance, Pair, key};
-use crate::search::Keys;
+use crate::search::{FURTHEST, Keys};
 use crate::summary::{Metric, PARTS, Samples};
 use scheduler::{Last, Mimic, Observed, Request};
 use std::sync::Arc;
@@ -235,9 +235,12 @@ pub(crate) fn on_line((x0, y0): (i64, u64), (x1, y1): (i64, u64), x: i64) -> u64
 pub struct TableBuilder {
     metric: Metric,
     seed: u64,
-    curves: [(Vec<(i64, bool)>, Vec<u32>); 4],
+    curves: [Pushed; 4],
     stand_in: Option<Pair>,
 }
+
+/// Distances in ascending order, each with whether it is joined to the next; and their times.
+type Pushed = (Vec<(i64, bool)>, Vec<u32>);
 
 impl TableBuilder {
     /// An empty one. The seed is for [`Metric::Probabilistic`].
@@ -269,7 +272,9 @@ impl TableBuilder {
     ) -> bool {
         let (keys, stored) = &mut self.curves[pair.index()];
         let distance = distance.sectors();
-        if keys.last().is_some_and(|(last, _)| *last >= distance) || distance.unsigned_abs() > 1 << 62 {
+        if keys.last().is_some_and(|(last, _)| *last >= distance)
+            || distance.unsigned_abs() > FURTHEST.unsigned_abs()
+        {
             return false;
         }
         keys.push((distance, joined));

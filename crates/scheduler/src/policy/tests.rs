@@ -180,7 +180,7 @@ fn smtf_goes_by_what_the_mimic_knows() {
 fn smtf_without_a_mimic_is_its_base() {
     let pool = [pending(0, 100, 0), pending(1, 900, 0), pending(2, 450, 0)];
     let table = Table(vec![(0, 0); 3]);
-    let mut choose = |name: &str, last| {
+    let choose = |name: &str, last| {
         let view = View { last, ..view(&pool, &table, AgeWeight::default()) };
         pool[AnyPolicy::from(name.parse::<PolicyName>().unwrap()).choose(&view)].sequence
     };

@@ -242,6 +242,36 @@ impl Task {
         }
     }
 
+    /// The first run of wanted blocks from `from` on that share a sector with `range`: the first, and one more than the
+    /// last.
+    pub fn run(&self, from: u64, range: LbnRange) -> Option<(u64, u64)> {
+        let (low, high) = self.clip(range.start(), range.end());
+        if low >= high {
+            return None;
+        }
+        self.wanted.run(from.max(self.floor(low)), self.ceil(high))
+    }
+
+    /// How many of the blocks `from..to` end at most `most` sectors after `start`; one at least.
+    pub fn blocks_before(&self, from: u64, to: u64, start: Lbn, most: u64) -> u64 {
+        let limit = start.get().saturating_add(most).saturating_sub(self.range.start().get());
+        let fit = if limit >= self.range.len().get() { to } else { self.floor(limit).min(to) };
+        fit.saturating_sub(from).max(1)
+    }
+
+    /// Gives up all wanted blocks that share a sector with `range`; how many.
+    pub fn give_up_all(&mut self, range: LbnRange) -> u64 {
+        let (low, high) = self.clip(range.start(), range.end());
+        if low >= high {
+            return 0;
+        }
+        let (first, last) = (self.floor(low), self.ceil(high));
+        while let Some((&block, _)) = self.partial.range(first..last).next() {
+            self.forget_partial(block);
+        }
+        self.wanted.remove_range(first, last)
+    }
+
     /// Gives a block up.
     pub fn give_up(&mut self, block: u64) -> bool {
         self.forget_partial(block);

@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Find out what a drive is like from the times of its reads alone, and write its profile
     #[command(
-        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n\nDEVICE is emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. It reads, and writes nothing to the drive. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
+        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n\nDEVICE is emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. With `,noise` its times vary as those of a drive of 2001 did. It reads, and writes nothing to the drive. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
     )]
     Probe(ProbeArgs),
     /// Random histories of the scheduler on simulated drives, with every promise held after each step
@@ -326,7 +326,7 @@ pub(crate) struct TortureArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// The drive: emulated:NAME or emulated:FILE
+    /// The drive: emulated:NAME or emulated:FILE, with `,noise` and `,seed=N` behind it
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
     /// Write the profile there, not to standard output

@@ -11,9 +11,15 @@ fn main() {
             Some(seed) => common::random(seed.parse().unwrap()),
             None => model::builtin::find(&name).unwrap(),
         };
-        let mut device = common::Emulated::new(&profile);
+        let noisy = std::env::var("NOISE").ok().map(|seed| seed.parse::<u64>().unwrap());
+        let drive = || match noisy {
+            Some(seed) => common::Emulated::noisy(&profile, seed),
+            None => common::Emulated::new(&profile),
+        };
+        let mut device = drive();
         let mut probe = probe::Probe::new(probe::Options::default());
-        match probe.run(&mut device, &mut |_| std::ops::ControlFlow::Continue(())) {
+        let result = probe.run(&mut device, &mut |_| std::ops::ControlFlow::Continue(()));
+        match result {
             Ok(outcome) => {
                 if std::env::var("CURVE").is_ok() {
                     let truth = model::DriveModel::from_profile(&profile).unwrap();
@@ -36,7 +42,11 @@ fn main() {
                     println!("{}", outcome.profile.to_toml());
                 }
                 let r = &outcome.report;
-                let predicted = common::predictions(&profile, &outcome.profile, 2_000);
+                let predicted = if noisy.is_some() {
+                    common::predictions_on(device, &profile, &outcome.profile, 2_000)
+                } else {
+                    common::predictions(&profile, &outcome.profile, 2_000)
+                };
                 println!(
                     "{name:24} {:.0} s {} commands; own check {:.3} (turns {:.3} else {:.3}) unsure {}; predicted {:.4} turns {:.4} else {:.4}; zones {} of {}, order {:?} heads {} of {:?} {}",
                     r.drive_time_s,

@@ -2,8 +2,9 @@
 
 use crate::drive::resolve::resolve;
 use crate::problem::Problem;
+use crate::values;
 use ::probe::{Device, DeviceError, Timed};
-use drive::{Command, Drive};
+use drive::{Behaviour, Command, Drive, Rules};
 use std::str::FromStr;
 use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
 
@@ -14,6 +15,10 @@ pub(crate) enum DeviceName {
     Emulated {
         /// A built-in drive's name or a file.
         drive: String,
+        /// Whether it differs from its profile as real drives do.
+        noise: bool,
+        /// Seed of that.
+        seed: u64,
     },
 }
 
@@ -21,10 +26,24 @@ impl FromStr for DeviceName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once(':') {
-            Some(("emulated", drive)) if !drive.is_empty() => Ok(Self::Emulated { drive: drive.to_owned() }),
-            _ => Err("give emulated:NAME with a built-in drive's name, or emulated:FILE.toml".to_owned()),
+        let usage = || {
+            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise` and `,seed=N` may follow"
+                .to_owned()
+        };
+        let Some(("emulated", rest)) = text.split_once(':') else { return Err(usage()) };
+        let (mut drive, mut noise, mut seed) = (rest, false, 1);
+        while let Some((before, option)) = drive.rsplit_once(',') {
+            match option.strip_prefix("seed=") {
+                Some(number) => seed = values::seed(number)?,
+                None if option == "noise" => noise = true,
+                None => break,
+            }
+            drive = before;
         }
+        if drive.is_empty() {
+            return Err(usage());
+        }
+        Ok(Self::Emulated { drive: drive.to_owned(), noise, seed })
     }
 }
 
@@ -35,9 +54,11 @@ impl DeviceName {
     /// There is no such drive, or its profile does not say enough to simulate it.
     pub(crate) fn open(&self) -> Result<Box<dyn Device>, Problem> {
         match self {
-            Self::Emulated { drive: name } => {
+            Self::Emulated { drive: name, noise, seed } => {
                 let found = resolve(name)?;
-                let drive = Drive::new(&found.profile).map_err(|error| {
+                let behaviour = if *noise { Behaviour::noisy() } else { Behaviour::default() };
+                let drive = Drive::with_behaviour(&found.profile, Rules::HARDWARE, behaviour, *seed);
+                let drive = drive.map_err(|error| {
                     Problem::failed(format!("{name}: {error}"))
                         .help("give a profile with a [firmware] table, as `freeblock drive show NAME --toml` prints")
                 })?;
@@ -85,6 +106,9 @@ impl Device for Emulated {
             self.drive.advance(at);
             if let Some(done) = self.drive.pop_completion() {
                 self.now = done.at;
+                if let Some(lbn) = done.failed {
+                    return Err(failed(format!("LBN {lbn} cannot be read")));
+                }
                 return Ok(Timed { submitted, completed: done.at });
             }
         }

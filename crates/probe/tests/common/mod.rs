@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, dead_code, reason = "shared by tests and the sweep; each uses a part")]
 
-use drive::{Command, Drive};
+use drive::{Behaviour, Command, Drive, Rules};
 use model::Profile;
 use probe::{Device, DeviceError, Timed};
 use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
@@ -16,7 +16,16 @@ pub struct Emulated {
 
 impl Emulated {
     pub fn new(profile: &Profile) -> Self {
-        Self { drive: Drive::new(profile).unwrap(), now: Instant::ZERO, commands: 0 }
+        Self::with(profile, Behaviour::default(), 0)
+    }
+
+    pub fn noisy(profile: &Profile, seed: u64) -> Self {
+        Self::with(profile, Behaviour::noisy(), seed)
+    }
+
+    pub fn with(profile: &Profile, behaviour: Behaviour, seed: u64) -> Self {
+        let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed).unwrap();
+        Self { drive, now: Instant::ZERO, commands: 0 }
     }
 }
 
@@ -60,7 +69,16 @@ pub fn random(seed: u64) -> Profile {
 /// Random reads of 4 KiB on the true drive, each predicted by a drive made of the found profile that did the same
 /// until then: shares within 50 us, off by whole turns, and off otherwise.
 pub fn predictions(truth: &Profile, found: &Profile, requests: u64) -> (f64, f64, f64) {
-    let mut drive = Emulated::new(truth);
+    predictions_on(Emulated::new(truth), truth, found, requests)
+}
+
+/// The same on a drive that is there.
+pub fn predictions_on(
+    mut drive: Emulated,
+    truth: &Profile,
+    found: &Profile,
+    requests: u64,
+) -> (f64, f64, f64) {
     let capacity = drive.capacity().get();
     let mut predictor = probe::Predictor::new(found).unwrap();
     let turn = 60e9 / f64::from(truth.rpm);

@@ -8,6 +8,9 @@ use crate::report::{Check, Unsure};
 use crate::turns::wrap;
 use units::{Lbn, LbnRange, Sectors};
 
+/// Reads before the check from which the predictor takes the platter's place.
+const WARM_UP: u64 = 60;
+
 /// Random reads.
 const REQUESTS: u64 = 500;
 
@@ -36,6 +39,11 @@ pub(crate) fn run(
     let mut strange = Vec::new();
     // The first goes where the arm was not.
     meter.read(0, 1)?;
+    for _ in 0..WARM_UP {
+        // How the platter stands to the clock, and how fast it is now.
+        let lbn = meter.draw.below(capacity - sectors + 1);
+        predicted(meter, predictor, lbn, sectors)?;
+    }
     for i in 0..REQUESTS {
         meter.stage("check", 0.95 + 0.05 * i as f64 / REQUESTS as f64);
         let lbn = meter.draw.below(capacity - sectors + 1);

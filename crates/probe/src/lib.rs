@@ -13,6 +13,7 @@ mod check;
 mod device;
 mod draw;
 mod error;
+mod fit;
 mod geometry;
 mod journal;
 mod layout;

@@ -4,12 +4,13 @@
 //! ahead; where a prediction fails it looks for the first LBN that is off, and finds out what is there.
 
 use crate::error::ProbeError;
+use crate::fit::Fit;
 use crate::meter::Meter;
 use crate::turns::wrap;
 use crate::zone::{Level, Region, Shift, Zone};
 
 /// Distances from a zone's first LBN over which its density is measured.
-const DENSITY_STEPS: [u64; 8] = [1, 4, 16, 64, 256, 1_024, 4_096, 16_384];
+const DENSITY_STEPS: [u64; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
 
 /// The longest run of slipped sectors taken for one.
 const MOST_SLIPPED: u64 = 256;
@@ -59,6 +60,10 @@ impl Map {
 pub(crate) struct Mapper<'m, 'a> {
     meter: &'m mut Meter<'a>,
     capacity: u64,
+    /// What the clock and rounding leave.
+    least: f64,
+    /// Of one reading, turns.
+    spread: f64,
     /// An angle this near to its prediction meets it.
     tolerance: f64,
     map: Map,
@@ -69,8 +74,9 @@ impl<'m, 'a> Mapper<'m, 'a> {
         let capacity = meter.capacity();
         // A nanosecond of clock, and what of it adds up.
         let clock = 6.0 / meter.revolution;
-        let tolerance = f64::max(clock + 2e-5, 6.0 * meter.spread);
-        Self { meter, capacity, tolerance, map: Map::default() }
+        let least = clock + 2e-5;
+        let spread = meter.spread.max(0.6 / meter.revolution);
+        Self { meter, capacity, least, spread, tolerance: f64::max(least, 3.5 * spread), map: Map::default() }
     }
 
     /// Maps the drive.
@@ -105,7 +111,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
     fn sure_angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
         let mut angles = Vec::new();
         for _ in 0..5 {
-            self.meter.leave(lbn)?;
+            self.meter.step_aside(lbn)?;
             let angle = self.meter.angle(lbn)?;
             if let Some(&same) = angles.iter().find(|&&a| wrap(angle - a).abs() < self.tolerance) {
                 return Ok(same + wrap(angle - same) / 2.0);
@@ -115,19 +121,47 @@ impl<'m, 'a> Mapper<'m, 'a> {
         self.meter.angle(lbn)
     }
 
-    /// Whether `lbn` stands where the zone has it; a mismatch is looked at twice.
+    /// Sets the tolerance for tracks of so many sectors: half a sector, where readings tell as much.
+    fn tolerate(&mut self, sectors: u64) {
+        let half = 0.5 / sectors as f64;
+        let noise = 3.5 * self.spread;
+        let most = if half > 2.0 * self.spread { noise.min(half) } else { noise };
+        self.tolerance = f64::max(self.least, most);
+    }
+
+    /// Whether `lbn` stands where the zone has it, and how far off; a mismatch is looked at twice.
     fn meets(&mut self, zone: &Zone, lbn: u64) -> Result<Option<f64>, ProbeError> {
+        Ok(self.meets_within(zone, lbn, 0.0)?.map(|(error, _)| error))
+    }
+
+    /// The same with more tolerance; also how many readings the error is the mean of.
+    fn meets_within(&mut self, zone: &Zone, lbn: u64, more: f64) -> Result<Option<(f64, f64)>, ProbeError> {
+        if lbn >= self.capacity {
+            return Ok(None);
+        }
         if zone.odd.binary_search(&lbn).is_ok() {
-            return Ok(Some(0.0));
+            return Ok(Some((0.0, 0.0)));
         }
-        let error = self.meter.deviation(lbn, zone.predict(lbn))?;
-        if error.abs() < self.tolerance {
-            return Ok(Some(error));
+        let tolerance = self.tolerance + more;
+        let expected = zone.predict(lbn);
+        let first = self.meter.deviation(lbn, expected)?;
+        if first.abs() < 0.7 * tolerance || first.abs() < tolerance && !self.meter.is_noisy() {
+            return Ok(Some((first, 1.0)));
         }
-        // A completion may have waited for something once.
+        // A completion may have waited for something once, and readings vary.
         self.meter.leave(lbn)?;
-        let error = self.meter.deviation(lbn, zone.predict(lbn))?;
-        Ok((error.abs() < self.tolerance).then_some(error))
+        let second = self.meter.deviation(lbn, expected)?;
+        if !self.meter.is_noisy() {
+            return Ok((second.abs() < tolerance).then_some((second, 1.0)));
+        }
+        if second.abs() > 2.0 * tolerance && first.abs() > 2.0 * tolerance {
+            return Ok(None);
+        }
+        self.meter.leave(lbn)?;
+        let third = self.meter.deviation(lbn, expected)?;
+        let mut three = [first, second, third];
+        let middle = crate::turns::median(&mut three);
+        Ok((middle.abs() < tolerance).then_some((middle, 2.0)))
     }
 
     fn all_meet(&mut self, zone: &Zone, lbns: &[u64]) -> Result<bool, ProbeError> {
@@ -146,7 +180,10 @@ impl<'m, 'a> Mapper<'m, 'a> {
     /// Density, first boundary and first skew of the zone that begins at `first`.
     fn begin(&mut self, first: u64) -> Result<Zone, ProbeError> {
         let last = self.capacity - 1 - first;
+        self.tolerance = f64::max(self.least, 3.5 * self.spread);
         let (sectors, angle) = self.density(first)?;
+        let sectors = self.counted(first, sectors, angle)?;
+        self.tolerate(sectors);
         let mut zone = Zone::new(first, sectors, angle);
         zone.end = self.capacity;
         if last < sectors {
@@ -170,6 +207,38 @@ impl<'m, 'a> Mapper<'m, 'a> {
         Ok(zone)
     }
 
+    /// The exact number of sectors on a track, where readings are too spread to tell it: tracks end where the next
+    /// LBN stands elsewhere.
+    fn counted(&mut self, first: u64, sectors: u64, angle: f64) -> Result<u64, ProbeError> {
+        let unsure = (6.0 * self.spread * sectors as f64).ceil() as u64;
+        if unsure < 1 || !self.meter.is_noisy() || sectors < 4 {
+            return Ok(sectors);
+        }
+        let mut ends = Vec::new();
+        let (mut begin, mut angle) = (first, angle);
+        for _ in 0..3 {
+            let zone = Zone::new(begin, sectors, angle);
+            let (mut low, mut high) =
+                (begin + sectors.saturating_sub(unsure + 1), begin + sectors + unsure + 1);
+            if high >= self.capacity
+                || self.meets(&zone, low)?.is_none()
+                || self.meets(&zone, high)?.is_some()
+            {
+                break;
+            }
+            while high - low > 1 {
+                let middle = low + (high - low) / 2;
+                if self.meets(&zone, middle)?.is_some() { low = middle } else { high = middle }
+            }
+            ends.push(high - begin);
+            begin = high;
+            angle = self.sure_angle(begin)?;
+        }
+        // Two tracks that hold as many say it; a slip makes one of three shorter.
+        ends.sort_unstable();
+        Ok(ends.windows(2).rev().find(|w| w[0] == w[1]).map_or(sectors, |w| w[0]))
+    }
+
     /// A zone whose first track ends early at `next`: a slip on it, or spares on every track.
     fn begin_short(&mut self, zone: &Zone, next: u64) -> Result<Option<Zone>, ProbeError> {
         let angle = self.sure_angle(next)?;
@@ -185,6 +254,9 @@ impl<'m, 'a> Mapper<'m, 'a> {
             }
         }
         let lbns = next - zone.first;
+        if lbns == 0 || lbns >= zone.sectors {
+            return Ok(None);
+        }
         let mut spared = zone.clone();
         spared.region = Some(Region { lbns, spares: zone.sectors - lbns });
         spared.levels.push(Level { unit: 1, advance: wrap(angle - zone.angle) });
@@ -223,7 +295,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
                 continue;
             };
             let off = wrap(turned - k * so_far);
-            if off.abs() > self.tolerance * (1.0 + k / reach) {
+            if off.abs() > f64::min(self.tolerance * (1.0 + k / reach), 0.1) {
                 break;
             }
             sector = Some(so_far + off / k);
@@ -231,7 +303,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
         }
         let sector: f64 = sector.unwrap_or(1.0);
         let sectors = (1.0 / sector.max(1e-6)).round();
-        Ok((sectors as u64, start))
+        Ok((sectors.clamp(1.0, 1e5) as u64, start))
     }
 
     /// Follows the zone to its end.
@@ -246,18 +318,29 @@ impl<'m, 'a> Mapper<'m, 'a> {
             good = zone.lbn_near(base.unit, n / 2);
         }
         let mut step = 1;
+        self.tolerate(n);
+        let mut fit = self.begin_fit(zone)?;
         while good < end - 1 {
-            let ahead = (good + step * n).min(end - 1);
-            let (_, sector) = zone.locate(ahead);
-            let target = if ahead == end - 1 {
-                ahead
-            } else {
-                // The middle of a track: a slip more or less does not push it off.
-                (ahead + n / 2).saturating_sub(sector).clamp(good + 1, end - 1)
+            let target_at = |step: u64| {
+                let ahead = (good + step * n).min(end - 1);
+                let (_, sector) = zone.locate(ahead);
+                if ahead == end - 1 {
+                    ahead
+                } else {
+                    // The middle of a track: a slip more or less does not push it off.
+                    (ahead + n / 2).saturating_sub(sector).clamp(good + 1, end - 1)
+                }
             };
+            let mut target = target_at(step);
+            let mut unsure = 3.0 * fit.uncertainty(zone, target);
+            while step > 1 && unsure > 0.3 * self.tolerance {
+                step /= 2;
+                target = target_at(step);
+                unsure = 3.0 * fit.uncertainty(zone, target);
+            }
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
-            if let Some(error) = self.meets(zone, target)? {
-                zone.refine(target, error);
+            if let Some((error, readings)) = self.meets_within(zone, target, unsure.min(self.tolerance))? {
+                fit.take(zone, target, error, readings);
                 good = target;
                 // Every track at first: what recurs must not be stepped over.
                 let dense = zone.levels.len() == 1 && zone.locate(target).0 < DENSE_TRACKS;
@@ -273,6 +356,8 @@ impl<'m, 'a> Mapper<'m, 'a> {
                 }
                 Event::Level(level) => {
                     zone.levels.push(level);
+                    // It was read twice.
+                    fit.take(zone, off, 0.0, 2.0);
                     good = off;
                 }
                 Event::Alone => {
@@ -286,6 +371,18 @@ impl<'m, 'a> Mapper<'m, 'a> {
             }
         }
         Ok(())
+    }
+
+    /// What the beginning of a zone says of its angles: two readings each of its first LBN and its second track's.
+    fn begin_fit(&mut self, zone: &mut Zone) -> Result<Fit, ProbeError> {
+        let mut fit = Fit::new(self.spread);
+        fit.take(zone, zone.first, 0.0, 2.0);
+        let firsts: Vec<u64> =
+            zone.levels.iter().map(|l| zone.lbn_near(l.unit, 0)).filter(|&l| l < zone.end).collect();
+        for lbn in firsts {
+            fit.take(zone, lbn, 0.0, 2.0);
+        }
+        Ok(fit)
     }
 
     /// The first LBN that is off, between one that is right and one that is not.
@@ -311,7 +408,8 @@ impl<'m, 'a> Mapper<'m, 'a> {
             let right = if twice || zone.odd.binary_search(&middle).is_ok() {
                 self.meets(zone, middle)?.is_some()
             } else {
-                self.meter.deviation(middle, zone.predict(middle))?.abs() < self.tolerance
+                let near = self.tolerance.min(if self.meter.is_noisy() { 0.5 / n as f64 } else { 1.0 });
+                self.meter.deviation(middle, zone.predict(middle))?.abs() < near.max(2.5 * self.spread)
             };
             if right { good = middle } else { bad = middle }
         }

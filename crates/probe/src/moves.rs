@@ -101,6 +101,7 @@ fn trial<T: Target>(
     leg: &mut dyn FnMut(&mut Meter<'_>) -> Result<Option<T>, ProbeError>,
 ) -> Result<Option<bool>, ProbeError> {
     for _ in 0..ATTEMPTS {
+        meter.keep_phase()?;
         let Some(target) = leg(meter)? else { return Ok(None) };
         let turn = meter.revolution;
         let response = ns + target.sector() * turn + bus_ns;

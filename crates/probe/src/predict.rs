@@ -16,9 +16,21 @@ pub struct Predictor {
     position: Position,
     /// How much later than the model's the drive's platter is, ns.
     late: i64,
+    /// How much longer the drive's turns take, as a share: what `late` grows by.
+    slow: f64,
+    /// Completions in a row that were far off.
+    lost: u32,
+    /// When the platter's place was last taken.
+    seen: Instant,
     /// The completion expected of the command under way.
     expected: Option<Instant>,
 }
+
+/// Completions in a row that are far off before the platter is looked for anew.
+const MOST_LOST: u32 = 2;
+
+/// How much of an error is taken for the spindle's speed.
+const SPEED_GAIN: f64 = 0.02;
 
 impl Predictor {
     /// For a profile; the arm is taken to be at cylinder 0.
@@ -39,6 +51,9 @@ impl Predictor {
             model,
             position: Position::default(),
             late: 0,
+            slow: 0.0,
+            lost: 0,
+            seen: Instant::ZERO,
             expected: None,
         })
     }
@@ -46,6 +61,7 @@ impl Predictor {
     /// When a read submitted at `at` to an idle drive will be done.
     pub fn read(&mut self, at: Instant, range: LbnRange) -> Instant {
         // The model's platter stands at time t as the drive's at t + late.
+        self.follow(at);
         let submitted = Instant::from_nanos(at.as_nanos().saturating_add_signed(-self.late));
         let rpm = self.model.rpm();
         let mut now = submitted + self.overhead;
@@ -70,9 +86,17 @@ impl Predictor {
             left = left.saturating_sub(u64::from(piece.len));
         }
         let done = bus.max(now + self.bus);
-        let done = Instant::from_nanos(done.as_nanos().saturating_add_signed(self.late));
+        let more = (done.saturating_since(submitted).as_nanos() as f64 * self.slow) as i64;
+        let done = Instant::from_nanos(done.as_nanos().saturating_add_signed(self.late + more));
         self.expected = Some(done);
         done
+    }
+
+    /// Lets the platter fall behind, or get ahead, until `at`.
+    fn follow(&mut self, at: Instant) {
+        let since = at.saturating_since(self.seen).as_nanos() as f64;
+        self.late += (since * self.slow) as i64;
+        self.seen = self.seen.max(at);
     }
 
     /// Takes in when the command was really done; returns by how much later than predicted, ns.
@@ -82,8 +106,19 @@ impl Predictor {
         let turn = self.model.rpm().revolution().as_nanos() as i64;
         // Whole turns are the arm's error, the rest may be the platter's.
         let rest = (error + turn / 2).rem_euclid(turn) - turn / 2;
-        if rest.abs() < turn / 10 {
-            self.late += rest / 4;
+        let since = at.saturating_since(self.seen).as_nanos() as f64;
+        self.follow(at);
+        if rest.abs() >= turn / 50 {
+            // Once is chance; again and again, the platter is elsewhere.
+            self.lost += 1;
+            if self.lost > MOST_LOST {
+                self.late += rest;
+            }
+        } else {
+            self.lost = 0;
+            self.late += rest / 3;
+            self.slow += SPEED_GAIN * rest as f64 / f64::max(since, turn as f64);
+            self.slow = self.slow.clamp(-0.01, 0.01);
         }
         error
     }

@@ -98,6 +98,17 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     report.add("revolution time", format!("{:.6} ms ({rpm} rpm)", spin.revolution / 1e6), spin.strength, "");
     let buffer = buffer::find(meter)?;
     of_buffer(&mut report, &buffer);
+    if !spin.steady {
+        meter.stage("spindle", 0.05);
+        meter.anchor()?;
+        let us = meter.spread * meter.revolution / 1e3;
+        report.add(
+            "spread of an angle",
+            format!("{us:.1} us"),
+            1.0,
+            "the spindle is followed by anchor sectors",
+        );
+    }
     let map = Mapper::new(meter).run()?;
     let geometry = geometry::find(meter, &map, &buffer)?;
     let bus_turns = buffer.bus_sector_ns / meter.revolution;
@@ -112,6 +123,8 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     })?;
     let seeks = SeekMeter { meter, layout: &placed, buffer: &buffer }.run()?;
     of_seeks(&mut report, &seeks, zero_latency);
+    // A speed that wanders is given as it is now.
+    let rpm = (60e9 / meter.revolution).round() as u32;
     let profile = profile(options, meter, rpm, cylinders, heads, spec, &buffer, &seeks, zero_latency);
     let mut predictor = Predictor::new(&profile).map_err(|e| ProbeError::Unlike {
         stage: "profile",

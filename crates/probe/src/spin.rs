@@ -29,6 +29,8 @@ pub(crate) struct Spin {
     pub(crate) revolution: f64,
     /// Share of the reads whose ends are whole turns apart: 1 is sure.
     pub(crate) strength: f64,
+    /// Whether all ends agree to the nanosecond; else the spindle must be followed.
+    pub(crate) steady: bool,
 }
 
 /// Finds the revolution time and the spread of one angle.
@@ -100,25 +102,33 @@ fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
     let lines: Vec<f64> = scan.iter().filter(|&&(_, s)| s > 0.5 * best).map(|&(speed, _)| speed).collect();
     let mut found = None;
     for speed in lines {
-        let (speed, _) = climb(&pairs, speed, step);
-        let (speed, strength) = climb(times, speed, 1.0 / (span * 16.0));
+        let (speed, strength) = climb(&pairs, speed, step);
         if strength > FUNDAMENTAL * best.max(strength) {
             found = Some((speed, strength));
             break;
         }
     }
-    let Some((speed, strength)) = found.filter(|&(_, s)| s > 0.3) else {
+    let Some((rough, short_strength)) = found.filter(|&(_, s)| s > 0.3) else {
         return Err(ProbeError::Unlike {
             stage: "revolution time",
             problem: "reads of the same sector do not end whole revolutions apart".to_owned(),
             mend: "probe a disk that spins, with its read cache off if it has a large one".to_owned(),
         });
     };
-    let revolution = snapped(1e9 / speed, span * 1e9);
-    meter.set_revolution(revolution);
-    meter.spread = spread(times, revolution);
-    Ok(Spin { revolution, strength })
+    let (exact, strength) = climb(times, rough, 1.0 / (span * 16.0));
+    if strength > STEADY {
+        let revolution = snapped(1e9 / exact, span * 1e9);
+        meter.set_revolution(revolution);
+        meter.spread = spread(times, revolution);
+        return Ok(Spin { revolution, strength, steady: true });
+    }
+    // Over the whole time the ends do not agree: the speed wanders, or completions come at odd times.
+    meter.set_revolution(1e9 / rough);
+    Ok(Spin { revolution: 1e9 / rough, strength: short_strength, steady: false })
 }
+
+/// Ends that agree this well are those of a steady spindle, timed to the nanosecond.
+const STEADY: f64 = 0.999_999;
 
 /// The top of the line nearest to `speed`.
 fn climb(times: &[Vec<f64>], speed: f64, step: f64) -> (f64, f64) {

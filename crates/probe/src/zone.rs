@@ -114,14 +114,6 @@ impl Zone {
         }
     }
 
-    /// Takes in that `lbn` stood `error` turns after its prediction: the coarsest rotation it hangs on was off.
-    pub(crate) fn refine(&mut self, lbn: u64, error: f64) {
-        let (track, _) = self.locate(lbn);
-        if let Some(level) = self.levels.iter_mut().rev().find(|l| l.unit <= track) {
-            level.advance += error / (track / level.unit) as f64;
-        }
-    }
-
     /// Whether two zones repeat each other's rotations as far as the shorter goes.
     pub(crate) fn alike(&self, other: &Self, within: f64) -> bool {
         self.sectors == other.sectors

@@ -84,13 +84,17 @@ pub fn predictions_on(
     let turn = 60e9 / f64::from(truth.rpm);
     let mut state = 0x1234_5678_9abc_def0u64;
     let (mut near, mut turns, mut other) = (0, 0, 0);
-    for _ in 0..requests {
+    // The first 60 tell how the platter stands to the clock.
+    for i in 0..requests + 60 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let lbn = ((u128::from(state) * u128::from(capacity - 7)) >> 64) as u64;
         let range = LbnRange::new(units::Lbn::new(lbn), Sectors::new(8));
         let timed = drive.execute(drive.now(), Op::Read, range).unwrap();
         predictor.read(timed.submitted, range);
         let error = predictor.completed(timed.completed) as f64;
+        if i < 60 {
+            continue;
+        }
         if error.abs() <= 50_000.0 {
             near += 1;
         } else if (error - (error / turn).round() * turn).abs() <= 50_000.0 {

@@ -88,6 +88,8 @@ const WIDEST: u64 = 600;
 struct Moves {
     /// Tracks, ns.
     times: Vec<(u64, f64)>,
+    /// The variance of one, us squared.
+    variance: f64,
 }
 
 /// Finds the shape.
@@ -130,6 +132,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         }
     }
     let (misfit, shape) = best;
+    if std::env::var("DEBUG").is_ok() { eprintln!("{:?}", moves.times.iter().map(|t| (t.0, (t.1 / 1e3) as i64)).collect::<Vec<_>>()); scores.sort_by(|a,b| a.0.total_cmp(&b.0)); eprintln!("{:?}", &scores[..scores.len().min(8)]); }
     let rival = |same: &dyn Fn(&Shape) -> bool| {
         scores.iter().filter(|(_, s)| !same(s)).map(|&(score, _)| score).fold(f64::MAX, f64::min)
     };
@@ -196,6 +199,7 @@ fn steps(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
 /// Times the moves from tracks that begin a repetition to those `steps` further.
 fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -> Result<Moves, ProbeError> {
     let mut times = Vec::new();
+    let searches = if meter.is_noisy() { 3 } else { 1 };
     let mut guess = (0.0, 0.35 * meter.revolution);
     for (i, &step) in steps.iter().enumerate() {
         meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
@@ -217,12 +221,13 @@ fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -
             }
             Ok(Some(OnTrack { zone, track: from + step }))
         };
-        if let Some((ns, _)) = shortest_of(1, meter, guess, buffer.bus_sector_ns, &mut leg)? {
+        if let Some((ns, _)) = shortest_of(searches, meter, guess, buffer.bus_sector_ns, &mut leg)? {
             times.push((step, ns));
             guess = ((ns - 250_000.0).max(0.0), ns + 250_000.0);
         }
     }
-    Ok(Moves { times })
+    let variance = if meter.is_noisy() { NOISY } else { FLOOR };
+    Ok(Moves { times, variance })
 }
 
 impl Moves {
@@ -255,13 +260,14 @@ impl Moves {
             }
         }
         let n = f64::max(points.len() as f64, 2.0);
-        n * (unexplained / n + FLOOR).ln() + groups * n.ln()
+        n * (unexplained / n + self.variance).ln() + groups * n.ln()
     }
 }
 
 /// Weight of a time that is shorter than that of a shorter move.
 const DENT: f64 = 0.1;
 
-/// The least variance believed, and the most that one time counts, us squared.
+/// The least variance believed, that of a search among seeks that vary, and the most that one time counts, us squared.
 const FLOOR: f64 = 50.0;
+const NOISY: f64 = 1_200.0;
 const LARGEST: f64 = 250_000.0;

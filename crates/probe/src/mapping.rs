@@ -8,6 +8,7 @@ use crate::fit::Fit;
 use crate::meter::Meter;
 use crate::turns::wrap;
 use crate::zone::{Level, Region, Shift, Zone};
+use units::Duration;
 
 /// Distances from a zone's first LBN over which its density is measured.
 const DENSITY_STEPS: [u64; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
@@ -42,6 +43,9 @@ const SURE_READINGS: usize = 2;
 /// Tracks that are all looked at while only one skew of a zone is known; more than a cylinder has.
 const DENSE_TRACKS: u64 = 24;
 
+/// The longest that mapping may take, drive time.
+const LONGEST: Duration = Duration::from_secs(50 * 60);
+
 /// What is at the first LBN that is off.
 enum Event {
     Slip(u64),
@@ -54,8 +58,8 @@ enum Event {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map {
     pub(crate) zones: Vec<Zone>,
-    /// Whether the drive's every LBN is in a zone.
-    pub(crate) complete: bool,
+    /// From here on the drive was not understood; its capacity, if it was.
+    pub(crate) mapped: u64,
 }
 
 impl Map {
@@ -97,7 +101,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
     /// Maps the drive.
     pub(crate) fn run(mut self) -> Result<Map, ProbeError> {
         let mut at = 0;
-        while at < self.capacity && self.map.zones.len() < MOST_ZONES {
+        while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.drive_time() < LONGEST {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * at as f64 / self.capacity as f64);
             let mut zone = self.begin(at)?;
             self.extend(&mut zone)?;
@@ -112,12 +116,21 @@ impl<'m, 'a> Mapper<'m, 'a> {
             at = zone.end;
             self.map.zones.push(zone);
         }
-        self.map.complete = at >= self.capacity;
+        self.map.mapped = at.min(self.capacity);
+        if at < self.capacity {
+            // What was not understood is taken to go on as before, and is reported as unsure.
+            let sectors = self.map.zones.last().map_or(1, |z| z.sectors);
+            let angle = self.angle(at)?;
+            let mut rest = Zone::new(at, sectors, angle);
+            rest.end = self.capacity;
+            rest.levels = self.map.zones.last().map(|z| z.levels.clone()).unwrap_or_default();
+            self.map.zones.push(rest);
+        }
         Ok(self.map)
     }
 
     fn angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
-        self.meter.angle(lbn)
+        self.meter.angle(lbn.min(self.capacity - 1))
     }
 
     /// The angle of an LBN on which much depends: two readings that agree.
@@ -197,7 +210,14 @@ impl<'m, 'a> Mapper<'m, 'a> {
     fn begin(&mut self, first: u64) -> Result<Zone, ProbeError> {
         let last = self.capacity - 1 - first;
         let (sectors, angle) = self.density(first)?;
-        let sectors = self.counted(first, sectors, angle)?;
+        let mut sectors = self.counted(first, sectors, angle)?;
+        if self.meter.is_noisy()
+            && let Some(before) = self.map.zones.last().map(|z| z.sectors)
+            && !(before / 2..=before * 2).contains(&sectors)
+        {
+            // Readings that went wrong, rather than another density.
+            sectors = before;
+        }
         let mut zone = Zone::new(first, sectors, angle);
         zone.end = self.capacity;
         if last < sectors {
@@ -376,8 +396,8 @@ impl<'m, 'a> Mapper<'m, 'a> {
                 }
                 good = goods.last().copied().unwrap_or(zone.first);
                 let by = self.fine_error(zone, target)?;
-                if (by * n as f64).abs() < FEW_SECTORS {
-                    if by * n as f64 >= 0.5 {
+                if (by * n as f64).abs() < FEW_SECTORS || by.abs() < 2.5 * self.tolerance {
+                    if by * n as f64 >= 0.5 && self.tells_sectors(n) {
                         let from = self.track_from(zone, good, target, by / 2.0)?;
                         zone.shifts.push(Shift { lbn: from, sectors: (by * n as f64).round() as u64 });
                         goods = vec![target];
@@ -390,7 +410,10 @@ impl<'m, 'a> Mapper<'m, 'a> {
                 }
             }
             let off = self.first_off(zone, good, target)?;
-            if self.meter.is_noisy() && self.fine_error(zone, off)?.abs() < self.tolerance && doubts < MOST_DOUBTS {
+            if self.meter.is_noisy()
+                && self.fine_error(zone, off)?.abs() < self.tolerance
+                && doubts < MOST_DOUBTS
+            {
                 // A reading went wrong somewhere: nothing is off here.
                 doubts += 1;
                 good = off;
@@ -399,10 +422,6 @@ impl<'m, 'a> Mapper<'m, 'a> {
             }
             doubts = 0;
             let event = self.classify(zone, off)?;
-            if std::env::var("DEBUG").is_ok() {
-                let e = self.meter.deviation(off, zone.predict(off))?; let e1 = self.meter.deviation(off - 1, zone.predict(off - 1))?;
-                eprintln!("zone {} n {} good {good} target {target} off {off} {:?} dev {:.3} sectors, before {:.3}, tol {:.3} unsure {:.3} step {step} event {} levels {:?}", zone.first, n, zone.locate(off), e * n as f64, e1 * n as f64, self.tolerance * n as f64, unsure * n as f64, match &event { Event::Slip(k) => format!("slip {k}"), Event::Level(_) => "level".into(), Event::Alone => "alone".into(), Event::End => "end".into() }, zone.levels.iter().map(|l| (l.unit, l.advance * n as f64)).collect::<Vec<_>>());
-            }
             match event {
                 Event::Slip(sectors) => {
                     zone.shifts.push(Shift { lbn: off, sectors });
@@ -551,9 +570,17 @@ impl<'m, 'a> Mapper<'m, 'a> {
         Ok(Event::End)
     }
 
+    /// Whether one sector more or less can be told.
+    fn tells_sectors(&self, sectors: u64) -> bool {
+        !self.meter.is_noisy() || 1.0 / sectors as f64 > 0.3 * self.tolerance
+    }
+
     /// Whether sectors were stepped over before `off`.
     fn slip(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<Option<Event>, ProbeError> {
         let n = zone.sectors;
+        if !self.tells_sectors(n) {
+            return Ok(None);
+        }
         let by = (wrap(angle - zone.predict(off)) * n as f64).round();
         let guess = if by >= 1.0 && by <= MOST_SLIPPED as f64 { by as u64 } else { 0 };
         for sectors in std::iter::once(guess).chain(1..=8).filter(|&m| m > 0 && m < n) {
@@ -627,6 +654,10 @@ impl<'m, 'a> Mapper<'m, 'a> {
         joined.region = Some(Region { lbns, spares });
         joined.levels.retain(|l| l.unit < tracks);
         joined.levels.push(Level { unit: tracks, advance: wrap(zone.angle - before.angle) });
+        if self.meter.is_noisy() && (spares as f64) < FEW_SECTORS {
+            // A slip in each of two cylinders looks the same.
+            return Ok(None);
+        }
         let third = zone.end;
         let points = [third, third + lbns / 2, third + lbns - 1];
         if third + lbns < self.capacity && self.all_meet(&joined, &points)? {

@@ -298,7 +298,8 @@ impl<'a> Meter<'a> {
         let mut apart: Vec<f64> = angles.iter().map(|a| wrap(a - first)).collect();
         // A median of many, a mean of two.
         let middle = crate::turns::median(&mut apart);
-        let near: Vec<f64> = apart.iter().copied().filter(|a| (a - middle).abs() < 4.0 * self.spread).collect();
+        let near: Vec<f64> =
+            apart.iter().copied().filter(|a| (a - middle).abs() < 4.0 * self.spread).collect();
         Ok(frac(first + near.iter().sum::<f64>() / near.len().max(1) as f64))
     }
 
@@ -313,6 +314,16 @@ impl<'a> Meter<'a> {
     pub(crate) fn keep_phase(&mut self) -> Result<(), ProbeError> {
         if !self.anchors.is_empty() && self.now.saturating_since(self.anchored) > ANCHOR_EVERY {
             self.read_anchor()?;
+        }
+        Ok(())
+    }
+
+    /// Reads anchors until the platter's place is known again after a while without.
+    pub(crate) fn find_phase(&mut self) -> Result<(), ProbeError> {
+        if !self.anchors.is_empty() {
+            for _ in 0..4 * MOST_LOST {
+                self.read_anchor()?;
+            }
         }
         Ok(())
     }

@@ -265,6 +265,7 @@ impl<'a> Meter<'a> {
         if turns > 0.5 && error.abs() < LOST {
             // Ahead of where it should be: the turns took longer than was thought.
             self.revolution *= 1.0 + FOLLOW_SPEED * error / turns.max(4.0);
+            self.recorder.set_revolution(self.revolution);
         }
         Ok(Some(error))
     }

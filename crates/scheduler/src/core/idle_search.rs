@@ -20,7 +20,8 @@ const PATIENCE: u32 = 64;
 /// Look-ups that every search has: enough to look ahead of both fronts, so that it gets on.
 const FEWEST: u32 = 64;
 
-/// How long a search rests whose budget was spent on looking: a hundred times as long as that takes.
+/// How long a search rests whose budget was spent without asking clients for anything: a hundred times as long as that
+/// takes. Clients are asked again after [`IdleTime::threshold`](crate::IdleTime::threshold).
 const REST: Duration = Duration::from_millis(1);
 
 /// What a search has left.
@@ -30,6 +31,8 @@ struct Effort {
     left: u32,
     /// Whether something was wanted that could not be had.
     refused: bool,
+    /// Whether a client may have been asked for a buffer.
+    asked: bool,
 }
 
 impl Core {
@@ -56,12 +59,12 @@ impl Core {
                 holders.clear();
             }
             let most = (budget / draws).max(FEWEST);
-            let mut effort = Effort { left: most, refused: false };
+            let mut effort = Effort { left: most, refused: false, asked: false };
             if let Some(visit) = self.walk(now, way, &mut effort, buffers) {
                 return Ok(visit);
             }
             budget = budget.saturating_sub(most - effort.left);
-            if effort.left == 0 && !effort.refused {
+            if effort.left == 0 && !effort.asked {
                 pause = REST;
             }
             if holders.is_empty() {
@@ -112,6 +115,7 @@ impl Core {
             self.background.look_at(&focus);
             self.background.walk(way).pass_over(front);
             effort.refused = true;
+            effort.asked |= self.background.has(Op::Write);
         }
     }
 

@@ -132,15 +132,13 @@ impl Background {
         }
     }
 
-    /// The next cylinder of a stretch of which something is wanted, within a budget of look-ups.
+    /// The next cylinder of a stretch of which something is wanted, within a budget of look-ups; the first is looked at
+    /// whatever is left, so that it gets on.
     pub fn next_wanted(&mut self, layout: &Layout, stretch: Stretch, left: &mut u32) -> Sought {
         let Stretch { from, last, down } = stretch;
         let mut next = from;
         loop {
-            if *left == 0 {
-                return Sought::Spent(next);
-            }
-            *left -= 1;
+            *left = left.saturating_sub(1);
             let barren = self.is_barren(next / GROUP, 0);
             if !barren {
                 if self.known_cylinder_bound(next).is_none() {
@@ -158,6 +156,7 @@ impl Background {
                 (false, false) => Some(next + 1),
             };
             match after.filter(|c| if down { *c >= last } else { *c <= last }) {
+                Some(c) if *left == 0 => return Sought::Spent(c),
                 Some(c) => next = c,
                 None => return Sought::Nothing,
             }

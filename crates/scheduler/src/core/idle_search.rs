@@ -17,9 +17,6 @@ const DRAWS: usize = 8;
 /// How much further from its edge the head may be in idle time before it changes to the other edge, in cylinders.
 const PATIENCE: u32 = 64;
 
-/// Look-ups that every search has: enough to look ahead of both fronts, so that it gets on.
-const FEWEST: u32 = 64;
-
 /// How long a search rests whose budget was spent without asking clients for anything: a hundred times as long as that
 /// takes. Clients are asked again after [`IdleTime::threshold`](crate::IdleTime::threshold).
 const REST: Duration = Duration::from_millis(1);
@@ -58,7 +55,7 @@ impl Core {
             } else {
                 holders.clear();
             }
-            let most = (budget / draws).max(FEWEST);
+            let most = budget / draws;
             let mut effort = Effort { left: most, refused: false, asked: false };
             if let Some(visit) = self.walk(now, way, &mut effort, buffers) {
                 return Ok(visit);

@@ -176,6 +176,32 @@ fn a_session_that_never_has_a_buffer_does_not_keep_others_waiting() {
     assert!(host.records.last().unwrap().last);
 }
 
+/// A winner that says "not now" to all does not waste its gap.
+#[test]
+fn the_gap_of_a_winner_without_buffers_goes_to_the_others() {
+    let run = |never: bool| {
+        let mut host = Host::new(Config::default());
+        let capacity = host.drive.layout().capacity().get();
+        let other = host.open(priority(1));
+        let mut not = Vec::new();
+        if never {
+            not.push(host.open(priority(100)));
+        }
+        // In turn, some tracks each, so that a detour is for one of them.
+        for i in 0..capacity / 2_000 {
+            match not.first() {
+                Some(&never) if i % 2 == 0 => host.write(never, range(i * 2_000, 2_000)),
+                _ if i % 2 == 1 => host.write(other, range(i * 2_000, 2_000)),
+                _ => {}
+            }
+        }
+        host.busy(400, &mut Not(not));
+        host.delivered()[&other]
+    };
+    let (alone, beside) = (run(false), run(true));
+    assert!(beside * 10 > alone * 8, "{beside} blocks beside one that never has a buffer, {alone} alone");
+}
+
 /// Promise 3: what the foreground writes is newer than what waits in the background.
 #[test]
 fn a_foreground_write_is_not_overwritten_by_older_background_writes() {

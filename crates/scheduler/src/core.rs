@@ -7,7 +7,7 @@ mod watch;
 
 use crate::background::{Background, Buffers, Ready, Urgent};
 use crate::foreground::{Pending, Request};
-use crate::idle::{Harm, Idle, IdleTime};
+use crate::idle::{Harm, Idle, IdleTime, IdleTimeError};
 use crate::lottery::Lottery;
 use crate::planner::{Planner, SearchBudget};
 use crate::policy::{AgeWeight, AnyPolicy, PolicyName};
@@ -250,9 +250,24 @@ pub struct Core {
 }
 
 impl Core {
+    /// The same as [`new`](Self::new) for a configuration that comes from outside.
+    ///
+    /// # Errors
+    /// Which field cannot be, and what it may be ([`IdleTime::check`]).
+    pub fn try_new(drive: Arc<DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
+        config.idle.map_or(Ok(()), |idle| idle.check())?;
+        Ok(Self::new(drive, config))
+    }
+
     /// A core for a drive whose head stands at cylinder 0 under head 0.
+    ///
+    /// # Panics
+    /// If idle time is to be used as it cannot be; [`try_new`](Self::try_new) says why.
     pub fn new(drive: Arc<DriveModel>, config: Config) -> Self {
         let position = Position::default();
+        if let Some(Err(error)) = config.idle.map(|idle| idle.check()) {
+            panic!("{error}");
+        }
         Self {
             policy: config.policy.into(),
             watch: Watch::default(),

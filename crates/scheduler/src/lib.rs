@@ -23,7 +23,7 @@ pub use crate::core::{Access, Action, Config, Core, PlannerStats, Purpose, Shari
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;
 pub use foreground::{Pending, Request};
-pub use idle::{Harm, IdleTime};
+pub use idle::{Harm, IdleTime, IdleTimeError};
 pub use planner::{Detour, Gap, SearchBudget, Stop};
 pub use predictor::{Last, Mimic, Observed, Positioning, Predictor};
 pub use sessions::{

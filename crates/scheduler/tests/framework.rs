@@ -276,6 +276,32 @@ fn what_was_lost_is_done_again() {
     assert_eq!(host.core.undelivered(session), Some(before - 1));
 }
 
+#[test]
+fn idle_time_that_cannot_be_used_is_refused_by_field() {
+    let refused = |idle| {
+        let drive = Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap());
+        let config = Config { idle: Some(idle), ..Config::default() };
+        Core::try_new(drive, config).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let usual = IdleTime::default();
+    assert_eq!(refused(usual), Ok(()));
+    assert_eq!(
+        refused(IdleTime { harm_ppm: 1_000_000, threshold: Duration::from_nanos(1), ..usual }),
+        Ok(())
+    );
+    for (idle, field) in [
+        (IdleTime { threshold: Duration::ZERO, ..usual }, "idle.threshold is 0 ns; give 1 ns"),
+        (
+            IdleTime { threshold: Duration::MAX, ..usual },
+            "idle.threshold is 18446744073709551615 ns; give 1 ns",
+        ),
+        (IdleTime { harm_ppm: 1_000_001, ..usual }, "idle.harm_ppm is 1000001 millionths; give 0"),
+    ] {
+        let error = refused(idle).unwrap_err();
+        assert!(error.starts_with(field), "{error}");
+    }
+}
+
 /// FAST'04, section 5.2: until 20 ms have passed, only the track under the head.
 #[test]
 fn idle_time_begins_on_the_track_under_the_head_and_goes_on_at_the_edges() {

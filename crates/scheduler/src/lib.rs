@@ -19,7 +19,9 @@ mod sessions;
 mod task;
 mod task_index;
 
-pub use crate::core::{Access, Action, Config, Core, PlannerStats, Purpose, Sharing, SubmitError};
+pub use crate::core::{
+    Access, Action, Bad, Config, Core, PlannerStats, Purpose, Sharing, SubmitError, Whose,
+};
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;
 pub use foreground::{Pending, Request};

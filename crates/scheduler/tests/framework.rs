@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 use freeblock_scheduler::{
-    Action, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request, Sessions,
-    Sharing, Wanted,
+    Action, Bad, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request,
+    Sessions, Sharing, Wanted, Whose,
 };
 use model::{DriveModel, builtin};
 use std::collections::BTreeMap;
@@ -417,4 +417,81 @@ fn promotions_do_not_make_the_core_refuse_the_foreground() {
     }
     host.run(host.now + Duration::from_secs(1), &mut Ready);
     assert_eq!(host.core.pending(), 0);
+}
+
+#[test]
+fn what_failed_to_be_read_is_told_apart_from_what_failed_to_be_written() {
+    let run = |bad: Bad<'_>| {
+        let mut host = Host::new(Config::default());
+        let (reader, writer) = (host.open(Priority::default()), host.open(Priority::default()));
+        // Both are done with the foreground's write.
+        host.read(reader, range(400_000, 8));
+        host.write(writer, range(400_000, 8));
+        let id = host.submit(Op::Write, range(400_000, 8));
+        assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+        assert_eq!(host.core.whose(), Some(Whose::Request(id)));
+        host.now = host.core.busy_until().unwrap();
+        host.core.completed_with(host.now, bad);
+        host.run(host.now, &mut Ready);
+        let records: Vec<Option<Lbn>> = host.records.iter().map(|r| r.bad).collect();
+        (host.failed.len(), records)
+    };
+    let lbn = [Lbn::new(400_003)];
+    assert_eq!(run(Bad { read: &lbn, written: &[] }), (0, vec![None, None]));
+    assert_eq!(run(Bad { read: &[], written: &lbn }), (1, vec![Some(lbn[0]); 2]));
+    assert_eq!(run(Bad::from(&lbn)), (1, vec![Some(lbn[0]); 2]));
+}
+
+#[test]
+fn what_is_under_way_is_known_by_whose_it_is() {
+    let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
+    let session = host.open(Priority::default());
+    assert_eq!(host.core.whose(), None);
+    host.read(session, range(0, 8));
+    host.core.promote(session, range(0, 8)).unwrap();
+    assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+    assert_eq!(host.core.whose(), Some(Whose::Promoted(session)));
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    host.read(session, range(8_000, 8));
+    while host.core.poll(host.now) != Some(Action::Execute) {
+        host.now = host.core.wake_at().unwrap();
+    }
+    assert_eq!(host.core.whose(), Some(Whose::Idle));
+}
+
+/// The records that came before the abort cannot be flagged any more.
+#[test]
+fn after_an_abort_a_client_knows_whether_more_comes() {
+    let mut host = Host::new(Config::default());
+    let session = host.open(Priority::default());
+    host.read(session, range(0, 24));
+    host.core.promote(session, range(0, 8)).unwrap();
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.records.iter().map(|r| r.last).collect::<Vec<_>>(), [false]);
+    host.core.abort_range(session, range(8, 8)).unwrap();
+    assert_eq!(host.core.to_come(session), Ok(1));
+    host.core.abort(host.records[0].task).unwrap();
+    assert_eq!(host.core.to_come(session), Ok(0));
+    host.core.close(session).unwrap();
+    assert!(host.core.to_come(session).is_err());
+}
+
+/// Idle time has left the head far away, and what is promoted pays for it.
+#[test]
+fn what_idle_time_costs_promoted_work_is_accounted_for() {
+    let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
+    let session = host.open(Priority::default());
+    let capacity = host.drive.layout().capacity().get();
+    host.submit(Op::Read, range(capacity / 2, 8));
+    host.run(host.now + Duration::from_millis(10), &mut Ready);
+    host.read(session, range(0, 8));
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.records.len(), 1, "in idle time");
+    let before = host.core.harm();
+    host.read(session, range(capacity / 2 + 20_000, 8));
+    host.core.promote(session, range(capacity / 2 + 20_000, 8)).unwrap();
+    host.run(host.now + Duration::from_millis(1), &mut Ready);
+    let after = host.core.harm();
+    assert!(after.late + after.early > before.late + before.early, "{before:?} {after:?}");
+    assert_eq!(after.foreground, before.foreground, "it is no foreground time of which a part may be lost");
 }

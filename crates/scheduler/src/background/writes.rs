@@ -41,7 +41,7 @@ impl Background {
                 self.refused.push(at);
             }
             for (piece, range) in pieces {
-                self.pick(at, slot, piece, false);
+                self.pick(at, slot, piece, (Op::Write, false));
                 self.superseded(range, Some(piece.sector));
                 written.push((passing + (piece.offset - item.offset), piece.sectors));
             }
@@ -81,7 +81,7 @@ impl Background {
         for (whole, slot, block) in blocks {
             let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
             for (piece, range) in self.ask(at, slot, &item, buffers) {
-                self.pick(at, slot, piece, true);
+                self.pick(at, slot, piece, (Op::Write, true));
                 self.superseded(range, None);
                 written.push(range);
             }

@@ -93,6 +93,11 @@ impl Core {
         let from = self.displaced.take();
         let began = self.position;
         let until = self.lay_out(now, job, Some(buffers));
+        if let Some(from) = from.filter(|_| job.pending.promoted.is_some()) {
+            // It was not waited for before now. Its own time is no foreground time, of which a part might be lost.
+            let plain = plain_end(&self.drive, from, now, request.op, job.ranges());
+            self.idle.account(plain, until);
+        }
         if self.config.idle.is_some() && job.pending.promoted.is_none() {
             let plain = match from {
                 Some(from) => {

@@ -24,7 +24,7 @@ const SAMPLES: u32 = 100;
 const CLAIMED: f64 = 20.0;
 
 fn schedulers() -> Vec<Scheduler> {
-    let smtf = Metric::ALL.map(|metric| Scheduler::Smtf(metric));
+    let smtf = Metric::ALL.map(Scheduler::Smtf);
     [Scheduler::GreedyOptimal].into_iter().chain(smtf).chain(Scheduler::TRADITIONAL).collect()
 }
 

@@ -166,7 +166,7 @@ impl Probe {
         let room = (capacity - size - step.max(0) - low + 1).max(1) as u64;
         let kinds = u64::from(last.is_write()) << 1 | u64::from(next.is_write());
         let dice = mixed(self.seed, mixed(step as u64, u64::from(index) << 2 | kinds));
-        let from = low as u64 + (u128::from(dice) * u128::from(room) >> 64) as u64;
+        let from = low as u64 + ((u128::from(dice) * u128::from(room)) >> 64) as u64;
         let range = |start: u64| LbnRange::new(Lbn::new(start), Sectors::new(self.sectors));
         let (from, to) = (range(from), range(from.saturating_add_signed(step)));
         let begun = self.disk.serve(self.now, last, from);

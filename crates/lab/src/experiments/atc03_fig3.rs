@@ -1,15 +1,14 @@
 //! ATC'03, figure 3: the table that predicts best does not schedule best.
 
 use crate::set_up::drive;
-use crate::smtf::{
-    Bare, Chooser, Disk, Host, Metric, Mimicked, PROBE_BYTES, Seen, Smtf, Survey, Surveyed, Week,
-};
+use crate::smtf::{Bare, Chooser, Disk, FromOutside, Host, PROBE_BYTES, Seen, Survey, Surveyed, Week};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use drive::demerit_ms;
+use mimic::Metric;
 use model::DriveModel;
-use scheduler::Request;
+use scheduler::Mimic;
 use std::sync::Arc;
-use units::{Duration, LbnRange, Sectors};
+use units::{LbnRange, Sectors};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "atc03-fig3",
@@ -53,7 +52,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         .map(|(i, metric)| {
             format!(
                 "{}: demerit {:.2} ms, as a scheduler {:.1} s; of its own choices {:.2} ms",
-                metric.name(),
+                metric,
                 demerits.get(i).copied().unwrap_or(f64::NAN),
                 busy(i),
                 own.get(i).copied().unwrap_or(f64::NAN)
@@ -81,8 +80,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let figures = [Metric::Probabilistic, Metric::Mean, Metric::Maximum].map(|metric| {
         let predicted = by_mean.others.get(at(metric)).map(Vec::as_slice).unwrap_or_default();
         Figure {
-            id: format!("atc03-fig3-{}", metric.name()),
-            title: format!("Times predicted and times taken: {}", metric.name()),
+            id: format!("atc03-fig3-{}", metric),
+            title: format!("Times predicted and times taken: {}", metric),
             x: Axis::between("time (ms)", 0.0, 12.0),
             y: Axis::between("requests that take no longer (%)", 0.0, 100.0),
             kind: Kind::Lines(vec![
@@ -113,9 +112,9 @@ fn distribution(label: &str, times: &[f64]) -> Line {
 
 /// SMTF, with what was predicted and what it took, in ms.
 struct Judge {
-    smtf: Smtf<Survey>,
+    smtf: FromOutside,
     disk: Arc<DriveModel>,
-    surveys: Vec<Survey>,
+    tables: Vec<Survey>,
     /// What it chose by.
     chosen: Vec<f64>,
     /// What each summary says of what it chose.
@@ -129,9 +128,9 @@ impl Judge {
         // Only the order by the mean is looked at by all.
         let all = if metric == Metric::Mean { Metric::ALL.as_slice() } else { &[] };
         Self {
-            smtf: Smtf::new(table.by(metric)),
+            smtf: FromOutside::smtf(table.by(metric)),
             disk: Arc::clone(disk),
-            surveys: all.iter().map(|metric| table.by(*metric)).collect(),
+            tables: all.iter().map(|metric| table.by(*metric)).collect(),
             chosen: Vec::new(),
             others: vec![Vec::new(); all.len()],
             taken: Vec::new(),
@@ -142,23 +141,17 @@ impl Judge {
 impl Chooser for Judge {
     fn choose(&mut self, seen: Seen<'_>) -> usize {
         let chosen = self.smtf.choose(seen);
-        let (Some(last), Some(predicted), Some(next)) =
-            (self.smtf.last(), self.smtf.predicted(), seen.queue.get(chosen))
-        else {
-            return chosen;
-        };
+        let (Some(last), Some(next)) = (seen.last, seen.queue.get(chosen)) else { return chosen };
         let sectors = PROBE_BYTES / self.disk.sector_bytes().get();
         let range = LbnRange::new(next.lbn(), Sectors::new(sectors.max(1)));
         let done = Bare::at(Arc::clone(&self.disk), seen.arm).serve(seen.at, next.request.op, range);
         self.taken.push(done.since(seen.at).as_millis_f64());
-        self.chosen.push(predicted as f64 / 1e6);
-        for (survey, times) in self.surveys.iter_mut().zip(&mut self.others) {
-            times.push(survey.time(last, next.request) as f64 / 1e6);
+        let predicted =
+            |mimic: &dyn Mimic| mimic.time(last, seen.at, &next.request).map(|t| t.as_millis_f64());
+        self.chosen.extend(self.smtf.mimic().and_then(predicted));
+        for (table, times) in self.tables.iter().zip(&mut self.others) {
+            times.extend(predicted(table));
         }
         chosen
-    }
-
-    fn served(&mut self, request: Request, took: Duration) {
-        self.smtf.served(request, took);
     }
 }

@@ -1,10 +1,11 @@
 //! ATC'03, figure 4: how many samples of a distance are enough.
 
 use crate::set_up::drive;
-use crate::smtf::{Bench, Metric, Scheduler, Tally, Week};
+use crate::smtf::{Bench, Scheduler, Tally, Week};
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread, spread,
 };
+use mimic::Metric;
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "atc03-fig4",

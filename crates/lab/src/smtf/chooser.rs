@@ -1,10 +1,10 @@
 //! How a host chooses the next of its queue.
 
 use model::{DriveModel, Position};
-use scheduler::policy::{AgeWeight, CLook, Fcfs, Policy, Sptf, Sstf, View};
-use scheduler::{Pending, Positioning, Predictor, Request};
+use scheduler::policy::{AgeWeight, Base, Fcfs, Policy, Smtf, SmtfRule, Sptf, Unknown, View};
+use scheduler::{Last, Mimic, Observed, Pending, Positioning, Predictor};
 use std::sync::Arc;
-use units::{Duration, Instant, Lbn};
+use units::{Duration, Instant};
 
 /// What a chooser may look at. One that knows no disk leaves the arm alone.
 #[derive(Clone, Copy, Debug)]
@@ -13,13 +13,21 @@ pub(crate) struct Seen<'a> {
     pub(crate) queue: &'a [Pending],
     /// Now.
     pub(crate) at: Instant,
+    /// The last request that was done.
+    pub(crate) last: Option<Last>,
     /// Where the arm is.
     pub(crate) arm: Position,
 }
 
 impl<'a> Seen<'a> {
-    fn view<P>(&self, predictor: &'a P) -> View<'a, P> {
-        View { pool: self.queue, at: self.at, from: self.arm, predictor, age: AgeWeight::default() }
+    fn choose<P: Predictor>(
+        &self,
+        policy: &mut impl Policy,
+        predictor: &'a P,
+        mimic: Option<&'a dyn Mimic>,
+    ) -> usize {
+        let Self { queue: pool, at, last, arm: from } = *self;
+        policy.choose(&View { pool, at, from, predictor, last, mimic, age: AgeWeight::default() })
     }
 }
 
@@ -28,8 +36,10 @@ pub(crate) trait Chooser {
     /// The index in the queue of the one that goes next.
     fn choose(&mut self, seen: Seen<'_>) -> usize;
 
-    /// What was chosen last is done, after so long at the disk.
-    fn served(&mut self, request: Request, took: Duration);
+    /// What was chosen last is done.
+    fn served(&mut self, done: &Observed) {
+        let _ = done;
+    }
 }
 
 impl<C: Chooser + ?Sized> Chooser for Box<C> {
@@ -37,8 +47,8 @@ impl<C: Chooser + ?Sized> Chooser for Box<C> {
         (**self).choose(seen)
     }
 
-    fn served(&mut self, request: Request, took: Duration) {
-        (**self).served(request, took);
+    fn served(&mut self, done: &Observed) {
+        (**self).served(done);
     }
 }
 
@@ -48,110 +58,67 @@ pub(crate) struct GreedyOptimal(pub(crate) Arc<DriveModel>);
 
 impl Chooser for GreedyOptimal {
     fn choose(&mut self, seen: Seen<'_>) -> usize {
-        Sptf.choose(&seen.view(&*self.0))
-    }
-
-    fn served(&mut self, _: Request, _: Duration) {}
-}
-
-/// The traditional schedulers of section 2, which know nothing but addresses: the "seek" of a request is how far it
-/// begins from where the last one ended.
-#[derive(Clone, Debug)]
-pub(crate) enum ByAddress {
-    /// First come, first served.
-    Fcfs,
-    /// Ascending, then the lowest again.
-    CLook(CLook),
-    /// The nearest to the last LBN accessed.
-    Sstf(Near),
-}
-
-impl ByAddress {
-    /// C-LOOK.
-    pub(crate) fn c_look() -> Self {
-        Self::CLook(CLook::default())
-    }
-
-    /// SSTF.
-    pub(crate) fn sstf() -> Self {
-        Self::Sstf(Near::default())
+        seen.choose(&mut Sptf, &*self.0, None)
     }
 }
 
-/// How far a request is from the last LBN accessed, as if a sector were a nanosecond.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Near {
-    last: Lbn,
-}
+/// First come, first served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InOrder;
 
-impl Predictor for Near {
-    fn positioning(&self, _: Position, _: Instant, request: &Pending) -> Positioning {
-        let sectors = request.lbn().get().abs_diff(self.last.get());
-        Positioning { seek: Duration::from_nanos(sectors), rest: Duration::ZERO }
-    }
-}
-
-impl Chooser for ByAddress {
+impl Chooser for InOrder {
     fn choose(&mut self, seen: Seen<'_>) -> usize {
-        // The first two ask for no times.
-        let nowhere = Near::default();
-        match self {
-            Self::Fcfs => Fcfs.choose(&seen.view(&nowhere)),
-            Self::CLook(policy) => policy.choose(&seen.view(&nowhere)),
-            Self::Sstf(near) => Sstf.choose(&seen.view(near)),
-        }
+        seen.choose(&mut Fcfs, &Nothing, None)
+    }
+}
+
+/// Who knows no disk, only addresses, and perhaps a mimic of the disk.
+#[derive(Clone, Debug)]
+pub(crate) struct FromOutside {
+    policy: Smtf,
+    mimic: Option<Box<dyn Mimic>>,
+}
+
+impl FromOutside {
+    /// SSTF or C-LOOK, by addresses as in section 2.
+    pub(crate) fn base(base: Base) -> Self {
+        Self { policy: Smtf::new(SmtfRule { base, ..SmtfRule::default() }), mimic: None }
     }
 
-    fn served(&mut self, request: Request, _: Duration) {
-        if let Self::Sstf(near) = self {
-            near.last = request.range.end();
+    /// SMTF with a table that knows every distance.
+    pub(crate) fn smtf(mimic: impl Mimic) -> Self {
+        Self::online(mimic, SmtfRule { unknown: Unknown::Priority, ..SmtfRule::default() })
+    }
+
+    /// SMTF with a mimic that does not.
+    pub(crate) fn online(mimic: impl Mimic, rule: SmtfRule) -> Self {
+        Self { policy: Smtf::new(rule), mimic: Some(Box::new(mimic)) }
+    }
+
+    /// What it goes by.
+    pub(crate) fn mimic(&self) -> Option<&dyn Mimic> {
+        self.mimic.as_deref()
+    }
+}
+
+impl Chooser for FromOutside {
+    fn choose(&mut self, seen: Seen<'_>) -> usize {
+        seen.choose(&mut self.policy, &Nothing, self.mimic.as_deref())
+    }
+
+    fn served(&mut self, done: &Observed) {
+        if let Some(mimic) = &mut self.mimic {
+            mimic.observe(done);
         }
     }
 }
 
-/// Says how long a request would take after the last one.
-pub(crate) trait Mimicked {
-    /// Nanoseconds, for a request to `next` after one to `last`.
-    fn time(&mut self, last: Request, next: Request) -> u64;
-}
+/// For those who ask for no positioning times.
+struct Nothing;
 
-/// Shortest mimicked time first; of equals the one that came first.
-#[derive(Clone, Debug)]
-pub(crate) struct Smtf<M> {
-    mimic: M,
-    last: Option<Request>,
-    predicted: Option<u64>,
-}
-
-impl<M: Mimicked> Smtf<M> {
-    /// With this table.
-    pub(crate) fn new(mimic: M) -> Self {
-        Self { mimic, last: None, predicted: None }
-    }
-
-    /// The request that was done last.
-    pub(crate) fn last(&self) -> Option<Request> {
-        self.last
-    }
-
-    /// The time of the request chosen last, ns; `None` of the first one.
-    pub(crate) fn predicted(&self) -> Option<u64> {
-        self.predicted
-    }
-}
-
-impl<M: Mimicked> Chooser for Smtf<M> {
-    fn choose(&mut self, seen: Seen<'_>) -> usize {
-        let Some(last) = self.last else { return 0 };
-        let times = seen.queue.iter().enumerate();
-        let times = times.map(|(i, p)| ((self.mimic.time(last, p.request), p.sequence), i));
-        let best = times.min();
-        self.predicted = best.map(|((ns, _), _)| ns);
-        best.map_or(0, |(_, i)| i)
-    }
-
-    fn served(&mut self, request: Request, _: Duration) {
-        self.last = Some(request);
+impl Predictor for Nothing {
+    fn positioning(&self, _: Position, _: Instant, _: &Pending) -> Positioning {
+        Positioning { seek: Duration::ZERO, rest: Duration::ZERO }
     }
 }
 
@@ -159,48 +126,51 @@ impl<M: Mimicked> Chooser for Smtf<M> {
 mod tests {
     use super::*;
     use crate::set_up::drive;
-    use units::{LbnRange, Op, RequestId, Sectors};
-
-    fn request(start: u64) -> Request {
-        Request {
-            id: RequestId::new(start),
-            op: Op::Read,
-            range: LbnRange::new(Lbn::new(start), Sectors::new(8)),
-        }
-    }
+    use scheduler::Request;
+    use units::{Lbn, LbnRange, Op, RequestId, Sectors};
 
     fn chosen(chooser: &mut impl Chooser, last: u64, queue: &[u64]) -> u64 {
         let disk = drive("mimic-base").unwrap();
-        let pending = |(sequence, start): (usize, &u64)| {
-            let request = request(*start);
-            let piece = disk.layout().pieces(request.range).next().unwrap();
+        let pending = |(i, start): (usize, &u64)| {
+            let (id, sequence) = (RequestId::new(i as u64), i as u64);
+            let range = LbnRange::new(Lbn::new(*start), Sectors::new(8));
+            let request = Request { id, op: Op::Read, range };
+            let piece = disk.layout().pieces(range).next().unwrap();
             let track = disk.layout().track(piece.track);
-            let sequence = sequence as u64;
             Pending { request, arrived: Instant::ZERO, sequence, piece, track, promoted: None }
         };
         let pending: Vec<Pending> = queue.iter().enumerate().map(pending).collect();
-        chooser.served(request(last), Duration::from_millis(1));
-        queue[chooser.choose(Seen { queue: &pending, at: Instant::ZERO, arm: Position::default() })]
+        let last = Some(Last { op: Op::Read, lbn: Lbn::new(last) });
+        let arm = Position::default();
+        queue[chooser.choose(Seen { queue: &pending, at: Instant::ZERO, last, arm })]
     }
 
     #[test]
-    fn sstf_goes_to_the_nearest_address_from_where_the_last_ended() {
-        assert_eq!(chosen(&mut ByAddress::sstf(), 100, &[60, 140, 149]), 140);
-        assert_eq!(chosen(&mut ByAddress::sstf(), 100, &[80, 149, 5_000]), 80);
+    fn those_who_know_addresses_go_by_the_last_one() {
+        assert_eq!(chosen(&mut InOrder, 107, &[60, 140, 5]), 60);
+        assert_eq!(chosen(&mut FromOutside::base(Base::Sstf), 107, &[60, 140, 149]), 140);
+        assert_eq!(chosen(&mut FromOutside::base(Base::Sstf), 107, &[80, 149, 5_000]), 80);
+        assert_eq!(chosen(&mut FromOutside::base(Base::CLook), 107, &[80, 149, 5_000]), 149);
+        assert_eq!(chosen(&mut FromOutside::base(Base::CLook), 107, &[80, 70]), 70);
     }
 
+    #[derive(Clone, Debug)]
     struct Farthest;
 
-    impl Mimicked for Farthest {
-        fn time(&mut self, last: Request, next: Request) -> u64 {
-            1_000_000 - next.range.start().get().abs_diff(last.range.start().get())
+    impl Mimic for Farthest {
+        fn time(&self, last: Last, _: Instant, request: &Request) -> Option<Duration> {
+            Some(Duration::from_nanos(1_000_000 - request.range.start().get().abs_diff(last.lbn.get())))
+        }
+
+        fn observe(&mut self, _: &Observed) {}
+
+        fn boxed_clone(&self) -> Box<dyn Mimic> {
+            Box::new(self.clone())
         }
     }
 
     #[test]
     fn smtf_goes_by_the_mimic_alone() {
-        let mut smtf = Smtf::new(Farthest);
-        assert_eq!(chosen(&mut smtf, 100, &[60, 140, 900, 149]), 900);
-        assert_eq!(smtf.predicted(), Some(1_000_000 - 800));
+        assert_eq!(chosen(&mut FromOutside::smtf(Farthest), 100, &[60, 140, 900, 149]), 900);
     }
 }

@@ -3,7 +3,7 @@
 use super::chooser::{Chooser, Seen};
 use super::disk::Disk;
 use crate::LabError;
-use scheduler::{Pending, Request};
+use scheduler::{Last, Observed, Pending, Request};
 use units::{Duration, Instant, RequestId};
 use workload::{ClosedTask, Script};
 
@@ -17,6 +17,9 @@ pub(crate) struct Host<D, S, C> {
     tasks: Vec<ClosedTask>,
     next: u64,
     now: Instant,
+    last: Option<Last>,
+    /// Since when the disk has nothing to do.
+    idle: Instant,
 }
 
 /// What was done.
@@ -48,7 +51,17 @@ impl<D: Disk, S: Script, C: Chooser> Host<D, S, C> {
     pub(crate) fn new(disk: D, mut load: S, chooser: C) -> Self {
         load.start(Instant::ZERO);
         let (queue, tasks) = Default::default();
-        Self { disk, load, chooser, queue, tasks, next: 0, now: Instant::ZERO }
+        Self {
+            disk,
+            load,
+            chooser,
+            queue,
+            tasks,
+            next: 0,
+            now: Instant::ZERO,
+            last: None,
+            idle: Instant::ZERO,
+        }
     }
 
     /// Goes on for so many requests, or to the load's end.
@@ -73,23 +86,28 @@ impl<D: Disk, S: Script, C: Chooser> Host<D, S, C> {
         tally.queued += self.queue.len() as u64;
         tally.queued_max = tally.queued_max.max(self.queue.len());
         tally.choices += u64::from(self.queue.len() > 1);
-        let arm = self.disk.position();
-        let chosen = self.chooser.choose(Seen { queue: &self.queue, at: self.now, arm });
+        let (arm, at, last) = (self.disk.position(), self.now, self.last);
+        let chosen = self.chooser.choose(Seen { queue: &self.queue, at, last, arm });
         let pending = self.queue.swap_remove(chosen);
         let task = self.tasks.swap_remove(chosen);
         let Request { op, range, .. } = pending.request;
-        let done = self.disk.serve(self.now, op, range);
+        let done = self.disk.serve(at, op, range);
         // What comes until then finds this one still at the disk.
         while let Some(due) = self.load.due().filter(|due| *due < done) {
             self.take(due)?;
         }
-        let took = done.since(self.now);
+        let took = done.since(at);
         tally.requests += 1;
         tally.busy += took;
         tally.response += done.since(pending.arrived);
         self.now = done;
         self.load.complete(task, done);
-        self.chooser.served(pending.request, took);
+        if let Some(last) = last {
+            let pause = at.since(self.idle);
+            self.chooser.served(&Observed { last, request: pending.request, pause, time: took });
+        }
+        self.last = Some(Last::of(&pending.request));
+        self.idle = done;
         Ok(())
     }
 

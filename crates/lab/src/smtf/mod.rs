@@ -10,9 +10,9 @@ mod loads;
 mod schedulers;
 mod survey;
 
-pub(crate) use chooser::{Chooser, Mimicked, Seen, Smtf};
+pub(crate) use chooser::{Chooser, FromOutside, Seen};
 pub(crate) use disk::{Bare, Disk};
 pub(crate) use host::{Host, Tally};
 pub(crate) use loads::Week;
 pub(crate) use schedulers::{Bench, Scheduler};
-pub(crate) use survey::{Metric, PROBE_BYTES, Probe, Survey, Surveyed};
+pub(crate) use survey::{PROBE_BYTES, Probe, Survey, Surveyed};

@@ -1,12 +1,14 @@
 //! The schedulers that ATC'03 compares, by name.
 
-use super::chooser::{ByAddress, Chooser, GreedyOptimal, Smtf};
+use super::chooser::{Chooser, FromOutside, GreedyOptimal, InOrder};
 use super::disk::Bare;
 use super::host::{Host, Tally};
 use super::loads::Week;
-use super::survey::{Metric, Surveyed};
+use super::survey::Surveyed;
 use crate::LabError;
+use mimic::Metric;
 use model::DriveModel;
+use scheduler::policy::Base;
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,11 +43,11 @@ impl Bench {
 
     fn chooser(&self, scheduler: Scheduler) -> Box<dyn Chooser> {
         match scheduler {
-            Scheduler::Fcfs => Box::new(ByAddress::Fcfs),
-            Scheduler::Sstf => Box::new(ByAddress::sstf()),
-            Scheduler::CLook => Box::new(ByAddress::c_look()),
+            Scheduler::Fcfs => Box::new(InOrder),
+            Scheduler::Sstf => Box::new(FromOutside::base(Base::Sstf)),
+            Scheduler::CLook => Box::new(FromOutside::base(Base::CLook)),
             Scheduler::GreedyOptimal => Box::new(GreedyOptimal(Arc::clone(&self.disk))),
-            Scheduler::Smtf(metric) => Box::new(Smtf::new(self.table.by(metric))),
+            Scheduler::Smtf(metric) => Box::new(FromOutside::smtf(self.table.by(metric))),
         }
     }
 
@@ -66,7 +68,7 @@ impl fmt::Display for Scheduler {
             Self::Sstf => f.write_str("SSTF"),
             Self::CLook => f.write_str("C-LOOK"),
             Self::GreedyOptimal => f.write_str("greedy-optimal"),
-            Self::Smtf(metric) => write!(f, "SMTF, {}", metric.name()),
+            Self::Smtf(metric) => write!(f, "SMTF, {metric}"),
         }
     }
 }
@@ -86,8 +88,8 @@ mod tests {
 
     #[test]
     fn with_one_request_at_a_time_there_is_nothing_to_choose() {
-        // A day of 2,000 requests, a hundred times slower.
-        let tallies = tallies(0.01);
+        // A day of 2,000 requests stretched to centuries.
+        let tallies = tallies(1e-5);
         assert!(tallies.iter().all(|(_, t)| *t == tallies[0].1 && t.requests == 2_000 && t.queued_max == 1));
         assert_eq!(tallies[0].1.busy, tallies[0].1.response);
     }

@@ -4,43 +4,16 @@
 //! for. But a distance's samples depend on nothing but the distance, the kinds of the two requests and the seed, so each is
 //! probed when it is first asked for, and the answers are those of the whole table.
 
-use super::chooser::Mimicked;
 use super::disk::{Bare, Disk};
+use mimic::{Distance, Metric};
 use model::DriveModel;
-use scheduler::Request;
+use scheduler::{Last, Mimic, Observed, Request};
 use std::collections::HashMap;
-use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use units::{Instant, Lbn, LbnRange, Op, Sectors};
-use workload::random::Stream;
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// Probes are of 1 KB (ATC'03, section 3.2).
 pub(crate) const PROBE_BYTES: u64 = 1 << 10;
-
-/// What of a distance's samples is its time (section 5.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Metric {
-    Mean,
-    Median,
-    Maximum,
-    Probabilistic,
-    Minimum,
-}
-
-impl Metric {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Mean, Self::Median, Self::Maximum, Self::Probabilistic, Self::Minimum];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::Median => "median",
-            Self::Maximum => "maximum",
-            Self::Probabilistic => "probabilistic",
-            Self::Minimum => "minimum",
-        }
-    }
-}
 
 /// What the samples of a distance come to, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,15 +43,14 @@ impl Surveyed {
 
     /// The table by this metric; tables of one `Surveyed` share what they have asked.
     pub(crate) fn by(&self, metric: Metric) -> Survey {
-        let dice = Stream::new(self.probe.seed, "lab.survey.probabilistic");
-        Survey { surveyed: self.clone(), metric, dice }
+        Survey { surveyed: self.clone(), metric }
     }
 
-    fn summary(&mut self, key: Key) -> Summary {
+    fn summary(&self, key: Key) -> Summary {
         if let Some(summary) = lock(&self.known).get(&key) {
             return *summary;
         }
-        let summary = Summary::of(&mut self.probe.samples(key, self.samples));
+        let summary = Summary::of(&mut self.probe.clone().samples(key, self.samples));
         lock(&self.known).insert(key, summary);
         summary
     }
@@ -94,23 +66,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Survey {
     surveyed: Surveyed,
     metric: Metric,
-    dice: Stream,
 }
 
-impl Mimicked for Survey {
-    fn time(&mut self, last: Request, next: Request) -> u64 {
-        let key = (distance(last.range, next.range), last.op, next.op);
-        let surveyed = &mut self.surveyed;
-        u64::from(match self.metric {
+impl Mimic for Survey {
+    fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration> {
+        let surveyed = &self.surveyed;
+        let key = (Distance::between(last.lbn, request.range.start()).sectors(), last.op, request.op);
+        let ns = match self.metric {
             Metric::Mean => surveyed.summary(key).mean,
             Metric::Median => surveyed.summary(key).median,
             Metric::Maximum => surveyed.summary(key).maximum,
             Metric::Minimum => surveyed.summary(key).minimum,
             Metric::Probabilistic => {
-                let one_of = NonZeroU64::MIN.saturating_add(u64::from(surveyed.samples) - 1);
-                surveyed.probe.sample(key, self.dice.below(one_of) as u32).2
+                let lot = mixed(mixed(surveyed.probe.seed, at.as_nanos()), request.id.get());
+                let index = (u128::from(lot) * u128::from(surveyed.samples)) >> 64;
+                surveyed.probe.clone().sample(key, index as u32).2
             }
-        })
+        };
+        Some(Duration::from_nanos(u64::from(ns)))
+    }
+
+    fn observe(&mut self, _: &Observed) {}
+
+    fn boxed_clone(&self) -> Box<dyn Mimic> {
+        Box::new(self.clone())
     }
 }
 
@@ -127,11 +106,6 @@ impl Summary {
             minimum: at(0),
         }
     }
-}
-
-/// From the last block of one request to the first of the next (section 3.1): 1 for the block that follows.
-pub(crate) fn distance(last: LbnRange, next: LbnRange) -> i64 {
-    (next.start().get() as i64) - (last.end().get() as i64 - 1)
 }
 
 /// A disk that is probed: a request at a random place, then one at the distance from it, of which the time counts.
@@ -214,10 +188,7 @@ mod tests {
         fn what_was_asked_before_changes_no_answer(seed in 0..40u64, distances in prop::collection::vec(-200..200i64, 1..20)) {
             let table = Surveyed::new(&tiny(seed), 7, seed);
             let keys = distances.iter().map(|d| (*d, Op::Read, Op::Read));
-            let together: Vec<Summary> = {
-                let mut table = table.clone();
-                keys.clone().map(|key| table.summary(key)).collect()
-            };
+            let together: Vec<Summary> = keys.clone().map(|key| table.summary(key)).collect();
             let alone: Vec<Summary> =
                 keys.map(|key| Surveyed::new(&tiny(seed), 7, seed).summary(key)).collect();
             prop_assert_eq!(together, alone);

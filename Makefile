@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
 CARGO := cargo
 
-.PHONY: help demo test lab bench lint rust cc
+.PHONY: help demo test explore lab bench lint rust cc
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -17,9 +17,17 @@ help: ## this list
 demo: rust cc ## build the release binary, then run `freeblock demo`
 	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- demo
 
+# Fixed, so that a commit passes or fails for itself; `make explore` looks further.
+test: export PROPTEST_RNG_SEED ?= 20001023
 test: rust cc ## every test: unit, property, integration and doc tests; benchmarks run tiny
 	@$(CARGO) test --workspace --locked --all-targets
 	@$(CARGO) test --workspace --locked --doc
+
+SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
+explore: export PROPTEST_RNG_SEED = $(SEED)
+explore: rust cc ## the property tests on a seed of its own (SEED=N), which it prints; a failure's is kept in the tree
+	@echo "make explore SEED=$(SEED)"
+	@$(CARGO) test --workspace --locked --all-targets
 
 lab: rust cc ## the papers' experiments at full size, many minutes; writes lab/report.html, JSON and SVG beside it
 	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- lab run --resume

@@ -28,12 +28,13 @@ mod shrink;
 mod step;
 mod torture;
 mod twin;
+mod volume;
 mod world;
 
 pub use failure::{Check, Failure};
 pub use generate::generate;
 pub use history::{Outcome, run};
-pub use scenario::{DriveSpec, Scenario, ScenarioError, Setup};
+pub use scenario::{DriveSpec, Host, Scenario, ScenarioError, Setup};
 pub use shrink::{prefix, shrink};
 pub use step::{AtHand, Fate, Step};
 pub use torture::{Found, Torture};

@@ -98,6 +98,11 @@ impl Counts {
         self.cuts += other.cuts;
         self.lost += other.lost;
         self.promoted += other.promoted;
+        self.calls += other.calls;
+        self.flushes += other.flushes;
+        self.snapshots += other.snapshots;
+        self.restores += other.restores;
+        self.reorganisations += other.reorganisations;
         self.power_cuts += other.power_cuts;
         self.compared += other.compared;
     }

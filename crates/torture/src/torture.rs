@@ -47,6 +47,18 @@ impl Torture {
         self.counts
     }
 
+    /// Leaves out so many histories, which have been carried out before.
+    pub fn skip(&mut self, histories: u64) {
+        // What is drawn for a history depends on nothing but its number.
+        self.dice.skip(histories);
+        self.histories = self.histories.saturating_add(histories);
+    }
+
+    /// The history that comes next.
+    pub fn upcoming(&self) -> Scenario {
+        generate(self.dice.clone().next())
+    }
+
     /// One more history.
     ///
     /// # Errors

@@ -65,9 +65,27 @@ fn new_histories_of_this_commit_keep_every_promise() {
         counts.lost,
         counts.power_cuts,
         counts.scrubs,
+        counts.promoted,
+        counts.flushes,
+        counts.restores,
+        counts.reorganisations,
     ] {
         assert!(happened > 0, "seed {seed}: {counts:?}");
     }
+}
+
+#[test]
+fn a_run_that_was_ended_goes_on_where_it_was() {
+    let (mut whole, mut second) = (Torture::new(9), Torture::new(9));
+    for _ in 0..3 {
+        whole.next_history().unwrap();
+    }
+    second.skip(3);
+    assert_eq!((second.histories(), second.upcoming()), (whole.histories(), whole.upcoming()));
+    let before = whole.counts();
+    whole.next_history().unwrap();
+    second.next_history().unwrap();
+    assert_eq!(second.counts().steps, whole.counts().steps - before.steps);
 }
 
 #[test]

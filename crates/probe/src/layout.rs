@@ -97,7 +97,8 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
         let unit = least_multiple(tracks.max(1), shape.heads.max(1));
         let whole = zone.lbns() / region.lbns * tracks / unit * unit;
         let end = zone.first + whole / tracks.max(1) * region.lbns;
-        if whole > 0 && end < zone.end && unit <= MOST_UNIT {
+        // Slips inside regions count otherwise in the format than in the map.
+        if whole > 0 && end < zone.end && unit <= MOST_UNIT && zone.shifts.is_empty() {
             let mut head = zone.clone();
             head.end = end;
             head.shifts.retain(|s| s.lbn < end);

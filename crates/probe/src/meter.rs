@@ -41,8 +41,8 @@ struct Anchor {
 const MOST_ANCHORS: u64 = 40;
 const ANCHOR_ROUNDS: usize = 10;
 
-/// Between two anchors: a spindle that goes wrong by a ten-thousandth is a thousandth of a turn off then.
-const ANCHOR_EVERY: Duration = Duration::from_millis(70);
+/// Between two anchors: a spindle that goes wrong by a ten-thousandth is two thousandths of a turn off then.
+const ANCHOR_EVERY: Duration = Duration::from_millis(120);
 
 /// How much of an anchor's error is believed at once, of the phase and of the speed.
 const FOLLOW: f64 = 0.6;

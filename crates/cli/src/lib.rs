@@ -7,9 +7,11 @@
 mod args;
 mod bars;
 mod demo;
+mod device;
 mod drive;
 mod files;
 mod lab;
+mod mimic;
 mod output;
 mod problem;
 mod progress;
@@ -74,5 +76,6 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Lab(command) => lab::execute(command, console),
         Command::Demo(args) => demo::execute(&args, console),
         Command::Torture(args) => torture::execute(&args, console),
+        Command::Mimic(command) => mimic::execute(command, console).map(Outcome::from),
     }
 }

@@ -320,10 +320,28 @@ impl Learner {
     pub fn is_exact(&self) -> bool {
         self.grid.is_exact()
     }
+}
+
+impl Mimic for Learner {
+    #[inline]
+    fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration> {
+        let (pair, distance) = key(last, request.op, request.range.start());
+        let seed = self.table.as_ref().map_or(0, Table::seed);
+        self.time_at(pair, distance, lot(seed, at, request.id.get()))
+    }
+
+    fn observe(&mut self, seen: &Observed) {
+        if seen.pause > self.config.longest_pause {
+            self.after_pause += 1;
+            return;
+        }
+        let (pair, distance) = key(seen.last, seen.request.op, seen.request.range.start());
+        self.learn(pair, distance, seen.time);
+    }
 
     /// An unknown distance to probe in idle time, after `last`: a read that destroys nothing. It is drawn so that near and
     /// far distances come alike. The first of a row after a pause teaches nothing but puts the head where the next begins.
-    pub fn wanted(&mut self, last: Last) -> Option<LbnRange> {
+    fn wanted(&mut self, last: Last) -> Option<LbnRange> {
         if !self.config.probe_idle {
             return None;
         }
@@ -349,23 +367,9 @@ impl Learner {
         }
         None
     }
-}
 
-impl Mimic for Learner {
-    #[inline]
-    fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration> {
-        let (pair, distance) = key(last, request.op, request.range.start());
-        let seed = self.table.as_ref().map_or(0, Table::seed);
-        self.time_at(pair, distance, lot(seed, at, request.id.get()))
-    }
-
-    fn observe(&mut self, seen: &Observed) {
-        if seen.pause > self.config.longest_pause {
-            self.after_pause += 1;
-            return;
-        }
-        let (pair, distance) = key(seen.last, seen.request.op, seen.request.range.start());
-        self.learn(pair, distance, seen.time);
+    fn uses_idle_time(&self) -> bool {
+        self.config.probe_idle
     }
 
     fn boxed_clone(&self) -> Box<dyn Mimic> {

@@ -333,7 +333,7 @@ impl Core {
             return;
         };
         self.now = now;
-        if let Work::Foreground(job) = done.work
+        if let Work::Foreground(job) = &done.work
             && job.pending.promoted.is_none()
         {
             self.idle.since = now;
@@ -346,6 +346,8 @@ impl Core {
                 Some(&bad) => Action::Failed { id, bad },
                 None => Action::Completed(id),
             });
+        } else if let Work::Probe(job) = done.work {
+            self.watch.done(now, &job.pending.request, bad.is_empty());
         } else {
             self.watch.lost_sight();
         }
@@ -389,7 +391,8 @@ impl Core {
     /// When to poll although nothing has happened: idle time begins then, or may be tried again.
     pub fn wake_at(&self) -> Option<Instant> {
         let idle = self.config.idle.as_ref()?;
-        if self.busy.is_some() || !self.pool.is_empty() || self.background.is_idle() {
+        let nothing_wanted = self.background.is_idle() && !self.watch.uses_idle_time();
+        if self.busy.is_some() || !self.pool.is_empty() || nothing_wanted {
             return None;
         }
         let at = (self.idle.since + idle.threshold).max(self.idle.not_before);

@@ -4,7 +4,7 @@ mod dispatch;
 mod under_way;
 mod watch;
 
-use crate::background::{Background, Buffers, Ready};
+use crate::background::{Background, Buffers, Ready, Urgent};
 use crate::foreground::{Pending, Request};
 use crate::idle::{Harm, Idle, IdleTime};
 use crate::lottery::Lottery;
@@ -529,36 +529,18 @@ impl Sessions for Core {
     /// promoted ones may wait; what is beyond stays in the background, as does a write whose buffer is not at hand when
     /// its turn comes. A suspended session's wait until it is resumed.
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        let mut blocks: Vec<(Op, LbnRange)> = Vec::new();
-        self.background
-            .wanted_in(self.drive.layout(), session, range, |op, block| blocks.push((op, block)))?;
-        blocks.sort_unstable_by_key(|(op, block)| (op.is_write(), block.start(), block.end()));
-        let mut requests: Vec<(Op, LbnRange, u64)> = Vec::new();
-        for (op, block) in blocks {
-            match requests.last_mut() {
-                Some((Op::Read, last, count))
-                    if op == Op::Read
-                        && last.end() == block.start()
-                        && last.len().get() + block.len().get() <= MOST_PROMOTED =>
-                {
-                    *last = LbnRange::new(last.start(), last.len() + block.len());
-                    *count += 1;
-                }
-                _ => requests.push((op, block, 1)),
-            }
-        }
+        let room = self.config.most_pending.saturating_sub(self.promoted + self.held_back.len());
+        let most = (MOST_PROMOTED, room);
+        let requests = self.background.promotable(self.drive.layout(), session, range, most)?;
         let mut promoted = 0;
-        for (op, range, count) in requests {
-            if self.promoted + self.held_back.len() >= self.config.most_pending {
-                break;
-            }
+        for Urgent { op, range, blocks } in requests {
             let request = Request { id: RequestId::new(0), op, range };
             let Some(pending) = Pending::new(&self.drive, request, self.now, self.next_sequence) else {
                 continue;
             };
             self.next_sequence += 1;
             self.held_back.push(Pending { promoted: Some(session), ..pending });
-            promoted += count;
+            promoted += blocks;
         }
         if !self.background.is_suspended(session) {
             self.release(session);

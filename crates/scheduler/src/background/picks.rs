@@ -1,20 +1,23 @@
 //! What the head is on its way to: taken from what is wanted, and in the end delivered, failed, or wanted again.
 
+use super::Background;
 use super::search::Focus;
 use super::share::Share;
-use super::{Background, Buffers};
-use crate::sessions::{Record, Wanted};
+use crate::sessions::Record;
 use crate::task::{Item, Took};
 use model::{DriveModel, Layout, TrackRef};
 use std::collections::BTreeMap;
-use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
+use units::{Lbn, Op, SessionId, TaskId, TrackIndex};
 
 /// A part of a block that the head is on its way to.
 #[derive(Clone, Debug)]
 pub(crate) struct Pick {
     pub(super) session: SessionId,
     pub(super) task: TaskId,
+    pub(super) op: Op,
     pub(super) item: Item,
+    /// What the head does of it on the track: the first sector, and sectors up to its end.
+    pub(super) done: (u32, u32),
     /// Whether the block is complete with it.
     pub(super) completes: bool,
     /// Whether it is done when the head's detours are cut short: what the foreground does is always done.
@@ -61,69 +64,8 @@ impl Background {
         (taken.useful > 0).then_some(taken)
     }
 
-    /// Takes what all sessions want to write among the sectors of a window, as far as its buffers are at hand, and what
-    /// reads of it are done with that. Calls `each` with the runs to be written, in the order of passing:
-    /// `(passing, sectors)`.
-    pub fn take_writes(
-        &mut self,
-        drive: &DriveModel,
-        track: TrackIndex,
-        window: (u32, u32),
-        buffers: &mut dyn Buffers,
-        mut each: impl FnMut(u32, u32),
-    ) {
-        self.look(Focus::All);
-        let track = drive.layout().track_ref(track);
-        let mut found = std::mem::take(&mut self.scratch);
-        found.clear();
-        self.items(&track, window, Op::Write, |at, slot, item, passing| {
-            found.push((at, slot, item, passing))
-        });
-        // Of those that begin together the longest first: what lies inside it is written with it.
-        found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
-        let (mut done, mut written) = ((0, 0), Vec::new());
-        for (at, slot, item, passing) in found.drain(..) {
-            let end = passing + item.sectors;
-            if passing >= done.0 && end <= done.1 {
-                // A concurrent write to the same place: one is enough.
-                self.pick(at, slot, item, false);
-                continue;
-            }
-            if passing < done.1 {
-                continue;
-            }
-            let share = &self.shares[at];
-            let Some(task) = share.slot(slot) else { continue };
-            let block = task.block_range(item.block).start();
-            let (mut all, mut runs) = (true, Vec::new());
-            task.missing(&item, |offset, sectors| {
-                let range = LbnRange::new(block + Sectors::new(offset.into()), Sectors::new(sectors.into()));
-                let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
-                all = all && buffers.ready(&wanted);
-                runs.push((passing + (offset - item.offset), sectors));
-            });
-            if all {
-                self.pick(at, slot, item, false);
-                // Of a block that had been overwritten in part only the rest is written: nothing else is done with it, but
-                // nothing else may begin before its end.
-                done = match runs[..] {
-                    [(passing, sectors)] if sectors == item.sectors => (passing, end),
-                    _ => (end, end),
-                };
-                written.append(&mut runs);
-            }
-        }
-        self.scratch = found;
-        let on_track = track.track().sectors;
-        for (passing, sectors) in written {
-            each(passing, sectors);
-            self.serve_reads(&track, ((window.0 + passing) % on_track, sectors), false);
-        }
-        self.forget_bounds(&track);
-    }
-
     /// What lies in what is written need not be read.
-    fn serve_reads(&mut self, track: &TrackRef<'_>, window: (u32, u32), sure: bool) {
+    pub(super) fn serve_reads(&mut self, track: &TrackRef<'_>, window: (u32, u32), sure: bool) {
         if !self.has(Op::Read) {
             return;
         }
@@ -137,77 +79,19 @@ impl Background {
         self.scratch = found;
     }
 
-    /// A foreground write to `range` is on its way: pending writes of what it covers are done with it.
-    pub fn overwritten(&mut self, layout: &Layout, range: LbnRange) {
-        let mut any = false;
-        for at in 0..self.shares.len() {
-            let share = &mut self.shares[at];
-            any |= share.has(Op::Write) || share.has(Op::Read);
-            share.overwritten(range, |pick| self.picks.push(pick));
-        }
-        self.look(Focus::All);
-        if !any {
-            return;
-        }
-        for piece in layout.pieces(range) {
-            let track = layout.track_ref(piece.track);
-            self.serve_reads(&track, (piece.sector, piece.len), true);
-            self.forget_bounds(&track);
-        }
+    pub(super) fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
+        self.pick_part(at, slot, item, sure, (item.sector, item.sectors));
     }
 
-    /// Takes writes that a session has promoted, blocks that make up `range`, as far as their buffers are at hand; calls `each`
-    /// with what is to be written.
-    pub fn take_promoted(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        buffers: &mut dyn Buffers,
-        mut each: impl FnMut(LbnRange),
-    ) {
-        let Ok(at) = self.place(session) else { return };
-        let mut blocks = Vec::new();
-        self.shares[at].writes_in(range, |slot, block, whole| blocks.push((whole, slot, block)));
-        // Of those that begin together the longest first, as in `take_writes`.
-        blocks.sort_unstable_by_key(|&(whole, slot, block)| {
-            (whole.start(), u64::MAX - whole.len().get(), slot, block)
-        });
-        let mut done = LbnRange::new(range.start(), Sectors::ZERO);
-        for (whole, slot, block) in blocks {
-            let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
-            if whole.start() >= done.start() && whole.end() <= done.end() {
-                self.pick(at, slot, item, true);
-                continue;
-            }
-            if whole.start() < done.end() {
-                continue;
-            }
-            let share = &self.shares[at];
-            let Some(task) = share.slot(slot) else { continue };
-            let (mut all, mut runs) = (true, Vec::new());
-            task.missing(&item, |offset, sectors| {
-                let start = whole.start() + Sectors::new(offset.into());
-                let range = LbnRange::new(start, Sectors::new(sectors.into()));
-                let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
-                all = all && buffers.ready(&wanted);
-                runs.push(range);
-            });
-            if all {
-                self.pick(at, slot, item, true);
-                done = if runs[..] == [whole] { whole } else { LbnRange::new(whole.end(), Sectors::ZERO) };
-                runs.into_iter().for_each(&mut each);
-            }
-        }
-    }
-
-    fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
+    /// The same where the head does less than the item: `done` is where that begins on the track, and up to its end.
+    pub(super) fn pick_part(&mut self, at: usize, slot: u32, item: Item, sure: bool, done: (u32, u32)) {
         let share = &mut self.shares[at];
-        if let Some((task, Took { completes, had })) = share.take(slot, &item) {
-            self.picks.push(Pick { session: share.id, task, item, completes, sure, had });
+        if let Some((task, op, Took { completes, had })) = share.take(slot, &item) {
+            self.picks.push(Pick { session: share.id, task, op, item, done, completes, sure, had });
         }
     }
 
-    fn forget_bounds(&mut self, track: &TrackRef<'_>) {
+    pub(super) fn forget_bounds(&mut self, track: &TrackRef<'_>) {
         for at in &self.focus {
             self.shares[*at].bounds.forget(track.index(), track.track().cylinder.get());
         }
@@ -218,21 +102,31 @@ impl Background {
     /// taken beyond is wanted again.
     pub fn cut(&mut self, layout: &Layout, sectors: u32, first: u32, done: u32) {
         let mut picks = std::mem::take(&mut self.picks);
-        // A block is done as far as it was to be, or not at all.
-        let mut undone: Vec<(TaskId, u64)> = picks
-            .iter()
-            .filter(|p| !p.sure && (p.item.sector + sectors - first) % sectors + p.item.sectors > done)
-            .map(|p| (p.task, p.item.block))
-            .collect();
+        let is_done = |p: &Pick| p.sure || (p.done.0 + sectors - first) % sectors + p.done.1 <= done;
+        let mut undone: Vec<(TaskId, u64)> =
+            picks.iter().filter(|p| !is_done(p)).map(|p| (p.task, p.item.block)).collect();
         undone.sort_unstable();
         let is_undone = |p: &Pick| !p.sure && undone.binary_search(&(p.task, p.item.block)).is_ok();
         // The last first: what was taken of a block in pieces goes back in the reverse order.
         for pick in picks.iter().rev().filter(|p| is_undone(p)) {
             self.untake(layout, pick);
         }
-        picks.retain(|p| !is_undone(p));
-        self.picks = picks;
+        for pick in picks.drain(..) {
+            if !is_undone(&pick) {
+                self.picks.push(pick);
+            } else if is_done(&pick) && pick.op.is_write() {
+                // What is on the medium stays done. A part of a block that was read would need room to wait in.
+                self.take_again(pick);
+            }
+        }
         self.look(Focus::All);
+    }
+
+    fn take_again(&mut self, pick: Pick) {
+        let Ok(share) = self.share(pick.session) else { return };
+        if let Some(Took { completes, had }) = share.take_again(&pick) {
+            self.picks.push(Pick { completes, had, ..pick });
+        }
     }
 
     /// What was under way is lost: all that no retry of a foreground request does is wanted again.
@@ -307,6 +201,7 @@ mod tests {
     use super::*;
     use crate::sessions::{Parameter, Priority};
     use model::Profile;
+    use units::{LbnRange, Sectors};
 
     /// The foreground passes over both parts of a block while another half waits in all the room there is.
     #[test]

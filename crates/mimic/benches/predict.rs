@@ -87,12 +87,12 @@ fn ask(bencher: Bencher<'_, '_>, mimic: &dyn Mimic) {
 
 #[divan::bench]
 fn table_mean(bencher: Bencher<'_, '_>) {
-    ask(bencher, &table(Metric::Mean, 13));
+    ask(bencher, &table(Metric::Mean, 10));
 }
 
 #[divan::bench]
 fn table_probabilistic(bencher: Bencher<'_, '_>) {
-    ask(bencher, &table(Metric::Probabilistic, 77));
+    ask(bencher, &table(Metric::Probabilistic, 80));
 }
 
 #[divan::bench]

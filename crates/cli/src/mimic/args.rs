@@ -52,8 +52,8 @@ pub(crate) struct ProbeArgs {
     /// What the samples come to: mean, median, maximum, minimum or probabilistic
     #[arg(long, value_name = "NAME", value_parser = metric, default_value = "mean")]
     pub(crate) summary: Metric,
-    /// When a range is interpolated: table-2 (the paper's), N:PERCENT (N check points within so much), or none
-    #[arg(long, value_name = "RULE", value_parser = check_points, default_value = "table-2")]
+    /// When a range is interpolated: careful, table-2 (the paper's), N:PERCENT (N check points within so much), or none
+    #[arg(long, value_name = "RULE", value_parser = check_points, default_value = "careful")]
     pub(crate) check_points: CheckPoints,
     /// Which requests are made
     #[arg(long, value_enum, default_value = "read")]
@@ -128,9 +128,12 @@ fn distance(text: &str) -> Result<i64, String> {
 }
 
 fn check_points(text: &str) -> Result<CheckPoints, String> {
-    let mend =
-        || "give table-2, none, or N:PERCENT such as 5:1.5 (1 to 100 check points, up to 100%)".to_owned();
+    let mend = || {
+        "give careful, table-2, none, or N:PERCENT such as 5:1.5 (1 to 100 check points, up to 100%)"
+            .to_owned()
+    };
     match text {
+        "careful" => Ok(CheckPoints::CAREFUL),
         "table-2" => Ok(CheckPoints::TABLE_2),
         "none" => Ok(CheckPoints::NONE),
         _ => {
@@ -150,8 +153,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn check_points_are_read_in_three_ways() {
+    fn check_points_are_read_in_four_ways() {
         assert_eq!(check_points("table-2"), Ok(CheckPoints::TABLE_2));
+        assert_eq!(check_points("careful"), Ok(CheckPoints::CAREFUL));
         assert_eq!(check_points("none"), Ok(CheckPoints::NONE));
         assert_eq!(check_points("5:1.5"), Ok(CheckPoints::fixed(5, 150)));
         assert_eq!(check_points("5:1.5%"), Ok(CheckPoints::fixed(5, 150)));

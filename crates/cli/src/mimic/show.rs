@@ -72,7 +72,7 @@ impl Json {
         let pair = |pair: Pair| PairJson {
             pair: pair.to_string(),
             answered_by: table.answered_by(pair).map(|pair| pair.to_string()),
-            distances: table.knots(pair).len(),
+            distances: table.knots(pair).count(),
             sequential_ms: table.time(pair, Distance::new(1), MEDIAN).map(|time| time.as_millis_f64()),
         };
         Self {
@@ -103,7 +103,7 @@ fn page(saved: &Saved, pair: Pair, range: (i64, i64)) -> String {
     line("a time is", format!("the {} of {} samples", table.metric(), saved.samples));
     line("steps", format!("{} sectors", saved.unit));
     for pair in probed(saved) {
-        line(&pair.to_string(), format!("{} distances", grouped(table.knots(pair).len() as u64)));
+        line(&pair.to_string(), format!("{} distances", grouped(table.knots(pair).count() as u64)));
     }
     line("memory", format!("{} bytes", grouped(table.memory().get())));
     let _ = write!(text, "\nTime by distance, {pair}\n{}", plot::text(saved, pair, range));

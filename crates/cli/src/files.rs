@@ -30,10 +30,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
 ///
 /// # Errors
 /// What the system says; nothing has changed then.
-pub(crate) fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Problem> {
+pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Problem> {
     let target = target(path)?;
     let beside = beside(&target);
-    write_new(&beside, content.as_ref())
+    write_new(&beside, text.as_ref())
         .and_then(|()| fs::rename(&beside, &target))
         .map_err(|error| cannot_write(path, &beside, &error))
 }
@@ -73,8 +73,8 @@ fn beside(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(content)?;
+    file.write_all(bytes)?;
     file.sync_all()
 }

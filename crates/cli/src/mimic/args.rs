@@ -1,6 +1,6 @@
 //! Flags of `freeblock mimic`.
 
-use crate::device::DeviceSpec;
+use crate::probe::DeviceName;
 use crate::values;
 use clap::{Args, Subcommand, ValueEnum};
 use mimic::{CheckPoints, Metric};
@@ -39,7 +39,7 @@ pub(crate) enum Types {
 pub(crate) struct ProbeArgs {
     /// The drive: emulated:NAME, with a built-in drive's name, a profile or a DiskSim file; and then ,seed=N and ,noise
     #[arg(value_name = "DEVICE")]
-    pub(crate) device: DeviceSpec,
+    pub(crate) device: DeviceName,
     /// Write the table there
     #[arg(short, long, value_name = "TABLE")]
     pub(crate) output: PathBuf,
@@ -101,7 +101,7 @@ pub(crate) struct CheckArgs {
     pub(crate) table: PathBuf,
     /// The drive: emulated:NAME, with a built-in drive's name, a profile or a DiskSim file; and then ,seed=N and ,noise
     #[arg(value_name = "DEVICE")]
-    pub(crate) device: DeviceSpec,
+    pub(crate) device: DeviceName,
     /// How many reads to hold it against
     #[arg(long, value_name = "N", value_parser = values::requests, default_value = "10000", allow_negative_numbers = true)]
     pub(crate) requests: u64,

@@ -1,8 +1,8 @@
 //! `freeblock mimic check`.
 
 use super::args::CheckArgs;
-use super::load;
 use super::store::check_capacity;
+use super::{carry_out, load};
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
@@ -24,7 +24,7 @@ struct Compared {
 pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Problem> {
     let saved = load(&args.table)?;
     let mut device = args.device.open()?;
-    check_capacity(&saved, &args.table, device.interface().capacity())?;
+    check_capacity(&saved, &args.table, device.capacity())?;
     let mut random = Stream::new(args.seed, "mimic-check");
     let mut progress = Progress::new(console, "checking", args.requests);
     // A workload's distances: between random places, and near ones, every doubling alike.
@@ -35,8 +35,8 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
         let from = below(&mut random, blocks);
         let to = if i % 2 == 0 { below(&mut random, blocks) } else { nearby(&mut random, from, blocks) };
         let range = |block: u64| LbnRange::new(Lbn::new(block * unit), saved.unit);
-        device.carry_out(Op::Read, range(from))?;
-        let time = device.carry_out(Op::Read, range(to))?;
+        carry_out(device.as_mut(), Op::Read, range(from))?;
+        let time = carry_out(device.as_mut(), Op::Read, range(to))?;
         let last = Lbn::new(range(from).end().get() - 1);
         let distance = Distance::between(last, range(to).start());
         let pair = Pair::new(Op::Read, Op::Read);
@@ -48,7 +48,12 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
         progress.at(i);
     }
     drop(progress);
-    let json = Json { drive: device.name, random: far.result(), near: near.result(), seed: args.seed };
+    let json = Json {
+        drive: args.device.drive().to_owned(),
+        random: far.result(),
+        near: near.result(),
+        seed: args.seed,
+    };
     if args.json { crate::drive::json(&json) } else { Ok(page(&saved, &json)) }
 }
 

@@ -12,6 +12,8 @@ pub(crate) use store::load;
 
 use crate::output::Console;
 use crate::problem::Problem;
+use ::probe::Device;
+use units::{Duration, LbnRange, Op};
 
 pub(crate) fn execute(command: MimicCommand, console: &Console) -> Result<String, Problem> {
     match command {
@@ -19,4 +21,13 @@ pub(crate) fn execute(command: MimicCommand, console: &Console) -> Result<String
         MimicCommand::Show(args) => show::execute(&args),
         MimicCommand::Check(args) => check::execute(&args, console),
     }
+}
+
+/// Carries out one request at once; how long it took.
+///
+/// # Errors
+/// What the device says.
+fn carry_out(device: &mut dyn Device, op: Op, range: LbnRange) -> Result<Duration, Problem> {
+    let timed = device.execute(device.now(), op, range).map_err(Problem::failed)?;
+    Ok(timed.completed.since(timed.submitted))
 }

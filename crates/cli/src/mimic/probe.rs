@@ -1,6 +1,7 @@
 //! `freeblock mimic probe`.
 
 use super::args::{ProbeArgs, Types};
+use super::carry_out;
 use crate::files;
 use crate::output::Console;
 use crate::problem::Problem;
@@ -17,7 +18,7 @@ const STRIDE: u64 = 1_024;
 
 pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Problem> {
     let mut device = args.device.open()?;
-    let (capacity, sector) = (device.interface().capacity(), device.interface().sector_bytes());
+    let (capacity, sector) = (device.capacity(), device.sector_bytes());
     let unit = whole_sectors("--unit", args.unit, sector)?;
     let reach = args.reach.map(|reach| whole_sectors("--reach", reach, sector)).transpose()?;
     let plan = ProbePlan {
@@ -38,7 +39,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     files::check_replaceable(&args.output)?;
     let mut progress = Progress::new(console, "probing", args.requests);
     while let Some(access) = prober.next() {
-        let time = device.carry_out(access.op, access.range)?;
+        let time = carry_out(device.as_mut(), access.op, access.range)?;
         prober.done(time);
         let accesses = prober.report().accesses;
         if accesses.is_multiple_of(STRIDE) {
@@ -48,7 +49,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     drop(progress);
     let (table, report) = prober.finish();
     let saved = Saved {
-        drive: device.name,
+        drive: args.device.drive().to_owned(),
         capacity,
         sector,
         unit,

@@ -8,6 +8,7 @@ mod drive;
 mod lab;
 mod mimic;
 mod mistakes;
+mod probe;
 mod simulate;
 mod support;
 mod terminal;

@@ -106,12 +106,11 @@ impl Knots {
         let mut leaf = 0;
         for level in &self.levels {
             let begin = leaf * FAN_OUT;
-            let not_above: usize = match level.get(begin..begin + FAN_OUT) {
-                // Counting all sixteen takes no branch that could be foretold wrongly.
-                Some(full) => full.iter().map(|k| usize::from(*k <= key)).sum(),
-                None => {
-                    level.get(begin..).map_or(0, |rest| rest.iter().map(|k| usize::from(*k <= key)).sum())
-                }
+            let group = level.get(begin..(begin + FAN_OUT).min(level.len())).unwrap_or_default();
+            let not_above = match <&[i32; FAN_OUT]>::try_from(group) {
+                // Counting all sixteen takes no branch that could be foretold wrongly; in 32 bits, four at a time.
+                Ok(full) => full.iter().map(|k| u32::from(*k <= key)).sum::<u32>() as usize,
+                Err(_) => group.partition_point(|k| *k <= key),
             };
             leaf = begin + not_above.saturating_sub(1);
         }
@@ -124,8 +123,8 @@ impl Knots {
         let way = u32::try_from(distance.abs_diff(found.base)).unwrap_or(UNUSED).min(UNUSED >> 1);
         // Below `UNUSED`, and not below the last way however it is joined.
         let key = (way << 1 | 1).min(UNUSED - 1);
-        let not_above: usize = found.ways.iter().map(|way| usize::from(*way <= key)).sum();
-        Some(Place { leaf, slot: not_above.saturating_sub(1) })
+        let not_above: u32 = found.ways.iter().map(|way| u32::from(*way <= key)).sum();
+        Some(Place { leaf, slot: (not_above as usize).saturating_sub(1) })
     }
 
     /// The first distance.

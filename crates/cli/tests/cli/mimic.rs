@@ -137,7 +137,7 @@ fn calls_that_are_wrong_are_refused() {
     let dir = Dir::new();
     let file = table(&dir, "small.mimic", SMALL);
     run("mimic probe mimic-base -o t").complained(2, &["emulated:NAME"]);
-    run("mimic probe emulated:mimic-base,loud -o t").complained(2, &["seed=N and noise"]);
+    run("mimic probe emulated:mimic-base,loud -o t").complained(2, &["mimic-base,loud"]);
     run("mimic probe emulated:nowhere -o t").complained(2, &["nowhere"]);
     run("mimic probe emulated:mimic-base -o t --check-points some").complained(2, &["table-2", "N:PERCENT"]);
     run("mimic probe emulated:mimic-base -o t --samples 0").complained(2, &["1 to 1000"]);

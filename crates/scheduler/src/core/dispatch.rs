@@ -11,6 +11,9 @@ use model::{Position, TrackRef};
 use std::sync::Arc;
 use units::{Duration, Instant, Op, RequestId, TrackIndex};
 
+/// How often a gap is planned where those for whom it was planned say "not now".
+const GAP_DRAWS: u32 = 4;
+
 impl Core {
     /// Gives the head something to do; false if there is nothing.
     pub(super) fn dispatch(&mut self, now: Instant, buffers: &mut dyn Buffers) -> bool {
@@ -112,6 +115,11 @@ impl Core {
         let from = self.displaced.take();
         let began = self.position;
         let until = self.lay_out(now, job, Some(buffers));
+        if let Some(from) = from.filter(|_| job.pending.promoted.is_some()) {
+            // It was not waited for before now. Its own time is no foreground time, of which a part might be lost.
+            let plain = plain_end(&self.drive, from, now, request.op, job.ranges());
+            self.idle.account(plain, until);
+        }
         if self.config.idle.is_some() && job.pending.promoted.is_none() {
             let plain = match from {
                 Some(from) => {
@@ -179,10 +187,33 @@ impl Core {
         }
         let gap = Gap { at, from: self.position, source: self.track, destination, op, deadline };
         self.stats.gaps += 1;
-        let detour = self.plan(&gap);
-        self.background.look(Focus::All);
-        let Some(detour) = detour else { return };
-        self.stats.detours += 1;
+        let mut holders = self.background.focus();
+        let mut budget = self.config.budget;
+        let begun = self.accesses.len();
+        for _ in 0..GAP_DRAWS {
+            self.background.look_at(&holders);
+            let examined = self.stats.tracks;
+            let detour = self.plan(&gap, budget);
+            self.background.look(Focus::All);
+            let Some(detour) = detour else { return };
+            self.background.take_refused();
+            self.visit_stops(at, &detour, buffers);
+            if self.accesses.len() > begun {
+                self.stats.detours += 1;
+                return;
+            }
+            // Whoever said "not now" is asked no more: the gap is the others'.
+            let refused = self.background.take_refused();
+            holders.retain(|holder| !refused.contains(holder));
+            if refused.is_empty() || holders.is_empty() {
+                return;
+            }
+            budget = budget.less(self.stats.tracks - examined);
+        }
+    }
+
+    /// Takes what there is at the stops of a detour.
+    fn visit_stops(&mut self, at: Instant, detour: &Detour, buffers: &mut dyn Buffers) {
         for stop in detour.stops.into_iter().flatten() {
             let window = (stop.first, stop.count);
             let begun = self.accesses.len();
@@ -197,22 +228,22 @@ impl Core {
         }
     }
 
-    /// The detour for a gap: the lottery's winner's, or if it finds none what lies nearest.
-    fn plan(&mut self, gap: &Gap) -> Option<Detour> {
+    /// The detour for a gap: the lottery's winner's among those in focus, or if it finds none what lies nearest.
+    fn plan(&mut self, gap: &Gap, budget: SearchBudget) -> Option<Detour> {
         if self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1 {
+            let holders = self.background.focus();
             let winner = self.background.draw(&mut self.lottery).unwrap_or(Focus::All);
             self.background.look(winner);
-            if let Some(detour) = self.search(gap, Reach::Drive) {
+            if let Some(detour) = self.search(gap, Reach::Drive, budget) {
                 return Some(detour);
             }
-            self.background.look(Focus::All);
-            return self.search(gap, Reach::Near);
+            self.background.look_at(&holders);
+            return self.search(gap, Reach::Near, budget);
         }
-        self.search(gap, Reach::Drive)
+        self.search(gap, Reach::Drive, budget)
     }
 
-    fn search(&mut self, gap: &Gap, reach: Reach) -> Option<Detour> {
-        let budget: SearchBudget = self.config.budget;
+    fn search(&mut self, gap: &Gap, reach: Reach, budget: SearchBudget) -> Option<Detour> {
         let (detour, examined) = self.planner.plan(&self.drive, &mut self.background, gap, (reach, budget));
         self.stats.tracks += u64::from(examined);
         self.stats.tracks_max = self.stats.tracks_max.max(examined);

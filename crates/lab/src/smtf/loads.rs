@@ -6,7 +6,7 @@ use std::path::Path;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 use workload::random::{Share, Stream};
 use workload::trace::{self, TraceRecord};
-use workload::{Compressed, Fit, Replay};
+use workload::{Arrival, Compressed, Fit, Issuer, Replay};
 
 /// The trace's file.
 const HP_FILE: &str = "ajw.1week.srt";
@@ -118,6 +118,16 @@ impl Week {
         self
     }
 
+    /// The longest distance between two of its requests.
+    pub(crate) fn reach(&self) -> Sectors {
+        let starts = self.records.iter().map(|r| r.range.start());
+        let ends = self.records.iter().map(|r| r.range.end());
+        match (starts.min(), ends.max()) {
+            (Some(first), Some(last)) => last.since(first),
+            _ => Sectors::ZERO,
+        }
+    }
+
     /// How many times faster it has to be for as many requests a day as the paper's trace has at `compression`.
     pub(crate) fn factor(&self, compression: f64) -> f64 {
         compression * PER_DAY as f64 / self.per_day
@@ -127,9 +137,10 @@ impl Week {
     ///
     /// # Errors
     /// A factor that is none; a request larger than the disk.
-    pub(crate) fn compressed(&self, capacity: Sectors, factor: f64) -> Result<Compressed, LabError> {
+    pub(crate) fn compressed(&self, capacity: Sectors, factor: f64) -> Result<Issuer<Compressed>, LabError> {
         let failed = |e| LabError::new(format!("{} at {factor} times its speed", self.what), e);
         let replay = Replay::new(self.records.clone(), capacity, Fit::Wrap).map_err(failed)?;
-        Compressed::new(replay, factor).map_err(failed)
+        let load = Compressed::new(replay, factor).map_err(failed)?;
+        Issuer::new(load, Arrival::Scripted, Instant::ZERO, 0).map_err(failed)
     }
 }

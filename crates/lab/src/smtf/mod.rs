@@ -7,6 +7,7 @@ mod chooser;
 mod disk;
 mod host;
 mod loads;
+mod probed;
 mod schedulers;
 mod survey;
 
@@ -14,5 +15,6 @@ pub(crate) use chooser::{Chooser, FromOutside, Seen};
 pub(crate) use disk::{Bare, Disk};
 pub(crate) use host::{Host, Tally};
 pub(crate) use loads::Week;
+pub(crate) use probed::probed;
 pub(crate) use schedulers::{Bench, Scheduler};
 pub(crate) use survey::{PROBE_BYTES, Probe, Survey, Surveyed};

@@ -13,7 +13,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     reproduces: "figure 7",
     title: "Time at the disk against greedy-optimal, on the eight disks of Table 1",
     set_up: "The eight disks of Table 1 without electronics; the HP week at hand (a stand-in where it is not found) as in \
-             figure 2 at a compression of 20; SMTF by the mean of 10 samples of each distance, interpolated by Table 2, and \
+             figure 2 at a compression of 20; SMTF by the mean of 100 samples of each distance, interpolated by Table 2, and \
              with every distance probed.",
     claims: &["atc03-fig7"],
     timed: false,
@@ -32,7 +32,7 @@ const DISKS: [&str; 8] = [
     "mimic-less-capacity",
 ];
 
-const SAMPLES: u32 = 10;
+const SAMPLES: u32 = 100;
 
 /// Slower than greedy-optimal, in percent.
 struct Row {
@@ -46,11 +46,11 @@ struct Row {
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let what =
-        Week::hp_or_stand_in(Sectors::new(u64::MAX), lab.seed())?.first(lab.pick(8_000, usize::MAX)).what;
+        Week::hp_or_stand_in(Sectors::new(u64::MAX), lab.seed())?.first(lab.pick(10_000, usize::MAX)).what;
     let rows = lab.map(DISKS, |name| {
         let disk = drive(name)?;
         let capacity = disk.layout().capacity();
-        let week = Week::hp_or_stand_in(capacity, lab.seed())?.first(lab.pick(8_000, usize::MAX));
+        let week = Week::hp_or_stand_in(capacity, lab.seed())?.first(lab.pick(10_000, usize::MAX));
         let factor = week.factor(20.0);
         let bench = Bench::new(&disk, SAMPLES, lab.seed());
         let plan = ProbePlan {

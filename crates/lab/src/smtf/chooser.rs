@@ -15,6 +15,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) queue: &'a [Pending],
     /// Now.
     pub(crate) at: Instant,
+    /// How long the disk has had nothing to do.
+    pub(crate) pause: Duration,
     /// The last request that was done.
     pub(crate) last: Option<Last>,
     /// Where the arm is.
@@ -28,7 +30,7 @@ impl<'a> Seen<'a> {
         predictor: &'a P,
         mimic: Option<&'a dyn Mimic>,
     ) -> usize {
-        let Self { queue: pool, at, last, arm: from } = *self;
+        let Self { queue: pool, at, last, arm: from, .. } = *self;
         policy.choose(&View { pool, at, from, predictor, last, mimic, age: AgeWeight::default() })
     }
 }
@@ -165,7 +167,7 @@ mod tests {
         let pending: Vec<Pending> = queue.iter().enumerate().map(pending).collect();
         let last = Some(Last { op: Op::Read, lbn: Lbn::new(last) });
         let arm = Position::default();
-        queue[chooser.choose(Seen { queue: &pending, at: Instant::ZERO, last, arm })]
+        queue[chooser.choose(Seen { queue: &pending, at: Instant::ZERO, pause: Duration::ZERO, last, arm })]
     }
 
     #[test]

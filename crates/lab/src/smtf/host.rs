@@ -76,7 +76,7 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
             self.take(self.now)?;
             if self.queue.is_empty() {
                 let Some(due) = self.load.due() else { break };
-                self.idle_until(due);
+                self.idle_until(due)?;
                 self.now = self.now.max(due);
                 continue;
             }
@@ -86,15 +86,16 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
     }
 
     /// Does in idle time what the chooser wants done. A request that comes meanwhile waits.
-    fn idle_until(&mut self, due: Instant) {
+    fn idle_until(&mut self, due: Instant) -> Result<(), LabError> {
         self.now = self.now.max(self.idle + IDLE_AFTER);
         while self.now < due {
-            let Some(last) = self.last else { return };
-            let Some(range) = self.chooser.wanted(last) else { return };
+            let Some(last) = self.last else { break };
+            let Some(range) = self.chooser.wanted(last) else { break };
             let request = Request { id: RequestId::new(u64::MAX), op: Op::Read, range };
-            let done = self.disk.serve(self.now, request.op, range);
+            let done = self.disk.serve(self.now, request.op, range)?;
             self.done(request, done);
         }
+        Ok(())
     }
 
     /// `request`, begun now, is done.
@@ -113,11 +114,12 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
         tally.queued_max = tally.queued_max.max(self.queue.len());
         tally.choices += u64::from(self.queue.len() > 1);
         let (arm, at, last) = (self.disk.position(), self.now, self.last);
-        let chosen = self.chooser.choose(Seen { queue: &self.queue, at, last, arm });
+        let seen = Seen { queue: &self.queue, at, pause: at.since(self.idle), last, arm };
+        let chosen = self.chooser.choose(seen);
         let pending = self.queue.swap_remove(chosen);
         let task = self.tasks.swap_remove(chosen);
         let Request { op, range, .. } = pending.request;
-        let done = self.disk.serve(at, op, range);
+        let done = self.disk.serve(at, op, range)?;
         // What comes until then finds this one still at the disk.
         while let Some(due) = self.load.due().filter(|due| *due < done) {
             self.take(due)?;

@@ -128,6 +128,12 @@ impl Week {
         }
     }
 
+    /// Where the part of the disk that it uses ends.
+    pub(crate) fn end(&self) -> Sectors {
+        let ends = self.records.iter().map(|r| r.range.end());
+        ends.max().map_or(Sectors::ZERO, |end| end.since(Lbn::ZERO))
+    }
+
     /// How many times faster it has to be for as many requests a day as the paper's trace has at `compression`.
     pub(crate) fn factor(&self, compression: f64) -> f64 {
         compression * PER_DAY as f64 / self.per_day

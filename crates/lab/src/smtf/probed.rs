@@ -13,7 +13,7 @@ pub(crate) fn probed(disk: &mut impl Disk, plan: ProbePlan) -> Result<(Table, Pr
     let mut prober = Prober::new(plan).map_err(|e| LabError::new("the plan of probing", e))?;
     let mut now = Instant::ZERO;
     while let Some(access) = prober.next() {
-        let done = disk.serve(now, access.op, access.range);
+        let done = disk.serve(now, access.op, access.range)?;
         prober.done(done.since(now));
         now = done;
     }

@@ -13,7 +13,7 @@ mod schedulers;
 mod survey;
 
 pub(crate) use chooser::{Chooser, FromOutside, Seen};
-pub(crate) use disk::{Bare, Disk};
+pub(crate) use disk::Bare;
 pub(crate) use host::{Host, Tally};
 pub(crate) use loads::Week;
 pub(crate) use probed::probed;

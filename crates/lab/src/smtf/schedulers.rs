@@ -94,7 +94,7 @@ mod tests {
 
     fn tallies(factor: f64) -> Vec<(Scheduler, Tally)> {
         let bench = Bench::new(&drive("mimic-base").unwrap(), 10, 1);
-        let week = Week::stand_in(bench.disk.layout().capacity(), 1, 2_000, 1).unwrap();
+        let week = Week::stand_in(bench.disk.layout().capacity(), 1, 2_000, 1);
         let all = [Scheduler::GreedyOptimal, Scheduler::Smtf(Metric::Mean)];
         let all = all.into_iter().chain(Scheduler::TRADITIONAL);
         all.map(|s| (s, bench.run(s, &week, factor).unwrap())).collect()

@@ -124,6 +124,7 @@ struct Place {
     profile: Profile,
     area: Sectors,
     block: Sectors,
+    behaviour: Behaviour,
 }
 
 impl Place {
@@ -133,11 +134,16 @@ impl Place {
         let model = DriveModel::from_profile(&profile).map_err(|e| failed(e.into()))?;
         let (sector, capacity) = (model.sector_bytes().get(), model.layout().capacity());
         let area = if local { capacity.min(Sectors::new(LOCAL / sector)) } else { capacity };
-        Ok(Self { profile, area, block: Sectors::new((4_096 / sector).max(1)) })
+        Ok(Self {
+            profile,
+            area,
+            block: Sectors::new((4_096 / sector).max(1)),
+            behaviour: Behaviour::noisy(),
+        })
     }
 
     fn drive(&self, seed: u64) -> Result<Real, LabError> {
-        Real::new(&self.profile, Behaviour::noisy(), seed)
+        Real::new(&self.profile, self.behaviour, seed)
     }
 
     fn load(&self, seed: u64) -> Result<Issuer<Random>, LabError> {
@@ -155,7 +161,7 @@ impl Place {
     }
 
     fn sptf(&self, seed: u64) -> Result<FromProfile, LabError> {
-        let electronics = Electronics::of(&self.profile, Behaviour::noisy(), self.block, seed)?;
+        let electronics = Electronics::of(&self.profile, self.behaviour, self.block, seed)?;
         Ok(FromProfile { model: self.drive(seed)?.shared_model(), electronics })
     }
 
@@ -185,6 +191,8 @@ struct Row {
     c_look: f64,
     interpolated: f64,
     probing_s: f64,
+    /// How much slower off-line is than SPTF where the drive does as its profile says, in percent.
+    quiet: f64,
 }
 
 impl Row {
@@ -193,6 +201,9 @@ impl Row {
         let seed = lab.seed();
         let (short, long) = (lab.pick(10_000, 50_000), lab.pick(60_000, 1_000_000));
         let (table, report) = place.table(lab.pick(600_000, 10_000_000), seed)?;
+        let quiet = Place { behaviour: Behaviour::default(), ..Place::new(name, local)? };
+        let (quiet_table, _) = quiet.table(lab.pick(600_000, 10_000_000), seed)?;
+        let quiet_offline = quiet.run(FromOutside::smtf(quiet_table), short, seed)?;
         let online = FromOutside::online(place.learner(false, seed)?, SmtfRule::default());
         Ok(Self {
             drive: place.profile.title.clone(),
@@ -203,6 +214,7 @@ impl Row {
             sstf: place.run(FromOutside::base(Base::Sstf), short, seed)?,
             c_look: place.run(FromOutside::base(Base::CLook), short, seed)?,
             interpolated: report.interpolated() * 100.0,
+            quiet: slower(quiet_offline, quiet.run(quiet.sptf(seed)?, short, seed)?),
             probing_s: report.time.as_secs_f64(),
         })
     }
@@ -225,10 +237,11 @@ fn told(rows: &[Row]) -> String {
         .iter()
         .map(|r| {
             format!(
-                "{}, {}: off-line {:.1}% (probing took {:.1} h of the drive's time), on-line {:.1}%, SSTF {:.1}%, C-LOOK {:.1}%",
+                "{}, {}: off-line {:.1}% ({:.1}% without noise; probing took {:.1} h of the drive's time), on-line {:.1}%, SSTF {:.1}%, C-LOOK {:.1}%",
                 r.drive,
                 r.area(),
                 slower(r.offline, r.sptf),
+                r.quiet,
                 r.probing_s / 3_600.0,
                 slower(r.online, r.sptf),
                 slower(r.sstf, r.sptf),

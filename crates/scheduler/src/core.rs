@@ -1,17 +1,20 @@
 //! The core: time, completions and calls in, actions out, and nothing else.
 
+mod bad;
 mod dispatch;
+mod idle_search;
 mod under_way;
 mod watch;
 
 use crate::background::{Background, Buffers, Ready, Urgent};
 use crate::foreground::{Pending, Request};
-use crate::idle::{Harm, Idle, IdleTime};
+use crate::idle::{Harm, Idle, IdleTime, IdleTimeError};
 use crate::lottery::Lottery;
 use crate::planner::{Planner, SearchBudget};
 use crate::policy::{AgeWeight, AnyPolicy, PolicyName};
 use crate::predictor::Mimic;
 use crate::sessions::{Parameter, Priority, Record, SessionError, Sessions};
+pub use bad::Bad;
 use model::{DriveModel, Position};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -107,7 +110,8 @@ pub enum SubmitError {
 /// What the host must do, or is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Carry out [`Core::accesses`] in order without a pause, then call [`Core::completed`].
+    /// Carry out [`Core::accesses`] in order without a pause, then call [`Core::completed`]. [`Core::whose`] says for
+    /// whom.
     Execute,
     /// What is under way in idle time ends early, since a foreground request has come: [`Core::accesses`] says what
     /// of it is done, [`Core::busy_until`] when the head is free. Then, not before, call [`Core::completed`].
@@ -125,6 +129,17 @@ pub enum Action {
     /// what has been written to them since: of a block that is read in pieces, or written to by the same
     /// [`Execute`](Self::Execute), the host gives out what the medium holds now.
     Deliver(Record),
+}
+
+/// For whom the head goes somewhere; detours come with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// A foreground request.
+    Request(RequestId),
+    /// Background blocks that a session has promoted.
+    Promoted(SessionId),
+    /// Background blocks, in idle time.
+    Idle,
 }
 
 /// Why the head goes somewhere.
@@ -249,9 +264,24 @@ pub struct Core {
 }
 
 impl Core {
+    /// The same as [`new`](Self::new) for a configuration that comes from outside.
+    ///
+    /// # Errors
+    /// Which field cannot be, and what it may be ([`IdleTime::check`]).
+    pub fn try_new(drive: Arc<DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
+        config.idle.map_or(Ok(()), |idle| idle.check())?;
+        Ok(Self::new(drive, config))
+    }
+
     /// A core for a drive whose head stands at cylinder 0 under head 0.
+    ///
+    /// # Panics
+    /// If idle time is to be used as it cannot be; [`try_new`](Self::try_new) says why.
     pub fn new(drive: Arc<DriveModel>, config: Config) -> Self {
         let position = Position::default();
+        if let Some(Err(error)) = config.idle.map(|idle| idle.check()) {
+            panic!("{error}");
+        }
         Self {
             policy: config.policy.into(),
             watch: Watch::default(),
@@ -260,7 +290,7 @@ impl Core {
             promoted: 0,
             held_back: Vec::new(),
             next_sequence: 0,
-            background: Background::new(config.most_partials),
+            background: Background::new(drive.layout(), config.most_partials),
             planner: Planner::new(&drive),
             position,
             track: drive.layout().track_at(position.cylinder, position.head),
@@ -325,9 +355,11 @@ impl Core {
         self.completed_with(now, &[]);
     }
 
-    /// The same, but the medium could not serve some sectors: `bad`, in ascending order. They cost the requests and
-    /// blocks that they lie in, and nothing else.
-    pub fn completed_with(&mut self, now: Instant, bad: &[Lbn]) {
+    /// The same, but the medium could not serve some sectors. They cost the requests and blocks that they lie in, and
+    /// nothing else. A host that knows which sectors failed to be read and which to be written gives a [`Bad`]; from any
+    /// other a list does, and what lies on one of its sectors has failed whichever it was.
+    pub fn completed_with<'a>(&mut self, now: Instant, bad: impl Into<Bad<'a>>) {
+        let bad = bad.into();
         let Some(done) = self.busy.take() else {
             debug_assert!(false, "completed without an Execute under way");
             return;
@@ -338,12 +370,11 @@ impl Core {
         {
             self.idle.since = now;
             let request = job.pending.request;
-            let Request { id, range, .. } = request;
-            let first = bad.partition_point(|lbn| *lbn < range.start());
-            let failed = bad.get(first).filter(|lbn| **lbn < range.end());
+            let Request { id, op, range } = request;
+            let failed = bad.first(op, range);
             self.watch.done(now, &request, failed.is_none());
             self.outbox.push_back(match failed {
-                Some(&bad) => Action::Failed { id, bad },
+                Some(bad) => Action::Failed { id, bad },
                 None => Action::Completed(id),
             });
         } else {
@@ -399,6 +430,17 @@ impl Core {
     /// What the last [`Action::Execute`] asks for, in order.
     pub fn accesses(&self) -> &[Access] {
         &self.accesses
+    }
+
+    /// For whom what is under way is done; `None` when nothing is.
+    pub fn whose(&self) -> Option<Whose> {
+        Some(match &self.busy.as_ref()?.work {
+            Work::Idle(_) => Whose::Idle,
+            Work::Foreground(job) => match job.pending.promoted {
+                Some(session) => Whose::Promoted(session),
+                None => Whose::Request(job.pending.request.id),
+            },
+        })
     }
 
     /// When what is under way will be done, as the core predicts it.
@@ -482,6 +524,10 @@ impl Sessions for Core {
 
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
         self.background.serve_reads_by_writes(session, on)
+    }
+
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.undelivered(session).ok_or(SessionError::NoSession(session))
     }
 
     fn read(

@@ -19,9 +19,6 @@ const MOST_SECTORS: u64 = 1 << 20;
 /// The latest start, 300 years: what steps there may be end before time does.
 const LATEST_START_NS: u64 = 10_000_000_000_000_000_000;
 
-/// The longest threshold of idle time.
-const LONGEST_THRESHOLD: Duration = Duration::from_secs(3_600);
-
 /// The most steps of a file.
 const MOST_STEPS: usize = 1 << 20;
 
@@ -39,11 +36,22 @@ pub enum DriveSpec {
     },
 }
 
+/// Who has the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// A host that knows nothing of it, with clients of its sessions and a scrubber.
+    Core,
+    /// A volume that holds bytes, with the other applications on it.
+    Volume,
+}
+
 /// What a history was set up with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The drive.
     pub drive: DriveSpec,
+    /// Who has the core.
+    pub host: Host,
     /// The foreground's policy.
     pub policy: PolicyName,
     /// How much waiting counts, in millionths.
@@ -134,6 +142,7 @@ impl fmt::Display for Scenario {
             DriveSpec::Random(seed) => writeln!(f, "drive random {seed}")?,
             DriveSpec::Cut { name, cylinders } => writeln!(f, "drive cut {name} {cylinders}")?,
         }
+        writeln!(f, "host {}", if s.host == Host::Core { "core" } else { "volume" })?;
         writeln!(f, "policy {}", s.policy)?;
         writeln!(f, "age {}", s.age)?;
         writeln!(f, "budget {}", s.budget)?;
@@ -166,6 +175,7 @@ impl Scenario {
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let mut setup = Setup {
             drive: DriveSpec::Random(0),
+            host: Host::Core,
             policy: PolicyName::Fcfs,
             age: 0,
             budget: 75,
@@ -224,6 +234,8 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
             setup.drive =
                 DriveSpec::Cut { name: (*name).into(), cylinders: number(n, "number of cylinders")? };
         }
+        ["host", "core"] => setup.host = Host::Core,
+        ["host", "volume"] => setup.host = Host::Volume,
         ["policy", name] => setup.policy = name.parse().map_err(|e| format!("{e}"))?,
         ["age", n] => setup.age = number(n, "weight")?,
         ["budget", n] => setup.budget = number(n, "number of tracks")?,
@@ -232,11 +244,10 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         ["idle", "off"] => setup.idle = None,
         ["idle", threshold, ppm, used @ ("short" | "long")] => {
             let threshold = Duration::from_nanos(number(threshold, "number of nanoseconds")?);
-            if threshold > LONGEST_THRESHOLD {
-                return Err("a threshold of more than an hour; give a shorter one".into());
-            }
             let harm_ppm = number(ppm, "part in a million")?;
-            setup.idle = Some(IdleTime { threshold, short: *used == "short", harm_ppm });
+            let idle = IdleTime { threshold, short: *used == "short", harm_ppm };
+            idle.check().map_err(|error| error.to_string())?;
+            setup.idle = Some(idle);
         }
         ["most-pending", n] => setup.most_pending = number(n, "number of requests")?,
         ["most-partials", n] => setup.most_partials = number(n, "number of blocks")?,
@@ -250,7 +261,7 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         _ => {
             let shown: String = words.join(" ").chars().take(40).collect();
             return Err(format!(
-                "{shown:?} is no setting; give drive, policy, age, budget, sharing, idle, most-pending, \
+                "{shown:?} is no setting; give drive, host, policy, age, budget, sharing, idle, most-pending, \
                  most-partials, writes-serve-reads, start or seed, or begin the steps with a line `steps`"
             ));
         }

@@ -128,6 +128,10 @@ impl Sessions for Calls<'_> {
         self.core().serve_reads_by_writes(session, on)
     }
 
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.core.to_come(session)
+    }
+
     fn read(
         &mut self,
         session: SessionId,

@@ -17,7 +17,7 @@ use faults::{Chance, Fate};
 use hosted::{Apps, Asker, Held};
 use model::{DriveModel, Position};
 use scheduler::{
-    Access, Action, Application, Config, Core, PlannerStats, Purpose, Record, Request, Sessions,
+    Access, Action, Application, Config, Core, PlannerStats, Purpose, Record, Request, Sessions, Whose,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
@@ -153,7 +153,7 @@ impl Volume {
     /// A drive at rest at instant zero.
     ///
     /// # Errors
-    /// Platters of another size.
+    /// Platters of another size, or idle time that cannot be used so.
     pub fn new(drive: Arc<DriveModel>, config: Config, platters: Platters) -> Result<Self, VolumeError> {
         Self::starting_at(Instant::ZERO, drive, config, platters)
     }
@@ -161,7 +161,7 @@ impl Volume {
     /// A drive that is switched on at some instant, as after a [power cut](Self::power_cut).
     ///
     /// # Errors
-    /// Platters of another size.
+    /// Platters of another size, or idle time that cannot be used so.
     pub fn starting_at(
         now: Instant,
         drive: Arc<DriveModel>,
@@ -173,7 +173,7 @@ impl Volume {
             return Err(VolumeError::Platters { drive: capacity, medium });
         }
         Ok(Self {
-            core: Core::new(Arc::clone(&drive), config),
+            core: Core::try_new(Arc::clone(&drive), config)?,
             head: Head::new(Arc::clone(&drive)),
             drive,
             platters,
@@ -398,12 +398,7 @@ impl Volume {
     /// A defect of this crate.
     pub fn power_cut(mut self) -> Result<Platters, VolumeError> {
         if let Some(under_way) = self.under_way.take() {
-            // The core dies: to ask it whose write this was does no harm.
-            self.core.completed(under_way.until);
-            let whose = match self.core.poll(under_way.until) {
-                Some(Action::Completed(id)) => Some(id),
-                _ => None,
-            };
+            let whose = self.whose();
             let by = match under_way.fate {
                 Fate::Lost(done) => done.min(self.now),
                 Fate::Told(_) => self.now,
@@ -414,6 +409,14 @@ impl Volume {
             self.put(&under_way.accesses, &done, &mut held, whose)?;
         }
         Ok(self.platters)
+    }
+
+    /// The foreground request that is under way.
+    fn whose(&self) -> Option<RequestId> {
+        match self.core.whose() {
+            Some(Whose::Request(id)) => Some(id),
+            Some(Whose::Promoted(_) | Whose::Idle) | None => None,
+        }
     }
 
     fn done_by(&self, under_way: &UnderWay, by: Instant) -> Vec<u32> {
@@ -460,18 +463,13 @@ impl Volume {
         let UnderWay { accesses, began, until, .. } = &under_way;
         self.head.account_idle(accesses, until.since(*began));
         let mut held = std::mem::take(&mut self.held);
+        let whose = self.whose();
         let lost = match under_way.fate {
             Fate::Lost(done) => Some(self.done_by(&under_way, done)),
             Fate::Told(_) => None,
         };
         let all: Vec<u32> = accesses.iter().map(|access| access.sectors).collect();
         if let Some(done) = lost {
-            let mut probe = self.core.clone();
-            probe.completed(self.now);
-            let whose = match probe.poll(self.now) {
-                Some(Action::Completed(id)) => Some(id),
-                _ => None,
-            };
             self.pass(&under_way, &done, true);
             self.put(accesses, &done, &mut held, whose)?;
             if whose.is_none() {
@@ -489,16 +487,7 @@ impl Volume {
         } else {
             let bad = self.pass(&under_way, &all, false);
             self.core.completed_with(self.now, &bad);
-            // A foreground request is told first of all, and only then is it known whose bytes were written.
-            let first = self.poll();
-            let whose = match first {
-                Some(Action::Completed(id) | Action::Failed { id, .. }) => Some(id),
-                _ => None,
-            };
             self.put(accesses, &all, &mut held, whose)?;
-            if let Some(action) = first {
-                self.act(action, *began)?;
-            }
         }
         let capacity = self.drive.layout().capacity();
         if let Some(lbn) = self.chance.spoilt(capacity) {

@@ -26,7 +26,7 @@ const ERRORS_PERCENT: [u32; 6] = [1, 2, 5, 10, 15, 20];
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let disk = drive("mimic-base")?;
     let capacity = disk.layout().capacity();
-    let week = Week::hp_or_stand_in(capacity, lab.seed())?.first(lab.pick(10_000, usize::MAX));
+    let week = Week::hp_or_stand_in(capacity, lab.seed())?.first(lab.pick(6_000, usize::MAX));
     let factor = week.factor(20.0);
     let samples = lab.pick(20, 100);
     let bench = Bench::new(&disk, samples, lab.seed());
@@ -46,7 +46,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         Ok::<_, LabError>((tally, report))
     };
     let points: &[u32] = lab.pick(&[1, 10], &POINTS);
-    let errors: &[u32] = lab.pick(&[1, 5, 20], &ERRORS_PERCENT);
+    let errors: &[u32] = lab.pick(&[1, 20], &ERRORS_PERCENT);
     let jobs: Vec<(u32, u32)> = points.iter().flat_map(|n| errors.iter().map(|e| (*n, *e))).collect();
     let runs = lab.map(jobs, |(n, e)| try_out(CheckPoints::fixed(n, e * 100), reach, samples))?;
     let flat = lab.map([Scheduler::GreedyOptimal, Scheduler::Smtf(Metric::Mean), Scheduler::CLook], |s| {

@@ -15,7 +15,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     reproduces: "figure 7",
     title: "Time at the disk against greedy-optimal, on the eight disks of Table 1",
     set_up: "The eight disks of Table 1 without electronics; the HP week at hand (a stand-in where it is not found) as in \
-             figure 2 at a compression of 20; SMTF by the mean of 100 samples of each distance (30 when quick), interpolated by Table 2, and \
+             figure 2 at a compression of 20; SMTF by the mean of 100 samples of each distance (20 when quick), interpolated by Table 2, and \
              with every distance probed.",
     claims: &["atc03-fig7"],
     timed: false,
@@ -55,11 +55,11 @@ struct Row {
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let what =
-        Week::hp_or_stand_in(Sectors::new(u64::MAX), lab.seed())?.first(lab.pick(4_000, usize::MAX)).what;
-    let samples = lab.pick(30, 100);
+        Week::hp_or_stand_in(Sectors::new(u64::MAX), lab.seed())?.first(lab.pick(2_500, usize::MAX)).what;
+    let samples = lab.pick(20, 100);
     let row = |name: &'static str, disk: Arc<DriveModel>, compression: Option<f64>| {
         let capacity = disk.layout().capacity();
-        let week = Week::hp_or_stand_in(capacity, lab.seed())?.first(lab.pick(4_000, usize::MAX));
+        let week = Week::hp_or_stand_in(capacity, lab.seed())?.first(lab.pick(2_500, usize::MAX));
         let factor = compression.unwrap_or_else(|| week.factor(COMPRESSION));
         let bench = Bench::new(&disk, samples, lab.seed());
         let plan = |check_points| ProbePlan {

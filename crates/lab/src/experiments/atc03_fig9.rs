@@ -90,9 +90,9 @@ const SET_INTERPOLATING: Online = Online::new(Unknown::Set, Base::Sstf, true);
 fn contenders(all: bool) -> Vec<Contender> {
     let mut these = vec![Contender::Alone(Base::Sstf), Contender::Alone(Base::CLook)];
     these.extend([SET, SET_INTERPOLATING].map(Contender::Online));
-    let open = [Online { minimum_samples: 3, ..SET }, Online { probes_idle: true, ..SET }];
-    these.extend(open.map(Contender::Online));
     if all {
+        let open = [Online { minimum_samples: 3, ..SET }, Online { probes_idle: true, ..SET }];
+        these.extend(open.map(Contender::Online));
         let others = [
             Online::new(Unknown::Set, Base::CLook, false),
             Online::new(Unknown::Set, Base::CLook, true),

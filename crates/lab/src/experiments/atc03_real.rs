@@ -199,10 +199,10 @@ impl Row {
     fn measured(lab: &Lab, name: &str, local: bool) -> Result<Self, LabError> {
         let place = Place::new(name, local)?;
         let seed = lab.seed();
-        let (short, long) = (lab.pick(10_000, 50_000), lab.pick(60_000, 1_000_000));
-        let (table, report) = place.table(lab.pick(600_000, 10_000_000), seed)?;
+        let (short, long) = (lab.pick(5_000, 50_000), lab.pick(40_000, 1_000_000));
+        let (table, report) = place.table(lab.pick(200_000, 2_000_000), seed)?;
         let quiet = Place { behaviour: Behaviour::default(), ..Place::new(name, local)? };
-        let (quiet_table, _) = quiet.table(lab.pick(600_000, 10_000_000), seed)?;
+        let (quiet_table, _) = quiet.table(lab.pick(200_000, 2_000_000), seed)?;
         let quiet_offline = quiet.run(FromOutside::smtf(quiet_table), short, seed)?;
         let online = FromOutside::online(place.learner(false, seed)?, SmtfRule::default());
         Ok(Self {
@@ -275,7 +275,7 @@ impl Swap {
         let places = [Place::new(DRIVES[0], true)?, Place::new(DRIVES[1], true)?];
         let area = places[0].area.min(places[1].area);
         let places = places.map(|place| Place { area, ..place });
-        let part = lab.pick(3_000, 25_000);
+        let part = lab.pick(1_000, 25_000);
         let learner = places[0].learner(notices, seed)?;
         let chooser = FromOutside::online(learner, SmtfRule::default());
         let mut host = Host::new(places[0].drive(seed)?, places[0].load(seed)?, chooser);
@@ -293,7 +293,7 @@ impl Swap {
             }
         }
         let changes = host.chooser.learner().map_or(0, |l| l.stats().changes);
-        let short = lab.pick(10_000, 50_000);
+        let short = lab.pick(5_000, 50_000);
         let [first, second] = &places;
         let sptf = |place: &Place| place.run(place.sptf(seed)?, short, seed);
         let sstf = |place: &Place| place.run(FromOutside::base(Base::Sstf), short, seed);

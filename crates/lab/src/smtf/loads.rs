@@ -166,3 +166,36 @@ impl Week {
         Issuer::new(load, Arrival::Scripted, Instant::ZERO, 0).map_err(failed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_stand_in_is_like_what_it_is_made_after() {
+        let week = Week::stand_in(Sectors::new(1 << 24), 1, 40_000, 1);
+        assert_eq!(week.records.len(), 40_000);
+        assert!(week.end().get() <= FOOTPRINT);
+        let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
+        for record in &week.records {
+            *blocks.entry(record.range.start().get()).or_default() += 1;
+        }
+        let mut counts: Vec<u64> = blocks.into_values().collect();
+        counts.sort_unstable_by_key(|n| std::cmp::Reverse(*n));
+        let share = |rank: usize| counts[rank - 1] as f64 / 40_000.0;
+        // Zipf over 18,000: 1 / 10.37 to the first, a tenth of that to the tenth; six standard errors.
+        assert!((share(1) - 0.096_4).abs() < 0.009, "{}", share(1));
+        assert!((share(10) - 0.009_6).abs() < 0.003, "{}", share(10));
+        let days = week.records.last().unwrap().arrival.unwrap().as_secs_f64() / DAY.as_secs_f64();
+        assert!((days - 1.0).abs() < 0.1, "{days}");
+    }
+
+    #[test]
+    fn as_many_requests_a_day_as_the_papers_trace() {
+        let week = Week::stand_in(Sectors::new(1 << 24), 1, 50_000, 1);
+        assert!((week.factor(20.0) - 60.0).abs() < 1e-9);
+        assert_eq!(week.clone().first(10).records.len(), 10);
+        assert!((week.first(10).factor(20.0) - 60.0).abs() < 1e-9);
+    }
+}

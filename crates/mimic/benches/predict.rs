@@ -113,6 +113,12 @@ fn table_of_20_tb_probabilistic(bencher: Bencher<'_, '_>) {
     ask(bencher, &table(Metric::Probabilistic, spread(memory() / 80)), CAPACITY);
 }
 
+/// A thousand distances, which any cache holds: what the search itself takes.
+#[divan::bench]
+fn table_of_a_thousand(bencher: Bencher<'_, '_>) {
+    ask(bencher, &table(Metric::Mean, even(1_000, 18_000_000)), 18_000_000);
+}
+
 /// A 9 GB drive whose teeth are all known: a million distances.
 #[divan::bench]
 fn table_of_9_gb(bencher: Bencher<'_, '_>) {

@@ -6,7 +6,7 @@ use crate::distance::Distance;
 const WARM_UP: u32 = 32;
 
 /// What is normal is the mean over about so many errors of a class.
-const SLOW: u32 = 256;
+const SLOW: u32 = 1_024;
 
 /// One part of the mean error of a class.
 const ONE: u64 = 1 << 10;

@@ -50,6 +50,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n\nDEVICE is emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. With `,noise` its times vary as those of a drive of 2001 did. It reads, and writes nothing to the drive. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
     )]
     Probe(ProbeArgs),
+    /// Export a drive that one does not have over NBD, in real time
+    #[cfg(target_os = "linux")]
+    #[command(
+        after_help = "Example:\n  freeblock emulate quantum-atlas-10k --file atlas.img --socket /run/atlas.sock\n  nbdinfo 'nbd+unix:///?socket=/run/atlas.sock'\n\nReads and writes take as long as the drive would take; the bytes are in FILE, which holds no more than was written. Writes\nare acknowledged from the medium. It serves until Ctrl-C, answers what was asked, and says how late it was: what the emulation\nadds to the drive's times. A second Ctrl-C ends it at once."
+    )]
+    Emulate(EmulateArgs),
     /// Random histories of the scheduler on simulated drives, with every promise held after each step
     #[command(
         after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends it after the history under way and prints the command that goes on; -o FILE keeps the history as well. A second one ends it at once."
@@ -355,6 +361,39 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", value_parser = values::seed, default_value = "1", allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Print the profile and the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("place").required(true).multiple(true).args(["socket", "listen"]))]
+pub(crate) struct EmulateArgs {
+    /// A built-in drive's name, a profile (.toml) or a DiskSim file (.parv, .diskspecs, .model)
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) drive: String,
+    /// The drive's bytes; made if it is not there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Listen on a Unix socket
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Listen on a TCP port; 0 takes any
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// Let other machines in, although nobody is asked who they are
+    #[arg(long, requires = "listen")]
+    pub(crate) allow_remote: bool,
+    /// The export's name
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub(crate) name: String,
+    /// Vary its times as those of a drive of 2001 did
+    #[arg(long)]
+    pub(crate) noise: bool,
+    /// Seed of that
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "1", allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// Print what it has done as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -8,6 +8,8 @@ mod args;
 mod bars;
 mod demo;
 mod drive;
+#[cfg(target_os = "linux")]
+mod emulate;
 mod files;
 mod interrupt;
 mod lab;
@@ -77,6 +79,8 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Lab(command) => lab::execute(command, console),
         Command::Demo(args) => demo::execute(&args, console),
         Command::Probe(args) => probe::execute(&args, console).map(Outcome::from),
+        #[cfg(target_os = "linux")]
+        Command::Emulate(args) => emulate::execute(&args, console).map(Outcome::from),
         Command::Torture(args) => torture::execute(&args, console),
         Command::Mimic(command) => mimic::execute(command, console).map(Outcome::from),
     }

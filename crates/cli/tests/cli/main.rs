@@ -5,6 +5,8 @@
 
 mod demo;
 mod drive;
+#[cfg(target_os = "linux")]
+mod emulate;
 mod lab;
 mod mimic;
 mod mistakes;

@@ -1,0 +1,90 @@
+//! `freeblock emulate`: a drive that is not there, for whoever speaks NBD.
+
+use crate::args::EmulateArgs;
+use crate::drive::resolve::resolve;
+use crate::interrupt;
+use crate::output::Console;
+use crate::problem::Problem;
+use device::Emulated;
+use drive::Behaviour;
+use serde::Serialize;
+use server::{Address, Exporter, Limits, Listener, Tally};
+use std::fmt::Write;
+use std::fs::File;
+
+pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, Problem> {
+    let found = resolve(&args.drive)?;
+    let unix = args.socket.clone().map(Address::Unix);
+    let addresses = unix.into_iter().chain(args.listen.map(Address::Tcp));
+    let listeners: Vec<Listener> = addresses
+        .map(|address| Listener::bind(address, args.allow_remote).map_err(Problem::failed))
+        .collect::<Result<_, _>>()?;
+    let mut options = File::options();
+    let opened = options.read(true).write(true).create(true).truncate(false).open(&args.file);
+    let file = opened.map_err(|e| Problem::failed(format!("{}: {e}", args.file.display())))?;
+    // Two over one file would each believe their own.
+    file.try_lock().map_err(|e| {
+        Problem::failed(format!("{}: it cannot be had alone: {e}", args.file.display()))
+            .help("give each emulated drive a file of its own")
+    })?;
+    let behaviour = if args.noise { Behaviour::noisy() } else { Behaviour::default() };
+    let disk = Emulated::new(&found.profile, behaviour, args.seed, file)
+        .map_err(|e| Problem::failed(format!("{}: {e}", args.file.display())))?;
+    for listener in &listeners {
+        console.note(&format!("{} at {}", found.profile.title, listener.address()));
+    }
+    log();
+    let (exporter, stop) =
+        Exporter::new(disk, &args.name, listeners, Limits::default()).map_err(Problem::failed)?;
+    interrupt::watch_and(
+        move || {
+            // It may have ended by itself.
+            let _ = stop.stop();
+        },
+        || {},
+    );
+    let tally = exporter.run().map_err(Problem::failed)?;
+    said(&tally, args.json)
+}
+
+/// What happens goes to standard error, a line each.
+fn log() {
+    // One of these a process: a second is not needed.
+    let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).try_init();
+}
+
+#[derive(Serialize)]
+struct Json {
+    clients: u64,
+    requests: u64,
+    failed: u64,
+    lateness_us: Lateness,
+}
+
+#[derive(Serialize)]
+struct Lateness {
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+fn said(tally: &Tally, json: bool) -> Result<String, Problem> {
+    let us = |ns: u64| ns as f64 / 1000.0;
+    let late = &tally.lateness;
+    let lateness = Lateness {
+        p50: us(late.value_at_quantile(0.5)),
+        p99: us(late.value_at_quantile(0.99)),
+        max: us(late.max()),
+    };
+    if json {
+        let Tally { clients, requests, failed, .. } = *tally;
+        return crate::drive::json(&Json { clients, requests, failed, lateness_us: lateness });
+    }
+    let mut text = String::new();
+    // A string takes whatever is written to it.
+    let _ = writeln!(text, "clients    {}", tally.clients);
+    let _ = writeln!(text, "requests   {}, and {} that failed", tally.requests, tally.failed);
+    let Lateness { p50, p99, max } = lateness;
+    let _ = writeln!(text, "lateness   {p50:.0} us median, {p99:.0} us 99th percentile, {max:.0} us at most");
+    Ok(text)
+}

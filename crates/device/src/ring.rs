@@ -1,0 +1,315 @@
+//! One io_uring for files, sockets and time, behind an interface in which nothing can dangle.
+//!
+//! A kernel that works on a buffer or a descriptor after its owner has let go of it is the whole danger of io_uring. So a
+//! [`Ring`] owns what an operation works on, from [`start`](Ring::start) until the operation has ended, and gives it back
+//! with the result.
+
+#![allow(unsafe_code, reason = "the kernel is given addresses; each block says why they stay good")]
+
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Operations that may be under way at once.
+const ENTRIES: u32 = 256;
+
+/// So long before a deadline a wait ends, and the rest is spun: timed waits come tens of microseconds late.
+const SPIN: Duration = Duration::from_micros(100);
+
+/// Something for the kernel to do, with all that it works on.
+#[derive(Debug)]
+pub enum Work {
+    /// Take in a client.
+    Accept(Arc<OwnedFd>),
+    /// Receive as many bytes as there are, at most the buffer's.
+    Receive(Arc<OwnedFd>, Vec<u8>),
+    /// Send the buffer from this byte on, or as much of it as goes.
+    Send(Arc<OwnedFd>, Vec<u8>, usize),
+    /// Read the buffer's bytes at an offset, or as many as there are.
+    ReadAt(Arc<OwnedFd>, Vec<u8>, u64),
+    /// Write the buffer at an offset; `true`: to the medium.
+    WriteAt(Arc<OwnedFd>, Vec<u8>, u64, bool),
+    /// Put what was written on the medium.
+    Sync(Arc<OwnedFd>),
+    /// Wait until a descriptor can be read.
+    Readable(Arc<OwnedFd>),
+}
+
+/// The name of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token {
+    place: u32,
+    /// How often the place had been used before, so that a name is not used again.
+    turn: u32,
+}
+
+impl Token {
+    fn to_kernel(self) -> u64 {
+        u64::from(self.turn) << 32 | u64::from(self.place)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    turn: u32,
+    /// Behind a box of its own, so that it stays where it is when the slots grow.
+    work: Option<Box<Work>>,
+}
+
+/// An operation that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Which.
+    pub token: Token,
+    /// What it worked on.
+    pub work: Work,
+    /// Bytes, or what went wrong; of an accept nothing.
+    pub result: io::Result<usize>,
+    /// The client that an accept took in.
+    pub client: Option<OwnedFd>,
+}
+
+/// The ring. Not to be shared between threads.
+///
+/// ```
+/// use device::{Ring, Work};
+/// use std::os::fd::OwnedFd;
+/// use std::os::unix::net::UnixStream;
+/// use std::sync::Arc;
+/// let Ok(mut ring) = Ring::new() else { return }; // a kernel without io_uring
+/// let (ours, theirs) = UnixStream::pair().unwrap();
+/// let (ours, theirs) = (Arc::new(OwnedFd::from(ours)), Arc::new(OwnedFd::from(theirs)));
+/// ring.start(Work::Receive(theirs, vec![0; 16])).unwrap();
+/// ring.start(Work::Send(ours, b"hello".to_vec(), 0)).unwrap();
+/// let (mut received, mut ended) = (0, 0);
+/// while ended < 2 {
+///     ring.wait(None).unwrap();
+///     while let Some(end) = ring.next_ended() {
+///         ended += 1;
+///         if let (Work::Receive(_, bytes), Ok(n)) = (end.work, end.result) {
+///             assert_eq!(&bytes[..n], b"hello");
+///             received += 1;
+///         }
+///     }
+/// }
+/// assert_eq!(received, 1);
+/// ```
+pub struct Ring {
+    ring: IoUring,
+    /// By token. A slot is emptied by the completion of its operation and by nothing else.
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    ended: VecDeque<Ended>,
+    /// To be handed to the kernel when it has room.
+    waiting: VecDeque<squeue::Entry>,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring").field("slots", &self.slots).finish_non_exhaustive()
+    }
+}
+
+/// Completions of no operation: cancellations.
+const NOBODY: u64 = u64::MAX;
+
+impl Ring {
+    /// Makes a ring.
+    ///
+    /// # Errors
+    /// The kernel has no io_uring, or does not let this process use it.
+    pub fn new() -> io::Result<Self> {
+        let quick = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
+        // Kernels before 6.1 do not know these.
+        let ring = quick.or_else(|_| IoUring::new(ENTRIES))?;
+        Ok(Self {
+            ring,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ended: VecDeque::new(),
+            waiting: VecDeque::new(),
+        })
+    }
+
+    /// Operations under way.
+    pub fn under_way(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Begins an operation. It is handed to the kernel with the next wait, if not before.
+    ///
+    /// # Errors
+    /// The operation is longer than the kernel can say (4 GiB).
+    pub fn start(&mut self, work: Work) -> io::Result<Token> {
+        let mut work = Box::new(work);
+        let entry = entry(&mut work)?;
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[place as usize];
+        slot.work = Some(work);
+        let token = Token { place, turn: slot.turn };
+        self.waiting.push_back(entry.user_data(token.to_kernel()));
+        self.hand_over()?;
+        Ok(token)
+    }
+
+    /// Asks the kernel to end an operation early; it ends all the same, perhaps with an error.
+    ///
+    /// # Errors
+    /// The kernel takes nothing in.
+    pub fn cancel(&mut self, token: Token) -> io::Result<()> {
+        let cancel = opcode::AsyncCancel::new(token.to_kernel()).build().user_data(NOBODY);
+        self.waiting.push_back(cancel);
+        self.hand_over()
+    }
+
+    /// Moves what waits into the kernel's queue, as far as it has room.
+    fn hand_over(&mut self) -> io::Result<()> {
+        while let Some(entry) = self.waiting.front() {
+            // SAFETY: the entry's addresses point into a `Box<Work>` in `slots`, which stays until the kernel has posted
+            // this entry's completion (`reap` is the only one that takes from `slots`), and on drop until all have
+            // ended or for ever.
+            let pushed = unsafe { self.ring.submission().push(entry) };
+            if pushed.is_err() {
+                return self.ring.submit().map(|_| ());
+            }
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Waits until an operation has ended or the deadline is there, whichever comes first; without a deadline, for an
+    /// operation. The last microseconds before a deadline are spun.
+    ///
+    /// # Errors
+    /// The kernel's, interruption by signals excepted.
+    pub fn wait(&mut self, until: Option<Instant>) -> io::Result<()> {
+        loop {
+            self.hand_over()?;
+            self.reap();
+            if !self.ended.is_empty() {
+                return Ok(());
+            }
+            let entered = match until {
+                None => self.ring.submit_and_wait(1),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        // What was handed over begins before the caller goes on.
+                        self.ring.submit()?;
+                        self.reap();
+                        return Ok(());
+                    }
+                    let sleep = Timespec::from(left.saturating_sub(SPIN));
+                    let spin = Timespec::from(Duration::ZERO);
+                    let wait = if left > SPIN { &sleep } else { &spin };
+                    self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(wait))
+                }
+            };
+            match entered.map_err(|error| (error.raw_os_error(), error)) {
+                Ok(_) | Err((Some(libc::ETIME | libc::EINTR), _)) => {}
+                // The completion queue is full: take from it first.
+                Err((Some(libc::EBUSY), _)) => {}
+                Err((_, error)) => return Err(error),
+            }
+        }
+    }
+
+    /// The next operation that has ended.
+    pub fn next_ended(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
+    }
+
+    fn reap(&mut self) {
+        self.ring.completion().sync();
+        while let Some(done) = self.ring.completion().next() {
+            let (place, turn) = (done.user_data() as u32, (done.user_data() >> 32) as u32);
+            let slot = self.slots.get_mut(place as usize).filter(|slot| slot.turn == turn);
+            let Some((slot, work)) = slot.and_then(|slot| slot.work.take().map(|work| (slot, work))) else {
+                continue;
+            };
+            slot.turn = slot.turn.wrapping_add(1);
+            self.free.push(place);
+            let result = match done.result() {
+                error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
+                bytes => Ok(bytes as usize),
+            };
+            let accepted = matches!(*work, Work::Accept(_));
+            // SAFETY: a successful accept gives a new descriptor, which nobody else owns.
+            let client = result
+                .as_ref()
+                .ok()
+                .filter(|_| accepted)
+                .map(|&fd| unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) });
+            let result = if accepted { result.map(|_| 0) } else { result };
+            self.ended.push_back(Ended { token: Token { place, turn }, work: *work, result, client });
+        }
+    }
+}
+
+/// What is under way is ended before its memory is given back; if the kernel will not, the memory is given up.
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.waiting.clear();
+        for place in 0..self.slots.len() as u32 {
+            let slot = &self.slots[place as usize];
+            let token = Token { place, turn: slot.turn };
+            if slot.work.is_some() && self.cancel(token).is_err() {
+                break;
+            }
+        }
+        for _ in 0..64 {
+            let timed = self.wait(Some(Instant::now() + Duration::from_millis(50)));
+            self.ended.clear();
+            if self.under_way() == 0 {
+                return;
+            }
+            if timed.is_err() {
+                break;
+            }
+        }
+        self.slots.drain(..).for_each(std::mem::forget);
+    }
+}
+
+/// The kernel's form of it, with addresses inside `work`.
+fn entry(work: &mut Work) -> io::Result<squeue::Entry> {
+    let length = |bytes: usize| {
+        u32::try_from(bytes)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "more than 4 GiB at once"))
+    };
+    let fd = |fd: &Arc<OwnedFd>| Fd(fd.as_raw_fd());
+    Ok(match work {
+        Work::Accept(socket) => {
+            let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+            opcode::Accept::new(fd(socket), address, length).flags(libc::SOCK_CLOEXEC).build()
+        }
+        Work::Receive(socket, buffer) => {
+            opcode::Recv::new(fd(socket), buffer.as_mut_ptr(), length(buffer.len())?).build()
+        }
+        Work::Send(socket, buffer, from) => {
+            let rest = buffer.get(*from..).unwrap_or_default();
+            opcode::Send::new(fd(socket), rest.as_ptr(), length(rest.len())?)
+                .flags(libc::MSG_NOSIGNAL)
+                .build()
+        }
+        Work::ReadAt(file, buffer, offset) => {
+            opcode::Read::new(fd(file), buffer.as_mut_ptr(), length(buffer.len())?).offset(*offset).build()
+        }
+        Work::WriteAt(file, buffer, offset, through) => {
+            let flags = if *through { libc::RWF_DSYNC } else { 0 };
+            opcode::Write::new(fd(file), buffer.as_ptr(), length(buffer.len())?)
+                .offset(*offset)
+                .rw_flags(flags)
+                .build()
+        }
+        Work::Sync(file) => opcode::Fsync::new(fd(file)).flags(io_uring::types::FsyncFlags::DATASYNC).build(),
+        Work::Readable(file) => opcode::PollAdd::new(fd(file), libc::POLLIN as u32).build(),
+    })
+}

@@ -1,0 +1,115 @@
+//! Where clients come in.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A socket in the file system: who may open it may use the drive.
+    Unix(PathBuf),
+    /// A port, which anybody may use who reaches it.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "nbd+unix:///?socket={}", path.display()),
+            Self::Tcp(address) => write!(f, "nbd://{address}"),
+        }
+    }
+}
+
+/// A place where nobody can listen, or nobody should.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// Without encryption, on an address that others reach.
+    #[error(
+        "{0} is reached from other machines, and NBD without TLS asks nobody who they are; listen on 127.0.0.1 or a Unix socket, or allow it by name"
+    )]
+    Remote(SocketAddr),
+    /// Something is there already.
+    #[error("{path} is taken: {what}; give another path or remove it")]
+    Taken {
+        /// Where.
+        path: PathBuf,
+        /// By what.
+        what: &'static str,
+    },
+    /// The system's word.
+    #[error("cannot listen on {address}: {source}")]
+    System {
+        /// Where.
+        address: Address,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// An open door. A Unix socket's file goes with it.
+#[derive(Debug)]
+pub struct Listener {
+    pub(crate) socket: Arc<OwnedFd>,
+    address: Address,
+}
+
+impl Listener {
+    /// Listens. `remote` allows TCP addresses that other machines reach.
+    ///
+    /// # Errors
+    /// An address that is refused, or taken.
+    pub fn bind(address: Address, remote: bool) -> Result<Self, ListenError> {
+        let failed = |address: &Address, source| ListenError::System { address: address.clone(), source };
+        match &address {
+            Address::Unix(path) => {
+                clear(path)?;
+                let listener = UnixListener::bind(path).map_err(|e| failed(&address, e))?;
+                Ok(Self { socket: Arc::new(listener.into()), address })
+            }
+            Address::Tcp(at) if !at.ip().is_loopback() && !remote => Err(ListenError::Remote(*at)),
+            Address::Tcp(at) => {
+                let listener = TcpListener::bind(at).map_err(|e| failed(&address, e))?;
+                // The port may have been left to the system.
+                let at = listener.local_addr().map_err(|e| failed(&address, e))?;
+                Ok(Self { socket: Arc::new(listener.into()), address: Address::Tcp(at) })
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+}
+
+/// A socket that a server left behind which is no more is taken away; nothing else is.
+fn clear(path: &Path) -> Result<(), ListenError> {
+    let Ok(there) = path.symlink_metadata() else { return Ok(()) };
+    let taken = |what| Err(ListenError::Taken { path: path.to_owned(), what });
+    if !there.file_type().is_socket() {
+        return taken("it is no socket");
+    }
+    if UnixStream::connect(path).is_ok() {
+        return taken("a server answers there");
+    }
+    std::fs::remove_file(path)
+        .map_err(|source| ListenError::System { address: Address::Unix(path.to_owned()), source })
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Address::Unix(path) = &self.address {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}

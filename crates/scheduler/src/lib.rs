@@ -18,6 +18,7 @@ mod predictor;
 mod sessions;
 mod task;
 mod task_index;
+mod watched;
 
 pub use crate::core::{Access, Action, Config, Core, PlannerStats, Purpose, Sharing, SubmitError};
 pub use background::{Buffers, Ready};
@@ -30,3 +31,4 @@ pub use sessions::{
     Application, MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, Record, SessionError,
     Sessions, Wanted,
 };
+pub use watched::{Watch, Watched};

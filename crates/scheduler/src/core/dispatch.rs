@@ -157,10 +157,39 @@ impl Core {
         }
         let gap = Gap { at, from: self.position, source: self.track, destination, op, deadline };
         self.stats.gaps += 1;
+        let shared = self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1;
         let detour = self.plan(&gap);
         self.background.look(Focus::All);
         let Some(detour) = detour else { return };
         self.stats.detours += 1;
+        let begun = self.accesses.len();
+        self.visit(at, &detour, buffers);
+        if shared {
+            self.fill_rest(&gap, begun, buffers);
+        }
+    }
+
+    /// What is left of a gap behind the winner's detour, whose accesses begin at `begun`, goes to whoever wants what lies
+    /// nearest: pending tasks of all on the destination cylinder and beside the source are considered as well
+    /// (FAST'04, section 5.2).
+    fn fill_rest(&mut self, gap: &Gap, begun: usize, buffers: &mut dyn Buffers) {
+        let (mut from, mut at, mut source) = (gap.from, gap.at, gap.source);
+        for access in &self.accesses[begun..] {
+            let track = self.drive.layout().track(access.track);
+            let ready = at + self.drive.move_time(from, track.into(), access.op);
+            at = pass(&self.drive, &track, ready.max(access.not_before), (access.sector, access.sectors)).1;
+            (from, source) = (track.into(), Some(access.track));
+        }
+        self.background.look(Focus::All);
+        let rest = Gap { at, from, source, ..*gap };
+        if let Some(detour) = self.search(&rest, Reach::Near) {
+            self.visit(at, &detour, buffers);
+        }
+        self.background.look(Focus::All);
+    }
+
+    /// Takes what is wanted at the stops of a detour.
+    fn visit(&mut self, at: Instant, detour: &Detour, buffers: &mut dyn Buffers) {
         for stop in detour.stops.into_iter().flatten() {
             let window = (stop.first, stop.count);
             let begun = self.accesses.len();

@@ -4,8 +4,8 @@ use apps::backup::{Backup, ImageWriter, State};
 use apps::cache::{Cache, Config as CacheConfig};
 use apps::reorganizer::{Options, Plan, Reorganizer, Volatile};
 use apps::snapshot::{Cow, Geometry, Provider, Volume, VolumeId};
-use model::random_profile::{Size, random_profile};
 use model::DriveModel;
+use model::random_profile::{Size, random_profile};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, Priority};
 use std::cell::RefCell;
@@ -19,6 +19,10 @@ const BLOCK: Sectors = Sectors::new(4);
 fn drive() -> Arc<DriveModel> {
     let drives = (1..).map(|seed| DriveModel::from_profile(&random_profile(seed, Size::Tiny)).unwrap());
     Arc::new({ drives }.find(|drive| drive.layout().capacity().get() > 2_000).unwrap())
+}
+
+fn half() -> Share {
+    Share::new(1, 2).unwrap()
 }
 
 fn range(start: u64, len: u64) -> LbnRange {
@@ -55,7 +59,7 @@ fn volume(drive: &DriveModel, blocks: u64, slots: u64, cow: Cow) -> Rc<RefCell<V
 fn a_part_of_the_drive_that_nobody_serves_is_served_as_it_is() {
     let drive = drive();
     let capacity = drive.layout().capacity().get();
-    let (mut first, mut second) = (host(&drive, capacity, Share::HALF), host(&drive, capacity, Share::HALF));
+    let (mut first, mut second) = (host(&drive, capacity, half()), host(&drive, capacity, half()));
     let total = after(&mut first, 300);
     assert_eq!(total, after(&mut second, 300), "the same load at the same instants");
     assert!(total > 0);
@@ -71,7 +75,8 @@ fn a_backup_reads_each_block_once_and_the_foreground_does_not_notice() {
         let (snapshot, _) = volume.borrow_mut().take().unwrap();
         let sector = drive.sector_bytes().get() as usize;
         let shape = volume.shape();
-        let header = Header { image: 1, shape, snapshot, base: None, sector_bytes: sector as u32, chunks: 300 };
+        let header =
+            Header { image: 1, shape, snapshot, base: None, sector_bytes: sector as u32, chunks: 300 };
         let output = ImageWriter::new(header, Counted::default());
         if with {
             let backup = host
@@ -81,9 +86,7 @@ fn a_backup_reads_each_block_once_and_the_foreground_does_not_notice() {
                         .map(|backup| Guest::Backup(Box::new(backup)))
                 })
                 .unwrap();
-            let finished = |host: &Host| {
-                matches!(host.guest(backup), Some(Guest::Backup(b)) if *b.state() == State::Finished)
-            };
+            let finished = |host: &Host| matches!(host.guest(backup), Some(Guest::Backup(b)) if *b.state() == State::Finished);
             host.run_until(finished).unwrap();
             assert_eq!(host.tally(backup).bytes, 1_200 * drive.sector_bytes().get());
             assert!(host.tally(backup).with_foreground > 0, "some of it came with what the foreground read");
@@ -134,7 +137,7 @@ fn a_reorganisation_comes_to_its_end_under_a_load_that_it_moves_about() {
         (state >> 33) % n.get()
     };
     let plan = Plan::random(region, BLOCK, capacity, 40, &mut below).unwrap();
-    let mut host = host(&drive, 400, Share::HALF);
+    let mut host = host(&drive, 400, half());
     let sector = drive.sector_bytes();
     let guest = host
         .start(|sessions, _| {
@@ -155,7 +158,7 @@ fn a_reorganisation_comes_to_its_end_under_a_load_that_it_moves_about() {
 #[test]
 fn a_cache_answers_its_part_and_cleans_it_for_free() {
     let drive = drive();
-    let mut host = host(&drive, 800, Share::HALF);
+    let mut host = host(&drive, 800, half());
     // Requests that the cache does not answer leave gaps.
     let config = CacheConfig::new(range(0, 400), BLOCK, units::Bytes::ZERO, 60);
     let guest = host
@@ -163,7 +166,9 @@ fn a_cache_answers_its_part_and_cleans_it_for_free() {
         .unwrap();
     host.serve(range(0, 400), Way::Cached(guest));
     after(&mut host, 3_000);
-    let Some(Guest::Cache(cache)) = host.guest(guest) else { unreachable!("it is the guest that was started") };
+    let Some(Guest::Cache(cache)) = host.guest(guest) else {
+        unreachable!("it is the guest that was started")
+    };
     assert!(cache.tally().free > 0);
     assert!(host.tally(guest).bytes > 0);
 }

@@ -1,5 +1,5 @@
 //! The record face of a session (FAST'04, section 3.2): completion records with their data in a bounded buffer, fetched
-//! with a timeout of 0, -1 or t.
+//! with a timeout of 0, -1 or t. Who asks when nothing is to come is told so ([`Got::Done`]) and does not wait.
 //!
 //! [`Records`] is the translator of the paper's section 5.1, sans-IO: the scheduler's side puts records in (it is an
 //! [`Application`]), the client's side takes them out with [`Records::get`], and where the client would have to wait it
@@ -13,9 +13,10 @@
 //! suspended; their records have no data, and there are no more of them than blocks that the client registered.
 
 use crate::sessions::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
+use scheduler::BlockSet;
 use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
-use units::{Bytes, Duration, Instant, LbnRange, Sectors, SessionId, TaskId};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 
 /// How long a client waits for a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,10 @@ pub enum Got {
     Record(Fetched),
     /// None has come, and the time is up.
     Nothing,
-    /// None has come yet: ask again, with [`Records::get_by`] and the same deadline, when one has or at that instant.
+    /// None will come: all that was registered has been fetched or aborted. Nobody waits for that, whatever the timeout.
+    Done,
+    /// None has come yet: ask again, with [`Records::get_by`] and the same deadline, when one has, at that instant, or
+    /// after an abort.
     WaitUntil(Deadline),
 }
 
@@ -116,10 +120,20 @@ pub enum RecordsError {
 #[derive(Clone, Debug)]
 struct Task {
     range: LbnRange,
+    block: u64,
     /// Blocks that have not been put into the buffer.
-    left: u64,
+    left: BlockSet,
     /// What it writes.
     bytes: Vec<u8>,
+}
+
+impl Task {
+    /// The blocks that share a sector with a range, which overlaps the task's: the first, and one more than the last.
+    fn blocks(&self, range: LbnRange) -> (u64, u64) {
+        let offset = |lbn: Lbn| lbn.get().saturating_sub(self.range.start().get());
+        let end = offset(range.end().min(self.range.end()));
+        (offset(range.start()) / self.block, end.div_ceil(self.block))
+    }
 }
 
 /// One session, as records.
@@ -254,9 +268,10 @@ impl Records {
     }
 
     fn register(&mut self, task: TaskId, range: LbnRange, block: Sectors, bytes: Vec<u8>) {
-        let left = range.len().get().div_ceil(block.get().max(1));
-        self.left += left;
-        self.tasks.insert(task, Task { range, left, bytes });
+        let block = block.get().max(1);
+        let left = BlockSet::full(range.len().get().div_ceil(block));
+        self.left += left.len();
+        self.tasks.insert(task, Task { range, block, left, bytes });
     }
 
     /// The next record, or how long to wait for it: see [`Got`].
@@ -284,6 +299,7 @@ impl Records {
     ) -> Result<Got, RecordsError> {
         let Some(mut fetched) = self.buffer.pop_front() else {
             return Ok(match deadline {
+                _ if self.left == 0 => Got::Done,
                 Deadline::At(at) if at <= now => Got::Nothing,
                 waiting => Got::WaitUntil(waiting),
             });
@@ -306,7 +322,7 @@ impl Records {
     pub fn abort(&mut self, sessions: &mut dyn Sessions, task: TaskId) -> Result<u64, RecordsError> {
         let aborted = sessions.abort(task);
         if let Some(gone) = self.tasks.remove(&task) {
-            self.left -= gone.left;
+            self.left -= gone.left.len();
         }
         let taken = self.take_back(|done| done.task == task);
         self.let_flow(sessions)?;
@@ -316,6 +332,25 @@ impl Records {
             Err(_) if taken > 0 => Ok(taken),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Withdraws every block that touches `range` and is not fetched: [`Sessions::abort_range`]. How many.
+    ///
+    /// # Errors
+    /// The session's.
+    pub fn abort_range(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> Result<u64, RecordsError> {
+        let pending = sessions.abort_range(self.session, range)?;
+        let left = &mut self.left;
+        self.tasks.retain(|_, task| {
+            if task.range.overlaps(range) {
+                let (first, end) = task.blocks(range);
+                *left -= task.left.remove_range(first, end);
+            }
+            !task.left.is_empty()
+        });
+        let taken = self.take_back(|done| done.range.overlaps(range));
+        self.let_flow(sessions)?;
+        Ok(pending + taken)
     }
 
     /// Turns pending blocks that touch `range` into foreground work: [`Sessions::promote`]. How many. Of a session that
@@ -389,9 +424,10 @@ impl Application for Records {
             debug_assert!(false, "a record of no task of this session: {done:?}");
             return;
         };
-        task.left = task.left.saturating_sub(1);
-        self.left = self.left.saturating_sub(1);
-        if task.left == 0 {
+        if task.left.remove(task.blocks(done.range).0) {
+            self.left -= 1;
+        }
+        if task.left.is_empty() {
             self.tasks.remove(&done.task);
         }
         self.buffered += bytes.len() as u64;

@@ -28,6 +28,7 @@ enum Event {
     Steps(u32),
     Get(u32),
     Abort(usize),
+    AbortRange(u64, u64),
     Suspend,
     Resume,
 }
@@ -39,10 +40,15 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         6 => (1..12u32).prop_map(Event::Steps),
         6 => (1..12u32).prop_map(Event::Get),
         1 => (0..8usize).prop_map(Event::Abort),
+        1 => (0..150u64, 1..50u64).prop_map(|(start, len)| Event::AbortRange(start, len)),
         1 => Just(Event::Suspend),
         1 => Just(Event::Resume),
     ];
     prop::collection::vec(event, 1..80)
+}
+
+fn blocks(start: u64, len: u64, block: u64) -> Vec<LbnRange> {
+    (0..len).step_by(block as usize).map(|at| range(start + at, block.min(len - at))).collect()
 }
 
 /// What a queue of records with a limit would do.
@@ -82,21 +88,21 @@ proptest! {
         let mut app = Records::open(&mut host.registry, Priority::default(), sector, limits).unwrap();
         let mut queue = Queue { limits, records: VecDeque::new(), suspended: false, full: false };
         let mut tasks: Vec<TaskId> = Vec::new();
-        let mut left: BTreeMap<TaskId, u64> = BTreeMap::new();
+        let mut left: BTreeMap<TaskId, Vec<LbnRange>> = BTreeMap::new();
         let now = Instant::from_nanos(5);
         for event in events {
             match event {
                 Event::Read { start, len, block } => {
                     let task = app.read(&mut host.registry, range(start, len), Sectors::new(block), Parameter(start));
                     tasks.push(task.unwrap());
-                    left.insert(task.unwrap(), len.div_ceil(block));
+                    left.insert(task.unwrap(), blocks(start, len, block));
                 }
                 Event::Write { start, len, block } => {
                     let bytes = vec![start as u8; len as usize * SECTOR];
                     let (range, block_size) = (range(start, len), Sectors::new(block));
                     let task = app.write(&mut host.registry, range, block_size, bytes, Parameter(start)).unwrap();
                     tasks.push(task);
-                    left.insert(task, len.div_ceil(block));
+                    left.insert(task, blocks(start, len, block));
                 }
                 Event::Steps(n) => for _ in 0..n {
                     let before = host.handed.len();
@@ -112,7 +118,7 @@ proptest! {
                             prop_assert!(written.iter().all(|byte| u64::from(*byte) == done.parameter.0));
                         }
                         queue.records.push_back((*done, bytes));
-                        *left.get_mut(&done.task).unwrap() -= 1;
+                        left.get_mut(&done.task).unwrap().retain(|block| *block != done.range);
                     }
                     queue.update();
                 },
@@ -123,12 +129,13 @@ proptest! {
                     match queue.records.pop_front() {
                         Some((mut done, bytes)) => {
                             queue.update();
-                            done.last = queue.records.is_empty() && left.values().all(|left| *left == 0);
+                            done.last = queue.records.is_empty() && left.values().all(|left| left.is_empty());
                             let Got::Record(fetched) = got else {
                                 return Err(TestCaseError::fail(format!("{got:?} for {done:?}")));
                             };
                             prop_assert_eq!((fetched.done, fetched.bytes), (done, bytes));
                         }
+                        None if left.values().all(|left| left.is_empty()) => prop_assert_eq!(got, Got::Done),
                         None => prop_assert_eq!(got, match timeout {
                             Timeout::Poll => Got::Nothing,
                             Timeout::Forever => Got::WaitUntil(Deadline::Never),
@@ -141,7 +148,7 @@ proptest! {
                     let before = queue.records.len();
                     queue.records.retain(|(done, _)| done.task != task);
                     queue.update();
-                    let expected = (before - queue.records.len()) as u64 + left.insert(task, 0).unwrap();
+                    let expected = (before - queue.records.len()) as u64 + left.insert(task, Vec::new()).unwrap().len() as u64;
                     match app.abort(&mut host.registry, task) {
                         Ok(gone) => prop_assert_eq!(gone, expected),
                         Err(error) => {
@@ -149,6 +156,19 @@ proptest! {
                             prop_assert_eq!(expected, 0);
                         }
                     }
+                }
+                Event::AbortRange(start, len) => {
+                    let gone = range(start, len);
+                    let before = queue.records.len();
+                    queue.records.retain(|(done, _)| !done.range.overlaps(gone));
+                    queue.update();
+                    let mut expected = (before - queue.records.len()) as u64;
+                    for left in left.values_mut() {
+                        let before = left.len();
+                        left.retain(|block| !block.overlaps(gone));
+                        expected += (before - left.len()) as u64;
+                    }
+                    prop_assert_eq!(app.abort_range(&mut host.registry, gone), Ok(expected));
                 }
                 Event::Suspend => {
                     app.suspend(&mut host.registry).unwrap();
@@ -161,7 +181,7 @@ proptest! {
             }
             prop_assert_eq!(host.registry.is_suspended(app.session()), queue.suspended || queue.full);
             prop_assert_eq!(app.buffered(), queue.records.len());
-            prop_assert_eq!(app.to_come(), queue.records.len() as u64 + left.values().sum::<u64>());
+            prop_assert_eq!(app.to_come(), queue.records.len() as u64 + left.values().map(|left| left.len() as u64).sum::<u64>());
         }
     }
 
@@ -266,6 +286,21 @@ impl freeblock_apps::sessions::Application for Holder {
     fn buffer(&mut self, wanted: &freeblock_apps::sessions::Wanted, into: &mut [u8]) -> bool {
         self.records.as_mut().is_some_and(|records| records.buffer(wanted, into))
     }
+}
+
+#[test]
+fn nobody_waits_for_ever_for_what_will_not_come() {
+    let mut host = Naive::new(100, 1);
+    let sector = Bytes::new(SECTOR as u64);
+    let mut records =
+        Records::open(&mut host.registry, Priority::default(), sector, Limits::default()).unwrap();
+    let now = Instant::ZERO;
+    assert_eq!(records.get(&mut host.registry, Timeout::Forever, now), Ok(Got::Done));
+    records.read(&mut host.registry, range(0, 8), Sectors::new(2), Parameter::default()).unwrap();
+    let waits = Ok(Got::WaitUntil(Deadline::Never));
+    assert_eq!(records.get(&mut host.registry, Timeout::Forever, now), waits);
+    assert_eq!(records.abort_range(&mut host.registry, range(1, 7)), Ok(4));
+    assert_eq!(records.get_by(&mut host.registry, Deadline::Never, now), Ok(Got::Done));
 }
 
 #[test]

@@ -412,6 +412,16 @@ fn hundreds_of_thousands_of_blocks_are_few_tasks() {
         fn open(&mut self, _: scheduler::Priority) -> Result<units::SessionId, scheduler::SessionError> {
             Ok(units::SessionId::new(0))
         }
+        fn serve_reads_by_writes(
+            &mut self,
+            _: units::SessionId,
+            _: bool,
+        ) -> Result<(), scheduler::SessionError> {
+            Ok(())
+        }
+        fn to_come(&self, _: units::SessionId) -> Result<u64, scheduler::SessionError> {
+            Ok(0)
+        }
         fn read(
             &mut self,
             _: units::SessionId,

@@ -40,6 +40,7 @@ fn main() {
                         println!("  {:20} {} ({}) {}", f.what, f.value, f.confidence, f.note);
                     }
                     println!("{}", outcome.profile.to_toml());
+                    println!("# the truth\n{}", profile.to_toml());
                 }
                 let r = &outcome.report;
                 let predicted = if noisy.is_some() {

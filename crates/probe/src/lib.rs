@@ -10,6 +10,7 @@
 
 mod buffer;
 mod check;
+mod crossing;
 mod device;
 mod draw;
 mod error;

@@ -59,6 +59,7 @@ pub(crate) struct Background {
     /// who may be suspended, keep there.
     most_partials_each: usize,
     scratch: Vec<(usize, u32, Item, u32)>,
+    refused: Vec<usize>,
 }
 
 impl Background {
@@ -74,6 +75,7 @@ impl Background {
             most_partials,
             most_partials_each: most_partials.max(1),
             scratch: Vec::new(),
+            refused: Vec::new(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The core: time, completions and calls in, actions out, and nothing else.
 
+mod bad;
 mod dispatch;
 mod idle_search;
 mod under_way;
@@ -7,12 +8,13 @@ mod watch;
 
 use crate::background::{Background, Buffers, Ready, Urgent};
 use crate::foreground::{Pending, Request};
-use crate::idle::{Harm, Idle, IdleTime};
+use crate::idle::{Harm, Idle, IdleTime, IdleTimeError};
 use crate::lottery::Lottery;
 use crate::planner::{Planner, SearchBudget};
 use crate::policy::{AgeWeight, AnyPolicy, PolicyName};
 use crate::predictor::Mimic;
 use crate::sessions::{Parameter, Priority, Record, SessionError, Sessions};
+pub use bad::Bad;
 use model::{DriveModel, Position};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -108,7 +110,8 @@ pub enum SubmitError {
 /// What the host must do, or is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Carry out [`Core::accesses`] in order without a pause, then call [`Core::completed`].
+    /// Carry out [`Core::accesses`] in order without a pause, then call [`Core::completed`]. [`Core::whose`] says for
+    /// whom.
     Execute,
     /// What is under way in idle time ends early, since a foreground request has come: [`Core::accesses`] says what
     /// of it is done, [`Core::busy_until`] when the head is free. Then, not before, call [`Core::completed`].
@@ -126,6 +129,17 @@ pub enum Action {
     /// what has been written to them since: of a block that is read in pieces, or written to by the same
     /// [`Execute`](Self::Execute), the host gives out what the medium holds now.
     Deliver(Record),
+}
+
+/// For whom the head goes somewhere; detours come with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// A foreground request.
+    Request(RequestId),
+    /// Background blocks that a session has promoted.
+    Promoted(SessionId),
+    /// Background blocks, in idle time.
+    Idle,
 }
 
 /// Why the head goes somewhere.
@@ -250,9 +264,24 @@ pub struct Core {
 }
 
 impl Core {
+    /// The same as [`new`](Self::new) for a configuration that comes from outside.
+    ///
+    /// # Errors
+    /// Which field cannot be, and what it may be ([`IdleTime::check`]).
+    pub fn try_new(drive: Arc<DriveModel>, config: Config) -> Result<Self, IdleTimeError> {
+        config.idle.map_or(Ok(()), |idle| idle.check())?;
+        Ok(Self::new(drive, config))
+    }
+
     /// A core for a drive whose head stands at cylinder 0 under head 0.
+    ///
+    /// # Panics
+    /// If idle time is to be used as it cannot be; [`try_new`](Self::try_new) says why.
     pub fn new(drive: Arc<DriveModel>, config: Config) -> Self {
         let position = Position::default();
+        if let Some(Err(error)) = config.idle.map(|idle| idle.check()) {
+            panic!("{error}");
+        }
         Self {
             policy: config.policy.into(),
             watch: Watch::default(),
@@ -326,27 +355,30 @@ impl Core {
         self.completed_with(now, &[]);
     }
 
-    /// The same, but the medium could not serve some sectors: `bad`, in ascending order. They cost the requests and
-    /// blocks that they lie in, and nothing else.
-    pub fn completed_with(&mut self, now: Instant, bad: &[Lbn]) {
+    /// The same, but the medium could not serve some sectors. They cost the requests and blocks that they lie in, and
+    /// nothing else. A host that knows which sectors failed to be read and which to be written gives a [`Bad`]; from any
+    /// other a list does, and what lies on one of its sectors has failed whichever it was.
+    pub fn completed_with<'a>(&mut self, now: Instant, bad: impl Into<Bad<'a>>) {
+        let bad = bad.into();
         let Some(done) = self.busy.take() else {
             debug_assert!(false, "completed without an Execute under way");
             return;
         };
         self.now = now;
-        if let Work::Foreground(job) = done.work
+        if let Work::Foreground(job) = &done.work
             && job.pending.promoted.is_none()
         {
             self.idle.since = now;
             let request = job.pending.request;
-            let Request { id, range, .. } = request;
-            let first = bad.partition_point(|lbn| *lbn < range.start());
-            let failed = bad.get(first).filter(|lbn| **lbn < range.end());
+            let Request { id, op, range } = request;
+            let failed = bad.first(op, range);
             self.watch.done(now, &request, failed.is_none());
             self.outbox.push_back(match failed {
-                Some(&bad) => Action::Failed { id, bad },
+                Some(bad) => Action::Failed { id, bad },
                 None => Action::Completed(id),
             });
+        } else if let Work::Probe(job) = done.work {
+            self.watch.done(now, &job.pending.request, bad.is_empty());
         } else {
             self.watch.lost_sight();
         }
@@ -390,7 +422,8 @@ impl Core {
     /// When to poll although nothing has happened: idle time begins then, or may be tried again.
     pub fn wake_at(&self) -> Option<Instant> {
         let idle = self.config.idle.as_ref()?;
-        if self.busy.is_some() || !self.pool.is_empty() || self.background.is_idle() {
+        let nothing_wanted = self.background.is_idle() && !self.watch.uses_idle_time();
+        if self.busy.is_some() || !self.pool.is_empty() || nothing_wanted {
             return None;
         }
         let at = (self.idle.since + idle.threshold).max(self.idle.not_before);
@@ -400,6 +433,17 @@ impl Core {
     /// What the last [`Action::Execute`] asks for, in order.
     pub fn accesses(&self) -> &[Access] {
         &self.accesses
+    }
+
+    /// For whom what is under way is done; `None` when nothing is.
+    pub fn whose(&self) -> Option<Whose> {
+        Some(match &self.busy.as_ref()?.work {
+            Work::Idle(_) | Work::Probe(_) => Whose::Idle,
+            Work::Foreground(job) => match job.pending.promoted {
+                Some(session) => Whose::Promoted(session),
+                None => Whose::Request(job.pending.request.id),
+            },
+        })
     }
 
     /// When what is under way will be done, as the core predicts it.
@@ -483,6 +527,10 @@ impl Sessions for Core {
 
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
         self.background.serve_reads_by_writes(session, on)
+    }
+
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.undelivered(session).ok_or(SessionError::NoSession(session))
     }
 
     fn read(

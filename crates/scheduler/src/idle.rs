@@ -9,6 +9,7 @@
 //! place from which the next request is least far, so that the account recovers. Above the bound, only the track under
 //! the head, until the foreground has been silent for so long that it must be asleep.
 
+use thiserror::Error;
 use units::{Cylinder, Duration, Instant};
 
 /// Silence after which the bound on harm waits for the foreground to wake: one late request in so long a time is
@@ -18,11 +19,11 @@ const ASLEEP: Duration = Duration::from_secs(10);
 /// How idle time is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTime {
-    /// The drive is idle when nothing came for so long; until then only the track under the head is read.
+    /// The drive is idle when nothing came for so long, 1 ns to an hour; until then only the track under the head is read.
     pub threshold: Duration,
     /// Whether the time until then is used.
     pub short: bool,
-    /// The most that the foreground's time at the head may grow by, in millionths.
+    /// The most that the foreground's time at the head may grow by, in millionths: 0 to 1,000,000.
     pub harm_ppm: u32,
 }
 
@@ -30,6 +31,49 @@ impl Default for IdleTime {
     /// 20 ms (FAST'04, section 5.2), all of it, and 1%.
     fn default() -> Self {
         Self { threshold: Duration::from_millis(20), short: true, harm_ppm: 10_000 }
+    }
+}
+
+/// What idle time cannot be used with. The message names the field and what it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum IdleTimeError {
+    /// No threshold, after which nothing would ever be tried again, or one that never comes.
+    #[error("idle.threshold is {} ns; give 1 ns to an hour, 20 ms where nothing is known", .found.as_nanos())]
+    Threshold {
+        /// What was given.
+        found: Duration,
+    },
+    /// More than all of the foreground's time.
+    #[error("idle.harm_ppm is {found} millionths; give 0 to 1000000, 10000 for 1%")]
+    Harm {
+        /// What was given.
+        found: u32,
+    },
+}
+
+impl IdleTime {
+    /// The longest [`threshold`](Self::threshold): an hour.
+    pub const LONGEST_THRESHOLD: Duration = Duration::from_secs(3_600);
+
+    /// Whether a core can be told this.
+    ///
+    /// # Errors
+    /// Which field cannot be, and what it may be.
+    ///
+    /// ```
+    /// use freeblock_scheduler::IdleTime;
+    /// use units::Duration;
+    /// let idle = IdleTime { threshold: Duration::ZERO, ..IdleTime::default() };
+    /// assert!(idle.check().unwrap_err().to_string().starts_with("idle.threshold is 0 ns; give 1 ns to an hour"));
+    /// ```
+    pub fn check(&self) -> Result<(), IdleTimeError> {
+        if self.threshold == Duration::ZERO || self.threshold > Self::LONGEST_THRESHOLD {
+            return Err(IdleTimeError::Threshold { found: self.threshold });
+        }
+        if self.harm_ppm > 1_000_000 {
+            return Err(IdleTimeError::Harm { found: self.harm_ppm });
+        }
+        Ok(())
     }
 }
 

@@ -20,11 +20,13 @@ mod task;
 mod task_index;
 mod watched;
 
-pub use crate::core::{Access, Action, Config, Core, PlannerStats, Purpose, Sharing, SubmitError};
+pub use crate::core::{
+    Access, Action, Bad, Config, Core, PlannerStats, Purpose, Sharing, SubmitError, Whose,
+};
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;
 pub use foreground::{Pending, Request};
-pub use idle::{Harm, IdleTime};
+pub use idle::{Harm, IdleTime, IdleTimeError};
 pub use planner::{Detour, Gap, SearchBudget, Stop};
 pub use predictor::{Last, Mimic, Observed, Positioning, Predictor};
 pub use sessions::{

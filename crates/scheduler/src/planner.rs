@@ -74,6 +74,11 @@ impl SearchBudget {
     /// Until nothing better can be found.
     pub const UNLIMITED: Self = Self { tracks: u32::MAX / LOOKUPS_PER_TRACK };
 
+    /// What is left of it after so many tracks.
+    pub(crate) fn less(self, tracks: u64) -> Self {
+        Self { tracks: u64::from(self.tracks).saturating_sub(tracks) as u32 }
+    }
+
     /// The same in look-ups.
     pub(crate) const fn lookups(self) -> u32 {
         self.tracks.saturating_mul(LOOKUPS_PER_TRACK)

@@ -91,7 +91,7 @@ pub struct Record {
     pub parameter: Parameter,
     /// The first bad sector of the block, where the medium could not serve it; then there are no data.
     pub bad: Option<Lbn>,
-    /// Whether the session has nothing left to come.
+    /// Whether the session has nothing left to come; see [`Sessions`] for where no record can say so.
     pub last: bool,
 }
 
@@ -106,6 +106,12 @@ pub struct Parameter(pub u64);
 /// of a place completes all that pend there, whosever they are, in part where they reach further. So a write may be done
 /// although its session is suspended, or its client has said "not now"; and none brings back what is older than what
 /// has been reported as written.
+///
+/// # The end
+/// Nothing more comes to a session from the record on that says [`last`](Record::last), until more is registered. Where
+/// the end of a session's work is aborted, the record before it has been handed over and cannot say so any more: whoever
+/// aborts ([`abort`](Self::abort), [`abort_range`](Self::abort_range)) asks [`to_come`](Self::to_come) afterwards. If that is
+/// 0, nothing more comes; otherwise a record does that says `last`, or another abort ends it.
 pub trait Sessions {
     /// Opens a session.
     ///
@@ -119,10 +125,13 @@ pub trait Sessions {
     ///
     /// # Errors
     /// No such session.
-    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        let _ = (session, on);
-        Ok(())
-    }
+    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError>;
+
+    /// Blocks that the session has still to get.
+    ///
+    /// # Errors
+    /// No such session.
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError>;
 
     /// Registers a task: read every block of `block` sectors in `range`, in any order, each once. Blocks are aligned
     /// to the range's first LBN; the last is shorter where the range is no multiple.

@@ -116,7 +116,8 @@ impl Task {
         let (first, last) = (self.floor(low), self.ceil(high));
         let blocks = self.wanted.count(first, last);
         let bound = (blocks * self.block).min(high - low);
-        if self.partial.is_empty() {
+        // Few tracks have half read blocks: to ask their set first costs a cache line, to search the tree many.
+        if self.begun.count(first, last) == 0 {
             return bound;
         }
         // What is there already is not wanted again.

@@ -102,6 +102,10 @@ impl<W: Watch> Sessions for Watched<'_, W> {
         Ok(())
     }
 
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.core.to_come(session)
+    }
+
     fn read(
         &mut self,
         session: SessionId,

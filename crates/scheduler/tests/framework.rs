@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 use freeblock_scheduler::{
-    Action, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request, Sessions,
-    Sharing, Wanted,
+    Action, Bad, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request,
+    Sessions, Sharing, Wanted, Whose,
 };
 use model::{DriveModel, builtin};
 use std::collections::BTreeMap;
@@ -198,6 +198,32 @@ fn a_session_that_never_has_a_buffer_does_not_keep_others_waiting() {
     assert!(host.records.last().unwrap().last);
 }
 
+/// A winner that says "not now" to all does not waste its gap.
+#[test]
+fn the_gap_of_a_winner_without_buffers_goes_to_the_others() {
+    let run = |never: bool| {
+        let mut host = Host::new(Config::default());
+        let capacity = host.drive.layout().capacity().get();
+        let other = host.open(priority(1));
+        let mut not = Vec::new();
+        if never {
+            not.push(host.open(priority(100)));
+        }
+        // In turn, some tracks each, so that a detour is for one of them.
+        for i in 0..capacity / 2_000 {
+            match not.first() {
+                Some(&never) if i % 2 == 0 => host.write(never, range(i * 2_000, 2_000)),
+                _ if i % 2 == 1 => host.write(other, range(i * 2_000, 2_000)),
+                _ => {}
+            }
+        }
+        host.busy(400, &mut Not(not));
+        host.delivered()[&other]
+    };
+    let (alone, beside) = (run(false), run(true));
+    assert!(beside * 10 > alone * 8, "{beside} blocks beside one that never has a buffer, {alone} alone");
+}
+
 /// Promise 3: what the foreground writes is newer than what waits in the background.
 #[test]
 fn a_foreground_write_is_not_overwritten_by_older_background_writes() {
@@ -270,6 +296,32 @@ fn what_was_lost_is_done_again() {
     // The foreground's own block came with it, the detour's are still wanted.
     assert_eq!(host.records.iter().map(|r| r.range).collect::<Vec<_>>(), [range(9_000_000, 8)]);
     assert_eq!(host.core.undelivered(session), Some(before - 1));
+}
+
+#[test]
+fn idle_time_that_cannot_be_used_is_refused_by_field() {
+    let refused = |idle| {
+        let drive = Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap());
+        let config = Config { idle: Some(idle), ..Config::default() };
+        Core::try_new(drive, config).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let usual = IdleTime::default();
+    assert_eq!(refused(usual), Ok(()));
+    assert_eq!(
+        refused(IdleTime { harm_ppm: 1_000_000, threshold: Duration::from_nanos(1), ..usual }),
+        Ok(())
+    );
+    for (idle, field) in [
+        (IdleTime { threshold: Duration::ZERO, ..usual }, "idle.threshold is 0 ns; give 1 ns"),
+        (
+            IdleTime { threshold: Duration::MAX, ..usual },
+            "idle.threshold is 18446744073709551615 ns; give 1 ns",
+        ),
+        (IdleTime { harm_ppm: 1_000_001, ..usual }, "idle.harm_ppm is 1000001 millionths; give 0"),
+    ] {
+        let error = refused(idle).unwrap_err();
+        assert!(error.starts_with(field), "{error}");
+    }
 }
 
 /// FAST'04, section 5.2: until 20 ms have passed, only the track under the head.
@@ -387,4 +439,81 @@ fn promotions_do_not_make_the_core_refuse_the_foreground() {
     }
     host.run(host.now + Duration::from_secs(1), &mut Ready);
     assert_eq!(host.core.pending(), 0);
+}
+
+#[test]
+fn what_failed_to_be_read_is_told_apart_from_what_failed_to_be_written() {
+    let run = |bad: Bad<'_>| {
+        let mut host = Host::new(Config::default());
+        let (reader, writer) = (host.open(Priority::default()), host.open(Priority::default()));
+        // Both are done with the foreground's write.
+        host.read(reader, range(400_000, 8));
+        host.write(writer, range(400_000, 8));
+        let id = host.submit(Op::Write, range(400_000, 8));
+        assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+        assert_eq!(host.core.whose(), Some(Whose::Request(id)));
+        host.now = host.core.busy_until().unwrap();
+        host.core.completed_with(host.now, bad);
+        host.run(host.now, &mut Ready);
+        let records: Vec<Option<Lbn>> = host.records.iter().map(|r| r.bad).collect();
+        (host.failed.len(), records)
+    };
+    let lbn = [Lbn::new(400_003)];
+    assert_eq!(run(Bad { read: &lbn, written: &[] }), (0, vec![None, None]));
+    assert_eq!(run(Bad { read: &[], written: &lbn }), (1, vec![Some(lbn[0]); 2]));
+    assert_eq!(run(Bad::from(&lbn)), (1, vec![Some(lbn[0]); 2]));
+}
+
+#[test]
+fn what_is_under_way_is_known_by_whose_it_is() {
+    let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
+    let session = host.open(Priority::default());
+    assert_eq!(host.core.whose(), None);
+    host.read(session, range(0, 8));
+    host.core.promote(session, range(0, 8)).unwrap();
+    assert_eq!(host.core.poll(host.now), Some(Action::Execute));
+    assert_eq!(host.core.whose(), Some(Whose::Promoted(session)));
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    host.read(session, range(8_000, 8));
+    while host.core.poll(host.now) != Some(Action::Execute) {
+        host.now = host.core.wake_at().unwrap();
+    }
+    assert_eq!(host.core.whose(), Some(Whose::Idle));
+}
+
+/// The records that came before the abort cannot be flagged any more.
+#[test]
+fn after_an_abort_a_client_knows_whether_more_comes() {
+    let mut host = Host::new(Config::default());
+    let session = host.open(Priority::default());
+    host.read(session, range(0, 24));
+    host.core.promote(session, range(0, 8)).unwrap();
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.records.iter().map(|r| r.last).collect::<Vec<_>>(), [false]);
+    host.core.abort_range(session, range(8, 8)).unwrap();
+    assert_eq!(host.core.to_come(session), Ok(1));
+    host.core.abort(host.records[0].task).unwrap();
+    assert_eq!(host.core.to_come(session), Ok(0));
+    host.core.close(session).unwrap();
+    assert!(host.core.to_come(session).is_err());
+}
+
+/// Idle time has left the head far away, and what is promoted pays for it.
+#[test]
+fn what_idle_time_costs_promoted_work_is_accounted_for() {
+    let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });
+    let session = host.open(Priority::default());
+    let capacity = host.drive.layout().capacity().get();
+    host.submit(Op::Read, range(capacity / 2, 8));
+    host.run(host.now + Duration::from_millis(10), &mut Ready);
+    host.read(session, range(0, 8));
+    host.run(host.now + Duration::from_secs(1), &mut Ready);
+    assert_eq!(host.records.len(), 1, "in idle time");
+    let before = host.core.harm();
+    host.read(session, range(capacity / 2 + 20_000, 8));
+    host.core.promote(session, range(capacity / 2 + 20_000, 8)).unwrap();
+    host.run(host.now + Duration::from_millis(1), &mut Ready);
+    let after = host.core.harm();
+    assert!(after.late + after.early > before.late + before.early, "{before:?} {after:?}");
+    assert_eq!(after.foreground, before.foreground, "it is no foreground time of which a part may be lost");
 }

@@ -4,8 +4,8 @@ use crate::head::Head;
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
 use model::DriveModel;
 use scheduler::{
-    Action, Config, Core, Harm, Parameter, PlannerStats, Priority, Record, Request, SessionError, Sessions,
-    SubmitError,
+    Action, Config, Core, Harm, IdleTimeError, Parameter, PlannerStats, Priority, Record, Request,
+    SessionError, Sessions, SubmitError,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,6 +31,9 @@ pub enum SetupError {
     /// The background was refused.
     #[error("the background cannot start: {0}")]
     Background(#[from] SessionError),
+    /// A core that cannot be configured so.
+    #[error(transparent)]
+    Config(#[from] IdleTimeError),
     /// The foreground asks for what the drive does not have.
     #[error("the foreground cannot go on: {0}")]
     Foreground(#[from] SubmitError),
@@ -101,7 +104,7 @@ impl<S: Source> Inside<S> {
     /// A run that begins at instant zero with the head at cylinder 0.
     ///
     /// # Errors
-    /// A block size that no scan can have.
+    /// A block size that no scan can have, or idle time that cannot be used so.
     pub fn new(
         drive: Arc<DriveModel>,
         config: Config,
@@ -109,7 +112,7 @@ impl<S: Source> Inside<S> {
         background: Background,
     ) -> Result<Self, SetupError> {
         let capacity = drive.layout().capacity();
-        let mut core = Core::new(Arc::clone(&drive), config);
+        let mut core = Core::try_new(Arc::clone(&drive), config)?;
         let scan = match background {
             Background::None => None,
             Background::Scan { block } => {
@@ -189,6 +192,11 @@ impl<S: Source> Inside<S> {
     /// The core, to open sessions of one's own in it before and between calls of [`advance`](Self::advance).
     pub fn core_mut(&mut self) -> &mut Core {
         &mut self.core
+    }
+
+    /// The core, to look at.
+    pub fn core(&self) -> &Core {
+        &self.core
     }
 
     /// Foreground requests done.

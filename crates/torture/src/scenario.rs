@@ -19,9 +19,6 @@ const MOST_SECTORS: u64 = 1 << 20;
 /// The latest start, 300 years: what steps there may be end before time does.
 const LATEST_START_NS: u64 = 10_000_000_000_000_000_000;
 
-/// The longest threshold of idle time.
-const LONGEST_THRESHOLD: Duration = Duration::from_secs(3_600);
-
 /// The most steps of a file.
 const MOST_STEPS: usize = 1 << 20;
 
@@ -247,11 +244,10 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         ["idle", "off"] => setup.idle = None,
         ["idle", threshold, ppm, used @ ("short" | "long")] => {
             let threshold = Duration::from_nanos(number(threshold, "number of nanoseconds")?);
-            if threshold > LONGEST_THRESHOLD {
-                return Err("a threshold of more than an hour; give a shorter one".into());
-            }
             let harm_ppm = number(ppm, "part in a million")?;
-            setup.idle = Some(IdleTime { threshold, short: *used == "short", harm_ppm });
+            let idle = IdleTime { threshold, short: *used == "short", harm_ppm };
+            idle.check().map_err(|error| error.to_string())?;
+            setup.idle = Some(idle);
         }
         ["most-pending", n] => setup.most_pending = number(n, "number of requests")?,
         ["most-partials", n] => setup.most_partials = number(n, "number of blocks")?,

@@ -71,6 +71,15 @@ impl Sessions for Registry {
         Ok(SessionId::new(0))
     }
 
+    fn serve_reads_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
+        self.known(session)
+    }
+
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.known(session)?;
+        Ok(self.tasks.iter().filter(|task| !task.ended).count() as u64)
+    }
+
     fn read(&mut self, _: SessionId, _: LbnRange, _: Sectors, _: Parameter) -> Result<TaskId, SessionError> {
         panic!("the cache reads in the foreground")
     }

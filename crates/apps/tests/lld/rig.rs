@@ -481,6 +481,15 @@ impl Sessions for FakeSessions {
         Ok(SessionId::new(1))
     }
 
+    fn serve_reads_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
+        Err(SessionError::NoSession(session))
+    }
+
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        let under_way = self.under_way.iter().filter(|(record, _)| record.session == session);
+        Ok((self.wanted.len() + under_way.count()) as u64)
+    }
+
     fn write(
         &mut self,
         session: SessionId,

@@ -184,6 +184,10 @@ impl Sessions for Registry {
         Ok(())
     }
 
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.sessions.get(&session).map(|s| s.left).ok_or(SessionError::NoSession(session))
+    }
+
     fn read(
         &mut self,
         session: SessionId,

@@ -3,6 +3,7 @@
 use super::Background;
 use super::search::Focus;
 use super::share::Share;
+use crate::core::Bad;
 use crate::sessions::Record;
 use crate::task::{Item, Took};
 use model::{DriveModel, Layout, TrackRef};
@@ -15,6 +16,8 @@ pub(crate) struct Pick {
     pub(super) session: SessionId,
     pub(super) task: TaskId,
     pub(super) op: Op,
+    /// What the head does: a write may serve a read.
+    pub(super) by: Op,
     pub(super) item: Item,
     /// Whether the block is complete with it.
     pub(super) completes: bool,
@@ -55,7 +58,7 @@ impl Background {
             found.push((at, slot, item, passing));
         });
         for (at, slot, item, _) in found.drain(..) {
-            self.pick(at, slot, item, sure);
+            self.pick(at, slot, item, (Op::Read, sure));
         }
         self.scratch = found;
         self.forget_bounds(&track);
@@ -71,16 +74,16 @@ impl Background {
         self.items(track, window, Op::Read, |at, slot, item, passing| found.push((at, slot, item, passing)));
         for (at, slot, item, _) in found.drain(..) {
             if self.shares[at].writes_serve_reads {
-                self.pick(at, slot, item, sure);
+                self.pick(at, slot, item, (Op::Write, sure));
             }
         }
         self.scratch = found;
     }
 
-    pub(super) fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
+    pub(super) fn pick(&mut self, at: usize, slot: u32, item: Item, (by, sure): (Op, bool)) {
         let share = &mut self.shares[at];
         if let Some((task, op, Took { completes, had })) = share.take(slot, &item) {
-            self.picks.push(Pick { session: share.id, task, op, item, completes, sure, had });
+            self.picks.push(Pick { session: share.id, task, op, by, item, completes, sure, had });
         }
     }
 
@@ -151,9 +154,9 @@ impl Background {
         })
     }
 
-    /// Gives out what the accesses under way have done, for the outbox; blocks with a sector among `bad`, which is
-    /// ascending, as failed.
-    pub fn deliver(&mut self, bad: &[Lbn], mut each: impl FnMut(Record)) {
+    /// Gives out what the accesses under way have done, for the outbox; blocks with a bad sector as failed.
+    pub fn deliver<'a>(&mut self, bad: impl Into<Bad<'a>>, mut each: impl FnMut(Record)) {
+        let bad = bad.into();
         let mut picks = std::mem::take(&mut self.picks);
         let Self { shares, owners, .. } = self;
         let mut record = |share: &mut Share, pick: &Pick, bad: Option<Lbn>| {
@@ -169,8 +172,7 @@ impl Background {
             for (place, pick) in picks.iter().enumerate() {
                 let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
                 let Some(range) = shares[at].item_range(pick) else { continue };
-                let first = bad.partition_point(|lbn| *lbn < range.start());
-                let Some(lbn) = bad.get(first).copied().filter(|lbn| *lbn < range.end()) else { continue };
+                let Some(lbn) = bad.first(pick.by, range) else { continue };
                 let entry = failed.entry((pick.task, pick.item.block)).or_insert((place, lbn));
                 entry.1 = entry.1.min(lbn);
             }

@@ -333,7 +333,16 @@ impl Share {
                     item.sector = sector + (from - range.start().get()) as u32;
                 }
                 let sure = sector.is_none();
-                each(Pick { session, task: task.id, op: Op::Write, item, completes, sure, had });
+                each(Pick {
+                    session,
+                    task: task.id,
+                    op: Op::Write,
+                    by: Op::Write,
+                    item,
+                    completes,
+                    sure,
+                    had,
+                });
             }
             self.scratch = blocks;
             if task.is_exhausted() {

@@ -36,8 +36,12 @@ impl Background {
         found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
         let mut written = Vec::new();
         for (at, slot, item, passing) in found.drain(..) {
-            for (piece, range) in self.ask(at, slot, &item, buffers) {
-                self.pick(at, slot, piece, false);
+            let pieces = self.ask(at, slot, &item, buffers);
+            if pieces.is_empty() && !self.refused.contains(&at) {
+                self.refused.push(at);
+            }
+            for (piece, range) in pieces {
+                self.pick(at, slot, piece, (Op::Write, false));
                 self.superseded(range, Some(piece.sector));
                 written.push((passing + (piece.offset - item.offset), piece.sectors));
             }
@@ -50,6 +54,11 @@ impl Background {
             self.serve_reads(&track, ((window.0 + passing) % on_track, sectors), false);
         }
         self.forget_bounds(&track);
+    }
+
+    /// The places of those who had no buffer for a block since this was last asked.
+    pub fn take_refused(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.refused)
     }
 
     /// Takes writes that a session has promoted, blocks that make up `range`, as far as their buffers are at hand, and what
@@ -72,7 +81,7 @@ impl Background {
         for (whole, slot, block) in blocks {
             let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
             for (piece, range) in self.ask(at, slot, &item, buffers) {
-                self.pick(at, slot, piece, true);
+                self.pick(at, slot, piece, (Op::Write, true));
                 self.superseded(range, None);
                 written.push(range);
             }

@@ -3,12 +3,16 @@
 use super::under_way::{Approach, Job, UnderWay, Visit, Work, pass, plain_end, turn};
 use super::{Access, Action, Core, Purpose, Sharing};
 use crate::background::{Buffers, Focus, Way};
+use crate::foreground::{Pending, Request};
 use crate::idle::Range;
 use crate::planner::{Detour, Gap, Reach, SearchBudget};
 use crate::policy::{Policy, View};
 use model::{Position, TrackRef};
 use std::sync::Arc;
-use units::{Duration, Instant, Op, TrackIndex};
+use units::{Duration, Instant, Op, RequestId, TrackIndex};
+
+/// How often a gap is planned where those for whom it was planned say "not now".
+const GAP_DRAWS: u32 = 4;
 
 impl Core {
     /// Gives the head something to do; false if there is nothing.
@@ -26,9 +30,30 @@ impl Core {
             self.busy = Some(UnderWay { until, work: Work::Foreground(job) });
             return true;
         }
-        let Some(visit) = self.idle_visit(now, buffers) else { return false };
+        let Some(visit) = self.idle_visit(now, buffers) else { return self.probe(now) };
         let until = visit.times.last().map_or(visit.ready, |(_, end)| *end);
         self.busy = Some(UnderWay { until, work: Work::Idle(visit) });
+        true
+    }
+
+    /// Reads what the mimic wants to learn from, if it is idle time and nothing else is to be done.
+    fn probe(&mut self, now: Instant) -> bool {
+        let Some(idle) = self.config.idle else { return false };
+        if now.saturating_since(self.idle.since) < idle.threshold {
+            return false;
+        }
+        let Some(range) = self.watch.wanted() else { return false };
+        let capacity = self.drive.layout().capacity().get();
+        if range.is_empty() || range.checked_end().is_none_or(|end| end.get() > capacity) {
+            return false;
+        }
+        let request = Request { id: RequestId::new(0), op: Op::Read, range };
+        let Some(pending) = Pending::new(&self.drive, request, now, self.next_sequence) else { return false };
+        let job = Job { pending, runs: Vec::new() };
+        self.displaced = self.displaced.or(Some(self.position));
+        let until = self.lay_out(now, &job, None);
+        self.accesses.iter_mut().for_each(|access| access.purpose = Purpose::Idle { useful: 0 });
+        self.busy = Some(UnderWay { until, work: Work::Probe(job) });
         true
     }
 
@@ -90,6 +115,11 @@ impl Core {
         let from = self.displaced.take();
         let began = self.position;
         let until = self.lay_out(now, job, Some(buffers));
+        if let Some(from) = from.filter(|_| job.pending.promoted.is_some()) {
+            // It was not waited for before now. Its own time is no foreground time, of which a part might be lost.
+            let plain = plain_end(&self.drive, from, now, request.op, job.ranges());
+            self.idle.account(plain, until);
+        }
         if self.config.idle.is_some() && job.pending.promoted.is_none() {
             let plain = match from {
                 Some(from) => {
@@ -157,15 +187,32 @@ impl Core {
         }
         let gap = Gap { at, from: self.position, source: self.track, destination, op, deadline };
         self.stats.gaps += 1;
-        let shared = self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1;
-        let detour = self.plan(&gap);
-        self.background.look(Focus::All);
-        let Some(detour) = detour else { return };
-        self.stats.detours += 1;
+        let mut holders = self.background.focus();
+        let mut budget = self.config.budget;
         let begun = self.accesses.len();
-        self.visit(at, &detour, buffers);
-        if shared {
-            self.fill_rest(&gap, begun, buffers);
+        let shared = self.config.sharing == Sharing::Lottery && holders.len() > 1;
+        for _ in 0..GAP_DRAWS {
+            self.background.look_at(&holders);
+            let examined = self.stats.tracks;
+            let detour = self.plan(&gap, budget);
+            self.background.look(Focus::All);
+            let Some(detour) = detour else { return };
+            self.background.take_refused();
+            self.visit_stops(at, &detour, buffers);
+            if self.accesses.len() > begun {
+                self.stats.detours += 1;
+                if shared {
+                    self.fill_rest(&gap, begun, buffers);
+                }
+                return;
+            }
+            // Whoever said "not now" is asked no more: the gap is the others'.
+            let refused = self.background.take_refused();
+            holders.retain(|holder| !refused.contains(holder));
+            if refused.is_empty() || holders.is_empty() {
+                return;
+            }
+            budget = budget.less(self.stats.tracks - examined);
         }
     }
 
@@ -182,14 +229,14 @@ impl Core {
         }
         self.background.look(Focus::All);
         let rest = Gap { at, from, source, ..*gap };
-        if let Some(detour) = self.search(&rest, Reach::Near) {
-            self.visit(at, &detour, buffers);
+        if let Some(detour) = self.search(&rest, Reach::Near, self.config.budget) {
+            self.visit_stops(at, &detour, buffers);
         }
         self.background.look(Focus::All);
     }
 
-    /// Takes what is wanted at the stops of a detour.
-    fn visit(&mut self, at: Instant, detour: &Detour, buffers: &mut dyn Buffers) {
+    /// Takes what there is at the stops of a detour.
+    fn visit_stops(&mut self, at: Instant, detour: &Detour, buffers: &mut dyn Buffers) {
         for stop in detour.stops.into_iter().flatten() {
             let window = (stop.first, stop.count);
             let begun = self.accesses.len();
@@ -204,22 +251,22 @@ impl Core {
         }
     }
 
-    /// The detour for a gap: the lottery's winner's, or if it finds none what lies nearest.
-    fn plan(&mut self, gap: &Gap) -> Option<Detour> {
+    /// The detour for a gap: the lottery's winner's among those in focus, or if it finds none what lies nearest.
+    fn plan(&mut self, gap: &Gap, budget: SearchBudget) -> Option<Detour> {
         if self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1 {
+            let holders = self.background.focus();
             let winner = self.background.draw(&mut self.lottery).unwrap_or(Focus::All);
             self.background.look(winner);
-            if let Some(detour) = self.search(gap, Reach::Drive) {
+            if let Some(detour) = self.search(gap, Reach::Drive, budget) {
                 return Some(detour);
             }
-            self.background.look(Focus::All);
-            return self.search(gap, Reach::Near);
+            self.background.look_at(&holders);
+            return self.search(gap, Reach::Near, budget);
         }
-        self.search(gap, Reach::Drive)
+        self.search(gap, Reach::Drive, budget)
     }
 
-    fn search(&mut self, gap: &Gap, reach: Reach) -> Option<Detour> {
-        let budget: SearchBudget = self.config.budget;
+    fn search(&mut self, gap: &Gap, reach: Reach, budget: SearchBudget) -> Option<Detour> {
         let (detour, examined) = self.planner.plan(&self.drive, &mut self.background, gap, (reach, budget));
         self.stats.tracks += u64::from(examined);
         self.stats.tracks_max = self.stats.tracks_max.max(examined);

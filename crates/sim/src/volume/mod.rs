@@ -129,7 +129,7 @@ impl Volume {
     /// A drive at rest at instant zero.
     ///
     /// # Errors
-    /// Platters of another size.
+    /// Platters of another size, or idle time that cannot be used so.
     pub fn new(drive: Arc<DriveModel>, config: Config, platters: Platters) -> Result<Self, VolumeError> {
         Self::starting_at(Instant::ZERO, drive, config, platters)
     }
@@ -137,7 +137,7 @@ impl Volume {
     /// A drive that is switched on at some instant, as after a [power cut](Self::power_cut).
     ///
     /// # Errors
-    /// Platters of another size.
+    /// Platters of another size, or idle time that cannot be used so.
     pub fn starting_at(
         now: Instant,
         drive: Arc<DriveModel>,
@@ -149,7 +149,7 @@ impl Volume {
             return Err(VolumeError::Platters { drive: capacity, medium });
         }
         Ok(Self {
-            core: Core::new(Arc::clone(&drive), config),
+            core: Core::try_new(Arc::clone(&drive), config)?,
             head: Head::new(Arc::clone(&drive)),
             drive,
             platters,

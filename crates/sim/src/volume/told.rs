@@ -4,7 +4,7 @@
 use super::Volume;
 use crate::report::{ForegroundReport, HeadTime};
 use drive::MediumError;
-use scheduler::{Harm, Purpose, SubmitError};
+use scheduler::{Harm, IdleTimeError, Purpose, SubmitError};
 use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
@@ -14,6 +14,9 @@ pub enum VolumeError {
     /// The core refused.
     #[error(transparent)]
     Submit(#[from] SubmitError),
+    /// A core that cannot be configured so.
+    #[error(transparent)]
+    Config(#[from] IdleTimeError),
     /// A write with too many bytes, or too few.
     #[error("a write to LBNs {range} is {expected} bytes, and came with {found}")]
     Bytes {

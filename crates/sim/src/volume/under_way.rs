@@ -4,7 +4,7 @@ use super::faults::{Chance, Fate};
 use super::hosted::Held;
 use super::{Cure, Passed, Platters, Volume, VolumeError, passing};
 use model::Position;
-use scheduler::{Access, Action, Purpose};
+use scheduler::{Access, Purpose, Whose};
 use units::{Instant, Lbn, RequestId};
 
 /// What the head is told to do.
@@ -48,12 +48,7 @@ impl Volume {
     /// A defect of this crate.
     pub fn power_cut(mut self) -> Result<Platters, VolumeError> {
         if let Some(under_way) = self.under_way.take() {
-            // The core dies: to ask it whose write this was does no harm.
-            self.core.completed(under_way.until);
-            let whose = match self.core.poll(under_way.until) {
-                Some(Action::Completed(id)) => Some(id),
-                _ => None,
-            };
+            let whose = self.whose();
             let by = match under_way.fate {
                 Fate::Lost(done) => done.min(self.now),
                 Fate::Told(_) => self.now,
@@ -64,6 +59,14 @@ impl Volume {
             self.put(&under_way.accesses, &done, &mut held, whose)?;
         }
         Ok(self.platters)
+    }
+
+    /// The foreground request that is under way.
+    fn whose(&self) -> Option<RequestId> {
+        match self.core.whose() {
+            Some(Whose::Request(id)) => Some(id),
+            Some(Whose::Promoted(_) | Whose::Idle) | None => None,
+        }
     }
 
     fn done_by(&self, under_way: &UnderWay, by: Instant) -> Vec<u32> {
@@ -79,18 +82,13 @@ impl Volume {
         let UnderWay { accesses, began, until, .. } = &under_way;
         self.head.account_idle(accesses, until.since(*began));
         let mut held = std::mem::take(&mut self.held);
+        let whose = self.whose();
         let lost = match under_way.fate {
             Fate::Lost(done) => Some(self.done_by(&under_way, done)),
             Fate::Told(_) => None,
         };
         let all: Vec<u32> = accesses.iter().map(|access| access.sectors).collect();
         if let Some(done) = lost {
-            let mut probe = self.core.clone();
-            probe.completed(self.now);
-            let whose = match probe.poll(self.now) {
-                Some(Action::Completed(id)) => Some(id),
-                _ => None,
-            };
             self.pass(&under_way, &done, true);
             self.put(accesses, &done, &mut held, whose)?;
             if whose.is_none() {
@@ -108,16 +106,7 @@ impl Volume {
         } else {
             let bad = self.pass(&under_way, &all, false);
             self.core.completed_with(self.now, &bad);
-            // A foreground request is told first of all, and only then is it known whose bytes were written.
-            let first = self.poll();
-            let whose = match first {
-                Some(Action::Completed(id) | Action::Failed { id, .. }) => Some(id),
-                _ => None,
-            };
             self.put(accesses, &all, &mut held, whose)?;
-            if let Some(action) = first {
-                self.act(action, *began)?;
-            }
         }
         let capacity = self.drive.layout().capacity();
         if let Some(lbn) = self.chance.spoilt(capacity) {

@@ -18,6 +18,7 @@ mod predictor;
 mod sessions;
 mod task;
 mod task_index;
+mod watched;
 
 pub use crate::core::{
     Access, Action, Bad, Config, Core, PlannerStats, Purpose, Sharing, SubmitError, Whose,
@@ -32,3 +33,4 @@ pub use sessions::{
     Application, MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, Record, SessionError,
     Sessions, Wanted,
 };
+pub use watched::{Watch, Watched};

@@ -162,6 +162,28 @@ fn a_scan_starves_others_only_where_the_most_blocks_win() {
     assert!(lottery.0 * 3 > greedy.0, "{greedy:?} {lottery:?}");
 }
 
+/// FAST'04, section 5.2: what lies near source and destination is considered for all, also behind the winner's detour.
+#[test]
+fn what_the_winner_leaves_of_a_gap_goes_to_the_others() {
+    let mut host = Host::new(Config::default());
+    let capacity = host.drive.layout().capacity().get();
+    let (scan, few) = (host.open(priority(1)), host.open(priority(100)));
+    host.read(scan, range(0, capacity));
+    for i in 0..5_000 {
+        host.write(few, range(i * (capacity / 5_000) / 8 * 8, 8));
+    }
+    let mut both = 0;
+    for _ in 0..1_000 {
+        let before = host.delivered();
+        host.busy(1, &mut Ready);
+        let after = host.delivered();
+        let got = |session| after.get(&session).unwrap_or(&0) - before.get(&session).unwrap_or(&0);
+        // One or two blocks are what the request itself passes over.
+        both += u32::from(got(few) > 0 && got(scan) > 3);
+    }
+    assert!(both > 250, "in {both} gaps of 1,000 the scan got something beside the winner");
+}
+
 #[test]
 fn a_session_that_never_has_a_buffer_does_not_keep_others_waiting() {
     let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });

@@ -6,7 +6,7 @@ use crate::failure::{Broken, Check, hold};
 use crate::medium::{Health, lbns};
 use crate::world::World;
 use apps::scrub::{Checksums, Finding, Known, Plan, Scrubber};
-use scheduler::{Application, Core, Parameter, Priority, Record, SessionError, Sessions};
+use scheduler::{Application, Core, Parameter, Priority, Record, SessionError, Sessions, Watch, Watched};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -59,118 +59,74 @@ pub(crate) struct Scrub {
     ever_rotten: BTreeSet<Lbn>,
 }
 
-/// The sessions as the scrubber sees them: what it does is told to the model.
+/// Tells the model what the scrubber does with its sessions.
 struct Door<'a> {
-    core: &'a mut Core,
     clients: &'a mut Clients,
     now: Instant,
     sequence: u64,
-    broken: Option<Broken>,
+    broken: &'a mut Option<Broken>,
 }
 
 impl Door<'_> {
     fn see(&mut self, seen: Result<(), Broken>) {
         if let Err(broken) = seen {
-            self.broken = self.broken.take().or(Some(broken));
+            self.broken.get_or_insert(broken);
         }
     }
 
-    fn register(
-        &mut self,
-        op: Op,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        let task = NewTask { number: NUMBER, session, op, range, block: block.get(), parameter };
-        let id = task.register(self.core)?;
-        let seen = self.clients.registered(id, task, self.now, self.sequence);
-        self.see(seen);
-        Ok(id)
-    }
-
-    fn counted(&mut self, told: Result<u64, SessionError>, left: u64) -> Result<u64, SessionError> {
+    fn counted(&mut self, told: Result<u64, SessionError>, left: u64) {
         self.see(hold(told == Ok(left), Check::Count, || {
             format!("a scrubber is told {told:?}, and {left} blocks had not come")
         }));
-        told
     }
 }
 
-impl Sessions for Door<'_> {
-    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
-        let id = self.core.open(priority)?;
+impl Watch for Door<'_> {
+    fn opened(&mut self, id: SessionId, priority: Priority) {
         let session = Session { number: NUMBER, priority, serve: true, suspended: None, wanted: 0 };
         let seen = self.clients.opened(id, session);
         self.see(seen);
-        Ok(id)
     }
 
-    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+    fn serves(&mut self, session: SessionId, on: bool) {
         self.clients.serve(session, on);
-        self.core.serve_reads_by_writes(session, on)
     }
 
-    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
-        self.core.to_come(session)
-    }
-
-    fn read(
+    fn registered(
         &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
+        (session, id): (SessionId, TaskId),
+        (op, range, block): (Op, LbnRange, Sectors),
         parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.register(Op::Read, session, range, block, parameter)
+    ) {
+        let task = NewTask { number: NUMBER, session, op, range, block: block.get(), parameter };
+        let seen = self.clients.registered(id, task, self.now, self.sequence);
+        self.see(seen);
     }
 
-    fn write(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.register(Op::Write, session, range, block, parameter)
-    }
-
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        let told = self.core.abort(task);
+    fn aborted(&mut self, task: TaskId, told: Result<u64, SessionError>) {
         let left = self.clients.aborted(task).unwrap_or(0);
-        self.counted(told, left)
+        self.counted(told, left);
     }
 
-    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        let told = self.core.abort_range(session, range);
+    fn withdrawn(&mut self, _: &Core, session: SessionId, range: LbnRange, told: Result<u64, SessionError>) {
         let left = self.clients.withdrawn(session, range);
-        self.counted(told, left)
+        self.counted(told, left);
     }
 
-    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.core.promote(session, range)
-    }
-
-    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.core.suspend(session)
-    }
-
-    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.core.resume(session)
-    }
-
-    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        let told = self.core.close(session);
+    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
         let left = self.clients.closed(session);
-        self.counted(told, left)
+        self.counted(told, left);
     }
 }
 
 impl World {
-    fn door(&mut self) -> Door<'_> {
+    /// Lets the scrubber make calls.
+    fn door<R>(&mut self, call: impl FnOnce(&mut dyn Sessions) -> R) -> Result<R, Broken> {
         let Self { core, clients, now, sequence, .. } = self;
-        Door { core, clients, now: *now, sequence: *sequence, broken: None }
+        let mut broken = None;
+        let watch = Door { clients, now: *now, sequence: *sequence, broken: &mut broken };
+        let told = call(&mut Watched { core, watch });
+        broken.map_or(Ok(told), Err)
     }
 
     /// A scrub of the whole drive begins, if none is under way.
@@ -180,9 +136,7 @@ impl World {
         let plan = Plan { range, block: Sectors::new(block), sector_bytes: SECTOR_BYTES };
         let sums = Sums { plan, ideal: Rc::clone(&self.ideal) };
         let now = self.now;
-        let mut door = self.door();
-        let started = Scrubber::start(plan, sums, &mut door, priority, now);
-        door.broken.map_or(Ok(()), Err)?;
+        let started = self.door(|door| Scrubber::start(plan, sums, door, priority, now))?;
         let Ok(app) = started else { return Ok(()) };
         self.check_asks_medium(app.session())?;
         let bad: BTreeSet<Lbn> = lbns(range).filter(|lbn| self.medium.health(*lbn) != Health::Good).collect();
@@ -261,9 +215,7 @@ impl World {
             None => lbns(record.range).flat_map(|lbn| self.medium.version(lbn).to_le_bytes()).collect(),
         };
         let now = self.now;
-        let mut door = self.door();
-        scrub.app.done(&mut door, record, &bytes, now);
-        door.broken.map_or(Ok(()), Err)?;
+        self.door(|door| scrub.app.done(door, record, &bytes, now))?;
         let over = scrub.app.is_done();
         if over {
             return self.judge_scrub(&scrub);
@@ -328,9 +280,8 @@ impl World {
         let Some(scrub) = self.scrub.take() else { return Ok(()) };
         let sums = Sums { plan: scrub.plan, ideal: Rc::clone(&self.ideal) };
         let now = self.now;
-        let mut door = self.door();
-        let resumed = Scrubber::resume(scrub.plan, &scrub.saved, sums, &mut door, scrub.priority, now);
-        door.broken.map_or(Ok(()), Err)?;
+        let resumed =
+            self.door(|door| Scrubber::resume(scrub.plan, &scrub.saved, sums, door, scrub.priority, now))?;
         let app = match resumed {
             Ok(Ok(app)) => app,
             Ok(Err(error)) => return Err((Check::Scrub, format!("a scrub cannot go on: {error}"))),

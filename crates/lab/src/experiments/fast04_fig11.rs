@@ -58,8 +58,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("scrubber loses", lost, "%", Band::AtMost(8.0))
     .note(format!(
         "The cleaner gets {} KB/s greedy, {} by lottery, {} alone; the scrubber {}, {}, {} MB/s. The lottery gives each \
-         half of the gaps, and what is free is gaps: one in which the cleaner writes 4 KB somewhere else is lost to the \
-         scrubber, for whom a gap holds {} KB alone. By lottery {}% of all gaps have a cleaned block, greedy {}%. The \
+         half of the gaps, and what is free is gaps: of one in which the cleaner writes 4 KB somewhere else the scrubber \
+         gets what is left behind that, and a gap holds {} KB for it alone. By lottery {}% of all gaps have a cleaned block, greedy {}%. The \
          cleaner alone writes in {}% of them, so that half of the gaps are not enough for 80% of its rate.",
         kilobytes(greedy),
         kilobytes(lottery),

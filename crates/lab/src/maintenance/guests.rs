@@ -6,11 +6,13 @@ use apps::miner::Miner;
 use apps::reorganizer::{Reorganizer, Volatile};
 use apps::scrub::Scrubber;
 use apps::snapshot::Volume;
-use scheduler::{Application, Buffers, Core, Parameter, Priority, Record, SessionError, Sessions, Wanted};
+use scheduler::{
+    Application, Buffers, Core, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
+};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::{Bytes, Instant, LbnRange, Sectors, SessionId, TaskId};
+use units::{Bytes, Instant, SessionId};
 
 /// An image that is counted and not kept.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,7 +78,7 @@ impl Guests {
         start: impl FnOnce(&mut dyn Sessions) -> Result<Guest, E>,
     ) -> Result<GuestId, E> {
         let owner = self.list.len();
-        let guest = start(&mut Calls { core, owners: &mut self.owners, owner })?;
+        let guest = start(&mut Watched { core, watch: Owner { owners: &mut self.owners, owner } })?;
         self.list.push((guest, Tally::default()));
         Ok(GuestId(owner))
     }
@@ -97,7 +99,7 @@ impl Guests {
         call: impl FnOnce(&mut Guest, &mut dyn Sessions) -> R,
     ) -> Option<R> {
         let (guest, _) = self.list.get_mut(id.0)?;
-        Some(call(guest, &mut Calls { core, owners: &mut self.owners, owner: id.0 }))
+        Some(call(guest, &mut Watched { core, watch: Owner { owners: &mut self.owners, owner: id.0 } }))
     }
 
     /// Hands a record to its owner.
@@ -114,7 +116,7 @@ impl Guests {
         let Some((guest, tally)) = self.list.get_mut(owner) else { return };
         tally.bytes += size.get();
         tally.with_foreground += if with_foreground { size.get() } else { 0 };
-        let mut calls = Calls { core, owners: &mut self.owners, owner };
+        let mut calls = Watched { core, watch: Owner { owners: &mut self.owners, owner } };
         match guest {
             // What is wrong with a page is in the delivery; pages of zeros are damaged, and that is not the question.
             Guest::Miner(miner) => drop(miner.deliver(&mut calls, record, bytes)),
@@ -150,71 +152,20 @@ impl Buffers for Asker<'_> {
     }
 }
 
-/// The calls of one application.
-struct Calls<'a> {
-    core: &'a mut Core,
+/// Notes whose session is whose.
+struct Owner<'a> {
     owners: &'a mut BTreeMap<SessionId, usize>,
     owner: usize,
 }
 
-impl Sessions for Calls<'_> {
-    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
-        let session = self.core.open(priority)?;
+impl Watch for Owner<'_> {
+    fn opened(&mut self, session: SessionId, _: Priority) {
         self.owners.insert(session, self.owner);
-        Ok(session)
     }
 
-    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.core.serve_reads_by_writes(session, on)
-    }
-
-    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
-        self.core.to_come(session)
-    }
-
-    fn read(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.core.read(session, range, block, parameter)
-    }
-
-    fn write(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.core.write(session, range, block, parameter)
-    }
-
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        self.core.abort(task)
-    }
-
-    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.core.abort_range(session, range)
-    }
-
-    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.core.promote(session, range)
-    }
-
-    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.core.suspend(session)
-    }
-
-    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.core.resume(session)
-    }
-
-    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        let left = self.core.close(session)?;
-        self.owners.remove(&session);
-        Ok(left)
+    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
+        if told.is_ok() {
+            self.owners.remove(&session);
+        }
     }
 }

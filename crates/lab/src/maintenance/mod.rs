@@ -7,6 +7,8 @@
 mod foreground;
 mod guests;
 mod host;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use foreground::Way;
 pub(crate) use guests::{Counted, Guest, GuestId};

@@ -190,6 +190,7 @@ impl Core {
         let mut holders = self.background.focus();
         let mut budget = self.config.budget;
         let begun = self.accesses.len();
+        let shared = self.config.sharing == Sharing::Lottery && holders.len() > 1;
         for _ in 0..GAP_DRAWS {
             self.background.look_at(&holders);
             let examined = self.stats.tracks;
@@ -200,6 +201,9 @@ impl Core {
             self.visit_stops(at, &detour, buffers);
             if self.accesses.len() > begun {
                 self.stats.detours += 1;
+                if shared {
+                    self.fill_rest(&gap, begun, buffers);
+                }
                 return;
             }
             // Whoever said "not now" is asked no more: the gap is the others'.
@@ -210,6 +214,25 @@ impl Core {
             }
             budget = budget.less(self.stats.tracks - examined);
         }
+    }
+
+    /// What is left of a gap behind the winner's detour, whose accesses begin at `begun`, goes to whoever wants what lies
+    /// nearest: pending tasks of all on the destination cylinder and beside the source are considered as well
+    /// (FAST'04, section 5.2).
+    fn fill_rest(&mut self, gap: &Gap, begun: usize, buffers: &mut dyn Buffers) {
+        let (mut from, mut at, mut source) = (gap.from, gap.at, gap.source);
+        for access in &self.accesses[begun..] {
+            let track = self.drive.layout().track(access.track);
+            let ready = at + self.drive.move_time(from, track.into(), access.op);
+            at = pass(&self.drive, &track, ready.max(access.not_before), (access.sector, access.sectors)).1;
+            (from, source) = (track.into(), Some(access.track));
+        }
+        self.background.look(Focus::All);
+        let rest = Gap { at, from, source, ..*gap };
+        if let Some(detour) = self.search(&rest, Reach::Near, self.config.budget) {
+            self.visit_stops(at, &detour, buffers);
+        }
+        self.background.look(Focus::All);
     }
 
     /// Takes what there is at the stops of a detour.

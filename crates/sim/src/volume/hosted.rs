@@ -1,10 +1,12 @@
 //! Applications in a volume: whose session is whose, and the buffers that they gave.
 
-use scheduler::{Application, Buffers, Core, Parameter, Priority, Record, SessionError, Sessions, Wanted};
+use scheduler::{
+    Application, Buffers, Core, Parameter, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
+};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use units::{Bytes, Instant, LbnRange, Sectors, SessionId, TaskId};
+use units::{Bytes, Instant, LbnRange, Op, Sectors, SessionId, TaskId};
 
 /// An application that a volume can host: any that owns what it has.
 pub trait Hosted: Application + Any {}
@@ -81,7 +83,7 @@ impl Apps {
         let Self { apps, stirred, owners, tasks } = self;
         let app: &mut dyn Any = &mut *apps.get_mut(place.index)?.0;
         let app = app.downcast_mut()?;
-        Some(call(app, &mut Calls { core, stirred, owners, tasks, app: place.index }))
+        Some(call(app, &mut Watched { core, watch: Calls { stirred, owners, tasks, app: place.index } }))
     }
 
     /// Hands a record to whoever opened its session.
@@ -97,93 +99,56 @@ impl Apps {
             None => tally.bytes += size.get(),
             Some(_) => tally.failed += 1,
         }
-        app.done(&mut Calls { core, stirred, owners, tasks, app: index }, record, bytes, now);
+        let watch = Calls { stirred, owners, tasks, app: index };
+        app.done(&mut Watched { core, watch }, record, bytes, now);
     }
 }
 
-/// The calls of one application.
+/// Notes whose session is whose, and the blocks of what is to be written.
 struct Calls<'a> {
-    core: &'a mut Core,
     stirred: &'a mut bool,
     owners: &'a mut BTreeMap<SessionId, usize>,
     tasks: &'a mut BTreeMap<TaskId, (SessionId, LbnRange, Sectors)>,
     app: usize,
 }
 
-impl Calls<'_> {
-    fn core(&mut self) -> &mut Core {
+impl Watch for Calls<'_> {
+    fn called(&mut self) {
         *self.stirred = true;
-        self.core
     }
-}
 
-impl Sessions for Calls<'_> {
-    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
-        let session = self.core().open(priority)?;
+    fn opened(&mut self, session: SessionId, _: Priority) {
         self.owners.insert(session, self.app);
-        Ok(session)
     }
 
-    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.core().serve_reads_by_writes(session, on)
-    }
-
-    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
-        self.core.to_come(session)
-    }
-
-    fn read(
+    fn registered(
         &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.core().read(session, range, block, parameter)
+        (session, task): (SessionId, TaskId),
+        (op, range, block): (Op, LbnRange, Sectors),
+        _: Parameter,
+    ) {
+        if op.is_write() {
+            self.tasks.insert(task, (session, range, block));
+        }
     }
 
-    fn write(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        let task = self.core().write(session, range, block, parameter)?;
-        self.tasks.insert(task, (session, range, block));
-        Ok(task)
+    fn aborted(&mut self, task: TaskId, told: Result<u64, SessionError>) {
+        if told.is_ok() {
+            self.tasks.remove(&task);
+        }
     }
 
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        let left = self.core().abort(task)?;
-        self.tasks.remove(&task);
-        Ok(left)
+    fn withdrawn(&mut self, core: &Core, session: SessionId, _: LbnRange, told: Result<u64, SessionError>) {
+        if told.is_ok() {
+            self.tasks.retain(|task, (owner, ..)| *owner != session || core.task_undelivered(*task) > 0);
+        }
     }
 
-    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        let left = self.core().abort_range(session, range)?;
-        let Self { core, tasks, .. } = self;
-        tasks.retain(|task, (owner, ..)| *owner != session || core.task_undelivered(*task) > 0);
-        Ok(left)
-    }
-
-    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.core().promote(session, range)
-    }
-
-    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.core().suspend(session)
-    }
-
-    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.core().resume(session)
-    }
-
-    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        let left = self.core().close(session)?;
-        self.owners.remove(&session);
-        self.tasks.retain(|_, (owner, ..)| *owner != session);
-        Ok(left)
+    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
+        if told.is_ok() {
+            self.owners.remove(&session);
+            self.tasks.retain(|_, (owner, ..)| *owner != session);
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod faults;
 mod hosted;
+mod load;
 mod passing;
 mod platters;
 mod told;
+mod under_way;
 
 pub use faults::Faults;
 pub use hosted::{Hosted, Place, Tally};
@@ -13,18 +15,17 @@ pub use told::{Completion, Content, Passed, VolumeError, VolumeReport};
 
 use crate::head::Head;
 use crate::report::Times;
-use faults::{Chance, Fate};
+use faults::Chance;
 use hosted::{Apps, Asker, Held};
-use model::{DriveModel, Position};
-use scheduler::{
-    Access, Action, Application, Config, Core, PlannerStats, Purpose, Record, Request, Sessions, Whose,
-};
+use load::Load;
+use model::DriveModel;
+use scheduler::{Action, Application, Config, Core, PlannerStats, Record, Request, Sessions};
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::sync::Arc;
+use under_way::UnderWay;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId};
-use workload::random::Stream;
-use workload::{ClosedTask, Issuer, Source};
+use workload::ClosedTask;
 
 type Watcher = Box<dyn FnMut(&Passed)>;
 
@@ -35,31 +36,6 @@ struct InFlight {
     bytes: Option<Vec<u8>>,
     /// Whose it is, if a load's: which load, and which of its tasks.
     load: Option<(u64, ClosedTask)>,
-}
-
-struct Load {
-    number: u64,
-    issuer: Issuer<Box<dyn Source>>,
-    content: Content,
-}
-
-/// What the head is told to do.
-struct UnderWay {
-    accesses: Vec<Access>,
-    from: Position,
-    began: Instant,
-    until: Instant,
-    fate: Fate,
-}
-
-impl UnderWay {
-    /// When the core hears of it.
-    fn told(&self, chance: &Chance) -> Instant {
-        match self.fate {
-            Fate::Told(late) => self.until + late,
-            Fate::Lost(_) => self.until + chance.timeout(),
-        }
-    }
 }
 
 /// A drive with bytes on it, the core in it, applications over the core, and a foreground.
@@ -230,18 +206,6 @@ impl Volume {
         self.apps.call(&mut self.core, place, call)
     }
 
-    /// A load of its own, beside what is submitted. One at a time: it takes the place of the one before, whose
-    /// requests under way come to their end.
-    pub fn load(&mut self, issuer: Issuer<Box<dyn Source>>, content: Content) {
-        self.loads += 1;
-        self.load = Some(Load { number: self.loads, issuer, content });
-    }
-
-    /// Ends the load: nothing more is issued.
-    pub fn end_load(&mut self) {
-        self.load = None;
-    }
-
     /// A foreground read comes in now. Its [`Completion`] brings the bytes.
     ///
     /// # Errors
@@ -338,7 +302,7 @@ impl Volume {
             return Some(self.now);
         }
         let told = self.under_way.as_ref().map(|u| u.told(&self.chance));
-        let due = self.load.as_ref().and_then(|load| load.issuer.due());
+        let due = self.load.as_ref().and_then(|load| load.due());
         [told, due, self.core.wake_at()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
@@ -392,188 +356,10 @@ impl Volume {
         Ok(())
     }
 
-    /// The power fails, now. What had passed under the head is on the medium; core, applications and requests are gone.
-    ///
-    /// # Errors
-    /// A defect of this crate.
-    pub fn power_cut(mut self) -> Result<Platters, VolumeError> {
-        if let Some(under_way) = self.under_way.take() {
-            let whose = self.whose();
-            let by = match under_way.fate {
-                Fate::Lost(done) => done.min(self.now),
-                Fate::Told(_) => self.now,
-            };
-            let done = self.done_by(&under_way, by);
-            let mut held = std::mem::take(&mut self.held);
-            self.pass(&under_way, &done, false);
-            self.put(&under_way.accesses, &done, &mut held, whose)?;
-        }
-        Ok(self.platters)
-    }
-
-    /// The foreground request that is under way.
-    fn whose(&self) -> Option<RequestId> {
-        match self.core.whose() {
-            Some(Whose::Request(id)) => Some(id),
-            Some(Whose::Promoted(_) | Whose::Idle) | None => None,
-        }
-    }
-
-    fn done_by(&self, under_way: &UnderWay, by: Instant) -> Vec<u32> {
-        if by >= under_way.until {
-            return under_way.accesses.iter().map(|access| access.sectors).collect();
-        }
-        passing::done_by(&self.drive, under_way.from, under_way.began, &under_way.accesses, by)
-    }
-
-    /// Submits every request of the load that is due.
-    fn issue(&mut self) -> Result<(), VolumeError> {
-        loop {
-            let now = self.now;
-            let Some(load) = &mut self.load else { return Ok(()) };
-            let Some(issued) = load.issuer.issue(now) else { return Ok(()) };
-            let (op, range) = (issued.request.op, issued.request.range);
-            let bytes = match load.content {
-                Content::Seeded(seed) if op.is_write() => {
-                    let sector = self.drive.sector_bytes().get() as usize;
-                    let mut bytes = vec![0; range.len().get() as usize * sector];
-                    let mut stream = Stream::numbered(seed, "content", self.next_request);
-                    for chunk in bytes.chunks_mut(8) {
-                        let random = stream.next_u64().to_le_bytes();
-                        chunk.copy_from_slice(&random[..chunk.len()]);
-                    }
-                    Some(bytes)
-                }
-                _ => None,
-            };
-            let number = load.number;
-            self.submit(op, range, bytes, Some((number, issued.task)))?;
-        }
-    }
-
     fn poll(&mut self) -> Option<Action> {
         let Self { apps, held, drive, .. } = self;
         let mut asker = Asker { apps, held, sector: drive.sector_bytes() };
         self.core.poll_with(self.now, &mut asker)
-    }
-
-    /// The core hears of what the head has done, or does not.
-    fn told(&mut self) -> Result<(), VolumeError> {
-        let Some(under_way) = self.under_way.take() else { return Ok(()) };
-        let UnderWay { accesses, began, until, .. } = &under_way;
-        self.head.account_idle(accesses, until.since(*began));
-        let mut held = std::mem::take(&mut self.held);
-        let whose = self.whose();
-        let lost = match under_way.fate {
-            Fate::Lost(done) => Some(self.done_by(&under_way, done)),
-            Fate::Told(_) => None,
-        };
-        let all: Vec<u32> = accesses.iter().map(|access| access.sectors).collect();
-        if let Some(done) = lost {
-            self.pass(&under_way, &done, true);
-            self.put(accesses, &done, &mut held, whose)?;
-            if whose.is_none() {
-                // A write that was promoted is done again, and its buffer is not asked for again.
-                let mut again = Vec::new();
-                for access in accesses.iter().filter(|a| a.purpose == Purpose::Foreground && a.op.is_write())
-                {
-                    passing::lbns(&self.drive, access, access.sectors, |range| again.push(range));
-                }
-                held.retain(|held| again.iter().any(|range| range.overlaps(held.range)));
-                held.iter_mut().for_each(|held| held.used = false);
-                self.held = held;
-            }
-            self.core.lost(self.now);
-        } else {
-            let bad = self.pass(&under_way, &all, false);
-            self.core.completed_with(self.now, &bad);
-            self.put(accesses, &all, &mut held, whose)?;
-        }
-        let capacity = self.drive.layout().capacity();
-        if let Some(lbn) = self.chance.spoilt(capacity) {
-            self.platters.spoil(lbn, Cure::Write);
-        }
-        self.drain_from(under_way.began)
-    }
-
-    /// The head passes over the first `done` sectors of each access: which fail, in ascending order. A sector that
-    /// could not be read and was then written is not among them: what it holds is known.
-    fn pass(&mut self, under_way: &UnderWay, done: &[u32], lost: bool) -> Vec<Lbn> {
-        let Self { drive, platters, watcher, executes, .. } = self;
-        let mut failed = Vec::new();
-        for (access, &done) in under_way.accesses.iter().zip(done) {
-            passing::lbns(drive, access, done, |range| {
-                platters.pass(access.op, range, &mut failed);
-                if let Some(watcher) = watcher {
-                    let Access { op, purpose, .. } = *access;
-                    let began = under_way.began;
-                    watcher(&Passed { execute: *executes, op, range, purpose, began, lost });
-                }
-            });
-        }
-        failed.sort_unstable();
-        failed.dedup();
-        failed
-    }
-
-    /// Puts on the medium what the first `done` sectors of each access write: the bytes of foreground request `whose`,
-    /// or of a promoted write, and those of the background.
-    fn put(
-        &mut self,
-        accesses: &[Access],
-        done: &[u32],
-        held: &mut [Held],
-        whose: Option<RequestId>,
-    ) -> Result<(), VolumeError> {
-        let sector = self.drive.sector_bytes().get() as usize;
-        let Self { drive, platters, in_flight, .. } = self;
-        let writes = || accesses.iter().zip(done).filter(|(access, _)| access.op.is_write());
-        let request = whose.and_then(|id| in_flight.get(&id));
-        // What was promoted was asked for before anything that lies on its way.
-        let mut sources: Vec<Vec<usize>> = Vec::new();
-        for (access, _) in writes() {
-            let mut found = Vec::new();
-            if access.purpose == Purpose::Foreground && request.is_none() {
-                passing::lbns(drive, access, access.sectors, |range| {
-                    found.extend(held.iter().position(|h| h.range.covers(range)));
-                });
-            }
-            sources.push(found);
-        }
-        for &at in sources.iter().flatten() {
-            held[at].used = true;
-        }
-        let mut outcome = Ok(());
-        for ((access, &done), found) in writes().zip(&mut sources) {
-            if access.purpose != Purpose::Foreground {
-                passing::lbns(drive, access, access.sectors, |range| {
-                    if let Some(at) = held.iter().position(|h| !h.used && h.range.covers(range)) {
-                        held[at].used = true;
-                        found.push(at);
-                    } else {
-                        debug_assert!(false, "nobody was asked for what is written to {range}");
-                    }
-                });
-            }
-            passing::lbns(drive, access, done, |range| {
-                let bytes = match (access.purpose, request) {
-                    (Purpose::Foreground, Some(request)) => {
-                        let all = request.bytes.as_deref();
-                        all.and_then(|all| passing::slice(all, request.request.range, range, sector))
-                    }
-                    _ => found
-                        .iter()
-                        .map(|at| &held[*at])
-                        .find_map(|h| passing::slice(&h.bytes, h.range, range, sector)),
-                };
-                if let Some(bytes) = bytes
-                    && outcome.is_ok()
-                {
-                    outcome = platters.put(range, bytes);
-                }
-            });
-        }
-        Ok(outcome?)
     }
 
     fn drain(&mut self) -> Result<(), VolumeError> {
@@ -608,21 +394,6 @@ impl Volume {
             Action::Deliver(record) => self.deliver(&record)?,
         }
         Ok(())
-    }
-
-    fn execute(&mut self) {
-        let accesses = self.core.accesses().to_vec();
-        let from = self.head.position();
-        let until = self.head.execute(self.now, &accesses);
-        debug_assert_eq!(
-            Some(until),
-            self.core.busy_until(),
-            "the core's prediction inside the drive is exact; at {} from {from:?}: {accesses:?}",
-            self.now
-        );
-        let fate = self.chance.fate(self.now, until);
-        self.executes += 1;
-        self.under_way = Some(UnderWay { accesses, from, began: self.now, until, fate });
     }
 
     fn completed(&mut self, id: RequestId, bad: Option<Lbn>, began: Instant) -> Result<(), VolumeError> {

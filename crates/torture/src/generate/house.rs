@@ -7,7 +7,7 @@ use crate::step::Step;
 use units::Op;
 
 /// The kinds of steps, by weight.
-const WEIGHTS: [u64; 15] = [14, 10, 12, 3, 2, 3, 1, 3, 2, 1, 1, 1, 1, 1, 2];
+const WEIGHTS: [u64; 15] = [14, 10, 12, 3, 2, 4, 2, 5, 1, 1, 1, 1, 1, 1, 2];
 
 pub(super) fn generate(mut dice: Dice) -> Scenario {
     let drive = DriveSpec::Random(dice.next());
@@ -32,7 +32,7 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
         };
         steps.push(match kind {
             0 | 1 => {
-                let most = if dice.one_in(8) { 80 } else { 12 };
+                let most = [3, 12, 80][dice.weighted(&[4, 3, 1])];
                 let (start, len) = place(&mut dice, most);
                 Step::Submit { op: if kind == 0 { Op::Write } else { Op::Read }, start, len }
             }
@@ -45,7 +45,7 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
             5 => Step::Snapshot,
             6 => Step::Forget,
             7 => Step::Backup { priority: dice.range(5, 100) as u8, difference: dice.one_in(2) },
-            8 => Step::Room { bytes: (!dice.one_in(3)).then(|| dice.below(40_000)) },
+            8 => Step::Room { bytes: dice.one_in(2).then(|| dice.below(40_000)) },
             9 => Step::Reorganize { priority: dice.range(5, 100) as u8 },
             10 => Step::Nvram { operations: dice.below(30) as u32 },
             11 => Step::Bad { lbn: place(&mut dice, 1).0, stuck: dice.one_in(3) },
@@ -63,7 +63,7 @@ fn time(dice: &mut Dice, busy: u64) -> u64 {
     let most_us = match dice.below(6 + busy) {
         0 => 1_000_000,
         1 => 100_000,
-        2 if dice.one_in(4) => 12_000_000,
+        2 if dice.one_in(2) => 12_000_000,
         3 => 100,
         _ => 15_000,
     };

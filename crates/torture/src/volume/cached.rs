@@ -39,7 +39,7 @@ impl Cached {
         let buffers = dice.range(1, 30) as usize;
         let high = dice.range(1, buffers as u64 + 1) as usize;
         let mut config =
-            Config::new(range, Sectors::new(dice.range(1, 8)), volume.drive().sector_bytes(), buffers);
+            Config::new(range, Sectors::new(dice.range(1, 16)), volume.drive().sector_bytes(), buffers);
         config.replacement = match dice.below(3) {
             0 => Replacement::Lru,
             1 => Replacement::SptfEvict,

@@ -1,0 +1,162 @@
+//! The calls of an application, seen by its host.
+
+use crate::core::Core;
+use crate::sessions::{Parameter, Priority, SessionError, Sessions};
+use units::{LbnRange, Op, Sectors, SessionId, TaskId};
+
+/// What a host wants to see of the calls that an application makes: whose session is whose, what is registered. By
+/// default nothing. Each is told after the core has answered.
+pub trait Watch {
+    /// Any call was made: the core is to be polled.
+    fn called(&mut self) {}
+
+    /// A session was opened.
+    fn opened(&mut self, session: SessionId, priority: Priority) {
+        let _ = (session, priority);
+    }
+
+    /// A session has said whether writes are as good as reads to it.
+    fn serves(&mut self, session: SessionId, on: bool) {
+        let _ = (session, on);
+    }
+
+    /// A task was registered: its operation, range and block size.
+    fn registered(
+        &mut self,
+        (session, task): (SessionId, TaskId),
+        work: (Op, LbnRange, Sectors),
+        parameter: Parameter,
+    ) {
+        let _ = (session, task, work, parameter);
+    }
+
+    /// A task was to be aborted.
+    fn aborted(&mut self, task: TaskId, told: Result<u64, SessionError>) {
+        let _ = (task, told);
+    }
+
+    /// Blocks of a session were to be withdrawn. The core says what is left of its tasks.
+    fn withdrawn(
+        &mut self,
+        core: &Core,
+        session: SessionId,
+        range: LbnRange,
+        told: Result<u64, SessionError>,
+    ) {
+        let _ = (core, session, range, told);
+    }
+
+    /// A session was to be closed.
+    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
+        let _ = (session, told);
+    }
+}
+
+/// The sessions of a core, with somebody who watches.
+///
+/// ```
+/// use freeblock_scheduler::{Config, Core, Priority, Sessions, Watch, Watched};
+/// use units::SessionId;
+/// # let toml = include_str!("../../model/tests/data/tiny.toml");
+/// # let profile = model::Profile::from_toml(toml, "tiny.toml")?;
+/// # let drive = std::sync::Arc::new(model::DriveModel::from_profile(&profile)?);
+///
+/// struct Owned<'a>(&'a mut Vec<SessionId>);
+///
+/// impl Watch for Owned<'_> {
+///     fn opened(&mut self, session: SessionId, _: Priority) {
+///         self.0.push(session);
+///     }
+/// }
+///
+/// let (mut core, mut owned) = (Core::new(drive, Config::default()), Vec::new());
+/// let session = Watched { core: &mut core, watch: Owned(&mut owned) }.open(Priority::default())?;
+/// assert_eq!(owned, [session]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Watched<'a, W> {
+    /// Who answers.
+    pub core: &'a mut Core,
+    /// Who watches.
+    pub watch: W,
+}
+
+impl<W: Watch> Watched<'_, W> {
+    fn core(&mut self) -> &mut Core {
+        self.watch.called();
+        self.core
+    }
+}
+
+impl<W: Watch> Sessions for Watched<'_, W> {
+    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
+        let session = self.core().open(priority)?;
+        self.watch.opened(session, priority);
+        Ok(session)
+    }
+
+    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.core().serve_reads_by_writes(session, on)?;
+        self.watch.serves(session, on);
+        Ok(())
+    }
+
+    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
+        self.core.to_come(session)
+    }
+
+    fn read(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        let task = self.core().read(session, range, block, parameter)?;
+        self.watch.registered((session, task), (Op::Read, range, block), parameter);
+        Ok(task)
+    }
+
+    fn write(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        block: Sectors,
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        let task = self.core().write(session, range, block, parameter)?;
+        self.watch.registered((session, task), (Op::Write, range, block), parameter);
+        Ok(task)
+    }
+
+    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
+        let told = self.core().abort(task);
+        self.watch.aborted(task, told);
+        told
+    }
+
+    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        let told = self.core().abort_range(session, range);
+        self.watch.withdrawn(self.core, session, range, told);
+        told
+    }
+
+    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
+        self.core().promote(session, range)
+    }
+
+    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.core().suspend(session)
+    }
+
+    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
+        self.core().resume(session)
+    }
+
+    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
+        let told = self.core().close(session);
+        self.watch.closed(session, told);
+        told
+    }
+}

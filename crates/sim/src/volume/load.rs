@@ -1,0 +1,58 @@
+//! A load beside what is submitted.
+
+use super::{Content, Volume, VolumeError};
+use units::Instant;
+use workload::random::Stream;
+use workload::{Issuer, Source};
+
+pub(super) struct Load {
+    pub number: u64,
+    pub issuer: Issuer<Box<dyn Source>>,
+    content: Content,
+}
+
+impl Load {
+    /// When the next request of it comes.
+    pub fn due(&self) -> Option<Instant> {
+        self.issuer.due()
+    }
+}
+
+impl Volume {
+    /// A load of its own, beside what is submitted. One at a time: it takes the place of the one before, whose
+    /// requests under way come to their end.
+    pub fn load(&mut self, issuer: Issuer<Box<dyn Source>>, content: Content) {
+        self.loads += 1;
+        self.load = Some(Load { number: self.loads, issuer, content });
+    }
+
+    /// Ends the load: nothing more is issued.
+    pub fn end_load(&mut self) {
+        self.load = None;
+    }
+
+    /// Submits every request of the load that is due.
+    pub(super) fn issue(&mut self) -> Result<(), VolumeError> {
+        loop {
+            let now = self.now;
+            let Some(load) = &mut self.load else { return Ok(()) };
+            let Some(issued) = load.issuer.issue(now) else { return Ok(()) };
+            let (op, range) = (issued.request.op, issued.request.range);
+            let bytes = match load.content {
+                Content::Seeded(seed) if op.is_write() => {
+                    let sector = self.drive.sector_bytes().get() as usize;
+                    let mut bytes = vec![0; range.len().get() as usize * sector];
+                    let mut stream = Stream::numbered(seed, "content", self.next_request);
+                    for chunk in bytes.chunks_mut(8) {
+                        let random = stream.next_u64().to_le_bytes();
+                        chunk.copy_from_slice(&random[..chunk.len()]);
+                    }
+                    Some(bytes)
+                }
+                _ => None,
+            };
+            let number = load.number;
+            self.submit(op, range, bytes, Some((number, issued.task)))?;
+        }
+    }
+}

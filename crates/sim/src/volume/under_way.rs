@@ -1,0 +1,197 @@
+//! What the head was told to do: how far it has come, and what that does to the bytes.
+
+use super::faults::{Chance, Fate};
+use super::hosted::Held;
+use super::{Cure, Passed, Platters, Volume, VolumeError, passing};
+use model::Position;
+use scheduler::{Access, Purpose, Whose};
+use units::{Instant, Lbn, RequestId};
+
+/// What the head is told to do.
+pub(super) struct UnderWay {
+    pub accesses: Vec<Access>,
+    pub from: Position,
+    pub began: Instant,
+    pub until: Instant,
+    pub fate: Fate,
+}
+
+impl UnderWay {
+    /// When the core hears of it.
+    pub fn told(&self, chance: &Chance) -> Instant {
+        match self.fate {
+            Fate::Told(late) => self.until + late,
+            Fate::Lost(_) => self.until + chance.timeout(),
+        }
+    }
+}
+
+impl Volume {
+    pub(super) fn execute(&mut self) {
+        let accesses = self.core.accesses().to_vec();
+        let from = self.head.position();
+        let until = self.head.execute(self.now, &accesses);
+        debug_assert_eq!(
+            Some(until),
+            self.core.busy_until(),
+            "the core's prediction inside the drive is exact; at {} from {from:?}: {accesses:?}",
+            self.now
+        );
+        let fate = self.chance.fate(self.now, until);
+        self.executes += 1;
+        self.under_way = Some(UnderWay { accesses, from, began: self.now, until, fate });
+    }
+
+    /// The power fails, now. What had passed under the head is on the medium; core, applications and requests are gone.
+    ///
+    /// # Errors
+    /// A defect of this crate.
+    pub fn power_cut(mut self) -> Result<Platters, VolumeError> {
+        if let Some(under_way) = self.under_way.take() {
+            let whose = self.whose();
+            let by = match under_way.fate {
+                Fate::Lost(done) => done.min(self.now),
+                Fate::Told(_) => self.now,
+            };
+            let done = self.done_by(&under_way, by);
+            let mut held = std::mem::take(&mut self.held);
+            self.pass(&under_way, &done, false);
+            self.put(&under_way.accesses, &done, &mut held, whose)?;
+        }
+        Ok(self.platters)
+    }
+
+    /// The foreground request that is under way.
+    fn whose(&self) -> Option<RequestId> {
+        match self.core.whose() {
+            Some(Whose::Request(id)) => Some(id),
+            Some(Whose::Promoted(_) | Whose::Idle) | None => None,
+        }
+    }
+
+    fn done_by(&self, under_way: &UnderWay, by: Instant) -> Vec<u32> {
+        if by >= under_way.until {
+            return under_way.accesses.iter().map(|access| access.sectors).collect();
+        }
+        passing::done_by(&self.drive, under_way.from, under_way.began, &under_way.accesses, by)
+    }
+
+    /// The core hears of what the head has done, or does not.
+    pub(super) fn told(&mut self) -> Result<(), VolumeError> {
+        let Some(under_way) = self.under_way.take() else { return Ok(()) };
+        let UnderWay { accesses, began, until, .. } = &under_way;
+        self.head.account_idle(accesses, until.since(*began));
+        let mut held = std::mem::take(&mut self.held);
+        let whose = self.whose();
+        let lost = match under_way.fate {
+            Fate::Lost(done) => Some(self.done_by(&under_way, done)),
+            Fate::Told(_) => None,
+        };
+        let all: Vec<u32> = accesses.iter().map(|access| access.sectors).collect();
+        if let Some(done) = lost {
+            self.pass(&under_way, &done, true);
+            self.put(accesses, &done, &mut held, whose)?;
+            if whose.is_none() {
+                // A write that was promoted is done again, and its buffer is not asked for again.
+                let mut again = Vec::new();
+                for access in accesses.iter().filter(|a| a.purpose == Purpose::Foreground && a.op.is_write())
+                {
+                    passing::lbns(&self.drive, access, access.sectors, |range| again.push(range));
+                }
+                held.retain(|held| again.iter().any(|range| range.overlaps(held.range)));
+                held.iter_mut().for_each(|held| held.used = false);
+                self.held = held;
+            }
+            self.core.lost(self.now);
+        } else {
+            let bad = self.pass(&under_way, &all, false);
+            self.core.completed_with(self.now, &bad);
+            self.put(accesses, &all, &mut held, whose)?;
+        }
+        let capacity = self.drive.layout().capacity();
+        if let Some(lbn) = self.chance.spoilt(capacity) {
+            self.platters.spoil(lbn, Cure::Write);
+        }
+        self.drain_from(under_way.began)
+    }
+
+    /// The head passes over the first `done` sectors of each access: which fail, in ascending order. A sector that
+    /// could not be read and was then written is not among them: what it holds is known.
+    fn pass(&mut self, under_way: &UnderWay, done: &[u32], lost: bool) -> Vec<Lbn> {
+        let Self { drive, platters, watcher, executes, .. } = self;
+        let mut failed = Vec::new();
+        for (access, &done) in under_way.accesses.iter().zip(done) {
+            passing::lbns(drive, access, done, |range| {
+                platters.pass(access.op, range, &mut failed);
+                if let Some(watcher) = watcher {
+                    let Access { op, purpose, .. } = *access;
+                    let began = under_way.began;
+                    watcher(&Passed { execute: *executes, op, range, purpose, began, lost });
+                }
+            });
+        }
+        failed.sort_unstable();
+        failed.dedup();
+        failed
+    }
+
+    /// Puts on the medium what the first `done` sectors of each access write: the bytes of foreground request `whose`,
+    /// or of a promoted write, and those of the background.
+    fn put(
+        &mut self,
+        accesses: &[Access],
+        done: &[u32],
+        held: &mut [Held],
+        whose: Option<RequestId>,
+    ) -> Result<(), VolumeError> {
+        let sector = self.drive.sector_bytes().get() as usize;
+        let Self { drive, platters, in_flight, .. } = self;
+        let writes = || accesses.iter().zip(done).filter(|(access, _)| access.op.is_write());
+        let request = whose.and_then(|id| in_flight.get(&id));
+        // What was promoted was asked for before anything that lies on its way.
+        let mut sources: Vec<Vec<usize>> = Vec::new();
+        for (access, _) in writes() {
+            let mut found = Vec::new();
+            if access.purpose == Purpose::Foreground && request.is_none() {
+                passing::lbns(drive, access, access.sectors, |range| {
+                    found.extend(held.iter().position(|h| h.range.covers(range)));
+                });
+            }
+            sources.push(found);
+        }
+        for &at in sources.iter().flatten() {
+            held[at].used = true;
+        }
+        let mut outcome = Ok(());
+        for ((access, &done), found) in writes().zip(&mut sources) {
+            if access.purpose != Purpose::Foreground {
+                passing::lbns(drive, access, access.sectors, |range| {
+                    if let Some(at) = held.iter().position(|h| !h.used && h.range.covers(range)) {
+                        held[at].used = true;
+                        found.push(at);
+                    } else {
+                        debug_assert!(false, "nobody was asked for what is written to {range}");
+                    }
+                });
+            }
+            passing::lbns(drive, access, done, |range| {
+                let bytes = match (access.purpose, request) {
+                    (Purpose::Foreground, Some(request)) => {
+                        let all = request.bytes.as_deref();
+                        all.and_then(|all| passing::slice(all, request.request.range, range, sector))
+                    }
+                    _ => found
+                        .iter()
+                        .map(|at| &held[*at])
+                        .find_map(|h| passing::slice(&h.bytes, h.range, range, sector)),
+                };
+                if let Some(bytes) = bytes
+                    && outcome.is_ok()
+                {
+                    outcome = platters.put(range, bytes);
+                }
+            });
+        }
+        Ok(outcome?)
+    }
+}

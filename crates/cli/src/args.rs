@@ -55,6 +55,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends it after the history under way and prints the command that goes on; -o FILE keeps the history as well. A second one ends it at once."
     )]
     Torture(TortureArgs),
+    /// The Disk Mimic: a table of a drive's times by request type and distance, for --policy smtf
+    #[command(
+        subcommand,
+        after_help = "Example:\n  freeblock mimic probe emulated:quantum-atlas-10k -o atlas.mimic\n  freeblock mimic show atlas.mimic\n  freeblock simulate --policy smtf --mimic atlas.mimic --outstanding 20"
+    )]
+    Mimic(crate::mimic::MimicCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -226,9 +232,13 @@ pub(crate) struct SimulateArgs {
         default_value = "inside"
     )]
     pub(crate) place: Where,
-    /// The foreground's policy: fcfs, c-look, sstf, sptf or sptf-sw:N (N percent)
+    /// The foreground's policy: fcfs, c-look, sstf, sptf, sptf-sw:N (N percent) or smtf (the Disk Mimic; smtf:set or
+    /// smtf:priority, and then :sstf or :c-look, say what is done about unknown distances)
     #[arg(help_heading = "Foreground", long, value_parser = values::policy, default_value = "fcfs")]
     pub(crate) policy: PolicyName,
+    /// A table that smtf starts from, as `mimic probe` writes it; without one it learns as it goes
+    #[arg(help_heading = "Foreground", long, value_name = "TABLE")]
+    pub(crate) mimic: Option<PathBuf>,
     /// The foreground: random, oltp, utilisation:PERCENT (FAST 2004's synthetic requests, as many as keep the drive busy for
     /// that share of the time), tpcc and postmark (loads like theirs, see docs/WORKLOADS.md) or replay:FILE (a trace in one
     /// of six formats)

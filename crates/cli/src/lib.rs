@@ -11,6 +11,7 @@ mod drive;
 mod files;
 mod interrupt;
 mod lab;
+mod mimic;
 mod output;
 mod probe;
 mod problem;
@@ -77,5 +78,6 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Demo(args) => demo::execute(&args, console),
         Command::Probe(args) => probe::execute(&args, console).map(Outcome::from),
         Command::Torture(args) => torture::execute(&args, console),
+        Command::Mimic(command) => mimic::execute(command, console).map(Outcome::from),
     }
 }

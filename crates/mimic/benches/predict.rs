@@ -1,7 +1,7 @@
 //! How long one prediction takes: of a table and of what was learnt, each as large as its memory allows.
 //!
 //! SMTF asks for every request that waits after every completion; the budget is 100 ns a question. Questions here are for
-//! pools of 64 requests at random places, so that no cache holds what is asked for. `cargo bench -p freeblock-mimic`; under
+//! pools of 64 requests at random places, the same 256 pools over and over. `cargo bench -p freeblock-mimic`; under
 //! test the tables are small. The checksum is over all answers.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -23,17 +23,34 @@ fn memory() -> u64 {
     if std::env::args().any(|arg| arg == "--bench") { 64 << 20 } else { 1 << 20 }
 }
 
-fn table(metric: Metric, bytes_a_knot: u64) -> Table {
-    let knots = memory() / bytes_a_knot;
+/// A table of such distances.
+fn table(metric: Metric, distances: impl IntoIterator<Item = i64>) -> Table {
     let mut builder = TableBuilder::new(metric, 1);
-    let gap = (2 * CAPACITY / knots) as i64;
-    for i in 0..knots as i64 {
-        let distance = Distance::new(i * gap - CAPACITY as i64);
-        let times = (0..3).map(|k| Duration::from_micros(2_000 + (i.unsigned_abs() * 37 + k * 400) % 9_000));
-        builder.push(Pair::ALL[0], distance, &times.collect::<Samples>(), true);
+    for (i, distance) in distances.into_iter().enumerate() {
+        let times = (0..3).map(|k| Duration::from_micros(2_000 + (i as u64 * 37 + k * 400) % 9_000));
+        builder.push(Pair::ALL[0], Distance::new(distance), &times.collect::<Samples>(), true);
     }
     builder.stand_in(Pair::ALL[0]);
     builder.build()
+}
+
+/// As a prober spreads them that may not keep all: as many in each doubling.
+fn spread(knots: u64) -> Vec<i64> {
+    let doublings = u64::from(CAPACITY.ilog2());
+    let each = (knots / 2 / doublings).max(1);
+    let forward = (3..=doublings).flat_map(|k| {
+        let n = each.min(1 << (k - 3));
+        (0..n).map(move |i| ((1u64 << k) + (1u64 << k) / n * i) as i64)
+    });
+    let forward: Vec<i64> = forward.collect();
+    let backward = forward.iter().rev().map(|d| -d);
+    backward.chain(forward.iter().copied()).collect()
+}
+
+/// Evenly over a drive of so many sectors.
+fn even(knots: u64, capacity: u64) -> impl Iterator<Item = i64> {
+    let gap = (2 * capacity / knots).max(1) as i64;
+    (0..knots as i64).map(move |i| i * gap - capacity as i64)
 }
 
 fn learner(memory: u64) -> Learner {
@@ -47,28 +64,28 @@ fn learner(memory: u64) -> Learner {
     // Half of what it has room for: both known and interpolated distances are asked for.
     for _ in 0..memory / 32 {
         let pair = Pair::ALL[(random.next_u64() % 4) as usize];
-        let distance = place(&mut random).get() as i64 - place(&mut random).get() as i64;
+        let distance = place(&mut random, CAPACITY).get() as i64 - place(&mut random, CAPACITY).get() as i64;
         learner.learn(pair, Distance::new(distance), Duration::from_micros(5_000 + random.next_u64() % 40));
     }
     learner
 }
 
-fn place(random: &mut Stream) -> Lbn {
-    let block = NonZeroU64::new(CAPACITY / 8).expect("a drive with blocks");
+fn place(random: &mut Stream, capacity: u64) -> Lbn {
+    let block = NonZeroU64::new(capacity / 8).expect("a drive with blocks");
     Lbn::new(random.below(block) * 8)
 }
 
 /// Asks for the time of each request of a pool, as SMTF does, and takes the shortest.
-fn ask(bencher: Bencher<'_, '_>, mimic: &dyn Mimic) {
+fn ask(bencher: Bencher<'_, '_>, mimic: &dyn Mimic, capacity: u64) {
     let mut random = Stream::new(3, "bench-ask");
     let pools: Vec<(Last, Vec<Request>)> = (0..256)
         .map(|_| {
             let op = if random.next_u64() & 1 == 0 { Op::Read } else { Op::Write };
-            let last = Last { op, lbn: place(&mut random) };
+            let last = Last { op, lbn: place(&mut random, capacity) };
             let request = |i| Request {
                 id: RequestId::new(i),
                 op: Op::Read,
-                range: LbnRange::new(place(&mut random), Sectors::new(8)),
+                range: LbnRange::new(place(&mut random, capacity), Sectors::new(8)),
             };
             (last, (0..POOL).map(request).collect())
         })
@@ -85,19 +102,38 @@ fn ask(bencher: Bencher<'_, '_>, mimic: &dyn Mimic) {
     });
 }
 
+/// A 20 TB drive, probed within 64 MB.
 #[divan::bench]
-fn table_mean(bencher: Bencher<'_, '_>) {
-    ask(bencher, &table(Metric::Mean, 13));
+fn table_of_20_tb(bencher: Bencher<'_, '_>) {
+    ask(bencher, &table(Metric::Mean, spread(memory() / 10)), CAPACITY);
 }
 
 #[divan::bench]
-fn table_probabilistic(bencher: Bencher<'_, '_>) {
-    ask(bencher, &table(Metric::Probabilistic, 77));
+fn table_of_20_tb_probabilistic(bencher: Bencher<'_, '_>) {
+    ask(bencher, &table(Metric::Probabilistic, spread(memory() / 80)), CAPACITY);
+}
+
+/// A thousand distances, which any cache holds: what the search itself takes.
+#[divan::bench]
+fn table_of_a_thousand(bencher: Bencher<'_, '_>) {
+    ask(bencher, &table(Metric::Mean, even(1_000, 18_000_000)), 18_000_000);
+}
+
+/// A 9 GB drive whose teeth are all known: a million distances.
+#[divan::bench]
+fn table_of_9_gb(bencher: Bencher<'_, '_>) {
+    ask(bencher, &table(Metric::Mean, even(memory() / 64, 18_000_000)), 18_000_000);
+}
+
+/// No drive's: 64 MB of distances evenly over 20 TB. Each question waits for memory, whatever the search.
+#[divan::bench]
+fn table_that_no_cache_holds(bencher: Bencher<'_, '_>) {
+    ask(bencher, &table(Metric::Mean, even(memory() / 10, CAPACITY)), CAPACITY);
 }
 
 #[divan::bench]
 fn learnt(bencher: Bencher<'_, '_>) {
-    ask(bencher, &learner(memory()));
+    ask(bencher, &learner(memory()), CAPACITY);
 }
 
 #[divan::bench]
@@ -105,7 +141,7 @@ fn observe(bencher: Bencher<'_, '_>) {
     let mut learner = learner(memory());
     let mut random = Stream::new(5, "bench-observe");
     bencher.bench_local(|| {
-        let distance = place(&mut random).get() as i64 - place(&mut random).get() as i64;
+        let distance = place(&mut random, CAPACITY).get() as i64 - place(&mut random, CAPACITY).get() as i64;
         learner.learn(Pair::ALL[0], Distance::new(distance), Duration::from_micros(5_000));
     });
 }

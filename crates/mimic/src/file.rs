@@ -160,19 +160,21 @@ impl Saved {
 fn put_curve(curve: &Curve, out: &mut Vec<u8>) {
     out.push(curve.pair().index() as u8);
     out.extend_from_slice(&(curve.len() as u64).to_le_bytes());
-    let mut before = curve.key(0).0;
-    out.extend_from_slice(&before.to_le_bytes());
-    for i in 0..curve.len() {
-        let (distance, joined) = curve.key(i);
-        let mut way = u128::from(distance.abs_diff(before)) << 1 | u128::from(joined);
-        before = distance;
+    let mut before = None;
+    for (distance, joined) in curve.keys() {
+        if before.is_none() {
+            out.extend_from_slice(&distance.to_le_bytes());
+        }
+        let way = distance.abs_diff(before.unwrap_or(distance));
+        let mut way = u128::from(way) << 1 | u128::from(joined);
+        before = Some(distance);
         while way >= 1 << 7 {
             out.push(way as u8 | 1 << 7);
             way >>= 7;
         }
         out.push(way as u8);
     }
-    curve.stored_times().iter().for_each(|ns| out.extend_from_slice(&ns.to_le_bytes()));
+    curve.times().for_each(|ns| out.extend_from_slice(&ns.to_le_bytes()));
 }
 
 struct Reader<'a> {
@@ -271,7 +273,7 @@ impl Reader<'_> {
         for _ in 0..len * each {
             times.push(self.u32()?);
         }
-        Ok(Curve::new(pair, keys, times))
+        Ok(Curve::new(pair, &keys, &times))
     }
 
     /// A number in groups of seven bits.

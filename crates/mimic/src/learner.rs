@@ -11,7 +11,7 @@ use crate::distance::{Distance, Pair, key};
 use crate::table::{Table, lot};
 use bits::Bits;
 use cell::Cell;
-use change::Change;
+use change::{Change, Source};
 use grid::Grid;
 use lines::Lines;
 use scheduler::{Last, Mimic, Observed, Request};
@@ -115,7 +115,7 @@ pub struct LearnerStats {
     pub changes: u32,
     /// Distances known by their own samples now; where memory does not hold all distances, cells of several.
     pub known: u64,
-    /// The mean error of the latest predictions.
+    /// The mean error of the latest predictions; none unless change is to be noticed.
     pub mean_error: Duration,
 }
 
@@ -244,25 +244,31 @@ impl Learner {
     /// The time at a distance, if it is known. `lot` is for a table whose metric is probabilistic.
     #[inline]
     pub fn time_at(&self, pair: Pair, distance: Distance, lot: u64) -> Option<Duration> {
+        self.predict(pair, distance, lot).map(|(time, _)| time)
+    }
+
+    #[inline]
+    fn predict(&self, pair: Pair, distance: Distance, lot: u64) -> Option<(Duration, Source)> {
         let side = &self.pairs[pair.index()];
         let i = self.grid.cell(distance.sectors());
         if side.lines.is_known(i) {
-            return Some(Duration::from_nanos(side.cell(i).mean()));
+            let cell = side.cell(i);
+            return Some((Duration::from_nanos(cell.mean()), Source::Own(cell.count())));
         }
         if let Some(table) = &self.table {
-            return table.time(pair, distance, lot);
+            return table.time(pair, distance, lot).map(|time| (time, Source::Table));
         }
         let points = |i: usize| (self.grid.distance(i), side.cell(i).mean());
-        side.lines.between(i, points, distance.sectors()).map(Duration::from_nanos)
+        let ns = side.lines.between(i, points, distance.sectors())?;
+        Some((Duration::from_nanos(ns), Source::Line))
     }
 
     /// A request at this distance took `time`, and the drive had no pause before it.
     pub fn learn(&mut self, pair: Pair, distance: Distance, time: Duration) {
         self.observed += 1;
-        let expected = self.time_at(pair, distance, u64::MAX / 2);
-        if let Some(expected) = expected
-            && self.config.notice_change
-            && self.change.off_by(expected.as_nanos().abs_diff(time.as_nanos()))
+        if self.config.notice_change
+            && let Some((expected, source)) = self.predict(pair, distance, u64::MAX / 2)
+            && self.change.off_by(source, distance, expected.as_nanos().abs_diff(time.as_nanos()))
         {
             self.forget();
         }
@@ -312,7 +318,7 @@ impl Learner {
 
     /// Memory, in bytes; it does not change but for the table's.
     pub fn memory(&self) -> Bytes {
-        let bytes = 4 * Side::memory(self.grid.cells()) + size_of::<Self>();
+        let bytes = 4 * Side::memory(self.grid.cells()) + Change::MEMORY + size_of::<Self>();
         Bytes::new(bytes as u64 + self.table.as_ref().map_or(0, |table| table.memory().get()))
     }
 
@@ -320,10 +326,28 @@ impl Learner {
     pub fn is_exact(&self) -> bool {
         self.grid.is_exact()
     }
+}
+
+impl Mimic for Learner {
+    #[inline]
+    fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration> {
+        let (pair, distance) = key(last, request.op, request.range.start());
+        let seed = self.table.as_ref().map_or(0, Table::seed);
+        self.time_at(pair, distance, lot(seed, at, request.id.get()))
+    }
+
+    fn observe(&mut self, seen: &Observed) {
+        if seen.pause > self.config.longest_pause {
+            self.after_pause += 1;
+            return;
+        }
+        let (pair, distance) = key(seen.last, seen.request.op, seen.request.range.start());
+        self.learn(pair, distance, seen.time);
+    }
 
     /// An unknown distance to probe in idle time, after `last`: a read that destroys nothing. It is drawn so that near and
     /// far distances come alike. The first of a row after a pause teaches nothing but puts the head where the next begins.
-    pub fn wanted(&mut self, last: Last) -> Option<LbnRange> {
+    fn wanted(&mut self, last: Last) -> Option<LbnRange> {
         if !self.config.probe_idle {
             return None;
         }
@@ -349,23 +373,9 @@ impl Learner {
         }
         None
     }
-}
 
-impl Mimic for Learner {
-    #[inline]
-    fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration> {
-        let (pair, distance) = key(last, request.op, request.range.start());
-        let seed = self.table.as_ref().map_or(0, Table::seed);
-        self.time_at(pair, distance, lot(seed, at, request.id.get()))
-    }
-
-    fn observe(&mut self, seen: &Observed) {
-        if seen.pause > self.config.longest_pause {
-            self.after_pause += 1;
-            return;
-        }
-        let (pair, distance) = key(seen.last, seen.request.op, seen.request.range.start());
-        self.learn(pair, distance, seen.time);
+    fn uses_idle_time(&self) -> bool {
+        self.config.probe_idle
     }
 
     fn boxed_clone(&self) -> Box<dyn Mimic> {

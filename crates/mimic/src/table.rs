@@ -1,7 +1,7 @@
 //! The table: distances whose time is known, and which ranges between them are straight lines.
 
 use crate::distance::{Distance, Pair, key};
-use crate::search::{FURTHEST, Keys};
+use crate::search::{FURTHEST, Knots, Place};
 use crate::summary::{Metric, PARTS, Samples};
 use scheduler::{Last, Mimic, Observed, Request};
 use std::sync::Arc;
@@ -36,9 +36,10 @@ pub(crate) const NO_CURVE: u8 = 4;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Curve {
     pair: Pair,
-    keys: Keys,
-    /// One a knot, or [`PARTS`] + 1 where the metric is probabilistic.
-    times: Vec<u32>,
+    /// With their times; where the metric is probabilistic, with medians.
+    knots: Knots,
+    /// Where the metric is probabilistic: [`PARTS`] + 1 quantiles a place.
+    parts: Vec<u32>,
 }
 
 /// A distance of a table, with its time.
@@ -73,7 +74,7 @@ impl Table {
 
     /// Distances with a time of their own, over all pairs.
     pub fn len(&self) -> usize {
-        self.0.curves.iter().map(|c| c.keys.len()).sum()
+        self.0.curves.iter().map(|c| c.knots.len()).sum()
     }
 
     /// Whether it knows nothing.
@@ -92,19 +93,19 @@ impl Table {
     }
 
     /// The distances that answer for a pair, in ascending order.
-    pub fn knots(&self, pair: Pair) -> impl ExactSizeIterator<Item = Knot> + '_ {
-        let curve = self.curve(pair);
-        let metric = self.0.metric;
-        (0..curve.map_or(0, |c| c.keys.len())).map(move |i| {
-            let (distance, joined) = curve.map_or((0, false), |c| c.keys.get(i));
-            let time = curve.map_or(0, |c| c.value(i, metric, u64::MAX / 2 + 1));
-            Knot { distance: Distance::new(distance), time: Duration::from_nanos(time), joined }
+    pub fn knots(&self, pair: Pair) -> impl Iterator<Item = Knot> + '_ {
+        self.curve(pair).into_iter().flat_map(|curve| {
+            curve.knots.iter().map(|place| {
+                let (distance, joined, time) = curve.knots.get(place);
+                let time = Duration::from_nanos(u64::from(time));
+                Knot { distance: Distance::new(distance), time, joined }
+            })
         })
     }
 
     /// Memory of the table, in bytes.
     pub fn memory(&self) -> Bytes {
-        let bytes: usize = self.0.curves.iter().map(|c| c.keys.memory() + c.times.capacity() * 4).sum();
+        let bytes: usize = self.0.curves.iter().map(|c| c.knots.memory() + c.parts.capacity() * 4).sum();
         Bytes::new((bytes + size_of::<Inner>()) as u64)
     }
 
@@ -146,10 +147,21 @@ pub(crate) fn lot(seed: u64, at: Instant, id: u64) -> u64 {
 }
 
 impl Curve {
-    /// From distances in ascending order, each with whether it is joined to the next.
-    pub(crate) fn new(pair: Pair, keys: Vec<(i64, bool)>, mut times: Vec<u32>) -> Self {
-        times.shrink_to_fit();
-        Self { pair, keys: Keys::new(keys), times }
+    /// From distances in ascending order, each with whether it is joined to the next; and their times, one each or
+    /// [`PARTS`] + 1.
+    pub(crate) fn new(pair: Pair, keys: &[(i64, bool)], times: &[u32]) -> Self {
+        let each = (times.len() / keys.len().max(1)).max(1);
+        let own = keys.iter().zip(times.chunks_exact(each));
+        let knots =
+            Knots::new(own.clone().map(|((distance, joined), times)| (*distance, *joined, times[each / 2])));
+        let mut parts = Vec::new();
+        if each > 1 {
+            parts = vec![0; knots.places() * each];
+            for (place, (_, times)) in knots.iter().zip(own) {
+                parts[place.index() * each..][..each].copy_from_slice(times);
+            }
+        }
+        Self { pair, knots, parts }
     }
 
     pub(crate) fn pair(&self) -> Pair {
@@ -157,48 +169,57 @@ impl Curve {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.keys.len()
+        self.knots.len()
     }
 
-    pub(crate) fn key(&self, i: usize) -> (i64, bool) {
-        self.keys.get(i)
+    /// Distances, each with whether it is joined to the next.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (i64, bool)> + '_ {
+        self.knots.iter().map(|place| self.knots.get(place)).map(|(distance, joined, _)| (distance, joined))
     }
 
-    pub(crate) fn stored_times(&self) -> &[u32] {
-        &self.times
+    /// The times of each of them, as [`new`](Self::new) takes them.
+    pub(crate) fn times(&self) -> impl Iterator<Item = u32> + '_ {
+        let plain = self.parts.is_empty();
+        self.knots.iter().flat_map(move |place| {
+            let one = plain.then(|| self.knots.get(place).2);
+            let parts = if plain { &[][..] } else { self.parts_of(place) };
+            one.into_iter().chain(parts.iter().copied())
+        })
     }
 
     #[inline]
-    fn value(&self, i: usize, metric: Metric, lot: u64) -> u64 {
+    fn parts_of(&self, place: Place) -> &[u32] {
+        &self.parts[place.index() * (PARTS + 1)..][..PARTS + 1]
+    }
+
+    #[inline]
+    fn value(&self, place: Place, time: u32, metric: Metric, lot: u64) -> u64 {
         if metric != Metric::Probabilistic {
-            return u64::from(self.times[i]);
+            return u64::from(time);
         }
         // The lot says where between two of the quantiles.
-        let place = u128::from(lot) * PARTS as u128;
-        let (part, rest) = ((place >> 64) as usize, (place as u64) >> 32);
-        let low = u64::from(self.times[i * (PARTS + 1) + part]);
-        let high = u64::from(self.times[i * (PARTS + 1) + part + 1]);
+        let place_in = u128::from(lot) * PARTS as u128;
+        let (part, rest) = ((place_in >> 64) as usize, (place_in as u64) >> 32);
+        let parts = self.parts_of(place);
+        let (low, high) = (u64::from(parts[part]), u64::from(parts[part + 1]));
         low + ((high.saturating_sub(low) * rest) >> 32)
     }
 
     #[inline]
     fn at(&self, distance: i64, metric: Metric, lot: u64) -> Option<u64> {
-        let n = self.keys.len();
-        let after = self.keys.after(distance);
-        if after == 0 {
-            return (n > 0).then(|| self.value(0, metric, lot));
-        }
-        let left = after - 1;
-        let (begin, joined) = self.keys.get(left);
-        let time = self.value(left, metric, lot);
-        if begin == distance || after == n {
-            return Some(time);
-        }
+        let Some(left) = self.knots.at_or_before(distance) else {
+            let first = self.knots.first()?;
+            return Some(self.value(first, self.knots.get(first).2, metric, lot));
+        };
+        let (begin, joined, time) = self.knots.get(left);
+        let time = self.value(left, time, metric, lot);
+        let right = self.knots.next(left).filter(|_| begin != distance);
+        let Some(right) = right else { return Some(time) };
         if !joined {
             return None;
         }
-        let (end, _) = self.keys.get(after);
-        Some(on_line((begin, time), (end, self.value(after, metric, lot)), distance))
+        let (end, _, after) = self.knots.get(right);
+        Some(on_line((begin, time), (end, self.value(right, after, metric, lot)), distance))
     }
 }
 
@@ -295,7 +316,7 @@ impl TableBuilder {
         for (pair, (keys, times)) in Pair::ALL.into_iter().zip(self.curves) {
             if !keys.is_empty() {
                 answers[pair.index()] = curves.len() as u8;
-                curves.push(Curve::new(pair, keys, times));
+                curves.push(Curve::new(pair, &keys, &times));
             }
         }
         let other = self.stand_in.map_or(NO_CURVE, |pair| answers[pair.index()]);

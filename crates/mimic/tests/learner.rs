@@ -65,8 +65,22 @@ proptest! {
             learner.learn(Pair::ALL[2], Distance::new(distance), ms(5));
             prop_assert!(learner.time_at(Pair::ALL[2], Distance::new(distance), 0).is_some());
         }
-        prop_assert!(learner.memory().get() <= memory + 4_096, "{} of {}", learner.memory().get(), memory);
+        prop_assert!(learner.memory().get() <= memory + 8_192, "{} of {}", learner.memory().get(), memory);
     }
+}
+
+#[test]
+fn the_largest_drives_fit_into_64_mb_and_small_ones_are_exact_in_it() {
+    let learner = |sectors: u64, unit: u64| {
+        let config = LearnerConfig::new(Sectors::new(sectors), Sectors::new(unit));
+        let learner = Learner::new(config, None).unwrap();
+        assert!(learner.memory() <= Bytes::new(64 << 20), "{}", learner.memory());
+        learner
+    };
+    // 20 TB in steps of 4 KB, even of a sector.
+    assert!(!learner(40_000_000_000, 8).is_exact() && !learner(40_000_000_000, 1).is_exact());
+    // 1 GB in steps of 1 KB, as the paper's traced disk; 4 GB in steps of 4 KB.
+    assert!(learner(2_000_000, 2).is_exact() && learner(8_000_000, 8).is_exact());
 }
 
 #[test]

@@ -20,6 +20,9 @@ const SECTORS: u64 = 8;
 /// What counts as predicted, ns.
 const NEAR: f64 = 50_000.0;
 
+/// A profile that predicts fewer reads than this says so.
+const ENOUGH: f64 = 0.97;
+
 /// A drive's parts are looked at apart; one is unsure when this share of its reads came at other angles.
 const PARTS: u64 = 64;
 const UNSURE: f64 = 0.1;
@@ -58,7 +61,16 @@ pub(crate) fn run(
             strange.push(lbn);
         }
     }
-    let unsure = second_look(meter, map, &strange)?;
+    let mut unsure = second_look(meter, map, &strange)?;
+    if check.within_50us < ENOUGH && unsure.is_empty() {
+        // No part is worse than another: moves, not places, are what is not known well.
+        let why = format!(
+            "of {REQUESTS} reads all over the drive {:.1}% came whole turns off, {:.1}% otherwise",
+            100.0 * check.turns_off,
+            100.0 * check.elsewhere
+        );
+        unsure.push(Unsure { first: Lbn::ZERO, end: Lbn::new(capacity), why });
+    }
     Ok((check, unsure))
 }
 
@@ -76,6 +88,7 @@ fn predicted(
 
 /// Looks again at the parts of the drive where reads came at angles that the map does not have.
 fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<Unsure>, ProbeError> {
+    meter.find_phase()?;
     let capacity = meter.capacity();
     let size = capacity.div_ceil(PARTS).max(1);
     let mut parts: Vec<u64> = strange.iter().map(|lbn| lbn / size).collect();

@@ -88,6 +88,8 @@ const WIDEST: u64 = 600;
 struct Moves {
     /// Tracks, ns.
     times: Vec<(u64, f64)>,
+    /// The variance of one, us squared.
+    variance: f64,
 }
 
 /// Finds the shape.
@@ -97,7 +99,8 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         return Ok(unknown());
     };
     let unit = common_unit(map, 1);
-    let upper = common_unit(map, 2);
+    // What recurs after more runs than a drive has heads is no band.
+    let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= MOST_HEADS));
     let steps = steps(zone, unit);
     let moves = measure(meter, zone, &steps, buffer)?;
     let mut shapes = Vec::new();
@@ -121,7 +124,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     }
     // Among equals the first, which is the simplest.
     let mut best = (f64::MAX, Shape { kind: Kind::Cylinder, heads: 1 });
-    let mut scores = Vec::new();
+    let mut scores: Vec<(f64, Shape)> = Vec::new();
     for shape in shapes {
         let score = moves.misfit(shape);
         scores.push((score, shape));
@@ -196,6 +199,7 @@ fn steps(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
 /// Times the moves from tracks that begin a repetition to those `steps` further.
 fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -> Result<Moves, ProbeError> {
     let mut times = Vec::new();
+    let searches = if meter.is_noisy() { 3 } else { 1 };
     let mut guess = (0.0, 0.35 * meter.revolution);
     for (i, &step) in steps.iter().enumerate() {
         meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
@@ -217,12 +221,13 @@ fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -
             }
             Ok(Some(OnTrack { zone, track: from + step }))
         };
-        if let Some((ns, _)) = shortest_of(1, meter, guess, buffer.bus_sector_ns, &mut leg)? {
+        if let Some((ns, _)) = shortest_of(searches, meter, guess, buffer.bus_sector_ns, &mut leg)? {
             times.push((step, ns));
             guess = ((ns - 250_000.0).max(0.0), ns + 250_000.0);
         }
     }
-    Ok(Moves { times })
+    let variance = if meter.is_noisy() { NOISY } else { FLOOR };
+    Ok(Moves { times, variance })
 }
 
 impl Moves {
@@ -236,6 +241,9 @@ impl Moves {
             points.push((head != start.1, cylinder, ns / 1e3));
         }
         points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
+        if self.variance > FLOOR {
+            return self.misfit_of_noisy(&points);
+        }
         let mut unexplained = 0.0;
         let mut groups = 0.0;
         let mut highest: f64 = 0.0;
@@ -255,13 +263,57 @@ impl Moves {
             }
         }
         let n = f64::max(points.len() as f64, 2.0);
-        n * (unexplained / n + FLOOR).ln() + groups * n.ln()
+        n * (unexplained / n + self.variance).ln() + groups * n.ln()
     }
 }
+
+impl Moves {
+    /// The same where seeks vary: their means rise with distance, and how many steps they rise in is what a shape
+    /// needs (Akaike's criterion, 1974). A change of head may cost something or nothing.
+    fn misfit_of_noisy(&self, points: &[(bool, u64, f64)]) -> f64 {
+        let mut together: Vec<(bool, u64, f64)> = points.iter().map(|p| (false, p.1, p.2)).collect();
+        together.sort_unstable_by(|a, b| a.1.cmp(&b.1).then(a.2.total_cmp(&b.2)));
+        f64::min(self.misfit_of_rising(points), self.misfit_of_rising(&together))
+    }
+
+    fn misfit_of_rising(&self, points: &[(bool, u64, f64)]) -> f64 {
+        let (mut unexplained, mut steps, mut groups) = (0.0, 0.0, 0.0);
+        for set in points.chunk_by(|a, b| a.0 == b.0) {
+            // (sum, count, sum of squares) of distances that have one value.
+            let mut pooled: Vec<(f64, f64, f64)> = Vec::new();
+            let mut apart: Vec<(f64, f64, f64)> = Vec::new();
+            for group in set.chunk_by(|a, b| a.1 == b.1) {
+                groups += 1.0;
+                let all = group.iter().fold((0.0, 0.0, 0.0), |g, p| (g.0 + p.2, g.1 + 1.0, g.2 + p.2 * p.2));
+                if group.first().is_some_and(|p| p.0 && p.1 <= 1) {
+                    apart.push(all);
+                    continue;
+                }
+                pooled.push(all);
+                while let [.., a, b] = pooled.as_mut_slice()
+                    && a.0 / a.1 >= b.0 / b.1
+                {
+                    *a = (a.0 + b.0, a.1 + b.1, a.2 + b.2);
+                    pooled.pop();
+                }
+            }
+            for block in pooled.iter().chain(&apart) {
+                unexplained += (block.2 - block.0 * block.0 / block.1).max(0.0);
+                steps += 1.0;
+            }
+        }
+        let n = f64::max(points.len() as f64, 2.0);
+        n * (unexplained / n + self.variance).ln() + 2.0 * steps + EACH * groups
+    }
+}
+
+/// What a distance more that a shape tells apart must be worth.
+const EACH: f64 = 0.2;
 
 /// Weight of a time that is shorter than that of a shorter move.
 const DENT: f64 = 0.1;
 
-/// The least variance believed, and the most that one time counts, us squared.
+/// The least variance believed, that of a search among seeks that vary, and the most that one time counts, us squared.
 const FLOOR: f64 = 50.0;
+const NOISY: f64 = 1_200.0;
 const LARGEST: f64 = 250_000.0;

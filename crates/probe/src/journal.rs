@@ -22,7 +22,7 @@ const WRITE: u64 = 1 << 63;
 
 /// Commands repeated after a pause, to find how the platter stands to the clock, out of so many of the last.
 const RESYNC: usize = 15;
-const RECENT: usize = 300;
+const RECENT: usize = 90;
 
 /// A saved state cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -4,13 +4,53 @@ use crate::geometry::{Kind, Shape};
 use crate::mapping::Map;
 use crate::turns::{frac, wrap};
 use crate::zone::Zone;
+use model::Layout;
 use model::profile::{LayoutSpec, Order, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone as ZoneSpec};
+use units::Lbn;
 
 /// A skew this near to whole sectors is whole sectors, if over all of the zone no more than that comes of it.
 const WHOLE_SECTORS: f64 = 0.05;
 
 /// Cylinders and the layout; `bus_turns` is what a read of one sector ends after its sector.
+///
+/// What the format has its own words for (spares of some cylinders, levels of skew) is tried first; where the layout
+/// that comes of it has another sector at an LBN than the map, or another number of LBNs, the zone is cut into plain
+/// ones, region by region.
 pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64) -> (u32, LayoutSpec) {
+    let mut plain = vec![false; map.zones.len()];
+    for _ in 0..2 {
+        let (cylinders, spec) = assembled(map, shape, bus_turns, &plain);
+        let heads = shape.heads.max(1) as u16;
+        let Ok(layout) = Layout::new(&spec, cylinders, heads) else {
+            plain = vec![true; map.zones.len()];
+            continue;
+        };
+        if map.zones.iter().all(|zone| agrees(zone, &layout, bus_turns)) {
+            return (cylinders, spec);
+        }
+        // A zone with one LBN too many moves all that follow: whatever may be the one is cut.
+        for (zone, plain) in map.zones.iter().zip(&mut plain) {
+            *plain = zone.region.is_some() || !agrees(zone, &layout, bus_turns);
+        }
+    }
+    assembled(map, shape, bus_turns, &plain)
+}
+
+/// Whether a layout has a zone's LBNs where the map has them: some are tried.
+fn agrees(zone: &Zone, layout: &Layout, bus_turns: f64) -> bool {
+    (0..SAMPLES).all(|k| {
+        let lbn = zone.first + (u128::from(zone.lbns() - 1) * u128::from(k) / u128::from(SAMPLES - 1)) as u64;
+        let Some(at) = layout.locate(Lbn::new(lbn)) else { return false };
+        let track = layout.track(at.track);
+        let ends = track.sector_angle(at.sector).as_turns() + 1.0 / f64::from(track.sectors) + bus_turns;
+        wrap(ends - zone.predict(lbn)).abs() < 0.3 / zone.sectors as f64
+    })
+}
+
+/// LBNs of a zone that are tried.
+const SAMPLES: u64 = 40;
+
+fn assembled(map: &Map, shape: Shape, bus_turns: f64, plain: &[bool]) -> (u32, LayoutSpec) {
     let order = match shape.kind {
         Kind::Cylinder => Order::Cylinder,
         Kind::Serpentine => Order::CylinderSerpentine,
@@ -18,7 +58,8 @@ pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64) -> (u32, LayoutS
     };
     let mut next = 0;
     let mut zones = Vec::new();
-    for zone in map.zones.iter().flat_map(|zone| parts(zone, shape)) {
+    let cut = map.zones.iter().zip(plain).flat_map(|(zone, &plain)| parts(zone, shape, plain));
+    for zone in cut {
         let zone = &zone;
         let cylinders = cylinders(zone, shape);
         zones.push(spec(zone, shape, next, cylinders, bus_turns));
@@ -30,7 +71,7 @@ pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64) -> (u32, LayoutS
 /// A zone as the profile's format can say it: cut where a rotation or spares recur that no order of tracks has.
 ///
 /// Drives begin zones anew at some fixed angle; zones alike and of one size look like one with a longer period.
-fn parts(zone: &Zone, shape: Shape) -> Vec<Zone> {
+fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     let orders: [u64; 3] = match shape.kind {
         Kind::Bands(width) => [1, width, width * shape.heads],
         _ => [1, shape.heads, shape.heads],
@@ -49,18 +90,44 @@ fn parts(zone: &Zone, shape: Shape) -> Vec<Zone> {
                 })
         }
     };
+    if let (true, Kind::Cylinder | Kind::Serpentine, Some(region), Some(tracks)) =
+        (plain, shape.kind, zone.region, spared)
+    {
+        // Whole cylinders of whole regions stay what they are; what is left of the last is cut.
+        let unit = least_multiple(tracks.max(1), shape.heads.max(1));
+        let whole = zone.lbns() / region.lbns * tracks / unit * unit;
+        let end = zone.first + whole / tracks.max(1) * region.lbns;
+        // Slips inside regions count otherwise in the format than in the map.
+        if whole > 0 && end < zone.end && unit <= MOST_UNIT && zone.shifts.is_empty() {
+            let mut head = zone.clone();
+            head.end = end;
+            head.shifts.retain(|s| s.lbn < end);
+            let mut tail = Zone::new(end, zone.sectors, zone.track_angle(whole));
+            tail.end = zone.end;
+            tail.levels.clone_from(&zone.levels);
+            tail.region = zone.region;
+            tail.shifts = zone.shifts.iter().copied().filter(|s| s.lbn >= end).collect();
+            let mut all = vec![head];
+            all.extend(parts(&tail, shape, true));
+            return all;
+        }
+    }
     let strange = zone.levels.iter().find(|l| !expressible(l.unit, l.advance)).map(|l| l.unit);
     let banded = matches!(shape.kind, Kind::Bands(_));
     let unit = match (strange, spared) {
         (Some(unit), Some(spared)) if spared > unit => spared,
         (Some(unit), _) => unit,
-        (None, Some(tracks)) if banded && tracks > 1 => tracks,
+        (None, Some(tracks)) if plain || banded && tracks > 1 => tracks,
+        _ if plain && zone.levels.len() > 2 => zone.levels.last().map_or(1, |l| l.unit),
         _ => return vec![zone.clone()],
     };
     let mut parts = Vec::new();
     let mut first = zone.first;
     let mut track = 0;
-    while first < zone.end && parts.len() < MOST_PARTS {
+    if zone.tracks() / unit.max(1) > MOST_PARTS {
+        return vec![zone.clone()];
+    }
+    while first < zone.end {
         let mut part = Zone::new(first, zone.sectors, zone.track_angle(track));
         track += unit;
         // The first LBN of the next part: places that hold none push it on.
@@ -76,8 +143,19 @@ fn parts(zone: &Zone, shape: Shape) -> Vec<Zone> {
     parts
 }
 
+fn least_multiple(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x.max(1) * b
+}
+
+/// The most tracks in which regions and cylinders end together.
+const MOST_UNIT: u64 = 4_096;
+
 /// The most parts of a zone.
-const MOST_PARTS: usize = 4_096;
+const MOST_PARTS: u64 = 4_096;
 
 /// Cylinders that a zone's tracks take.
 fn cylinders(zone: &Zone, shape: Shape) -> u32 {

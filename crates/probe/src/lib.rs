@@ -7,9 +7,45 @@
 //!
 //! The probe reads no clock and starts no thread: time is what the device says. Its whole state is the [`Journal`] of
 //! its commands; a probe that was interrupted is fed its journal and goes on.
+//!
+//! ```
+//! use drive::{Command, Drive};
+//! use probe::{Device, DeviceError, Options, Probe, Timed};
+//! use std::ops::ControlFlow;
+//! use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
+//!
+//! /// A simulated drive: the probe sees no more of it than of a real one.
+//! struct Simulated(Drive, Instant);
+//!
+//! impl Device for Simulated {
+//!     fn capacity(&self) -> Sectors {
+//!         self.0.model().layout().capacity()
+//!     }
+//!     fn sector_bytes(&self) -> Bytes {
+//!         self.0.model().sector_bytes()
+//!     }
+//!     fn now(&self) -> Instant {
+//!         self.1
+//!     }
+//!     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+//!         let submitted = at.max(self.1);
+//!         self.0.submit(submitted, Command { id: RequestId::new(0), op, range }).unwrap();
+//!         self.0.advance(self.0.next_event().unwrap());
+//!         self.1 = self.0.pop_completion().unwrap().at;
+//!         Ok(Timed { submitted, completed: self.1 })
+//!     }
+//! }
+//!
+//! let truth = model::builtin::find("mimic-less-capacity").unwrap();
+//! let mut device = Simulated(Drive::new(&truth).unwrap(), Instant::ZERO);
+//! let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+//! assert_eq!((found.profile.rpm, found.profile.heads), (truth.rpm, truth.heads));
+//! assert!(found.report.check.within_50us > 0.97);
+//! ```
 
 mod buffer;
 mod check;
+mod crossing;
 mod device;
 mod draw;
 mod error;

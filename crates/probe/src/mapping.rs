@@ -8,6 +8,7 @@ use crate::fit::Fit;
 use crate::meter::Meter;
 use crate::turns::wrap;
 use crate::zone::{Level, Region, Shift, Zone};
+use units::Duration;
 
 /// Distances from a zone's first LBN over which its density is measured.
 const DENSITY_STEPS: [u64; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
@@ -27,8 +28,23 @@ const MOST_LEVELS: usize = 3;
 /// The most zones; beyond that the drive is not understood.
 const MOST_ZONES: usize = 4_096;
 
+/// An angle this near is near enough where readings vary, ns: half of what counts as predicted.
+const GOOD_ENOUGH: f64 = 25_000.0;
+
+/// Deviations of less than so many sectors come from slips, where readings vary, or from rotations not known well.
+const FEW_SECTORS: f64 = 4.0;
+
+/// LBNs in a row that turned out right after all before one is taken for off.
+const MOST_DOUBTS: u32 = 3;
+
+/// Readings of an angle on which much depends, where they vary.
+const SURE_READINGS: usize = 2;
+
 /// Tracks that are all looked at while only one skew of a zone is known; more than a cylinder has.
 const DENSE_TRACKS: u64 = 24;
+
+/// The longest that mapping may take, drive time.
+const LONGEST: Duration = Duration::from_secs(50 * 60);
 
 /// What is at the first LBN that is off.
 enum Event {
@@ -42,8 +58,8 @@ enum Event {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Map {
     pub(crate) zones: Vec<Zone>,
-    /// Whether the drive's every LBN is in a zone.
-    pub(crate) complete: bool,
+    /// From here on the drive was not understood; its capacity, if it was.
+    pub(crate) mapped: u64,
 }
 
 impl Map {
@@ -60,8 +76,6 @@ impl Map {
 pub(crate) struct Mapper<'m, 'a> {
     meter: &'m mut Meter<'a>,
     capacity: u64,
-    /// What the clock and rounding leave.
-    least: f64,
     /// Of one reading, turns.
     spread: f64,
     /// An angle this near to its prediction meets it.
@@ -74,15 +88,20 @@ impl<'m, 'a> Mapper<'m, 'a> {
         let capacity = meter.capacity();
         // A nanosecond of clock, and what of it adds up.
         let clock = 6.0 / meter.revolution;
-        let least = clock + 2e-5;
         let spread = meter.spread.max(0.6 / meter.revolution);
-        Self { meter, capacity, least, spread, tolerance: f64::max(least, 3.5 * spread), map: Map::default() }
+        // Where readings vary, no more is asked for than a prediction is to be worth.
+        let tolerance = if meter.is_noisy() {
+            f64::max(3.5 * spread, GOOD_ENOUGH / meter.revolution)
+        } else {
+            clock + 2e-5
+        };
+        Self { meter, capacity, spread, tolerance, map: Map::default() }
     }
 
     /// Maps the drive.
     pub(crate) fn run(mut self) -> Result<Map, ProbeError> {
         let mut at = 0;
-        while at < self.capacity && self.map.zones.len() < MOST_ZONES {
+        while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.drive_time() < LONGEST {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * at as f64 / self.capacity as f64);
             let mut zone = self.begin(at)?;
             self.extend(&mut zone)?;
@@ -97,18 +116,30 @@ impl<'m, 'a> Mapper<'m, 'a> {
             at = zone.end;
             self.map.zones.push(zone);
         }
-        self.map.complete = at >= self.capacity;
+        self.map.mapped = at.min(self.capacity);
+        if at < self.capacity {
+            // What was not understood is taken to go on as before, and is reported as unsure.
+            let sectors = self.map.zones.last().map_or(1, |z| z.sectors);
+            let angle = self.angle(at)?;
+            let mut rest = Zone::new(at, sectors, angle);
+            rest.end = self.capacity;
+            rest.levels = self.map.zones.last().map(|z| z.levels.clone()).unwrap_or_default();
+            self.map.zones.push(rest);
+        }
         Ok(self.map)
     }
 
     fn angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
-        self.meter.angle(lbn)
+        self.meter.angle(lbn.min(self.capacity - 1))
     }
 
     /// The angle of an LBN on which much depends: two readings that agree.
     ///
     /// A read right after that of the sector before it may come late, for the drive is still busy with itself.
     fn sure_angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
+        if self.meter.is_noisy() {
+            return self.meter.fine_angle(lbn, SURE_READINGS);
+        }
         let mut angles = Vec::new();
         for _ in 0..5 {
             self.meter.step_aside(lbn)?;
@@ -119,14 +150,6 @@ impl<'m, 'a> Mapper<'m, 'a> {
             angles.push(angle);
         }
         self.meter.angle(lbn)
-    }
-
-    /// Sets the tolerance for tracks of so many sectors: half a sector, where readings tell as much.
-    fn tolerate(&mut self, sectors: u64) {
-        let half = 0.5 / sectors as f64;
-        let noise = 3.5 * self.spread;
-        let most = if half > 2.0 * self.spread { noise.min(half) } else { noise };
-        self.tolerance = f64::max(self.least, most);
     }
 
     /// Whether `lbn` stands where the zone has it, and how far off; a mismatch is looked at twice.
@@ -145,32 +168,38 @@ impl<'m, 'a> Mapper<'m, 'a> {
         let tolerance = self.tolerance + more;
         let expected = zone.predict(lbn);
         let first = self.meter.deviation(lbn, expected)?;
-        if first.abs() < 0.7 * tolerance || first.abs() < tolerance && !self.meter.is_noisy() {
+        if self.meter.is_noisy() {
+            if first.abs() < 0.7 * tolerance {
+                return Ok(Some((first, 1.0)));
+            }
+            let again = wrap(self.meter.fine_angle(lbn, 1)? - expected);
+            if again.abs() > 0.6 * tolerance && again.abs() < 1.4 * tolerance {
+                let more = wrap(self.meter.fine_angle(lbn, 2)? - expected);
+                let mean = (again + 2.0 * more) / 3.0;
+                return Ok((mean.abs() < tolerance).then_some((mean, 3.0)));
+            }
+            return Ok((again.abs() < tolerance).then_some((again, 1.5)));
+        }
+        if first.abs() < tolerance {
             return Ok(Some((first, 1.0)));
         }
-        // A completion may have waited for something once, and readings vary.
+        // A completion may have waited for something once.
         self.meter.leave(lbn)?;
         let second = self.meter.deviation(lbn, expected)?;
-        if !self.meter.is_noisy() {
-            return Ok((second.abs() < tolerance).then_some((second, 1.0)));
-        }
-        if second.abs() > 2.0 * tolerance && first.abs() > 2.0 * tolerance {
-            return Ok(None);
-        }
-        self.meter.leave(lbn)?;
-        let third = self.meter.deviation(lbn, expected)?;
-        let mut three = [first, second, third];
-        let middle = crate::turns::median(&mut three);
-        Ok((middle.abs() < tolerance).then_some((middle, 2.0)))
+        Ok((second.abs() < tolerance).then_some((second, 1.0)))
     }
 
     fn all_meet(&mut self, zone: &Zone, lbns: &[u64]) -> Result<bool, ProbeError> {
+        self.all_meet_within(zone, lbns, 0.0)
+    }
+
+    fn all_meet_within(&mut self, zone: &Zone, lbns: &[u64], more: f64) -> Result<bool, ProbeError> {
         let mut lbns: Vec<u64> = lbns.iter().copied().filter(|&l| l < self.capacity).collect();
         // Downward: read-ahead goes up.
         lbns.sort_unstable_by(|a, b| b.cmp(a));
         lbns.dedup();
         for lbn in lbns {
-            if self.meets(zone, lbn)?.is_none() {
+            if self.meets_within(zone, lbn, more)?.is_none() {
                 return Ok(false);
             }
         }
@@ -180,10 +209,15 @@ impl<'m, 'a> Mapper<'m, 'a> {
     /// Density, first boundary and first skew of the zone that begins at `first`.
     fn begin(&mut self, first: u64) -> Result<Zone, ProbeError> {
         let last = self.capacity - 1 - first;
-        self.tolerance = f64::max(self.least, 3.5 * self.spread);
         let (sectors, angle) = self.density(first)?;
-        let sectors = self.counted(first, sectors, angle)?;
-        self.tolerate(sectors);
+        let mut sectors = self.counted(first, sectors, angle)?;
+        if self.meter.is_noisy()
+            && let Some(before) = self.map.zones.last().map(|z| z.sectors)
+            && !(before / 2..=before * 2).contains(&sectors)
+        {
+            // Readings that went wrong, rather than another density.
+            sectors = before;
+        }
         let mut zone = Zone::new(first, sectors, angle);
         zone.end = self.capacity;
         if last < sectors {
@@ -220,15 +254,18 @@ impl<'m, 'a> Mapper<'m, 'a> {
             let zone = Zone::new(begin, sectors, angle);
             let (mut low, mut high) =
                 (begin + sectors.saturating_sub(unsure + 1), begin + sectors + unsure + 1);
+            // A track ends with a jump of many sectors; one more or less over the track is none.
+            let loose = 2.0 * self.tolerance;
             if high >= self.capacity
-                || self.meets(&zone, low)?.is_none()
-                || self.meets(&zone, high)?.is_some()
+                || self.meets_within(&zone, low, loose)?.is_none()
+                || self.meets_within(&zone, high, loose)?.is_some()
             {
                 break;
             }
             while high - low > 1 {
                 let middle = low + (high - low) / 2;
-                if self.meets(&zone, middle)?.is_some() { low = middle } else { high = middle }
+                let on = self.meets_within(&zone, middle, loose)?.is_some();
+                if on { low = middle } else { high = middle }
             }
             ends.push(high - begin);
             begin = high;
@@ -318,8 +355,9 @@ impl<'m, 'a> Mapper<'m, 'a> {
             good = zone.lbn_near(base.unit, n / 2);
         }
         let mut step = 1;
-        self.tolerate(n);
         let mut fit = self.begin_fit(zone)?;
+        let mut goods = vec![good];
+        let mut doubts = 0;
         while good < end - 1 {
             let target_at = |step: u64| {
                 let ahead = (good + step * n).min(end - 1);
@@ -342,17 +380,53 @@ impl<'m, 'a> Mapper<'m, 'a> {
             if let Some((error, readings)) = self.meets_within(zone, target, unsure.min(self.tolerance))? {
                 fit.take(zone, target, error, readings);
                 good = target;
+                goods.push(good);
                 // Every track at first: what recurs must not be stepped over.
                 let dense = zone.levels.len() == 1 && zone.locate(target).0 < DENSE_TRACKS;
                 step = if dense { 1 } else { (step * 4).min(1 << 24) };
                 continue;
             }
             step = (step / 16).max(1);
+            if self.meter.is_noisy() {
+                // One reading may have let something pass: back to what surely is right.
+                while let Some(&last) = goods.last()
+                    && self.fine_error(zone, last)?.abs() > self.tolerance
+                {
+                    goods.pop();
+                }
+                good = goods.last().copied().unwrap_or(zone.first);
+                let by = self.fine_error(zone, target)?;
+                if (by * n as f64).abs() < FEW_SECTORS || by.abs() < 2.5 * self.tolerance {
+                    if by * n as f64 >= 0.5 && self.tells_sectors(n) {
+                        let from = self.track_from(zone, good, target, by / 2.0)?;
+                        zone.shifts.push(Shift { lbn: from, sectors: (by * n as f64).round() as u64 });
+                        goods = vec![target];
+                    } else {
+                        fit.take(zone, target, by, 1.5);
+                        goods.push(target);
+                    }
+                    good = target;
+                    continue;
+                }
+            }
             let off = self.first_off(zone, good, target)?;
-            match self.classify(zone, off)? {
+            if self.meter.is_noisy()
+                && self.fine_error(zone, off)?.abs() < self.tolerance
+                && doubts < MOST_DOUBTS
+            {
+                // A reading went wrong somewhere: nothing is off here.
+                doubts += 1;
+                good = off;
+                goods.push(good);
+                continue;
+            }
+            doubts = 0;
+            let event = self.classify(zone, off)?;
+            match event {
                 Event::Slip(sectors) => {
                     zone.shifts.push(Shift { lbn: off, sectors });
                     good = off;
+                    goods = vec![good];
                 }
                 Event::Level(level) => {
                     zone.levels.push(level);
@@ -373,26 +447,70 @@ impl<'m, 'a> Mapper<'m, 'a> {
         Ok(())
     }
 
+    fn fine_error(&mut self, zone: &Zone, lbn: u64) -> Result<f64, ProbeError> {
+        Ok(wrap(self.meter.fine_angle(lbn, 1)? - zone.predict(lbn)))
+    }
+
     /// What the beginning of a zone says of its angles: two readings each of its first LBN and its second track's.
     fn begin_fit(&mut self, zone: &mut Zone) -> Result<Fit, ProbeError> {
         let mut fit = Fit::new(self.spread);
-        fit.take(zone, zone.first, 0.0, 2.0);
+        let times = if self.meter.is_noisy() { SURE_READINGS as f64 } else { 2.0 };
+        fit.take(zone, zone.first, 0.0, times);
         let firsts: Vec<u64> =
             zone.levels.iter().map(|l| zone.lbn_near(l.unit, 0)).filter(|&l| l < zone.end).collect();
         for lbn in firsts {
-            fit.take(zone, lbn, 0.0, 2.0);
+            fit.take(zone, lbn, 0.0, times);
         }
         Ok(fit)
     }
 
     /// The first LBN that is off, between one that is right and one that is not.
     fn first_off(&mut self, zone: &Zone, good: u64, bad: u64) -> Result<u64, ProbeError> {
+        if self.meter.is_noisy() {
+            let by = self.fine_error(zone, bad)?.abs();
+            return self.halve_by(zone, good, bad, by / 2.0);
+        }
         let off = self.halve(zone, good, bad, false)?;
         // One reading for each half may go wrong once; what came of them is looked at twice.
         if (off == good + 1 || self.meets(zone, off - 1)?.is_some()) && self.meets(zone, off)?.is_none() {
             return Ok(off);
         }
         self.halve(zone, good, bad, true)
+    }
+
+    /// The same where readings vary: what is further off than `half` belongs to the one that is off.
+    fn halve_by(&mut self, zone: &Zone, good: u64, bad: u64, half: f64) -> Result<u64, ProbeError> {
+        let n = zone.sectors;
+        let half = half.clamp(0.7 * self.tolerance, 2.0 * self.tolerance);
+        let (mut good, mut bad) = (good, bad);
+        while bad - good > 1 {
+            let mut middle = good + (bad - good) / 2;
+            if bad - good > 3 * n {
+                let (_, sector) = zone.locate(middle);
+                middle = (middle + n / 2).saturating_sub(sector);
+            }
+            let expected = zone.predict(middle);
+            let mut error = self.meter.deviation(middle, expected)?.abs();
+            if (error - half).abs() < 3.0 * self.spread {
+                error = wrap(self.meter.fine_angle(middle, 1)? - expected).abs();
+            }
+            if error < half { good = middle } else { bad = middle }
+        }
+        Ok(bad)
+    }
+
+    /// The middle of the first track that is further off than `half`: near enough for a slip or two.
+    fn track_from(&mut self, zone: &Zone, good: u64, bad: u64, half: f64) -> Result<u64, ProbeError> {
+        let n = zone.sectors;
+        let (mut good, mut bad) = (good, bad);
+        while bad - good > 2 * n {
+            let middle = good + (bad - good) / 2;
+            let (_, sector) = zone.locate(middle);
+            let middle = (middle + n / 2).saturating_sub(sector);
+            let error = wrap(self.meter.fine_angle(middle, 1)? - zone.predict(middle));
+            if error < half { good = middle } else { bad = middle }
+        }
+        Ok(good + (bad - good).div_ceil(2))
     }
 
     fn halve(&mut self, zone: &Zone, good: u64, bad: u64, twice: bool) -> Result<u64, ProbeError> {
@@ -408,8 +526,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
             let right = if twice || zone.odd.binary_search(&middle).is_ok() {
                 self.meets(zone, middle)?.is_some()
             } else {
-                let near = self.tolerance.min(if self.meter.is_noisy() { 0.5 / n as f64 } else { 1.0 });
-                self.meter.deviation(middle, zone.predict(middle))?.abs() < near.max(2.5 * self.spread)
+                self.meter.deviation(middle, zone.predict(middle))?.abs() < self.tolerance
             };
             if right { good = middle } else { bad = middle }
         }
@@ -442,16 +559,28 @@ impl<'m, 'a> Mapper<'m, 'a> {
                 trial.lbn_near(2 * track + 1, n / 2),
                 trial.lbn_near(3 * track, n / 2),
             ];
-            if trial.lbn_near(2 * track, 0) < self.capacity - 1 && self.all_meet(&trial, &points)? {
+            // Rotations that were read once or twice are not known to a sector three times as far.
+            let loose = if self.meter.is_noisy() { 2.0 * self.tolerance } else { 0.0 };
+            if trial.lbn_near(2 * track, 0) < self.capacity - 1
+                && self.all_meet_within(&trial, &points, loose)?
+            {
                 return Ok(Event::Level(level));
             }
         }
         Ok(Event::End)
     }
 
+    /// Whether one sector more or less can be told.
+    fn tells_sectors(&self, sectors: u64) -> bool {
+        !self.meter.is_noisy() || 1.0 / sectors as f64 > 0.3 * self.tolerance
+    }
+
     /// Whether sectors were stepped over before `off`.
     fn slip(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<Option<Event>, ProbeError> {
         let n = zone.sectors;
+        if !self.tells_sectors(n) {
+            return Ok(None);
+        }
         let by = (wrap(angle - zone.predict(off)) * n as f64).round();
         let guess = if by >= 1.0 && by <= MOST_SLIPPED as f64 { by as u64 } else { 0 };
         for sectors in std::iter::once(guess).chain(1..=8).filter(|&m| m > 0 && m < n) {
@@ -525,6 +654,10 @@ impl<'m, 'a> Mapper<'m, 'a> {
         joined.region = Some(Region { lbns, spares });
         joined.levels.retain(|l| l.unit < tracks);
         joined.levels.push(Level { unit: tracks, advance: wrap(zone.angle - before.angle) });
+        if self.meter.is_noisy() && (spares as f64) < FEW_SECTORS {
+            // A slip in each of two cylinders looks the same.
+            return Ok(None);
+        }
         let third = zone.end;
         let points = [third, third + lbns / 2, third + lbns - 1];
         if third + lbns < self.capacity && self.all_meet(&joined, &points)? {

@@ -41,8 +41,8 @@ struct Anchor {
 const MOST_ANCHORS: u64 = 40;
 const ANCHOR_ROUNDS: usize = 10;
 
-/// Between two anchors: a spindle that goes wrong by a ten-thousandth is a thousandth of a turn off then.
-const ANCHOR_EVERY: Duration = Duration::from_millis(70);
+/// Between two anchors: a spindle that goes wrong by a ten-thousandth is two thousandths of a turn off then.
+const ANCHOR_EVERY: Duration = Duration::from_millis(120);
 
 /// How much of an anchor's error is believed at once, of the phase and of the speed.
 const FOLLOW: f64 = 0.6;
@@ -265,14 +265,66 @@ impl<'a> Meter<'a> {
         if turns > 0.5 && error.abs() < LOST {
             // Ahead of where it should be: the turns took longer than was thought.
             self.revolution *= 1.0 + FOLLOW_SPEED * error / turns.max(4.0);
+            self.recorder.set_revolution(self.revolution);
         }
         Ok(Some(error))
+    }
+
+    /// Where a sector stands, from readings between two anchors each: what the spindle does meanwhile falls out.
+    pub(crate) fn fine_angle(&mut self, lbn: u64, readings: usize) -> Result<f64, ProbeError> {
+        if self.anchors.is_empty() {
+            return self.angle(lbn);
+        }
+        let mut angles = Vec::new();
+        for _ in 0..4 * readings {
+            let Some((known, from)) = self.known_anchor()? else { continue };
+            let reading = self.read(lbn, 1)?;
+            if self.is_hit(&reading) {
+                self.leave(lbn)?;
+                continue;
+            }
+            let Some((then, to)) = self.known_anchor()? else { continue };
+            let turns = |a: Instant, b: Instant| b.saturating_since(a).as_nanos() as f64 / self.revolution;
+            let (part, whole) = (turns(from, reading.completed), turns(from, to));
+            let off = wrap(then - known - whole);
+            if off.abs() > LOST {
+                continue;
+            }
+            angles.push(frac(known + part + off * part / whole));
+            if angles.len() == readings {
+                break;
+            }
+        }
+        let Some(&first) = angles.first() else { return self.angle(lbn) };
+        let mut apart: Vec<f64> = angles.iter().map(|a| wrap(a - first)).collect();
+        // A median of many, a mean of two.
+        let middle = crate::turns::median(&mut apart);
+        let near: Vec<f64> =
+            apart.iter().copied().filter(|a| (a - middle).abs() < 4.0 * self.spread).collect();
+        Ok(frac(first + near.iter().sum::<f64>() / near.len().max(1) as f64))
+    }
+
+    /// Reads the next anchor: where it stands, and when it ended there.
+    fn known_anchor(&mut self) -> Result<Option<(f64, Instant)>, ProbeError> {
+        let index = self.next_anchor % self.anchors.len().max(1);
+        let error = self.read_anchor()?;
+        Ok(error.and(self.anchors.get(index)).map(|a| (a.angle, self.now)))
     }
 
     /// Reads an anchor if it is time to.
     pub(crate) fn keep_phase(&mut self) -> Result<(), ProbeError> {
         if !self.anchors.is_empty() && self.now.saturating_since(self.anchored) > ANCHOR_EVERY {
             self.read_anchor()?;
+        }
+        Ok(())
+    }
+
+    /// Reads anchors until the platter's place is known again after a while without.
+    pub(crate) fn find_phase(&mut self) -> Result<(), ProbeError> {
+        if !self.anchors.is_empty() {
+            for _ in 0..4 * MOST_LOST {
+                self.read_anchor()?;
+            }
         }
         Ok(())
     }

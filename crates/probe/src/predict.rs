@@ -29,6 +29,9 @@ pub struct Predictor {
 /// Completions in a row that are far off before the platter is looked for anew.
 const MOST_LOST: u32 = 2;
 
+/// The most that one completion moves the platter's place, ns.
+const MOST_STEP: i64 = 10_000;
+
 /// How much of an error is taken for the spindle's speed.
 const SPEED_GAIN: f64 = 0.02;
 
@@ -77,9 +80,11 @@ impl Predictor {
             let wait = rpm.time_within(rpm.earliest_angle(arrival).until(track.sector_angle(piece.sector)));
             let transfer = rpm.time_to_pass(track.arc(piece.sector, piece.len));
             let turn = rpm.revolution();
-            // Whoever begins in the middle is done a turn after the first sector that passes whole.
+            // Whoever comes among the sectors is done a turn after the first of them that passes whole.
             let among = self.model.zero_latency(Op::Read) && wait + transfer > turn;
-            now = arrival + if among { turn } else { wait + transfer };
+            let sector = turn.as_nanos() / u64::from(track.sectors.max(1));
+            let first_whole = Duration::from_nanos(wait.as_nanos() % sector.max(1));
+            now = arrival + if among { first_whole + turn } else { wait + transfer };
             // Sectors cross the bus in order, none before it has passed.
             let landed = arrival + wait + rpm.time_to_pass(track.arc(piece.sector, 1));
             bus = bus.max(landed + self.bus * left);
@@ -116,7 +121,7 @@ impl Predictor {
             }
         } else {
             self.lost = 0;
-            self.late += rest / 3;
+            self.late += (rest / 3).clamp(-MOST_STEP, MOST_STEP);
             self.slow += SPEED_GAIN * rest as f64 / f64::max(since, turn as f64);
             self.slow = self.slow.clamp(-0.01, 0.01);
         }

@@ -2,6 +2,7 @@
 
 use crate::buffer::{self, Buffer};
 use crate::check;
+use crate::crossing;
 use crate::device::Device;
 use crate::error::ProbeError;
 use crate::geometry::{self, Geometry, Kind};
@@ -10,12 +11,13 @@ use crate::layout;
 use crate::mapping::{Map, Mapper};
 use crate::meter::{Hook, Meter};
 use crate::predict::Predictor;
-use crate::report::{Check, Report};
+use crate::report::{Check, Report, Unsure};
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
 use crate::zero;
 use model::Layout;
 use model::profile::{Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek};
+use units::Lbn;
 
 /// What the user allows and chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +124,18 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         mend: "report this drive".to_owned(),
     })?;
     let seeks = SeekMeter { meter, layout: &placed, buffer: &buffer }.run()?;
+    let mut seeks = seeks;
+    if let Some(crossing) = crossing::find(meter, &map, geometry.shape)? {
+        // What a read over a change of head shows is what the profile must repeat, to the side of the gap.
+        let gap = crossing.gap_ns / 1e6;
+        if crossing.lost {
+            seeks.head_switch_ms = seeks.head_switch_ms.max((gap * 1.02 * 1e3).ceil() / 1e3);
+        } else {
+            seeks.head_switch_ms = seeks.head_switch_ms.min((gap * 0.98 * 1e3).floor() / 1e3);
+        }
+        let value = if crossing.lost { "loses a revolution" } else { "loses nothing" };
+        report.add("read over a change of head", value.to_owned(), 0.95, "");
+    }
     of_seeks(&mut report, &seeks, zero_latency);
     // A speed that wanders is given as it is now.
     let rpm = (60e9 / meter.revolution).round() as u32;
@@ -134,6 +148,13 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let (check, unsure) = check::run(meter, &map, &mut predictor)?;
     report.check = check;
     report.unsure = unsure;
+    if map.mapped < meter.capacity() {
+        report.unsure.push(Unsure {
+            first: Lbn::new(map.mapped),
+            end: Lbn::new(meter.capacity()),
+            why: "mapping ended there: too many zones, or too long".to_owned(),
+        });
+    }
     report.commands = meter.commands();
     report.drive_time_s = meter.drive_time().as_secs_f64();
     Ok(Outcome { profile, report })
@@ -155,8 +176,10 @@ fn of_buffer(report: &mut Report, buffer: &Buffer) {
 fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
     let shape = geometry.shape;
     let tracks: u64 = map.zones.iter().map(|z| z.tracks()).sum();
-    let note = if map.complete { "" } else { "too many zones: the rest of the drive is not in the profile" };
-    report.add("zones", map.zones.len().to_string(), if map.complete { 1.0 } else { 0.0 }, note);
+    let end = map.zones.last().map_or(0, |z| z.end);
+    let (sure, note) =
+        if map.mapped >= end { (1.0, "") } else { (0.2, "the rest of the drive was not understood") };
+    report.add("zones", map.zones.len().to_string(), sure, note);
     let densest = map.zones.iter().map(|z| z.sectors).max().unwrap_or(0);
     let sparsest = map.zones.iter().map(|z| z.sectors).min().unwrap_or(0);
     report.add("sectors per track", format!("{densest} to {sparsest}"), 1.0, "");

@@ -25,6 +25,7 @@ struct InLayout<'a> {
     layout: &'a Layout,
     index: TrackIndex,
     end_turns: f64,
+    capacity: u64,
 }
 
 impl Target for InLayout<'_> {
@@ -37,7 +38,8 @@ impl Target for InLayout<'_> {
             let sector = (past.ceil() as u64 + more) % n;
             let at = Location { track: self.index, sector: sector as u32 };
             let lbn = self.layout.lbn_at(at)?;
-            Some((lbn.get(), ends(sector)))
+            // A layout that holds a little more than the drive does no harm.
+            (lbn.get() < self.capacity).then(|| (lbn.get(), ends(sector)))
         })
     }
 
@@ -175,10 +177,11 @@ impl SeekMeter<'_, '_> {
             for _ in 0..8 {
                 if let Some(index) = target(meter, layout, distance, other_head) {
                     let sector = 1.0 / f64::from(layout.track(index).sectors);
-                    return Ok(Some(InLayout { layout, index, end_turns: sector + end_turns }));
+                    let capacity = meter.capacity();
+                    return Ok(Some(InLayout { layout, index, end_turns: sector + end_turns, capacity }));
                 }
                 // From here there is no such move.
-                let away = meter.draw.below(layout.capacity().get());
+                let away = meter.draw.below(meter.capacity());
                 meter.read(away, 1)?;
             }
             Ok(None)

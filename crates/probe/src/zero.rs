@@ -16,14 +16,15 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, bus_ns: f64) -> Result<Opti
     }
     let half = n / 2;
     let mut longest: f64 = 0.0;
-    for _ in 0..READS {
+    for i in 0..u64::from(READS) {
         let track = meter.draw.below(zone.tracks().saturating_sub(1).max(1));
         let first = zone.lbn_near(track, n / 8);
         if first + half > zone.end {
             continue;
         }
         // The arm next to it: what takes long is the platter.
-        let sector = meter.draw.below(n);
+        // From all around the platter: some of them come in the first half of the request.
+        let sector = i * n / u64::from(READS);
         meter.read(zone.lbn_near((track + 1) % zone.tracks(), sector), 1)?;
         let reading = meter.read(first, half)?;
         longest = longest.max(reading.response_ns() / meter.revolution);

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Emulated, predictions};
+use common::{Emulated, predictions, predictions_on};
 use model::Profile;
 use model::builtin;
 use model::profile::{Order, SectorsPerTrack};
@@ -86,6 +86,18 @@ fn a_small_drive_in_bands_is_found() {
     assert_eq!(found.profile.layout.order, Order::SurfaceSerpentine { band_cylinders: 128 });
     assert_eq!(found.profile.heads, truth.heads);
     assert_eq!(found.profile.layout.zones[0].sectors_per_track, SectorsPerTrack::Same(3_072));
+}
+
+#[test]
+fn a_drive_whose_times_and_speed_vary_is_found() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let mut device = Emulated::noisy(&truth, 1);
+    let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert!(found.report.drive_time_s <= 300.0, "{} s", found.report.drive_time_s);
+    let (near, turns, other) = predictions_on(device, &truth, &found.profile, 2_000);
+    assert!(near >= 0.97, "{near} within 50 us, {turns} turns off, {other} otherwise");
+    assert_eq!(found.profile.heads, truth.heads);
+    assert_eq!(found.profile.layout.zones[0].sectors_per_track, truth.layout.zones[0].sectors_per_track);
 }
 
 /// Every built-in drive at its size: some minutes of drive time each.

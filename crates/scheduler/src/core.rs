@@ -365,7 +365,7 @@ impl Core {
             return;
         };
         self.now = now;
-        if let Work::Foreground(job) = done.work
+        if let Work::Foreground(job) = &done.work
             && job.pending.promoted.is_none()
         {
             self.idle.since = now;
@@ -377,6 +377,8 @@ impl Core {
                 Some(bad) => Action::Failed { id, bad },
                 None => Action::Completed(id),
             });
+        } else if let Work::Probe(job) = done.work {
+            self.watch.done(now, &job.pending.request, bad.is_empty());
         } else {
             self.watch.lost_sight();
         }
@@ -420,7 +422,8 @@ impl Core {
     /// When to poll although nothing has happened: idle time begins then, or may be tried again.
     pub fn wake_at(&self) -> Option<Instant> {
         let idle = self.config.idle.as_ref()?;
-        if self.busy.is_some() || !self.pool.is_empty() || self.background.is_idle() {
+        let nothing_wanted = self.background.is_idle() && !self.watch.uses_idle_time();
+        if self.busy.is_some() || !self.pool.is_empty() || nothing_wanted {
             return None;
         }
         let at = (self.idle.since + idle.threshold).max(self.idle.not_before);
@@ -435,7 +438,7 @@ impl Core {
     /// For whom what is under way is done; `None` when nothing is.
     pub fn whose(&self) -> Option<Whose> {
         Some(match &self.busy.as_ref()?.work {
-            Work::Idle(_) => Whose::Idle,
+            Work::Idle(_) | Work::Probe(_) => Whose::Idle,
             Work::Foreground(job) => match job.pending.promoted {
                 Some(session) => Whose::Promoted(session),
                 None => Whose::Request(job.pending.request.id),

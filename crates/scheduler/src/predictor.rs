@@ -4,7 +4,7 @@ use crate::foreground::{Pending, Request};
 use model::{DriveModel, Position};
 use std::any::Any;
 use std::fmt;
-use units::{Arc, Duration, FULL_TURN, Instant, Lbn, Op};
+use units::{Arc, Duration, FULL_TURN, Instant, Lbn, LbnRange, Op};
 
 /// The parts of getting to a request's first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,17 @@ pub trait Mimic: Any + fmt::Debug + Send + Sync {
 
     /// A request has been carried out.
     fn observe(&mut self, seen: &Observed);
+
+    /// What it would have read in idle time, after `last`, to learn from how long that takes; nothing, unless it says so.
+    fn wanted(&mut self, last: Last) -> Option<LbnRange> {
+        let _ = last;
+        None
+    }
+
+    /// Whether it may want something in idle time.
+    fn uses_idle_time(&self) -> bool {
+        false
+    }
 
     /// A copy, for a core that is cloned.
     fn boxed_clone(&self) -> Box<dyn Mimic>;

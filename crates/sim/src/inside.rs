@@ -194,6 +194,11 @@ impl<S: Source> Inside<S> {
         &mut self.core
     }
 
+    /// The core, to look at.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
     /// Foreground requests done.
     pub fn requests(&self) -> u64 {
         self.times.requests()

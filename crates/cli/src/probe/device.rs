@@ -48,6 +48,12 @@ impl FromStr for DeviceName {
 }
 
 impl DeviceName {
+    /// What the user calls its drive.
+    pub(crate) fn drive(&self) -> &str {
+        let Self::Emulated { drive, .. } = self;
+        drive
+    }
+
     /// Opens it.
     ///
     /// # Errors

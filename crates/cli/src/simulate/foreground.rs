@@ -34,6 +34,8 @@ pub(crate) struct Foreground {
     pub(crate) description: String,
     /// What was not taken as it stands in the trace.
     pub(crate) remark: Option<String>,
+    /// What its requests' addresses and sizes are multiples of.
+    pub(crate) grain: Sectors,
 }
 
 /// Refuses flags that the workload has no use for, before anything is read.
@@ -103,14 +105,37 @@ pub(crate) fn build(
     drive: &Arc<DriveModel>,
     config: Config,
 ) -> Result<Foreground, Problem> {
-    match &args.workload {
+    let foreground = match &args.workload {
         Load::Utilisation(share) => utilisation(args, *share, drive, config),
         Load::Tpcc => tpcc(args, drive),
         Load::Postmark => postmark(args, drive),
         Load::Random => random(args, drive),
         Load::Oltp => oltp(args, drive),
-        Load::Replay(path) => replay(args, path, drive),
-    }
+        Load::Replay(path) => return replay(args, path, drive),
+    }?;
+    Ok(Foreground { grain: grain(args, drive.sector_bytes()), ..foreground })
+}
+
+/// The generators align what they ask for to 4 KB, and random requests to their own size where that is less.
+fn grain(args: &SimulateArgs, sector: Bytes) -> Sectors {
+    let size = args.request_size.map_or(ALIGNMENT, |size| size.min(ALIGNMENT));
+    values::sectors(size, sector).unwrap_or(Sectors::new(1))
+}
+
+/// Bytes that generated requests are aligned to.
+const ALIGNMENT: Bytes = Bytes::new(4096);
+
+/// The greatest number of sectors that all addresses and sizes of a trace are multiples of.
+fn grain_of(records: &[TraceRecord]) -> Sectors {
+    let numbers = records.iter().flat_map(|record| [record.range.start().get(), record.range.len().get()]);
+    let divisor = numbers.fold(0u64, |a, b| {
+        let (mut a, mut b) = (a, b);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    });
+    Sectors::new(divisor.max(1))
 }
 
 fn random(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> {
@@ -230,6 +255,7 @@ fn replay(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Result<Foregr
     trace.retain_device(device);
     trace.convert_to(drive.sector_bytes()).map_err(failed)?;
     let (arrival, times) = replay_times(args, &trace.records, path)?;
+    let grain = grain_of(&trace.records);
     let fit = if args.wrap { Fit::Wrap } else { Fit::Refuse };
     let source = Replay::new(trace.records, drive.layout().capacity(), fit).map_err(|error| match error {
         ConfigError::RecordPastEnd { record, range, capacity } => Problem::failed(format!(
@@ -255,7 +281,7 @@ fn replay(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Result<Foregr
         );
     }
     let foreground = assemble(Box::new(source), arrival, args.seed, Some(requests), description)?;
-    Ok(Foreground { remark, ..foreground })
+    Ok(Foreground { remark, grain, ..foreground })
 }
 
 fn replay_times(
@@ -312,5 +338,5 @@ fn assemble(
     description: String,
 ) -> Result<Foreground, Problem> {
     let issuer = Issuer::new(source, arrival, Instant::ZERO, seed).map_err(Problem::usage)?;
-    Ok(Foreground { issuer, requests, description, remark: None })
+    Ok(Foreground { issuer, requests, description, remark: None, grain: Sectors::new(1) })
 }

@@ -1,6 +1,7 @@
 //! `freeblock simulate`.
 
 mod foreground;
+mod mimicked;
 pub(crate) mod run;
 mod show;
 
@@ -24,6 +25,7 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
     let started = Instant::now();
     check_place(args)?;
     foreground::check_flags(args)?;
+    mimicked::check_flags(args)?;
     let drive = resolve(&args.drive)?;
     let model = match args.zero_latency {
         None => drive.model,
@@ -48,7 +50,9 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
         ..Config::default()
     };
     let model = Arc::new(model);
-    let Foreground { issuer, requests, description, remark } = foreground::build(args, &model, config)?;
+    let Foreground { issuer, requests, description, remark, grain } =
+        foreground::build(args, &model, config)?;
+    let learner = mimicked::learner(args, &model, grain)?;
     if let Some(remark) = remark {
         console.note(&remark);
     }
@@ -59,6 +63,7 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
     };
     let title = format!("{}, {description}, {}", drive.profile.title, args.policy);
     let mut run = Run::new(model, config, issuer, background)?;
+    run.set_mimic(learner);
     run.advance(goal, "simulating", &mut Nothing, console)?;
     if let Some(asked) = args.requests.filter(|&asked| asked > run.requests()) {
         console.note(&format!(
@@ -67,7 +72,8 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
             run.requests()
         ));
     }
-    let result = show::Result { report: run.report(), seed: args.seed, wall: started.elapsed() };
+    let mimic = run.mimic();
+    let result = show::Result { report: run.report(), mimic, seed: args.seed, wall: started.elapsed() };
     if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }
 }
 

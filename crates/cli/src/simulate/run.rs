@@ -3,9 +3,11 @@
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
+use mimic::{Learner, LearnerStats};
 use model::DriveModel;
 use scheduler::{Config, SubmitError};
 use sim::{Background, Inside, Observer, Report, SetupError};
+use std::any::Any;
 use std::sync::Arc;
 use units::Instant;
 use workload::{Issuer, Source};
@@ -127,6 +129,17 @@ impl<S: Source> Run<S> {
     /// Foreground requests done.
     pub(crate) fn requests(&self) -> u64 {
         self.inside.requests()
+    }
+
+    /// Gives SMTF what it asks.
+    pub(crate) fn set_mimic(&mut self, learner: Option<Learner>) {
+        self.inside.core_mut().set_mimic(learner.map(|learner| Box::new(learner) as _));
+    }
+
+    /// What that has learnt.
+    pub(crate) fn mimic(&self) -> Option<LearnerStats> {
+        let mimic: &dyn Any = self.inside.core().mimic()?;
+        mimic.downcast_ref::<Learner>().map(Learner::stats)
     }
 
     /// What came out.

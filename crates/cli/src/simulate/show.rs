@@ -3,6 +3,7 @@
 use crate::args::BackgroundTask;
 use crate::bars::{bar, parts};
 use crate::tables::{grouped, percent, span};
+use mimic::LearnerStats;
 use serde::Serialize;
 use sim::Report;
 use std::fmt::Write;
@@ -11,6 +12,8 @@ use std::time::Duration;
 /// What came out of a run.
 pub(crate) struct Result {
     pub(crate) report: Report,
+    /// With SMTF.
+    pub(crate) mimic: Option<LearnerStats>,
     pub(crate) seed: u64,
     /// Time on a real clock.
     pub(crate) wall: Duration,
@@ -22,6 +25,8 @@ pub(crate) struct Json {
     foreground: Foreground,
     head_time: HeadTime,
     background: Background,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mimic: Option<Mimic>,
     seed: u64,
     simulated_s: f64,
     wall_s: f64,
@@ -44,6 +49,15 @@ struct HeadTime {
     free_transfer: f64,
     extra_seek: f64,
     idle: f64,
+}
+
+/// What SMTF has learnt.
+#[derive(Serialize)]
+struct Mimic {
+    observed: u64,
+    known: u64,
+    changes: u32,
+    mean_error_ms: f64,
 }
 
 #[derive(Serialize)]
@@ -83,6 +97,12 @@ impl Result {
                 last5_time_share: background.last5_time_share,
                 done: background.done,
             },
+            mimic: self.mimic.map(|mimic| Mimic {
+                observed: mimic.observed,
+                known: mimic.known,
+                changes: mimic.changes,
+                mean_error_ms: mimic.mean_error.as_millis_f64(),
+            }),
             seed: self.seed,
             simulated_s: simulated.as_secs_f64(),
             wall_s: self.wall.as_secs_f64(),
@@ -119,6 +139,10 @@ impl Result {
             if let Some(share) = scan.last5_time_share {
                 line("last 5%", format!("{} of the scan's time", percent(share)));
             }
+        }
+        if let Some(mimic) = &self.mimic {
+            let (known, error) = (grouped(mimic.known), mimic.mean_error.as_millis_f64());
+            line("mimic", format!("{known} distances known by their own samples, mean error {error:.3} ms"));
         }
         line("seed", self.seed.to_string());
         line(

@@ -6,6 +6,7 @@
 mod demo;
 mod drive;
 mod lab;
+mod mimic;
 mod mistakes;
 mod probe;
 mod simulate;

@@ -126,7 +126,7 @@ fn unknown_names_are_told_the_nearest() {
         .complained(2, &["no built-in drive is called `atlas10k`", "quantum-atlas-10k"]);
     run("drive show zzz").complained(2, &["there are: quantum-atlas-10k"]);
     run("simulate --policy sjf").complained(2, &["unknown policy \"sjf\"", "fcfs, c-look"]);
-    run("simulate --policy smtf").complained(2, &["Disk Mimic"]);
+    run("simulate --policy smtf:").complained(2, &["smtf takes set or priority"]);
     run("simulate --workload tpc-h").complained(2, &["tpcc, postmark and replay:FILE"]);
     run("simulate --polcy fcfs").complained(2, &["--policy"]);
     run("simlate").complained(2, &["simulate"]);

@@ -52,6 +52,7 @@ fn every_command_has_help_with_an_example() {
         ["", "drive", "drive list", "drive show", "drive import", "drive validate", "simulate", "demo"]
             .into_iter()
             .chain(["lab", "lab list", "lab run", "lab check", "lab report"])
+            .chain(["mimic", "mimic probe", "mimic show", "mimic check"])
     {
         let help = run(&format!("{command} --help")).worked();
         let example = format!("freeblock {command}");

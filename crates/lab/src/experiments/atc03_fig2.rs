@@ -34,7 +34,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let disk = drive("mimic-base")?;
     let bench = Bench::new(&disk, SAMPLES, lab.seed());
     let week = Week::hp_or_stand_in(disk.layout().capacity(), lab.seed())?;
-    let week = week.first(lab.pick(20_000, usize::MAX));
+    let week = week.first(lab.pick(12_000, usize::MAX));
     let compressions: &[f64] = lab.pick(&[1.0, CLAIMED], &[1.0, 5.0, 10.0, CLAIMED, 30.0, 40.0]);
     let schedulers = schedulers();
     let jobs: Vec<(f64, Scheduler)> =

@@ -1,7 +1,7 @@
 //! ATC'03, figure 3: the table that predicts best does not schedule best.
 
 use crate::set_up::drive;
-use crate::smtf::{Bare, Chooser, Disk, FromOutside, Host, PROBE_BYTES, Seen, Survey, Surveyed, Week};
+use crate::smtf::{Bare, Chooser, FromOutside, Host, PROBE_BYTES, Seen, Survey, Surveyed, Week};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use drive::demerit_ms;
 use mimic::Metric;
@@ -144,7 +144,7 @@ impl Chooser for Judge {
         let (Some(last), Some(next)) = (seen.last, seen.queue.get(chosen)) else { return chosen };
         let sectors = PROBE_BYTES / self.disk.sector_bytes().get();
         let range = LbnRange::new(next.lbn(), Sectors::new(sectors.max(1)));
-        let done = Bare::at(Arc::clone(&self.disk), seen.arm).serve(seen.at, next.request.op, range);
+        let done = Bare::at(Arc::clone(&self.disk), seen.arm).go(seen.at, next.request.op, range);
         self.taken.push(done.since(seen.at).as_millis_f64());
         let predicted =
             |mimic: &dyn Mimic| mimic.time(last, seen.at, &next.request).map(|t| t.as_millis_f64());

@@ -1,10 +1,12 @@
 //! How a host chooses the next of its queue.
 
+use mimic::Learner;
 use model::{DriveModel, Position};
 use scheduler::policy::{AgeWeight, Base, Fcfs, Policy, Smtf, SmtfRule, Sptf, Unknown, View};
 use scheduler::{Last, Mimic, Observed, Pending, Positioning, Predictor};
+use std::any::Any;
 use std::sync::Arc;
-use units::{Duration, Instant};
+use units::{Duration, Instant, LbnRange};
 
 /// What a chooser may look at. One that knows no disk leaves the arm alone.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +15,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) queue: &'a [Pending],
     /// Now.
     pub(crate) at: Instant,
+    /// How long the disk has had nothing to do.
+    pub(crate) pause: Duration,
     /// The last request that was done.
     pub(crate) last: Option<Last>,
     /// Where the arm is.
@@ -26,7 +30,7 @@ impl<'a> Seen<'a> {
         predictor: &'a P,
         mimic: Option<&'a dyn Mimic>,
     ) -> usize {
-        let Self { queue: pool, at, last, arm: from } = *self;
+        let Self { queue: pool, at, last, arm: from, .. } = *self;
         policy.choose(&View { pool, at, from, predictor, last, mimic, age: AgeWeight::default() })
     }
 }
@@ -36,9 +40,15 @@ pub(crate) trait Chooser {
     /// The index in the queue of the one that goes next.
     fn choose(&mut self, seen: Seen<'_>) -> usize;
 
-    /// What was chosen last is done.
+    /// What was chosen last is done, or what it wanted in idle time.
     fn served(&mut self, done: &Observed) {
         let _ = done;
+    }
+
+    /// What it wants read after `last`, now that nobody else wants anything.
+    fn wanted(&mut self, last: Last) -> Option<LbnRange> {
+        let _ = last;
+        None
     }
 }
 
@@ -49,6 +59,10 @@ impl<C: Chooser + ?Sized> Chooser for Box<C> {
 
     fn served(&mut self, done: &Observed) {
         (**self).served(done);
+    }
+
+    fn wanted(&mut self, last: Last) -> Option<LbnRange> {
+        (**self).wanted(last)
     }
 }
 
@@ -95,6 +109,12 @@ impl FromOutside {
         Self { policy: Smtf::new(rule), mimic: Some(Box::new(mimic)) }
     }
 
+    /// What it has learnt from the disk's own times.
+    pub(crate) fn learner(&self) -> Option<&Learner> {
+        let mimic: &dyn Any = self.mimic()?;
+        mimic.downcast_ref()
+    }
+
     /// What it goes by.
     pub(crate) fn mimic(&self) -> Option<&dyn Mimic> {
         self.mimic.as_deref()
@@ -110,6 +130,11 @@ impl Chooser for FromOutside {
         if let Some(mimic) = &mut self.mimic {
             mimic.observe(done);
         }
+    }
+
+    fn wanted(&mut self, last: Last) -> Option<LbnRange> {
+        let mimic: &mut dyn Any = self.mimic.as_deref_mut()?;
+        mimic.downcast_mut::<Learner>()?.wanted(last)
     }
 }
 
@@ -127,7 +152,7 @@ mod tests {
     use super::*;
     use crate::set_up::drive;
     use scheduler::Request;
-    use units::{Lbn, LbnRange, Op, RequestId, Sectors};
+    use units::{Lbn, Op, RequestId, Sectors};
 
     fn chosen(chooser: &mut impl Chooser, last: u64, queue: &[u64]) -> u64 {
         let disk = drive("mimic-base").unwrap();
@@ -142,7 +167,7 @@ mod tests {
         let pending: Vec<Pending> = queue.iter().enumerate().map(pending).collect();
         let last = Some(Last { op: Op::Read, lbn: Lbn::new(last) });
         let arm = Position::default();
-        queue[chooser.choose(Seen { queue: &pending, at: Instant::ZERO, last, arm })]
+        queue[chooser.choose(Seen { queue: &pending, at: Instant::ZERO, pause: Duration::ZERO, last, arm })]
     }
 
     #[test]

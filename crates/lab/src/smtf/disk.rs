@@ -1,5 +1,6 @@
 //! What a host sends its requests to.
 
+use crate::LabError;
 use drive::Mechanics;
 use model::{DriveModel, Position};
 use std::sync::Arc;
@@ -14,7 +15,10 @@ pub(crate) trait Disk {
     fn position(&self) -> Position;
 
     /// Sends a request to the disk, idle since before `at`; when it is done.
-    fn serve(&mut self, at: Instant, op: Op, range: LbnRange) -> Instant;
+    ///
+    /// # Errors
+    /// The disk refuses it, or never answers.
+    fn serve(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Instant, LabError>;
 }
 
 /// An arm and a platter, and nothing else: no electronics, no buffer, no time that a command costs.
@@ -35,18 +39,9 @@ impl Bare {
         disk.mechanics.place(arm);
         disk
     }
-}
 
-impl Disk for Bare {
-    fn model(&self) -> &DriveModel {
-        self.mechanics.model()
-    }
-
-    fn position(&self) -> Position {
-        self.mechanics.position()
-    }
-
-    fn serve(&mut self, at: Instant, op: Op, range: LbnRange) -> Instant {
+    /// Serves a request; it refuses none.
+    pub(crate) fn go(&mut self, at: Instant, op: Op, range: LbnRange) -> Instant {
         let model = self.mechanics.shared_model();
         let zero_latency = model.zero_latency(op);
         let mut now = at;
@@ -59,5 +54,19 @@ impl Disk for Bare {
             now = access.end;
         }
         now
+    }
+}
+
+impl Disk for Bare {
+    fn model(&self) -> &DriveModel {
+        self.mechanics.model()
+    }
+
+    fn position(&self) -> Position {
+        self.mechanics.position()
+    }
+
+    fn serve(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Instant, LabError> {
+        Ok(self.go(at, op, range))
     }
 }

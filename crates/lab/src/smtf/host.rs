@@ -4,13 +4,16 @@ use super::chooser::{Chooser, Seen};
 use super::disk::Disk;
 use crate::LabError;
 use scheduler::{Last, Observed, Pending, Request};
-use units::{Duration, Instant, RequestId};
-use workload::{ClosedTask, Script};
+use units::{Duration, Instant, Op, RequestId};
+use workload::{ClosedTask, Issuer, Source};
+
+/// The disk is idle when nothing has been asked for so long.
+const IDLE_AFTER: Duration = Duration::from_millis(20);
 
 /// One disk, one load, one chooser.
 pub(crate) struct Host<D, S, C> {
     pub(crate) disk: D,
-    load: S,
+    load: Issuer<S>,
     pub(crate) chooser: C,
     queue: Vec<Pending>,
     /// Whose they are, in the same order.
@@ -46,10 +49,9 @@ impl Tally {
     }
 }
 
-impl<D: Disk, S: Script, C: Chooser> Host<D, S, C> {
+impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
     /// A host at instant zero.
-    pub(crate) fn new(disk: D, mut load: S, chooser: C) -> Self {
-        load.start(Instant::ZERO);
+    pub(crate) fn new(disk: D, load: Issuer<S>, chooser: C) -> Self {
         let (queue, tasks) = Default::default();
         Self {
             disk,
@@ -74,6 +76,7 @@ impl<D: Disk, S: Script, C: Chooser> Host<D, S, C> {
             self.take(self.now)?;
             if self.queue.is_empty() {
                 let Some(due) = self.load.due() else { break };
+                self.idle_until(due)?;
                 self.now = self.now.max(due);
                 continue;
             }
@@ -82,16 +85,41 @@ impl<D: Disk, S: Script, C: Chooser> Host<D, S, C> {
         Ok(tally)
     }
 
+    /// Does in idle time what the chooser wants done. A request that comes meanwhile waits.
+    fn idle_until(&mut self, due: Instant) -> Result<(), LabError> {
+        self.now = self.now.max(self.idle + IDLE_AFTER);
+        while self.now < due {
+            let Some(last) = self.last else { break };
+            let Some(range) = self.chooser.wanted(last) else { break };
+            let request = Request { id: RequestId::new(u64::MAX), op: Op::Read, range };
+            let done = self.disk.serve(self.now, request.op, range)?;
+            self.done(request, done);
+        }
+        Ok(())
+    }
+
+    /// `request`, begun now, is done.
+    fn done(&mut self, request: Request, done: Instant) {
+        if let Some(last) = self.last {
+            let pause = self.now.since(self.idle);
+            self.chooser.served(&Observed { last, request, pause, time: done.since(self.now) });
+        }
+        self.last = Some(Last::of(&request));
+        self.idle = done;
+        self.now = done;
+    }
+
     fn serve_one(&mut self, tally: &mut Tally) -> Result<(), LabError> {
         tally.queued += self.queue.len() as u64;
         tally.queued_max = tally.queued_max.max(self.queue.len());
         tally.choices += u64::from(self.queue.len() > 1);
         let (arm, at, last) = (self.disk.position(), self.now, self.last);
-        let chosen = self.chooser.choose(Seen { queue: &self.queue, at, last, arm });
+        let seen = Seen { queue: &self.queue, at, pause: at.since(self.idle), last, arm };
+        let chosen = self.chooser.choose(seen);
         let pending = self.queue.swap_remove(chosen);
         let task = self.tasks.swap_remove(chosen);
         let Request { op, range, .. } = pending.request;
-        let done = self.disk.serve(at, op, range);
+        let done = self.disk.serve(at, op, range)?;
         // What comes until then finds this one still at the disk.
         while let Some(due) = self.load.due().filter(|due| *due < done) {
             self.take(due)?;
@@ -100,14 +128,8 @@ impl<D: Disk, S: Script, C: Chooser> Host<D, S, C> {
         tally.requests += 1;
         tally.busy += took;
         tally.response += done.since(pending.arrived);
-        self.now = done;
+        self.done(pending.request, done);
         self.load.complete(task, done);
-        if let Some(last) = last {
-            let pause = at.since(self.idle);
-            self.chooser.served(&Observed { last, request: pending.request, pause, time: took });
-        }
-        self.last = Some(Last::of(&pending.request));
-        self.idle = done;
         Ok(())
     }
 

@@ -7,12 +7,16 @@ mod chooser;
 mod disk;
 mod host;
 mod loads;
+mod probed;
+mod real;
 mod schedulers;
 mod survey;
 
 pub(crate) use chooser::{Chooser, FromOutside, Seen};
-pub(crate) use disk::{Bare, Disk};
+pub(crate) use disk::Bare;
 pub(crate) use host::{Host, Tally};
 pub(crate) use loads::Week;
+pub(crate) use probed::probed;
+pub(crate) use real::{Electronics, FromProfile, Real};
 pub(crate) use schedulers::{Bench, Scheduler};
 pub(crate) use survey::{PROBE_BYTES, Probe, Survey, Surveyed};

@@ -41,7 +41,8 @@ impl Bench {
         Self { disk: Arc::clone(disk), table: Surveyed::new(disk, samples, seed) }
     }
 
-    fn chooser(&self, scheduler: Scheduler) -> Box<dyn Chooser> {
+    /// Ready to choose.
+    pub(crate) fn chooser(&self, scheduler: Scheduler) -> Box<dyn Chooser> {
         match scheduler {
             Scheduler::Fcfs => Box::new(InOrder),
             Scheduler::Sstf => Box::new(FromOutside::base(Base::Sstf)),
@@ -51,13 +52,26 @@ impl Bench {
         }
     }
 
+    /// The same with any chooser, such as one with another table.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) fn run_with(
+        &self,
+        chooser: impl Chooser,
+        week: &Week,
+        factor: f64,
+    ) -> Result<Tally, LabError> {
+        let load = week.compressed(self.disk.layout().capacity(), factor)?;
+        Host::new(Bare::new(Arc::clone(&self.disk)), load, chooser).advance(u64::MAX)
+    }
+
     /// A trace at `factor` times its speed.
     ///
     /// # Errors
     /// A factor that is none; a request larger than the disk.
     pub(crate) fn run(&self, scheduler: Scheduler, week: &Week, factor: f64) -> Result<Tally, LabError> {
-        let load = week.compressed(self.disk.layout().capacity(), factor)?;
-        Host::new(Bare::new(Arc::clone(&self.disk)), load, self.chooser(scheduler)).advance(u64::MAX)
+        self.run_with(self.chooser(scheduler), week, factor)
     }
 }
 
@@ -80,7 +94,7 @@ mod tests {
 
     fn tallies(factor: f64) -> Vec<(Scheduler, Tally)> {
         let bench = Bench::new(&drive("mimic-base").unwrap(), 10, 1);
-        let week = Week::stand_in(bench.disk.layout().capacity(), 1, 2_000, 1).unwrap();
+        let week = Week::stand_in(bench.disk.layout().capacity(), 1, 2_000, 1);
         let all = [Scheduler::GreedyOptimal, Scheduler::Smtf(Metric::Mean)];
         let all = all.into_iter().chain(Scheduler::TRADITIONAL);
         all.map(|s| (s, bench.run(s, &week, factor).unwrap())).collect()

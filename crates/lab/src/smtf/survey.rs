@@ -143,8 +143,8 @@ impl Probe {
         let from = low as u64 + ((u128::from(dice) * u128::from(room)) >> 64) as u64;
         let range = |start: u64| LbnRange::new(Lbn::new(start), Sectors::new(self.sectors));
         let (from, to) = (range(from), range(from.saturating_add_signed(step)));
-        let begun = self.disk.serve(self.now, last, from);
-        let done = self.disk.serve(begun, next, to);
+        let begun = self.disk.go(self.now, last, from);
+        let done = self.disk.go(begun, next, to);
         self.now = done;
         (Lbn::new(from.end().get() - 1), to.start(), done.since(begun).as_nanos() as u32)
     }

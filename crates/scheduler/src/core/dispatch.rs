@@ -3,12 +3,13 @@
 use super::under_way::{Approach, Job, UnderWay, Visit, Work, pass, plain_end, turn};
 use super::{Access, Action, Core, Purpose, Sharing};
 use crate::background::{Buffers, Focus, Way};
+use crate::foreground::{Pending, Request};
 use crate::idle::Range;
 use crate::planner::{Detour, Gap, Reach, SearchBudget};
 use crate::policy::{Policy, View};
 use model::{Position, TrackRef};
 use std::sync::Arc;
-use units::{Duration, Instant, Op, TrackIndex};
+use units::{Duration, Instant, Op, RequestId, TrackIndex};
 
 /// How often a gap is planned where those for whom it was planned say "not now".
 const GAP_DRAWS: u32 = 4;
@@ -29,9 +30,30 @@ impl Core {
             self.busy = Some(UnderWay { until, work: Work::Foreground(job) });
             return true;
         }
-        let Some(visit) = self.idle_visit(now, buffers) else { return false };
+        let Some(visit) = self.idle_visit(now, buffers) else { return self.probe(now) };
         let until = visit.times.last().map_or(visit.ready, |(_, end)| *end);
         self.busy = Some(UnderWay { until, work: Work::Idle(visit) });
+        true
+    }
+
+    /// Reads what the mimic wants to learn from, if it is idle time and nothing else is to be done.
+    fn probe(&mut self, now: Instant) -> bool {
+        let Some(idle) = self.config.idle else { return false };
+        if now.saturating_since(self.idle.since) < idle.threshold {
+            return false;
+        }
+        let Some(range) = self.watch.wanted() else { return false };
+        let capacity = self.drive.layout().capacity().get();
+        if range.is_empty() || range.checked_end().is_none_or(|end| end.get() > capacity) {
+            return false;
+        }
+        let request = Request { id: RequestId::new(0), op: Op::Read, range };
+        let Some(pending) = Pending::new(&self.drive, request, now, self.next_sequence) else { return false };
+        let job = Job { pending, runs: Vec::new() };
+        self.displaced = self.displaced.or(Some(self.position));
+        let until = self.lay_out(now, &job, None);
+        self.accesses.iter_mut().for_each(|access| access.purpose = Purpose::Idle { useful: 0 });
+        self.busy = Some(UnderWay { until, work: Work::Probe(job) });
         true
     }
 

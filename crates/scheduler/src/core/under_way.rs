@@ -17,6 +17,8 @@ pub(super) enum Work {
     Foreground(Job),
     /// Background work in idle time.
     Idle(Visit),
+    /// What the mimic wanted read in idle time.
+    Probe(Job),
 }
 
 /// A foreground request and what is to be read or written for it.

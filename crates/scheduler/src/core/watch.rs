@@ -2,7 +2,7 @@
 
 use crate::foreground::Request;
 use crate::predictor::{Last, Mimic, Observed};
-use units::Instant;
+use units::{Instant, Lbn, LbnRange, Op};
 
 /// The drive as a host would see it: what it did last, and what it was given since.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +16,16 @@ pub(super) struct Watch {
 impl Watch {
     pub fn last(&self) -> Option<Last> {
         self.last.map(|(last, _)| last)
+    }
+
+    /// What the mimic would have read in idle time.
+    pub fn wanted(&mut self) -> Option<LbnRange> {
+        let last = self.last().unwrap_or(Last { op: Op::Read, lbn: Lbn::ZERO });
+        self.mimic.as_mut()?.wanted(last)
+    }
+
+    pub fn uses_idle_time(&self) -> bool {
+        self.mimic.as_ref().is_some_and(|mimic| mimic.uses_idle_time())
     }
 
     /// The drive is given something to do.

@@ -1,0 +1,166 @@
+//! Flags of `freeblock mimic`.
+
+use crate::probe::DeviceName;
+use crate::values;
+use clap::{Args, Subcommand, ValueEnum};
+use mimic::{CheckPoints, Metric};
+use std::path::PathBuf;
+use units::Bytes;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MimicCommand {
+    /// Probe a drive, knowing nothing of it, and write the table of its times
+    #[command(
+        after_help = "Example:\n  freeblock mimic probe emulated:quantum-atlas-10k -o atlas.mimic\n  freeblock mimic probe emulated:nearline-4tb,seed=3,noise -o nearline.mimic --memory 64M --requests 200000\n\nThe same seed gives the same table of an emulated drive. The table is put in place whole when it is done; after Ctrl-C the one that was there is still there."
+    )]
+    Probe(ProbeArgs),
+    /// Show a table: what it knows, and the saw-tooth of its times
+    #[command(
+        after_help = "Example:\n  freeblock mimic show atlas.mimic\n  freeblock mimic show atlas.mimic --from -2000 --to 2000 --svg teeth.svg"
+    )]
+    Show(ShowArgs),
+    /// Hold a table against a drive: errors of its predictions, and the demerit figure
+    #[command(
+        after_help = "Example:\n  freeblock mimic check atlas.mimic emulated:quantum-atlas-10k,seed=2,noise"
+    )]
+    Check(CheckArgs),
+}
+
+/// Which requests probing makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Types {
+    /// Reads alone, which answer for writes as well
+    Read,
+    /// Reads and writes after reads and writes: what the drive holds is lost
+    All,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// The drive: emulated:NAME, with a built-in drive's name, a profile or a DiskSim file; and then ,seed=N and ,noise
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: DeviceName,
+    /// Write the table there
+    #[arg(short, long, value_name = "TABLE")]
+    pub(crate) output: PathBuf,
+    /// The size of every request, and the grain of distances
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, default_value = "4096", allow_negative_numbers = true)]
+    pub(crate) unit: Bytes,
+    /// Samples of each distance
+    #[arg(long, value_name = "N", value_parser = samples, default_value = "10", allow_negative_numbers = true)]
+    pub(crate) samples: u32,
+    /// What the samples come to: mean, median, maximum, minimum or probabilistic
+    #[arg(long, value_name = "NAME", value_parser = metric, default_value = "mean")]
+    pub(crate) summary: Metric,
+    /// When a range is interpolated: careful, table-2 (the paper's), N:PERCENT (N check points within so much), or none
+    #[arg(long, value_name = "RULE", value_parser = check_points, default_value = "careful")]
+    pub(crate) check_points: CheckPoints,
+    /// Which requests are made
+    #[arg(long, value_enum, default_value = "read")]
+    pub(crate) types: Types,
+    /// The furthest distance either way [default: all of the drive]
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, allow_negative_numbers = true)]
+    pub(crate) reach: Option<Bytes>,
+    /// The most memory
+    #[arg(long, value_name = "BYTES", value_parser = values::bytes, default_value = "64M", allow_negative_numbers = true)]
+    pub(crate) memory: Bytes,
+    /// The most requests, about: what is not probed by then is interpolated unconfirmed
+    #[arg(long, value_name = "N", value_parser = values::requests, default_value = "1000000", allow_negative_numbers = true)]
+    pub(crate) requests: u64,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// A table that `mimic probe` wrote
+    #[arg(value_name = "TABLE")]
+    pub(crate) table: PathBuf,
+    /// The first distance to plot, in sectors, backward if negative [default: the furthest backward]
+    #[arg(long, value_name = "SECTORS", value_parser = distance, allow_negative_numbers = true)]
+    pub(crate) from: Option<i64>,
+    /// The last distance to plot, in sectors [default: the furthest forward]
+    #[arg(long, value_name = "SECTORS", value_parser = distance, allow_negative_numbers = true)]
+    pub(crate) to: Option<i64>,
+    /// Write the plot there as SVG as well
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// A table that `mimic probe` wrote
+    #[arg(value_name = "TABLE")]
+    pub(crate) table: PathBuf,
+    /// The drive: emulated:NAME, with a built-in drive's name, a profile or a DiskSim file; and then ,seed=N and ,noise
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: DeviceName,
+    /// How many reads to hold it against
+    #[arg(long, value_name = "N", value_parser = values::requests, default_value = "10000", allow_negative_numbers = true)]
+    pub(crate) requests: u64,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn samples(text: &str) -> Result<u32, String> {
+    let samples = text.parse().ok().filter(|n| (1..=1_000).contains(n));
+    samples.ok_or_else(|| "give a whole number from 1 to 1000; gains stop at about 10".to_owned())
+}
+
+fn metric(text: &str) -> Result<Metric, String> {
+    text.parse().map_err(|error: mimic::UnknownMetric| error.to_string())
+}
+
+fn distance(text: &str) -> Result<i64, String> {
+    let distance = text.parse().ok().filter(|d: &i64| d.unsigned_abs() <= 1 << 61);
+    distance.ok_or_else(|| "give a whole number of sectors, such as 2000 or -2000".to_owned())
+}
+
+fn check_points(text: &str) -> Result<CheckPoints, String> {
+    let mend = || {
+        "give careful, table-2, none, or N:PERCENT such as 5:1.5 (1 to 100 check points, up to 100%)"
+            .to_owned()
+    };
+    match text {
+        "careful" => Ok(CheckPoints::CAREFUL),
+        "table-2" => Ok(CheckPoints::TABLE_2),
+        "none" => Ok(CheckPoints::NONE),
+        _ => {
+            let (points, percent) = text.split_once(':').ok_or_else(mend)?;
+            let points = points.parse().ok().filter(|n| (1..=100).contains(n)).ok_or_else(mend)?;
+            let percent: f64 = percent.trim_end_matches('%').parse().map_err(|_| mend())?;
+            if !(0.0..=100.0).contains(&percent) {
+                return Err(mend());
+            }
+            Ok(CheckPoints::fixed(points, (percent * 100.0).round() as u32))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_points_are_read_in_four_ways() {
+        assert_eq!(check_points("table-2"), Ok(CheckPoints::TABLE_2));
+        assert_eq!(check_points("careful"), Ok(CheckPoints::CAREFUL));
+        assert_eq!(check_points("none"), Ok(CheckPoints::NONE));
+        assert_eq!(check_points("5:1.5"), Ok(CheckPoints::fixed(5, 150)));
+        assert_eq!(check_points("5:1.5%"), Ok(CheckPoints::fixed(5, 150)));
+        for wrong in ["", "table", "0:1", "101:1", "1:", ":1", "1:-1", "1:101", "1:nan"] {
+            assert!(check_points(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `freeblock mimic check`.
+
+use super::args::CheckArgs;
+use super::store::check_capacity;
+use super::{carry_out, load};
+use crate::output::Console;
+use crate::problem::Problem;
+use crate::progress::Progress;
+use crate::tables::{grouped, percent, table};
+use drive::demerit_ms;
+use mimic::{Distance, Pair, Saved};
+use serde::Serialize;
+use std::num::NonZeroU64;
+use units::{Lbn, LbnRange, Op};
+use workload::random::Stream;
+
+/// Times and predictions of one kind of distances, in milliseconds.
+#[derive(Default)]
+struct Compared {
+    times: Vec<f64>,
+    predictions: Vec<f64>,
+}
+
+pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Problem> {
+    let saved = load(&args.table)?;
+    let mut device = args.device.open()?;
+    check_capacity(&saved, &args.table, device.capacity())?;
+    let mut random = Stream::new(args.seed, "mimic-check");
+    let mut progress = Progress::new(console, "checking", args.requests);
+    // A workload's distances: between random places, and near ones, every doubling alike.
+    let (mut far, mut near) = (Compared::default(), Compared::default());
+    let unit = saved.unit.get();
+    let blocks = saved.capacity.get() / unit;
+    for i in 0..args.requests {
+        let from = below(&mut random, blocks);
+        let to = if i % 2 == 0 { below(&mut random, blocks) } else { nearby(&mut random, from, blocks) };
+        let range = |block: u64| LbnRange::new(Lbn::new(block * unit), saved.unit);
+        carry_out(device.as_mut(), Op::Read, range(from))?;
+        let time = carry_out(device.as_mut(), Op::Read, range(to))?;
+        let last = Lbn::new(range(from).end().get() - 1);
+        let distance = Distance::between(last, range(to).start());
+        let pair = Pair::new(Op::Read, Op::Read);
+        if let Some(predicted) = saved.table.time(pair, distance, random.next_u64()) {
+            let these = if i % 2 == 0 { &mut far } else { &mut near };
+            these.times.push(time.as_millis_f64());
+            these.predictions.push(predicted.as_millis_f64());
+        }
+        progress.at(i);
+    }
+    drop(progress);
+    let json = Json {
+        drive: args.device.drive().to_owned(),
+        random: far.result(),
+        near: near.result(),
+        seed: args.seed,
+    };
+    if args.json { crate::drive::json(&json) } else { Ok(page(&saved, &json)) }
+}
+
+fn below(random: &mut Stream, bound: u64) -> u64 {
+    random.below(NonZeroU64::new(bound).unwrap_or(NonZeroU64::MIN))
+}
+
+/// A block at a distance that is drawn so that each doubling is as likely, on either side of `from`.
+fn nearby(random: &mut Stream, from: u64, blocks: u64) -> u64 {
+    let doublings = u64::from(blocks.ilog2()).max(1);
+    let most = 1u64 << below(random, doublings);
+    let steps = most + below(random, most);
+    let forward = from.checked_add(steps).filter(|block| *block < blocks);
+    let backward = from.checked_sub(steps);
+    let (one, other) = if random.next_u64() & 1 == 0 { (forward, backward) } else { (backward, forward) };
+    one.or(other).unwrap_or(from)
+}
+
+/// What scripts read; the names bind.
+#[derive(Serialize)]
+struct Json {
+    drive: String,
+    random: Errors,
+    near: Errors,
+    seed: u64,
+}
+
+/// How predictions and times differ.
+#[derive(Serialize)]
+struct Errors {
+    requests: usize,
+    time_mean_ms: f64,
+    predicted_mean_ms: f64,
+    /// Mean of the differences without their signs.
+    error_mean_ms: f64,
+    /// Root of the mean square of the differences, request by request.
+    error_rms_ms: f64,
+    /// Root of the mean square of the differences of the sorted times (Ruemmler and Wilkes).
+    demerit_ms: f64,
+    /// The part of the times' variance that the predictions explain; below zero if their mean would do better.
+    explained: f64,
+}
+
+impl Compared {
+    fn result(&self) -> Errors {
+        let n = self.times.len().max(1) as f64;
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
+        let pairs = || self.times.iter().zip(&self.predictions);
+        let time_mean_ms = mean(&self.times);
+        let square = pairs().map(|(time, predicted)| (time - predicted).powi(2)).sum::<f64>() / n;
+        let variance = self.times.iter().map(|time| (time - time_mean_ms).powi(2)).sum::<f64>() / n;
+        Errors {
+            requests: self.times.len(),
+            time_mean_ms,
+            predicted_mean_ms: mean(&self.predictions),
+            error_mean_ms: pairs().map(|(time, predicted)| (time - predicted).abs()).sum::<f64>() / n,
+            error_rms_ms: square.sqrt(),
+            demerit_ms: demerit_ms(&self.times, &self.predictions),
+            explained: if variance > 0.0 { 1.0 - square / variance } else { 0.0 },
+        }
+    }
+}
+
+fn page(saved: &Saved, json: &Json) -> String {
+    let row = |what: &str, errors: &Errors| {
+        let ms = |value: f64| format!("{value:.3}");
+        vec![
+            what.to_owned(),
+            grouped(errors.requests as u64),
+            ms(errors.time_mean_ms),
+            ms(errors.predicted_mean_ms),
+            ms(errors.error_mean_ms),
+            ms(errors.error_rms_ms),
+            ms(errors.demerit_ms),
+            percent(errors.explained),
+        ]
+    };
+    let header = ["distances", "reads", "time", "predicted", "error", "error rms", "demerit", "explained"];
+    let rows = [row("random", &json.random), row("near", &json.near)];
+    let shown = table(&header, &[0], rows);
+    format!(
+        "The table of {}, held against {}; all in milliseconds\n\n{shown}\n\
+         Near distances are drawn so that each doubling is as likely. Explained is the part of the variance.\n",
+        saved.drive, json.drive
+    )
+}

@@ -1,0 +1,33 @@
+//! `freeblock mimic`.
+
+mod args;
+mod check;
+mod plot;
+mod probe;
+mod show;
+mod store;
+
+pub(crate) use args::MimicCommand;
+pub(crate) use store::load;
+
+use crate::output::Console;
+use crate::problem::Problem;
+use ::probe::Device;
+use units::{Duration, LbnRange, Op};
+
+pub(crate) fn execute(command: MimicCommand, console: &Console) -> Result<String, Problem> {
+    match command {
+        MimicCommand::Probe(args) => probe::execute(&args, console),
+        MimicCommand::Show(args) => show::execute(&args),
+        MimicCommand::Check(args) => check::execute(&args, console),
+    }
+}
+
+/// Carries out one request at once; how long it took.
+///
+/// # Errors
+/// What the device says.
+fn carry_out(device: &mut dyn Device, op: Op, range: LbnRange) -> Result<Duration, Problem> {
+    let timed = device.execute(device.now(), op, range).map_err(Problem::failed)?;
+    Ok(timed.completed.since(timed.submitted))
+}

@@ -1,0 +1,140 @@
+//! `freeblock mimic probe`.
+
+use super::args::{ProbeArgs, Types};
+use super::carry_out;
+use crate::files;
+use crate::output::Console;
+use crate::problem::Problem;
+use crate::progress::Progress;
+use crate::tables::{grouped, percent, span};
+use crate::values;
+use mimic::{Pair, ProbePlan, ProbeReport, Prober, Saved};
+use serde::Serialize;
+use std::fmt::Write;
+use units::{Bytes, Op, Sectors};
+
+/// Requests between two looks at how far it has come.
+const STRIDE: u64 = 1_024;
+
+pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Problem> {
+    let mut device = args.device.open()?;
+    let (capacity, sector) = (device.capacity(), device.sector_bytes());
+    let unit = whole_sectors("--unit", args.unit, sector)?;
+    let reach = args.reach.map(|reach| whole_sectors("--reach", reach, sector)).transpose()?;
+    let plan = ProbePlan {
+        samples: args.samples,
+        metric: args.summary,
+        pairs: match args.types {
+            Types::Read => vec![Pair::new(Op::Read, Op::Read)],
+            Types::All => Pair::ALL.to_vec(),
+        },
+        check_points: args.check_points,
+        reach,
+        memory: args.memory,
+        most_accesses: args.requests,
+        seed: args.seed,
+        ..ProbePlan::new(capacity, unit)
+    };
+    let mut prober = Prober::new(plan).map_err(Problem::usage)?;
+    files::check_replaceable(&args.output)?;
+    let mut progress = Progress::new(console, "probing", args.requests);
+    while let Some(access) = prober.next() {
+        let time = carry_out(device.as_mut(), access.op, access.range)?;
+        prober.done(time);
+        let accesses = prober.report().accesses;
+        if accesses.is_multiple_of(STRIDE) {
+            progress.at(accesses.min(args.requests));
+        }
+    }
+    drop(progress);
+    let (table, report) = prober.finish();
+    let saved = Saved {
+        drive: args.device.drive().to_owned(),
+        capacity,
+        sector,
+        unit,
+        samples: args.samples,
+        accesses: report.accesses,
+        time: report.time,
+        table,
+    };
+    let bytes = saved.to_bytes();
+    files::replace(&args.output, &bytes)?;
+    if args.json {
+        return crate::drive::json(&Json::new(args, &saved, &report, bytes.len()));
+    }
+    Ok(page(args, &saved, &report, bytes.len()))
+}
+
+fn whole_sectors(flag: &str, size: Bytes, sector: Bytes) -> Result<Sectors, Problem> {
+    values::sectors(size, sector).ok_or_else(|| {
+        Problem::usage(format!("{flag} {size}: the drive's sectors have {sector} bytes"))
+            .help(format!("give a multiple of {sector}"))
+    })
+}
+
+/// What scripts read; the names bind.
+#[derive(Serialize)]
+struct Json {
+    table: String,
+    drive: String,
+    requests: u64,
+    drive_time_s: f64,
+    distances: u64,
+    probed: u64,
+    kept: u64,
+    interpolated: f64,
+    unconfirmed: f64,
+    memory_bytes: u64,
+    file_bytes: usize,
+    seed: u64,
+}
+
+impl Json {
+    fn new(args: &ProbeArgs, saved: &Saved, report: &ProbeReport, file_bytes: usize) -> Self {
+        Self {
+            table: args.output.display().to_string(),
+            drive: saved.drive.clone(),
+            requests: report.accesses,
+            drive_time_s: report.time.as_secs_f64(),
+            distances: report.distances,
+            probed: report.probed,
+            kept: report.kept,
+            interpolated: report.interpolated(),
+            unconfirmed: unconfirmed(report),
+            memory_bytes: saved.table.memory().get(),
+            file_bytes,
+            seed: args.seed,
+        }
+    }
+}
+
+fn unconfirmed(report: &ProbeReport) -> f64 {
+    report.unconfirmed as f64 / report.distances.max(1) as f64
+}
+
+fn page(args: &ProbeArgs, saved: &Saved, report: &ProbeReport, file_bytes: usize) -> String {
+    let mut text = format!("{}, probed into {}\n\n", saved.drive, args.output.display());
+    let mut line = |what: &str, value: String| {
+        // A string takes whatever is written to it.
+        let _ = writeln!(text, "{what:15} {value}");
+    };
+    let time = span(report.time.as_secs_f64());
+    line("requests", format!("{}, {time} of the drive's time", grouped(report.accesses)));
+    line("distances", format!("{}, in steps of {} bytes", grouped(report.distances), args.unit));
+    line("probed", format!("{}, {} samples each", grouped(report.probed), args.samples));
+    line("interpolated", percent(report.interpolated()));
+    line("of these", format!("{} unconfirmed: requests or memory ran out", percent(unconfirmed(report))));
+    let memory = saved.table.memory().get();
+    line(
+        "table",
+        format!(
+            "{} distances, {} bytes in memory, {} in the file",
+            grouped(report.kept),
+            grouped(memory),
+            grouped(file_bytes as u64)
+        ),
+    );
+    line("seed", args.seed.to_string());
+    text
+}

@@ -1,0 +1,38 @@
+//! Tables in files.
+
+use crate::files;
+use crate::problem::Problem;
+use mimic::Saved;
+use std::path::Path;
+use units::Sectors;
+
+/// The table in a file.
+///
+/// # Errors
+/// A file that cannot be read, or holds no table, a damaged one or one of another version.
+pub(crate) fn load(path: &Path) -> Result<Saved, Problem> {
+    let bytes = files::read(path)?;
+    Saved::from_bytes(&bytes).map_err(|error| {
+        Problem::failed(format!("{}: {error}", path.display())).help(format!(
+            "`freeblock mimic probe DEVICE -o {}` begins anew; smtf without --mimic learns as it goes",
+            path.display()
+        ))
+    })
+}
+
+/// Whether a table can be of a drive with so many sectors.
+///
+/// # Errors
+/// Another drive's table.
+pub(crate) fn check_capacity(saved: &Saved, path: &Path, capacity: Sectors) -> Result<(), Problem> {
+    if saved.capacity == capacity {
+        return Ok(());
+    }
+    Err(Problem::failed(format!(
+        "{}: it is of {:?} with {} sectors, the drive has {capacity}",
+        path.display(),
+        saved.drive,
+        saved.capacity
+    ))
+    .help("probe this drive, or name its own table"))
+}

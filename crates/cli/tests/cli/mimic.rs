@@ -1,0 +1,177 @@
+//! `freeblock mimic`, and SMTF in `simulate`.
+
+use crate::support::{Dir, keys, number, run, run_with};
+use std::fs;
+
+const SMALL: &str = "emulated:mimic-less-capacity";
+
+/// A table of few requests, near distances only.
+fn table(dir: &Dir, name: &str, device: &str) -> String {
+    let file = dir.path(name);
+    let args = ["mimic", "probe", device, "-o", &file, "--requests", "20000", "--samples", "4"];
+    run_with(&args).worked();
+    file
+}
+
+#[test]
+fn what_is_probed_is_shown_and_checked() {
+    let dir = Dir::new();
+    let file = dir.path("small.mimic");
+    let probe = ["mimic", "probe", SMALL, "-o", &file, "--requests", "30000", "--samples", "5", "--json"];
+    let probed = run_with(&probe).json();
+    assert_eq!(
+        keys(&probed),
+        [
+            "distances",
+            "drive",
+            "drive_time_s",
+            "file_bytes",
+            "interpolated",
+            "kept",
+            "memory_bytes",
+            "probed",
+            "requests",
+            "seed",
+            "table",
+            "unconfirmed"
+        ]
+    );
+    assert!((30_000.0..30_200.0).contains(&number(&probed, "/requests")), "{probed}");
+    assert_eq!(number(&probed, "/file_bytes"), fs::metadata(&file).unwrap().len() as f64);
+    assert!(number(&probed, "/interpolated") > 0.9);
+
+    let shown = run_with(&["mimic", "show", &file, "--json"]).json();
+    assert_eq!(number(&shown, "/requests"), number(&probed, "/requests"));
+    assert_eq!(shown["pairs"][3]["answered_by"], "read after read");
+    assert_eq!(number(&shown, "/pairs/0/distances"), number(&probed, "/kept"));
+    let page = run_with(&["mimic", "show", &file]).worked();
+    assert!(page.contains("the mean of 5 samples") && page.contains('█') && page.contains(" ms │"), "{page}");
+
+    let checked = run_with(&["mimic", "check", &file, SMALL, "--requests", "2000", "--json"]).json();
+    assert_eq!(keys(&checked), ["drive", "near", "random", "seed"]);
+    for kind in ["/random", "/near"] {
+        let of = |what: &str| number(&checked, &format!("{kind}/{what}"));
+        assert!((of("time_mean_ms") - of("predicted_mean_ms")).abs() < 0.5, "{checked}");
+        assert!(of("demerit_ms") <= of("error_rms_ms") && of("error_mean_ms") <= of("error_rms_ms"));
+    }
+    // Most of what near times depend on is the distance.
+    assert!(number(&checked, "/near/explained") > 0.5, "{checked}");
+}
+
+#[test]
+fn the_teeth_are_drawn() {
+    let dir = Dir::new();
+    let file = table(&dir, "small.mimic", SMALL);
+    let svg = dir.path("teeth.svg");
+    let range = ["--from", "-400", "--to", "400"];
+    let near = run_with(&[&["mimic", "show", &file, "--svg", &svg], &range[..]].concat()).worked();
+    assert!(near.contains("-400") && near.contains("400 sectors"));
+    let near_svg = fs::read_to_string(&svg).unwrap();
+    run_with(&["mimic", "show", &file, "--svg", &svg]).worked();
+    let whole_svg = fs::read_to_string(&svg).unwrap();
+    assert!(
+        near_svg.starts_with("<svg") && near_svg.contains("inter-request distance") && near_svg != whole_svg
+    );
+    run_with(&["mimic", "show", &file, "--from", "5", "--to", "5"]).complained(2, &["--from 5 --to 5"]);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_table() {
+    let dir = Dir::new();
+    let probe = |name: &str, more: &[&str]| {
+        let file = dir.path(name);
+        let args =
+            ["mimic", "probe", "emulated:mimic-less-capacity,noise", "-o", &file, "--requests", "2000"];
+        run_with(&[&args[..], more].concat()).worked();
+        fs::read(file).unwrap()
+    };
+    let one = probe("one", &[]);
+    assert_eq!(one, probe("two", &[]));
+    assert_ne!(one, probe("three", &["--seed", "7"]));
+    assert_ne!(one, probe("four", &["--summary", "maximum"]));
+    assert_ne!(one, probe("five", &["--types", "all"]));
+}
+
+#[test]
+fn a_damaged_table_is_refused_by_name_and_a_fresh_start_offered() {
+    let dir = Dir::new();
+    let file = table(&dir, "worn.mimic", SMALL);
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    for args in [
+        vec!["mimic", "show", &file],
+        vec!["mimic", "check", &file, SMALL],
+        vec!["simulate", "--policy", "smtf", "--mimic", &file],
+    ] {
+        run_with(&args).complained(1, &["worn.mimic", "damaged", "checksum", "mimic probe", "begins anew"]);
+    }
+    bytes.truncate(100);
+    fs::write(&file, &bytes).unwrap();
+    run_with(&["mimic", "show", &file]).complained(1, &["worn.mimic", "100 bytes", "begins anew"]);
+    let other = dir.file("no.mimic", "rpm = 7200\n");
+    run_with(&["mimic", "show", &other]).complained(1, &["no.mimic", "no table of the Disk Mimic"]);
+}
+
+#[test]
+fn what_fails_leaves_the_table_that_was_there() {
+    let dir = Dir::new();
+    let file = table(&dir, "kept.mimic", SMALL);
+    let before = fs::read(&file).unwrap();
+    let probe = |more: &[&str]| {
+        run_with(&[&["mimic", "probe", SMALL, "-o", &file, "--requests", "2000"], more].concat())
+    };
+    probe(&["--unit", "1000"]).complained(2, &["--unit 1000", "multiple of 512"]);
+    probe(&["--memory", "1k"]).complained(2, &["memory", "at least 65536"]);
+    assert_eq!(fs::read(&file).unwrap(), before);
+    probe(&["--seed", "3"]).worked();
+    assert_ne!(fs::read(&file).unwrap(), before);
+    assert_eq!(dir.names(), ["kept.mimic"], "nothing is left beside it");
+    let directory = dir.path("");
+    run_with(&["mimic", "probe", SMALL, "-o", &directory]).complained(1, &["not a regular file", "-o"]);
+}
+
+#[test]
+fn calls_that_are_wrong_are_refused() {
+    let dir = Dir::new();
+    let file = table(&dir, "small.mimic", SMALL);
+    run("mimic probe mimic-base -o t").complained(2, &["emulated:NAME"]);
+    run("mimic probe emulated:mimic-base,loud -o t").complained(2, &["mimic-base,loud"]);
+    run("mimic probe emulated:nowhere -o t").complained(2, &["nowhere"]);
+    run("mimic probe emulated:mimic-base -o t --check-points some").complained(2, &["table-2", "N:PERCENT"]);
+    run("mimic probe emulated:mimic-base -o t --samples 0").complained(2, &["1 to 1000"]);
+    run("mimic probe emulated:mimic-base -o t --summary mode").complained(2, &["mean, median"]);
+    run_with(&["mimic", "check", &file, "emulated:mimic-base"])
+        .complained(1, &["small.mimic", "the drive has"]);
+    run_with(&["simulate", "--mimic", &file]).complained(2, &["--policy smtf"]);
+    run("simulate --policy smtf:all").complained(2, &["set or priority"]);
+}
+
+fn mean_access(args: &str) -> f64 {
+    number(&run(args).json(), "/foreground/mean_access_ms")
+}
+
+#[test]
+fn smtf_with_a_table_beats_what_goes_by_distance_and_not_what_knows_the_drive() {
+    let dir = Dir::new();
+    let file = dir.path("base.mimic");
+    // As many probes as show the teeth of distances that fifty requests leave.
+    let probe = "mimic probe emulated:mimic-base --requests 3000000 --samples 5 -o";
+    run(&format!("{probe} {file}")).worked();
+    let load = "simulate --drive mimic-base --outstanding 50 --requests 5000 --json --policy";
+    let [sstf, c_look, sptf] =
+        ["sstf", "c-look", "sptf"].map(|policy| mean_access(&format!("{load} {policy}")));
+    let smtf = mean_access(&format!("{load} smtf --mimic {file}"));
+    assert!(sptf < smtf && smtf < sstf && smtf < c_look, "{sptf} {smtf} {sstf} {c_look}");
+}
+
+#[test]
+fn smtf_learns_as_it_goes_and_says_what() {
+    let args = "simulate --policy smtf --outstanding 20 --requests 3000 --seed 5";
+    let json = run(&format!("{args} --json")).json();
+    assert_eq!(keys(&json["mimic"]), ["changes", "known", "mean_error_ms", "observed"]);
+    assert_eq!(number(&json, "/mimic/changes"), 0.0);
+    assert!(number(&json, "/mimic/known") > 1_000.0, "{json}");
+    assert!(run(args).worked().contains("distances known by their own samples"));
+}

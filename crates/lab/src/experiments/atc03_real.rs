@@ -1,0 +1,332 @@
+//! Beyond ATC'03: SMTF outside of real drives with noise, and when the drive is swapped under it.
+
+use crate::smtf::{Chooser, Electronics, FromOutside, FromProfile, Host, Real, Tally, probed};
+use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
+use drive::Behaviour;
+use mimic::{Learner, LearnerConfig, ProbePlan, Table};
+use model::{DriveModel, Profile, builtin};
+use scheduler::policy::{Base, SmtfRule};
+use units::{Instant, Sectors};
+use workload::{Arrival, Issuer, Random, RandomConfig};
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "atc03-real",
+    paper: Paper::Atc03,
+    reproduces: "beyond the paper",
+    title: "SMTF outside of real drives",
+    set_up: "Profiles of an Atlas 10K, a Cheetah 9LP and a 4 TB nearline drive with their firmware and the noise of an outside \
+             scheduler's world; one command at a time, 20 random requests of 4 KB waiting, two reads to a write, on the first \
+             100 MB and on all of the drive. SPTF knows the true profile and the electronics' mean times. SMTF off-line has \
+             probed by reading, in 64 MB; on-line it begins with nothing, over SSTF. Then the Atlas is swapped for the \
+             Cheetah under it.",
+    claims: &["atc03-real"],
+    timed: false,
+    run,
+};
+
+const DRIVES: [&str; 3] = ["quantum-atlas-10k", "seagate-cheetah-9lp", "nearline-4tb"];
+const WAITING: u32 = 20;
+/// The part of a drive that a local load uses.
+const LOCAL: u64 = 100_000_000;
+
+fn run(lab: &Lab) -> Result<Outcome, LabError> {
+    let jobs: Vec<(&str, bool)> = DRIVES.iter().flat_map(|d| [(*d, true), (*d, false)]).collect();
+    let rows = lab.map(jobs, |(name, local)| Row::measured(lab, name, local))?;
+    let swaps = lab.map([true, false], |notices| Swap::measured(lab, notices))?;
+    let [noticing, blind] = swaps.as_slice() else {
+        return Err(LabError::new("the swap", "not as many runs as expected"));
+    };
+    let most = |local: bool, of: &dyn Fn(&Row) -> f64| {
+        rows.iter().filter(|r| r.local == local).map(of).fold(f64::NEG_INFINITY, f64::max)
+    };
+    let least = |of: &dyn Fn(&Row) -> f64| rows.iter().map(of).fold(f64::INFINITY, f64::min);
+    let claim = Claim::new(
+        "atc03-real",
+        "SMTF within 8% of what knows the disk, ahead of C-LOOK and SSTF; on-line within 3% of off-line and never worse than \
+         its base; it adapts when the disk's behaviour changes",
+    )
+    .measure(
+        "100 MB: off-line slower than SPTF, at worst",
+        most(true, &|r| slower(r.offline, r.sptf)),
+        "%",
+        Band::AtMost(8.0),
+    )
+    .measure(
+        "all of the drive: off-line slower than SPTF, at worst",
+        most(false, &|r| slower(r.offline, r.sptf)),
+        "%",
+        Band::AtMost(8.0),
+    )
+    .measure(
+        "C-LOOK or SSTF slower than off-line, at least",
+        least(&|r| slower(r.sstf.min(r.c_look), r.offline)),
+        "%",
+        Band::AtLeast(0.0),
+    )
+    .measure(
+        "100 MB: on-line slower than off-line, at worst",
+        most(true, &|r| slower(r.online, r.offline)),
+        "%",
+        Band::AtMost(3.0),
+    )
+    .measure(
+        "on-line slower than SSTF, at worst",
+        most(true, &|r| slower(r.online, r.sstf)).max(most(false, &|r| slower(r.online, r.sstf))),
+        "%",
+        Band::AtMost(0.0),
+    )
+    .measure("swaps noticed", f64::from(noticing.changes), "", Band::Within(1.0, 1.0))
+    .note(format!("{} {}", told(&rows), swap_told(noticing, blind)));
+    let columns =
+        ["drive", "area", "SPTF (ms)", "SMTF off-line", "SMTF on-line", "SSTF", "C-LOOK", "interpolated"];
+    let table = rows.iter().map(Row::cells).collect();
+    let lines = |swap: &Swap, label: &str| {
+        Line::new(label, swap.parts.iter().enumerate().map(|(i, ms)| ((i * swap.part) as f64 / 1e3, *ms)))
+    };
+    let flat = |label: &str, swap: &Swap, before: f64, after: f64| {
+        let end = (swap.parts.len() * swap.part) as f64 / 1e3;
+        Line::new(label, [(0.0, before), (end / 2.0, before), (end / 2.0, after), (end, after)])
+    };
+    Ok(Outcome {
+        figures: vec![
+            Figure {
+                id: EXPERIMENT.id.into(),
+                title: "Mean time at the drive, and how much slower others are than SPTF".into(),
+                x: Axis::default(),
+                y: Axis::default(),
+                kind: Kind::Table { columns: columns.map(String::from).to_vec(), rows: table },
+            },
+            Figure {
+                id: "atc03-real-swap".into(),
+                title: "An Atlas 10K swapped for a Cheetah 9LP half-way".into(),
+                x: Axis::new("thousands of requests"),
+                y: Axis::new("mean time at the drive (ms)"),
+                kind: Kind::Lines(vec![
+                    lines(noticing, "SMTF that notices"),
+                    lines(blind, "SMTF that does not"),
+                    flat("SPTF", noticing, noticing.sptf[0], noticing.sptf[1]),
+                    flat("SSTF", noticing, noticing.sstf[0], noticing.sstf[1]),
+                ]),
+            },
+        ],
+        claims: vec![claim],
+        notes: Vec::new(),
+    })
+}
+
+/// How much slower `a` is than `b`, in percent.
+fn slower(a: f64, b: f64) -> f64 {
+    (a / b - 1.0) * 100.0
+}
+
+/// A drive with noise, and the part of it that is asked for.
+struct Place {
+    profile: Profile,
+    area: Sectors,
+    block: Sectors,
+    behaviour: Behaviour,
+}
+
+impl Place {
+    fn new(name: &str, local: bool) -> Result<Self, LabError> {
+        let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("drive {name}"), e);
+        let profile = builtin::find(name).map_err(|e| failed(e.into()))?;
+        let model = DriveModel::from_profile(&profile).map_err(|e| failed(e.into()))?;
+        let (sector, capacity) = (model.sector_bytes().get(), model.layout().capacity());
+        let area = if local { capacity.min(Sectors::new(LOCAL / sector)) } else { capacity };
+        Ok(Self {
+            profile,
+            area,
+            block: Sectors::new((4_096 / sector).max(1)),
+            behaviour: Behaviour::noisy(),
+        })
+    }
+
+    fn drive(&self, seed: u64) -> Result<Real, LabError> {
+        Real::new(&self.profile, self.behaviour, seed)
+    }
+
+    fn load(&self, seed: u64) -> Result<Issuer<Random>, LabError> {
+        let failed = |e| LabError::new("random requests", e);
+        let sector = units::Bytes::new(u64::from(self.profile.sector_bytes));
+        let load = Random::new(RandomConfig::new(self.area, sector), seed).map_err(failed)?;
+        Issuer::new(load, Arrival::outstanding(WAITING), Instant::ZERO, seed).map_err(failed)
+    }
+
+    /// The mean time at the drive over the last tenth of so many requests, ms.
+    fn run(&self, chooser: impl Chooser, requests: u64, seed: u64) -> Result<f64, LabError> {
+        let mut host = Host::new(self.drive(seed)?, self.load(seed)?, chooser);
+        host.advance(requests - requests / 10)?;
+        Ok(mean_ms(&host.advance(requests / 10)?))
+    }
+
+    fn sptf(&self, seed: u64) -> Result<FromProfile, LabError> {
+        let electronics = Electronics::of(&self.profile, self.behaviour, self.block, seed)?;
+        Ok(FromProfile { model: self.drive(seed)?.shared_model(), electronics })
+    }
+
+    fn table(&self, accesses: u64, seed: u64) -> Result<(Table, mimic::ProbeReport), LabError> {
+        let plan = ProbePlan { most_accesses: accesses, seed, ..ProbePlan::new(self.area, self.block) };
+        probed(&mut self.drive(seed)?, plan)
+    }
+
+    fn learner(&self, notice_change: bool, seed: u64) -> Result<Learner, LabError> {
+        let config = LearnerConfig { notice_change, seed, ..LearnerConfig::new(self.area, self.block) };
+        Learner::new(config, None).map_err(|e| LabError::new("the learner", e))
+    }
+}
+
+fn mean_ms(tally: &Tally) -> f64 {
+    tally.busy.as_millis_f64() / tally.requests as f64
+}
+
+/// Mean times at a drive, ms.
+struct Row {
+    drive: String,
+    local: bool,
+    sptf: f64,
+    offline: f64,
+    online: f64,
+    sstf: f64,
+    c_look: f64,
+    interpolated: f64,
+    probing_s: f64,
+    /// How much slower off-line is than SPTF where the drive does as its profile says, in percent.
+    quiet: f64,
+}
+
+impl Row {
+    fn measured(lab: &Lab, name: &str, local: bool) -> Result<Self, LabError> {
+        let place = Place::new(name, local)?;
+        let seed = lab.seed();
+        let (short, long) = (lab.pick(5_000, 50_000), lab.pick(40_000, 1_000_000));
+        let (table, report) = place.table(lab.pick(200_000, 2_000_000), seed)?;
+        let quiet = Place { behaviour: Behaviour::default(), ..Place::new(name, local)? };
+        let (quiet_table, _) = quiet.table(lab.pick(200_000, 2_000_000), seed)?;
+        let quiet_offline = quiet.run(FromOutside::smtf(quiet_table), short, seed)?;
+        let online = FromOutside::online(place.learner(false, seed)?, SmtfRule::default());
+        Ok(Self {
+            drive: place.profile.title.clone(),
+            local,
+            sptf: place.run(place.sptf(seed)?, short, seed)?,
+            offline: place.run(FromOutside::smtf(table), short, seed)?,
+            online: place.run(online, long, seed)?,
+            sstf: place.run(FromOutside::base(Base::Sstf), short, seed)?,
+            c_look: place.run(FromOutside::base(Base::CLook), short, seed)?,
+            interpolated: report.interpolated() * 100.0,
+            quiet: slower(quiet_offline, quiet.run(quiet.sptf(seed)?, short, seed)?),
+            probing_s: report.time.as_secs_f64(),
+        })
+    }
+
+    fn area(&self) -> &'static str {
+        if self.local { "first 100 MB" } else { "all" }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let percent = |ms: f64| format!("{:+.1}%", slower(ms, self.sptf));
+        let others = [self.offline, self.online, self.sstf, self.c_look].map(percent);
+        let first = [self.drive.clone(), self.area().into(), format!("{:.2}", self.sptf)];
+        let last = format!("{:.1}%", self.interpolated);
+        first.into_iter().chain(others).chain([last]).collect()
+    }
+}
+
+fn told(rows: &[Row]) -> String {
+    let rows: Vec<String> = rows
+        .iter()
+        .map(|r| {
+            format!(
+                "{}, {}: off-line {:.1}% ({:.1}% without noise; probing took {:.1} h of the drive's time), on-line {:.1}%, SSTF {:.1}%, C-LOOK {:.1}%",
+                r.drive,
+                r.area(),
+                slower(r.offline, r.sptf),
+                r.quiet,
+                r.probing_s / 3_600.0,
+                slower(r.online, r.sptf),
+                slower(r.sstf, r.sptf),
+                slower(r.c_look, r.sptf)
+            )
+        })
+        .collect();
+    format!("Slower than SPTF by the true profile: {}.", rows.join("; "))
+}
+
+/// A run with two drives, one after the other.
+struct Swap {
+    /// The mean time of each part of the run, ms.
+    parts: Vec<f64>,
+    /// Requests in a part.
+    part: usize,
+    /// How often the drive was found to be another, and of these before it was.
+    changes: u32,
+    too_soon: u32,
+    /// Requests from the swap to the part in which it was noticed.
+    noticed_after: Option<usize>,
+    sptf: [f64; 2],
+    sstf: [f64; 2],
+}
+
+const PARTS: usize = 40;
+
+impl Swap {
+    fn measured(lab: &Lab, notices: bool) -> Result<Self, LabError> {
+        let seed = lab.seed();
+        let places = [Place::new(DRIVES[0], true)?, Place::new(DRIVES[1], true)?];
+        let area = places[0].area.min(places[1].area);
+        let places = places.map(|place| Place { area, ..place });
+        let part = lab.pick(1_000, 25_000);
+        let learner = places[0].learner(notices, seed)?;
+        let chooser = FromOutside::online(learner, SmtfRule::default());
+        let mut host = Host::new(places[0].drive(seed)?, places[0].load(seed)?, chooser);
+        let mut parts = Vec::new();
+        let (mut too_soon, mut noticed_after) = (0, None);
+        for at in 0..PARTS {
+            if at == PARTS / 2 {
+                too_soon = host.chooser.learner().map_or(0, |l| l.stats().changes);
+                host.disk = places[1].drive(seed)?;
+            }
+            parts.push(mean_ms(&host.advance(part as u64)?));
+            let changes = host.chooser.learner().map_or(0, |l| l.stats().changes);
+            if at >= PARTS / 2 && changes > too_soon && noticed_after.is_none() {
+                noticed_after = Some((at + 1 - PARTS / 2) * part);
+            }
+        }
+        let changes = host.chooser.learner().map_or(0, |l| l.stats().changes);
+        let short = lab.pick(5_000, 50_000);
+        let [first, second] = &places;
+        let sptf = |place: &Place| place.run(place.sptf(seed)?, short, seed);
+        let sstf = |place: &Place| place.run(FromOutside::base(Base::Sstf), short, seed);
+        Ok(Self {
+            parts,
+            part,
+            changes,
+            too_soon,
+            noticed_after,
+            sptf: [sptf(first)?, sptf(second)?],
+            sstf: [sstf(first)?, sstf(second)?],
+        })
+    }
+
+    /// The last part before the swap, the first after it, and the last of all.
+    fn ends(&self) -> [f64; 3] {
+        [PARTS / 2 - 1, PARTS / 2, PARTS - 1].map(|i| self.parts.get(i).copied().unwrap_or(f64::NAN))
+    }
+}
+
+fn swap_told(noticing: &Swap, blind: &Swap) -> String {
+    let [before, at, end] = noticing.ends();
+    let [_, blind_at, blind_end] = blind.ends();
+    format!(
+        "The swap after {} requests was noticed within {} requests, and {} times before it: {before:.2} ms at the Atlas (SPTF \
+         {:.2}, SSTF {:.2}), {at:.2} ms right after the swap, {end:.2} ms at the end (SPTF {:.2}, SSTF {:.2}); who does not \
+         look for it has {blind_at:.2} ms and {blind_end:.2} ms.",
+        noticing.part * PARTS / 2,
+        noticing.noticed_after.map_or("no number of".into(), |n| n.to_string()),
+        noticing.too_soon,
+        noticing.sptf[0],
+        noticing.sstf[0],
+        noticing.sptf[1],
+        noticing.sstf[1],
+    )
+}

@@ -1,0 +1,184 @@
+//! A drive behind its interface, with noise, and a host that knows its profile.
+
+use super::chooser::{Chooser, Seen};
+use super::disk::Disk;
+use crate::LabError;
+use drive::{Behaviour, Command, Drive, Rules, Served};
+use model::{DriveModel, Position, Profile};
+use scheduler::policy::{AgeWeight, Policy, Sptf, View};
+use scheduler::{Last, Pending, Positioning, Predictor};
+use std::sync::Arc;
+use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
+use workload::{Random, RandomConfig, Source};
+
+/// A simulated drive from outside, one command at a time.
+pub(crate) struct Real {
+    drive: Drive,
+    model: Arc<DriveModel>,
+    /// Where the last request left the arm, as far as a host can tell.
+    arm: Position,
+    next: u64,
+}
+
+impl Real {
+    /// With the noise that `behaviour` says.
+    ///
+    /// # Errors
+    /// A profile that is no drive.
+    pub(crate) fn new(profile: &Profile, behaviour: Behaviour, seed: u64) -> Result<Self, LabError> {
+        let failed = |e| LabError::new(format!("drive {}", profile.name), e);
+        let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed).map_err(failed)?;
+        let model = DriveModel::from_profile(profile)
+            .map_err(|e| LabError::new(format!("drive {}", profile.name), e))?;
+        Ok(Self { drive, model: Arc::new(model), arm: Position::default(), next: 0 })
+    }
+
+    /// What is known about it.
+    pub(crate) fn shared_model(&self) -> Arc<DriveModel> {
+        Arc::clone(&self.model)
+    }
+}
+
+impl Disk for Real {
+    fn model(&self) -> &DriveModel {
+        &self.model
+    }
+
+    fn position(&self) -> Position {
+        self.arm
+    }
+
+    fn serve(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Instant, LabError> {
+        served(&mut self.drive, &mut self.next, at, op, range).map(|done| {
+            if let Some(piece) = self.model.layout().pieces(range).last() {
+                self.arm = self.model.layout().track(piece.track).into();
+            }
+            done.at
+        })
+    }
+}
+
+fn served(
+    drive: &mut Drive,
+    next: &mut u64,
+    at: Instant,
+    op: Op,
+    range: LbnRange,
+) -> Result<drive::Completion, LabError> {
+    let id = RequestId::new(*next);
+    *next += 1;
+    let doing = || format!("{op} {range} at {}", drive.model().name());
+    let text = doing();
+    drive.submit(at, Command { id, op, range }).map_err(|e| LabError::new(text.as_str(), e))?;
+    loop {
+        if let Some(done) = drive.pop_completion() {
+            return Ok(done);
+        }
+        let event =
+            drive.next_event().ok_or_else(|| LabError::new(text.as_str(), "the drive never answers"))?;
+        drive.advance(event);
+    }
+}
+
+/// The times of a drive's electronics, by the kind of request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Electronics {
+    /// From a command to the begin of its seek.
+    before: [Duration; 2],
+    /// From the end of its last sector to its completion.
+    after: [Duration; 2],
+}
+
+impl Electronics {
+    /// The medians over random requests of this size, as the drive itself reports them.
+    ///
+    /// # Errors
+    /// A profile that is no drive.
+    pub(crate) fn of(
+        profile: &Profile,
+        behaviour: Behaviour,
+        size: Sectors,
+        seed: u64,
+    ) -> Result<Self, LabError> {
+        let mut real = Real::new(profile, behaviour, seed)?;
+        let failed = |e| LabError::new("random requests", e);
+        let mut config = RandomConfig::new(real.model.layout().capacity(), real.model.sector_bytes());
+        config.size = size;
+        let mut load = Random::new(config, seed).map_err(failed)?;
+        let mut now = Instant::ZERO;
+        let mut times: [[Vec<Duration>; 2]; 2] = Default::default();
+        for _ in 0..2_000 {
+            let Some(request) = load.next_request() else { break };
+            let (op, range) = (request.op, request.range);
+            let done = served(&mut real.drive, &mut real.next, now, op, range)?;
+            now = done.at;
+            let mut pieces = real.model.layout().pieces(range);
+            let (Some(piece), None) = (pieces.next(), pieces.next()) else { continue };
+            let track = real.model.layout().track(piece.track);
+            let transfer = real.model.rpm().time_within(track.arc(piece.sector, piece.len));
+            let told = done.breakdown;
+            let begun = told.medium_end.checked_sub(transfer + told.latency + told.seek);
+            let before = begun.and_then(|begun| begun.checked_since(told.submitted));
+            if let (Served::Miss | Served::Medium, Some(before)) = (told.served, before) {
+                let [befores, afters] = &mut times[usize::from(op.is_write())];
+                befores.push(before);
+                afters.push(done.at.saturating_since(told.medium_end));
+            }
+        }
+        let median = |times: &mut Vec<Duration>| {
+            times.sort_unstable();
+            times.get(times.len() / 2).copied().unwrap_or_default()
+        };
+        let [[read_before, read_after], [write_before, write_after]] = &mut times;
+        Ok(Self {
+            before: [median(read_before), median(write_before)],
+            after: [median(read_after), median(write_after)],
+        })
+    }
+}
+
+/// SPTF from outside by a profile: where the platter stands it knows from the last completion (FAST'02, section 3.2).
+#[derive(Clone, Debug)]
+pub(crate) struct FromProfile {
+    pub(crate) model: Arc<DriveModel>,
+    pub(crate) electronics: Electronics,
+}
+
+impl FromProfile {
+    /// An instant at which the model's platter stands as the drive's did when `last` had passed.
+    fn passed(&self, last: Last) -> Option<Instant> {
+        let layout = self.model.layout();
+        let piece = layout.pieces(LbnRange::new(last.lbn, Sectors::new(1))).next()?;
+        let end = layout.track(piece.track).sector_angle(piece.sector + 1);
+        let rpm = self.model.rpm();
+        Some(Instant::ZERO + rpm.time_within(rpm.earliest_angle(Instant::ZERO).until(end)))
+    }
+}
+
+impl Predictor for FromProfile {
+    fn positioning(&self, from: Position, at: Instant, request: &Pending) -> Positioning {
+        let [read, write] = self.electronics.before;
+        let before = if request.request.op.is_write() { write } else { read };
+        let Positioning { seek, rest } = self.model.positioning(from, at + before, request);
+        Positioning { seek, rest: rest + before }
+    }
+}
+
+impl Chooser for FromProfile {
+    fn choose(&mut self, seen: Seen<'_>) -> usize {
+        let Some((last, passed)) = seen.last.and_then(|last| Some((last, self.passed(last)?))) else {
+            return 0;
+        };
+        let [read, write] = self.electronics.after;
+        let at = passed + if last.op.is_write() { write } else { read } + seen.pause;
+        Sptf.choose(&View {
+            pool: seen.queue,
+            at,
+            from: seen.arm,
+            predictor: self,
+            last: Some(last),
+            mimic: None,
+            age: AgeWeight::default(),
+        })
+    }
+}

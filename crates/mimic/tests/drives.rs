@@ -1,0 +1,105 @@
+//! SMTF on simulated drives: what it learns, what another drive under it does, what it makes of idle time.
+
+use mimic::{Learner, LearnerConfig, LearnerStats};
+use model::{DriveModel, builtin};
+use scheduler::policy::{PolicyName, SmtfRule};
+use scheduler::{Config, IdleTime, Mimic};
+use sim::{Background, Inside, Nothing};
+use std::any::Any;
+use std::sync::Arc;
+use units::{Instant, Sectors};
+use workload::{Arrival, Issuer, Random, RandomConfig, Source};
+
+fn drive(name: &str) -> Arc<DriveModel> {
+    let profile = builtin::find(name).expect("a built-in drive");
+    Arc::new(DriveModel::from_profile(&profile).expect("built-in drives describe drives"))
+}
+
+/// Blocks of 4 KB all over the drive's first `share`.
+fn load(drive: &DriveModel, part: u64) -> RandomConfig {
+    RandomConfig::new(Sectors::new(drive.layout().capacity().get() / part), drive.sector_bytes())
+}
+
+fn config(drive: &DriveModel) -> LearnerConfig {
+    LearnerConfig::new(drive.layout().capacity(), Sectors::new(8))
+}
+
+/// A run of `requests` under SMTF: the mean access time in milliseconds, and the learner afterwards.
+fn run(
+    drive: &Arc<DriveModel>,
+    load: RandomConfig,
+    arrival: Arrival,
+    learner: Learner,
+    requests: u64,
+) -> (f64, Learner) {
+    let policy = PolicyName::Smtf(SmtfRule::default());
+    let idle = Some(IdleTime::default());
+    let source = Box::new(Random::new(load, 11).expect("a load")) as Box<dyn Source>;
+    let issuer = Issuer::new(source, arrival, Instant::ZERO, 11).expect("a load");
+    let config = Config { policy, idle, ..Config::default() };
+    let mut inside = Inside::new(Arc::clone(drive), config, issuer, Background::None).expect("no background");
+    inside.core_mut().set_mimic(Some(Box::new(learner)));
+    assert!(inside.advance(requests, &mut Nothing).expect("requests on the drive"));
+    let access = inside.report().foreground.mean_access_ms;
+    let mimic: Box<dyn Any> = inside.core_mut().set_mimic(None).expect("the learner that was given");
+    (access, *mimic.downcast::<Learner>().expect("a learner"))
+}
+
+fn learner(config: LearnerConfig) -> Learner {
+    Learner::new(config, None).expect("a configuration that holds")
+}
+
+fn changes(learner: &Learner) -> u32 {
+    let LearnerStats { changes, .. } = learner.stats();
+    changes
+}
+
+#[test]
+fn no_drive_is_taken_for_another() {
+    for name in ["mimic-base", "quantum-atlas-10k", "nearline-4tb"] {
+        let drive = drive(name);
+        let mut learner = learner(config(&drive));
+        // One place, then all of it, then a few requests at a time: the distances change, the drive does not.
+        for (part, outstanding) in [(1_000, 20), (1, 20), (40, 2), (1, 64)] {
+            let arrival = Arrival::outstanding(outstanding);
+            (_, learner) = run(&drive, load(&drive, part), arrival, learner, 20_000);
+            assert_eq!(changes(&learner), 0, "{name}, a part in {part}, {outstanding} outstanding");
+        }
+    }
+}
+
+#[test]
+fn another_drive_under_it_is_noticed_and_relearnt() {
+    let (old, new) = (drive("mimic-base"), drive("mimic-slow-rotate"));
+    let arrival = Arrival::outstanding(20);
+    let near = |drive: &DriveModel| load(drive, 2_000);
+    let (_, learnt) = run(&old, near(&old), arrival, learner(config(&old)), 30_000);
+    assert_eq!(changes(&learnt), 0);
+    // Within some hundred requests.
+    let (_, noticed) = run(&new, near(&new), arrival, learnt.clone(), 1_000);
+    assert_eq!(changes(&noticed), 1);
+    let (relearnt_ms, relearnt) = run(&new, near(&new), arrival, noticed, 30_000);
+    assert_eq!(changes(&relearnt), 1, "once is enough");
+    // As good as one that never knew the other drive.
+    let (fresh_ms, _) = run(&new, near(&new), arrival, learner(config(&new)), 30_000);
+    assert!((relearnt_ms - fresh_ms).abs() < fresh_ms * 0.05, "{relearnt_ms} and {fresh_ms} ms");
+}
+
+#[test]
+fn idle_time_is_used_to_learn() {
+    let drive = drive("mimic-base");
+    let known = |probe_idle| {
+        // One request in 200 ms: nine tenths of the time there is nothing to do.
+        let arrival = Arrival::Poisson { rate: 5.0 };
+        let config = LearnerConfig { probe_idle, ..config(&drive) };
+        let (_, learner) = run(&drive, load(&drive, 100), arrival, learner(config), 400);
+        learner.stats()
+    };
+    let (without, with) = (known(false), known(true));
+    // The first request after a pause teaches nothing, and here each comes after one.
+    assert!(without.known < 40 && without.after_pause > 300, "{without:?}");
+    assert!(with.known > 2_000, "{with:?}");
+    let mut never = learner(config(&drive));
+    assert!(!never.uses_idle_time());
+    assert_eq!(never.wanted(scheduler::Last { op: units::Op::Read, lbn: units::Lbn::ZERO }), None);
+}

@@ -1,0 +1,58 @@
+//! Whether a read that goes on to the next head loses a revolution: what the moves between commands may hide.
+
+use crate::error::ProbeError;
+use crate::geometry::{Kind, Shape};
+use crate::mapping::Map;
+use crate::meter::Meter;
+use crate::turns::frac;
+
+/// Reads over a change of head.
+const READS: u32 = 24;
+
+/// Sectors on each side.
+const EACH_SIDE: u64 = 2;
+
+/// What was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crossing {
+    /// From the end of one track to the beginning of the next, ns.
+    pub(crate) gap_ns: f64,
+    /// Whether the head is not there in that time.
+    pub(crate) lost: bool,
+}
+
+/// Reads over the first change of head of cylinders, or of bands, in the largest zone.
+pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, shape: Shape) -> Result<Option<Crossing>, ProbeError> {
+    let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else { return Ok(None) };
+    let (period, at) = match shape.kind {
+        Kind::Bands(width) => (width * shape.heads, width - 1),
+        _ => (shape.heads, 0),
+    };
+    if shape.heads < 2 || zone.sectors < 8 || zone.tracks() < 4 * period {
+        return Ok(None);
+    }
+    let mut least = f64::MAX;
+    let mut gap: f64 = 0.0;
+    for _ in 0..READS {
+        let track = meter.draw.below(zone.tracks() / period - 2) * period + at;
+        let first = zone.lbn_near(track, zone.sectors - EACH_SIDE);
+        let last = first + 2 * EACH_SIDE - 1;
+        let on_both = zone.locate(first) == (track, zone.sectors - EACH_SIDE)
+            && zone.locate(last) == (track + 1, EACH_SIDE - 1);
+        if !on_both {
+            continue;
+        }
+        // From next to it, so that the move is short.
+        let sector = meter.draw.below(zone.sectors);
+        meter.read(zone.lbn_near(track + period, sector), 1)?;
+        let reading = meter.read(first, 2 * EACH_SIDE)?;
+        least = least.min(reading.response_ns() / meter.revolution);
+        gap = frac(zone.track_angle(track + 1) - zone.track_angle(track));
+    }
+    if least == f64::MAX {
+        return Ok(None);
+    }
+    // The luckiest read waited for little before its first sector. A short move takes less than a third of a turn.
+    let whole = gap + 2.0 * EACH_SIDE as f64 / zone.sectors as f64;
+    Ok(Some(Crossing { gap_ns: gap * meter.revolution, lost: least > whole + 0.85 }))
+}

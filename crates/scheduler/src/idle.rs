@@ -22,7 +22,8 @@ const ASLEEP: Duration = Duration::from_secs(10);
 /// other. After ten seconds of silence the bound waits: background work on a drive that nobody uses must go on, and goes
 /// to the hardest blocks, so that the next request is late by what the way back from there takes, a part of one request in
 /// more than ten seconds. On an Atlas 10K that is a foreground of less than some 0.1% of the drive's time; less than 2% is
-/// not promised to it. `freeblock lab run fast04-fig5` measures one (its note).
+/// not promised to it. With a request in 30 s the mean response was 8.71%
+/// longer (`freeblock lab run fast04-fig5 --quick`, its note).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTime {
     /// The drive is idle when nothing came for so long, 1 ns to an hour; until then only the track under the head is read.

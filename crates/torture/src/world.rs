@@ -257,6 +257,9 @@ impl World {
                 self.execute(held, harm)?;
                 return Ok(false);
             }
+            Action::Send(command) => {
+                return Err((Check::Request, format!("a core in the drive sends {}", command.id)));
+            }
             Action::Cut => self.cut()?,
             Action::Completed(id) | Action::Failed { id, .. } => {
                 return Err((

@@ -21,6 +21,8 @@ pub(crate) struct Pick {
     pub(super) sure: bool,
     /// What had been there of the block.
     pub(super) had: Vec<(u32, u32)>,
+    /// The command that fetches it; inside the drive there is one at a time, and all are of the same.
+    pub(super) command: u64,
 }
 
 /// What was taken of a window: where it begins and ends in the order of passing, and the sectors that are wanted.
@@ -143,7 +145,8 @@ impl Background {
         for at in 0..self.shares.len() {
             let share = &mut self.shares[at];
             any |= share.has(Op::Write) || share.has(Op::Read);
-            share.overwritten(range, |pick| self.picks.push(pick));
+            let command = self.command;
+            share.overwritten(range, |pick| self.picks.push(Pick { command, ..pick }));
         }
         self.look(Focus::All);
         if !any {
@@ -203,7 +206,8 @@ impl Background {
     fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
         let share = &mut self.shares[at];
         if let Some((task, Took { completes, had })) = share.take(slot, &item) {
-            self.picks.push(Pick { session: share.id, task, item, completes, sure, had });
+            let (session, command) = (share.id, self.command);
+            self.picks.push(Pick { session, task, item, completes, sure, had, command });
         }
     }
 
@@ -264,8 +268,17 @@ impl Background {
 
     /// Gives out what the accesses under way have done, for the outbox; blocks with a sector among `bad`, which is
     /// ascending, as failed.
-    pub fn deliver(&mut self, bad: &[Lbn], mut each: impl FnMut(Record)) {
+    pub fn deliver(&mut self, bad: &[Lbn], each: impl FnMut(Record)) {
+        self.deliver_of(self.command, bad, each);
+    }
+
+    /// The same for one of several commands under way.
+    pub fn deliver_of(&mut self, command: u64, bad: &[Lbn], mut each: impl FnMut(Record)) {
         let mut picks = std::mem::take(&mut self.picks);
+        let mut others = Vec::new();
+        if picks.iter().any(|p| p.command != command) {
+            (picks, others) = picks.into_iter().partition(|p| p.command == command);
+        }
         let Self { shares, owners, .. } = self;
         let mut record = |share: &mut Share, pick: &Pick, bad: Option<Lbn>| {
             let Some((range, op, parameter)) = share.describe(pick) else { return };
@@ -291,14 +304,58 @@ impl Background {
                 shares[at].give_up(pick);
                 record(&mut shares[at], pick, Some(lbn));
             }
-            picks.retain(|p| !failed.contains_key(&(p.task, p.item.block)));
+            let has_failed = |p: &Pick| failed.contains_key(&(p.task, p.item.block));
+            picks.retain(|p| !has_failed(p));
+            others.retain(|p| !has_failed(p));
         }
         for pick in picks.drain(..).filter(|p| p.completes) {
+            // A part that was taken before may still be on its way: the block is complete when that has come.
+            let same = |p: &&mut Pick| p.task == pick.task && p.item.block == pick.item.block;
+            if let Some(other) = others.iter_mut().rev().find(same) {
+                other.completes = true;
+                continue;
+            }
             if let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) {
                 record(&mut shares[at], &pick, None);
             }
         }
+        self.picks = if others.is_empty() { picks } else { others };
+    }
+
+    /// What is taken from here on is fetched by this command.
+    pub fn take_for(&mut self, command: u64) {
+        self.command = command;
+    }
+
+    /// Gives back what a command was to fetch; with `from`, only what begins at that LBN or behind it; without `sure`, only what
+    /// no retry of a foreground request fetches. Whole blocks go back: what is on its way of them besides is passed over.
+    pub fn give_back(&mut self, layout: &Layout, command: u64, (from, sure): (Option<Lbn>, bool)) {
+        let behind = |shares: &[Share], p: &Pick| {
+            let Some(from) = from else { return true };
+            let at = shares.binary_search_by_key(&p.session, |s| s.id);
+            let range = at.ok().and_then(|at| shares[at].item_range(p));
+            range.is_some_and(|range| range.start() >= from)
+        };
+        let mut picks = std::mem::take(&mut self.picks);
+        let mut undone: Vec<(TaskId, u64)> = Vec::new();
+        let mut undo = vec![false; picks.len()];
+        for (pick, undo) in picks.iter().zip(&mut undo) {
+            let block = (pick.task, pick.item.block);
+            // What was taken later of the same block rests on what goes back now.
+            *undo = undone.contains(&block)
+                || pick.command == command && (sure || !pick.sure) && behind(&self.shares, pick);
+            if *undo {
+                undone.push(block);
+            }
+        }
+        // The last first, so that each block is left as its first part found it.
+        for (pick, _) in picks.iter().zip(&undo).rev().filter(|(_, undo)| **undo) {
+            self.untake(layout, pick);
+        }
+        let mut undo = undo.into_iter();
+        picks.retain(|_| !undo.next().unwrap_or(false));
         self.picks = picks;
+        self.look(Focus::All);
     }
 }
 

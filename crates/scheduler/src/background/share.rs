@@ -347,7 +347,8 @@ impl Share {
             task.touching(range.start(), range.end(), |block| blocks.push(block));
             for block in blocks.drain(..) {
                 let (item, completes) = task.supersede(block, range.start(), range.end());
-                each(Pick { session, task: task.id, item, completes, sure: true, had: Vec::new() });
+                let had = Vec::new();
+                each(Pick { session, task: task.id, item, completes, sure: true, had, command: 0 });
             }
             self.scratch = blocks;
             if task.is_exhausted() {

@@ -33,7 +33,7 @@ use workload::{Issuer, Source};
 ///     firmware.cache.write_back = WriteBack::None;
 /// }
 /// let known = Arc::new(DriveModel::from_profile(&profile)?);
-/// let overheads = profile.firmware.as_ref().map(|f| Overheads::of(f, false)).unwrap_or_default();
+/// let overheads = profile.firmware.as_ref().map(|f| Overheads::of(f, &known, false)).unwrap_or_default();
 /// let config = Config {
 ///     place: Place::Outside(OutsideConfig::paper(overheads, Duration::from_micros(300))),
 ///     ..Config::default()

@@ -327,14 +327,12 @@ impl Background {
         self.command = command;
     }
 
-    /// Gives back what a command was to fetch; with `from`, only what begins at that LBN or behind it; without `sure`, only what
-    /// no retry of a foreground request fetches. Whole blocks go back: what is on its way of them besides is passed over.
-    pub fn give_back(&mut self, layout: &Layout, command: u64, (from, sure): (Option<Lbn>, bool)) {
-        let behind = |shares: &[Share], p: &Pick| {
-            let Some(from) = from else { return true };
+    /// Gives back what a command was to fetch, as far as `which` says so of its LBNs; without `sure`, only what no retry of
+    /// a foreground request fetches. Whole blocks go back: what is on its way of them besides is passed over.
+    pub fn give_back(&mut self, layout: &Layout, command: u64, sure: bool, which: impl Fn(LbnRange) -> bool) {
+        let which = |shares: &[Share], p: &Pick| {
             let at = shares.binary_search_by_key(&p.session, |s| s.id);
-            let range = at.ok().and_then(|at| shares[at].item_range(p));
-            range.is_some_and(|range| range.start() >= from)
+            at.ok().and_then(|at| shares[at].item_range(p)).is_some_and(&which)
         };
         let mut picks = std::mem::take(&mut self.picks);
         let mut undone: Vec<(TaskId, u64)> = Vec::new();
@@ -343,7 +341,7 @@ impl Background {
             let block = (pick.task, pick.item.block);
             // What was taken later of the same block rests on what goes back now.
             *undo = undone.contains(&block)
-                || pick.command == command && (sure || !pick.sure) && behind(&self.shares, pick);
+                || pick.command == command && (sure || !pick.sure) && which(&self.shares, pick);
             if *undo {
                 undone.push(block);
             }

@@ -23,7 +23,7 @@ use model::{DriveModel, Position};
 use record::Observed;
 use std::collections::VecDeque;
 use std::fmt;
-use units::{Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Instant, Lbn, LbnRange, Op};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
 const NOISE: i64 = 8;
@@ -85,6 +85,8 @@ struct Order {
     command: Command,
     /// What of the background it fetches.
     tag: u64,
+    /// Nothing else is to come with this tag.
+    last: bool,
     work: Work,
     sent: Option<Instant>,
     forecast: Forecast,
@@ -94,8 +96,6 @@ struct Order {
 enum Work {
     Foreground {
         job: Job,
-        /// Nothing else is to come for the job.
-        last: bool,
         /// A detour precedes it, or it is merged with one.
         detoured: bool,
     },
@@ -299,7 +299,7 @@ impl Core {
 
     /// What a command has done goes to whom it was for.
     fn hand_out(&mut self, outside: &mut Outside, order: Order, outcome: Outcome<'_>) {
-        let Order { command, tag, work, .. } = order;
+        let Order { command, tag, last, work, .. } = order;
         let single;
         let (bad, stopped): (&[Lbn], Option<Lbn>) = match outcome {
             Outcome::Done => (&[], None),
@@ -310,14 +310,14 @@ impl Core {
             }
         };
         if let Some(stopped) = stopped {
-            self.background.give_back(self.drive.layout(), tag, (Some(stopped + Sectors::new(1)), true));
+            self.background.give_back(self.drive.layout(), tag, true, |item| item.start() > stopped);
         }
+        outside.bad.extend(bad.iter().filter(|lbn| command.range.contains(**lbn)));
         let mut retry = None;
         match work {
-            Work::Foreground { job, last, .. } => {
+            Work::Foreground { job, .. } => {
                 self.idle.since = self.now;
                 let asked = command.foreground.unwrap_or(command.range);
-                outside.bad.extend(bad.iter().filter(|lbn| command.range.contains(**lbn)));
                 if stopped.is_some_and(|at| at < asked.start()) {
                     // What was merged with it has kept the drive from coming to it.
                     retry = Some(job);
@@ -332,8 +332,8 @@ impl Core {
                     });
                 }
             }
-            Work::Detour => outside.bad.extend_from_slice(bad),
-            Work::Idle => outside.bad.extend_from_slice(bad),
+            Work::Detour | Work::Idle if !last => return,
+            Work::Detour | Work::Idle => {}
         }
         let mut bad = std::mem::take(&mut outside.bad);
         bad.sort_unstable();
@@ -354,13 +354,13 @@ impl Core {
         let mut jobs: Vec<(u64, Job)> = Vec::new();
         for order in orders.into_iter().rev() {
             match order.work {
-                Work::Foreground { job, last, .. } => {
-                    self.background.give_back(self.drive.layout(), order.tag, (None, false));
-                    if last {
+                Work::Foreground { job, .. } => {
+                    self.background.give_back(self.drive.layout(), order.tag, false, |_| true);
+                    if order.last {
                         jobs.push((order.tag, job));
                     }
                 }
-                _ => self.background.give_back(self.drive.layout(), order.tag, (None, true)),
+                _ => self.background.give_back(self.drive.layout(), order.tag, true, |_| true),
             }
         }
         outside.bad.clear();

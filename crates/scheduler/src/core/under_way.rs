@@ -88,6 +88,13 @@ impl Approach {
         Self { track, arrive, wait, span, missed: missed.filter(|missed| *missed < piece.len) }
     }
 
+    /// When the rear part begins to pass, which `missed` sectors precede.
+    pub fn rear_start(&self, drive: &DriveModel, piece: &Piece, missed: u32) -> Instant {
+        let rpm = drive.rpm();
+        let wait = rpm.earliest_angle(self.arrive).until(self.track.sector_angle(piece.sector + missed));
+        self.arrive + rpm.time_within(wait)
+    }
+
     /// When the rear part is done that passes first.
     pub fn rear_end(&self, drive: &DriveModel) -> Instant {
         let passed = Rotation::from_parts(FULL_TURN) - self.wait;

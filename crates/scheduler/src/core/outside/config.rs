@@ -1,5 +1,6 @@
 //! What a scheduler outside the drive is told about it, and how careful it is to be.
 
+use model::DriveModel;
 use model::profile::{Firmware, WriteBack};
 use units::{Duration, Op};
 
@@ -22,7 +23,7 @@ pub struct Overheads {
     pub completion: [Duration; 2],
     /// A sector's time on the bus.
     pub bus_sector: Duration,
-    /// Nothing is read or written sooner than this after the drive has turned to its command.
+    /// Nothing is read from the medium sooner than this after the drive has turned to its command.
     pub shortest_access: Duration,
     /// Whether the drive turns to a queued command as soon as the arm is free, while the last one's data cross the bus;
     /// otherwise when the host knows of the last one.
@@ -32,16 +33,17 @@ pub struct Overheads {
 }
 
 impl Overheads {
-    /// What a profile's firmware section says. `overlap` is not in it.
+    /// What a profile's firmware section says of a drive. `overlap` is not in it.
     ///
     /// ```
     /// use freeblock_scheduler::Overheads;
     /// let profile = model::builtin::find("seagate-cheetah-18lp").unwrap();
-    /// let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), true);
+    /// let drive = model::DriveModel::from_profile(&profile).unwrap();
+    /// let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &drive, true);
     /// assert_eq!(overheads.command[0].as_nanos(), 200_000);
     /// assert!(overheads.write_back);
     /// ```
-    pub fn of(firmware: &Firmware, overlap: bool) -> Self {
+    pub fn of(firmware: &Firmware, drive: &DriveModel, overlap: bool) -> Self {
         let plain = |ms: f64| Duration::from_millis_f64(ms.max(0.0)).unwrap_or(Duration::ZERO);
         let scaled = |ms: f64| plain(ms * firmware.overhead_scale);
         let o = &firmware.overheads;
@@ -49,6 +51,10 @@ impl Overheads {
         let bus = plain(firmware.bulk_sector_ms);
         let bus_sector = bus.max(plain(firmware.bus_read_sector_ms));
         let write_back = firmware.cache.enabled && firmware.cache.write_back != WriteBack::None;
+        // What a profile gives a miss less for than a hit was measured as a part of its seeks (docs/MODEL.md).
+        let in_seeks = higher(o.read_hit).saturating_sub(higher(o.read_miss));
+        let farthest = drive.layout().cylinders().saturating_sub(1).min(10);
+        let shortest = (1..=farthest).map(|d| drive.seek(d)).min().unwrap_or(Duration::ZERO);
         Self {
             command: [higher(o.read_miss), higher(o.write_miss)],
             completion: [
@@ -56,7 +62,7 @@ impl Overheads {
                 scaled(o.first_reselect) + scaled(o.write_completion),
             ],
             bus_sector,
-            shortest_access: Duration::ZERO,
+            shortest_access: shortest.saturating_sub(in_seeks),
             overlap,
             write_back,
         }

@@ -23,17 +23,17 @@ impl Outside {
     fn push(
         &mut self,
         drive: &DriveModel,
-        order: (Op, LbnRange, u64, Work),
+        order: (Op, LbnRange, (u64, bool), Work),
         what: (Purpose, Option<LbnRange>, u32),
     ) {
-        let (op, range, tag, work) = order;
+        let (op, range, (tag, last), work) = order;
         let (purpose, foreground, useful) = what;
         let id = CommandId(self.next_id);
         self.next_id += 1;
         let command = Command { id, op, range, purpose, foreground, useful };
         let from = self.standing(drive);
         let (forecast, _) = forecast(drive, &self.config.overheads, &from, self.decided, (op, range));
-        self.queue.push_back(Order { command, tag, work, sent: None, forecast });
+        self.queue.push_back(Order { command, tag, last, work, sent: None, forecast });
     }
 
     /// When the arm can set out for the next command.
@@ -118,7 +118,7 @@ impl Core {
                     merged = Some((range, useful));
                 } else {
                     let what = (Purpose::Background { useful }, None, useful);
-                    outside.push(&self.drive, (stop.op, range, stop_tag, Work::Detour), what);
+                    outside.push(&self.drive, (stop.op, range, (stop_tag, true), Work::Detour), what);
                 }
             }
         }
@@ -142,9 +142,13 @@ impl Core {
                 extra.map_or(asked, |(extra, _)| LbnRange::new(extra.start(), extra.len() + asked.len()));
             let useful = extra.map_or(0, |(_, useful)| useful);
             let last = i + 1 == ranges.len();
-            let work = Work::Foreground { job: job.clone(), last, detoured: detoured && i == 0 };
+            let work = Work::Foreground { job: job.clone(), detoured: detoured && i == 0 };
             let op = job.pending.request.op;
-            outside.push(&self.drive, (op, range, tag, work), (Purpose::Foreground, Some(asked), useful));
+            outside.push(
+                &self.drive,
+                (op, range, (tag, last), work),
+                (Purpose::Foreground, Some(asked), useful),
+            );
         }
     }
 
@@ -158,7 +162,7 @@ impl Core {
         let first = *job.ranges().first()?;
         let piece = drive.layout().pieces(first).next()?;
         let set_out = outside.set_out(standing, op);
-        let earliest = outside.decided + outside.config.overheads.shortest_access;
+        let earliest = standing.ready.max(outside.decided) + outside.config.overheads.shortest_access;
         let whole = op.is_write() || u64::from(piece.len) == first.len().get();
         let approach = Approach::arriving_after(&drive, (standing.position, set_out, earliest), op, &piece);
         if approach.missed.is_some() && whole {
@@ -224,11 +228,11 @@ impl Core {
             let end = if merged { stop.count } else { taken.end };
             let range = lbns(stop.first + taken.begin, end - taken.begin);
             if range.is_none() {
-                self.background.give_back(layout, tag, (None, false));
+                self.background.give_back(layout, tag, false, |_| true);
             }
             return range.map(|range| (range, taken.useful));
         }
-        let window = self.background.longest_write(&track, (stop.first, stop.count), merged);
+        let (window, _) = self.background.longest_write(&track, (stop.first, stop.count), merged);
         let mut runs: Vec<(u32, u32)> = Vec::new();
         self.background.take_writes(&drive, stop.track, window, buffers, |passing, sectors| {
             match runs.last_mut().filter(|run| run.0 + run.1 == passing) {
@@ -237,16 +241,15 @@ impl Core {
             }
         });
         // Where a buffer was not at hand there is a hole, which one command cannot leave out.
+        let holes = runs.len() > 1;
         let run =
             if merged { runs.pop().filter(|run| run.0 + run.1 == window.1) } else { runs.first().copied() };
-        let whole = run == Some((0, window.1));
-        let range = run.filter(|_| whole || !merged).and_then(|run| lbns(window.0 + run.0, run.1));
-        let Some(range) = range else {
-            self.background.give_back(layout, tag, (None, false));
+        let Some(range) = run.and_then(|run| lbns(window.0 + run.0, run.1)) else {
+            self.background.give_back(layout, tag, false, |_| true);
             return None;
         };
-        if !whole {
-            self.background.give_back(layout, tag, (Some(range.end()), false));
+        if holes {
+            self.background.give_back(layout, tag, false, |item| !item.overlaps(range));
         }
         Some((range, range.len().get() as u32))
     }
@@ -277,52 +280,63 @@ impl Core {
     fn decide_idle(&mut self, outside: &mut Outside, now: Instant, tag: u64, buffers: &mut dyn Buffers) {
         let Some(idle) = self.config.idle else { return };
         let silent = now.saturating_since(self.idle.since);
-        if silent < idle.threshold || self.idle.range(&idle, now) == Range::Track {
+        if silent < idle.threshold {
             return;
         }
+        // A head that may not leave its track finds nothing that can be left again at any instant: not from outside.
+        let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
-        let Some(visit) = self.idle_visit(now, buffers) else { return };
+        let Some(visit) = allowed.then(|| self.idle_visit(now, buffers)).flatten() else {
+            self.idle.not_before = now + idle.threshold;
+            return;
+        };
         let drive = Arc::clone(&self.drive);
         let layout = drive.layout();
-        let mut range: Option<LbnRange> = None;
-        let (mut useful, mut op) = (0, Op::Read);
+        // Each with the wanted sectors in it. Of what is to be written, the holes between are left out.
+        let mut ranges: Vec<(LbnRange, u32)> = Vec::new();
+        let mut op = Op::Read;
         for access in &self.accesses {
-            let Some(lbn) = layout.lbn_at(Location { track: visit.track, sector: access.sector }) else {
-                break;
+            let at = |sector| layout.lbn_at(Location { track: visit.track, sector });
+            let Some((lbn, last)) = at(access.sector).zip(at(access.sector + access.sectors - 1)) else {
+                continue;
             };
-            let last = Location { track: visit.track, sector: access.sector + access.sectors - 1 };
-            let Some(last) = layout.lbn_at(last) else { break };
             let end = last + Sectors::new(1);
-            match range {
-                Some(before) if before.end() != lbn => break,
-                Some(before) => range = Some(LbnRange::new(before.start(), end.since(before.start()))),
-                None => range = Some(LbnRange::new(lbn, end.since(lbn))),
-            }
             op = access.op;
-            useful += match access.purpose {
+            let useful = match access.purpose {
                 Purpose::Idle { useful } => useful,
                 _ => 0,
             };
+            match ranges.last_mut() {
+                Some((before, wanted)) if before.end() == lbn => {
+                    *before = LbnRange::new(before.start(), end.since(before.start()));
+                    *wanted += useful;
+                }
+                _ => ranges.push((LbnRange::new(lbn, end.since(lbn)), useful)),
+            }
         }
-        let Some(range) = range else {
-            self.background.give_back(layout, tag, (None, true));
-            return;
-        };
-        self.background.give_back(layout, tag, (Some(range.end()), true));
-        outside.push(&drive, (op, range, tag, Work::Idle), (Purpose::Idle { useful }, None, useful));
+        if ranges.is_empty() {
+            self.background.give_back(layout, tag, true, |_| true);
+        }
+        for (i, &(range, useful)) in ranges.iter().enumerate() {
+            let last = i + 1 == ranges.len();
+            let what = (Purpose::Idle { useful }, None, useful);
+            outside.push(&drive, (op, range, (tag, last), Work::Idle), what);
+        }
     }
 
-    /// What one command of idle time may ask for on a track: the longest run of LBNs with something in it.
+    /// What idle time may ask for on a track: the run of LBNs with the most in it.
     pub(in crate::core) fn straight_idle_window(&self, track: TrackIndex, op: Op) -> (u32, u32) {
         let there = self.drive.layout().track_ref(track);
         let mut best = ((0, 0), 0);
         crate::planner::straight_parts(&there, (0, there.track().sectors), |part| {
-            let (part, score) = if op.is_write() {
-                let run = self.background.longest_write(&there, part, false);
-                (run, u64::from(run.1))
-            } else {
-                (part, self.background.score(&there, part, op))
+            let all = self.background.score(&there, part, op);
+            let run = match op {
+                Op::Read => part,
+                Op::Write => self.background.longest_write(&there, part, false).0,
             };
+            // Blocks with holes in them take several commands: better than nothing.
+            let (part, score) = if run.1 > 0 { (run, all + 1) } else { (part, all.min(1)) };
+            let score = if all > 0 { score } else { 0 };
             if score > best.1 {
                 best = (part, score);
             }

@@ -5,6 +5,10 @@ use crate::core::under_way::Approach;
 use model::{DriveModel, Piece, Position};
 use units::{Duration, Instant, LbnRange, Op, TrackIndex};
 
+/// Sectors of a write that cross the bus before the medium side of a drive learns of them: a page of 4 KiB
+/// (docs/MODEL.md).
+const BURST: u64 = 8;
+
 /// Where the head is when a command is done, in platter time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
@@ -62,12 +66,28 @@ pub(super) fn forecast(
     let mut at = *from;
     at.free = set_out;
     // A drive with zero-latency access that would have to come back to a track takes a longer request in order.
+    let mut waiting = 0;
     let whole = |piece: &Piece| u64::from(piece.len) == range.len().get();
     for piece in drive.layout().pieces(range) {
-        let earliest = if done.is_none() { begun + overheads.shortest_access } else { at.free };
+        let earliest = match (&done, op) {
+            (None, Op::Read) => begun + overheads.shortest_access,
+            _ => at.free,
+        };
         let mut approach = Approach::arriving_after(drive, (at.position, at.free, earliest), op, &piece);
-        if !op.is_write() && !whole(&piece) {
-            approach.missed = None;
+        let missed = approach.missed.take();
+        if op.is_write() {
+            let data = |sectors: u64| begun + overheads.command(op) + overheads.bus_sector * sectors;
+            let all = data(range.len().get().next_multiple_of(BURST).min(range.len().get()));
+            approach.missed = missed.filter(|&missed| all <= approach.rear_start(drive, &piece, missed));
+            let first = data(range.len().get().min(BURST));
+            if approach.missed.is_none() && done.is_none() && first > approach.arrive {
+                approach = Approach::arriving_after(drive, (at.position, at.free, first), op, &piece);
+                approach.missed = None;
+            }
+        } else if whole(&piece) {
+            // The rear part waits for the front before it may cross the bus.
+            approach.missed = missed;
+            waiting = missed.map_or(0, |missed| piece.len - missed);
         }
         let (start, end) = (approach.start(drive), approach.end(drive, &piece));
         let to = Position::from(approach.track);
@@ -101,7 +121,7 @@ pub(super) fn forecast(
     } else {
         // The bus may be slower than the medium.
         let behind = (done.start + bus).saturating_since(done.end + overheads.bus_sector);
-        done.end + overheads.tail(op) + behind
+        done.end + overheads.tail(op) + behind.max(overheads.bus_sector * u64::from(waiting))
     };
     at.ready = if overheads.overlap { done.end } else { done.heard };
     (done, at)

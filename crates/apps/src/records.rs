@@ -9,8 +9,8 @@
 //! Flow control: a full buffer suspends the session, an emptier one resumes it. A record is never dropped. What was
 //! under way when the session was suspended still comes, so the buffer may hold more than [`Limits`] say: by the blocks of
 //! one wish of the core (the sectors of one foreground request and of the tracks that its gaps visit), never more. And
-//! blocks to be written that a foreground write overtakes are done even while suspended; their records have no data,
-//! and there are no more of them than blocks that the client registered.
+//! blocks to be written that another write overtakes, the foreground's or another session's, are done even while
+//! suspended; their records have no data, and there are no more of them than blocks that the client registered.
 
 use crate::sessions::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use std::collections::{BTreeMap, VecDeque};

@@ -103,7 +103,7 @@ fn told(text: &mut String, counts: &Counts) {
     let _ = writeln!(
         text,
         "  {} steps, {hours:.2} hours of virtual time, {} power cuts, {} commands lost\n  \
-         {} foreground requests, {} held against a drive without background\n  \
+         {} foreground requests, {} held against a drive without background; {} commands for promoted work\n  \
          {} background blocks, {} of them written, {} on bad sectors; {} idle visits, {} cut short\n  \
          {} scrubs of a whole drive",
         grouped(counts.steps),
@@ -111,6 +111,7 @@ fn told(text: &mut String, counts: &Counts) {
         grouped(counts.lost),
         grouped(counts.requests),
         grouped(counts.compared),
+        grouped(counts.promoted),
         grouped(counts.blocks),
         grouped(counts.written),
         grouped(counts.bad),

@@ -153,6 +153,13 @@ impl Segments {
         best.1
     }
 
+    /// Drops every segment that holds a sector of `range`.
+    pub(crate) fn forget(&mut self, range: LbnRange) {
+        for s in self.list.iter_mut().filter(|s| s.overlaps(range)) {
+            s.content = Content::Nothing;
+        }
+    }
+
     /// What a write into segment `own` does to the others. `leaves` says that data are given up once the host has
     /// gone past them.
     pub(crate) fn overwrite(&mut self, range: LbnRange, own: usize, leaves: bool) {

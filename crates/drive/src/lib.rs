@@ -1,22 +1,32 @@
 //! A drive simulated from outside.
 //!
 //! [`mechanics`] is the truth: an arm and a platter, exact to the nanosecond. [`Drive`] puts firmware on top: a bus,
-//! command overheads, a segmented buffer with read-ahead and write-back. [`validate()`] replays a trace measured on a
-//! real drive and says how far off the simulated one is.
+//! command overheads, a segmented buffer with read-ahead and write-back. Made with a [`Behaviour`] it is the
+//! [`BlackBox`] that an outside scheduler meets, whose arm, spindle and electronics vary. [`validate()`] replays a
+//! trace measured on a real drive and says how far off the simulated one is.
 
+mod behaviour;
+mod black_box;
 mod cache;
+mod dice;
 mod error;
+mod faults;
 mod firmware;
 pub mod mechanics;
 mod medium;
 mod rules;
 mod run;
+mod spindle;
 mod timing;
 mod validate;
+mod wobble;
 
+pub use behaviour::{BadSectors, Behaviour, Queue, QueueOrder, Rarely, Recalibration, SpindleDrift};
+pub use black_box::{BlackBox, Reply};
 pub use error::{CommandError, DriveError};
 pub use firmware::{Breakdown, Command, Completion, Drive, MOST_SECTORS, Served};
 pub use mechanics::{Access, Mechanics, Pass};
 pub use medium::{Blank, Medium, MediumError, Zeroes};
 pub use rules::Rules;
+pub use spindle::{Platter, Spindle};
 pub use validate::{ClassReport, Report, ValidateError, ValidateRecord, demerit_ms, validate, validate_with};

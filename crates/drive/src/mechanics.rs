@@ -7,6 +7,8 @@
 //!    began ([`Rpm::earliest_angle`]);
 //! 3. a sector is done at the first whole nanosecond at which its end has passed.
 
+use crate::spindle::{Platter, Spindle};
+use crate::wobble::Wobble;
 use model::{DriveModel, Position, Track};
 use std::sync::Arc as Shared;
 #[cfg(doc)]
@@ -31,7 +33,10 @@ use units::{Arc, Duration, Instant, Op, TrackIndex};
 #[derive(Clone, Debug)]
 pub struct Mechanics {
     model: Shared<DriveModel>,
+    spindle: Spindle,
     position: Position,
+    /// What moves of the arm take beyond the model's time; nothing when the arm is exact.
+    wobble: Option<Box<Wobble>>,
 }
 
 /// One head over one track while some consecutive sectors pass.
@@ -87,29 +92,27 @@ impl Access {
 impl Pass {
     /// First whole nanosecond at which the first sector has begun.
     #[inline]
-    pub fn start(&self, model: &DriveModel) -> Instant {
-        self.from + model.rpm().time_within(self.wait)
+    pub fn start(&self, platter: &impl Platter) -> Instant {
+        platter.after(self.from, self.wait)
     }
 
     /// When the first `count` sectors of the pass are done.
     #[inline]
-    pub fn done(&self, model: &DriveModel, count: u32) -> Instant {
-        self.from + model.rpm().time_within(self.wait + self.arc(count))
+    pub fn done(&self, platter: &impl Platter, count: u32) -> Instant {
+        platter.after(self.from, self.wait + self.arc(count))
     }
 
     /// When the whole pass is done.
     #[inline]
-    pub fn end(&self, model: &DriveModel) -> Instant {
-        self.done(model, self.count)
+    pub fn end(&self, platter: &impl Platter) -> Instant {
+        self.done(platter, self.count)
     }
 
     /// How many sectors of the pass are done at `now`.
-    pub fn done_by(&self, model: &DriveModel, now: Instant) -> u32 {
+    pub fn done_by(&self, platter: &impl Platter, now: Instant) -> u32 {
         // Twice around at most; the product below stays small enough for 64 bits.
-        let most = model.rpm().time_within(self.wait + self.arc(self.count));
-        let turned = model.rpm().arc_in(now.saturating_since(self.from).min(most));
-        // What passes within the nanosecond that ends now has passed.
-        let turned = turned + Arc::from_parts(u64::from(model.rpm().get()) - 1);
+        let most = platter.after(self.from, self.wait + self.arc(self.count));
+        let turned = platter.turned(self.from, now.max(self.from).min(most));
         let Some(past) = turned.parts().checked_sub(self.wait.parts()) else { return 0 };
         // Boundary k of the track lies at floor(k F / n), so the last one at or before an arc x is
         // ceil((x + 1) n / F) - 1.
@@ -140,7 +143,13 @@ impl Pass {
 impl Mechanics {
     /// A drive at rest with its arm at cylinder 0, head 0.
     pub fn new(model: Shared<DriveModel>) -> Self {
-        Self { model, position: Position::default() }
+        let spindle = Spindle::steady(model.rpm());
+        Self { model, spindle, position: Position::default(), wobble: None }
+    }
+
+    /// The same with a platter and an arm that are not what the model says.
+    pub(crate) fn inexact(model: Shared<DriveModel>, spindle: Spindle, wobble: Option<Wobble>) -> Self {
+        Self { model, spindle, position: Position::default(), wobble: wobble.map(Box::new) }
     }
 
     /// What is known about the drive.
@@ -152,6 +161,12 @@ impl Mechanics {
     /// The same, to keep while the arm moves.
     pub fn shared_model(&self) -> Shared<DriveModel> {
         Shared::clone(&self.model)
+    }
+
+    /// How the platter turns.
+    #[inline]
+    pub fn spindle(&self) -> &Spindle {
+        &self.spindle
     }
 
     /// Where the arm is, or will be at the end of the last move.
@@ -168,15 +183,18 @@ impl Mechanics {
     /// Moves the arm; returns when it is ready for `op`.
     #[inline]
     pub fn seek_to(&mut self, at: Instant, to: Position, op: Op) -> Instant {
-        let arrival = at + self.model.move_time(self.position, to, op);
+        let mut time = self.model.move_time(self.position, to, op);
+        if let Some(wobble) = self.wobble.as_mut().filter(|_| time > Duration::ZERO) {
+            time = wobble.of(time, || self.spindle.speed_at(at).revolution());
+        }
         self.position = to;
-        arrival
+        at + time
     }
 
     /// The pass over `count` sectors from `first` on, for a head that is ready on `track` at `at`.
     #[inline]
     pub fn pass(&self, at: Instant, track: Track, first: u32, count: u32) -> Pass {
-        let wait = self.model.rpm().earliest_angle(at).until(track.sector_angle(first));
+        let wait = self.spindle.earliest_angle(at).until(track.sector_angle(first));
         Pass { from: at, wait, track, first, count }
     }
 
@@ -184,7 +202,7 @@ impl Mechanics {
     #[inline]
     pub fn wait_and_transfer(&self, at: Instant, track: Track, first: u32, count: u32) -> (Instant, Instant) {
         let pass = self.pass(at, track, first, count);
-        (pass.start(&self.model), pass.end(&self.model))
+        (pass.start(&self.spindle), pass.end(&self.spindle))
     }
 
     /// Moves to a track and takes `count` of its sectors in order.
@@ -219,7 +237,7 @@ impl Mechanics {
         let pass = self
             .pass_in_any_order(arrival, track, first, count)
             .unwrap_or_else(|| self.pass(arrival, track, first, count));
-        Access { begin: at, arrival, start: pass.start(&self.model), end: pass.end(&self.model) }
+        Access { begin: at, arrival, start: pass.start(&self.spindle), end: pass.end(&self.spindle) }
     }
 
     /// The turn in which a head that arrives among the sectors gets all of them; `None` when it arrives before the
@@ -231,9 +249,8 @@ impl Mechanics {
 
     /// The first of the sectors that passes whole, for a head that arrives among them after the first began.
     fn next_among(&self, arrival: Instant, track: Track, first: u32, count: u32) -> Option<u32> {
-        let rpm = self.model.rpm();
         // Rotation since the first sector's start.
-        let into = track.sector_angle(first).until(rpm.earliest_angle(arrival)).parts();
+        let into = track.sector_angle(first).until(self.spindle.earliest_angle(arrival)).parts();
         if into == 0 || into >= track.arc(first, count).parts() {
             return None;
         }
@@ -296,8 +313,8 @@ mod tests {
             let track = model.layout().track(TrackIndex::new(track));
             let pass = mechanics.pass(Instant::from_nanos(at), track, first, count);
             let now = Instant::from_nanos(at + later);
-            let slow = (1..=count).take_while(|&k| pass.done(&model, k) <= now).count() as u32;
-            prop_assert_eq!(pass.done_by(&model, now), slow);
+            let slow = (1..=count).take_while(|&k| pass.done(&*model, k) <= now).count() as u32;
+            prop_assert_eq!(pass.done_by(&*model, now), slow);
         }
 
         #[test]

@@ -4,6 +4,7 @@
 //! costs nothing. All its times come from [`Pass`]es, so looking more or less often changes nothing.
 
 use crate::mechanics::{Mechanics, Pass};
+use crate::spindle::Platter;
 use model::{DriveModel, Piece};
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
@@ -62,7 +63,7 @@ impl Run {
             least: from,
             around: None,
             first_seek: arrival.since(at),
-            first_latency: pass.start(mechanics.model()).since(arrival),
+            first_latency: pass.start(mechanics.spindle()).since(arrival),
             arrival,
             pass,
             pass_lbn: from,
@@ -88,7 +89,7 @@ impl Run {
         let from = self.pass_end_lbn();
         let Some(piece) = piece(mechanics.model(), from, self.limit) else { return false };
         let track = mechanics.model().layout().track(piece.track);
-        let end = self.pass.end(mechanics.model());
+        let end = self.pass.end(mechanics.spindle());
         self.pass = match self.pass.next(track, piece.sector, piece.len) {
             Some(next) => next,
             None => {
@@ -103,13 +104,13 @@ impl Run {
     /// Lets the run go on until `now`; `next` says how far it came. Returns when it ended, if it did.
     pub(crate) fn advance(&mut self, mechanics: &mut Mechanics, now: Instant) -> Option<Instant> {
         loop {
-            let done = self.pass.done_by(mechanics.model(), now);
+            let done = self.pass.done_by(mechanics.spindle(), now);
             self.next = self.next.max(self.pass_lbn + Sectors::new(u64::from(done)));
             if done < self.pass.count {
                 return None;
             }
             if !self.follow(mechanics) {
-                let end = self.pass.end(mechanics.model());
+                let end = self.pass.end(mechanics.spindle());
                 return match self.around {
                     Some((_, whole)) if whole > now => None,
                     Some((_, whole)) => Some(end.max(whole)),
@@ -129,26 +130,26 @@ impl Run {
                 continue;
             }
             let k = self.next.since(self.pass_lbn).get() as u32 + 1;
-            each(self.pass.done(mechanics.model(), k));
+            each(self.pass.done(mechanics.spindle(), k));
             self.next += Sectors::new(1);
         }
     }
 
     /// When the sector before `next` was done.
-    pub(crate) fn landed_at(&self, model: &DriveModel) -> Instant {
-        self.pass.done(model, self.next.since(self.pass_lbn).get() as u32)
+    pub(crate) fn landed_at(&self, platter: &impl Platter) -> Instant {
+        self.pass.done(platter, self.next.since(self.pass_lbn).get() as u32)
     }
 
     /// What the head does at `now`, and when that ends.
-    pub(crate) fn doing(&self, model: &DriveModel, now: Instant) -> (Doing, Instant) {
+    pub(crate) fn doing(&self, platter: &impl Platter, now: Instant) -> (Doing, Instant) {
         if now < self.arrival {
             return (Doing::Moving, self.arrival);
         }
-        let start = self.pass.start(model);
+        let start = self.pass.start(platter);
         if now < start {
             return (Doing::Waiting, start);
         }
-        let k = self.pass.done_by(model, now) + 1;
-        (Doing::Reading, self.pass.done(model, k.min(self.pass.count)))
+        let k = self.pass.done_by(platter, now) + 1;
+        (Doing::Reading, self.pass.done(platter, k.min(self.pass.count)))
     }
 }

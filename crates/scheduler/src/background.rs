@@ -4,10 +4,13 @@
 //! suspended: the [`Focus`]. What is chosen becomes a [`Pick`] until it has come.
 
 mod picks;
+mod promotable;
 mod search;
 mod share;
 mod straight;
+mod writes;
 
+pub(crate) use promotable::Urgent;
 pub(crate) use search::Focus;
 
 use crate::sessions::{
@@ -161,16 +164,17 @@ impl Background {
             let block = (pick.session == session).then(|| share.block_range(pick)).flatten();
             let gone = block.is_some_and(|block| block.overlaps(range));
             if gone && pick.completes {
-                share.finished(pick.task);
+                if share.finished(pick.task) {
+                    owners.remove(&pick.task);
+                }
                 withdrawn += 1;
             }
             !gone
         });
-        withdrawn += share.withdraw(range);
-        share.undelivered -= withdrawn;
-        share.reap(|task| {
+        withdrawn += share.withdraw(range, |task| {
             owners.remove(&task);
         });
+        share.undelivered -= withdrawn;
         self.look(Focus::All);
         Ok(withdrawn)
     }
@@ -200,19 +204,6 @@ impl Background {
         self.share(session)?.suspended = suspended;
         self.look(Focus::All);
         Ok(())
-    }
-
-    /// Wanted blocks of a session that touch `range`, as `(op, blocks' range)`, and how many they are.
-    pub fn wanted_in(
-        &self,
-        layout: &Layout,
-        session: SessionId,
-        range: LbnRange,
-        each: impl FnMut(Op, LbnRange),
-    ) -> Result<u64, SessionError> {
-        let at = self.place(session)?;
-        check_range(layout, range)?;
-        Ok(self.shares[at].wanted_in(range, each))
     }
 
     pub fn is_suspended(&self, session: SessionId) -> bool {

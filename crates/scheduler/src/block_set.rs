@@ -168,6 +168,48 @@ impl BlockSet {
         None
     }
 
+    /// The first run of blocks in the set among `from..to`: its first block, and one more than its last. However long the
+    /// run is, what is all in or all out costs a look a thousand blocks at most, and a look a million where it can.
+    ///
+    /// ```
+    /// use freeblock_scheduler::BlockSet;
+    /// let mut wanted = BlockSet::full(5_000_000_000);
+    /// wanted.remove(3_000_000_000);
+    /// assert_eq!(wanted.run(7, 4_000_000_000), Some((7, 3_000_000_000)));
+    /// assert_eq!(wanted.run(3_000_000_000, 4_000_000_000), Some((3_000_000_001, 4_000_000_000)));
+    /// assert_eq!(wanted.run(3_000_000_000, 3_000_000_001), None);
+    /// ```
+    pub fn run(&self, from: u64, to: u64) -> Option<(u64, u64)> {
+        let to = to.min(self.blocks);
+        let first = self.next(from).filter(|first| *first < to)?;
+        Some((first, self.end_of_run(first, to)))
+    }
+
+    /// The first block of `from..to` that is not in the set, or `to`.
+    fn end_of_run(&self, from: u64, to: u64) -> u64 {
+        let mut at = from;
+        while at < to {
+            match self.roots[(at / NODE_BLOCKS) as usize] {
+                EMPTY => return at,
+                FULL => at = (at / NODE_BLOCKS + 1) * NODE_BLOCKS,
+                node => match self.nodes[node as usize].leaves[leaf_slot(at)] {
+                    EMPTY => return at,
+                    FULL => at = (at / LEAF_BLOCKS + 1) * LEAF_BLOCKS,
+                    leaf => {
+                        // What lies past the set's end counts as absent, and is cut off below.
+                        let absent = !self.leaf(leaf)[word(at)] & (!0 << (at % 64));
+                        let base = at / 64 * 64;
+                        if absent != 0 {
+                            return (base + u64::from(absent.trailing_zeros())).min(to);
+                        }
+                        at = base + 64;
+                    }
+                },
+            }
+        }
+        to
+    }
+
     /// Calls `each` for every block of `from..to` that is in the set, in ascending order.
     #[inline]
     pub fn for_each(&self, from: u64, to: u64, mut each: impl FnMut(u64)) {
@@ -419,6 +461,7 @@ mod tests {
         Count(u64, u64),
         Next(u64),
         Each(u64, u64),
+        Run(u64, u64),
     }
 
     /// Sizes at which leaves and nodes begin, end and are cut.
@@ -450,6 +493,7 @@ mod tests {
             4 => (place(), place()).prop_map(|(a, b)| Step::Count(a, b)),
             2 => place().prop_map(Step::Next),
             2 => (place(), 0..600u64).prop_map(|(a, n)| Step::Each(a, a + n)),
+            2 => (place(), place()).prop_map(|(a, b)| Step::Run(a, b)),
         ];
         prop::collection::vec(step, 1..60)
     }
@@ -499,6 +543,11 @@ mod tests {
                             odd.range(a..).next().copied()
                         };
                         prop_assert_eq!(ours.next(a), expected);
+                    }
+                    Step::Run(a, b) => {
+                        let first = (a..b).find(|block| has(&odd, *block));
+                        let end = |first| (first..b).find(|block| !has(&odd, *block)).unwrap_or(b);
+                        prop_assert_eq!(ours.run(a, b), first.map(|first| (first, end(first))));
                     }
                     Step::Each(a, b) => {
                         let mut listed = Vec::new();

@@ -3,15 +3,17 @@
 mod dispatch;
 mod outside;
 mod under_way;
+mod watch;
 
 pub use outside::{Command, CommandId, Conservatism, ErrorRecord, Outcome, OutsideConfig, Overheads, Place};
 
-use crate::background::{Background, Buffers, Ready};
+use crate::background::{Background, Buffers, Ready, Urgent};
 use crate::foreground::{Pending, Request};
 use crate::idle::{Harm, Idle, IdleTime};
 use crate::lottery::Lottery;
 use crate::planner::{Planner, SearchBudget};
 use crate::policy::{AgeWeight, AnyPolicy, PolicyName};
+use crate::predictor::Mimic;
 use crate::sessions::{Parameter, Priority, Record, SessionError, Sessions};
 use model::{DriveModel, Position};
 use outside::Outside;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use under_way::{Job, UnderWay, Work};
 use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
+use watch::Watch;
 
 /// The most sectors of a request that promoted reads are put together to: half a megabyte of 512-byte sectors.
 const MOST_PROMOTED: u64 = 1 << 10;
@@ -230,6 +233,7 @@ pub struct Core {
     drive: Arc<DriveModel>,
     config: Config,
     policy: AnyPolicy,
+    watch: Watch,
     pool: Vec<Pending>,
     /// How many of them were promoted.
     promoted: usize,
@@ -263,6 +267,7 @@ impl Core {
         let position = Position::default();
         Self {
             policy: config.policy.into(),
+            watch: Watch::default(),
             config,
             pool: Vec::new(),
             promoted: 0,
@@ -287,6 +292,17 @@ impl Core {
             },
             drive,
         }
+    }
+
+    /// Gives SMTF what it asks, and tells it of each foreground request from here on, whatever the policy. Returns the one
+    /// before. Without one, SMTF is its base.
+    pub fn set_mimic(&mut self, mimic: Option<Box<dyn Mimic>>) -> Option<Box<dyn Mimic>> {
+        std::mem::replace(&mut self.watch.mimic, mimic)
+    }
+
+    /// What SMTF asks; as `dyn Any` it is what was given.
+    pub fn mimic(&self) -> Option<&dyn Mimic> {
+        self.watch.mimic.as_deref()
     }
 
     /// The drive.
@@ -338,12 +354,17 @@ impl Core {
             && job.pending.promoted.is_none()
         {
             self.idle.since = now;
-            let Request { id, range, .. } = job.pending.request;
+            let request = job.pending.request;
+            let Request { id, range, .. } = request;
             let first = bad.partition_point(|lbn| *lbn < range.start());
-            self.outbox.push_back(match bad.get(first).filter(|lbn| **lbn < range.end()) {
+            let failed = bad.get(first).filter(|lbn| **lbn < range.end());
+            self.watch.done(now, &request, failed.is_none());
+            self.outbox.push_back(match failed {
                 Some(&bad) => Action::Failed { id, bad },
                 None => Action::Completed(id),
             });
+        } else {
+            self.watch.lost_sight();
         }
         let outbox = &mut self.outbox;
         self.background.deliver(bad, |record| outbox.push_back(Action::Deliver(record)));
@@ -361,6 +382,7 @@ impl Core {
             return;
         };
         self.now = now;
+        self.watch.lost_sight();
         self.background.lost(self.drive.layout());
         if let Work::Foreground(job) = lost.work {
             self.retry = Some(job);
@@ -530,36 +552,18 @@ impl Sessions for Core {
     /// promoted ones may wait; what is beyond stays in the background, as does a write whose buffer is not at hand when
     /// its turn comes. A suspended session's wait until it is resumed.
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        let mut blocks: Vec<(Op, LbnRange)> = Vec::new();
-        self.background
-            .wanted_in(self.drive.layout(), session, range, |op, block| blocks.push((op, block)))?;
-        blocks.sort_unstable_by_key(|(op, block)| (op.is_write(), block.start(), block.end()));
-        let mut requests: Vec<(Op, LbnRange, u64)> = Vec::new();
-        for (op, block) in blocks {
-            match requests.last_mut() {
-                Some((Op::Read, last, count))
-                    if op == Op::Read
-                        && last.end() == block.start()
-                        && last.len().get() + block.len().get() <= MOST_PROMOTED =>
-                {
-                    *last = LbnRange::new(last.start(), last.len() + block.len());
-                    *count += 1;
-                }
-                _ => requests.push((op, block, 1)),
-            }
-        }
+        let room = self.config.most_pending.saturating_sub(self.promoted + self.held_back.len());
+        let most = (MOST_PROMOTED, room);
+        let requests = self.background.promotable(self.drive.layout(), session, range, most)?;
         let mut promoted = 0;
-        for (op, range, count) in requests {
-            if self.promoted + self.held_back.len() >= self.config.most_pending {
-                break;
-            }
+        for Urgent { op, range, blocks } in requests {
             let request = Request { id: RequestId::new(0), op, range };
             let Some(pending) = Pending::new(&self.drive, request, self.now, self.next_sequence) else {
                 continue;
             };
             self.next_sequence += 1;
             self.held_back.push(Pending { promoted: Some(session), ..pending });
-            promoted += count;
+            promoted += blocks;
         }
         if !self.background.is_suspended(session) {
             self.release(session);

@@ -28,7 +28,7 @@ pub use block_set::BlockSet;
 pub use foreground::{Pending, Request};
 pub use idle::{Harm, IdleTime};
 pub use planner::{Detour, Gap, SearchBudget, Stop};
-pub use predictor::{Positioning, Predictor};
+pub use predictor::{Last, Mimic, Observed, Positioning, Predictor};
 pub use sessions::{
     Application, MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, Record, SessionError,
     Sessions, Wanted,

@@ -1,8 +1,10 @@
 //! What a policy asks: how long would this request take from here?
 
-use crate::foreground::Pending;
+use crate::foreground::{Pending, Request};
 use model::{DriveModel, Position};
-use units::{Arc, Duration, FULL_TURN, Instant, Op};
+use std::any::Any;
+use std::fmt;
+use units::{Arc, Duration, FULL_TURN, Instant, Lbn, Op};
 
 /// The parts of getting to a request's first sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,8 @@ impl Positioning {
     }
 }
 
-/// Predicts positioning times. One implementation knows the drive; the Disk Mimic is another.
+/// Predicts positioning times from where the arm is and how the platter stands: for those who know the drive. Who does not
+/// has a [`Mimic`].
 pub trait Predictor {
     /// Time to get from `from` at `at` to `request`.
     fn positioning(&self, from: Position, at: Instant, request: &Pending) -> Positioning;
@@ -42,5 +45,57 @@ impl Predictor for DriveModel {
         let passed = Arc::from_parts(FULL_TURN) - wait;
         let wait = if self.zero_latency(op) && passed < span { Arc::TURN - span } else { wait };
         Positioning { seek, rest: ready - seek + self.rpm().time_within(wait) }
+    }
+}
+
+/// The last access as a host saw it: all that a [`Mimic`] knows of where the head is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// Read or write.
+    pub op: Op,
+    /// Its last sector.
+    pub lbn: Lbn,
+}
+
+impl Last {
+    /// What `request` leaves behind.
+    #[inline]
+    pub fn of(request: &Request) -> Self {
+        let range = request.range;
+        let before_end = range.end().get().saturating_sub(1);
+        Self { op: request.op, lbn: Lbn::new(before_end.max(range.start().get())) }
+    }
+}
+
+/// A request that has been carried out, as a host saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// What the drive did before.
+    pub last: Last,
+    /// The request.
+    pub request: Request,
+    /// How long the drive had nothing to do before it began: the platter has turned on meanwhile.
+    pub pause: Duration,
+    /// From then until the request was done.
+    pub time: Duration,
+}
+
+/// Predicts times from nothing but what a host sees of a drive: the last request and this one (ATC'03, section 3). SMTF
+/// asks it, and whoever carries requests out tells it what they took.
+pub trait Mimic: Any + fmt::Debug + Send + Sync {
+    /// How long `request` takes after `last`, if that is known. `at` and the request's id tell one question from
+    /// another where the answer is drawn by lot.
+    fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration>;
+
+    /// A request has been carried out.
+    fn observe(&mut self, seen: &Observed);
+
+    /// A copy, for a core that is cloned.
+    fn boxed_clone(&self) -> Box<dyn Mimic>;
+}
+
+impl Clone for Box<dyn Mimic> {
+    fn clone(&self) -> Self {
+        (**self).boxed_clone()
     }
 }

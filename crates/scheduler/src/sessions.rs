@@ -102,7 +102,10 @@ pub struct Parameter(pub u64);
 /// The calls of an application. What a call refuses changes nothing.
 ///
 /// No order is kept among pending tasks. A read returns bytes that were on the medium at some time before it
-/// returned. A write is complete when it, or a later or concurrent write to the same place, is on the medium.
+/// returned. A write is complete when it, or a concurrent write to the same place, is on the medium: the head's writing
+/// of a place completes all that pend there, whosever they are, in part where they reach further. So a write may be done
+/// although its session is suspended, or its client has said "not now"; and none brings back what is older than what
+/// has been reported as written.
 pub trait Sessions {
     /// Opens a session.
     ///

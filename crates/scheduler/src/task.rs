@@ -242,21 +242,58 @@ impl Task {
         }
     }
 
+    /// The first run of wanted blocks from `from` on that share a sector with `range`: the first, and one more than the
+    /// last.
+    pub fn run(&self, from: u64, range: LbnRange) -> Option<(u64, u64)> {
+        let (low, high) = self.clip(range.start(), range.end());
+        if low >= high {
+            return None;
+        }
+        self.wanted.run(from.max(self.floor(low)), self.ceil(high))
+    }
+
+    /// How many of the blocks `from..to` end at most `most` sectors after `start`; one at least.
+    pub fn blocks_before(&self, from: u64, to: u64, start: Lbn, most: u64) -> u64 {
+        let limit = start.get().saturating_add(most).saturating_sub(self.range.start().get());
+        let fit = if limit >= self.range.len().get() { to } else { self.floor(limit).min(to) };
+        fit.saturating_sub(from).max(1)
+    }
+
+    /// Gives up all wanted blocks that share a sector with `range`; how many.
+    pub fn give_up_all(&mut self, range: LbnRange) -> u64 {
+        let (low, high) = self.clip(range.start(), range.end());
+        if low >= high {
+            return 0;
+        }
+        let (first, last) = (self.floor(low), self.ceil(high));
+        while let Some((&block, _)) = self.partial.range(first..last).next() {
+            self.forget_partial(block);
+        }
+        self.wanted.remove_range(first, last)
+    }
+
     /// Gives a block up.
     pub fn give_up(&mut self, block: u64) -> bool {
         self.forget_partial(block);
         self.wanted.remove(block)
     }
 
-    /// What the foreground writes to `from..to` need not be written for `block` any more: what that is of it, and
-    /// whether the block is complete with it.
-    pub fn supersede(&mut self, block: u64, from: Lbn, to: Lbn) -> (Item, bool) {
-        let range = self.block_range(block);
-        let (from, to) = (from.max(range.start()), to.min(range.end()));
-        let offset = (from.get() - range.start().get()) as u32;
+    /// What is written to `range` need not be written for `block` any more: what that is of it, and what has become of
+    /// the block. `None` if all of that was there already.
+    pub fn supersede(&mut self, block: u64, range: LbnRange) -> Option<(Item, Took)> {
+        let whole = self.block_range(block);
+        let (from, to) = (range.start().max(whole.start()), range.end().min(whole.end()));
+        let offset = (from.get() - whole.start().get()) as u32;
         let sectors = (to.get() - from.get()) as u32;
         let item = Item { block, offset, sectors, sector: 0, whole: false };
-        (item, self.add_piece(block, offset, sectors))
+        let mut any = false;
+        self.missing(&item, |_, _| any = true);
+        any.then(|| (item, self.take(&item)))
+    }
+
+    /// Whether a block has still to be chosen.
+    pub fn is_wanted(&self, block: u64) -> bool {
+        self.wanted.contains(block)
     }
 
     /// What of an item is not there yet: `(offset in the block, sectors)`.

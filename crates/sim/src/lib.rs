@@ -12,7 +12,7 @@ mod report;
 mod volume;
 
 pub use inside::{Background, Inside, Nothing, Observer, SetupError};
-pub use outside::{Outside, for_two_commands};
+pub use outside::{Outside, black_box};
 pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report};
 pub use volume::{
     Completion, Content, Cure, Faults, Hosted, Passed, Place, Platters, Tally, Volume, VolumeError,

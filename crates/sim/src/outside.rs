@@ -2,15 +2,15 @@
 
 use crate::inside::{Background, InFlight, Observer, SetupError};
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
-use drive::Drive;
-use model::{DriveModel, Position};
+use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules};
+use model::{DriveModel, Position, Profile};
 use scheduler::{
-    Action, Command, Config, Core, ErrorRecord, Harm, Outcome, Parameter, PlannerStats, Priority, Purpose,
-    Request, Sessions,
+    Action, Command, Config, Core, ErrorRecord, Harm, Outcome, Overheads, Parameter, PlannerStats, Priority,
+    Purpose, Request, Sessions,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use units::{Arc as Rotation, Duration, FULL_TURN, Instant, Lbn, LbnRange, RequestId, Sectors};
+use units::{Arc as Rotation, Duration, FULL_TURN, Instant, Lbn, LbnRange, RequestId};
 use workload::{Issuer, Source};
 
 /// One drive behind its interface, one core in front of it, one foreground load, and perhaps a scan.
@@ -19,21 +19,17 @@ use workload::{Issuer, Source};
 /// or one that is wrong, goes into `known`, the truth into `drive`.
 ///
 /// ```
-/// use drive::Drive;
-/// use freeblock_sim::{Background, Nothing, Outside};
-/// use model::{DriveModel, builtin, profile::WriteBack};
-/// use scheduler::{Config, OutsideConfig, Overheads, Place};
+/// use drive::Behaviour;
+/// use freeblock_sim::{Background, Nothing, Outside, black_box};
+/// use model::{DriveModel, builtin};
+/// use scheduler::{Config, OutsideConfig, Place};
 /// use std::sync::Arc;
 /// use units::{Duration, Instant, Sectors};
 /// use workload::{Arrival, Issuer, Oltp, OltpConfig};
 ///
-/// let mut profile = builtin::find("seagate-cheetah-18lp")?;
-/// if let Some(firmware) = &mut profile.firmware {
-///     firmware.queue_depth = 2;
-///     firmware.cache.write_back = WriteBack::None;
-/// }
+/// let profile = builtin::find("quantum-atlas-10k")?;
 /// let known = Arc::new(DriveModel::from_profile(&profile)?);
-/// let overheads = profile.firmware.as_ref().map(|f| Overheads::of(f, &known, false)).unwrap_or_default();
+/// let (drive, overheads) = black_box(&profile, Behaviour::noisy(), 42)?;
 /// let config = Config {
 ///     place: Place::Outside(OutsideConfig::paper(overheads, Duration::from_micros(300))),
 ///     ..Config::default()
@@ -41,14 +37,14 @@ use workload::{Issuer, Source};
 /// let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 42)?;
 /// let foreground = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 42)?;
 /// let scan = Background::Scan { block: Sectors::new(8) };
-/// let mut run = Outside::new(Drive::new(&profile)?, known, config, foreground, scan)?;
+/// let mut run = Outside::new(drive, known, config, foreground, scan)?;
 /// run.advance(1_000, &mut Nothing)?;
 /// assert!(run.report().background.mb_per_s > 1.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Outside<S> {
     core: Core,
-    drive: Drive,
+    device: Device,
     foreground: Issuer<S>,
     /// Requests that are not done, by number less the first one's.
     in_flight: VecDeque<Option<InFlight>>,
@@ -61,6 +57,37 @@ pub struct Outside<S> {
     head: Spent,
     times: Times,
     scan: Option<ScanProgress>,
+}
+
+/// What is on the other side of the interface.
+enum Device {
+    /// A drive that says where its time went.
+    Drive(Box<Drive>),
+    /// Anything.
+    Any(Box<dyn BlackBox>),
+}
+
+impl Device {
+    fn interface(&mut self) -> &mut dyn BlackBox {
+        match self {
+            Self::Drive(drive) => &mut **drive,
+            Self::Any(device) => &mut **device,
+        }
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        match self {
+            Self::Drive(drive) => drive.next_event(),
+            Self::Any(device) => device.next_event(),
+        }
+    }
+
+    fn pop(&mut self) -> Option<(Reply, Option<Breakdown>)> {
+        match self {
+            Self::Drive(drive) => drive.pop_completion().map(|done| (done.into(), Some(done.breakdown))),
+            Self::Any(device) => device.pop_reply().map(|reply| (reply, None)),
+        }
+    }
 }
 
 /// What the head did, by what the drive says of each command.
@@ -76,8 +103,8 @@ struct Spent {
 }
 
 impl<S: Source> Outside<S> {
-    /// A run that begins at instant zero. `known` is what the core believes of the drive; a `config` that places the core
-    /// inside is an error of the caller's, and nothing will be done then.
+    /// A run that begins at instant zero. `known` is what the core believes of the drive. Nothing happens with a `config`
+    /// that places the core inside.
     ///
     /// # Errors
     /// A block size that no scan can have.
@@ -87,6 +114,34 @@ impl<S: Source> Outside<S> {
         config: Config,
         foreground: Issuer<S>,
         background: Background,
+    ) -> Result<Self, SetupError> {
+        let (model, position) = (Arc::new(drive.model().clone()), drive.position());
+        let device = Device::Drive(Box::new(drive));
+        Self::begin(device, (model, position), known, config, (foreground, background))
+    }
+
+    /// The same over a device that may be no such drive. What its head does, if it has one, is not known.
+    ///
+    /// # Errors
+    /// A block size that no scan can have.
+    pub fn over(
+        device: Box<dyn BlackBox>,
+        known: Arc<DriveModel>,
+        config: Config,
+        foreground: Issuer<S>,
+        background: Background,
+    ) -> Result<Self, SetupError> {
+        let model = Arc::clone(&known);
+        let head = (model, Position::default());
+        Self::begin(Device::Any(device), head, known, config, (foreground, background))
+    }
+
+    fn begin(
+        device: Device,
+        (model, position): (Arc<DriveModel>, Position),
+        known: Arc<DriveModel>,
+        config: Config,
+        (foreground, background): (Issuer<S>, Background),
     ) -> Result<Self, SetupError> {
         let capacity = known.layout().capacity();
         let mut core = Core::new(known, config);
@@ -99,18 +154,17 @@ impl<S: Source> Outside<S> {
                 Some(ScanProgress::new(blocks, Instant::ZERO))
             }
         };
-        let model = Arc::new(drive.model().clone());
         Ok(Self {
             core,
             head: Spent {
                 model,
-                position: drive.position(),
-                group_from: drive.position(),
+                position,
+                group_from: position,
                 group_moves: Duration::ZERO,
                 rotation: Duration::ZERO,
                 spent: HeadNanos::default(),
             },
-            drive,
+            device,
             foreground,
             in_flight: VecDeque::new(),
             first_in_flight: 0,
@@ -226,21 +280,24 @@ impl<S: Source> Outside<S> {
 
     /// When something happens next.
     fn next_event(&self) -> Option<Instant> {
-        [self.drive.next_event(), self.core.wake_at(), self.foreground.due()].into_iter().flatten().min()
+        [self.device.next_event(), self.core.wake_at(), self.foreground.due()].into_iter().flatten().min()
     }
 
     /// One event: a completion, an arrival, or idle time. False when there is none to come.
     fn step(&mut self, observer: &mut impl Observer) -> Result<bool, SetupError> {
         let Some(at) = self.next_event() else { return Ok(false) };
         self.now = self.now.max(at);
-        self.drive.advance(self.now);
+        self.device.interface().advance(self.now);
         // At the same instant the completion comes first: its successor may be due now as well.
         let mut heard = false;
-        while let Some(done) = self.drive.pop_completion() {
+        while let Some((reply, breakdown)) = self.device.pop() {
             heard = true;
-            if let Some(command) = self.sent.remove(&done.id.get()) {
-                self.head.account(&command, &done);
-                self.core.command_done(done.at, command.id, Outcome::Done);
+            if let Some(command) = self.sent.remove(&reply.id.get()) {
+                if let Some(breakdown) = breakdown {
+                    self.head.account(&command, &breakdown);
+                }
+                let outcome = reply.failed.map_or(Outcome::Done, Outcome::NoData);
+                self.core.command_done(reply.at, command.id, outcome);
             }
             self.drain(observer)?;
         }
@@ -269,7 +326,7 @@ impl<S: Source> Outside<S> {
                 Action::Send(command) => {
                     let id = RequestId::new(command.id.get());
                     let to_drive = drive::Command { id, op: command.op, range: command.range };
-                    self.drive.submit(self.now, to_drive)?;
+                    self.device.interface().submit(self.now, to_drive)?;
                     self.sent.insert(id.get(), command);
                 }
                 Action::Completed(id) | Action::Failed { id, .. } => {
@@ -305,7 +362,7 @@ impl<S: Source> Outside<S> {
 
 impl Spent {
     /// A command is done: its moves and its latency are what the drive says, its transfer follows from where it lies.
-    fn account(&mut self, command: &Command, done: &drive::Completion) {
+    fn account(&mut self, command: &Command, done: &Breakdown) {
         let asked = command.foreground.map_or(0, |range| range.len().get());
         let (mut own, mut other, mut last) = (Duration::ZERO, Duration::ZERO, self.position);
         let mut left = command.range.len().get();
@@ -320,8 +377,8 @@ impl Spent {
             last = track.into();
         }
         let useful = self.sectors_take(last, command.useful).min(other);
-        let moved = done.breakdown.seek;
-        self.rotation += done.breakdown.latency;
+        let moved = done.seek;
+        self.rotation += done.latency;
         match command.purpose {
             Purpose::Idle { .. } => {
                 self.spent.idle_seek += moved;
@@ -361,14 +418,30 @@ impl Spent {
     }
 }
 
-/// A profile as a host meets the drive: two commands at a time, and writes that are done when they are on the medium.
+/// A simulated drive as an outside scheduler meets it, and what its commands cost as far as that can be known.
 ///
-/// The profiles are of drives that were measured with one command at a time and their write cache on.
-#[must_use]
-pub fn for_two_commands(mut profile: model::Profile) -> model::Profile {
-    if let Some(firmware) = &mut profile.firmware {
-        firmware.queue_depth = firmware.queue_depth.max(2);
-        firmware.cache.write_back = model::profile::WriteBack::None;
+/// # Errors
+/// The first field that describes no drive, and its mend.
+pub fn black_box(
+    profile: &Profile,
+    behaviour: Behaviour,
+    seed: u64,
+) -> Result<(Drive, Overheads), DriveError> {
+    let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?;
+    let firmware = profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?;
+    let overlap = behaviour.queue != Queue::Serial;
+    let mut overheads = Overheads::of(firmware, drive.model(), overlap);
+    if let Some(bus) = behaviour.bus_sector {
+        overheads.completion[0] = overheads.completion[0].saturating_sub(overheads.bus_sector) + bus;
+        overheads.bus_sector = bus;
     }
-    profile
+    overheads.write_back = behaviour.write_back.unwrap_or(overheads.write_back);
+    // What varies is known by its mean.
+    for command in &mut overheads.command {
+        *command += behaviour.command_spread / 2;
+    }
+    for completion in &mut overheads.completion {
+        *completion += behaviour.completion_spread / 2;
+    }
+    Ok((drive, overheads))
 }

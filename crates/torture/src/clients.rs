@@ -233,6 +233,12 @@ impl Clients {
         of.map(|t| touching(t, range).len() as u64).sum()
     }
 
+    /// Whether a block that a sector lies in is wanted for that.
+    pub fn wants(&self, op: Op, lbn: Lbn) -> bool {
+        let sector = LbnRange::new(lbn, Sectors::new(1));
+        self.tasks.values().any(|t| t.op == op && t.wants(sector))
+    }
+
     /// A session is closed: how many blocks had not come.
     pub fn closed(&mut self, id: SessionId) -> u64 {
         let tasks: Vec<_> = self.tasks.iter().filter(|(_, t)| t.session == id).map(|(id, _)| *id).collect();

@@ -41,6 +41,8 @@ pub(crate) struct Exec {
     /// What is read or written for the foreground, ascending; none in idle time.
     pub foreground: Vec<Lbn>,
     pub op: Op,
+    /// Whether the foreground's part of it is promoted work.
+    pub promoted: bool,
     /// Whether the host has said, or will say, that it is done later than it was.
     pub delayed: bool,
 }
@@ -89,6 +91,7 @@ impl Exec {
             held: Vec::new(),
             foreground,
             op,
+            promoted: false,
             delayed: false,
         }
     }

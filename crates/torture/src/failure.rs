@@ -44,6 +44,8 @@ pub enum Check {
     Suspended,
     /// A scrub sees everything once, and finds what is wrong (promise 2).
     Scrub,
+    /// What can go on does (promise 5).
+    Hang,
     /// Every session gets on (promise 5).
     Starved,
     /// Queues are bounded (promise 5).
@@ -90,6 +92,7 @@ impl Check {
             Self::Buffers => "buffers",
             Self::Suspended => "suspended",
             Self::Scrub => "scrub",
+            Self::Hang => "hang",
             Self::Starved => "starved",
             Self::Bound => "bound",
             Self::Replay => "replay",
@@ -106,7 +109,7 @@ impl Check {
             Self::Buffers | Self::Suspended | Self::Scrub => 2,
             Self::Acknowledged | Self::Older => 3,
             Self::Bad => 4,
-            Self::Starved | Self::Bound => 5,
+            Self::Hang | Self::Starved | Self::Bound => 5,
             Self::Replay => 6,
             Self::Refusal => 7,
         }

@@ -62,7 +62,7 @@ fn setup(dice: &mut Dice) -> Setup {
         _ => PolicyName::SptfSw(SeekWeight::percent(dice.range(0, 200) as u16)),
     };
     let idle = dice.one_in(2).then(|| IdleTime {
-        threshold: Duration::from_millis(if dice.one_in(3) { dice.range(0, 50) } else { 20 }),
+        threshold: Duration::from_millis(if dice.one_in(3) { dice.range(1, 50) } else { 20 }),
         short: !dice.one_in(4),
         harm_ppm: if dice.one_in(3) { dice.range(0, 1_000_000) as u32 } else { 10_000 },
     });

@@ -195,11 +195,7 @@ impl World {
         hold(told.is_ok_and(|n| n <= most), Check::Count, || {
             format!("promote says {told:?}, and {most} blocks are wanted there")
         })?;
-        if told != Ok(0) {
-            // Promoted work is the foreground's: from here on the twin has less to do.
-            self.promoted = true;
-            self.twin.on = false;
-        }
+        self.promoted_waits();
         Ok(())
     }
 
@@ -210,7 +206,16 @@ impl World {
         if let Some(session) = self.clients.sessions.get_mut(&id) {
             session.suspended = on.then(|| session.suspended.unwrap_or(sequence));
         }
-        told.map_err(refused)
+        told.map_err(refused)?;
+        self.promoted_waits();
+        Ok(())
+    }
+
+    /// Promoted work is the foreground's: a twin on its own clock has less to do from here on.
+    fn promoted_waits(&mut self) {
+        if self.setup.idle.is_some() && self.core.promoted_pending() > 0 {
+            self.twin.on = false;
+        }
     }
 
     /// No session starves: with a steady foreground, each that is not suspended gets what it asked for; once resumed,

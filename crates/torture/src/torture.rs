@@ -97,6 +97,7 @@ impl Counts {
         self.idle += other.idle;
         self.cuts += other.cuts;
         self.lost += other.lost;
+        self.promoted += other.promoted;
         self.power_cuts += other.power_cuts;
         self.compared += other.compared;
     }

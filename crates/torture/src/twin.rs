@@ -6,10 +6,10 @@
 use crate::exec::Exec;
 use crate::failure::{Broken, Check, hold};
 use model::DriveModel;
-use scheduler::{Access, Action, Config, Core, Purpose, Request, SubmitError};
+use scheduler::{Access, Action, Config, Core, Purpose, Request, Sessions, SubmitError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use units::{Duration, Instant, Lbn, RequestId};
+use units::{Duration, Instant, Lbn, RequestId, SessionId};
 
 /// What a twin did with a request that found it idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub(crate) struct Twin {
     lockstep: bool,
     /// Whether there is still something to compare.
     pub on: bool,
+    /// In lockstep: the other does promoted work, which this has not.
+    away: bool,
     /// On its own clock: when it is done with what it does.
     due: Option<Instant>,
     last: Option<RequestId>,
@@ -42,6 +44,7 @@ impl Twin {
             core: Core::new(Arc::clone(drive), Config { idle: None, ..config }),
             lockstep,
             on: true,
+            away: false,
             due: None,
             last: None,
             waiting: Vec::new(),
@@ -54,6 +57,33 @@ impl Twin {
         self.lockstep && self.on
     }
 
+    /// The other does promoted work, which this has not: until that is done there is nothing to compare.
+    pub fn leaves(&mut self) {
+        self.away = self.lockstep;
+    }
+
+    /// Whether it waits for the other to be done with promoted work.
+    pub fn is_away(&self) -> bool {
+        self.away
+    }
+
+    /// Goes on from where `core` is, without its sessions: whatever is chosen next, is chosen of the same requests with
+    /// the head in the same place.
+    pub fn begin_again(&mut self, core: &Core, sessions: impl Iterator<Item = SessionId>, now: Instant) {
+        self.core = core.clone();
+        for session in sessions {
+            // It is open.
+            let _ = self.core.close(session);
+        }
+        (self.on, self.away, self.due, self.last) = (true, false, None, None);
+        self.waiting.clear();
+        self.alone.clear();
+        self.expected.clear();
+        if !self.lockstep {
+            self.go_on(now, false);
+        }
+    }
+
     /// The same request; `told` is what the other said of it.
     pub fn submit(
         &mut self,
@@ -61,7 +91,7 @@ impl Twin {
         request: Request,
         told: Result<(), SubmitError>,
     ) -> Result<(), Broken> {
-        if !self.on {
+        if !self.on || self.away {
             return Ok(());
         }
         if !self.lockstep {
@@ -82,20 +112,22 @@ impl Twin {
 
     /// The other has reported something of the foreground.
     pub fn expect(&mut self, action: Action) {
-        if self.is_lockstep() {
+        if self.is_lockstep() && !self.away {
             self.expected.push(action);
         }
     }
 
     pub fn completed(&mut self, now: Instant, bad: &[Lbn]) {
-        if self.is_lockstep() {
+        if self.is_lockstep() && !self.away {
             self.core.completed_with(now, bad);
         }
     }
 
     pub fn lost(&mut self, now: Instant) {
         if self.is_lockstep() {
-            self.core.lost(now);
+            if !self.away {
+                self.core.lost(now);
+            }
         } else {
             self.on = false;
         }
@@ -103,7 +135,7 @@ impl Twin {
 
     /// In lockstep: the other has nothing more to say at `now`, and does `exec` since now if it has begun now.
     pub fn in_step(&mut self, now: Instant, exec: Option<&Exec>) -> Result<(), Broken> {
-        if !self.is_lockstep() {
+        if !self.is_lockstep() || self.away {
             return Ok(());
         }
         let (mut began, mut said) = (false, Vec::new());

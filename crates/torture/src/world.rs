@@ -1,20 +1,22 @@
 //! The host: time, the head, the medium, clients and foreground around one core, and what they hold against it.
 
 mod idle;
+mod told;
+mod under_way;
 
 use crate::clients::{Clients, range};
 use crate::desk::Desk;
 use crate::dice::{Dice, mix};
 use crate::exec::{Exec, Held};
 use crate::failure::{Broken, Check, hold};
-use crate::medium::{Author, Health, Medium, lbns};
+use crate::medium::Medium;
 use crate::scenario::Setup;
 use crate::scrub::{Ideal, Scrub};
 use crate::step::{AtHand, Fate};
-use crate::twin::{Alone, Twin, has_background};
+use crate::twin::{Alone, Twin};
 use drive::Mechanics;
 use model::{DriveModel, Position};
-use scheduler::{Action, Config, Core, Harm, Record, Request, SubmitError};
+use scheduler::{Action, Config, Core, Harm, Request, SubmitError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -60,10 +62,24 @@ pub struct Counts {
     pub cuts: u64,
     /// Commands lost.
     pub lost: u64,
+    /// Commands done for promoted work.
+    pub promoted: u64,
     /// Power cuts.
     pub power_cuts: u64,
     /// Foreground times held against the twin's.
     pub compared: u64,
+}
+
+/// What the core says next.
+pub(crate) struct Said {
+    action: Option<Action>,
+    /// The buffers that it was given for that.
+    held: Vec<Held>,
+    /// Its account before.
+    harm: Harm,
+    /// Requests of the foreground that waited before, and promoted ones.
+    waiting: usize,
+    promoted: usize,
 }
 
 pub(crate) struct World {
@@ -92,8 +108,6 @@ pub(crate) struct World {
     /// Whether nothing waits to be polled.
     drained: bool,
     pub twin: Twin,
-    /// Whether blocks have been promoted since the start.
-    pub promoted: bool,
     /// Since when the foreground has asked for nothing.
     since: Instant,
     /// The foreground request done last.
@@ -135,7 +149,6 @@ impl World {
             fate: None,
             drained: true,
             twin: Twin::new(&drive, config),
-            promoted: false,
             since: Instant::ZERO,
             before: None,
             alone: None,
@@ -223,6 +236,7 @@ impl World {
             hold(polled < ENDLESS, Check::Endless, || "polls give actions without end".into())?;
             if !self.poll()? {
                 self.drained = true;
+                self.check_goes_on()?;
                 return self.twin.in_step(self.now, self.exec.as_ref());
             }
         }
@@ -231,13 +245,13 @@ impl World {
 
     /// One action; false if there was none, or it was to go on.
     fn poll(&mut self) -> Result<bool, Broken> {
-        let (action, held, harm) = self.ask()?;
-        let Some(action) = action else { return Ok(false) };
-        self.act(action, held, harm)
+        let said = self.ask()?;
+        self.act(said)
     }
 
-    /// What the core says next, the buffers that it was given for that, and its account before.
-    fn ask(&mut self) -> Result<(Option<Action>, Vec<Held>, Harm), Broken> {
+    /// What the core says next.
+    fn ask(&mut self) -> Result<Said, Broken> {
+        let (waiting, promoted) = (self.requests_waiting(), self.core.promoted_pending());
         let mut desk = Desk {
             clients: &self.clients,
             at_hand: self.at_hand,
@@ -248,13 +262,14 @@ impl World {
         let harm = self.core.harm();
         let action = self.core.poll_with(self.now, &mut desk);
         let Desk { held, broken, .. } = desk;
-        broken.map_or(Ok((action, held, harm)), Err)
+        broken.map_or(Ok(Said { action, held, harm, waiting, promoted }), Err)
     }
 
-    fn act(&mut self, action: Action, held: Vec<Held>, harm: Harm) -> Result<bool, Broken> {
+    fn act(&mut self, said: Said) -> Result<bool, Broken> {
+        let Some(action) = said.action else { return Ok(false) };
         match action {
             Action::Execute => {
-                self.execute(held, harm)?;
+                self.execute(said)?;
                 return Ok(false);
             }
             Action::Send(command) => {
@@ -270,288 +285,6 @@ impl World {
             Action::Deliver(record) => self.delivered(&record)?,
         }
         Ok(true)
-    }
-
-    fn execute(&mut self, held: Vec<Held>, harm: Harm) -> Result<(), Broken> {
-        self.sequence += 1;
-        hold(self.exec.is_none(), Check::Request, || "two things at once".into())?;
-        let from = self.mechanics.position();
-        let accesses = self.core.accesses();
-        hold(!accesses.is_empty(), Check::Request, || "nothing is to be done, and that at once".into())?;
-        let mut exec = Exec::plan(&mut self.mechanics, &self.drive, accesses, self.now, self.sequence);
-        exec.held = held;
-        // Whoever gave a buffer for what was lost still holds it.
-        let lost = self.retry.take().map(|lost| {
-            exec.held.extend(lost.held);
-            exec.sequence = lost.sequence;
-            lost.foreground
-        });
-        let numbers: Vec<u64> = accesses
-            .iter()
-            .flat_map(|a| {
-                [u64::from(a.track.get()), a.sector.into(), a.sectors.into(), a.op.is_write().into()]
-            })
-            .collect();
-        numbers.into_iter().for_each(|n| self.note(n));
-        self.note(exec.due.as_nanos());
-        let told = self.core.busy_until();
-        hold(told == Some(exec.due), Check::Prediction, || {
-            format!("the head is done at {:?}, and the core said {told:?}: {:?}", exec.due, exec.accesses)
-        })?;
-        for pass in exec.passes.iter().filter(|p| p.op.is_write()) {
-            // A promoted write is the foreground's, and has a buffer.
-            let has = !pass.foreground || self.candidates(&exec).is_empty();
-            let buffer = pass.lbn.is_some_and(|lbn| exec.buffer(lbn).is_some());
-            hold(!has || buffer, Check::Buffers, || {
-                format!("{:?} is written, and nobody was asked for it: {:?}", pass.lbn, exec.accesses)
-            })?;
-        }
-        if let Some(lost) = lost {
-            let again = exec.foreground == lost && !has_background(&exec.accesses);
-            hold(again, Check::Request, || {
-                format!("a lost command is not done again first: {:?}", exec.accesses)
-            })?;
-        }
-        if exec.is_idle() {
-            self.counts.idle += 1;
-            self.check_idle(&exec, from)?;
-        } else {
-            let twice = exec.foreground.windows(2).any(|w| w[0] == w[1]);
-            hold(!twice, Check::Request, || format!("a sector twice for one request: {:?}", exec.accesses))?;
-            let known = !self.candidates(&exec).is_empty();
-            hold(known || self.promoted, Check::Request, || {
-                format!("the head goes for what nobody asked for: {:?}", exec.accesses)
-            })?;
-            self.check_harm(&exec, harm);
-        }
-        self.exec = Some(exec);
-        Ok(())
-    }
-
-    /// Foreground requests that what is under way may be.
-    fn candidates(&self, exec: &Exec) -> Vec<RequestId> {
-        let of = |r: &Foreground| r.op == exec.op && lbns(r.range).eq(exec.foreground.iter().copied());
-        self.requests.iter().filter(|(_, r)| of(r)).map(|(id, _)| *id).collect()
-    }
-
-    fn cut(&mut self) -> Result<(), Broken> {
-        self.counts.cuts += 1;
-        let Some(exec) = &mut self.exec else {
-            return Err((Check::Cut, "nothing is under way that could be cut short".into()));
-        };
-        hold(exec.foreground.is_empty(), Check::Cut, || "a foreground request is cut short".into())?;
-        let due = self.core.busy_until().unwrap_or(self.now);
-        let kept = self.core.accesses();
-        let (now, old) = (self.now, exec.due);
-        let wrong =
-            |what: &str| (Check::Cut, format!("{what}: {kept:?} of {:?}, until {due:?}", exec.accesses));
-        if kept.len() > exec.accesses.len() || due < now || due < exec.ready || due > old {
-            return Err(wrong("no cut"));
-        }
-        let mut sectors = 0;
-        for (new, old) in kept.iter().zip(&exec.accesses) {
-            let same = scheduler::Access { sectors: old.sectors, ..*new } == *old;
-            let whole = new.sectors == old.sectors || (new.sectors < old.sectors && !new.op.is_write());
-            if !same || !whole {
-                return Err(wrong("not what was begun"));
-            }
-            sectors += new.sectors as usize;
-        }
-        if exec.passes.get(sectors.wrapping_sub(1)).is_some_and(|p| p.at > due) {
-            return Err(wrong("more than has passed"));
-        }
-        exec.passes.truncate(sectors);
-        exec.accesses.truncate(kept.len());
-        exec.due = due;
-        Ok(())
-    }
-
-    /// What is under way is due.
-    fn due(&mut self) -> Result<(), Broken> {
-        let late = std::mem::replace(&mut self.late, Duration::ZERO);
-        if late > Duration::ZERO
-            && let Some(exec) = &mut self.exec
-        {
-            exec.due += late;
-            exec.delayed = true;
-            if !self.twin.is_lockstep() {
-                self.twin.on = false;
-            }
-            return Ok(());
-        }
-        let Some(exec) = self.exec.take() else { return Ok(()) };
-        self.sequence += 1;
-        if let Some(fate) = self.fate.take() {
-            return self.lose(exec, fate);
-        }
-        self.completed(exec)
-    }
-
-    fn lose(&mut self, exec: Exec, fate: Fate) -> Result<(), Broken> {
-        self.counts.lost += 1;
-        let done = match fate {
-            Fate::Nothing => 0,
-            Fate::All => exec.passes.len(),
-            Fate::Sectors(n) => exec.passes.len().min(n as usize),
-        };
-        let job = self.candidates(&exec).first().copied();
-        self.apply(&exec, done, job, None)?;
-        self.core.lost(self.now);
-        self.twin.lost(self.now);
-        self.alone = None;
-        if !exec.foreground.is_empty() {
-            self.retry = Some(exec);
-        }
-        Ok(())
-    }
-
-    fn completed(&mut self, exec: Exec) -> Result<(), Broken> {
-        let bad = self.bad(&exec);
-        self.core.completed_with(self.now, &bad);
-        self.twin.completed(self.now, &bad);
-        self.last = (exec.sequence, bad);
-        let candidates = self.candidates(&exec);
-        if candidates.is_empty() {
-            return self.apply(&exec, exec.passes.len(), None, Some(()));
-        }
-        // Which request it was is known from what is said of it first.
-        let (action, held, harm) = self.ask()?;
-        let id = match action {
-            Some(Action::Completed(id) | Action::Failed { id, .. }) => id,
-            Some(Action::Deliver(_) | Action::Execute) | None if self.promoted => {
-                self.apply(&exec, exec.passes.len(), None, Some(()))?;
-                if let Some(action) = action {
-                    self.act(action, held, harm)?;
-                }
-                return Ok(());
-            }
-            other => {
-                return Err((Check::Request, format!("a foreground request is done, and is told {other:?}")));
-            }
-        };
-        let right = candidates.contains(&id);
-        hold(right, Check::Request, || format!("{id} is said to be done, done was one of {candidates:?}"))?;
-        self.apply(&exec, exec.passes.len(), Some(id), Some(()))?;
-        if let Some(action) = action {
-            self.answered(id, action)?;
-        }
-        Ok(())
-    }
-
-    /// Sectors of which the last pass failed.
-    fn bad(&self, exec: &Exec) -> Vec<Lbn> {
-        let mut last: BTreeMap<Lbn, bool> = BTreeMap::new();
-        for pass in &exec.passes {
-            let Some(lbn) = pass.lbn else { continue };
-            let good = match self.medium.health(lbn) {
-                Health::Good => true,
-                // Written before it was read again, it is good by then.
-                Health::Bad => pass.op.is_write() || last.get(&lbn).copied().unwrap_or(false),
-                Health::Stuck => false,
-            };
-            last.insert(lbn, good);
-        }
-        last.into_iter().filter(|(_, good)| !good).map(|(lbn, _)| lbn).collect()
-    }
-
-    /// Lets the first `done` sectors pass. `known` if the host learns what was read.
-    fn apply(
-        &mut self,
-        exec: &Exec,
-        done: usize,
-        job: Option<RequestId>,
-        known: Option<()>,
-    ) -> Result<(), Broken> {
-        let job = job.and_then(|id| self.requests.get(&id));
-        for pass in &exec.passes[..done] {
-            let Some(lbn) = pass.lbn else { continue };
-            if pass.op.is_write() {
-                let (version, author) = match (pass.foreground.then_some(job).flatten(), exec.buffer(lbn)) {
-                    (Some(job), _) => (job.version, Author::Foreground { submitted: job.submitted }),
-                    (None, Some(held)) => (held.version, Author::Background { registered: held.registered }),
-                    (None, None) => {
-                        return Err((Check::Buffers, format!("LBN {lbn} is written with nothing")));
-                    }
-                };
-                if self.medium.write(lbn, pass.at, version, author)? {
-                    self.ideal.borrow_mut()[lbn.get() as usize] = version;
-                }
-            } else if known.is_some() && !self.last.1.contains(&lbn) {
-                // Bad when it passed, but mended by a write of the same command: the host has what was written.
-                self.medium.read(lbn, pass.at);
-            }
-        }
-        self.note_for_scrub(exec.passes[..done].iter().filter(|p| p.op.is_write()).filter_map(|p| p.lbn));
-        Ok(())
-    }
-
-    /// The foreground hears of a request.
-    fn answered(&mut self, id: RequestId, action: Action) -> Result<(), Broken> {
-        self.note(id.get());
-        self.note(self.now.as_nanos());
-        let Some(request) = self.requests.remove(&id) else { return Ok(()) };
-        self.counts.requests += 1;
-        let first = self.last.1.iter().find(|lbn| request.range.contains(**lbn)).copied();
-        let expected = match first {
-            Some(bad) => Action::Failed { id, bad },
-            None => Action::Completed(id),
-        };
-        hold(action == expected, Check::Bad, || format!("{action:?}, but bad are {:?}", self.last.1))?;
-        if first.is_none() && request.op.is_write() {
-            self.medium.acknowledge(request.range, request.version)?;
-        }
-        self.twin.expect(action);
-        if self.twin.is_lockstep() {
-            self.counts.compared += 1;
-        }
-        self.since = self.now;
-        self.before = Some(id);
-        if let Some((of, here, was, is)) = self.alone.take().filter(|a| a.0 == id) {
-            self.compare_harm(of, request, here, was, is)?;
-        }
-        Ok(())
-    }
-
-    fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
-        self.check_delivered(record)?;
-        self.scrubbed(record)
-    }
-
-    fn check_delivered(&mut self, record: &Record) -> Result<(), Broken> {
-        let first = record.range.start().get();
-        for n in
-            [record.session.get(), record.task.get(), first, record.range.len().get(), record.last.into()]
-        {
-            self.note(n);
-        }
-        self.note(record.bad.map_or(u64::MAX, Lbn::get));
-        self.counts.blocks += 1;
-        self.counts.written += u64::from(record.op.is_write());
-        self.counts.bad += u64::from(record.bad.is_some());
-        let (since, served) =
-            self.clients.tasks.get(&record.task).map_or((self.now, true), |t| (t.since, t.served));
-        let suspended = self.clients.sessions.get(&record.session).and_then(|s| s.suspended);
-        self.clients.delivered(record)?;
-        if let Some(bad) = record.bad {
-            // Not always the lowest: what had come before of a block that is read in pieces may have gone bad since.
-            let right = record.range.contains(bad) && self.last.1.contains(&bad);
-            return hold(right, Check::Bad, || {
-                format!("{record:?}, but of what was done last these are bad: {:?}", self.last.1)
-            });
-        }
-        let spoilt = self.last.1.iter().find(|lbn| record.range.contains(**lbn));
-        if record.op.is_write() {
-            let unwritten = self.medium.unwritten_since(record.range, since);
-            return hold(unwritten.is_none(), Check::Written, || {
-                format!("{record:?}, and nothing was written to LBN {unwritten:?} (bad: {spoilt:?})")
-            });
-        }
-        let unread = self.medium.unread_since(record.range, since, served);
-        hold(unread.is_none(), Check::Data, || {
-            format!("{record:?}, and nothing was read of LBN {unread:?} (bad: {spoilt:?})")
-        })?;
-        let alone = suspended.is_some_and(|since| since < self.last.0);
-        hold(!alone, Check::Suspended, || format!("{record:?}, and its session was suspended before"))
     }
 
     /// The power fails now, and comes back.
@@ -570,7 +303,7 @@ impl World {
         self.twin = Twin::new(&self.drive, self.config);
         self.mechanics.place(Position::default());
         (self.retry, self.fate, self.late) = (None, None, Duration::ZERO);
-        (self.promoted, self.before, self.alone) = (false, None, None);
+        (self.before, self.alone) = (None, None);
         self.since = Instant::ZERO;
         self.sequence += 1;
         self.clients.restart(&mut self.core, self.now, self.sequence)?;
@@ -588,14 +321,37 @@ impl World {
         hold(pending - promoted <= most + 1 && promoted <= most, Check::Bound, || {
             format!("{pending} requests wait, {promoted} of them promoted, and {most} of each may")
         })?;
-        if self.drained && !self.promoted {
-            let under_way = usize::from(self.exec.as_ref().is_some_and(|e| !e.foreground.is_empty()));
-            let waiting = self.requests.len().saturating_sub(under_way);
-            hold(pending == waiting, Check::Bound, || {
-                format!("{waiting} requests wait, and the core says {pending}")
+        if self.drained {
+            let is_request = |e: &Exec| !e.foreground.is_empty() && !e.promoted;
+            let under_way = usize::from(self.exec.as_ref().is_some_and(is_request));
+            let lost = usize::from(self.retry.as_ref().is_some_and(|e| e.promoted));
+            let waiting = self.requests.len().saturating_sub(under_way) + lost;
+            hold(pending - promoted == waiting, Check::Bound, || {
+                format!("{waiting} requests wait, and the core says {}", pending - promoted)
             })?;
         }
         self.medium.check_acknowledged()
+    }
+
+    /// Nothing rests that could go on by itself: polled dry, the head is on its way to what the foreground waits for, or
+    /// there is an instant at which idle time is tried again.
+    fn check_goes_on(&self) -> Result<(), Broken> {
+        if self.exec.is_some() {
+            return Ok(());
+        }
+        let (waiting, promoted) = (self.requests.len(), self.core.promoted_pending());
+        hold(waiting + promoted == 0, Check::Hang, || {
+            format!("{waiting} requests and {promoted} promoted ones wait, and the head rests")
+        })?;
+        let wanted = self.clients.active_wanted();
+        hold(wanted == 0 || self.setup.idle.is_none() || self.core.wake_at().is_some(), Check::Hang, || {
+            format!("{wanted} blocks are wanted, the drive is idle, and no wake-up is set")
+        })
+    }
+
+    /// Requests of the foreground that wait at the core, what was lost among them.
+    fn requests_waiting(&self) -> usize {
+        self.core.pending() - self.core.promoted_pending()
     }
 
     /// A range of the drive, whatever the numbers are.

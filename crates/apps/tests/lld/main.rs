@@ -25,6 +25,11 @@ fn reads() -> impl Strategy<Value = Reads> {
     prop_oneof![Just(Reads::Block), Just(Reads::Run), Just(Reads::Segment)]
 }
 
+/// How full: every second time as full as can be.
+fn percents() -> impl Strategy<Value = u32> {
+    prop_oneof![0..=95u32, Just(95)]
+}
+
 fn run(config: LogConfig, reads: Reads, free: bool, percent: u32, events: &[Event]) -> Rig {
     let mut rig = Rig::new(config, reads, free);
     rig.fill(percent);
@@ -50,7 +55,7 @@ proptest! {
 
     #[test]
     fn foreground_cleaning_loses_nothing_up_to_95_percent(
-        config in configs(), reads in reads(), percent in 0..=95u32,
+        config in configs(), reads in reads(), percent in percents(),
         events in prop::collection::vec(events(800, false), 0..1_500),
     ) {
         run(config, reads, false, percent, &events);
@@ -58,7 +63,7 @@ proptest! {
 
     #[test]
     fn free_cleaning_in_any_order_loses_nothing_up_to_95_percent(
-        config in configs(), reads in reads(), percent in 0..=95u32,
+        config in configs(), reads in reads(), percent in percents(),
         events in prop::collection::vec(events(800, false), 0..1_500),
     ) {
         run(config, reads, true, percent, &events);
@@ -66,12 +71,36 @@ proptest! {
 
     #[test]
     fn what_was_durable_survives_every_crash(
-        config in configs(), reads in reads(), free in any::<bool>(), percent in 0..=95u32,
+        config in configs(), reads in reads(), free in any::<bool>(), percent in percents(),
         events in prop::collection::vec(events(800, true), 0..1_500),
     ) {
         let mut rig = run(config, reads, free, percent, &events);
         rig.crash();
         rig.crash();
+    }
+}
+
+/// The hardest load: every block live, overwritten in no order, cleaned by both.
+#[test]
+fn a_log_that_is_95_percent_full_goes_on() {
+    for (free, reads) in [(false, Reads::Run), (true, Reads::Block), (true, Reads::Segment)] {
+        let config = LogConfig {
+            segments: 120,
+            blocks_per_segment: 9,
+            sectors_per_block: 1,
+            logical_blocks: 120 * 8,
+            minimum_free: 2,
+            ..LogConfig::default()
+        };
+        let mut rig = Rig::new(config, reads, free);
+        rig.fill(95);
+        let live = rig.live();
+        assert!(live * 100 >= 120 * 8 * 95, "{live} blocks are live");
+        for i in 0..3_000u32 {
+            rig.happen(Event::Write(i * 389 % live));
+        }
+        assert_eq!(rig.live(), live);
+        rig.check();
     }
 }
 

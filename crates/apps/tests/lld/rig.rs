@@ -60,7 +60,8 @@ fn tears() -> impl Strategy<Value = u64> {
 
 /// Sizes of logs: 60 segments of 8 blocks and others, blocks of one sector and of two.
 pub fn configs() -> impl Strategy<Value = LogConfig> {
-    let sizes = [(60, 8, 1), (60, 8, 2), (20, 4, 1), (12, 20, 1), (30, 2, 1), (9, 33, 2), (4, 5, 1)];
+    let sizes =
+        [(60, 8, 1), (60, 8, 2), (20, 4, 1), (12, 20, 1), (30, 2, 1), (9, 33, 2), (4, 5, 1), (120, 3, 1)];
     (proptest::sample::select(sizes.to_vec()), 1..3u32, any::<bool>(), 2..4u32).prop_map(
         |((segments, blocks_per_segment, sectors_per_block), most_waiting, wide, minimum_free)| LogConfig {
             identity: 0x1D,
@@ -144,6 +145,11 @@ impl Rig {
         for block in 0..blocks {
             self.happen(Event::Write(block));
         }
+    }
+
+    /// Blocks that hold data.
+    pub fn live(&self) -> u32 {
+        self.log.mapped()
     }
 
     pub fn happen(&mut self, event: Event) {

@@ -46,6 +46,9 @@ fn write(directory: &Path, finding: &Finding) -> Result<Vec<PathBuf>, Problem> {
             files::replace(&path, &picture)?;
             written.push(path);
         }
+        let path = directory.join(format!("{}.figure.json", figure.id));
+        files::replace(&path, &crate::drive::json(figure)?)?;
+        written.push(path);
     }
     if !finding.kept {
         let path = directory.join(Saved::file_name(finding.experiment.id));

@@ -83,7 +83,10 @@ fn a_run_writes_its_files_and_goes_on_where_it_was() {
     let mut names: Vec<_> =
         std::fs::read_dir(&out).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, [format!("{ONE}.json"), format!("{ONE}.svg")]);
+    assert_eq!(names, [format!("{ONE}.figure.json"), format!("{ONE}.json"), format!("{ONE}.svg")]);
+    let figure: Value =
+        serde_json::from_str(&std::fs::read_to_string(format!("{out}/{ONE}.figure.json")).unwrap()).unwrap();
+    assert_eq!(figure["id"], ONE);
     let first = std::fs::read_to_string(&json).unwrap();
     assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg "));
 

@@ -1,6 +1,6 @@
 //! The arm between commands: read-ahead that runs on, and what it takes to stop it.
 
-use super::Drive;
+use super::{Drive, Turn};
 use crate::run::Doing;
 use units::{Duration, Instant, Lbn, Op, Sectors};
 
@@ -32,9 +32,9 @@ impl Drive {
             // Least read-ahead comes first.
             let least = run.least;
             run.land(&mut self.mechanics, least, |_| {});
-            at = at.max(run.landed_at(self.mechanics.model()));
+            at = at.max(run.landed_at(self.mechanics.spindle()));
         } else {
-            let (doing, until) = run.doing(self.mechanics.model(), now);
+            let (doing, until) = run.doing(self.mechanics.spindle(), now);
             let waits = match doing {
                 Doing::Moving => true,
                 Doing::Waiting => !self.rules.overlapped_stop && !self.cache.stop_in_sector,
@@ -69,12 +69,16 @@ impl Drive {
     }
 
     /// When the arm can set out for a command that needs it: command overhead and the end of read-ahead.
-    pub(super) fn arm_ready(&mut self, now: Instant, overhead: Duration) -> Instant {
-        let stopped = self.stop_run(now);
-        if self.rules.overlapped_stop {
-            stopped.max(now + overhead)
+    pub(super) fn arm_ready(&mut self, turn: Turn, overhead: Duration) -> Instant {
+        let stopped = self.stop_run(turn.now);
+        let ready = if self.rules.overlapped_stop {
+            stopped.max(turn.after(overhead))
         } else {
-            now + overhead + stopped.since(now)
+            turn.after(overhead) + stopped.since(turn.now)
+        };
+        match &mut self.recalibration {
+            None => ready,
+            Some(recalibration) => recalibration.set_out(self.free, ready),
         }
     }
 }

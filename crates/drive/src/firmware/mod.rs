@@ -1,20 +1,31 @@
 //! The firmware: commands in, completions out.
 
 mod arm;
+mod build;
+mod chance;
+mod queue;
 mod read;
 mod read_ahead;
+mod recalibration;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
+use crate::behaviour::Queue;
 use crate::cache::Segments;
-use crate::error::{CommandError, DriveError};
+use crate::error::CommandError;
+use crate::faults::Unreadable;
 use crate::mechanics::Mechanics;
 use crate::rules::Rules;
 use crate::run::Run;
+use crate::spindle::Spindle;
 use crate::timing::Timing;
-use model::profile::{Cache, Profile};
+use chance::Chance;
+use model::profile::Cache;
 use model::{DriveModel, Position};
+use recalibration::Recalibrations;
 use std::collections::VecDeque;
-use std::sync::Arc as Shared;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
 
 /// The most sectors one command may ask for: half a gibibyte in sectors of 512 bytes.
@@ -60,6 +71,9 @@ pub struct Breakdown {
     pub seek: Duration,
     /// Rotational latency of its first sector.
     pub latency: Duration,
+    /// When the arm had done its part: all its sectors had passed. For a command that was served from the buffer,
+    /// when the arm had been last at work.
+    pub medium_end: Instant,
 }
 
 /// A command is done.
@@ -71,6 +85,32 @@ pub struct Completion {
     pub at: Instant,
     /// Where the time went.
     pub breakdown: Breakdown,
+    /// The first sector that could not be read, if one could not; then there are no data.
+    pub failed: Option<Lbn>,
+}
+
+/// A command that has come in and has not had its turn.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    came: Instant,
+    command: Command,
+}
+
+/// A command whose turn it is.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    range: LbnRange,
+    /// When its turn came.
+    now: Instant,
+    /// From when on its overhead runs: in a queue, beside the work of the one before it.
+    since: Instant,
+}
+
+impl Turn {
+    /// When so much overhead is over, and its turn has come.
+    fn after(&self, overhead: Duration) -> Instant {
+        (self.since + overhead).max(self.now)
+    }
 }
 
 /// What the firmware makes of a command.
@@ -123,7 +163,13 @@ pub struct Drive {
     timing: Timing,
     cache: Cache,
     rules: Rules,
+    queue: Queue,
     queue_depth: u32,
+    chance: Chance,
+    recalibration: Option<Recalibrations>,
+    eager_read_ahead: bool,
+    unreadable: Unreadable,
+    grown_defects: Vec<Lbn>,
     segments: Segments,
     /// The least time from a command to a head that is ready.
     shortest_seek: Duration,
@@ -138,100 +184,50 @@ pub struct Drive {
     /// Track of the last write's last sector, if nothing else has moved the arm since.
     last_write_track: Option<TrackIndex>,
     now: Instant,
-    waiting: VecDeque<(Instant, Command)>,
-    /// The command in service, with its answer.
-    serving: Option<Completion>,
+    waiting: VecDeque<Waiting>,
+    /// With a queue: when the arm is done with all that has had its turn.
+    turn_at: Instant,
+    /// With a queue: when the bus is done with all that has had its turn.
+    bus_free: Instant,
+    /// Commands that have had their turn, with their answers, by the time of their completion.
+    finishing: VecDeque<Completion>,
     done: VecDeque<Completion>,
     /// Room for the landings of a request, kept so that no command allocates.
     landings: Vec<Instant>,
 }
 
 impl Drive {
-    /// Makes a drive of a profile, following the hardware's rules.
-    ///
-    /// # Errors
-    /// The first field that describes no drive, and its mend.
-    pub fn new(profile: &Profile) -> Result<Self, DriveError> {
-        Self::with_rules(profile, Rules::HARDWARE)
-    }
-
-    /// The same with chosen rules; [`Rules::DISKSIM`] to compare with DiskSim.
-    ///
-    /// # Errors
-    /// The first field that describes no drive, and its mend.
-    pub fn with_rules(profile: &Profile, rules: Rules) -> Result<Self, DriveError> {
-        let firmware = profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?;
-        let model = DriveModel::from_profile(profile)?;
-        let timing = Timing::new(firmware)?;
-        let cache = firmware.cache.clone();
-        if firmware.queue_depth == 0 {
-            return Err(DriveError::Number {
-                place: "firmware.queue_depth",
-                value: "0".to_owned(),
-                mend: "give at least 1",
-            });
-        }
-        if !(1..=65_536).contains(&cache.segments) || cache.segment_sectors == 0 {
-            return Err(DriveError::Number {
-                place: "firmware.cache",
-                value: format!("{} segments of {} sectors", cache.segments, cache.segment_sectors),
-                mend: "give 1 to 65536 segments of at least 1 sector",
-            });
-        }
-        for (place, sectors) in [
-            ("firmware.cache.segment_sectors", cache.segment_sectors),
-            ("firmware.cache.minimum_read_ahead", cache.minimum_read_ahead),
-            ("firmware.cache.maximum_read_ahead", cache.maximum_read_ahead),
-        ] {
-            if sectors > MOST_BUFFER {
-                let value = format!("{sectors} sectors");
-                return Err(DriveError::Number { place, value, mend: "give at most 16777216" });
-            }
-        }
-        for (place, share) in [
-            ("firmware.cache.read_watermark", cache.read_watermark),
-            ("firmware.cache.write_watermark", cache.write_watermark),
-        ] {
-            if !(0.0..=1.0).contains(&share) {
-                return Err(DriveError::Number {
-                    place,
-                    value: share.to_string(),
-                    mend: "give a share from 0 to 1",
-                });
-            }
-        }
-        let farthest = model.layout().cylinders().saturating_sub(1).min(10);
-        let shortest = (1..=farthest).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
-        // A miss does all that a hit does before it sends the arm. What a profile gives it less for that was
-        // measured as a part of its seeks.
-        let in_seeks = timing.read_hit.higher().saturating_sub(timing.read_miss.higher());
-        let shortest_seek = shortest.saturating_sub(in_seeks);
-        let segments = Segments::new(&cache, rules.writes_keep_reads);
-        Ok(Self {
-            mechanics: Mechanics::new(Shared::new(model)),
-            timing,
-            queue_depth: firmware.queue_depth,
-            cache,
-            rules,
-            segments,
-            shortest_seek,
-            run: None,
-            flush: None,
-            free: Instant::ZERO,
-            last_op: Op::Read,
-            last_end: None,
-            last_write_track: None,
-            now: Instant::ZERO,
-            waiting: VecDeque::new(),
-            serving: None,
-            done: VecDeque::new(),
-            landings: Vec::new(),
-        })
-    }
-
     /// What is known about the drive.
     pub fn model(&self) -> &DriveModel {
         self.mechanics.model()
+    }
+
+    /// How its platter turns.
+    pub fn spindle(&self) -> &Spindle {
+        self.mechanics.spindle()
+    }
+
+    /// The sectors that have moved since the profile was written, ascending; [`model`](Self::model) knows of them.
+    pub fn grown_defects(&self) -> &[Lbn] {
+        &self.grown_defects
+    }
+
+    /// The sectors that cannot be read, ascending.
+    pub fn unreadable(&self) -> impl Iterator<Item = Lbn> + '_ {
+        self.unreadable.iter()
+    }
+
+    /// Makes sectors unreadable until they are written.
+    pub fn damage(&mut self, range: LbnRange) {
+        let last = Lbn::new(self.model().layout().capacity().get());
+        let end = range.checked_end().unwrap_or(last).min(last);
+        let start = range.start().min(end);
+        self.unreadable.damage(LbnRange::new(start, end.since(start)));
+    }
+
+    /// Commands it takes at a time.
+    pub fn queue_depth(&self) -> usize {
+        self.queue_depth as usize
     }
 
     /// Where the arm is, as far as the firmware has looked.
@@ -241,7 +237,7 @@ impl Drive {
 
     /// Commands inside, completions not yet taken out excepted.
     pub fn outstanding(&self) -> usize {
-        self.waiting.len() + usize::from(self.serving.is_some())
+        self.waiting.len() + self.finishing.len()
     }
 
     /// Takes a command in at `now`.
@@ -253,29 +249,26 @@ impl Drive {
     /// # Panics
     /// In debug builds, when `now` lies before an instant given earlier.
     pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
-        let Command { id, range, .. } = command;
-        if range.is_empty() {
-            return Err(CommandError::Empty { id, range });
-        }
         let capacity = self.model().layout().capacity();
-        if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
-            return Err(CommandError::PastEnd { id, range, capacity });
-        }
-        if range.len() > MOST_SECTORS {
-            return Err(CommandError::TooLong { id, range, most: MOST_SECTORS });
-        }
+        command.check(capacity)?;
         self.advance(now);
         if self.outstanding() >= self.queue_depth as usize {
-            return Err(CommandError::QueueFull { id, depth: self.queue_depth });
+            return Err(CommandError::QueueFull { id: command.id, depth: self.queue_depth });
         }
-        self.waiting.push_back((now, command));
+        self.waiting.push_back(Waiting { came: now, command });
         self.serve_next(now);
         Ok(())
     }
 
-    /// The next instant at which a completion will be there, if nothing is submitted before.
+    /// The next instant at which something will have happened, if nothing is submitted before: a completion, or,
+    /// with a queue, the choice of the next command.
     pub fn next_event(&self) -> Option<Instant> {
-        if self.done.is_empty() { self.serving.map(|c| c.at) } else { Some(self.now) }
+        if !self.done.is_empty() {
+            return Some(self.now);
+        }
+        let completion = self.finishing.front().map(|c| c.at);
+        let turn = self.next_turn();
+        completion.into_iter().chain(turn).min()
     }
 
     /// Lets time pass until `now`.
@@ -284,10 +277,17 @@ impl Drive {
     /// In debug builds, when `now` lies before an instant given earlier.
     pub fn advance(&mut self, now: Instant) {
         debug_assert!(now >= self.now, "time went backwards");
-        while let Some(completion) = self.serving.take_if(|c| c.at <= now) {
-            self.now = completion.at;
-            self.done.push_back(completion);
-            self.serve_next(completion.at);
+        loop {
+            let turn = self.next_turn().filter(|&at| at <= now);
+            match self.finishing.front() {
+                Some(c) if c.at <= now && turn.is_none_or(|turn| c.at <= turn) => {
+                    self.now = c.at;
+                    self.done.extend(self.finishing.pop_front());
+                }
+                _ if turn.is_some() => self.now = turn.unwrap_or(now),
+                _ => break,
+            }
+            self.serve_next(self.now);
         }
         self.now = self.now.max(now);
     }
@@ -297,27 +297,93 @@ impl Drive {
         self.done.pop_front()
     }
 
-    /// Begins with the next command, first come first served. A scheduler inside the drive would choose here.
+    /// Gives the next command its turn, and with a queue all those whose turn it is.
     fn serve_next(&mut self, now: Instant) {
-        if self.serving.is_some() {
-            return;
+        while let Some(Waiting { came, command }) = self.choose(now) {
+            let completion = self.serve(now, came, command);
+            let later = self.finishing.iter().rev().take_while(|c| c.at > completion.at).count();
+            self.finishing.insert(self.finishing.len() - later, completion);
         }
-        let Some((submitted, command)) = self.waiting.pop_front() else { return };
+    }
+
+    fn serve(&mut self, now: Instant, came: Instant, command: Command) -> Completion {
         if self.flush.is_some_and(|f| f.end <= now) {
             self.flush = None;
         }
+        let tagged = self.queue != Queue::Serial;
+        if tagged {
+            self.go_on_without_read_ahead(now);
+        }
         self.look_at_run(now);
-        let answer = match command.op {
-            Op::Read => self.read(now, command.range),
-            Op::Write => self.write(now, command.range),
+        let since = if tagged { came } else { now } + self.chance.command();
+        let turn = Turn { range: command.range, now, since };
+        let failed = self.before_the_medium(&command);
+        let mut answer = match command.op {
+            Op::Read => self.read(turn),
+            Op::Write => self.write(turn),
         };
+        if failed.is_some() {
+            self.try_again(&mut answer);
+        }
         self.last_op = command.op;
         self.last_end = Some(command.range.end());
         let Answer { at, served, seek, latency } = answer;
-        self.serving = Some(Completion {
+        let medium_end = self.free;
+        if tagged {
+            self.turn_at = medium_end.max(now);
+        }
+        let at = at + self.chance.completion();
+        Completion {
             id: command.id,
             at,
-            breakdown: Breakdown { served, submitted, seek, latency },
-        });
+            breakdown: Breakdown { served, submitted: came, seek, latency, medium_end },
+            failed,
+        }
+    }
+
+    /// A read of sectors that cannot be read finds none of them in the buffer; a write gives them a new life.
+    fn before_the_medium(&mut self, command: &Command) -> Option<Lbn> {
+        match command.op {
+            Op::Read => {
+                let bad = self.unreadable.first_in(command.range)?;
+                self.run = None;
+                self.segments.forget(LbnRange::new(bad, Sectors::new(1)));
+                Some(bad)
+            }
+            Op::Write => {
+                self.unreadable.mend(command.range);
+                None
+            }
+        }
+    }
+
+    /// A sector cannot be read: the drive tries turn after turn, then gives up.
+    fn try_again(&mut self, answer: &mut Answer) {
+        let lost = self.revolution(self.free) * u64::from(self.unreadable.retries);
+        answer.at += lost;
+        self.free = self.free.max(answer.at);
+        self.run = None;
+    }
+
+    /// One turn at the speed of an instant.
+    fn revolution(&self, at: Instant) -> Duration {
+        self.mechanics.spindle().speed_at(at).revolution()
+    }
+}
+
+impl Command {
+    /// Refuses what no drive of this capacity takes.
+    pub(crate) fn check(&self, capacity: Sectors) -> Result<(), CommandError> {
+        let Self { id, range, .. } = *self;
+        if range.is_empty() {
+            return Err(CommandError::Empty { id, range });
+        }
+        if range.checked_end().is_none_or(|end| end.get() > capacity.get()) {
+            return Err(CommandError::PastEnd { id, range, capacity });
+        }
+        if range.len() > MOST_SECTORS {
+            return Err(CommandError::TooLong { id, range, most: MOST_SECTORS });
+        }
+        Ok(())
     }
 }

@@ -1,20 +1,22 @@
 //! Reads: from the buffer, from running read-ahead, from the medium.
 
-use super::{Answer, Drive, Served};
+use super::{Answer, Drive, Served, Turn};
+use crate::behaviour::Queue;
 use crate::cache::{Content, Found};
 use crate::run::Run;
 use units::{Duration, Instant, Lbn, LbnRange, Op};
 
 impl Drive {
-    pub(super) fn read(&mut self, now: Instant, range: LbnRange) -> Answer {
+    pub(super) fn read(&mut self, turn: Turn) -> Answer {
+        let range = turn.range;
         let reading = self.run.as_ref().map(|r| r.segment);
         let (segment, found) = self.segments.for_read(range, reading);
         let found = if self.cache.enabled { found } else { Found::Nothing };
         self.segments.touch(segment);
         match (found, self.run.take_if(|r| r.segment == segment && found == Found::Front)) {
-            (Found::All, _) => self.read_hit(now, range, segment),
-            (_, Some(run)) => self.read_stream(now, range, run),
-            _ => self.read_medium(now, range, segment, found),
+            (Found::All, _) => self.read_hit(turn, segment),
+            (_, Some(run)) => self.read_stream(turn, run),
+            _ => self.read_medium(turn, segment, found),
         }
     }
 
@@ -29,14 +31,16 @@ impl Drive {
         }
     }
 
-    fn read_hit(&mut self, now: Instant, range: LbnRange, segment: usize) -> Answer {
+    fn read_hit(&mut self, turn: Turn, segment: usize) -> Answer {
+        let Turn { range, now, .. } = turn;
         let end = range.end();
         let transfer = self.timing.read_sector * range.len().get();
         let flush = self.flush_end();
-        let mut done = now + self.read_hit_overhead(range) + self.timing.data_preparation + transfer;
+        let ready = turn.after(self.read_hit_overhead(range)) + self.timing.data_preparation;
+        let mut done = ready.max(self.bus_free) + transfer;
         if flush > now {
             if !self.rules.hits_during_flush {
-                done = flush.max(now + self.timing.read_miss.after(self.last_op)) + transfer;
+                done = flush.max(turn.after(self.timing.read_miss.after(self.last_op))) + transfer;
             }
         } else if self.run.is_some() {
             let limit = self.read_ahead_limit(segment, end);
@@ -49,11 +53,14 @@ impl Drive {
             self.run = Run::start(&mut self.mechanics, segment, done, done, from, limit);
         }
         self.give_up_served(segment, end);
+        self.bus_taken(done);
         Answer::from_buffer(done + self.timing.read_completion, Served::Hit)
     }
 
     /// The read goes on where running read-ahead is, or a little behind it.
-    fn read_stream(&mut self, now: Instant, range: LbnRange, mut run: Run) -> Answer {
+    fn read_stream(&mut self, turn: Turn, mut run: Run) -> Answer {
+        let range = turn.range;
+        let eager = self.looks_sequential(range);
         let end = range.end();
         run.limit = run.limit.max(end);
         let cached = run.next.get().saturating_sub(range.start().get());
@@ -63,15 +70,38 @@ impl Drive {
             self.timing.read_miss.after(self.last_op)
         };
         let sector = self.timing.read_sector;
-        let mut bus = now + overhead + self.timing.data_preparation + sector * cached;
+        let ready = turn.after(overhead) + self.timing.data_preparation;
+        let mut bus = ready.max(self.bus_free) + sector * cached;
         run.land(&mut self.mechanics, end, |landed| bus = bus.max(landed) + sector);
         self.grow(run.segment, run.next);
-        self.read_further(run, end);
+        self.read_further(run, end, eager);
+        self.bus_taken(bus);
         Answer::from_buffer(bus + self.timing.read_completion, Served::PartialHit)
     }
 
+    /// With a queue: the bus is taken until then.
+    pub(super) fn bus_taken(&mut self, until: Instant) {
+        if self.queue != Queue::Serial {
+            self.bus_free = self.bus_free.max(until);
+        }
+    }
+
+    /// Whether a read is behind the last command, a read as well, on its track, so that eager read-ahead sets in.
+    fn looks_sequential(&self, range: LbnRange) -> bool {
+        let Some(end) = self.last_end.filter(|&end| {
+            self.eager_read_ahead && self.last_op == Op::Read && end <= range.start() && end > Lbn::ZERO
+        }) else {
+            return false;
+        };
+        let layout = self.model().layout();
+        let track = |lbn: Lbn| layout.locate(lbn).map(|at| at.track);
+        track(Lbn::new(end.get() - 1)) == track(range.start())
+    }
+
     /// Fetches what the buffer does not have; `found` says whether `segment` has the front of it.
-    fn read_medium(&mut self, now: Instant, range: LbnRange, segment: usize, found: Found) -> Answer {
+    fn read_medium(&mut self, turn: Turn, segment: usize, found: Found) -> Answer {
+        let range = turn.range;
+        let eager = self.looks_sequential(range);
         let end = range.end();
         let t = &self.timing;
         let (overhead, preparation, reselect, sector, completion) = (
@@ -81,8 +111,8 @@ impl Drive {
             t.read_sector,
             t.read_completion,
         );
-        let set_out = self.arm_ready(now, overhead).max(self.flush_end());
-        let ready = if self.rules.shortest_access { now + self.shortest_seek } else { now };
+        let set_out = self.arm_ready(turn, overhead).max(self.flush_end());
+        let ready = if self.rules.shortest_access { turn.since + self.shortest_seek } else { turn.now };
         let s = self.segments.get_mut(segment);
         if found == Found::Nothing {
             s.start = range.start();
@@ -93,19 +123,27 @@ impl Drive {
         self.last_write_track = None;
         let Some(mut run) = Run::start(&mut self.mechanics, segment, set_out, ready, first, end) else {
             // A part of an access past the last LBN cannot happen: `submit` has checked.
-            return Answer::from_buffer(now, Served::Miss);
+            return Answer::from_buffer(turn.now, Served::Miss);
         };
         let (seek, latency) = (run.first_seek, run.first_latency);
         let cached = first.get().saturating_sub(range.start().get());
+        let latest = self.all_in_one_turn(&run, range).unwrap_or(Instant::MAX);
         let (bus, served) = if cached > 0 {
-            let mut bus = now + self.read_hit_overhead(range) + preparation + sector * cached;
+            let ready = turn.after(self.read_hit_overhead(range)) + preparation;
+            let mut bus = ready.max(self.bus_free) + sector * cached;
             run.land(&mut self.mechanics, end, |landed| bus = bus.max(landed) + sector);
             (bus, Served::PartialHit)
         } else {
-            (self.land_and_transfer(&mut run, range, now + overhead, reselect + preparation), Served::Miss)
+            let ready = turn.after(overhead);
+            (self.land_and_transfer(&mut run, range, ready, reselect + preparation, latest), Served::Miss)
         };
         self.grow(segment, end);
-        self.read_further(run, end);
+        self.read_further(run, end, eager);
+        if self.queue != Queue::Serial && served == Served::Miss {
+            // What came first was read first: the arm is free a turn after that.
+            self.free = self.free.min(latest);
+        }
+        self.bus_taken(bus);
         Answer { at: bus + completion, served, seek, latency }
     }
 
@@ -116,20 +154,23 @@ impl Drive {
         range: LbnRange,
         ready: Instant,
         reselect: Duration,
+        latest: Instant,
     ) -> Instant {
         let count = range.len().get();
         let segment = self.segments.size.get();
         let whole = if self.cache.watermark_by_request { segment.min(count) } else { segment };
         let share = (whole as f64 * self.cache.read_watermark) as u64;
+        let share = share.max(self.chance.held_back(count));
         let watermark = Lbn::new(range.start().get() + share.clamp(1, count));
         let sector = self.timing.read_sector;
-        // The bus wants LBN order, whatever order the sectors land in.
-        let latest = self.all_in_one_turn(run, range).unwrap_or(Instant::MAX);
+        // The bus wants LBN order, whatever order the sectors land in: nothing is there before `latest` in a turn
+        // that began among them.
         let mut landings = std::mem::take(&mut self.landings);
         landings.clear();
         run.land(&mut self.mechanics, watermark, |at| landings.push(at.min(latest)));
         let landed = landings.iter().copied().max().unwrap_or(ready);
         let start = if self.rules.early_reselect { landed.max(ready + reselect) } else { landed + reselect };
+        let start = start.max(self.bus_free);
         let mut bus = landings.iter().fold(start, |bus, &at| bus.max(at) + sector);
         self.landings = landings;
         run.land(&mut self.mechanics, range.end(), |at| bus = bus.max(at.min(latest)) + sector);
@@ -139,12 +180,11 @@ impl Drive {
     /// With zero-latency access and a head that arrives among the request's sectors: when all of them are in the
     /// buffer, one turn after the first that passed whole.
     fn all_in_one_turn(&self, run: &Run, range: LbnRange) -> Option<Instant> {
-        let model = self.mechanics.model();
         let pass = run.pass();
         if !self.zero_latency(Op::Read) || u64::from(pass.count) != range.len().get() {
             return None;
         }
         let around = self.mechanics.pass_in_any_order(run.arrival(), pass.track, pass.first, pass.count)?;
-        Some(around.end(model))
+        Some(around.end(self.mechanics.spindle()))
     }
 }

@@ -9,11 +9,19 @@ use units::{Lbn, LbnRange, Op, Sectors};
 
 impl Drive {
     /// Reads on after a request that ends before `end`, as far as this drive does.
-    pub(super) fn read_further(&mut self, run: Run, end: Lbn) {
+    ///
+    /// `eager` read-ahead gets to the end of its track, or as far as it goes at all, before a new command stops it.
+    pub(super) fn read_further(&mut self, run: Run, end: Lbn, eager: bool) {
         if self.buffers_tracks() {
             self.read_around(run, end);
         } else {
             self.read_on(run, end);
+        }
+        if eager {
+            let past = self.track_of(Lbn::new(end.get() - 1)).map_or(end, |(_, past)| past);
+            if let Some(run) = &mut self.run {
+                run.least = run.least.max(past.min(run.limit));
+            }
         }
     }
 
@@ -28,7 +36,7 @@ impl Drive {
     /// Reads on after a request that ends before `end`.
     fn read_on(&mut self, mut run: Run, end: Lbn) {
         let segment = run.segment;
-        let landed = run.landed_at(self.mechanics.model());
+        let landed = run.landed_at(self.mechanics.spindle());
         self.give_up_served(segment, end);
         run.limit = self.read_ahead_limit(segment, end);
         run.around = None;
@@ -46,9 +54,9 @@ impl Drive {
         else {
             return self.read_on(run, end);
         };
-        self.free = run.landed_at(self.mechanics.model());
+        self.free = run.landed_at(self.mechanics.spindle());
         run.limit = past;
-        run.around = Some((first, run.arrival() + self.model().rpm().revolution()));
+        run.around = Some((first, run.arrival() + self.revolution(run.arrival())));
         self.run = Some(run);
     }
 

@@ -1,6 +1,6 @@
 //! Writes: into the buffer and from there to the medium, or to the medium at once.
 
-use super::{Answer, Drive, Flush, Served};
+use super::{Answer, Drive, Flush, Served, Turn};
 use crate::cache::{Content, Segment};
 use crate::mechanics::Pass;
 use model::Position;
@@ -23,7 +23,8 @@ struct OnMedium {
 }
 
 impl Drive {
-    pub(super) fn write(&mut self, now: Instant, range: LbnRange) -> Answer {
+    pub(super) fn write(&mut self, turn: Turn) -> Answer {
+        let range = turn.range;
         let reading = self.run.as_ref().map(|r| r.segment);
         let continued = |s: &Segment| s.content == Content::Written && s.end == range.start();
         let appends = self
@@ -33,8 +34,8 @@ impl Drive {
         let segment = self.segments.for_write(range, appends, reading);
         self.segments.touch(segment);
         let answer = match (self.cache.write_back, self.cache.enabled) {
-            (WriteBack::None, _) | (_, false) => self.write_through(now, range),
-            _ => self.write_behind(now, range, segment, appends.is_some()),
+            (WriteBack::None, _) | (_, false) => self.write_through(turn),
+            _ => self.write_behind(turn, segment, appends.is_some()),
         };
         self.segments.overwrite(range, segment, self.served_leave());
         let s = self.segments.get_mut(segment);
@@ -60,39 +61,46 @@ impl Drive {
     }
 
     /// Acknowledges a write when its data are in the buffer, and sends the arm.
-    fn write_behind(&mut self, now: Instant, range: LbnRange, segment: usize, appends: bool) -> Answer {
+    fn write_behind(&mut self, turn: Turn, segment: usize, appends: bool) -> Answer {
+        let Turn { range, now, .. } = turn;
         let overhead = self.write_hit_overhead(range);
         let flush = self.flush_end();
-        let arm = self.arm_ready(now, overhead);
+        let arm = self.arm_ready(turn, overhead);
+        let data = turn.after(overhead).max(self.bus_free);
         let (bus, set_out) = if flush > now && !appends {
-            let bus = flush.max(now + overhead);
+            let bus = flush.max(data);
             (bus, bus)
         } else {
-            (now + overhead, arm.max(flush))
+            (data, arm.max(flush))
         };
         let sector = self.timing.write_sector;
         let medium = self.write_medium(set_out, range, |k| bus + sector * (u64::from(k) + 1));
         self.flush = Some(Flush { segment, end: medium.end });
-        let at = bus + sector * range.len().get() + self.timing.write_completion;
+        let crossed = bus + sector * range.len().get();
+        self.bus_taken(crossed);
+        let at = crossed + self.timing.write_completion;
         Answer { at, served: Served::Buffered, seek: medium.seek, latency: medium.latency }
     }
 
     /// Acknowledges a write when its data are on the medium.
-    fn write_through(&mut self, now: Instant, range: LbnRange) -> Answer {
+    fn write_through(&mut self, turn: Turn) -> Answer {
+        let range = turn.range;
         let t = self.timing;
         let continues = self.last_end == Some(range.start());
         let twice = t.extra.filter(|_| self.last_op == Op::Write && !continues);
         let (overhead, data) = match twice {
             Some(x) => {
                 let overhead = if self.stays(range) { x.command } else { x.command + x.seek_delta };
-                (overhead, now + overhead + x.until_data)
+                (overhead, turn.since + overhead + x.until_data)
             }
             None => {
                 let overhead = t.write_miss.after(self.last_op);
-                (overhead, now + overhead)
+                (overhead, turn.since + overhead)
             }
         };
-        let set_out = self.arm_ready(now, overhead).max(self.free);
+        // In a queue the data came while the arm was at work for the command before.
+        let data = data.max(self.bus_free);
+        let set_out = self.arm_ready(turn, overhead).max(self.free);
         let count = range.len().get();
         let first = data + t.data_preparation;
         let handed_over = if twice.is_some() { first } else { first + t.write_disconnect + t.first_reselect };
@@ -105,6 +113,7 @@ impl Drive {
                 first + t.write_sector * if k == 0 { count.min(DISKSIM_FIRST) } else { k + 1 }
             }
         };
+        self.bus_taken(first + t.write_sector * count);
         let medium = self.write_medium(set_out, range, available);
         let reselect = if twice.is_some() { t.other_reselect } else { t.first_reselect };
         let at = medium.end + reselect + t.write_completion;
@@ -126,6 +135,7 @@ impl Drive {
         available: impl Fn(u32) -> Instant,
     ) -> OnMedium {
         let model = self.mechanics.shared_model();
+        let spindle = self.mechanics.spindle().clone();
         let mut done = OnMedium { seek: Duration::ZERO, latency: Duration::ZERO, end: set_out };
         let mut written = 0;
         let mut last: Option<Pass> = None;
@@ -140,27 +150,27 @@ impl Drive {
             };
             if written == 0 {
                 done.seek = arrival.since(done.end);
-                done.latency = pass.start(&model).since(arrival);
+                done.latency = pass.start(&spindle).since(arrival);
             }
             let around = match self.zero_latency(Op::Write) {
                 true => self.mechanics.pass_in_any_order(arrival, track, piece.sector, piece.len),
                 false => None,
             };
             let complete = available(written + piece.len - 1);
-            if let Some(around) = around.filter(|p| complete <= p.start(&model)) {
+            if let Some(around) = around.filter(|p| complete <= p.start(&spindle)) {
                 pass = around;
             } else {
                 // Sectors of this piece before the one that `pass` begins with.
                 let mut before = 0;
                 for k in 0..piece.len {
                     let there = available(written + k);
-                    if there > pass.done(&model, k - before) {
+                    if there > pass.done(&spindle, k - before) {
                         pass = self.mechanics.pass(there, track, piece.sector + k, piece.len - k);
                         before = k;
                     }
                 }
             }
-            done.end = pass.end(&model);
+            done.end = pass.end(&spindle);
             written += piece.len;
             last = Some(pass);
         }

@@ -133,8 +133,8 @@ fn potentials(mpls: &[u32], runs: &[Compared], x: &str) -> Figure {
 /// Something to run.
 #[derive(Clone, Copy)]
 enum Job {
-    /// Scans beside the same foreground without, at an MPL.
-    Compared(u32),
+    /// Scans beside the same foreground without, at an MPL, from a seed.
+    Compared(u32, u64),
     /// Scans with so many tracks a gap.
     Searched(Option<u32>),
 }
@@ -152,10 +152,12 @@ fn both(
     tried: &[Option<u32>],
 ) -> Result<(Vec<Compared>, Vec<Vec<Scan>>), LabError> {
     let searched = tried.iter().rev().map(|tracks| Job::Searched(*tracks));
-    let jobs = searched.chain(mpls.iter().map(|mpl| Job::Compared(*mpl)));
+    let seeds = lab.pick(1, 3);
+    let compared = mpls.iter().flat_map(|mpl| lab.seeds(seeds).map(|seed| Job::Compared(*mpl, seed)));
+    let jobs = searched.chain(compared);
     let done = lab.map(jobs, |job| match job {
-        Job::Compared(mpl) => {
-            SetUp::new(drive, mpl, lab.seed()).compared(lab.pick(1, 5)).map(|c| Done::Compared(Box::new(c)))
+        Job::Compared(mpl, seed) => {
+            SetUp::new(drive, mpl, seed).compared(lab.pick(1, 2)).map(|c| Done::Compared(Box::new(c)))
         }
         Job::Searched(tracks) => {
             let mut set_up = SetUp::new(drive, HIGH, lab.seed());
@@ -164,12 +166,25 @@ fn both(
             set_up.scans(100, lab.pick(1, 3)).map(Done::Searched)
         }
     })?;
-    let (mut compared, mut searched) = (Vec::new(), Vec::new());
+    let (mut compared, mut searched): (Vec<Compared>, Vec<_>) = (Vec::new(), Vec::new());
+    let mut seed = 0;
     for done in done {
         match done {
-            Done::Compared(runs) => compared.push(*runs),
-            Done::Searched(scans) => searched.insert(0, scans),
+            // The head's usage is drawn of the first seed; what is measured, of all.
+            Done::Compared(runs) => match compared.last_mut().filter(|_| seed % seeds > 0) {
+                None => compared.push(*runs),
+                Some(before) => {
+                    before.scans.extend(runs.scans);
+                    before.requests += runs.requests;
+                    before.different += runs.different;
+                }
+            },
+            Done::Searched(scans) => {
+                searched.insert(0, scans);
+                continue;
+            }
         }
+        seed += 1;
     }
     Ok((compared, searched))
 }

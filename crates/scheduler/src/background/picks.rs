@@ -1,20 +1,23 @@
 //! What the head is on its way to: taken from what is wanted, and in the end delivered, failed, or wanted again.
 
+use super::Background;
 use super::search::Focus;
 use super::share::Share;
-use super::{Background, Buffers};
-use crate::sessions::{Record, Wanted};
+use crate::sessions::Record;
 use crate::task::{Item, Took};
 use model::{DriveModel, Layout, TrackRef};
 use std::collections::BTreeMap;
-use units::{Lbn, LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
+use units::{Lbn, LbnRange, Op, SessionId, TaskId, TrackIndex};
 
 /// A part of a block that the head is on its way to.
 #[derive(Clone, Debug)]
 pub(crate) struct Pick {
     pub(super) session: SessionId,
     pub(super) task: TaskId,
+    pub(super) op: Op,
     pub(super) item: Item,
+    /// What the head does of it on the track: the first sector, and sectors up to its end.
+    pub(super) done: (u32, u32),
     /// Whether the block is complete with it.
     pub(super) completes: bool,
     /// Whether it is done when the head's detours are cut short: what the foreground does is always done.
@@ -63,69 +66,8 @@ impl Background {
         (taken.useful > 0).then_some(taken)
     }
 
-    /// Takes what all sessions want to write among the sectors of a window, as far as its buffers are at hand, and what
-    /// reads of it are done with that. Calls `each` with the runs to be written, in the order of passing:
-    /// `(passing, sectors)`.
-    pub fn take_writes(
-        &mut self,
-        drive: &DriveModel,
-        track: TrackIndex,
-        window: (u32, u32),
-        buffers: &mut dyn Buffers,
-        mut each: impl FnMut(u32, u32),
-    ) {
-        self.look(Focus::All);
-        let track = drive.layout().track_ref(track);
-        let mut found = std::mem::take(&mut self.scratch);
-        found.clear();
-        self.items(&track, window, Op::Write, |at, slot, item, passing| {
-            found.push((at, slot, item, passing))
-        });
-        // Of those that begin together the longest first: what lies inside it is written with it.
-        found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
-        let (mut done, mut written) = ((0, 0), Vec::new());
-        for (at, slot, item, passing) in found.drain(..) {
-            let end = passing + item.sectors;
-            if passing >= done.0 && end <= done.1 {
-                // A concurrent write to the same place: one is enough.
-                self.pick(at, slot, item, false);
-                continue;
-            }
-            if passing < done.1 {
-                continue;
-            }
-            let share = &self.shares[at];
-            let Some(task) = share.slot(slot) else { continue };
-            let block = task.block_range(item.block).start();
-            let (mut all, mut runs) = (true, Vec::new());
-            task.missing(&item, |offset, sectors| {
-                let range = LbnRange::new(block + Sectors::new(offset.into()), Sectors::new(sectors.into()));
-                let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
-                all = all && buffers.ready(&wanted);
-                runs.push((passing + (offset - item.offset), sectors));
-            });
-            if all {
-                self.pick(at, slot, item, false);
-                // Of a block that had been overwritten in part only the rest is written: nothing else is done with it, but
-                // nothing else may begin before its end.
-                done = match runs[..] {
-                    [(passing, sectors)] if sectors == item.sectors => (passing, end),
-                    _ => (end, end),
-                };
-                written.append(&mut runs);
-            }
-        }
-        self.scratch = found;
-        let on_track = track.track().sectors;
-        for (passing, sectors) in written {
-            each(passing, sectors);
-            self.serve_reads(&track, ((window.0 + passing) % on_track, sectors), false);
-        }
-        self.forget_bounds(&track);
-    }
-
     /// What lies in what is written need not be read.
-    fn serve_reads(&mut self, track: &TrackRef<'_>, window: (u32, u32), sure: bool) {
+    pub(super) fn serve_reads(&mut self, track: &TrackRef<'_>, window: (u32, u32), sure: bool) {
         if !self.has(Op::Read) {
             return;
         }
@@ -139,79 +81,20 @@ impl Background {
         self.scratch = found;
     }
 
-    /// A foreground write to `range` is on its way: pending writes of what it covers are done with it.
-    pub fn overwritten(&mut self, layout: &Layout, range: LbnRange) {
-        let mut any = false;
-        for at in 0..self.shares.len() {
-            let share = &mut self.shares[at];
-            any |= share.has(Op::Write) || share.has(Op::Read);
-            let command = self.command;
-            share.overwritten(range, |pick| self.picks.push(Pick { command, ..pick }));
-        }
-        self.look(Focus::All);
-        if !any {
-            return;
-        }
-        for piece in layout.pieces(range) {
-            let track = layout.track_ref(piece.track);
-            self.serve_reads(&track, (piece.sector, piece.len), true);
-            self.forget_bounds(&track);
-        }
+    pub(super) fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
+        self.pick_part(at, slot, item, sure, (item.sector, item.sectors));
     }
 
-    /// Takes writes that a session has promoted, blocks that make up `range`, as far as their buffers are at hand; calls `each`
-    /// with what is to be written.
-    pub fn take_promoted(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        buffers: &mut dyn Buffers,
-        mut each: impl FnMut(LbnRange),
-    ) {
-        let Ok(at) = self.place(session) else { return };
-        let mut blocks = Vec::new();
-        self.shares[at].writes_in(range, |slot, block, whole| blocks.push((whole, slot, block)));
-        // Of those that begin together the longest first, as in `take_writes`.
-        blocks.sort_unstable_by_key(|&(whole, slot, block)| {
-            (whole.start(), u64::MAX - whole.len().get(), slot, block)
-        });
-        let mut done = LbnRange::new(range.start(), Sectors::ZERO);
-        for (whole, slot, block) in blocks {
-            let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
-            if whole.start() >= done.start() && whole.end() <= done.end() {
-                self.pick(at, slot, item, true);
-                continue;
-            }
-            if whole.start() < done.end() {
-                continue;
-            }
-            let share = &self.shares[at];
-            let Some(task) = share.slot(slot) else { continue };
-            let (mut all, mut runs) = (true, Vec::new());
-            task.missing(&item, |offset, sectors| {
-                let start = whole.start() + Sectors::new(offset.into());
-                let range = LbnRange::new(start, Sectors::new(sectors.into()));
-                let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
-                all = all && buffers.ready(&wanted);
-                runs.push(range);
-            });
-            if all {
-                self.pick(at, slot, item, true);
-                done = if runs[..] == [whole] { whole } else { LbnRange::new(whole.end(), Sectors::ZERO) };
-                runs.into_iter().for_each(&mut each);
-            }
-        }
-    }
-
-    fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
+    /// The same where the head does less than the item: `done` is where that begins on the track, and up to its end.
+    pub(super) fn pick_part(&mut self, at: usize, slot: u32, item: Item, sure: bool, done: (u32, u32)) {
         let share = &mut self.shares[at];
-        if let Some((task, Took { completes, had })) = share.take(slot, &item) {
+        if let Some((task, op, Took { completes, had })) = share.take(slot, &item) {
             let (session, command) = (share.id, self.command);
-            self.picks.push(Pick { session, task, item, completes, sure, had, command });
+            self.picks.push(Pick { session, task, op, item, done, completes, sure, had, command });
         }
     }
 
-    fn forget_bounds(&mut self, track: &TrackRef<'_>) {
+    pub(super) fn forget_bounds(&mut self, track: &TrackRef<'_>) {
         for at in &self.focus {
             self.shares[*at].bounds.forget(track.index(), track.track().cylinder.get());
         }
@@ -222,21 +105,31 @@ impl Background {
     /// taken beyond is wanted again.
     pub fn cut(&mut self, layout: &Layout, sectors: u32, first: u32, done: u32) {
         let mut picks = std::mem::take(&mut self.picks);
-        // A block is done as far as it was to be, or not at all.
-        let mut undone: Vec<(TaskId, u64)> = picks
-            .iter()
-            .filter(|p| !p.sure && (p.item.sector + sectors - first) % sectors + p.item.sectors > done)
-            .map(|p| (p.task, p.item.block))
-            .collect();
+        let is_done = |p: &Pick| p.sure || (p.done.0 + sectors - first) % sectors + p.done.1 <= done;
+        let mut undone: Vec<(TaskId, u64)> =
+            picks.iter().filter(|p| !is_done(p)).map(|p| (p.task, p.item.block)).collect();
         undone.sort_unstable();
         let is_undone = |p: &Pick| !p.sure && undone.binary_search(&(p.task, p.item.block)).is_ok();
         // The last first: what was taken of a block in pieces goes back in the reverse order.
         for pick in picks.iter().rev().filter(|p| is_undone(p)) {
             self.untake(layout, pick);
         }
-        picks.retain(|p| !is_undone(p));
-        self.picks = picks;
+        for pick in picks.drain(..) {
+            if !is_undone(&pick) {
+                self.picks.push(pick);
+            } else if is_done(&pick) && pick.op.is_write() {
+                // What is on the medium stays done. A part of a block that was read would need room to wait in.
+                self.take_again(pick);
+            }
+        }
         self.look(Focus::All);
+    }
+
+    fn take_again(&mut self, pick: Pick) {
+        let Ok(share) = self.share(pick.session) else { return };
+        if let Some(Took { completes, had }) = share.take_again(&pick) {
+            self.picks.push(Pick { completes, had, ..pick });
+        }
     }
 
     /// What was under way is lost: all that no retry of a foreground request does is wanted again.
@@ -268,46 +161,44 @@ impl Background {
 
     /// Gives out what the accesses under way have done, for the outbox; blocks with a sector among `bad`, which is
     /// ascending, as failed.
-    pub fn deliver(&mut self, bad: &[Lbn], each: impl FnMut(Record)) {
-        self.deliver_of(self.command, bad, each);
+    pub fn deliver(&mut self, bad: &[Lbn], mut each: impl FnMut(Record)) {
+        self.fail_of(self.command, bad, &mut each);
+        self.deliver_of(self.command, each);
     }
 
-    /// The same for one of several commands under way.
-    pub fn deliver_of(&mut self, command: u64, bad: &[Lbn], mut each: impl FnMut(Record)) {
+    /// Gives out as failed what one of several commands was to fetch and that has a sector among `bad`.
+    pub fn fail_of(&mut self, command: u64, bad: &[Lbn], mut each: impl FnMut(Record)) {
+        if bad.is_empty() {
+            return;
+        }
+        let Self { shares, owners, picks, .. } = self;
+        // By block, the first bad sector of it that the accesses met.
+        let mut failed: BTreeMap<(TaskId, u64), (usize, Lbn)> = BTreeMap::new();
+        for (place, pick) in picks.iter().enumerate().filter(|(_, p)| p.command == command) {
+            let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
+            let Some(range) = shares[at].item_range(pick) else { continue };
+            let first = bad.partition_point(|lbn| *lbn < range.start());
+            let Some(lbn) = bad.get(first).copied().filter(|lbn| *lbn < range.end()) else { continue };
+            let entry = failed.entry((pick.task, pick.item.block)).or_insert((place, lbn));
+            entry.1 = entry.1.min(lbn);
+        }
+        for &(place, lbn) in failed.values() {
+            let pick = &picks[place];
+            let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
+            shares[at].give_up(pick);
+            record(&mut shares[at], owners, (pick, Some(lbn)), &mut each);
+        }
+        picks.retain(|p| !failed.contains_key(&(p.task, p.item.block)));
+    }
+
+    /// Gives out what one of several commands under way has done.
+    pub fn deliver_of(&mut self, command: u64, mut each: impl FnMut(Record)) {
         let mut picks = std::mem::take(&mut self.picks);
         let mut others = Vec::new();
         if picks.iter().any(|p| p.command != command) {
             (picks, others) = picks.into_iter().partition(|p| p.command == command);
         }
         let Self { shares, owners, .. } = self;
-        let mut record = |share: &mut Share, pick: &Pick, bad: Option<Lbn>| {
-            let Some((range, op, parameter)) = share.describe(pick) else { return };
-            if share.finished(pick.task) {
-                owners.remove(&pick.task);
-            }
-            each(Record { session: share.id, task: pick.task, range, op, parameter, bad, last: false });
-        };
-        if !bad.is_empty() {
-            // By block, the first bad sector of it that the accesses met.
-            let mut failed: BTreeMap<(TaskId, u64), (usize, Lbn)> = BTreeMap::new();
-            for (place, pick) in picks.iter().enumerate() {
-                let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
-                let Some(range) = shares[at].item_range(pick) else { continue };
-                let first = bad.partition_point(|lbn| *lbn < range.start());
-                let Some(lbn) = bad.get(first).copied().filter(|lbn| *lbn < range.end()) else { continue };
-                let entry = failed.entry((pick.task, pick.item.block)).or_insert((place, lbn));
-                entry.1 = entry.1.min(lbn);
-            }
-            for &(place, lbn) in failed.values() {
-                let pick = &picks[place];
-                let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
-                shares[at].give_up(pick);
-                record(&mut shares[at], pick, Some(lbn));
-            }
-            let has_failed = |p: &Pick| failed.contains_key(&(p.task, p.item.block));
-            picks.retain(|p| !has_failed(p));
-            others.retain(|p| !has_failed(p));
-        }
         for pick in picks.drain(..).filter(|p| p.completes) {
             // A part that was taken before may still be on its way: the block is complete when that has come.
             let same = |p: &&mut Pick| p.task == pick.task && p.item.block == pick.item.block;
@@ -316,7 +207,7 @@ impl Background {
                 continue;
             }
             if let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) {
-                record(&mut shares[at], &pick, None);
+                record(&mut shares[at], owners, (&pick, None), &mut each);
             }
         }
         self.picks = if others.is_empty() { picks } else { others };
@@ -325,6 +216,15 @@ impl Background {
     /// What is taken from here on is fetched by this command.
     pub fn take_for(&mut self, command: u64) {
         self.command = command;
+    }
+
+    /// The LBNs that a command is to fetch.
+    pub fn fetched_by(&self, command: u64) -> Vec<LbnRange> {
+        let range = |p: &Pick| {
+            let at = self.shares.binary_search_by_key(&p.session, |s| s.id).ok()?;
+            self.shares[at].item_range(p)
+        };
+        self.picks.iter().filter(|p| p.command == command).filter_map(range).collect()
     }
 
     /// Gives back what a command was to fetch, as far as `which` says so of its LBNs; without `sure`, only what no retry of
@@ -357,11 +257,26 @@ impl Background {
     }
 }
 
+/// The record of a block that is done with.
+fn record(
+    share: &mut Share,
+    owners: &mut BTreeMap<TaskId, SessionId>,
+    (pick, bad): (&Pick, Option<Lbn>),
+    each: &mut impl FnMut(Record),
+) {
+    let Some((range, op, parameter)) = share.describe(pick) else { return };
+    if share.finished(pick.task) {
+        owners.remove(&pick.task);
+    }
+    each(Record { session: share.id, task: pick.task, range, op, parameter, bad, last: false });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sessions::{Parameter, Priority};
     use model::Profile;
+    use units::{LbnRange, Sectors};
 
     /// The foreground passes over both parts of a block while another half waits in all the room there is.
     #[test]

@@ -193,16 +193,22 @@ impl Share {
     }
 
     /// Takes an item of a task.
-    pub fn take(&mut self, slot: u32, item: &Item) -> Option<(TaskId, Took)> {
+    pub fn take(&mut self, slot: u32, item: &Item) -> Option<(TaskId, Op, Took)> {
         let task = self.tasks.get_mut(slot as usize)?.as_mut()?;
         let before = task.partials();
         let took = task.take(item);
         self.partials = self.partials + task.partials() - before;
-        let id = task.id;
+        let (id, op) = (task.id, task.op);
         if task.is_exhausted() {
             self.leave(slot);
         }
-        Some((id, took))
+        Some((id, op, took))
+    }
+
+    /// Takes the item of a pick that was taken back.
+    pub fn take_again(&mut self, pick: &Pick) -> Option<Took> {
+        let slot = *self.slots.get(&pick.task)?;
+        self.take(slot, &pick.item).map(|(.., took)| took)
     }
 
     /// Takes an item back that was not done after all.
@@ -252,64 +258,30 @@ impl Share {
         }
     }
 
-    /// Withdraws every wanted block that touches `range`; how many.
-    pub fn withdraw(&mut self, range: LbnRange) -> u64 {
-        let (mut withdrawn, mut emptied) = (0, Vec::new());
+    /// Withdraws every wanted block that touches `range`; how many. `each` is told of tasks that have ended by it.
+    pub fn withdraw(&mut self, range: LbnRange, mut each: impl FnMut(TaskId)) -> u64 {
+        let mut withdrawn = 0;
         for slot in self.over(range) {
             let Some(task) = &mut self.tasks[slot as usize] else { continue };
-            let mut blocks = Vec::new();
-            task.touching(range.start(), range.end(), |block| blocks.push(block));
             let before = task.partials();
-            for &block in &blocks {
-                task.give_up(block);
-            }
+            let gone = task.give_up_all(range);
             self.partials = self.partials + task.partials() - before;
-            task.undelivered -= blocks.len() as u64;
-            withdrawn += blocks.len() as u64;
-            if task.is_exhausted() {
-                emptied.push(slot);
+            task.undelivered -= gone;
+            withdrawn += gone;
+            if task.undelivered == 0 {
+                each(task.id);
+                self.end(slot);
+            } else if task.is_exhausted() {
+                self.leave(slot);
             }
-        }
-        for slot in emptied {
-            self.leave(slot);
         }
         withdrawn
     }
 
-    /// Ends tasks of which nothing is left; `each` is told which.
-    pub fn reap(&mut self, mut each: impl FnMut(TaskId)) {
-        let over: Vec<u32> = (0..self.tasks.len() as u32)
-            .filter(|&s| self.slot(s).is_some_and(|t| t.undelivered == 0))
-            .collect();
-        for slot in over {
-            if let Some(task) = self.slot(slot) {
-                each(task.id);
-            }
-            self.end(slot);
-        }
-    }
-
-    /// Wanted blocks that touch `range`, with what is to be done with them; how many.
-    pub fn wanted_in(&self, range: LbnRange, mut each: impl FnMut(Op, LbnRange)) -> u64 {
-        let mut found = 0;
-        for slot in self.over(range) {
-            let Some(task) = self.slot(slot) else { continue };
-            task.touching(range.start(), range.end(), |block| {
-                found += 1;
-                each(task.op, task.block_range(block));
-            });
-        }
-        found
-    }
-
     /// Whether a block of this kind that touches `range` is wanted.
     pub fn wants(&self, op: Op, range: LbnRange) -> bool {
-        let mut any = false;
-        for slot in self.over(range) {
-            let Some(task) = self.slot(slot).filter(|t| t.op == op) else { continue };
-            task.touching(range.start(), range.end(), |_| any = true);
-        }
-        any
+        let wants = |slot: &u32| self.slot(*slot).is_some_and(|t| t.op == op && t.run(0, range).is_some());
+        self.over(range).iter().any(wants)
     }
 
     /// Wanted blocks to be written that lie in `range`: their tasks' slots, their numbers and what they are.
@@ -326,15 +298,16 @@ impl Share {
     }
 
     /// Slots of tasks over `range`, in no order that means anything, but always the same.
-    fn over(&self, range: LbnRange) -> Vec<u32> {
+    pub fn over(&self, range: LbnRange) -> Vec<u32> {
         let (low, high) = lbns(range);
         let mut slots = Vec::new();
         self.index.overlapping(low, high, |slot| slots.push(slot));
         slots
     }
 
-    /// A foreground write to `range` is on its way; `each` is told what writes are done with it.
-    pub fn overwritten(&mut self, range: LbnRange, mut each: impl FnMut(Pick)) {
+    /// `range` is about to be written, in a detour at a `sector` of its track if there is one; `each` is told what writes
+    /// are done with it.
+    pub fn overwritten(&mut self, range: LbnRange, sector: Option<u32>, mut each: impl FnMut(Pick)) {
         if !self.has(Op::Write) {
             return;
         }
@@ -346,9 +319,16 @@ impl Share {
             let mut blocks = std::mem::take(&mut self.scratch);
             task.touching(range.start(), range.end(), |block| blocks.push(block));
             for block in blocks.drain(..) {
-                let (item, completes) = task.supersede(block, range.start(), range.end());
-                let had = Vec::new();
-                each(Pick { session, task: task.id, item, completes, sure: true, had, command: 0 });
+                let Some((mut item, Took { completes, had })) = task.supersede(block, range) else {
+                    continue;
+                };
+                if let Some(sector) = sector {
+                    let from = task.block_range(block).start().get() + u64::from(item.offset);
+                    item.sector = sector + (from - range.start().get()) as u32;
+                }
+                let (done, sure) = ((item.sector, item.sectors), sector.is_none());
+                let (task, command) = (task.id, 0);
+                each(Pick { session, task, op: Op::Write, item, done, completes, sure, had, command });
             }
             self.scratch = blocks;
             if task.is_exhausted() {

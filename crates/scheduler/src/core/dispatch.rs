@@ -24,6 +24,7 @@ impl Core {
     /// Gives the head something to do; false if there is nothing.
     pub(super) fn dispatch(&mut self, now: Instant, buffers: &mut dyn Buffers) -> bool {
         self.accesses.clear();
+        self.watch.begin(now);
         if let Some(job) = self.retry.take() {
             // What was to be had on the way is being waited for; nothing else is to come between.
             let until = self.lay_out(now, &job, None);
@@ -49,6 +50,8 @@ impl Core {
                 at: now,
                 from: self.position,
                 predictor: &*self.drive,
+                last: self.watch.last(),
+                mimic: self.watch.mimic.as_deref(),
                 age: self.config.age,
             };
             let chosen = self.policy.choose(&view);

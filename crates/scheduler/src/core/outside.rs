@@ -21,7 +21,7 @@ use clock::{Clock, moved};
 use forecast::{Forecast, Standing, forecast};
 use model::{DriveModel, Position};
 use record::Observed;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use units::{Instant, Lbn, LbnRange, Op};
 
@@ -33,6 +33,9 @@ const AGREEING: u32 = 4;
 
 /// So many one after another that nothing explains, and it is looked for anew.
 const DISAGREEING: u32 = 6;
+
+/// Bad sectors that are remembered; beyond, all are learned anew.
+const MOST_KNOWN_BAD: usize = 1 << 16;
 
 /// A command that a core outside the drive has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +80,8 @@ pub enum Outcome<'a> {
     Bad(&'a [Lbn]),
     /// All before this sector, which is bad; nothing is known of what lies behind it.
     StoppedAt(Lbn),
+    /// This sector is bad, and there are no data of the others either.
+    NoData(Lbn),
 }
 
 /// A command that is at the drive or will be.
@@ -127,6 +132,8 @@ pub(super) struct Outside {
     /// Bad sectors of a foreground request of several commands.
     bad: Vec<Lbn>,
     record: ErrorRecord,
+    /// Sectors that failed: a command that passes over one to fetch others would fail for it.
+    known_bad: BTreeSet<Lbn>,
 }
 
 impl Outside {
@@ -152,6 +159,7 @@ impl Outside {
             retries: VecDeque::new(),
             bad: Vec::new(),
             record: ErrorRecord::default(),
+            known_bad: BTreeSet::new(),
         }
     }
 
@@ -182,6 +190,21 @@ impl Outside {
                 at
             }
         }
+    }
+
+    /// Which sectors are bad; those that were written are good again.
+    fn remember(&mut self, command: &Command, bad: &[Lbn]) {
+        let Command { op, range, .. } = *command;
+        if op.is_write() && bad.is_empty() && !self.known_bad.is_empty() {
+            let mended: Vec<Lbn> = self.known_bad.range(range.start()..range.end()).copied().collect();
+            mended.iter().for_each(|lbn| {
+                self.known_bad.remove(lbn);
+            });
+        }
+        if self.known_bad.len() + bad.len() > MOST_KNOWN_BAD {
+            self.known_bad.clear();
+        }
+        self.known_bad.extend(bad.iter().take(MOST_KNOWN_BAD));
     }
 
     fn follow(&self, drive: &DriveModel, from: &Standing, order: &Order) -> (Forecast, Standing) {
@@ -304,14 +327,19 @@ impl Core {
         let (bad, stopped): (&[Lbn], Option<Lbn>) = match outcome {
             Outcome::Done => (&[], None),
             Outcome::Bad(bad) => (bad, None),
-            Outcome::StoppedAt(lbn) => {
+            Outcome::StoppedAt(lbn) | Outcome::NoData(lbn) => {
                 single = [lbn];
                 (&single, Some(lbn))
             }
         };
+        let outbox = &mut self.outbox;
+        self.background.fail_of(tag, bad, |record| outbox.push_back(Action::Deliver(record)));
         if let Some(stopped) = stopped {
-            self.background.give_back(self.drive.layout(), tag, true, |item| item.start() > stopped);
+            let none = matches!(outcome, Outcome::NoData(_));
+            let undone = |item: LbnRange| item.start() > stopped || none && item.end() <= stopped;
+            self.background.give_back(self.drive.layout(), tag, true, undone);
         }
+        outside.remember(&command, bad);
         outside.bad.extend(bad.iter().filter(|lbn| command.range.contains(**lbn)));
         let mut retry = None;
         match work {
@@ -335,10 +363,9 @@ impl Core {
             Work::Detour | Work::Idle if !last => return,
             Work::Detour | Work::Idle => {}
         }
-        let mut bad = std::mem::take(&mut outside.bad);
-        bad.sort_unstable();
+        outside.bad.clear();
         let outbox = &mut self.outbox;
-        self.background.deliver_of(tag, &bad, |record| outbox.push_back(Action::Deliver(record)));
+        self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
         if let Some(job) = retry {
             // A command that failed early has given back what it would have passed over.
             outside.retries.push_back((outside.next_tag, job));

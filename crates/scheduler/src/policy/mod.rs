@@ -4,18 +4,20 @@
 
 mod c_look;
 mod fcfs;
+mod smtf;
 mod sptf;
 mod sptf_sw;
 mod sstf;
 
 pub use c_look::CLook;
 pub use fcfs::Fcfs;
+pub use smtf::{Base, Smtf, SmtfRule, Unknown};
 pub use sptf::Sptf;
 pub use sptf_sw::SptfSw;
 pub use sstf::Sstf;
 
 use crate::foreground::Pending;
-use crate::predictor::Predictor;
+use crate::predictor::{Last, Mimic, Predictor};
 use model::Position;
 use std::fmt;
 use std::str::FromStr;
@@ -32,6 +34,10 @@ pub struct View<'a, P: ?Sized> {
     pub from: Position,
     /// Positioning times.
     pub predictor: &'a P,
+    /// The last access, if there was one.
+    pub last: Option<Last>,
+    /// What is known of the drive from outside, for SMTF.
+    pub mimic: Option<&'a dyn Mimic>,
     /// How much waiting counts against a long way.
     pub age: AgeWeight,
 }
@@ -79,6 +85,22 @@ pub(crate) fn shortest<K: Ord>(pool: &[Pending], mut key: impl FnMut(&Pending) -
     best
 }
 
+/// Index of the request with the shortest predicted time, less its weighted age: SPTF and SMTF, with two predictors. A
+/// request whose time is `None` is chosen only if there is no other; `None` if no time is known.
+#[inline]
+pub(crate) fn shortest_time<P: ?Sized>(
+    view: &View<'_, P>,
+    mut time: impl FnMut(&Pending) -> Option<Duration>,
+) -> Option<usize> {
+    let mut any = false;
+    let chosen = shortest(view.pool, |p| {
+        let key = time(p).map(|time| view.age.apply(time, view.at, p.arrived));
+        any |= key.is_some();
+        (key.is_none(), key)
+    });
+    any.then_some(chosen)
+}
+
 /// A policy by name.
 ///
 /// ```
@@ -98,6 +120,8 @@ pub enum PolicyName {
     Sptf,
     /// Shortest seek among those whose positioning time is near the shortest.
     SptfSw(SeekWeight),
+    /// Shortest mimicked time first.
+    Smtf(SmtfRule),
 }
 
 /// The `n` of SPTF-SWn%: how much longer than the shortest a positioning time may be, in hundredths of a percent.
@@ -132,7 +156,7 @@ impl SeekWeight {
 /// A policy that nobody knows.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown policy {name:?}: {problem}; the policies are fcfs, c-look, sstf, sptf and sptf-sw:N (N percent, as 40 or 62.5, or inf)"
+    "unknown policy {name:?}: {problem}; the policies are fcfs, c-look, sstf, sptf, sptf-sw:N (N percent, as 40 or 62.5, or inf) and smtf or smtf:UNKNOWN:BASE (set or priority; sstf or c-look)"
 )]
 pub struct UnknownPolicy {
     name: String,
@@ -150,7 +174,10 @@ impl FromStr for PolicyName {
             "sstf" => Ok(Self::Sstf),
             "sptf" => Ok(Self::Sptf),
             "sptf-sw" => Err(unknown("it needs its percentage")),
-            "smtf" => Err(unknown("it needs the Disk Mimic, which this version does not have")),
+            "smtf" => Ok(Self::Smtf(SmtfRule::default())),
+            _ if name.starts_with("smtf:") => SmtfRule::parse(&name["smtf:".len()..])
+                .map(Self::Smtf)
+                .ok_or_else(|| unknown("smtf takes set or priority, and then sstf or c-look")),
             _ => match name.strip_prefix("sptf-sw:") {
                 Some("inf") => Ok(Self::SptfSw(SeekWeight::UNLIMITED)),
                 Some(n) => {
@@ -174,6 +201,7 @@ impl fmt::Display for PolicyName {
             Self::CLook => f.write_str("c-look"),
             Self::Sstf => f.write_str("sstf"),
             Self::Sptf => f.write_str("sptf"),
+            Self::Smtf(rule) => write!(f, "smtf{rule}"),
             Self::SptfSw(SeekWeight { hundredths: None }) => f.write_str("sptf-sw:inf"),
             Self::SptfSw(SeekWeight { hundredths: Some(n) }) if n % 100 == 0 => {
                 write!(f, "sptf-sw:{}", n / 100)
@@ -193,6 +221,7 @@ pub(crate) enum AnyPolicy {
     Sstf(Sstf),
     Sptf(Sptf),
     SptfSw(SptfSw),
+    Smtf(Smtf),
 }
 
 impl From<PolicyName> for AnyPolicy {
@@ -203,6 +232,7 @@ impl From<PolicyName> for AnyPolicy {
             PolicyName::Sstf => Self::Sstf(Sstf),
             PolicyName::Sptf => Self::Sptf(Sptf),
             PolicyName::SptfSw(weight) => Self::SptfSw(SptfSw::new(weight)),
+            PolicyName::Smtf(rule) => Self::Smtf(Smtf::new(rule)),
         }
     }
 }
@@ -216,6 +246,7 @@ impl Policy for AnyPolicy {
             Self::Sstf(p) => p.choose(view),
             Self::Sptf(p) => p.choose(view),
             Self::SptfSw(p) => p.choose(view),
+            Self::Smtf(p) => p.choose(view),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Shortest positioning time first.
 
-use super::{Policy, View, shortest};
+use super::{Policy, View, shortest_time};
 use crate::predictor::Predictor;
 
 /// The request whose first sector can be reached soonest (OSDI'00 section 3.3).
@@ -10,9 +10,6 @@ pub struct Sptf;
 impl Policy for Sptf {
     #[inline]
     fn choose<P: Predictor + ?Sized>(&mut self, view: &View<'_, P>) -> usize {
-        shortest(view.pool, |p| {
-            let time = view.predictor.positioning(view.from, view.at, p).total();
-            view.age.apply(time, view.at, p.arrived)
-        })
+        shortest_time(view, |p| Some(view.predictor.positioning(view.from, view.at, p).total())).unwrap_or(0)
     }
 }

@@ -37,7 +37,7 @@ const NOW_US: u64 = 1_000_000;
 
 fn view<'a, P>(pool: &'a [Pending], predictor: &'a P, age: AgeWeight) -> View<'a, P> {
     let at = Instant::ZERO + Duration::from_micros(NOW_US);
-    View { pool, at, from: Position::default(), predictor, age }
+    View { pool, at, from: Position::default(), predictor, last: None, mimic: None, age }
 }
 
 /// The sequence number of what the named policy chooses first.
@@ -131,9 +131,93 @@ fn an_old_far_request_wins_once_age_counts() {
     }
 }
 
+/// Knows times by id, in microseconds.
+#[derive(Clone, Debug)]
+struct Known(Vec<Option<u64>>);
+
+impl Mimic for Known {
+    fn time(&self, _: Last, _: Instant, request: &Request) -> Option<Duration> {
+        self.0[request.id.get() as usize].map(Duration::from_micros)
+    }
+
+    fn observe(&mut self, _: &crate::predictor::Observed) {}
+
+    fn boxed_clone(&self) -> Box<dyn Mimic> {
+        Box::new(self.clone())
+    }
+}
+
+/// What SMTF chooses of requests at 100, 900, 450 and 700, after one that ended at 500.
+fn first_mimicked(name: &str, times: [Option<u64>; 4]) -> u64 {
+    let pool: Vec<_> =
+        [100, 900, 450, 700].into_iter().enumerate().map(|(i, lbn)| pending(i as u64, lbn, 0)).collect();
+    let (table, known) = (Table(vec![(0, 0); 4]), Known(times.to_vec()));
+    let last = Some(Last { op: Op::Read, lbn: Lbn::new(500) });
+    let view = View { last, mimic: Some(&known), ..view(&pool, &table, AgeWeight::default()) };
+    let mut policy = AnyPolicy::from(name.parse::<PolicyName>().unwrap());
+    pool[policy.choose(&view)].sequence
+}
+
+#[test]
+fn smtf_goes_by_what_the_mimic_knows() {
+    let all = [Some(4_000), Some(1_000), Some(2_000), Some(3_000)];
+    let far_known = [Some(4_000), Some(5_000), None, None];
+    for (name, all_known, far, none) in [
+        ("smtf", 1, 2, 2),
+        ("smtf:set:c-look", 1, 3, 3),
+        ("smtf:priority", 1, 0, 2),
+        ("smtf:priority:c-look", 1, 0, 3),
+    ] {
+        assert_eq!(first_mimicked(name, all), all_known, "{name}");
+        assert_eq!(first_mimicked(name, far_known), far, "{name}");
+        assert_eq!(first_mimicked(name, [None; 4]), none, "{name}");
+    }
+    // The base's choice is known: then the fastest known one goes, and what is unknown waits.
+    assert_eq!(first_mimicked("smtf", [None, Some(1_500), Some(2_000), None]), 1);
+}
+
+#[test]
+fn smtf_without_a_mimic_is_its_base() {
+    let pool = [pending(0, 100, 0), pending(1, 900, 0), pending(2, 450, 0)];
+    let table = Table(vec![(0, 0); 3]);
+    let choose = |name: &str, last| {
+        let view = View { last, ..view(&pool, &table, AgeWeight::default()) };
+        pool[AnyPolicy::from(name.parse::<PolicyName>().unwrap()).choose(&view)].sequence
+    };
+    let last = Some(Last { op: Op::Write, lbn: Lbn::new(500) });
+    assert_eq!((choose("smtf", last), choose("smtf:set:c-look", last)), (2, 1));
+    assert_eq!((choose("smtf", None), choose("smtf:set:c-look", None)), (0, 0));
+}
+
+#[test]
+fn age_counts_with_smtf_as_well() {
+    let pool = [pending(0, 0, 0), pending(1, 8, NOW_US)];
+    let (table, known) = (Table(vec![(0, 0); 2]), Known(vec![Some(10_000), Some(2_000)]));
+    let last = Some(Last { op: Op::Read, lbn: Lbn::ZERO });
+    let choose = |millionths| {
+        let age = AgeWeight::from_millionths(millionths);
+        let view = View { last, mimic: Some(&known), ..view(&pool, &table, age) };
+        Smtf::default().choose(&view)
+    };
+    assert_eq!((choose(0), choose(7_999), choose(8_001)), (1, 1, 0));
+}
+
 #[test]
 fn names_of_policies_round_trip() {
-    for name in ["fcfs", "c-look", "sstf", "sptf", "sptf-sw:0", "sptf-sw:40", "sptf-sw:62.5", "sptf-sw:inf"] {
+    for name in [
+        "fcfs",
+        "c-look",
+        "sstf",
+        "sptf",
+        "sptf-sw:0",
+        "sptf-sw:40",
+        "sptf-sw:62.5",
+        "sptf-sw:inf",
+        "smtf",
+        "smtf:set:c-look",
+        "smtf:priority",
+        "smtf:priority:c-look",
+    ] {
         assert_eq!(name.parse::<PolicyName>().unwrap().to_string(), name);
     }
     assert_eq!("sptf-sw:inf".parse(), Ok(PolicyName::SptfSw(SeekWeight::UNLIMITED)));
@@ -148,6 +232,10 @@ fn what_is_no_policy_is_refused_with_the_reason() {
         ("SPTF", "no policy has this name"),
         ("sptf-sw40", "no policy has this name"),
         ("sptf-sw", "it needs its percentage"),
+        ("smtf:", "smtf takes set or priority"),
+        ("smtf:all", "smtf takes set or priority"),
+        ("smtf:set:sptf", "smtf takes set or priority"),
+        ("smtf:set:sstf:c-look", "smtf takes set or priority"),
         ("sptf-sw:", "must be a number"),
         ("sptf-sw:-1", "must be a number"),
         ("sptf-sw:100000.5", "must be a number"),
@@ -190,7 +278,8 @@ proptest! {
         let arm = TrackIndex::new(arm.index(drive.layout().track_count() as usize) as u32);
         let from = Position::from(drive.layout().track(arm));
         let at = Instant::from_nanos(at);
-        let view = View { pool: &pool, at, from, predictor: &drive, age: AgeWeight::default() };
+        let view =
+            View { pool: &pool, at, from, predictor: &drive, last: None, mimic: None, age: AgeWeight::default() };
         let times: Vec<_> = pool.iter().map(|p| drive.positioning(from, at, p)).collect();
         let least_total = times.iter().map(|t| t.total()).min().unwrap();
         let least_seek = times.iter().map(|t| t.seek).min().unwrap();

@@ -49,7 +49,7 @@ impl World {
         if let (Some((&id, request)), None) = (alone.next(), alone.next())
             && self.setup.idle.is_some()
             && request.alone
-            && !self.promoted
+            && self.twin.on
             && lbns(request.range).eq(exec.foreground.iter().copied())
         {
             let here = Alone { before: self.before, until: exec.due };

@@ -10,7 +10,7 @@ use crate::planner::{Detour, Gap, Stop, Terms};
 use model::DriveModel;
 use model::layout::Location;
 use std::sync::Arc;
-use units::{Duration, Instant, LbnRange, Op, Sectors, TrackIndex};
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 impl Outside {
     fn next_tag(&mut self) -> u64 {
@@ -254,6 +254,47 @@ impl Core {
         Some((range, range.len().get() as u32))
     }
 
+    /// Leaves out what lies behind a sector that is known to be bad, and is not to be fetched itself; of what is merged,
+    /// what lies before it.
+    fn avoid_bad(
+        &mut self,
+        outside: &Outside,
+        (mut range, useful): (LbnRange, u32),
+        tag: u64,
+        merged: bool,
+    ) -> Option<(LbnRange, u32)> {
+        let mut holes: Vec<Lbn> = outside.known_bad.range(range.start()..range.end()).copied().collect();
+        if holes.is_empty() {
+            return Some((range, useful));
+        }
+        let wanted = self.background.fetched_by(tag);
+        holes.retain(|lbn| !wanted.iter().any(|item| item.contains(*lbn)));
+        if holes.is_empty() {
+            return Some((range, useful));
+        }
+        let part = |from: Lbn, to: Lbn| LbnRange::new(from, to.since(from));
+        let mut parts = Vec::new();
+        let mut from = range.start();
+        for hole in holes {
+            parts.push(part(from, hole));
+            from = hole + Sectors::new(1);
+        }
+        parts.push(part(from, range.end()));
+        let sectors = |part: &LbnRange| -> u64 {
+            wanted.iter().filter(|item| part.covers(**item)).map(|item| item.len().get()).sum()
+        };
+        range = if merged { parts.pop()? } else { parts.into_iter().max_by_key(sectors)? };
+        let useful = sectors(&range).min(range.len().get()) as u32;
+        self.background.give_back(self.drive.layout(), tag, false, |item| !range.covers(item));
+        // What is left begins and ends with what is wanted.
+        let kept = self.background.fetched_by(tag).into_iter().filter(|item| range.covers(*item));
+        let (from, to) = kept.fold((range.end(), range.start()), |(from, to), item| {
+            (from.min(item.start()), to.max(item.end()))
+        });
+        let to = if merged { range.end() } else { to };
+        (useful > 0 && from < to).then(|| (part(from, to), useful))
+    }
+
     /// What idle time has cost this request, or saved it.
     fn account_idle(&mut self, outside: &Outside, standing: &Standing, job: &Job) {
         let from = self.displaced.take();
@@ -316,6 +357,14 @@ impl Core {
         }
         if ranges.is_empty() {
             self.background.give_back(layout, tag, true, |_| true);
+        }
+        if let [one] = &mut ranges[..]
+            && op == Op::Read
+        {
+            match self.avoid_bad(outside, *one, tag, false) {
+                Some(part) => *one = part,
+                None => ranges.clear(),
+            }
         }
         for (i, &(range, useful)) in ranges.iter().enumerate() {
             let last = i + 1 == ranges.len();

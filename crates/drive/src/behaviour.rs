@@ -1,0 +1,212 @@
+//! In what a drive differs from its profile, and how its firmware treats several commands.
+//!
+//! Every field is a switch of its own, off by default, with a random stream of its own: switching one on or off
+//! changes nothing of what another draws. docs/MODEL.md, section 8, says what each does and where its number is from.
+
+use crate::error::DriveError;
+use units::Duration;
+
+/// Something that happens now and then and takes a while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rarely {
+    /// In so many of a million cases.
+    pub ppm: u32,
+    /// It takes from nothing to this, each as likely.
+    pub most: Duration,
+}
+
+/// A spindle whose speed wanders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpindleDrift {
+    /// Never further from the profile's speed than so many millionths. The speed moves by whole revolutions a
+    /// minute, so a drive of 7,200 rpm needs at least 139 for anything to happen.
+    pub most_ppm: u32,
+    /// How long a speed lasts; then it goes up by one revolution a minute, down by one, or stays.
+    pub step: Duration,
+}
+
+/// Pauses in which the drive measures its own servo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recalibration {
+    /// From one to the next; the first comes at a random time within this.
+    pub every: Duration,
+    /// How long the arm is away. It is back where it was.
+    pub takes: Duration,
+}
+
+/// Sectors that can no longer be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadSectors {
+    /// How many, anywhere on the drive.
+    pub count: u32,
+    /// Turns that a read of one takes until the drive gives up.
+    pub retries: u32,
+}
+
+/// In which order queued commands are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueOrder {
+    /// First come, first served.
+    Fcfs,
+    /// The one that the head gets to first, by the drive's own knowledge; what is in the buffer before all.
+    Sptf,
+}
+
+/// What becomes of a command that comes while another is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Queue {
+    /// It waits for the other's completion; nothing overlaps. The profile says how many may wait.
+    #[default]
+    Serial,
+    /// Tagged command queueing: its overhead runs beside the other's work, and the arm turns to it as soon as it is
+    /// done with the other, whose data cross the bus meanwhile (FAST'02, section 3.3 and figure 4).
+    Tagged {
+        /// Which goes next.
+        order: QueueOrder,
+        /// Commands that may be inside, the one in service included.
+        depth: u32,
+    },
+}
+
+/// In what a drive differs from its profile. The default is a drive that does not differ.
+///
+/// ```
+/// use freeblock_drive::{Behaviour, Drive, Rules};
+/// use model::Profile;
+/// use units::Duration;
+/// # let toml = include_str!("../tests/data/small.toml");
+/// let profile = Profile::from_toml(toml, "small.toml").unwrap();
+/// let behaviour = Behaviour { seek_spread: Duration::from_micros(60), ..Behaviour::default() };
+/// let drive = Drive::with_behaviour(&profile, Rules::HARDWARE, behaviour, 1).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behaviour {
+    /// Standard deviation of each move of the arm around the profile's time.
+    pub seek_spread: Duration,
+    /// Moves after which the head settles late.
+    pub late_settles: Rarely,
+    /// Moves, of a million, that miss their track and cost a revolution more.
+    pub missed_landings_ppm: u32,
+    /// All seeks slower by so many millionths than the profile says (faster, if negative): an arm that has aged.
+    pub seek_ageing_ppm: i32,
+    /// A spindle whose speed wanders.
+    pub drift: Option<SpindleDrift>,
+    /// Pauses for recalibration.
+    pub recalibration: Option<Recalibration>,
+    /// Sectors that were moved to spare ones since the profile was written, as far as the drive has spare ones.
+    pub grown_defects: u32,
+    /// Sectors that cannot be read.
+    pub bad_sectors: Option<BadSectors>,
+    /// Each command's overhead is longer by up to this.
+    pub command_spread: Duration,
+    /// Each completion comes later by up to this.
+    pub completion_spread: Duration,
+    /// Time for one sector between buffer and host, in place of the profile's: another bus.
+    pub bus_sector: Option<Duration>,
+    /// A read that needs the medium takes the bus only when a share of it has landed, each time another one from
+    /// nothing to this many percent: how far bus and medium overlap varies.
+    pub overlap_percent: u32,
+    /// The buffer switched on or off.
+    pub buffer: Option<bool>,
+    /// Read-ahead switched on or off; on to the end of the track, if the profile has none.
+    pub read_ahead: Option<bool>,
+    /// Writes acknowledged from the buffer, or from the medium only.
+    pub write_back: Option<bool>,
+    /// A read behind another read on the same track looks sequential: the drive reads on to the track's end, or its
+    /// own read-ahead's, before it turns to the next command.
+    pub eager_read_ahead: bool,
+    /// Several commands at a time.
+    pub queue: Queue,
+}
+
+impl Behaviour {
+    /// What an outside scheduler of 2001 met: the default noise of the experiments outside the drive. Of random
+    /// 4 KB requests it leaves some 98% within 50 us of an exact model's prediction and puts the rest a rotation
+    /// off (FAST'02, figure 7, has 97.5% on an Atlas 10K and 99.3% on a Cheetah 18LP). Defects and bad sectors are
+    /// not in it.
+    pub const fn noisy() -> Self {
+        Self {
+            seek_spread: Duration::from_micros(60),
+            late_settles: Rarely { ppm: 20_000, most: Duration::from_micros(500) },
+            missed_landings_ppm: 2_000,
+            seek_ageing_ppm: 0,
+            drift: Some(SpindleDrift { most_ppm: 5_000, step: Duration::from_secs(1) }),
+            recalibration: Some(Recalibration {
+                every: Duration::from_secs(60),
+                takes: Duration::from_millis(50),
+            }),
+            grown_defects: 0,
+            bad_sectors: None,
+            command_spread: Duration::from_micros(20),
+            completion_spread: Duration::from_micros(10),
+            bus_sector: Some(Duration::from_nanos(6_400)),
+            overlap_percent: 85,
+            buffer: None,
+            read_ahead: None,
+            write_back: Some(false),
+            eager_read_ahead: true,
+            queue: Queue::Tagged { order: QueueOrder::Sptf, depth: 64 },
+        }
+    }
+
+    /// Refuses what no drive does.
+    pub(crate) fn check(&self) -> Result<(), DriveError> {
+        let wrong = |place, value: String, mend| Err(DriveError::Number { place, value, mend });
+        let second = Duration::from_secs(1);
+        for (place, time) in [
+            ("behaviour.seek_spread", self.seek_spread),
+            ("behaviour.late_settles.most", self.late_settles.most),
+            ("behaviour.command_spread", self.command_spread),
+            ("behaviour.completion_spread", self.completion_spread),
+            ("behaviour.bus_sector", self.bus_sector.unwrap_or_default()),
+        ] {
+            if time > second {
+                return wrong(place, time.to_string(), "give at most a second");
+            }
+        }
+        for (place, ppm) in [
+            ("behaviour.late_settles.ppm", self.late_settles.ppm),
+            ("behaviour.missed_landings_ppm", self.missed_landings_ppm),
+            ("behaviour.seek_ageing_ppm", self.seek_ageing_ppm.unsigned_abs()),
+        ] {
+            if ppm > 1_000_000 {
+                return wrong(place, ppm.to_string(), "give at most 1000000 millionths");
+            }
+        }
+        if self.overlap_percent > 100 {
+            return wrong("behaviour.overlap_percent", self.overlap_percent.to_string(), "give 0 to 100");
+        }
+        if let Some(drift) = self.drift {
+            if drift.most_ppm > 100_000 {
+                let value = drift.most_ppm.to_string();
+                return wrong("behaviour.drift.most_ppm", value, "give at most 100000 millionths");
+            }
+            if !(Duration::from_micros(1)..=Duration::from_secs(3_600)).contains(&drift.step) {
+                let value = drift.step.to_string();
+                return wrong("behaviour.drift.step", value, "give a microsecond to an hour");
+            }
+        }
+        if let Some(r) = self.recalibration
+            && r.every <= r.takes
+        {
+            let value = format!("{} every {}", r.takes, r.every);
+            return wrong("behaviour.recalibration", value, "let it take less time than lies between two");
+        }
+        if let Some(bad) = self.bad_sectors
+            && (bad.count > 1_000_000 || bad.retries > 1_000)
+        {
+            let value = format!("{} sectors, {} retries", bad.count, bad.retries);
+            return wrong("behaviour.bad_sectors", value, "give at most 1000000 sectors and 1000 retries");
+        }
+        if self.grown_defects > 100_000 {
+            let value = self.grown_defects.to_string();
+            return wrong("behaviour.grown_defects", value, "give at most 100000");
+        }
+        if let Queue::Tagged { depth, .. } = self.queue
+            && !(1..=65_536).contains(&depth)
+        {
+            return wrong("behaviour.queue.depth", depth.to_string(), "give 1 to 65536");
+        }
+        Ok(())
+    }
+}

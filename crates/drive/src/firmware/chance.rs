@@ -1,0 +1,45 @@
+//! What the electronics leave to chance.
+
+use crate::behaviour::Behaviour;
+use crate::dice::{Component, Dice};
+use units::Duration;
+
+/// Overheads and overlap that vary. Draws nothing for what is switched off.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chance {
+    command: Option<(Duration, Dice)>,
+    completion: Option<(Duration, Dice)>,
+    overlap: Option<(u64, Dice)>,
+}
+
+fn draw(dice: &mut Option<(Duration, Dice)>) -> Duration {
+    dice.as_mut().map_or(Duration::ZERO, |(most, dice)| dice.up_to(*most))
+}
+
+impl Chance {
+    pub(crate) fn new(behaviour: &Behaviour, seed: u64) -> Self {
+        let varies =
+            |most: Duration, component| (most > Duration::ZERO).then(|| (most, Dice::new(seed, component)));
+        Self {
+            command: varies(behaviour.command_spread, Component::Command),
+            completion: varies(behaviour.completion_spread, Component::Completion),
+            overlap: (behaviour.overlap_percent > 0)
+                .then(|| (u64::from(behaviour.overlap_percent), Dice::new(seed, Component::Overlap))),
+        }
+    }
+
+    /// What this command's overhead takes more.
+    pub(crate) fn command(&mut self) -> Duration {
+        draw(&mut self.command)
+    }
+
+    /// By how much this completion is late.
+    pub(crate) fn completion(&mut self) -> Duration {
+        draw(&mut self.completion)
+    }
+
+    /// Sectors of `count` that must have landed before this read takes the bus.
+    pub(crate) fn held_back(&mut self, count: u64) -> u64 {
+        self.overlap.as_mut().map_or(0, |(percent, dice)| dice.below(count * *percent + 1) / 100)
+    }
+}

@@ -1,0 +1,105 @@
+//! What the queue does, against a search that tries everything.
+
+use super::*;
+use crate::behaviour::{Behaviour, QueueOrder};
+use model::random_profile::{Size, random_profile};
+use model::{Profile, profile::Firmware};
+use proptest::prelude::*;
+
+fn tagged(order: QueueOrder, depth: u32) -> Behaviour {
+    Behaviour { queue: Queue::Tagged { order, depth }, buffer: Some(false), ..Behaviour::default() }
+}
+
+fn profile() -> impl Strategy<Value = Profile> {
+    (any::<u64>(), any::<bool>(), any::<bool>())
+        .prop_map(|(seed, read, write)| {
+            let mut profile = random_profile(seed, Size::Tiny);
+            profile.firmware = Some(Firmware::default());
+            profile.mechanics.zero_latency_read = read;
+            profile.mechanics.zero_latency_write = write;
+            profile.mechanics.write_settle_ms = profile.mechanics.write_settle_ms.max(0.0);
+            profile
+        })
+        .prop_filter("a drive whose spares leave no LBN", |p| Drive::new(p).is_ok())
+}
+
+fn ask(drive: &Drive, id: u64, (write, place): (bool, u64)) -> Command {
+    let capacity = drive.model().layout().capacity().get();
+    let op = if write { Op::Write } else { Op::Read };
+    let range = LbnRange::new(Lbn::new(place % capacity), Sectors::new(1));
+    Command { id: RequestId::new(id), op, range }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Every candidate is tried on a copy of the drive; the chosen one has the shortest seek and latency.
+    #[test]
+    fn the_drive_turns_to_the_command_that_the_head_gets_to_first(
+        profile in profile(), first in (any::<bool>(), any::<u64>()),
+        asks in proptest::collection::vec((any::<bool>(), any::<u64>()), 1..12),
+    ) {
+        let behaviour = tagged(QueueOrder::Sptf, 16);
+        let mut drive = Drive::with_behaviour(&profile, Rules::HARDWARE, behaviour, 0).unwrap();
+        drive.submit(Instant::ZERO, ask(&drive, 0, first)).unwrap();
+        for (i, &a) in asks.iter().enumerate() {
+            drive.submit(Instant::ZERO, ask(&drive, i as u64 + 1, a)).unwrap();
+        }
+        while let Some(at) = drive.next_event() {
+            let turns = drive.next_turn() == Some(at);
+            let before = drive.clone();
+            drive.advance(at);
+            while drive.pop_completion().is_some() {}
+            if !turns || before.waiting.is_empty() {
+                continue;
+            }
+            let left: Vec<_> = drive.waiting.iter().map(|w| w.command.id).collect();
+            let chosen = before.waiting.iter().find(|w| !left.contains(&w.command.id)).unwrap();
+            let cost = |w: &Waiting| {
+                let mut alone = before.clone();
+                alone.waiting = VecDeque::from([*w]);
+                alone.finishing.clear();
+                alone.serve_next(at);
+                let b = alone.finishing[0].breakdown;
+                b.seek + b.latency
+            };
+            let least = before.waiting.iter().map(cost).min().unwrap();
+            prop_assert_eq!(cost(chosen), least);
+        }
+        prop_assert_eq!(drive.outstanding(), 0);
+    }
+
+    /// Two commands inside: the arm goes from the one to the other without a pause (FAST'02, figure 4).
+    #[test]
+    fn the_arm_sets_out_for_the_next_command_when_it_is_done_with_the_last(
+        profile in profile(), asks in proptest::collection::vec((any::<bool>(), any::<u64>()), 2..20),
+    ) {
+        let behaviour = tagged(QueueOrder::Fcfs, 2);
+        // The settling that hides a command overhead is measured from the command: keep it out of this.
+        let rules = Rules { shortest_access: false, zero_latency: false, ..Rules::HARDWARE };
+        let mut drive = Drive::with_behaviour(&profile, rules, behaviour, 0).unwrap();
+        let mut arm = Mechanics::new(drive.mechanics.shared_model());
+        let commands: Vec<_> = asks.iter().enumerate().map(|(i, &a)| ask(&drive, i as u64, a)).collect();
+        let (mut now, mut end, mut next) = (Instant::ZERO, Instant::ZERO, 0);
+        for done in 0..commands.len() {
+            while next < commands.len() && drive.outstanding() < 2 {
+                drive.submit(now, commands[next]).unwrap();
+                next += 1;
+            }
+            let completion = loop {
+                if let Some(c) = drive.pop_completion() {
+                    break c;
+                }
+                now = drive.next_event().unwrap();
+                drive.advance(now);
+            };
+            prop_assert_eq!(completion.id, commands[done].id);
+            let at = drive.model().layout().locate(commands[done].range.start()).unwrap();
+            let access = arm.access(end, commands[done].op, at.track, at.sector, 1);
+            if completion.breakdown.submitted <= end {
+                prop_assert_eq!(completion.breakdown.medium_end, access.end);
+            }
+            end = completion.breakdown.medium_end;
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! How the platter turns: evenly, or at a speed that wanders slowly.
+//!
+//! A platter at an integer speed turns exactly that many parts of a turn in a nanosecond ([`units::FULL_TURN`]). A
+//! spindle that drifts changes its speed only at fixed instants and only between integer speeds, so the parts
+//! turned since instant zero are a sum of products of integers, kept in a table: nothing is rounded, whatever is
+//! asked in whatever order, and no error grows.
+
+use crate::dice::{Component, Dice};
+use model::DriveModel;
+use std::sync::Arc as Shared;
+use units::{Angle, Arc, Duration, FULL_TURN, Instant, Rpm};
+
+/// Steps of a wandering speed before it goes the same way back.
+const STEPS: usize = 2_048;
+
+/// What turns under the head. What happens within a nanosecond is reported at its end, as in
+/// [`Rpm::earliest_angle`].
+pub trait Platter {
+    /// The first angle that belongs to the nanosecond ending at `at`.
+    fn earliest_angle(&self, at: Instant) -> Angle;
+
+    /// The first whole nanosecond at which what lies `arc` ahead of [`earliest_angle`](Self::earliest_angle) of
+    /// `from` has passed.
+    fn after(&self, from: Instant, arc: Arc) -> Instant;
+
+    /// How far the platter turns from the earliest angle of `from` until `to`.
+    ///
+    /// # Panics
+    /// In debug builds, when `to` is earlier.
+    fn turned(&self, from: Instant, to: Instant) -> Arc;
+}
+
+impl Platter for Rpm {
+    #[inline]
+    fn earliest_angle(&self, at: Instant) -> Angle {
+        Rpm::earliest_angle(*self, at)
+    }
+
+    #[inline]
+    fn after(&self, from: Instant, arc: Arc) -> Instant {
+        from + self.time_within(arc)
+    }
+
+    #[inline]
+    fn turned(&self, from: Instant, to: Instant) -> Arc {
+        self.arc_in(to.since(from)) + Arc::from_parts(u64::from(self.get()) - 1)
+    }
+}
+
+/// At the speed that the profile says.
+impl Platter for DriveModel {
+    #[inline]
+    fn earliest_angle(&self, at: Instant) -> Angle {
+        self.rpm().earliest_angle(at)
+    }
+
+    #[inline]
+    fn after(&self, from: Instant, arc: Arc) -> Instant {
+        Platter::after(&self.rpm(), from, arc)
+    }
+
+    #[inline]
+    fn turned(&self, from: Instant, to: Instant) -> Arc {
+        Platter::turned(&self.rpm(), from, to)
+    }
+}
+
+impl<P: Platter> Platter for Shared<P> {
+    #[inline]
+    fn earliest_angle(&self, at: Instant) -> Angle {
+        (**self).earliest_angle(at)
+    }
+
+    #[inline]
+    fn after(&self, from: Instant, arc: Arc) -> Instant {
+        (**self).after(from, arc)
+    }
+
+    #[inline]
+    fn turned(&self, from: Instant, to: Instant) -> Arc {
+        (**self).turned(from, to)
+    }
+}
+
+/// The platter of one drive.
+#[derive(Clone, Debug)]
+pub struct Spindle {
+    nominal: Rpm,
+    drift: Option<Shared<Drift>>,
+}
+
+/// A speed that wanders.
+#[derive(Debug)]
+struct Drift {
+    /// How long each speed lasts, ns.
+    step: u64,
+    /// Revolutions a minute, step by step; from the start again after the last.
+    speeds: Vec<u32>,
+    /// Parts turned before each step; one more for the whole round.
+    turned: Vec<u64>,
+}
+
+impl Spindle {
+    /// One that turns at this speed for ever.
+    pub const fn steady(rpm: Rpm) -> Self {
+        Self { nominal: rpm, drift: None }
+    }
+
+    /// One that begins at `rpm` and every `step` goes faster or slower by one revolution a minute, or stays, each a
+    /// third of the time, never more than `most_ppm` millionths off. After 2,048 steps it goes the same way back.
+    pub(crate) fn drifting(rpm: Rpm, most_ppm: u32, step: Duration, seed: u64) -> Self {
+        let most = (u64::from(rpm.get()) * u64::from(most_ppm) / 1_000_000) as i64;
+        let mut dice = Dice::new(seed, Component::Spindle);
+        let mut off = 0_i64;
+        let mut walk = Vec::with_capacity(2 * STEPS);
+        for _ in 0..STEPS {
+            walk.push((i64::from(rpm.get()) + off) as u32);
+            off = (off + dice.below(3) as i64 - 1).clamp(-most, most);
+        }
+        let back: Vec<u32> = walk.iter().rev().copied().collect();
+        walk.extend(back);
+        let step = step.as_nanos();
+        let mut turned = vec![0];
+        let mut sum = 0;
+        for &speed in &walk {
+            sum += u64::from(speed) * step;
+            turned.push(sum);
+        }
+        Self { nominal: rpm, drift: Some(Shared::new(Drift { step, speeds: walk, turned })) }
+    }
+
+    /// The speed at an instant.
+    pub fn speed_at(&self, at: Instant) -> Rpm {
+        match &self.drift {
+            None => self.nominal,
+            Some(drift) => Rpm::new(drift.speed(at.as_nanos())).unwrap_or(self.nominal),
+        }
+    }
+}
+
+impl Drift {
+    /// The round that an instant lies in, the step of that round, and the nanoseconds into the step.
+    fn place(&self, t: u64) -> (u64, usize, u64) {
+        let steps = self.speeds.len() as u64;
+        let (n, into) = (t / self.step, t % self.step);
+        (n / steps, (n % steps) as usize, into)
+    }
+
+    fn speed(&self, t: u64) -> u32 {
+        self.speeds[self.place(t).1]
+    }
+
+    /// Parts turned since instant zero.
+    fn parts(&self, t: u64) -> u128 {
+        let (round, step, into) = self.place(t);
+        let whole = self.turned[self.speeds.len()];
+        u128::from(round) * u128::from(whole)
+            + u128::from(self.turned[step])
+            + u128::from(into) * u128::from(self.speeds[step])
+    }
+
+    /// Parts that the nanosecond ending at `t` has to itself, but for the last.
+    fn back(&self, t: u64) -> u64 {
+        u64::from(self.speed(t.saturating_sub(1))) - 1
+    }
+}
+
+impl Platter for Spindle {
+    #[inline]
+    fn earliest_angle(&self, at: Instant) -> Angle {
+        match &self.drift {
+            None => self.nominal.earliest_angle(at),
+            Some(drift) => {
+                let t = at.as_nanos();
+                let turn = u128::from(FULL_TURN);
+                let parts = drift.parts(t) + turn - u128::from(drift.back(t));
+                Angle::from_parts((parts % turn) as u64)
+            }
+        }
+    }
+
+    #[inline]
+    fn after(&self, from: Instant, arc: Arc) -> Instant {
+        match &self.drift {
+            None => Platter::after(&self.nominal, from, arc),
+            Some(drift) => {
+                let mut t = from.as_nanos();
+                // What lies within the nanosecond that ends now has passed.
+                let Some(mut left) = arc.parts().checked_sub(drift.back(t)) else { return from };
+                loop {
+                    let (_, step, into) = drift.place(t);
+                    let speed = u64::from(drift.speeds[step]);
+                    let until = drift.step - into;
+                    let here = speed * until;
+                    if left <= here {
+                        return Instant::from_nanos(t + left.div_ceil(speed));
+                    }
+                    left -= here;
+                    t += until;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn turned(&self, from: Instant, to: Instant) -> Arc {
+        match &self.drift {
+            None => Platter::turned(&self.nominal, from, to),
+            Some(drift) => {
+                debug_assert!(to >= from);
+                let (a, b) = (from.as_nanos(), to.as_nanos());
+                let parts = drift.parts(b).saturating_sub(drift.parts(a)) as u64;
+                Arc::from_parts(parts.saturating_add(drift.back(a)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn drifting() -> impl Strategy<Value = (Spindle, u64)> {
+        (3_000_u32..20_000, 0_u32..20_000, 1_u64..40_000, any::<u64>()).prop_map(|(rpm, ppm, step, seed)| {
+            let rpm = Rpm::new(rpm).unwrap();
+            (Spindle::drifting(rpm, ppm, Duration::from_micros(step), seed), step * 1_000)
+        })
+    }
+
+    /// Parts turned, nanosecond blocks of one speed added up one by one.
+    fn naive(spindle: &Spindle, step: u64, t: u64) -> u128 {
+        let drift = spindle.drift.as_ref().unwrap();
+        let speeds = drift.speeds.iter().cycle();
+        let mut left = t;
+        let mut parts = 0;
+        for &speed in speeds {
+            let here = left.min(step);
+            parts += u128::from(here) * u128::from(speed);
+            left -= here;
+            if left == 0 {
+                break;
+            }
+        }
+        parts
+    }
+
+    proptest! {
+        #[test]
+        fn the_angle_is_the_sum_of_all_that_was_turned((spindle, step) in drifting(), n in 0_u64..10_000, into in any::<u64>()) {
+            let t = n * step + into % step;
+            let turn = u128::from(FULL_TURN);
+            let back = u128::from(spindle.speed_at(Instant::from_nanos(t.saturating_sub(1))).get() - 1);
+            let exact = (naive(&spindle, step, t) + turn - back) % turn;
+            prop_assert_eq!(u128::from(spindle.earliest_angle(Instant::from_nanos(t)).parts()), exact);
+        }
+
+        #[test]
+        fn what_lies_ahead_passes_in_the_nanosecond_in_which_the_platter_gets_there(
+            (spindle, step) in drifting(), n in 0_u64..5_000, into in any::<u64>(), arc in 0_u64..3 * FULL_TURN,
+        ) {
+            let from = Instant::from_nanos(n * step + into % step);
+            let arc = Arc::from_parts(arc);
+            let there = spindle.after(from, arc);
+            prop_assert!(spindle.turned(from, there) >= arc);
+            if there > from {
+                let before = Instant::from_nanos(there.as_nanos() - 1);
+                prop_assert!(spindle.turned(from, before) < arc);
+            }
+        }
+
+        #[test]
+        fn time_forward_is_rotation_forward_and_adds_up(
+            (spindle, step) in drifting(), t in proptest::array::uniform3(0_u64..200),
+        ) {
+            let mut t = t.map(|n| n * step / 3);
+            t.sort_unstable();
+            let [a, b, c] = t.map(Instant::from_nanos);
+            let back = u64::from(spindle.speed_at(Instant::from_nanos(b.as_nanos().saturating_sub(1))).get() - 1);
+            let whole = spindle.turned(a, c).parts();
+            prop_assert_eq!(spindle.turned(a, b).parts() + spindle.turned(b, c).parts() - back, whole);
+        }
+
+        #[test]
+        fn a_drift_of_nothing_is_a_steady_platter(rpm in 3_000_u32..20_000, at in 0_u64..1 << 50, arc in 0..FULL_TURN) {
+            let rpm = Rpm::new(rpm).unwrap();
+            let (still, none) = (Spindle::steady(rpm), Spindle::drifting(rpm, 0, Duration::from_millis(7), 1));
+            let (at, arc) = (Instant::from_nanos(at), Arc::from_parts(arc));
+            prop_assert_eq!(still.earliest_angle(at), none.earliest_angle(at));
+            prop_assert_eq!(still.after(at, arc), none.after(at, arc));
+            let later = at + Duration::from_millis(9);
+            prop_assert_eq!(still.turned(at, later), none.turned(at, later));
+        }
+    }
+
+    #[test]
+    fn a_spindle_stays_within_its_bound_and_uses_it() {
+        let rpm = Rpm::new(10_025).unwrap();
+        let spindle = Spindle::drifting(rpm, 500, Duration::from_secs(1), 5);
+        let speeds = (0..4_096).map(|s| spindle.speed_at(Instant::from_nanos(s * 1_000_000_000)).get());
+        let (mut least, mut most) = (u32::MAX, 0);
+        for speed in speeds {
+            (least, most) = (least.min(speed), most.max(speed));
+        }
+        assert_eq!((least, most), (10_020, 10_030));
+    }
+}

@@ -1,0 +1,374 @@
+//! On-line configuration: learning from the running workload.
+
+mod bits;
+mod cell;
+mod change;
+mod grid;
+mod lines;
+
+use crate::check_points::CheckPoints;
+use crate::distance::{Distance, Pair, key};
+use crate::table::{Table, lot};
+use bits::Bits;
+use cell::Cell;
+use change::Change;
+use grid::Grid;
+use lines::Lines;
+use scheduler::{Last, Mimic, Observed, Request};
+use std::num::NonZeroU64;
+use thiserror::Error;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
+use workload::random::Stream;
+
+/// Cells that are cleared together when they are first touched after all was forgotten.
+const PAGE: usize = 512;
+
+/// How many samples a time of a table counts for when the first observation meets it.
+const PRIOR: u8 = 4;
+
+/// What a learner is told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LearnerConfig {
+    /// Sectors of the drive.
+    pub capacity: Sectors,
+    /// The grain of distances; what requests are aligned to.
+    pub unit: Sectors,
+    /// The most memory to use.
+    pub memory: Bytes,
+    /// How many samples a distance needs before its time counts as known. With one, the paper's way, a distance that
+    /// was slow by chance is avoided from then on (ATC'03, section 6.2, first open idea).
+    pub minimum_samples: u8,
+    /// When distances between known ones count as known; [`CheckPoints::NONE`] for never.
+    pub check_points: CheckPoints,
+    /// A request's time counts only if the drive had no longer pause before it: the platter turns on meanwhile, and the
+    /// distance says nothing of where it stands (ATC'03, section 3.1.2).
+    pub longest_pause: Duration,
+    /// So many samples make a mean; older ones fade, 255 at most.
+    pub window: u8,
+    /// Whether to notice that the drive is another, and learn anew.
+    pub notice_change: bool,
+    /// Whether idle time is to be used to probe unknown distances (ATC'03, section 6.2, second open idea).
+    pub probe_idle: bool,
+    /// Seeds the choice of distances to probe.
+    pub seed: u64,
+}
+
+impl LearnerConfig {
+    /// 64 MB, one sample is enough, the paper's Table 2, pauses of up to 200 us, means over 64 samples; change is noticed,
+    /// idle time is left alone.
+    pub fn new(capacity: Sectors, unit: Sectors) -> Self {
+        Self {
+            capacity,
+            unit,
+            memory: Bytes::new(64 << 20),
+            minimum_samples: 1,
+            check_points: CheckPoints::TABLE_2,
+            longest_pause: Duration::from_micros(200),
+            window: 64,
+            notice_change: true,
+            probe_idle: false,
+            seed: 1,
+        }
+    }
+}
+
+/// Why a learner cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LearnerError {
+    /// No grain.
+    #[error("unit is 0 sectors; give what requests are aligned to, or 1")]
+    Unit,
+    /// No drive has so many.
+    #[error("capacity is {capacity} sectors; give 1 to 2^61")]
+    Capacity {
+        /// Sectors.
+        capacity: Sectors,
+    },
+    /// Not enough memory.
+    #[error("{} bytes of memory are too few for the distances of {capacity} sectors; give at least 65536", bytes.get())]
+    Memory {
+        /// How many bytes.
+        bytes: Bytes,
+        /// Sectors of the drive.
+        capacity: Sectors,
+    },
+    /// A window that no mean can have.
+    #[error(
+        "a window of {window} samples with at least {minimum} for a known time; give 1 <= minimum_samples <= window"
+    )]
+    Window {
+        /// Samples of a mean.
+        window: u8,
+        /// Samples that it needs.
+        minimum: u8,
+    },
+}
+
+/// How learning goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LearnerStats {
+    /// Times observed.
+    pub observed: u64,
+    /// Times that did not count, after a pause.
+    pub after_pause: u64,
+    /// How often the drive was found to be another.
+    pub changes: u32,
+    /// Distances known by their own samples now; where memory does not hold all distances, cells of several.
+    pub known: u64,
+    /// The mean error of the latest predictions.
+    pub mean_error: Duration,
+}
+
+/// Configures itself on-line (ATC'03, section 6): keeps the mean of the times observed at each distance, within a memory
+/// that is fixed from the start.
+///
+/// Distances near zero have a cell each, further ones share: a cell is never wider than a small part of its distance. So a
+/// 20 TB drive fits into 64 MB, and where all distances fit each has its own. Between known distances it interpolates,
+/// where the check points that it happens to have allow it. It may start from a [`Table`]: what that says counts until
+/// enough has been observed. When predictions are off for long, the drive must be another: everything is forgotten,
+/// table and all, and learnt anew.
+///
+/// ```
+/// use mimic::{Learner, LearnerConfig};
+/// use scheduler::{Last, Mimic, Observed, Request};
+/// use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+/// let mut learner = Learner::new(LearnerConfig::new(Sectors::new(1_000_000), Sectors::new(8)), None)?;
+/// let last = Last { op: Op::Read, lbn: Lbn::new(7) };
+/// let range = LbnRange::new(Lbn::new(808), Sectors::new(8));
+/// let request = Request { id: RequestId::new(0), op: Op::Read, range };
+/// assert_eq!(learner.time(last, Instant::ZERO, &request), None);
+/// let time = Duration::from_micros(2_300);
+/// learner.observe(&Observed { last, request, pause: Duration::ZERO, time });
+/// assert_eq!(learner.time(last, Instant::ZERO, &request), Some(time));
+/// # Ok::<(), mimic::LearnerError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Learner {
+    config: LearnerConfig,
+    grid: Grid,
+    pairs: [Side; 4],
+    /// Counts up when all is forgotten.
+    generation: u32,
+    table: Option<Table>,
+    change: Change,
+    random: Stream,
+    observed: u64,
+    after_pause: u64,
+    changes: u32,
+}
+
+/// The cells of one pair of request types.
+#[derive(Clone, Debug)]
+struct Side {
+    cells: Vec<u64>,
+    /// In which generation each page of cells was last cleared.
+    pages: Vec<u32>,
+    lines: Lines,
+}
+
+impl Side {
+    fn new(cells: usize) -> Self {
+        Self { cells: vec![0; cells], pages: vec![0; cells.div_ceil(PAGE)], lines: Lines::new(cells) }
+    }
+
+    fn cell(&self, i: usize) -> Cell {
+        Cell::from_bits(self.cells[i])
+    }
+
+    /// A cell to write to.
+    fn touch(&mut self, i: usize, generation: u32) -> &mut u64 {
+        let page = i / PAGE;
+        if self.pages[page] != generation {
+            let end = ((page + 1) * PAGE).min(self.cells.len());
+            self.cells[page * PAGE..end].fill(0);
+            self.pages[page] = generation;
+        }
+        &mut self.cells[i]
+    }
+
+    fn memory(cells: usize) -> usize {
+        cells * 8 + cells.div_ceil(PAGE) * 4 + Lines::memory(cells)
+    }
+}
+
+impl Learner {
+    /// One that knows nothing but what `table` says.
+    ///
+    /// # Errors
+    /// A configuration that makes no learner: its field and the mend.
+    pub fn new(config: LearnerConfig, table: Option<Table>) -> Result<Self, LearnerError> {
+        let LearnerConfig { capacity, unit, memory, window, minimum_samples: minimum, .. } = config;
+        if unit == Sectors::ZERO {
+            return Err(LearnerError::Unit);
+        }
+        if capacity == Sectors::ZERO || capacity.get() > 1 << 61 {
+            return Err(LearnerError::Capacity { capacity });
+        }
+        if minimum == 0 || minimum > window {
+            return Err(LearnerError::Window { window, minimum });
+        }
+        let bytes = usize::try_from(memory.get()).unwrap_or(usize::MAX);
+        // Eight bytes a cell, two bits, and a little above them.
+        let mut cells = bytes / 4 / 8;
+        while cells > 0 && Side::memory(cells) > bytes / 4 {
+            cells -= cells.div_ceil(64);
+        }
+        let blocks = capacity.get().div_ceil(unit.get());
+        let grid = Grid::new(unit.get(), blocks, cells)
+            .filter(|_| bytes >= 1 << 16)
+            .ok_or(LearnerError::Memory { bytes: memory, capacity })?;
+        Ok(Self {
+            grid,
+            pairs: std::array::from_fn(|_| Side::new(grid.cells())),
+            generation: 0,
+            table,
+            change: Change::default(),
+            random: Stream::new(config.seed, "mimic-idle"),
+            observed: 0,
+            after_pause: 0,
+            changes: 0,
+            config,
+        })
+    }
+
+    /// What it was told.
+    pub fn config(&self) -> &LearnerConfig {
+        &self.config
+    }
+
+    /// The table that it started from, unless the drive has changed since.
+    pub fn table(&self) -> Option<&Table> {
+        self.table.as_ref()
+    }
+
+    /// The time at a distance, if it is known. `lot` is for a table whose metric is probabilistic.
+    #[inline]
+    pub fn time_at(&self, pair: Pair, distance: Distance, lot: u64) -> Option<Duration> {
+        let side = &self.pairs[pair.index()];
+        let i = self.grid.cell(distance.sectors());
+        if side.lines.is_known(i) {
+            return Some(Duration::from_nanos(side.cell(i).mean()));
+        }
+        if let Some(table) = &self.table {
+            return table.time(pair, distance, lot);
+        }
+        let points = |i: usize| (self.grid.distance(i), side.cell(i).mean());
+        side.lines.between(i, points, distance.sectors()).map(Duration::from_nanos)
+    }
+
+    /// A request at this distance took `time`, and the drive had no pause before it.
+    pub fn learn(&mut self, pair: Pair, distance: Distance, time: Duration) {
+        self.observed += 1;
+        let expected = self.time_at(pair, distance, u64::MAX / 2);
+        if let Some(expected) = expected
+            && self.config.notice_change
+            && self.change.off_by(expected.as_nanos().abs_diff(time.as_nanos()))
+        {
+            self.forget();
+        }
+        let i = self.grid.cell(distance.sectors());
+        let prior = self.table.as_ref().and_then(|table| table.time(pair, distance, u64::MAX / 2));
+        let side = &mut self.pairs[pair.index()];
+        let slot = side.touch(i, self.generation);
+        let mut cell = Cell::from_bits(*slot);
+        if let (Cell::EMPTY, Some(prior)) = (cell, prior) {
+            cell = Cell::new(prior.as_nanos(), PRIOR.min(self.config.window));
+        }
+        cell = cell.with(time.as_nanos(), self.config.window);
+        *slot = cell.bits();
+        if cell.count() >= self.config.minimum_samples {
+            let (grid, cells) = (&self.grid, &side.cells);
+            let points = |i: usize| (grid.distance(i), Cell::from_bits(cells[i]).mean());
+            side.lines.known(i, points, &self.config.check_points);
+        }
+    }
+
+    /// Forgets all: the drive is another. Cells are cleared when they are next touched.
+    fn forget(&mut self) {
+        self.changes += 1;
+        self.generation += 1;
+        self.table = None;
+        self.pairs.iter_mut().for_each(|side| side.lines.clear());
+    }
+
+    /// How learning goes.
+    pub fn stats(&self) -> LearnerStats {
+        LearnerStats {
+            observed: self.observed,
+            after_pause: self.after_pause,
+            changes: self.changes,
+            known: self.pairs.iter().map(|side| side.lines.len() as u64).sum(),
+            mean_error: Duration::from_nanos(self.change.mean()),
+        }
+    }
+
+    /// Distances that are known by their own samples, in ascending order, with their times.
+    pub fn known(&self, pair: Pair) -> impl Iterator<Item = (Distance, Duration)> + '_ {
+        let side = &self.pairs[pair.index()];
+        side.lines
+            .iter()
+            .map(|i| (Distance::new(self.grid.distance(i)), Duration::from_nanos(side.cell(i).mean())))
+    }
+
+    /// Memory, in bytes; it does not change but for the table's.
+    pub fn memory(&self) -> Bytes {
+        let bytes = 4 * Side::memory(self.grid.cells()) + size_of::<Self>();
+        Bytes::new(bytes as u64 + self.table.as_ref().map_or(0, |table| table.memory().get()))
+    }
+
+    /// Whether each distance has a cell of its own, at the grain of the unit.
+    pub fn is_exact(&self) -> bool {
+        self.grid.is_exact()
+    }
+
+    /// An unknown distance to probe in idle time, after `last`: a read that destroys nothing. It is drawn so that near and
+    /// far distances come alike. The first of a row after a pause teaches nothing but puts the head where the next begins.
+    pub fn wanted(&mut self, last: Last) -> Option<LbnRange> {
+        if !self.config.probe_idle {
+            return None;
+        }
+        let unit = self.config.unit.get();
+        let blocks = self.config.capacity.get() / unit;
+        let here = (last.lbn.get() + 1) / unit;
+        let pair = Pair::new(last.op, Op::Read);
+        let doublings = NonZeroU64::new(u64::from(u64::BITS - blocks.leading_zeros()))?;
+        for _ in 0..8 {
+            let most = 1u64 << self.random.below(doublings).min(60);
+            let steps = most + self.random.below(NonZeroU64::new(most)?);
+            let block = if self.random.next_u64() & 1 == 0 {
+                here.checked_add(steps)
+            } else {
+                here.checked_sub(steps)
+            };
+            let Some(block) = block.filter(|b| *b < blocks) else { continue };
+            let first = Lbn::new(block * unit);
+            let distance = Distance::between(last.lbn, first);
+            if !self.pairs[pair.index()].lines.is_known(self.grid.cell(distance.sectors())) {
+                return Some(LbnRange::new(first, self.config.unit));
+            }
+        }
+        None
+    }
+}
+
+impl Mimic for Learner {
+    #[inline]
+    fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration> {
+        let (pair, distance) = key(last, request.op, request.range.start());
+        let seed = self.table.as_ref().map_or(0, Table::seed);
+        self.time_at(pair, distance, lot(seed, at, request.id.get()))
+    }
+
+    fn observe(&mut self, seen: &Observed) {
+        if seen.pause > self.config.longest_pause {
+            self.after_pause += 1;
+            return;
+        }
+        let (pair, distance) = key(seen.last, seen.request.op, seen.request.range.start());
+        self.learn(pair, distance, seen.time);
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Mimic> {
+        Box::new(self.clone())
+    }
+}

@@ -1,0 +1,85 @@
+//! What is kept of the times observed at the distances of one cell, in eight bytes.
+
+/// Nanoseconds of a mean, as in a table: cut at 4.29 s.
+const MEAN_BITS: u32 = 32;
+
+/// How many samples, up to the window.
+const COUNT_BITS: u32 = 8;
+
+/// A running mean and how many samples it has. Once they fill the window, old samples fade: each new one counts for a
+/// part in `window`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cell(u64);
+
+impl Cell {
+    pub const EMPTY: Self = Self(0);
+
+    pub fn new(mean: u64, count: u8) -> Self {
+        Self(mean.min((1 << MEAN_BITS) - 1) | u64::from(count) << MEAN_BITS)
+    }
+
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits & ((1 << (MEAN_BITS + COUNT_BITS)) - 1))
+    }
+
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// In nanoseconds.
+    #[inline]
+    pub fn mean(self) -> u64 {
+        self.0 & ((1 << MEAN_BITS) - 1)
+    }
+
+    #[inline]
+    pub fn count(self) -> u8 {
+        (self.0 >> MEAN_BITS) as u8
+    }
+
+    /// With one sample more.
+    pub fn with(self, ns: u64, window: u8) -> Self {
+        let count = self.count().saturating_add(1).min(window.max(1));
+        let (mean, n) = (self.mean() as i64, i64::from(count));
+        let off = ns.min((1 << MEAN_BITS) - 1) as i64 - mean;
+        // To the nearest, ties away from zero: a mean that is cut would drift.
+        let step = (2 * off + off.signum() * n) / (2 * n);
+        Self::new((mean + step).max(0) as u64, count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_mean_of_few_is_exact_but_for_rounding(samples in prop::collection::vec(0..1u64 << 31, 1..255)) {
+            let cell = samples.iter().fold(Cell::EMPTY, |cell, ns| cell.with(*ns, 255));
+            let mean = samples.iter().sum::<u64>() / samples.len() as u64;
+            prop_assert_eq!(cell.count() as usize, samples.len());
+            // Half a nanosecond a sample.
+            prop_assert!(cell.mean().abs_diff(mean) <= 1 + samples.len() as u64 / 2);
+            prop_assert_eq!(Cell::from_bits(cell.bits()), cell);
+        }
+
+        #[test]
+        fn old_samples_fade(old in 0..1u64 << 31, new in 0..1u64 << 31, window in 1..64u8) {
+            let mut cell = (0..200).fold(Cell::EMPTY, |cell, _| cell.with(old, window));
+            for _ in 0..u32::from(window) * 8 {
+                cell = cell.with(new, window);
+            }
+            // e^-8, and the half nanosecond at which a step rounds to none.
+            prop_assert!(cell.mean().abs_diff(new) <= old.abs_diff(new) / 2_000 + u64::from(window));
+            prop_assert!(cell.count() <= window);
+        }
+    }
+
+    #[test]
+    fn what_takes_for_ever_is_kept_as_the_longest_time() {
+        let cell = Cell::EMPTY.with(u64::MAX, 8);
+        assert_eq!((cell.mean(), cell.count()), ((1 << 32) - 1, 1));
+        assert_eq!(Cell::from_bits(u64::MAX).bits() >> 40, 0);
+    }
+}

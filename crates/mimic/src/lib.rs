@@ -1,0 +1,35 @@
+//! The Disk Mimic (ATC'03): a table that predicts a drive's times without knowing how the drive works.
+//!
+//! What a time depends on is taken to be two things: the types of this request and the one before ([`Pair`]), and the
+//! signed [`Distance`] between them. A [`Table`] holds what the times observed at a distance come to ([`Metric`]), and
+//! interpolates where check points showed that it may ([`CheckPoints`]). SMTF, the scheduler's policy, chooses the request
+//! with the shortest of them; it asks through the trait [`scheduler::Mimic`], which [`Table`] and [`Learner`]
+//! implement.
+//!
+//! | | |
+//! |---|---|
+//! | off-line | [`Prober`] probes a black box as its [`ProbePlan`] says, and yields a [`Table`] |
+//! | on-line | [`Learner`] learns from requests as they are carried out, within a fixed memory, from nothing or a [`Table`] |
+//! | by hand | [`TableBuilder`] makes one of [`Samples`] that were measured in any way |
+//! | kept | [`Saved`]: bytes for a file, versioned and checksummed |
+//! | asked | [`Table::time`] for a pair and a distance; `Mimic::time` for requests |
+//!
+//! All of it is sans-IO and deterministic: whoever has a drive carries out what the prober asks for, and tells it the
+//! time.
+
+mod check_points;
+mod distance;
+mod file;
+mod learner;
+mod prober;
+mod search;
+mod summary;
+mod table;
+
+pub use check_points::CheckPoints;
+pub use distance::{Distance, Pair};
+pub use file::{FileError, LONGEST_NAME, Saved};
+pub use learner::{Learner, LearnerConfig, LearnerError, LearnerStats};
+pub use prober::{ProbeAccess, ProbeError, ProbePlan, ProbeReport, Prober};
+pub use summary::{Metric, Samples, UnknownMetric};
+pub use table::{Knot, Table, TableBuilder};

@@ -1,0 +1,160 @@
+//! Many times at one distance, and the one number that stands for them.
+
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+use units::Duration;
+
+/// Parts that a distribution is kept in: its quantiles 0, 1/16 .. 16/16. A time drawn from them is one of a straight
+/// line between two.
+pub(crate) const PARTS: usize = 16;
+
+/// How the times observed at one distance become one prediction (ATC'03, section 5.1). The paper found the mean best,
+/// then the median, the maximum, the probabilistic one and the minimum; the mean is the default here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Metric {
+    /// The mean.
+    #[default]
+    Mean,
+    /// The median; of an even number of samples the mean of the middle two.
+    Median,
+    /// The longest.
+    Maximum,
+    /// The shortest.
+    Minimum,
+    /// One drawn by lot from the distribution.
+    Probabilistic,
+}
+
+impl Metric {
+    /// All of them, in the paper's order.
+    pub const ALL: [Self; 5] = [Self::Mean, Self::Median, Self::Maximum, Self::Minimum, Self::Probabilistic];
+
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Mean => 0,
+            Self::Median => 1,
+            Self::Maximum => 2,
+            Self::Minimum => 3,
+            Self::Probabilistic => 4,
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|m| m.code() == code)
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mean => "mean",
+            Self::Median => "median",
+            Self::Maximum => "maximum",
+            Self::Minimum => "minimum",
+            Self::Probabilistic => "probabilistic",
+        })
+    }
+}
+
+/// A summary that nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("unknown summary {name:?}; take mean, median, maximum, minimum or probabilistic")]
+pub struct UnknownMetric {
+    name: String,
+}
+
+impl FromStr for Metric {
+    type Err = UnknownMetric;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMetric> {
+        Self::ALL.into_iter().find(|m| m.to_string() == name).ok_or_else(|| UnknownMetric {
+            name: name.chars().take(40).collect::<String>().escape_debug().to_string(),
+        })
+    }
+}
+
+/// Times observed at one distance.
+///
+/// ```
+/// use mimic::{Metric, Samples};
+/// use units::Duration;
+/// let mut samples = Samples::default();
+/// for us in [1_800, 6_800, 6_800, 7_000] {
+///     samples.push(Duration::from_micros(us));
+/// }
+/// assert_eq!(samples.summary(Metric::Mean, 0), Some(Duration::from_micros(5_600)));
+/// assert_eq!(samples.summary(Metric::Minimum, 0), Some(Duration::from_micros(1_800)));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Samples {
+    /// In nanoseconds, ascending.
+    sorted: Vec<u64>,
+}
+
+impl Samples {
+    /// One more.
+    pub fn push(&mut self, time: Duration) {
+        let ns = time.as_nanos();
+        let at = self.sorted.partition_point(|s| *s <= ns);
+        self.sorted.insert(at, ns);
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    /// Forgets them, and keeps the room.
+    pub fn clear(&mut self) {
+        self.sorted.clear();
+    }
+
+    /// In ascending order.
+    pub fn sorted(&self) -> impl ExactSizeIterator<Item = Duration> + '_ {
+        self.sorted.iter().map(|ns| Duration::from_nanos(*ns))
+    }
+
+    /// The one number that stands for them, to the nanosecond; `None` of none. The probabilistic one is sample
+    /// `lot` x count / 2^64, so that a uniform `lot` draws each alike.
+    pub fn summary(&self, metric: Metric, lot: u64) -> Option<Duration> {
+        let (first, last) = (*self.sorted.first()?, *self.sorted.last()?);
+        let n = self.sorted.len();
+        let ns = match metric {
+            Metric::Mean => {
+                let sum: u128 = self.sorted.iter().map(|ns| u128::from(*ns)).sum();
+                ((sum + n as u128 / 2) / n as u128) as u64
+            }
+            Metric::Median => {
+                let (low, high) = (self.sorted[(n - 1) / 2], self.sorted[n / 2]);
+                low + (high - low) / 2
+            }
+            Metric::Maximum => last,
+            Metric::Minimum => first,
+            Metric::Probabilistic => self.sorted[((u128::from(lot) * n as u128) >> 64) as usize],
+        };
+        Some(Duration::from_nanos(ns))
+    }
+
+    /// Quantile `k / PARTS`, in nanoseconds, between samples on a straight line; 0 of none.
+    pub(crate) fn quantile(&self, k: usize) -> u64 {
+        let steps = self.sorted.len().saturating_sub(1) * k.min(PARTS);
+        let (at, rest) = (steps / PARTS, (steps % PARTS) as u64);
+        let low = self.sorted.get(at).copied().unwrap_or(0);
+        let high = self.sorted.get(at + 1).copied().unwrap_or(low);
+        low + ((u128::from(high - low) * u128::from(rest)) / PARTS as u128) as u64
+    }
+}
+
+impl FromIterator<Duration> for Samples {
+    fn from_iter<I: IntoIterator<Item = Duration>>(times: I) -> Self {
+        let mut sorted: Vec<u64> = times.into_iter().map(Duration::as_nanos).collect();
+        sorted.sort_unstable();
+        Self { sorted }
+    }
+}

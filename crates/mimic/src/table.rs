@@ -1,0 +1,305 @@
+//! The table: distances whose time is known, and which ranges between them are straight lines.
+
+use crate::distance::{Distance, Pair, key};
+use crate::search::{FURTHEST, Keys};
+use crate::summary::{Metric, PARTS, Samples};
+use scheduler::{Last, Mimic, Observed, Request};
+use std::sync::Arc;
+use units::{Bytes, Duration, Instant};
+
+/// What is kept of a time: nanoseconds, cut at 4.29 s. No positioning takes that long.
+pub(crate) fn stored(ns: u64) -> u32 {
+    u32::try_from(ns).unwrap_or(u32::MAX)
+}
+
+/// A table of a drive's times: for each pair of request types, distances in ascending order with what their times come
+/// to, and for each whether all distances up to the next lie on the straight line between them.
+///
+/// It is made by a [`Prober`](crate::Prober), by [`TableBuilder`], or read from a file; after that it does not change.
+/// Cloning shares it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table(Arc<Inner>);
+
+#[derive(Debug, PartialEq)]
+struct Inner {
+    metric: Metric,
+    seed: u64,
+    curves: Vec<Curve>,
+    /// Which curve answers for a pair; [`NO_CURVE`] for none.
+    answers: [u8; 4],
+}
+
+/// Past every curve.
+pub(crate) const NO_CURVE: u8 = 4;
+
+/// The distances of one pair of request types.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Curve {
+    pair: Pair,
+    keys: Keys,
+    /// One a knot, or [`PARTS`] + 1 where the metric is probabilistic.
+    times: Vec<u32>,
+}
+
+/// A distance of a table, with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knot {
+    /// The distance.
+    pub distance: Distance,
+    /// Its time; the median, where times are drawn by lot.
+    pub time: Duration,
+    /// Whether the distances up to the next knot are on the straight line to it.
+    pub joined: bool,
+}
+
+impl Table {
+    /// The time at a distance. `lot`, uniform over all of `u64`, draws it where the metric is probabilistic, and means
+    /// nothing else. `None` where nothing is known. Beyond the outermost distances it is theirs: a table that was probed
+    /// spans the drive but for the length of a request.
+    #[inline]
+    pub fn time(&self, pair: Pair, distance: Distance, lot: u64) -> Option<Duration> {
+        self.curve(pair)?.at(distance.sectors(), self.0.metric, lot).map(Duration::from_nanos)
+    }
+
+    /// How the times at a distance were summed up.
+    pub fn metric(&self) -> Metric {
+        self.0.metric
+    }
+
+    /// Seeds the draws of the probabilistic metric.
+    pub fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    /// Distances with a time of their own, over all pairs.
+    pub fn len(&self) -> usize {
+        self.0.curves.iter().map(|c| c.keys.len()).sum()
+    }
+
+    /// Whether it knows nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pair whose times answer for `pair`: itself, or another where only some were probed.
+    pub fn answered_by(&self, pair: Pair) -> Option<Pair> {
+        self.curve(pair).map(|curve| curve.pair)
+    }
+
+    #[inline]
+    fn curve(&self, pair: Pair) -> Option<&Curve> {
+        self.0.curves.get(usize::from(self.0.answers[pair.index()]))
+    }
+
+    /// The distances that answer for a pair, in ascending order.
+    pub fn knots(&self, pair: Pair) -> impl ExactSizeIterator<Item = Knot> + '_ {
+        let curve = self.curve(pair);
+        let metric = self.0.metric;
+        (0..curve.map_or(0, |c| c.keys.len())).map(move |i| {
+            let (distance, joined) = curve.map_or((0, false), |c| c.keys.get(i));
+            let time = curve.map_or(0, |c| c.value(i, metric, u64::MAX / 2 + 1));
+            Knot { distance: Distance::new(distance), time: Duration::from_nanos(time), joined }
+        })
+    }
+
+    /// Memory of the table, in bytes.
+    pub fn memory(&self) -> Bytes {
+        let bytes: usize = self.0.curves.iter().map(|c| c.keys.memory() + c.times.capacity() * 4).sum();
+        Bytes::new((bytes + size_of::<Inner>()) as u64)
+    }
+
+    pub(crate) fn curves(&self) -> &[Curve] {
+        &self.0.curves
+    }
+
+    pub(crate) fn answers(&self) -> [u8; 4] {
+        self.0.answers
+    }
+
+    pub(crate) fn from_parts(metric: Metric, seed: u64, curves: Vec<Curve>, answers: [u8; 4]) -> Self {
+        Self(Arc::new(Inner { metric, seed, curves, answers }))
+    }
+}
+
+/// A table that never learns.
+impl Mimic for Table {
+    #[inline]
+    fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration> {
+        let (pair, distance) = key(last, request.op, request.range.start());
+        Table::time(self, pair, distance, lot(self.0.seed, at, request.id.get()))
+    }
+
+    fn observe(&mut self, _: &Observed) {}
+
+    fn boxed_clone(&self) -> Box<dyn Mimic> {
+        Box::new(self.clone())
+    }
+}
+
+/// A lot for one question, the same whenever it is asked (the finaliser of SplitMix64).
+#[inline]
+pub(crate) fn lot(seed: u64, at: Instant, id: u64) -> u64 {
+    let mut z = seed ^ at.as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ id.rotate_left(32);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Curve {
+    /// From distances in ascending order, each with whether it is joined to the next.
+    pub(crate) fn new(pair: Pair, keys: Vec<(i64, bool)>, mut times: Vec<u32>) -> Self {
+        times.shrink_to_fit();
+        Self { pair, keys: Keys::new(keys), times }
+    }
+
+    pub(crate) fn pair(&self) -> Pair {
+        self.pair
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(crate) fn key(&self, i: usize) -> (i64, bool) {
+        self.keys.get(i)
+    }
+
+    pub(crate) fn stored_times(&self) -> &[u32] {
+        &self.times
+    }
+
+    #[inline]
+    fn value(&self, i: usize, metric: Metric, lot: u64) -> u64 {
+        if metric != Metric::Probabilistic {
+            return u64::from(self.times[i]);
+        }
+        // The lot says where between two of the quantiles.
+        let place = u128::from(lot) * PARTS as u128;
+        let (part, rest) = ((place >> 64) as usize, (place as u64) >> 32);
+        let low = u64::from(self.times[i * (PARTS + 1) + part]);
+        let high = u64::from(self.times[i * (PARTS + 1) + part + 1]);
+        low + ((high.saturating_sub(low) * rest) >> 32)
+    }
+
+    #[inline]
+    fn at(&self, distance: i64, metric: Metric, lot: u64) -> Option<u64> {
+        let n = self.keys.len();
+        let after = self.keys.after(distance);
+        if after == 0 {
+            return (n > 0).then(|| self.value(0, metric, lot));
+        }
+        let left = after - 1;
+        let (begin, joined) = self.keys.get(left);
+        let time = self.value(left, metric, lot);
+        if begin == distance || after == n {
+            return Some(time);
+        }
+        if !joined {
+            return None;
+        }
+        let (end, _) = self.keys.get(after);
+        Some(on_line((begin, time), (end, self.value(after, metric, lot)), distance))
+    }
+}
+
+/// The time at `distance` on the straight line between two points around it. Times are below 2^32.
+#[inline]
+pub(crate) fn on_line((x0, y0): (i64, u64), (x1, y1): (i64, u64), x: i64) -> u64 {
+    let (width, along) = (x1.abs_diff(x0), x.abs_diff(x0));
+    // Products stay below 2^63; what is shifted away is a part in 2^30 of the width.
+    let shift = (64 - width.leading_zeros()).saturating_sub(31);
+    let (width, along) = ((width >> shift).max(1) as i64, (along >> shift) as i64);
+    let rise = y1 as i64 - y0 as i64;
+    (y0 as i64 + rise * along / width).max(0) as u64
+}
+
+/// Makes a table of times that were measured in any way: distances in ascending order, a pair of request types at a
+/// time.
+///
+/// ```
+/// use mimic::{Distance, Metric, Pair, Samples, TableBuilder};
+/// use units::{Duration, Op};
+/// let reads = Pair::new(Op::Read, Op::Read);
+/// let mut builder = TableBuilder::new(Metric::Mean, 1);
+/// for (distance, ms) in [(-1_000, 9), (1, 1), (1_001, 11)] {
+///     let samples: Samples = [Duration::from_millis(ms)].into_iter().collect();
+///     // All between two of these lie on straight lines.
+///     builder.push(reads, Distance::new(distance), &samples, true);
+/// }
+/// builder.stand_in(reads);
+/// let table = builder.build();
+/// let writes = Pair::new(Op::Write, Op::Write);
+/// assert_eq!(table.time(writes, Distance::new(501), 0), Some(Duration::from_millis(6)));
+/// ```
+#[derive(Clone, Debug)]
+pub struct TableBuilder {
+    metric: Metric,
+    seed: u64,
+    curves: [Pushed; 4],
+    stand_in: Option<Pair>,
+}
+
+/// Distances in ascending order, each with whether it is joined to the next; and their times.
+type Pushed = (Vec<(i64, bool)>, Vec<u32>);
+
+impl TableBuilder {
+    /// An empty one. The seed is for [`Metric::Probabilistic`].
+    pub fn new(metric: Metric, seed: u64) -> Self {
+        Self { metric, seed, curves: Default::default(), stand_in: None }
+    }
+
+    /// A distance with its samples; `joined` if all distances up to the next that is pushed for this pair lie on the
+    /// straight line between the two. False, and nothing has changed, if there are no samples or the distance does not
+    /// come after the last one.
+    pub fn push(&mut self, pair: Pair, distance: Distance, samples: &Samples, joined: bool) -> bool {
+        if self.metric == Metric::Probabilistic {
+            let mut parts = [0; PARTS + 1];
+            for (k, part) in parts.iter_mut().enumerate() {
+                *part = stored(samples.quantile(k));
+            }
+            return !samples.is_empty() && self.push_stored(pair, distance, &parts, joined);
+        }
+        let Some(time) = samples.summary(self.metric, 0) else { return false };
+        self.push_stored(pair, distance, &[stored(time.as_nanos())], joined)
+    }
+
+    pub(crate) fn push_stored(
+        &mut self,
+        pair: Pair,
+        distance: Distance,
+        times: &[u32],
+        joined: bool,
+    ) -> bool {
+        let (keys, stored) = &mut self.curves[pair.index()];
+        let distance = distance.sectors();
+        if keys.last().is_some_and(|(last, _)| *last >= distance)
+            || distance.unsigned_abs() > FURTHEST.unsigned_abs()
+        {
+            return false;
+        }
+        keys.push((distance, joined));
+        stored.extend_from_slice(times);
+        true
+    }
+
+    /// This pair answers for those that have no distances of their own. Writing destroys what a drive holds, so a drive
+    /// in use is probed by reading alone.
+    pub fn stand_in(&mut self, pair: Pair) {
+        self.stand_in = Some(pair);
+    }
+
+    /// The table.
+    pub fn build(self) -> Table {
+        let mut answers = [NO_CURVE; 4];
+        let mut curves = Vec::new();
+        for (pair, (keys, times)) in Pair::ALL.into_iter().zip(self.curves) {
+            if !keys.is_empty() {
+                answers[pair.index()] = curves.len() as u8;
+                curves.push(Curve::new(pair, keys, times));
+            }
+        }
+        let other = self.stand_in.map_or(NO_CURVE, |pair| answers[pair.index()]);
+        let answers = answers.map(|curve| if curve == NO_CURVE { other } else { curve });
+        Table::from_parts(self.metric, self.seed, curves, answers)
+    }
+}

@@ -1,0 +1,140 @@
+//! Writes that the head is on its way to, and what is done with them: reads of the place, and other writes.
+//!
+//! Pending writes have no order among each other; what has been written is newer than all that pend. A write is complete
+//! when it, or a concurrent write to the same place, is on the medium (FAST'04, section 3.3): so a write that is
+//! under way completes all others of what it covers, whosever they are and whether they may be chosen now or not.
+//! Otherwise one of them would in the end bring back what was there before.
+
+use super::picks::Pick;
+use super::search::Focus;
+use super::{Background, Buffers};
+use crate::sessions::Wanted;
+use crate::task::Item;
+use model::{DriveModel, Layout};
+use units::{LbnRange, Op, Sectors, SessionId, TrackIndex};
+
+impl Background {
+    /// Takes what all sessions want to write among the sectors of a window, as far as its buffers are at hand, and what
+    /// reads and other writes are done with that. Calls `each` with the runs to be written, in the order of passing:
+    /// `(passing, sectors)`.
+    pub fn take_writes(
+        &mut self,
+        drive: &DriveModel,
+        track: TrackIndex,
+        window: (u32, u32),
+        buffers: &mut dyn Buffers,
+        mut each: impl FnMut(u32, u32),
+    ) {
+        self.look(Focus::All);
+        let track = drive.layout().track_ref(track);
+        let on_track = track.track().sectors;
+        let mut found = std::mem::take(&mut self.scratch);
+        found.clear();
+        self.items(&track, window, Op::Write, |at, slot, item, passing| {
+            found.push((at, slot, item, passing))
+        });
+        // Of those that begin together the longest first: what lies inside it is written with it.
+        found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
+        let mut written = Vec::new();
+        for (at, slot, item, passing) in found.drain(..) {
+            let Some((block, runs)) = self.ask(at, slot, &item, buffers) else { continue };
+            let (Some(&(first, _)), Some(&(last, len))) = (runs.first(), runs.last()) else { continue };
+            let on = |offset: u32| item.sector + (offset - item.offset);
+            self.pick_part(at, slot, item, false, (on(first), last + len - first));
+            for (offset, sectors) in runs {
+                let range =
+                    LbnRange::new(block.start() + Sectors::new(offset.into()), Sectors::new(sectors.into()));
+                self.superseded(range, Some(on(offset)));
+                written.push((passing + (offset - item.offset), sectors));
+            }
+        }
+        self.scratch = found;
+        // The rest of a block that was written in part lies on either side of that part.
+        written.sort_unstable();
+        for (passing, sectors) in written {
+            each(passing, sectors);
+            self.serve_reads(&track, ((window.0 + passing) % on_track, sectors), false);
+        }
+        self.forget_bounds(&track);
+    }
+
+    /// Takes writes that a session has promoted, blocks that make up `range`, as far as their buffers are at hand, and what
+    /// other writes are done with that; calls `each` with what is to be written.
+    pub fn take_promoted(
+        &mut self,
+        session: SessionId,
+        range: LbnRange,
+        buffers: &mut dyn Buffers,
+        each: impl FnMut(LbnRange),
+    ) {
+        let Ok(at) = self.place(session) else { return };
+        let mut blocks = Vec::new();
+        self.shares[at].writes_in(range, |slot, block, whole| blocks.push((whole, slot, block)));
+        // Of those that begin together the longest first, as in `take_writes`.
+        blocks.sort_unstable_by_key(|&(whole, slot, block)| {
+            (whole.start(), u64::MAX - whole.len().get(), slot, block)
+        });
+        let mut written = Vec::new();
+        for (whole, slot, block) in blocks {
+            let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
+            let Some((_, runs)) = self.ask(at, slot, &item, buffers) else { continue };
+            self.pick(at, slot, item, true);
+            for (offset, sectors) in runs {
+                let start = whole.start() + Sectors::new(offset.into());
+                let range = LbnRange::new(start, Sectors::new(sectors.into()));
+                self.superseded(range, None);
+                written.push(range);
+            }
+        }
+        written.sort_unstable_by_key(|range| range.start());
+        written.into_iter().for_each(each);
+    }
+
+    /// The LBNs of an item's block and what is to be written of it, `(offset in the block, sectors)`, if something is
+    /// and all of it is at hand.
+    fn ask(
+        &self,
+        at: usize,
+        slot: u32,
+        item: &Item,
+        buffers: &mut dyn Buffers,
+    ) -> Option<(LbnRange, Vec<(u32, u32)>)> {
+        let share = &self.shares[at];
+        // Another write of the place may have completed it by now.
+        let task = share.slot(slot).filter(|task| task.is_wanted(item.block))?;
+        let block = task.block_range(item.block);
+        let (mut all, mut runs) = (true, Vec::new());
+        task.missing(item, |offset, sectors| {
+            let start = block.start() + Sectors::new(offset.into());
+            let range = LbnRange::new(start, Sectors::new(sectors.into()));
+            let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
+            all = all && buffers.ready(&wanted);
+            runs.push((offset, sectors));
+        });
+        (all && !runs.is_empty()).then_some((block, runs))
+    }
+
+    /// A foreground write to `range` is on its way: pending writes of what it covers are done with it.
+    pub fn overwritten(&mut self, layout: &Layout, range: LbnRange) {
+        let any = self.shares.iter().any(|share| share.has(Op::Write) || share.has(Op::Read));
+        self.superseded(range, None);
+        self.look(Focus::All);
+        if !any {
+            return;
+        }
+        for piece in layout.pieces(range) {
+            let track = layout.track_ref(piece.track);
+            self.serve_reads(&track, (piece.sector, piece.len), true);
+            self.forget_bounds(&track);
+        }
+    }
+
+    /// `range` is about to be written: other pending writes are done as far as they lie in it. `sector` is where it begins
+    /// on its track if it is written in a detour, which may be cut short.
+    fn superseded(&mut self, range: LbnRange, sector: Option<u32>) {
+        let Self { shares, picks, command, .. } = self;
+        for share in shares {
+            share.overwritten(range, sector, |pick| picks.push(Pick { command: *command, ..pick }));
+        }
+    }
+}

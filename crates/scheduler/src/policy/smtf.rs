@@ -1,0 +1,110 @@
+//! Shortest mimicked time first.
+
+use super::{Policy, View, shortest, shortest_time};
+use crate::predictor::{Last, Predictor};
+use std::fmt;
+use units::{Lbn, Op};
+
+/// What is done about requests whose time the mimic does not know (ATC'03, section 6.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unknown {
+    /// Online-Set: what the base would choose goes if its time is unknown, and so becomes known; else the shortest of the
+    /// known ones.
+    #[default]
+    Set,
+    /// Online-Priority: the shortest of the known ones goes, while there are any.
+    Priority,
+}
+
+/// Who chooses while the mimic cannot: from LBNs alone (ATC'03, section 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Base {
+    /// The smallest difference from the last LBN accessed.
+    #[default]
+    Sstf,
+    /// Ascending LBNs, then the lowest again.
+    CLook,
+}
+
+/// How SMTF goes about what is unknown; with a table that knows every distance it makes no difference.
+///
+/// ```
+/// use freeblock_scheduler::policy::{Base, PolicyName, SmtfRule, Unknown};
+/// let rule = SmtfRule { unknown: Unknown::Priority, base: Base::CLook };
+/// assert_eq!("smtf:priority:c-look".parse(), Ok(PolicyName::Smtf(rule)));
+/// assert_eq!("smtf".parse(), Ok(PolicyName::Smtf(SmtfRule::default())));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SmtfRule {
+    /// What is done about unknown times.
+    pub unknown: Unknown,
+    /// Who chooses then.
+    pub base: Base,
+}
+
+impl SmtfRule {
+    /// From what follows `smtf:` in a policy's name.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (unknown, base) = text.split_once(':').unwrap_or((text, "sstf"));
+        Some(Self {
+            unknown: match unknown {
+                "set" => Unknown::Set,
+                "priority" => Unknown::Priority,
+                _ => return None,
+            },
+            base: match base {
+                "sstf" => Base::Sstf,
+                "c-look" => Base::CLook,
+                _ => return None,
+            },
+        })
+    }
+}
+
+/// What follows `smtf` in the policy's name: nothing for the default.
+impl fmt::Display for SmtfRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.unknown, self.base) {
+            (Unknown::Set, Base::Sstf) => Ok(()),
+            (Unknown::Set, Base::CLook) => f.write_str(":set:c-look"),
+            (Unknown::Priority, Base::Sstf) => f.write_str(":priority"),
+            (Unknown::Priority, Base::CLook) => f.write_str(":priority:c-look"),
+        }
+    }
+}
+
+/// The request whose time a [`Mimic`](crate::Mimic) predicts to be the shortest (ATC'03, section 2). Without a mimic it is
+/// its base.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Smtf {
+    rule: SmtfRule,
+}
+
+impl Smtf {
+    /// With its rule for what is unknown.
+    pub fn new(rule: SmtfRule) -> Self {
+        Self { rule }
+    }
+
+    /// What the base chooses after `last`.
+    fn base<P: ?Sized>(&self, view: &View<'_, P>, last: Last) -> usize {
+        match self.rule.base {
+            Base::Sstf => shortest(view.pool, |p| p.lbn().get().abs_diff(last.lbn.get())),
+            Base::CLook => shortest(view.pool, |p| (p.lbn() < last.lbn, p.lbn())),
+        }
+    }
+}
+
+impl Policy for Smtf {
+    fn choose<P: Predictor + ?Sized>(&mut self, view: &View<'_, P>) -> usize {
+        let Some((last, mimic)) = view.last.zip(view.mimic) else {
+            return self.base(view, view.last.unwrap_or(Last { op: Op::Read, lbn: Lbn::ZERO }));
+        };
+        let base = self.base(view, last);
+        let time = |p: &crate::foreground::Pending| mimic.time(last, view.at, &p.request);
+        match self.rule.unknown {
+            Unknown::Set if time(&view.pool[base]).is_none() => base,
+            _ => shortest_time(view, time).unwrap_or(base),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What the foreground and the clients are told.
+
+use super::World;
+use crate::failure::{Broken, Check, hold};
+use scheduler::{Action, Record};
+use units::{Lbn, RequestId};
+
+impl World {
+    /// The foreground hears of a request.
+    pub(super) fn answered(&mut self, id: RequestId, action: Action) -> Result<(), Broken> {
+        self.note(id.get());
+        self.note(self.now.as_nanos());
+        let Some(request) = self.requests.remove(&id) else { return Ok(()) };
+        self.counts.requests += 1;
+        let first = self.last.1.iter().find(|lbn| request.range.contains(**lbn)).copied();
+        let expected = match first {
+            Some(bad) => Action::Failed { id, bad },
+            None => Action::Completed(id),
+        };
+        hold(action == expected, Check::Bad, || format!("{action:?}, but bad are {:?}", self.last.1))?;
+        if first.is_none() && request.op.is_write() {
+            self.medium.acknowledge(request.range, request.version)?;
+        }
+        self.twin.expect(action);
+        if self.twin.is_lockstep() {
+            self.counts.compared += 1;
+        }
+        self.since = self.now;
+        self.before = Some(id);
+        if let Some((of, here, was, is)) = self.alone.take().filter(|a| a.0 == id) {
+            self.compare_harm(of, request, here, was, is)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
+        self.check_delivered(record)?;
+        self.scrubbed(record)
+    }
+
+    fn check_delivered(&mut self, record: &Record) -> Result<(), Broken> {
+        let first = record.range.start().get();
+        for n in
+            [record.session.get(), record.task.get(), first, record.range.len().get(), record.last.into()]
+        {
+            self.note(n);
+        }
+        self.note(record.bad.map_or(u64::MAX, Lbn::get));
+        self.counts.blocks += 1;
+        self.counts.written += u64::from(record.op.is_write());
+        self.counts.bad += u64::from(record.bad.is_some());
+        let (since, served) =
+            self.clients.tasks.get(&record.task).map_or((self.now, true), |t| (t.since, t.served));
+        let suspended = self.clients.sessions.get(&record.session).and_then(|s| s.suspended);
+        self.clients.delivered(record)?;
+        if let Some(bad) = record.bad {
+            // Not always the lowest: what had come before of a block that is read in pieces may have gone bad since.
+            let right = record.range.contains(bad) && self.last.1.contains(&bad);
+            return hold(right, Check::Bad, || {
+                format!("{record:?}, but of what was done last these are bad: {:?}", self.last.1)
+            });
+        }
+        let spoilt = self.last.1.iter().find(|lbn| record.range.contains(**lbn));
+        if record.op.is_write() {
+            let unwritten = self.medium.unwritten_since(record.range, since);
+            return hold(unwritten.is_none(), Check::Written, || {
+                format!("{record:?}, and nothing was written to LBN {unwritten:?} (bad: {spoilt:?})")
+            });
+        }
+        let unread = self.medium.unread_since(record.range, since, served);
+        hold(unread.is_none(), Check::Data, || {
+            format!("{record:?}, and nothing was read of LBN {unread:?} (bad: {spoilt:?})")
+        })?;
+        let alone = suspended.is_some_and(|since| since < self.last.0);
+        hold(!alone, Check::Suspended, || format!("{record:?}, and its session was suspended before"))
+    }
+}

@@ -1,0 +1,260 @@
+//! What is under way: begun, cut short, done, lost.
+
+use super::Foreground;
+use super::{Said, World};
+use crate::exec::Exec;
+use crate::failure::{Broken, Check, hold};
+use crate::medium::{Author, Health, lbns};
+use crate::step::Fate;
+use crate::twin::has_background;
+use scheduler::policy::PolicyName;
+use scheduler::{Access, Action, Purpose};
+use std::collections::BTreeMap;
+use units::{Duration, Instant, Lbn, RequestId};
+
+impl World {
+    pub(super) fn execute(&mut self, Said { held, harm, waiting, promoted, .. }: Said) -> Result<(), Broken> {
+        self.sequence += 1;
+        hold(self.exec.is_none(), Check::Request, || "two things at once".into())?;
+        let from = self.mechanics.position();
+        let accesses = self.core.accesses();
+        hold(!accesses.is_empty(), Check::Request, || "nothing is to be done, and that at once".into())?;
+        let plain = self.without_detours(accesses);
+        let mut exec = Exec::plan(&mut self.mechanics, &self.drive, accesses, self.now, self.sequence);
+        exec.held = held;
+        // What is chosen of the foreground's leaves the pool.
+        exec.promoted = !exec.is_idle() && self.requests_waiting() == waiting;
+        // Whoever gave a buffer for what was lost still holds it.
+        let lost = self.retry.take().map(|lost| {
+            exec.held.extend(lost.held);
+            exec.sequence = lost.sequence;
+            exec.promoted = lost.promoted;
+            lost.foreground
+        });
+        let numbers: Vec<u64> = accesses
+            .iter()
+            .flat_map(|a| {
+                [u64::from(a.track.get()), a.sector.into(), a.sectors.into(), a.op.is_write().into()]
+            })
+            .collect();
+        numbers.into_iter().for_each(|n| self.note(n));
+        self.note(exec.due.as_nanos());
+        let told = self.core.busy_until();
+        hold(told == Some(exec.due), Check::Prediction, || {
+            format!("the head is done at {:?}, and the core said {told:?}: {:?}", exec.due, exec.accesses)
+        })?;
+        hold(plain.is_none_or(|plain| plain == exec.due), Check::Twin, || {
+            format!("done at {:?}, and without detours at {plain:?}: {:?}", exec.due, exec.accesses)
+        })?;
+        for pass in exec.passes.iter().filter(|p| p.op.is_write()) {
+            // A promoted write is the foreground's, and has a buffer.
+            let has = !pass.foreground || exec.promoted;
+            let buffer = pass.lbn.is_some_and(|lbn| exec.buffer(lbn).is_some());
+            hold(!has || buffer, Check::Buffers, || {
+                format!("{:?} is written, and nobody was asked for it: {:?}", pass.lbn, exec.accesses)
+            })?;
+        }
+        if let Some(lost) = &lost {
+            let again = exec.foreground == *lost && !has_background(&exec.accesses);
+            hold(again, Check::Request, || {
+                format!("a lost command is not done again first: {:?}", exec.accesses)
+            })?;
+        }
+        let lost = lost.is_some();
+        if exec.is_idle() {
+            self.counts.idle += 1;
+            self.check_idle(&exec, from)?;
+        } else {
+            let twice = exec.foreground.windows(2).any(|w| w[0] == w[1]);
+            hold(!twice, Check::Request, || format!("a sector twice for one request: {:?}", exec.accesses))?;
+            let known = match exec.promoted {
+                // What is lost is done again, whoever wants it meanwhile.
+                true => lost || exec.foreground.iter().any(|lbn| self.clients.wants(exec.op, *lbn)),
+                false => !self.candidates(&exec).is_empty(),
+            };
+            hold(known, Check::Request, || {
+                format!("the head goes for what nobody asked for: {:?}", exec.accesses)
+            })?;
+            self.counts.promoted += u64::from(exec.promoted);
+            // This policy looks at all that waits, where the others take the best of it.
+            let window = matches!(self.setup.policy, PolicyName::SptfSw(_));
+            if exec.promoted || (promoted > 0 && window) {
+                self.twin.leaves();
+            }
+            self.check_harm(&exec, harm);
+        }
+        self.exec = Some(exec);
+        Ok(())
+    }
+
+    /// When the head would be done if it went for the foreground alone; none in idle time.
+    fn without_detours(&self, accesses: &[Access]) -> Option<Instant> {
+        let foreground: Vec<Access> =
+            accesses.iter().filter(|a| a.purpose == Purpose::Foreground).copied().collect();
+        let mut mechanics = self.mechanics.clone();
+        let due = Exec::plan(&mut mechanics, &self.drive, &foreground, self.now, self.sequence).due;
+        (!foreground.is_empty()).then_some(due)
+    }
+
+    /// Foreground requests that what is under way may be.
+    pub(super) fn candidates(&self, exec: &Exec) -> Vec<RequestId> {
+        if exec.promoted {
+            return Vec::new();
+        }
+        let of = |r: &Foreground| r.op == exec.op && lbns(r.range).eq(exec.foreground.iter().copied());
+        self.requests.iter().filter(|(_, r)| of(r)).map(|(id, _)| *id).collect()
+    }
+
+    pub(super) fn cut(&mut self) -> Result<(), Broken> {
+        self.counts.cuts += 1;
+        let Some(exec) = &mut self.exec else {
+            return Err((Check::Cut, "nothing is under way that could be cut short".into()));
+        };
+        hold(exec.foreground.is_empty(), Check::Cut, || "a foreground request is cut short".into())?;
+        let due = self.core.busy_until().unwrap_or(self.now);
+        let kept = self.core.accesses();
+        let (now, old) = (self.now, exec.due);
+        let wrong =
+            |what: &str| (Check::Cut, format!("{what}: {kept:?} of {:?}, until {due:?}", exec.accesses));
+        if kept.len() > exec.accesses.len() || due < now || due < exec.ready || due > old {
+            return Err(wrong("no cut"));
+        }
+        let mut sectors = 0;
+        for (new, old) in kept.iter().zip(&exec.accesses) {
+            let same = scheduler::Access { sectors: old.sectors, ..*new } == *old;
+            let whole = new.sectors == old.sectors || (new.sectors < old.sectors && !new.op.is_write());
+            if !same || !whole {
+                return Err(wrong("not what was begun"));
+            }
+            sectors += new.sectors as usize;
+        }
+        if exec.passes.get(sectors.wrapping_sub(1)).is_some_and(|p| p.at > due) {
+            return Err(wrong("more than has passed"));
+        }
+        exec.passes.truncate(sectors);
+        exec.accesses.truncate(kept.len());
+        exec.due = due;
+        Ok(())
+    }
+
+    /// What is under way is due.
+    pub(super) fn due(&mut self) -> Result<(), Broken> {
+        let late = std::mem::replace(&mut self.late, Duration::ZERO);
+        if late > Duration::ZERO
+            && let Some(exec) = &mut self.exec
+        {
+            exec.due += late;
+            exec.delayed = true;
+            if !self.twin.is_lockstep() {
+                self.twin.on = false;
+            }
+            return Ok(());
+        }
+        let Some(exec) = self.exec.take() else { return Ok(()) };
+        self.sequence += 1;
+        if let Some(fate) = self.fate.take() {
+            return self.lose(exec, fate);
+        }
+        self.completed(exec)
+    }
+
+    fn lose(&mut self, exec: Exec, fate: Fate) -> Result<(), Broken> {
+        self.counts.lost += 1;
+        let done = match fate {
+            Fate::Nothing => 0,
+            Fate::All => exec.passes.len(),
+            Fate::Sectors(n) => exec.passes.len().min(n as usize),
+        };
+        let job = self.candidates(&exec).first().copied();
+        self.apply(&exec, done, job, None)?;
+        self.core.lost(self.now);
+        self.twin.lost(self.now);
+        self.alone = None;
+        if !exec.foreground.is_empty() {
+            self.retry = Some(exec);
+        }
+        Ok(())
+    }
+
+    fn completed(&mut self, exec: Exec) -> Result<(), Broken> {
+        let bad = self.bad(&exec);
+        self.core.completed_with(self.now, &bad);
+        self.twin.completed(self.now, &bad);
+        self.twin_begins_again(&exec);
+        self.last = (exec.sequence, bad);
+        let candidates = self.candidates(&exec);
+        if candidates.is_empty() {
+            return self.apply(&exec, exec.passes.len(), None, Some(()));
+        }
+        // Which request it was is known from what is said of it first.
+        let said = self.ask()?;
+        let Some(action @ (Action::Completed(id) | Action::Failed { id, .. })) = said.action else {
+            let told = said.action;
+            return Err((Check::Request, format!("a foreground request is done, and is told {told:?}")));
+        };
+        let right = candidates.contains(&id);
+        hold(right, Check::Request, || format!("{id} is said to be done, done was one of {candidates:?}"))?;
+        self.apply(&exec, exec.passes.len(), Some(id), Some(()))?;
+        self.answered(id, action)
+    }
+
+    /// The twin goes on as the core would without background: after promoted work at once; on its own clock, when
+    /// nothing else is under way.
+    fn twin_begins_again(&mut self, exec: &Exec) {
+        let alone = self.requests.len() == usize::from(!exec.promoted) && self.core.promoted_pending() == 0;
+        let begins = match self.setup.idle {
+            None => self.twin.is_away(),
+            Some(_) => !self.twin.on && self.polls.is_none() && !exec.is_idle() && alone,
+        };
+        if begins {
+            self.twin.begin_again(&self.core, self.clients.sessions.keys().copied(), self.now);
+        }
+    }
+
+    /// Sectors of which the last pass failed.
+    fn bad(&self, exec: &Exec) -> Vec<Lbn> {
+        let mut last: BTreeMap<Lbn, bool> = BTreeMap::new();
+        for pass in &exec.passes {
+            let Some(lbn) = pass.lbn else { continue };
+            let good = match self.medium.health(lbn) {
+                Health::Good => true,
+                // Written before it was read again, it is good by then.
+                Health::Bad => pass.op.is_write() || last.get(&lbn).copied().unwrap_or(false),
+                Health::Stuck => false,
+            };
+            last.insert(lbn, good);
+        }
+        last.into_iter().filter(|(_, good)| !good).map(|(lbn, _)| lbn).collect()
+    }
+
+    /// Lets the first `done` sectors pass. `known` if the host learns what was read.
+    pub(super) fn apply(
+        &mut self,
+        exec: &Exec,
+        done: usize,
+        job: Option<RequestId>,
+        known: Option<()>,
+    ) -> Result<(), Broken> {
+        let job = job.and_then(|id| self.requests.get(&id));
+        for pass in &exec.passes[..done] {
+            let Some(lbn) = pass.lbn else { continue };
+            if pass.op.is_write() {
+                let (version, author) = match (pass.foreground.then_some(job).flatten(), exec.buffer(lbn)) {
+                    (Some(job), _) => (job.version, Author::Foreground { submitted: job.submitted }),
+                    (None, Some(held)) => (held.version, Author::Background { registered: held.registered }),
+                    (None, None) => {
+                        return Err((Check::Buffers, format!("LBN {lbn} is written with nothing")));
+                    }
+                };
+                if self.medium.write(lbn, pass.at, version, author)? {
+                    self.ideal.borrow_mut()[lbn.get() as usize] = version;
+                }
+            } else if known.is_some() && !self.last.1.contains(&lbn) {
+                // Bad when it passed, but mended by a write of the same command: the host has what was written.
+                self.medium.read(lbn, pass.at);
+            }
+        }
+        self.note_for_scrub(exec.passes[..done].iter().filter(|p| p.op.is_write()).filter_map(|p| p.lbn));
+        Ok(())
+    }
+}

@@ -5,7 +5,9 @@ mod outside;
 mod under_way;
 mod watch;
 
-pub use outside::{Command, CommandId, Conservatism, ErrorRecord, Outcome, OutsideConfig, Overheads, Place};
+pub use outside::{
+    Caution, Command, CommandId, Conservatism, ErrorRecord, Outcome, OutsideConfig, Overheads, Place,
+};
 
 use crate::background::{Background, Buffers, Ready, Urgent};
 use crate::foreground::{Pending, Request};

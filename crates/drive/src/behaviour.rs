@@ -126,11 +126,11 @@ impl Behaviour {
     /// not in it.
     pub const fn noisy() -> Self {
         Self {
-            seek_spread: Duration::from_micros(60),
+            seek_spread: Duration::from_micros(20),
             late_settles: Rarely { ppm: 20_000, most: Duration::from_micros(500) },
             missed_landings_ppm: 2_000,
             seek_ageing_ppm: 0,
-            drift: Some(SpindleDrift { most_ppm: 5_000, step: Duration::from_secs(1) }),
+            drift: Some(SpindleDrift { most_ppm: 5_000, step: Duration::from_secs(5) }),
             recalibration: Some(Recalibration {
                 every: Duration::from_secs(60),
                 takes: Duration::from_millis(50),

@@ -20,6 +20,7 @@ pub(crate) enum Component {
     Command = 8,
     Completion = 9,
     Overlap = 10,
+    Flash = 11,
 }
 
 /// One component's stream.

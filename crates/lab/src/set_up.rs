@@ -1,6 +1,7 @@
 //! What several experiments set up alike: drives, the papers' loads, the head's time as bars.
 
 use crate::{Axis, Bar, Figure, Kind, LabError, Spread, spread};
+use ::drive::{Behaviour, Drive, Rules};
 use model::{DriveModel, builtin};
 use scheduler::Config;
 use sim::{Background, HeadTime, Inside, Nothing, Observer, Report};
@@ -11,6 +12,9 @@ use workload::{Arrival, Issuer, Random, RandomConfig};
 /// The drive that OSDI'00 measures where it names none.
 pub const ATLAS_10K: &str = "quantum-atlas-10k";
 
+/// The other drive that FAST'02 measures; ours is synthetic.
+pub const CHEETAH_18LP: &str = "seagate-cheetah-18lp";
+
 /// A built-in drive.
 ///
 /// # Errors
@@ -18,6 +22,17 @@ pub const ATLAS_10K: &str = "quantum-atlas-10k";
 pub fn drive(name: &str) -> Result<Arc<DriveModel>, LabError> {
     let profile = builtin::find(name).map_err(|e| LabError::new(format!("drive {name}"), e))?;
     DriveModel::from_profile(&profile).map(Arc::new).map_err(|e| LabError::new(format!("drive {name}"), e))
+}
+
+/// A built-in drive as an outside scheduler of 2001 met it (FAST'02, section 5.1): with the default noise of
+/// [`Behaviour::noisy`], drawn from `seed`.
+///
+/// # Errors
+/// There is none of this name, or it has no electronics.
+pub fn black_box(name: &str, seed: u64) -> Result<Drive, LabError> {
+    let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("drive {name}"), e);
+    let profile = builtin::find(name).map_err(|e| failed(e.into()))?;
+    Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour::noisy(), seed).map_err(|e| failed(e.into()))
 }
 
 /// Runs a random load without background: OSDI'00, section 3, by default 10,000 requests one at a time.

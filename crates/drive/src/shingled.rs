@@ -1,0 +1,333 @@
+//! A drive with overlapping tracks (SMR): what is written goes to a log elsewhere, and when the log is full, everything
+//! stalls until a band has been written anew. A table of positioning times is of no use on it.
+
+use crate::black_box::{BlackBox, Reply};
+use crate::error::{CommandError, DriveError};
+use crate::firmware::{Command, Drive, MOST_SECTORS};
+use std::collections::{BTreeMap, VecDeque};
+use units::{Bytes, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+
+/// How a shingled drive is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShingledConfig {
+    /// Sectors of the log, at the drive's outer edge; its LBNs are not offered.
+    pub log: Sectors,
+    /// Sectors of a band, which can be written as a whole only.
+    pub band: Sectors,
+    /// Commands that may be inside, the one in service included.
+    pub depth: u32,
+}
+
+impl ShingledConfig {
+    /// Like a drive-managed SMR drive of 8 TB, which has bands of some 30 MB and a log of some 20 GB: the same bands, and
+    /// the same share of the drive for the log.
+    pub fn of(capacity: Sectors, sector_bytes: Bytes) -> Self {
+        let band = Sectors::new(30_000_000 / sector_bytes.get().max(1));
+        Self { log: Sectors::new((capacity.get() / 400).max(1)), band, depth: 32 }
+    }
+}
+
+/// A stretch of LBNs that is in the log.
+#[derive(Clone, Copy, Debug)]
+struct Logged {
+    len: u64,
+    /// Where its first sector is, counting every sector the log ever took.
+    at: u64,
+}
+
+/// The command in service.
+#[derive(Debug, Clone)]
+struct Service {
+    id: RequestId,
+    /// What the drive underneath has to do for it.
+    steps: VecDeque<(Op, LbnRange)>,
+    first: Lbn,
+    failed: Option<Lbn>,
+}
+
+/// A shingled drive over a plain one. Commands are served one after another.
+#[derive(Clone, Debug)]
+pub struct Shingled {
+    drive: Drive,
+    config: ShingledConfig,
+    /// By first LBN.
+    logged: BTreeMap<u64, Logged>,
+    /// By place in the log: first LBN.
+    by_place: BTreeMap<u64, u64>,
+    /// Sectors the log ever took, those skipped at its end included.
+    head: u64,
+    waiting: VecDeque<Command>,
+    service: Option<Service>,
+    done: VecDeque<Reply>,
+    cleaned: u64,
+    now: Instant,
+}
+
+impl Shingled {
+    /// Makes a shingled drive of a plain one.
+    ///
+    /// # Errors
+    /// No log, bands of nothing or of more than a command takes, or a log that leaves no room.
+    pub fn new(drive: Drive, config: ShingledConfig) -> Result<Self, DriveError> {
+        let capacity = BlackBox::capacity(&drive);
+        let wrong = |place, value: String, mend| Err(DriveError::Number { place, value, mend });
+        if config.log.get() == 0 || config.log >= capacity {
+            return wrong(
+                "shingled.log",
+                config.log.to_string(),
+                "give some of the drive's sectors, not all",
+            );
+        }
+        if config.band.get() == 0 || config.band > MOST_SECTORS {
+            return wrong("shingled.band", config.band.to_string(), "give 1 to 1048576 sectors");
+        }
+        if config.depth == 0 {
+            return wrong("shingled.depth", "0".to_owned(), "give at least 1");
+        }
+        Ok(Self {
+            drive,
+            config,
+            logged: BTreeMap::new(),
+            by_place: BTreeMap::new(),
+            head: 0,
+            waiting: VecDeque::new(),
+            service: None,
+            done: VecDeque::new(),
+            cleaned: 0,
+            now: Instant::ZERO,
+        })
+    }
+
+    /// Bands written anew so far.
+    pub fn cleaned_bands(&self) -> u64 {
+        self.cleaned
+    }
+
+    /// Sectors that are in the log.
+    pub fn logged(&self) -> Sectors {
+        Sectors::new(self.logged.values().map(|l| l.len).sum())
+    }
+
+    /// LBNs of the drive underneath for those that are not in the log.
+    fn native(&self, start: u64, len: u64) -> LbnRange {
+        LbnRange::new(Lbn::new(start + self.config.log.get()), Sectors::new(len))
+    }
+
+    fn in_log(&self, at: u64, len: u64) -> LbnRange {
+        LbnRange::new(Lbn::new(at % self.config.log.get()), Sectors::new(len))
+    }
+
+    /// The stretches of the log that overlap `from..to`: first LBN and what is logged.
+    fn overlapping(&self, from: u64, to: u64) -> Vec<(u64, Logged)> {
+        let before = self.logged.range(..from).next_back().filter(|(start, l)| *start + l.len > from);
+        before.into_iter().chain(self.logged.range(from..to)).map(|(&start, &l)| (start, l)).collect()
+    }
+
+    /// `from..to` is no longer in the log.
+    fn forget(&mut self, from: u64, to: u64) {
+        for (start, l) in self.overlapping(from, to) {
+            self.logged.remove(&start);
+            self.by_place.remove(&l.at);
+            let end = start + l.len;
+            if start < from {
+                self.log(start, Logged { len: from - start, at: l.at });
+            }
+            if end > to {
+                self.log(to, Logged { len: end - to, at: l.at + (to - start) });
+            }
+        }
+    }
+
+    fn log(&mut self, start: u64, l: Logged) {
+        self.logged.insert(start, l);
+        self.by_place.insert(l.at, start);
+    }
+
+    fn read(&self, from: u64, to: u64) -> VecDeque<(Op, LbnRange)> {
+        let mut steps = VecDeque::new();
+        let mut next = from;
+        for (start, l) in self.overlapping(from, to) {
+            let (a, b) = (start.max(from), (start + l.len).min(to));
+            if next < a {
+                steps.push_back((Op::Read, self.native(next, a - next)));
+            }
+            steps.push_back((Op::Read, self.in_log(l.at + (a - start), b - a)));
+            next = b;
+        }
+        if next < to {
+            steps.push_back((Op::Read, self.native(next, to - next)));
+        }
+        steps
+    }
+
+    /// Writes the band that holds `lbn` anew, with all of it that is in the log.
+    fn clean(&mut self, lbn: u64, steps: &mut VecDeque<(Op, LbnRange)>) {
+        let band = self.config.band.get();
+        let from = lbn / band * band;
+        let to = (from + band).min(BlackBox::capacity(self).get());
+        steps.extend(self.read(from, to));
+        steps.push_back((Op::Write, self.native(from, to - from)));
+        self.forget(from, to);
+        self.cleaned += 1;
+    }
+
+    fn write(&mut self, from: u64, to: u64) -> VecDeque<(Op, LbnRange)> {
+        let mut steps = VecDeque::new();
+        let (log, len) = (self.config.log.get(), to - from);
+        if len > log {
+            // More than the log takes: the bands themselves.
+            let band = self.config.band.get();
+            for first in (from / band * band..to).step_by(band as usize) {
+                self.clean(first, &mut steps);
+            }
+            return steps;
+        }
+        self.forget(from, to);
+        if self.head % log + len > log {
+            self.head += log - self.head % log;
+        }
+        while let Some((&tail, &start)) = self.by_place.first_key_value() {
+            if self.head + len - tail <= log {
+                break;
+            }
+            self.clean(start, &mut steps);
+        }
+        steps.push_back((Op::Write, self.in_log(self.head, len)));
+        self.log(from, Logged { len, at: self.head });
+        self.head += len;
+        steps
+    }
+
+    /// Keeps the drive underneath at work, as long as there is some.
+    fn go_on(&mut self, now: Instant) {
+        loop {
+            if self.service.is_none() {
+                let Some(command) = self.waiting.pop_front() else { return };
+                let (from, to) = (command.range.start().get(), command.range.end().get());
+                let steps = match command.op {
+                    Op::Read => self.read(from, to),
+                    Op::Write => self.write(from, to),
+                };
+                self.service =
+                    Some(Service { id: command.id, steps, first: command.range.start(), failed: None });
+            }
+            let Some(service) = &mut self.service else { return };
+            let Some((op, range)) = service.steps.pop_front() else {
+                self.done.push_back(Reply { id: service.id, at: now, failed: service.failed });
+                self.service = None;
+                continue;
+            };
+            let step = Command { id: service.id, op, range };
+            match self.drive.submit(now, step) {
+                Ok(()) => return,
+                Err(error) => debug_assert!(false, "the drive underneath refuses its own: {error}"),
+            }
+        }
+    }
+}
+
+impl BlackBox for Shingled {
+    fn capacity(&self) -> Sectors {
+        Sectors::new(BlackBox::capacity(&self.drive).get() - self.config.log.get())
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        BlackBox::sector_bytes(&self.drive)
+    }
+
+    fn queue_depth(&self) -> usize {
+        self.config.depth as usize
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), CommandError> {
+        command.check(BlackBox::capacity(self))?;
+        self.advance(now);
+        if self.outstanding() >= self.queue_depth() {
+            return Err(CommandError::QueueFull { id: command.id, depth: self.config.depth });
+        }
+        self.waiting.push_back(command);
+        if self.service.is_none() {
+            self.go_on(now);
+        }
+        Ok(())
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        if self.done.is_empty() { self.drive.next_event() } else { Some(self.now) }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        while let Some(at) = self.drive.next_event().filter(|&at| at <= now) {
+            self.drive.advance(at);
+            while let Some(step) = self.drive.pop_completion() {
+                if let (Some(service), Some(_)) = (&mut self.service, step.failed) {
+                    // Where the drive keeps the sector is not the host's business; the command failed.
+                    service.failed = service.failed.or(Some(service.first));
+                }
+                self.go_on(step.at);
+            }
+        }
+        self.drive.advance(now);
+        self.now = self.now.max(now);
+    }
+
+    fn pop_reply(&mut self) -> Option<Reply> {
+        self.done.pop_front()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.waiting.len() + usize::from(self.service.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STAMPS: u64 = 1 << 32;
+
+    fn drive() -> Drive {
+        let toml = include_str!("../tests/data/small.toml");
+        let mut profile = model::Profile::from_toml(toml, "small.toml").unwrap();
+        profile.firmware.get_or_insert_default();
+        Drive::new(&profile).unwrap()
+    }
+
+    proptest! {
+        /// The steps are carried out on an array of sectors: what is read is what was written last.
+        #[test]
+        fn what_was_written_last_is_read(
+            log in 40_u64..300, band in 1_u64..700,
+            writes in proptest::collection::vec((any::<u64>(), 1_u64..40), 1..80),
+        ) {
+            let config = ShingledConfig { log: Sectors::new(log), band: Sectors::new(band), depth: 1 };
+            let mut smr = Shingled::new(drive(), config).unwrap();
+            let capacity = BlackBox::capacity(&smr).get();
+            // A sector that nobody has written holds its own number.
+            let mut medium: Vec<u64> = (0..capacity + log).collect();
+            let mut naive: Vec<u64> = (log..capacity + log).collect();
+            for (stamp, (place, len)) in (STAMPS..).zip(writes) {
+                let from = place % (capacity - len + 1);
+                let mut buffer = Vec::new();
+                for (op, range) in smr.write(from, from + len) {
+                    let at = range.start().get() as usize..range.end().get() as usize;
+                    match op {
+                        Op::Read => buffer.extend_from_slice(&medium[at]),
+                        Op::Write if buffer.is_empty() => medium[at].fill(stamp),
+                        Op::Write => {
+                            medium[at].copy_from_slice(&buffer);
+                            buffer.clear();
+                        }
+                    }
+                }
+                naive[from as usize..(from + len) as usize].fill(stamp);
+            }
+            let mut all = Vec::new();
+            for (_, range) in smr.read(0, capacity) {
+                all.extend_from_slice(&medium[range.start().get() as usize..range.end().get() as usize]);
+            }
+            prop_assert_eq!(all, naive);
+        }
+    }
+}

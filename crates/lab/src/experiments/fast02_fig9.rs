@@ -1,10 +1,10 @@
 //! FAST'02, figure 9: what conservatism spares the foreground, and what it costs the background.
 
 use crate::outside::{Measured, POLICIES, Trial, hundredths, percent_of, slower};
+use crate::spread;
 use crate::{
     Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Spread,
 };
-use crate::spread;
 use scheduler::policy::PolicyName;
 
 pub const EXPERIMENT: Experiment = Experiment {

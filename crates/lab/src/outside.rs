@@ -78,18 +78,6 @@ fn noiseless_bus() -> Behaviour {
     Behaviour { bus_sector: Behaviour::noisy().bus_sector, ..Behaviour::default() }
 }
 
-/// The scheduler without the paper's restrictions, at a constant conservatism: a model of what could be had in the drive
-/// with this conservatism.
-pub fn unrestricted(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
-    OutsideConfig {
-        on_source: true,
-        on_destination: true,
-        both_sides: true,
-        merge_after: true,
-        ..OutsideConfig::paper(overheads, conservatism)
-    }
-}
-
 impl Trial {
     /// The paper's scheduler over the black box with its default noise, with a scan.
     pub fn paper(policy: PolicyName, conservatism: Duration, requests: u64) -> Self {

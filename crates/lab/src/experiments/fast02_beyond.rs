@@ -23,8 +23,8 @@ const IDEAS: [Idea; 5] = [
     ("paper, 0.3 ms", OutsideConfig::paper),
     ("harm bounded", |o, c| OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::paper(o, c) }),
     ("learned", learned),
-    ("mixed tracks", |o, c| OutsideConfig { mixed: true, ..learned(o, c) }),
     ("merged after", |o, _| OutsideConfig::beyond(o)),
+    ("mixed tracks", |o, _| OutsideConfig { mixed: true, ..OutsideConfig::beyond(o) }),
 ];
 
 fn learned(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
@@ -68,7 +68,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             spread(inside, Measured::mb_per_s).mean,
             said.join("; ")
         ));
-        if let Some(all) = ideas.last() {
+        // What is adopted: all but the last idea.
+        if let [.., all, _] = ideas {
             let share = percent_of(all, inside, Measured::mb_per_s);
             claim = claim.measure(name, share, "% of the in-drive", Band::AtLeast(90.0)).measure(
                 &format!("{name}, foreground slower by"),

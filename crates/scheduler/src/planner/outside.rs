@@ -119,10 +119,8 @@ impl Search<'_> {
         let Gap { at, from, op, deadline, .. } = self.gap;
         let there = Position::from(*self.destination.track());
         let position = Position::from(*track.track());
-        let widened = |a: Position, b: Position| match a == b {
-            true => Duration::ZERO,
-            false => (terms.margin)(a.cylinder.distance(b.cylinder)),
-        };
+        // A command of its own takes time to begin even where the head need not move.
+        let widened = |a: Position, b: Position| (terms.margin)(a.cylinder.distance(b.cylinder));
         let back = self.drive.move_time(position, there, op) + widened(position, there);
         let go_widened = widened(from, position);
         for &work in self.ops.iter().filter(|op| allowed[usize::from(op.is_write())]) {

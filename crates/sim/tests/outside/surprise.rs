@@ -5,7 +5,7 @@ use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, Profile, builtin};
 use scheduler::{Caution, Config, OutsideConfig, Overheads, Place};
 use std::sync::Arc;
-use units::{Duration, Instant, Sectors};
+use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
 fn atlas() -> (Profile, Arc<DriveModel>) {
@@ -77,26 +77,4 @@ fn a_device_without_a_head_gets_no_detours() {
     assert!(with.core_mut().caution().is_some());
     let detours = with.planner_stats().detours;
     assert!(detours < 60, "{detours} detours for 6,000 requests");
-}
-
-#[test]
-fn trust_comes_back_with_the_drive() {
-    let (profile, model) = atlas();
-    // A recalibration that takes the arm away for a second, every ten: within it nothing is foreseen.
-    let behaviour = Behaviour {
-        recalibration: Some(drive::Recalibration {
-            every: Duration::from_secs(10),
-            takes: Duration::from_secs(1),
-        }),
-        ..Behaviour::noisy()
-    };
-    let (drive, overheads) = black_box(&profile, behaviour, 1).unwrap();
-    let mut run = Outside::new(drive, Arc::clone(&model), guarded(overheads), load(&model), SCAN).unwrap();
-    let mut free = 0;
-    for _ in 0..60 {
-        run.advance(100, &mut Nothing).unwrap();
-        free += u32::from(run.core_mut().caution().is_none());
-    }
-    assert!(free > 20, "{free} of 60 looks");
-    assert!(run.report().background.mb_per_s > 2.0);
 }

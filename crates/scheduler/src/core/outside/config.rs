@@ -154,12 +154,11 @@ impl OutsideConfig {
         }
     }
 
-    /// What goes beyond FAST'02: conservatism that is learned, the source and destination tracks where the drive cannot
-    /// take it for a sequence, what is left behind a detour merged with the foreground, and harm bounded to 1%.
+    /// What goes beyond FAST'02: conservatism that is learned, what is left behind a detour merged with the foreground, and
+    /// harm bounded to 1%. Not [`mixed`](Self::mixed): `freeblock lab run fast02-beyond` shows that it loses.
     pub const fn beyond(overheads: Overheads) -> Self {
         Self {
             conservatism: Conservatism::LEARNED,
-            mixed: true,
             merge_after: true,
             harm_ppm: Some(10_000),
             ..Self::paper(overheads, Duration::ZERO)

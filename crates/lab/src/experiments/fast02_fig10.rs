@@ -12,7 +12,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     reproduces: "figure 10",
     title: "Free bandwidth outside the drive and in it, against conservatism",
     set_up: "Atlas 10K; OLTP, MPL 10, SPTF-SW60%; a scan of the whole disk in blocks of 4 KB (quick: its first 25,000 \
-             requests). In the drive; by commands to an exact drive with the paper's restrictions, at each conservatism; and the paper's scheduler outside the black box with the default noise.",
+             requests). In the drive; by commands to an exact drive with the paper's restrictions, at each conservatism; \
+             and the paper's scheduler outside the black box with the default noise.",
     claims: &["fast02-fig10", "fast02-fig10b"],
     timed: false,
     run,

@@ -300,7 +300,7 @@ impl Bench {
                         return;
                     }
                 }
-                Some(Action::Deliver(_) | Action::Cut | Action::Failed { .. }) | None => {}
+                Some(Action::Deliver(_) | Action::Send(_) | Action::Cut | Action::Failed { .. }) | None => {}
             }
         }
     }
@@ -354,7 +354,7 @@ impl Bench {
                     self.core.completed(self.now);
                 }
                 Action::Completed(_) => self.outstanding -= 1,
-                Action::Deliver(_) | Action::Cut | Action::Failed { .. } => {}
+                Action::Deliver(_) | Action::Send(_) | Action::Cut | Action::Failed { .. } => {}
             }
         }
         after

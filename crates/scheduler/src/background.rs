@@ -7,6 +7,7 @@ mod picks;
 mod promotable;
 mod search;
 mod share;
+mod straight;
 mod walk;
 mod writes;
 
@@ -52,6 +53,8 @@ pub(crate) struct Background {
     next_session: u64,
     next_task: u64,
     picks: Vec<Pick>,
+    /// The command that fetches what is taken.
+    command: u64,
     /// How far idle time has gone, where several are looked at together.
     walks: Walks,
     most_partials: usize,
@@ -71,6 +74,7 @@ impl Background {
             next_session: 1,
             next_task: 1,
             picks: Vec::new(),
+            command: 0,
             walks: Walks::new(layout.cylinders()),
             most_partials,
             most_partials_each: most_partials.max(1),

@@ -105,12 +105,13 @@ impl HeadNanos {
 
     /// Fractions of a run of this length.
     pub fn shares(&self, run: Duration) -> HeadTime {
-        let total = run.as_nanos().max(1) as f64;
-        let share = |d: Duration| d.as_nanos() as f64 / total;
         let free_transfer = self.free_transfer + self.idle_transfer;
         let extra_seek = self.extra_seek + self.idle_seek;
         let busy = [self.seek, self.rotation, self.transfer, free_transfer, extra_seek];
         let busy: Duration = busy.into_iter().sum();
+        // Outside the drive parts of two commands may be told of the same time.
+        let total = run.max(busy).as_nanos().max(1) as f64;
+        let share = |d: Duration| d.as_nanos() as f64 / total;
         HeadTime {
             seek: share(self.seek),
             rotation: share(self.rotation),

@@ -130,6 +130,7 @@ impl Setup {
             sharing: self.sharing,
             seed: self.seed,
             idle: self.idle,
+            place: scheduler::Place::Inside,
         }
     }
 }

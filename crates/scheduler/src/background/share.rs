@@ -332,17 +332,9 @@ impl Share {
                     let from = task.block_range(block).start().get() + u64::from(item.offset);
                     item.sector = sector + (from - range.start().get()) as u32;
                 }
-                let sure = sector.is_none();
-                each(Pick {
-                    session,
-                    task: task.id,
-                    op: Op::Write,
-                    by: Op::Write,
-                    item,
-                    completes,
-                    sure,
-                    had,
-                });
+                let (sure, task, command) = (sector.is_none(), task.id, 0);
+                let by = Op::Write;
+                each(Pick { session, task, op: Op::Write, by, item, completes, sure, had, command });
             }
             self.scratch = blocks;
             if task.is_exhausted() {

@@ -214,6 +214,11 @@ impl<S: Source> Outside<S> {
         &mut self.core
     }
 
+    /// The core.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
     /// Foreground requests done.
     pub fn requests(&self) -> u64 {
         self.times.requests()

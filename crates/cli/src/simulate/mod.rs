@@ -96,6 +96,10 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
         return Err(Problem::usage("--zero-latency does not go with --where outside")
             .help("leave it out: outside the drive it does what its profile says"));
     }
+    if args.place == Where::Outside && matches!(args.policy, PolicyName::Smtf(_)) {
+        return Err(Problem::usage("--policy smtf does not go with --where outside")
+            .help("leave out --where: this version learns a drive's times from inside its host only"));
+    }
     Ok(())
 }
 

@@ -165,12 +165,13 @@ impl<S: Source> Run<S> {
 
     /// Gives SMTF what it asks.
     pub(crate) fn set_mimic(&mut self, learner: Option<Learner>) {
-        self.inside.core_mut().set_mimic(learner.map(|learner| Box::new(learner) as _));
+        let mimic = learner.map(|learner| Box::new(learner) as _);
+        either!(&mut self.host, run => run.core_mut().set_mimic(mimic));
     }
 
     /// What that has learnt.
     pub(crate) fn mimic(&self) -> Option<LearnerStats> {
-        let mimic: &dyn Any = self.inside.core().mimic()?;
+        let mimic: &dyn Any = either!(&self.host, run => run.core().mimic())?;
         mimic.downcast_ref::<Learner>().map(Learner::stats)
     }
 

@@ -219,10 +219,10 @@ impl Core {
             deadline: approach.start(&drive),
         };
         if let Some(reach) = reach {
-            return self.search(&gap, reach, Some(&terms));
+            return self.search(&gap, reach, self.config.budget, Some(&terms));
         }
         self.stats.gaps += 1;
-        self.plan(&gap, Some(&terms))
+        self.plan(&gap, self.config.budget, Some(&terms))
     }
 
     /// Takes what is wanted of a stop; the LBNs to ask for, and how many of them are wanted.

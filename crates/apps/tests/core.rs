@@ -113,7 +113,7 @@ impl Inside {
                 self.late.0.push((record, bytes));
             }
             Action::Completed(id) | Action::Failed { id, .. } => return Some(id),
-            Action::Cut => unreachable!("requests come when nothing is under way"),
+            Action::Cut | Action::Send(_) => unreachable!("requests come when nothing is under way"),
         }
         None
     }

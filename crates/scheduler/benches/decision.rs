@@ -354,7 +354,7 @@ impl Bench {
                     self.core.completed(self.now);
                 }
                 Action::Completed(_) => self.outstanding -= 1,
-                Action::Deliver(_) | Action::Cut | Action::Failed { .. } => {}
+                Action::Deliver(_) | Action::Send(_) | Action::Cut | Action::Failed { .. } => {}
             }
         }
         after

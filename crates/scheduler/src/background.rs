@@ -7,6 +7,7 @@ mod picks;
 mod promotable;
 mod search;
 mod share;
+mod straight;
 mod writes;
 
 pub(crate) use promotable::Urgent;
@@ -49,6 +50,8 @@ pub(crate) struct Background {
     next_session: u64,
     next_task: u64,
     picks: Vec<Pick>,
+    /// The command that fetches what is taken.
+    command: u64,
     /// [`Share::passed_over`], where several are looked at together.
     passed_over: u32,
     most_partials: usize,
@@ -67,6 +70,7 @@ impl Background {
             next_session: 1,
             next_task: 1,
             picks: Vec::new(),
+            command: 0,
             passed_over: 0,
             most_partials,
             most_partials_each: most_partials.max(1),

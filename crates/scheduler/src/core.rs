@@ -1,8 +1,11 @@
 //! The core: time, completions and calls in, actions out, and nothing else.
 
 mod dispatch;
+mod outside;
 mod under_way;
 mod watch;
+
+pub use outside::{Command, CommandId, Conservatism, ErrorRecord, Outcome, OutsideConfig, Overheads, Place};
 
 use crate::background::{Background, Buffers, Ready, Urgent};
 use crate::foreground::{Pending, Request};
@@ -13,6 +16,7 @@ use crate::policy::{AgeWeight, AnyPolicy, PolicyName};
 use crate::predictor::Mimic;
 use crate::sessions::{Parameter, Priority, Record, SessionError, Sessions};
 use model::{DriveModel, Position};
+use outside::Outside;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
@@ -55,6 +59,8 @@ pub struct Config {
     pub seed: u64,
     /// How idle time is used; `None` for gaps alone, as in OSDI'00.
     pub idle: Option<IdleTime>,
+    /// In the drive, or outside it.
+    pub place: Place,
 }
 
 impl Default for Config {
@@ -69,6 +75,7 @@ impl Default for Config {
             sharing: Sharing::Lottery,
             seed: 1,
             idle: None,
+            place: Place::Inside,
         }
     }
 }
@@ -109,6 +116,8 @@ pub enum SubmitError {
 pub enum Action {
     /// Carry out [`Core::accesses`] in order without a pause, then call [`Core::completed`].
     Execute,
+    /// Outside the drive: send it this command, then, when it is done, call [`Core::command_done`].
+    Send(Command),
     /// What is under way in idle time ends early, since a foreground request has come: [`Core::accesses`] says what
     /// of it is done, [`Core::busy_until`] when the head is free. Then, not before, call [`Core::completed`].
     Cut,
@@ -177,12 +186,14 @@ pub struct PlannerStats {
     pub tracks_max: u32,
 }
 
-/// The scheduler core, inside a drive: it knows the drive exactly and moves its head.
+/// The scheduler core. Inside a drive it knows the drive exactly and moves its head; outside ([`Config::place`]) it
+/// sends commands and learns from their completions.
 ///
 /// One door in: [`submit`](Self::submit) for the foreground, the session calls ([`Sessions`]) for the background,
-/// [`completed`](Self::completed) when what it asked for is done; all but the session calls take the time. One door
+/// [`completed`](Self::completed) when what it asked for is done, outside the drive
+/// [`command_done`](Self::command_done) for each command; all but the session calls take the time. One door
 /// out: after any call, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most one
-/// [`Action::Execute`] is under way. The core starts no clock, and its lottery is seeded: the same calls give the same
+/// [`Action::Execute`] is under way; outside the drive, at most [`OutsideConfig::at_drive`] commands. The core starts no clock, and its lottery is seeded: the same calls give the same
 /// actions.
 ///
 /// ```
@@ -246,6 +257,8 @@ pub struct Core {
     displaced: Option<Position>,
     /// The latest time that it was told.
     now: Instant,
+    /// What a core outside the drive has sent and knows.
+    outside: Option<Box<Outside>>,
 }
 
 impl Core {
@@ -273,6 +286,10 @@ impl Core {
             idle: Idle::new(drive.layout().cylinders()),
             displaced: None,
             now: Instant::ZERO,
+            outside: match config.place {
+                Place::Inside => None,
+                Place::Outside(outside) => Some(Box::new(Outside::new(&drive, outside))),
+            },
             drive,
         }
     }
@@ -355,7 +372,11 @@ impl Core {
 
     /// What [`Action::Execute`] asked for came to nothing, or nobody knows: a command was lost. The foreground request
     /// is done again before anything else, the background's blocks are wanted again.
+    /// Outside the drive all commands there are meant: nobody knows which of them were done.
     pub fn lost(&mut self, now: Instant) {
+        if self.outside.is_some() {
+            return self.lost_outside(now);
+        }
         let Some(lost) = self.busy.take() else {
             debug_assert!(false, "lost without an Execute under way");
             return;
@@ -383,13 +404,17 @@ impl Core {
             }
             return Some(action);
         }
+        if self.outside.is_some() {
+            return self.send(now, buffers);
+        }
         (self.busy.is_none() && self.dispatch(now, buffers)).then_some(Action::Execute)
     }
 
     /// When to poll although nothing has happened: idle time begins then, or may be tried again.
     pub fn wake_at(&self) -> Option<Instant> {
         let idle = self.config.idle.as_ref()?;
-        if self.busy.is_some() || !self.pool.is_empty() || self.background.is_idle() {
+        let busy = self.busy.is_some() || self.outside.as_ref().is_some_and(|o| o.is_busy());
+        if busy || !self.pool.is_empty() || self.background.is_idle() {
             return None;
         }
         let at = (self.idle.since + idle.threshold).max(self.idle.not_before);
@@ -408,7 +433,8 @@ impl Core {
 
     /// Foreground requests that wait, promoted ones among them; the one under way is not counted.
     pub fn pending(&self) -> usize {
-        self.pool.len() + usize::from(self.retry.is_some())
+        let lost = self.outside.as_ref().map_or(0, |o| o.lost_requests());
+        self.pool.len() + usize::from(self.retry.is_some()) + lost
     }
 
     /// Of those, promoted ones.

@@ -19,7 +19,10 @@ mod sessions;
 mod task;
 mod task_index;
 
-pub use crate::core::{Access, Action, Config, Core, PlannerStats, Purpose, Sharing, SubmitError};
+pub use crate::core::{
+    Access, Action, Command, CommandId, Config, Conservatism, Core, ErrorRecord, Outcome, OutsideConfig,
+    Overheads, Place, PlannerStats, Purpose, Sharing, SubmitError,
+};
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;
 pub use foreground::{Pending, Request};

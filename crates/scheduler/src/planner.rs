@@ -6,6 +6,10 @@
 //! what is written need not be read (FAST'04, section 3.3). The source and destination cylinders are searched first, then outward by extra seek, pruned
 //! by what a cylinder could still yield and by what the time would still hold.
 
+mod outside;
+
+pub(crate) use outside::{Terms, straight_parts};
+
 use crate::background::Background;
 use crate::bounds::GROUP;
 use model::{DriveModel, Position, TrackRef};
@@ -48,6 +52,8 @@ pub struct Detour {
     pub score: u64,
     /// Where to stop, in order.
     pub stops: [Option<Stop>; 2],
+    /// Whether the one stop is had with the foreground request, by a command for both.
+    pub merged: bool,
 }
 
 /// How long a search may go on. Counted, not timed, so that a simulation replays exactly.
@@ -136,6 +142,7 @@ pub(crate) struct Planner {
     densest: u64,
     on_source: Vec<Passing>,
     on_destination: Vec<Passing>,
+    tracks: Vec<TrackIndex>,
 }
 
 impl Planner {
@@ -145,23 +152,38 @@ impl Planner {
             densest: u64::from(drive.layout().densest_track()),
             on_source: Vec::new(),
             on_destination: Vec::new(),
+            tracks: Vec::new(),
         }
     }
 
-    /// The best detour within the budget, and how many tracks' worth of budget it took.
+    /// Inside the drive: the best detour within the budget, and how many tracks' worth of budget it took.
+    #[cfg(test)]
     pub fn plan(
         &mut self,
         drive: &DriveModel,
         background: &mut Background,
         gap: &Gap,
+        limits: (Reach, SearchBudget),
+    ) -> (Option<Detour>, u32) {
+        self.plan_with(drive, background, gap, limits, None)
+    }
+
+    /// The best detour within the budget, by commands where there are `terms`, and how many tracks' worth of budget it
+    /// took.
+    pub fn plan_with(
+        &mut self,
+        drive: &DriveModel,
+        background: &mut Background,
+        gap: &Gap,
         (reach, budget): (Reach, SearchBudget),
+        terms: Option<&Terms<'_>>,
     ) -> (Option<Detour>, u32) {
         if background.is_idle() || gap.deadline <= gap.at {
             return (None, 0);
         }
         let budget = budget.tracks.saturating_mul(LOOKUPS_PER_TRACK);
         let tally = Tally {
-            best: Detour { score: 0, stops: [None; 2] },
+            best: Detour { score: 0, stops: [None; 2], merged: false },
             depth: background.depth().max(1),
             densest: self.densest,
             useful: Duration::ZERO,
@@ -180,6 +202,7 @@ impl Planner {
             planner: self,
             ops,
             tally,
+            terms,
         };
         search.run(reach);
         let Tally { best, left, .. } = search.tally;
@@ -235,6 +258,8 @@ struct Search<'a> {
     /// What there is to do at all.
     ops: &'static [Op],
     tally: Tally,
+    /// What commands cost, outside the drive.
+    terms: Option<&'a Terms<'a>>,
 }
 
 /// What a search has found and spent so far.
@@ -273,6 +298,9 @@ impl Search<'_> {
 
     /// The source track, the destination track, and each in turn.
     fn source_and_destination(&mut self) {
+        if let Some(terms) = self.terms {
+            return self.source_and_destination_by_command(terms);
+        }
         let Gap { at, from, source, destination, op, deadline } = self.gap;
         let there = Position::from(*self.destination.track());
         let destination_track = self.destination;
@@ -347,6 +375,7 @@ impl Search<'_> {
             }
         }
         if let Some((end, window)) = found {
+            self.tally.best.merged = false;
             self.tally.best.stops = [
                 Some(Stop { track: source.index(), op: ops.0, first: first.0, count: end }),
                 Some(Stop { track: there.index(), op: ops.1, first: window.0, count: window.1 }),
@@ -361,6 +390,9 @@ impl Search<'_> {
         let drive = self.drive;
         if self.background.cylinder_bound(drive.layout(), cylinder) <= self.tally.best.score {
             return;
+        }
+        if let Some(terms) = self.terms {
+            return self.cylinder_by_command(cylinder, terms);
         }
         let there = Position::from(*self.destination.track());
         let best = self.tally.best.score;
@@ -448,7 +480,8 @@ impl Search<'_> {
 
     /// How long the gap is from the head's release to the deadline, for comparison with bare seeks.
     fn open_for(&self) -> Duration {
-        self.gap.deadline.saturating_since(self.gap.at) + self.drive.settle_credit()
+        let open = self.gap.deadline.saturating_since(self.gap.at) + self.drive.settle_credit();
+        self.terms.map_or(open, |terms| open.saturating_sub(terms.least()))
     }
 
     /// Whether seeking to `c` and on to the destination leaves enough time.
@@ -488,8 +521,8 @@ impl Tally {
         self.spend(LOOKUPS_PER_TRACK);
         let score = background.score(track, (first, count), op);
         if score > self.best.score {
-            self.best =
-                Detour { score, stops: [Some(Stop { track: track.index(), op, first, count }), None] };
+            let stop = Stop { track: track.index(), op, first, count };
+            self.best = Detour { score, stops: [Some(stop), None], merged: false };
             self.sharpen(drive);
         }
     }

@@ -73,7 +73,7 @@ impl Host {
                 match action {
                     Action::Deliver(record) => self.records.push(record),
                     Action::Failed { id, bad } => self.failed.push((id, bad)),
-                    Action::Execute | Action::Cut | Action::Completed(_) => {}
+                    Action::Execute | Action::Send(_) | Action::Cut | Action::Completed(_) => {}
                 }
             }
             let next = self.core.busy_until().or_else(|| self.core.wake_at()).filter(|at| *at <= end);

@@ -148,7 +148,7 @@ impl Host {
                 }
             }
             Action::Deliver(record) => self.delivered(&record),
-            Action::Execute | Action::Completed(_) | Action::Failed { .. } => {}
+            Action::Execute | Action::Send(_) | Action::Completed(_) | Action::Failed { .. } => {}
         }
     }
 

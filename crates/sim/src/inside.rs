@@ -4,8 +4,8 @@ use crate::head::Head;
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
 use model::DriveModel;
 use scheduler::{
-    Action, Config, Core, Harm, Parameter, PlannerStats, Priority, Record, Request, SessionError, Sessions,
-    SubmitError,
+    Action, Config, Core, Harm, Parameter, Place, PlannerStats, Priority, Record, Request, SessionError,
+    Sessions, SubmitError,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,6 +34,9 @@ pub enum SetupError {
     /// The foreground asks for what the drive does not have.
     #[error("the foreground cannot go on: {0}")]
     Foreground(#[from] SubmitError),
+    /// A drive that does not take what the core sends.
+    #[error("the drive refuses a command: {0}; the core sends two at a time")]
+    Drive(#[from] drive::CommandError),
 }
 
 /// Told of what happens in a run, as it happens.
@@ -56,10 +59,10 @@ pub struct Nothing;
 impl Observer for Nothing {}
 
 #[derive(Clone, Copy, Debug)]
-struct InFlight {
-    request: Request,
-    task: ClosedTask,
-    arrived: Instant,
+pub(crate) struct InFlight {
+    pub request: Request,
+    pub task: ClosedTask,
+    pub arrived: Instant,
 }
 
 /// One drive, one core in it, one foreground load, and perhaps a scan.
@@ -109,7 +112,7 @@ impl<S: Source> Inside<S> {
         background: Background,
     ) -> Result<Self, SetupError> {
         let capacity = drive.layout().capacity();
-        let mut core = Core::new(Arc::clone(&drive), config);
+        let mut core = Core::new(Arc::clone(&drive), Config { place: Place::Inside, ..config });
         let scan = match background {
             Background::None => None,
             Background::Scan { block } => {
@@ -284,6 +287,8 @@ impl<S: Source> Inside<S> {
                     let until = self.execute();
                     self.busy = Some((self.now, until));
                 }
+                // Only a core outside the drive sends commands.
+                Action::Send(_) => {}
                 Action::Cut => {
                     if let (Some(busy), Some(until)) = (&mut self.busy, self.core.busy_until()) {
                         busy.1 = until;

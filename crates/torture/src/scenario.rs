@@ -122,6 +122,7 @@ impl Setup {
             sharing: self.sharing,
             seed: self.seed,
             idle: self.idle,
+            place: scheduler::Place::Inside,
         }
     }
 }

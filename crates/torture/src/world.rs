@@ -272,6 +272,9 @@ impl World {
                 self.execute(said)?;
                 return Ok(false);
             }
+            Action::Send(command) => {
+                return Err((Check::Request, format!("a core in the drive sends {}", command.id)));
+            }
             Action::Cut => self.cut()?,
             Action::Completed(id) | Action::Failed { id, .. } => {
                 return Err((

@@ -252,7 +252,9 @@ impl Host {
                     _ => self.cache.done(&mut self.core, &record, &[], self.now),
                 },
                 // Neither idle time nor bad sectors.
-                Some(scheduler::Action::Cut | scheduler::Action::Failed { .. }) => {}
+                Some(
+                    scheduler::Action::Cut | scheduler::Action::Send(_) | scheduler::Action::Failed { .. },
+                ) => {}
             }
         }
     }

@@ -88,7 +88,11 @@ impl Bench {
                     self.now = self.core.busy_until().unwrap_or(self.now);
                     break;
                 }
-                Action::Completed(_) | Action::Deliver(_) | Action::Cut | Action::Failed { .. } => {}
+                Action::Send(_)
+                | Action::Completed(_)
+                | Action::Deliver(_)
+                | Action::Cut
+                | Action::Failed { .. } => {}
             }
         }
         self.core.completed(self.now);

@@ -229,6 +229,8 @@ impl Host {
             let Some(action) = self.core.poll_with(self.now, &mut asker) else { return Ok(()) };
             match action {
                 Action::Execute => self.execute(),
+                // Only a core outside the drive sends commands.
+                Action::Send(_) => {}
                 Action::Cut => self.busy = self.core.busy_until(),
                 Action::Completed(id) => self.request_done(id)?,
                 Action::Failed { id, bad } => {

@@ -7,7 +7,7 @@ use crate::sessions::Record;
 use crate::task::{Item, Took};
 use model::{DriveModel, Layout, TrackRef};
 use std::collections::BTreeMap;
-use units::{Lbn, Op, SessionId, TaskId, TrackIndex};
+use units::{Lbn, LbnRange, Op, SessionId, TaskId, TrackIndex};
 
 /// A part of a block that the head is on its way to.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Pick {
     pub(super) sure: bool,
     /// What had been there of the block.
     pub(super) had: Vec<(u32, u32)>,
+    /// The command that fetches it; inside the drive there is one at a time, and all are of the same.
+    pub(super) command: u64,
 }
 
 /// What was taken of a window: where it begins and ends in the order of passing, and the sectors that are wanted.
@@ -87,7 +89,8 @@ impl Background {
     pub(super) fn pick_part(&mut self, at: usize, slot: u32, item: Item, sure: bool, done: (u32, u32)) {
         let share = &mut self.shares[at];
         if let Some((task, op, Took { completes, had })) = share.take(slot, &item) {
-            self.picks.push(Pick { session: share.id, task, op, item, done, completes, sure, had });
+            let (session, command) = (share.id, self.command);
+            self.picks.push(Pick { session, task, op, item, done, completes, sure, had, command });
         }
     }
 
@@ -159,41 +162,113 @@ impl Background {
     /// Gives out what the accesses under way have done, for the outbox; blocks with a sector among `bad`, which is
     /// ascending, as failed.
     pub fn deliver(&mut self, bad: &[Lbn], mut each: impl FnMut(Record)) {
-        let mut picks = std::mem::take(&mut self.picks);
-        let Self { shares, owners, .. } = self;
-        let mut record = |share: &mut Share, pick: &Pick, bad: Option<Lbn>| {
-            let Some((range, op, parameter)) = share.describe(pick) else { return };
-            if share.finished(pick.task) {
-                owners.remove(&pick.task);
-            }
-            each(Record { session: share.id, task: pick.task, range, op, parameter, bad, last: false });
-        };
-        if !bad.is_empty() {
-            // By block, the first bad sector of it that the accesses met.
-            let mut failed: BTreeMap<(TaskId, u64), (usize, Lbn)> = BTreeMap::new();
-            for (place, pick) in picks.iter().enumerate() {
-                let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
-                let Some(range) = shares[at].item_range(pick) else { continue };
-                let first = bad.partition_point(|lbn| *lbn < range.start());
-                let Some(lbn) = bad.get(first).copied().filter(|lbn| *lbn < range.end()) else { continue };
-                let entry = failed.entry((pick.task, pick.item.block)).or_insert((place, lbn));
-                entry.1 = entry.1.min(lbn);
-            }
-            for &(place, lbn) in failed.values() {
-                let pick = &picks[place];
-                let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
-                shares[at].give_up(pick);
-                record(&mut shares[at], pick, Some(lbn));
-            }
-            picks.retain(|p| !failed.contains_key(&(p.task, p.item.block)));
-        }
-        for pick in picks.drain(..).filter(|p| p.completes) {
-            if let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) {
-                record(&mut shares[at], &pick, None);
-            }
-        }
-        self.picks = picks;
+        self.fail_of(self.command, bad, &mut each);
+        self.deliver_of(self.command, each);
     }
+
+    /// Gives out as failed what one of several commands was to fetch and that has a sector among `bad`.
+    pub fn fail_of(&mut self, command: u64, bad: &[Lbn], mut each: impl FnMut(Record)) {
+        if bad.is_empty() {
+            return;
+        }
+        let Self { shares, owners, picks, .. } = self;
+        // By block, the first bad sector of it that the accesses met.
+        let mut failed: BTreeMap<(TaskId, u64), (usize, Lbn)> = BTreeMap::new();
+        for (place, pick) in picks.iter().enumerate().filter(|(_, p)| p.command == command) {
+            let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
+            let Some(range) = shares[at].item_range(pick) else { continue };
+            let first = bad.partition_point(|lbn| *lbn < range.start());
+            let Some(lbn) = bad.get(first).copied().filter(|lbn| *lbn < range.end()) else { continue };
+            let entry = failed.entry((pick.task, pick.item.block)).or_insert((place, lbn));
+            entry.1 = entry.1.min(lbn);
+        }
+        for &(place, lbn) in failed.values() {
+            let pick = &picks[place];
+            let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) else { continue };
+            shares[at].give_up(pick);
+            record(&mut shares[at], owners, (pick, Some(lbn)), &mut each);
+        }
+        picks.retain(|p| !failed.contains_key(&(p.task, p.item.block)));
+    }
+
+    /// Gives out what one of several commands under way has done.
+    pub fn deliver_of(&mut self, command: u64, mut each: impl FnMut(Record)) {
+        let mut picks = std::mem::take(&mut self.picks);
+        let mut others = Vec::new();
+        if picks.iter().any(|p| p.command != command) {
+            (picks, others) = picks.into_iter().partition(|p| p.command == command);
+        }
+        let Self { shares, owners, .. } = self;
+        for pick in picks.drain(..).filter(|p| p.completes) {
+            // A part that was taken before may still be on its way: the block is complete when that has come.
+            let same = |p: &&mut Pick| p.task == pick.task && p.item.block == pick.item.block;
+            if let Some(other) = others.iter_mut().rev().find(same) {
+                other.completes = true;
+                continue;
+            }
+            if let Ok(at) = shares.binary_search_by_key(&pick.session, |s| s.id) {
+                record(&mut shares[at], owners, (&pick, None), &mut each);
+            }
+        }
+        self.picks = if others.is_empty() { picks } else { others };
+    }
+
+    /// What is taken from here on is fetched by this command.
+    pub fn take_for(&mut self, command: u64) {
+        self.command = command;
+    }
+
+    /// The LBNs that a command is to fetch.
+    pub fn fetched_by(&self, command: u64) -> Vec<LbnRange> {
+        let range = |p: &Pick| {
+            let at = self.shares.binary_search_by_key(&p.session, |s| s.id).ok()?;
+            self.shares[at].item_range(p)
+        };
+        self.picks.iter().filter(|p| p.command == command).filter_map(range).collect()
+    }
+
+    /// Gives back what a command was to fetch, as far as `which` says so of its LBNs; without `sure`, only what no retry of
+    /// a foreground request fetches. Whole blocks go back: what is on its way of them besides is passed over.
+    pub fn give_back(&mut self, layout: &Layout, command: u64, sure: bool, which: impl Fn(LbnRange) -> bool) {
+        let which = |shares: &[Share], p: &Pick| {
+            let at = shares.binary_search_by_key(&p.session, |s| s.id);
+            at.ok().and_then(|at| shares[at].item_range(p)).is_some_and(&which)
+        };
+        let mut picks = std::mem::take(&mut self.picks);
+        let mut undone: Vec<(TaskId, u64)> = Vec::new();
+        let mut undo = vec![false; picks.len()];
+        for (pick, undo) in picks.iter().zip(&mut undo) {
+            let block = (pick.task, pick.item.block);
+            // What was taken later of the same block rests on what goes back now.
+            *undo = undone.contains(&block)
+                || pick.command == command && (sure || !pick.sure) && which(&self.shares, pick);
+            if *undo {
+                undone.push(block);
+            }
+        }
+        // The last first, so that each block is left as its first part found it.
+        for (pick, _) in picks.iter().zip(&undo).rev().filter(|(_, undo)| **undo) {
+            self.untake(layout, pick);
+        }
+        let mut undo = undo.into_iter();
+        picks.retain(|_| !undo.next().unwrap_or(false));
+        self.picks = picks;
+        self.look(Focus::All);
+    }
+}
+
+/// The record of a block that is done with.
+fn record(
+    share: &mut Share,
+    owners: &mut BTreeMap<TaskId, SessionId>,
+    (pick, bad): (&Pick, Option<Lbn>),
+    each: &mut impl FnMut(Record),
+) {
+    let Some((range, op, parameter)) = share.describe(pick) else { return };
+    if share.finished(pick.task) {
+        owners.remove(&pick.task);
+    }
+    each(Record { session: share.id, task: pick.task, range, op, parameter, bad, last: false });
 }
 
 #[cfg(test)]

@@ -327,7 +327,8 @@ impl Share {
                     item.sector = sector + (from - range.start().get()) as u32;
                 }
                 let (done, sure) = ((item.sector, item.sectors), sector.is_none());
-                each(Pick { session, task: task.id, op: Op::Write, item, done, completes, sure, had });
+                let (task, command) = (task.id, 0);
+                each(Pick { session, task, op: Op::Write, item, done, completes, sure, had, command });
             }
             self.scratch = blocks;
             if task.is_exhausted() {

@@ -5,6 +5,7 @@
 //! under way completes all others of what it covers, whosever they are and whether they may be chosen now or not.
 //! Otherwise one of them would in the end bring back what was there before.
 
+use super::picks::Pick;
 use super::search::Focus;
 use super::{Background, Buffers};
 use crate::sessions::Wanted;
@@ -131,9 +132,9 @@ impl Background {
     /// `range` is about to be written: other pending writes are done as far as they lie in it. `sector` is where it begins
     /// on its track if it is written in a detour, which may be cut short.
     fn superseded(&mut self, range: LbnRange, sector: Option<u32>) {
-        let Self { shares, picks, .. } = self;
+        let Self { shares, picks, command, .. } = self;
         for share in shares {
-            share.overwritten(range, sector, |pick| picks.push(pick));
+            share.overwritten(range, sector, |pick| picks.push(Pick { command: *command, ..pick }));
         }
     }
 }

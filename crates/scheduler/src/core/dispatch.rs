@@ -1,10 +1,10 @@
 //! What the head does next: a foreground request with detours in its gaps, or background work in idle time.
 
 use super::under_way::{Approach, Job, UnderWay, Visit, Work, pass, plain_end, turn};
-use super::{Access, Action, Core, Purpose, Sharing};
+use super::{Access, Action, Core, Place, Purpose, Sharing};
 use crate::background::{Buffers, Focus};
 use crate::idle::Range;
-use crate::planner::{Detour, Gap, Reach, SearchBudget};
+use crate::planner::{Detour, Gap, Reach, SearchBudget, Terms};
 use crate::policy::{Policy, View};
 use model::{Position, TrackRef};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Core {
     }
 
     /// The next foreground request that is still to be done.
-    fn choose(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Job> {
+    pub(super) fn choose(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Job> {
         while !self.pool.is_empty() {
             let view = View {
                 pool: &self.pool,
@@ -81,8 +81,8 @@ impl Core {
         None
     }
 
-    /// Lays out a foreground request; when it will be done.
-    fn foreground(&mut self, now: Instant, job: &Job, buffers: &mut dyn Buffers) -> Instant {
+    /// Takes what a foreground request reads or writes anyway.
+    pub(super) fn pass_over(&mut self, job: &Job) {
         let request = job.pending.request;
         for &range in job.ranges() {
             if request.op.is_write() {
@@ -97,6 +97,12 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Lays out a foreground request; when it will be done.
+    fn foreground(&mut self, now: Instant, job: &Job, buffers: &mut dyn Buffers) -> Instant {
+        self.pass_over(job);
+        let request = job.pending.request;
         let from = self.displaced.take();
         let began = self.position;
         let until = self.lay_out(now, job, Some(buffers));
@@ -167,7 +173,7 @@ impl Core {
         }
         let gap = Gap { at, from: self.position, source: self.track, destination, op, deadline };
         self.stats.gaps += 1;
-        let detour = self.plan(&gap);
+        let detour = self.plan(&gap, None);
         self.background.look(Focus::All);
         let Some(detour) = detour else { return };
         self.stats.detours += 1;
@@ -186,22 +192,23 @@ impl Core {
     }
 
     /// The detour for a gap: the lottery's winner's, or if it finds none what lies nearest.
-    fn plan(&mut self, gap: &Gap) -> Option<Detour> {
+    pub(super) fn plan(&mut self, gap: &Gap, terms: Option<&Terms<'_>>) -> Option<Detour> {
         if self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1 {
             let winner = self.background.draw(&mut self.lottery).unwrap_or(Focus::All);
             self.background.look(winner);
-            if let Some(detour) = self.search(gap, Reach::Drive) {
+            if let Some(detour) = self.search(gap, Reach::Drive, terms) {
                 return Some(detour);
             }
             self.background.look(Focus::All);
-            return self.search(gap, Reach::Near);
+            return self.search(gap, Reach::Near, terms);
         }
-        self.search(gap, Reach::Drive)
+        self.search(gap, Reach::Drive, terms)
     }
 
-    fn search(&mut self, gap: &Gap, reach: Reach) -> Option<Detour> {
+    fn search(&mut self, gap: &Gap, reach: Reach, terms: Option<&Terms<'_>>) -> Option<Detour> {
         let budget: SearchBudget = self.config.budget;
-        let (detour, examined) = self.planner.plan(&self.drive, &mut self.background, gap, (reach, budget));
+        let (detour, examined) =
+            self.planner.plan_with(&self.drive, &mut self.background, gap, (reach, budget), terms);
         self.stats.tracks += u64::from(examined);
         self.stats.tracks_max = self.stats.tracks_max.max(examined);
         detour
@@ -251,7 +258,7 @@ impl Core {
     }
 
     /// What to do while the foreground asks for nothing.
-    fn idle_visit(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Visit> {
+    pub(super) fn idle_visit(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Visit> {
         let idle = self.config.idle?;
         if self.background.is_idle() || now < self.idle.not_before {
             return None;
@@ -426,7 +433,10 @@ impl Core {
         let there = drive.layout().track(track);
         for &op in ops {
             let ready = now + drive.move_time(self.position, there.into(), op);
-            let window = self.whole_turn(&drive.layout().track_ref(track), ready, op);
+            let window = match self.config.place {
+                Place::Inside => self.whole_turn(&drive.layout().track_ref(track), ready, op),
+                Place::Outside(_) => self.straight_idle_window(track, op),
+            };
             let purpose = |useful| Purpose::Idle { useful };
             if op.is_write() {
                 self.visit_to_write(ready, track, window, buffers, purpose);

@@ -28,13 +28,14 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Whether it is what is left of a promoted write.
+    pub fn is_promoted_write(&self) -> bool {
+        self.pending.promoted.is_some() && self.pending.request.op == Op::Write
+    }
+
     pub fn ranges(&self) -> &[LbnRange] {
         let request = &self.pending.request;
-        if self.pending.promoted.is_some() && request.op == Op::Write {
-            &self.runs
-        } else {
-            std::slice::from_ref(&request.range)
-        }
+        if self.is_promoted_write() { &self.runs } else { std::slice::from_ref(&request.range) }
     }
 }
 
@@ -64,8 +65,18 @@ pub(super) struct Approach {
 
 impl Approach {
     pub fn new(drive: &DriveModel, from: Position, at: Instant, op: Op, piece: &Piece) -> Self {
+        Self::arriving_after(drive, (from, at, at), op, piece)
+    }
+
+    /// The same for a head that does not begin before `earliest`, although it may be there.
+    pub fn arriving_after(
+        drive: &DriveModel,
+        (from, at, earliest): (Position, Instant, Instant),
+        op: Op,
+        piece: &Piece,
+    ) -> Self {
         let (track, rpm) = (drive.layout().track(piece.track), drive.rpm());
-        let arrive = at + drive.move_time(from, track.into(), op);
+        let arrive = (at + drive.move_time(from, track.into(), op)).max(earliest);
         let wait = rpm.earliest_angle(arrive).until(track.sector_angle(piece.sector));
         let span = track.arc(piece.sector, piece.len);
         let passed = Rotation::from_parts(FULL_TURN) - wait;
@@ -75,6 +86,13 @@ impl Approach {
             (from.parts() * u64::from(track.sectors)).div_ceil(FULL_TURN) as u32 - piece.sector
         });
         Self { track, arrive, wait, span, missed: missed.filter(|missed| *missed < piece.len) }
+    }
+
+    /// When the rear part begins to pass, which `missed` sectors precede.
+    pub fn rear_start(&self, drive: &DriveModel, piece: &Piece, missed: u32) -> Instant {
+        let rpm = drive.rpm();
+        let wait = rpm.earliest_angle(self.arrive).until(self.track.sector_angle(piece.sector + missed));
+        self.arrive + rpm.time_within(wait)
     }
 
     /// When the rear part is done that passes first.

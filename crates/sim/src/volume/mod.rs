@@ -173,7 +173,7 @@ impl Volume {
             return Err(VolumeError::Platters { drive: capacity, medium });
         }
         Ok(Self {
-            core: Core::new(Arc::clone(&drive), config),
+            core: Core::new(Arc::clone(&drive), Config { place: scheduler::Place::Inside, ..config }),
             head: Head::new(Arc::clone(&drive)),
             drive,
             platters,
@@ -608,6 +608,8 @@ impl Volume {
     fn act(&mut self, action: Action, began: Instant) -> Result<(), VolumeError> {
         match action {
             Action::Execute => self.execute(),
+            // Only a core outside the drive sends commands.
+            Action::Send(_) => {}
             Action::Cut => {
                 if let (Some(under_way), Some(until)) = (&mut self.under_way, self.core.busy_until()) {
                     under_way.accesses = self.core.accesses().to_vec();

@@ -1,0 +1,416 @@
+//! The core outside the drive (FAST'02, sections 3 and 4): it sends commands and learns when they are done.
+//!
+//! All planning is done in platter time ([`clock`]), from where the head will be when the commands at the drive are done
+//! ([`forecast`]). What is next is decided when the drive has room for a command and nothing is ready to be sent: then
+//! the detour goes first and its foreground request behind it, or both as one command. Each completion says which
+//! turn it was, and what is still to come is foreseen anew from there.
+
+mod clock;
+mod config;
+mod decide;
+mod forecast;
+mod record;
+
+pub use config::{Conservatism, OutsideConfig, Overheads, Place};
+pub use record::ErrorRecord;
+
+use super::under_way::Job;
+use super::{Action, Core, Purpose};
+use crate::background::Buffers;
+use clock::{Clock, moved};
+use forecast::{Forecast, Standing, forecast};
+use model::{DriveModel, Position};
+use record::Observed;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use units::{Instant, Lbn, LbnRange, Op};
+
+/// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
+const NOISE: i64 = 8;
+
+/// So many completions that agree make the platter's angle known.
+const AGREEING: u32 = 4;
+
+/// So many one after another that nothing explains, and it is looked for anew.
+const DISAGREEING: u32 = 6;
+
+/// Bad sectors that are remembered; beyond, all are learned anew.
+const MOST_KNOWN_BAD: usize = 1 << 16;
+
+/// A command that a core outside the drive has sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommandId(u64);
+
+impl CommandId {
+    /// The number; ascending in the order of sending.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for CommandId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "command {}", self.0)
+    }
+}
+
+/// What the drive is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The core's name for it.
+    pub id: CommandId,
+    /// Read or write.
+    pub op: Op,
+    /// Which LBNs.
+    pub range: LbnRange,
+    /// What for. Of a command that serves both, [`Purpose::Foreground`].
+    pub purpose: Purpose,
+    /// Of a command for the foreground, what was asked for: the end of `range`, if background blocks are had before it.
+    pub foreground: Option<LbnRange>,
+    /// Wanted background sectors in it, beside the foreground's own.
+    pub useful: u32,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// All of it was done.
+    Done,
+    /// All but these sectors, in ascending order.
+    Bad(&'a [Lbn]),
+    /// All before this sector, which is bad; nothing is known of what lies behind it.
+    StoppedAt(Lbn),
+    /// This sector is bad, and there are no data of the others either.
+    NoData(Lbn),
+}
+
+/// A command that is at the drive or will be.
+#[derive(Clone, Debug)]
+struct Order {
+    command: Command,
+    /// What of the background it fetches.
+    tag: u64,
+    /// Nothing else is to come with this tag.
+    last: bool,
+    work: Work,
+    sent: Option<Instant>,
+    forecast: Forecast,
+}
+
+#[derive(Clone, Debug)]
+enum Work {
+    Foreground {
+        job: Job,
+        /// A detour precedes it, or it is merged with one.
+        detoured: bool,
+    },
+    Detour,
+    Idle,
+}
+
+/// The state of a core outside the drive.
+#[derive(Clone, Debug)]
+pub(super) struct Outside {
+    config: OutsideConfig,
+    clock: Clock,
+    /// Whether the platter's angle is known, and for how long completions have agreed or not.
+    known: bool,
+    agreeing: u32,
+    disagreeing: u32,
+    next_id: u64,
+    next_tag: u64,
+    /// Platter time of the last decision.
+    decided: Instant,
+    /// To be sent, in this order.
+    queue: VecDeque<Order>,
+    /// At the drive, in the order of sending.
+    device: VecDeque<Order>,
+    /// Where the head was when the last command was done.
+    base: Standing,
+    /// Foreground requests that were lost, each with its tag.
+    retries: VecDeque<(u64, Job)>,
+    /// Bad sectors of a foreground request of several commands.
+    bad: Vec<Lbn>,
+    record: ErrorRecord,
+    /// Sectors that failed: a command that passes over one to fetch others would fail for it.
+    known_bad: BTreeSet<Lbn>,
+}
+
+impl Outside {
+    pub fn new(drive: &DriveModel, config: OutsideConfig) -> Self {
+        let position = Position::default();
+        Self {
+            config,
+            clock: Clock::new(super::under_way::turn(drive)),
+            known: false,
+            agreeing: 0,
+            disagreeing: 0,
+            next_id: 1,
+            next_tag: 1,
+            decided: Instant::ZERO,
+            queue: VecDeque::new(),
+            device: VecDeque::new(),
+            base: Standing {
+                position,
+                track: drive.layout().track_at(position.cylinder, position.head),
+                free: Instant::ZERO,
+                ready: Instant::ZERO,
+            },
+            retries: VecDeque::new(),
+            bad: Vec::new(),
+            record: ErrorRecord::default(),
+            known_bad: BTreeSet::new(),
+        }
+    }
+
+    pub fn is_busy(&self) -> bool {
+        !self.device.is_empty() || !self.queue.is_empty()
+    }
+
+    /// Foreground requests that were lost and wait to be sent again.
+    pub fn lost_requests(&self) -> usize {
+        self.retries.len()
+    }
+
+    /// Whether a detour may be tried: not before the platter's angle is known.
+    fn may_detour(&self) -> bool {
+        self.known
+    }
+
+    /// Where the head will be when all that was decided on is done.
+    fn standing(&self, drive: &DriveModel) -> Standing {
+        let last = self.queue.back().or(self.device.back());
+        match last {
+            None => self.base,
+            Some(_) => {
+                let mut at = self.base;
+                for order in self.device.iter().chain(&self.queue) {
+                    at = self.follow(drive, &at, order).1;
+                }
+                at
+            }
+        }
+    }
+
+    /// Which sectors are bad; those that were written are good again.
+    fn remember(&mut self, command: &Command, bad: &[Lbn]) {
+        let Command { op, range, .. } = *command;
+        if op.is_write() && bad.is_empty() && !self.known_bad.is_empty() {
+            let mended: Vec<Lbn> = self.known_bad.range(range.start()..range.end()).copied().collect();
+            mended.iter().for_each(|lbn| {
+                self.known_bad.remove(lbn);
+            });
+        }
+        if self.known_bad.len() + bad.len() > MOST_KNOWN_BAD {
+            self.known_bad.clear();
+        }
+        self.known_bad.extend(bad.iter().take(MOST_KNOWN_BAD));
+    }
+
+    fn follow(&self, drive: &DriveModel, from: &Standing, order: &Order) -> (Forecast, Standing) {
+        let sent = order.sent.map_or(self.decided, |sent| self.clock.platter(sent));
+        let Command { op, range, .. } = order.command;
+        forecast(drive, &self.config.overheads, from, sent, (op, range))
+    }
+
+    /// Foresees all that is at the drive anew.
+    fn foresee(&mut self, drive: &DriveModel) {
+        let mut at = self.base;
+        for i in 0..self.device.len() {
+            let (forecast, next) = self.follow(drive, &at, &self.device[i]);
+            self.device[i].forecast = forecast;
+            at = next;
+        }
+    }
+
+    /// Compares a completion with what was foreseen, and believes it.
+    fn resync(&mut self, drive: &DriveModel, now: Instant, order: &Order, in_turn: bool) -> Observed {
+        let overheads = self.config.overheads;
+        let op = order.command.op;
+        let foreseen = order.forecast;
+        let (_, after) = self.follow(drive, &self.base, order);
+        if op.is_write() && overheads.write_back {
+            // It is in the drive's buffer: nobody hears of the medium.
+            self.base = after;
+            if !overheads.overlap {
+                self.base.ready = self.clock.platter(now);
+            }
+            return Observed { error: 0, turns: 0, explained: true };
+        }
+        let turn = super::under_way::turn(drive).as_nanos() as i64;
+        // When the last sector had passed, by the host's clock.
+        let tail = foreseen.heard.saturating_since(foreseen.end);
+        let ended = now.checked_sub(tail).unwrap_or_default();
+        let error = self.clock.error(ended, foreseen.end);
+        let late = clock::difference(self.clock.platter(ended), foreseen.end);
+        // `error` is how far the platter is past where it was believed, so that the rest is whole turns.
+        let turns = (late + error + turn / 2).div_euclid(turn);
+        let plausible = error.abs() <= turn / NOISE && in_turn;
+        let mut left = 0;
+        if plausible {
+            left = self.clock.correct(ended, error, self.config.resync);
+            self.agreeing += 1;
+            self.disagreeing = 0;
+            self.known |= self.agreeing >= AGREEING;
+        } else {
+            self.agreeing = 0;
+            self.disagreeing += 1;
+            if !self.known || self.disagreeing >= DISAGREEING {
+                self.clock.restart(ended, error);
+                self.known = false;
+                self.disagreeing = 0;
+            }
+        }
+        let explained = plausible;
+        // A completion that comes early and fits no angle did not touch the medium: the head is where it was.
+        if !explained && late < 0 && self.known {
+            self.base.free = self.base.free.max(self.clock.platter(ended));
+        } else {
+            self.base = after;
+            self.base.free = moved(self.clock.platter(ended), if explained { left } else { 0 });
+        }
+        self.base.ready = if overheads.overlap { self.base.free } else { self.clock.platter(now) };
+        Observed { error: late, turns, explained }
+    }
+}
+
+impl Core {
+    /// The next command, if the drive is to have one more.
+    pub(super) fn send(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
+        let mut outside = self.outside.take()?;
+        let room = outside.device.len() < usize::from(outside.config.at_drive.max(1));
+        if room && outside.queue.is_empty() {
+            self.decide(&mut outside, now, buffers);
+        }
+        let order = if room { outside.queue.pop_front() } else { None };
+        let action = order.map(|mut order| {
+            order.sent = Some(now);
+            let command = order.command;
+            outside.device.push_back(order);
+            outside.foresee(&self.drive);
+            Action::Send(command)
+        });
+        self.outside = Some(outside);
+        action
+    }
+
+    /// Outside the drive: a command is done, as the host learns at `now`. Its blocks and its foreground request are
+    /// delivered, completed, failed, or wanted again.
+    pub fn command_done(&mut self, now: Instant, id: CommandId, outcome: Outcome<'_>) {
+        let Some(mut outside) = self.outside.take() else {
+            debug_assert!(false, "a command is done for a core that sends none");
+            return;
+        };
+        let place = outside.device.iter().position(|o| o.command.id == id);
+        let Some(order) = place.and_then(|place| outside.device.remove(place)) else {
+            debug_assert!(false, "{id} is not at the drive");
+            self.outside = Some(outside);
+            return;
+        };
+        self.now = now;
+        let drive = std::sync::Arc::clone(&self.drive);
+        let seen = outside.resync(&drive, now, &order, place == Some(0));
+        let foreseen = order.forecast;
+        let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
+        if !(order.command.op.is_write() && outside.config.overheads.write_back) {
+            outside.record.note(&seen, moved, super::under_way::turn(&drive));
+        }
+        outside.foresee(&drive);
+        self.hand_out(&mut outside, order, outcome);
+        self.outside = Some(outside);
+    }
+
+    /// What a command has done goes to whom it was for.
+    fn hand_out(&mut self, outside: &mut Outside, order: Order, outcome: Outcome<'_>) {
+        let Order { command, tag, last, work, .. } = order;
+        let single;
+        let (bad, stopped): (&[Lbn], Option<Lbn>) = match outcome {
+            Outcome::Done => (&[], None),
+            Outcome::Bad(bad) => (bad, None),
+            Outcome::StoppedAt(lbn) | Outcome::NoData(lbn) => {
+                single = [lbn];
+                (&single, Some(lbn))
+            }
+        };
+        let outbox = &mut self.outbox;
+        self.background.fail_of(tag, bad, |record| outbox.push_back(Action::Deliver(record)));
+        if let Some(stopped) = stopped {
+            let none = matches!(outcome, Outcome::NoData(_));
+            let undone = |item: LbnRange| item.start() > stopped || none && item.end() <= stopped;
+            self.background.give_back(self.drive.layout(), tag, true, undone);
+        }
+        outside.remember(&command, bad);
+        outside.bad.extend(bad.iter().filter(|lbn| command.range.contains(**lbn)));
+        let mut retry = None;
+        match work {
+            Work::Foreground { job, .. } => {
+                self.idle.since = self.now;
+                let asked = command.foreground.unwrap_or(command.range);
+                if stopped.is_some_and(|at| at < asked.start()) {
+                    // What was merged with it has kept the drive from coming to it.
+                    retry = Some(job);
+                } else if !last {
+                    return;
+                } else if job.pending.promoted.is_none() {
+                    let (id, range) = (job.pending.request.id, job.pending.request.range);
+                    let first = outside.bad.iter().filter(|lbn| range.contains(**lbn)).min();
+                    self.outbox.push_back(match first {
+                        Some(&bad) => Action::Failed { id, bad },
+                        None => Action::Completed(id),
+                    });
+                }
+            }
+            Work::Detour | Work::Idle if !last => return,
+            Work::Detour | Work::Idle => {}
+        }
+        outside.bad.clear();
+        let outbox = &mut self.outbox;
+        self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
+        if let Some(job) = retry {
+            // A command that failed early has given back what it would have passed over.
+            outside.retries.push_back((outside.next_tag, job));
+            outside.next_tag += 1;
+        }
+    }
+
+    /// All that is at the drive came to nothing.
+    pub(super) fn lost_outside(&mut self, now: Instant) {
+        let Some(mut outside) = self.outside.take() else { return };
+        self.now = now;
+        let orders: Vec<Order> = outside.device.drain(..).chain(outside.queue.drain(..)).collect();
+        let mut jobs: Vec<(u64, Job)> = Vec::new();
+        for order in orders.into_iter().rev() {
+            match order.work {
+                Work::Foreground { job, .. } => {
+                    self.background.give_back(self.drive.layout(), order.tag, false, |_| true);
+                    if order.last {
+                        jobs.push((order.tag, job));
+                    }
+                }
+                _ => self.background.give_back(self.drive.layout(), order.tag, true, |_| true),
+            }
+        }
+        outside.bad.clear();
+        outside.retries.extend(jobs.into_iter().rev());
+        outside.base.free = outside.clock.platter(now);
+        outside.base.ready = outside.base.free;
+        self.outside = Some(outside);
+    }
+
+    /// Outside the drive: how well its times were foreseen.
+    pub fn prediction_errors(&self) -> Option<&ErrorRecord> {
+        self.outside.as_ref().map(|o| &o.record)
+    }
+
+    /// Outside the drive: commands that were sent and are not done.
+    pub fn at_drive(&self) -> usize {
+        self.outside.as_ref().map_or(0, |o| o.device.len())
+    }
+
+    /// Outside the drive: when the host will hear that a command is done, as the core predicts it.
+    pub fn predicted(&self, id: CommandId) -> Option<Instant> {
+        let outside = self.outside.as_ref()?;
+        let order = outside.device.iter().find(|o| o.command.id == id)?;
+        Some(outside.clock.host(order.forecast.heard))
+    }
+}

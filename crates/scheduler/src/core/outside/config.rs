@@ -1,0 +1,144 @@
+//! What a scheduler outside the drive is told about it, and how careful it is to be.
+
+use model::DriveModel;
+use model::profile::{Firmware, WriteBack};
+use units::{Duration, Op};
+
+/// Where the core stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// In the drive: it moves the head, and knows everything exactly (OSDI'00).
+    #[default]
+    Inside,
+    /// Outside: it sends commands and sees completions (FAST'02).
+    Outside(OutsideConfig),
+}
+
+/// What a command costs beside the medium, as a host sees it. `[read, write]` each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overheads {
+    /// From the instant at which the drive turns to a command until its arm sets out.
+    pub command: [Duration; 2],
+    /// From the last sector's passing until the host knows.
+    pub completion: [Duration; 2],
+    /// A sector's time on the bus.
+    pub bus_sector: Duration,
+    /// Nothing is read from the medium sooner than this after the drive has turned to its command.
+    pub shortest_access: Duration,
+    /// Whether the drive turns to a queued command as soon as the arm is free, while the last one's data cross the bus;
+    /// otherwise when the host knows of the last one.
+    pub overlap: bool,
+    /// Whether writes are reported before they are on the medium.
+    pub write_back: bool,
+}
+
+impl Overheads {
+    /// What a profile's firmware section says of a drive. `overlap` is not in it.
+    ///
+    /// ```
+    /// use freeblock_scheduler::Overheads;
+    /// let profile = model::builtin::find("seagate-cheetah-18lp").unwrap();
+    /// let drive = model::DriveModel::from_profile(&profile).unwrap();
+    /// let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &drive, true);
+    /// assert_eq!(overheads.command[0].as_nanos(), 200_000);
+    /// assert!(overheads.write_back);
+    /// ```
+    pub fn of(firmware: &Firmware, drive: &DriveModel, overlap: bool) -> Self {
+        let plain = |ms: f64| Duration::from_millis_f64(ms.max(0.0)).unwrap_or(Duration::ZERO);
+        let scaled = |ms: f64| plain(ms * firmware.overhead_scale);
+        let o = &firmware.overheads;
+        let higher = |pair: (f64, f64)| scaled(firmware.per_request_overhead_ms + pair.0.max(pair.1));
+        let bus = plain(firmware.bulk_sector_ms);
+        let bus_sector = bus.max(plain(firmware.bus_read_sector_ms));
+        let write_back = firmware.cache.enabled && firmware.cache.write_back != WriteBack::None;
+        // What a profile gives a miss less for than a hit was measured as a part of its seeks (docs/MODEL.md).
+        let in_seeks = higher(o.read_hit).saturating_sub(higher(o.read_miss));
+        let farthest = drive.layout().cylinders().saturating_sub(1).min(10);
+        let shortest = (1..=farthest).map(|d| drive.seek(d)).min().unwrap_or(Duration::ZERO);
+        Self {
+            command: [higher(o.read_miss), higher(o.write_miss)],
+            completion: [
+                bus_sector + scaled(o.read_completion),
+                scaled(o.first_reselect) + scaled(o.write_completion),
+            ],
+            bus_sector,
+            shortest_access: shortest.saturating_sub(in_seeks),
+            overlap,
+            write_back,
+        }
+    }
+
+    pub(crate) fn command(&self, op: Op) -> Duration {
+        self.command[index(op)]
+    }
+
+    /// From the last sector's passing until the host knows.
+    pub(crate) fn tail(&self, op: Op) -> Duration {
+        self.completion[index(op)]
+    }
+
+    /// From the last sector's passing until the arm may set out for a queued command.
+    pub(crate) fn between(&self, last: Op, next: Op) -> Duration {
+        let wait = if self.overlap { Duration::ZERO } else { self.tail(last) };
+        wait + self.command(next)
+    }
+}
+
+fn index(op: Op) -> usize {
+    usize::from(op.is_write())
+}
+
+/// By how much the moves of detours are widened: a detour must be back in time although seeks vary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conservatism {
+    /// The same for every move (FAST'02, section 3.3).
+    Constant(Duration),
+    /// What the observed errors of moves over like distances ask for, so that no more than this part of the moves, in
+    /// millionths, comes too late; `start` until enough has been seen.
+    Learned {
+        /// Moves that may be too late, in millionths.
+        late_ppm: u32,
+        /// Before anything is known.
+        start: Duration,
+    },
+}
+
+/// How a core outside the drive works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutsideConfig {
+    /// What commands cost.
+    pub overheads: Overheads,
+    /// How detours' moves are widened.
+    pub conservatism: Conservatism,
+    /// The most commands at the drive. Two keep the head busy while data cross the bus, and leave the drive nothing to
+    /// reorder (FAST'02, section 3.3).
+    pub at_drive: u8,
+    /// Whether a detour may be a command of its own on the source track.
+    pub on_source: bool,
+    /// Whether a detour may be a command of its own on the destination track.
+    pub on_destination: bool,
+    /// Whether a detour may take both sides of a track's end, with two commands.
+    pub both_sides: bool,
+    /// How much a completion corrects what is believed of the platter's angle, in 256ths: 256 believes the last one.
+    pub resync: u16,
+    /// The most that the foreground's time at the head may grow by through detours that were back too late, in
+    /// millionths; `None` measures it and does nothing about it, as FAST'02.
+    pub harm_ppm: Option<u32>,
+}
+
+impl OutsideConfig {
+    /// The scheduler of FAST'02 with all its restrictions: constant conservatism, no command of its own on the source or
+    /// destination track, one command a detour, the position taken from the last completion.
+    pub const fn paper(overheads: Overheads, conservatism: Duration) -> Self {
+        Self {
+            overheads,
+            conservatism: Conservatism::Constant(conservatism),
+            at_drive: 2,
+            on_source: false,
+            on_destination: false,
+            both_sides: false,
+            resync: 256,
+            harm_ppm: None,
+        }
+    }
+}

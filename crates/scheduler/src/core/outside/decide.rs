@@ -1,0 +1,395 @@
+//! What is sent next: a foreground request with a detour before it or merged into it, or background work in idle time.
+
+use super::forecast::{Standing, forecast};
+use super::{Command, CommandId, Conservatism, Order, Outside, Work};
+use crate::background::{Buffers, Focus};
+use crate::core::under_way::{Approach, Job, plain_end};
+use crate::core::{Core, Purpose};
+use crate::idle::Range;
+use crate::planner::{Detour, Gap, Stop, Terms};
+use model::DriveModel;
+use model::layout::Location;
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
+
+impl Outside {
+    fn next_tag(&mut self) -> u64 {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        tag
+    }
+
+    /// Puts a command into the queue.
+    fn push(
+        &mut self,
+        drive: &DriveModel,
+        order: (Op, LbnRange, (u64, bool), Work),
+        what: (Purpose, Option<LbnRange>, u32),
+    ) {
+        let (op, range, (tag, last), work) = order;
+        let (purpose, foreground, useful) = what;
+        let id = CommandId(self.next_id);
+        self.next_id += 1;
+        let command = Command { id, op, range, purpose, foreground, useful };
+        let from = self.standing(drive);
+        let (forecast, _) = forecast(drive, &self.config.overheads, &from, self.decided, (op, range));
+        self.queue.push_back(Order { command, tag, last, work, sent: None, forecast });
+    }
+
+    /// When the arm can set out for the next command.
+    fn set_out(&self, at: &Standing, op: Op) -> Instant {
+        let overheads = &self.config.overheads;
+        if overheads.overlap {
+            at.free.max(self.decided + overheads.command(op))
+        } else {
+            at.ready.max(self.decided) + overheads.command(op)
+        }
+    }
+
+    /// By how much a detour's move over so many cylinders is widened.
+    fn margin(&self, distance: u32) -> Duration {
+        match self.config.conservatism {
+            Conservatism::Constant(margin) => margin,
+            Conservatism::Learned { start, .. } => {
+                let _ = distance;
+                start
+            }
+        }
+    }
+
+    fn least_margin(&self) -> Duration {
+        match self.config.conservatism {
+            Conservatism::Constant(margin) => margin,
+            Conservatism::Learned { .. } => Duration::ZERO,
+        }
+    }
+}
+
+impl Core {
+    /// Fills the queue, if there is anything to send.
+    pub(super) fn decide(&mut self, outside: &mut Outside, now: Instant, buffers: &mut dyn Buffers) {
+        let drive = Arc::clone(&self.drive);
+        outside.decided = outside.clock.platter(now);
+        let standing = outside.standing(&drive);
+        self.arrive_at(&standing);
+        if let Some((tag, job)) = outside.retries.pop_front() {
+            // What was to be had on the way is being waited for; nothing else is to come between.
+            self.push_foreground(outside, &job, (tag, None, false));
+            return;
+        }
+        let tag = outside.next_tag();
+        self.background.take_for(tag);
+        let at = outside.set_out(&standing, Op::Read);
+        if let Some(job) = self.choose(at, buffers) {
+            self.decide_foreground(outside, &standing, job, tag, buffers);
+        } else if outside.device.is_empty() {
+            self.decide_idle(outside, now, tag, buffers);
+        }
+    }
+
+    fn arrive_at(&mut self, standing: &Standing) {
+        self.position = standing.position;
+        self.track = standing.track;
+    }
+
+    fn decide_foreground(
+        &mut self,
+        outside: &mut Outside,
+        standing: &Standing,
+        job: Job,
+        tag: u64,
+        buffers: &mut dyn Buffers,
+    ) {
+        self.pass_over(&job);
+        let detour = self.detour_for(outside, standing, &job);
+        self.background.look(Focus::All);
+        let mut merged = None;
+        let mut detoured = false;
+        if let Some(detour) = detour {
+            self.stats.detours += 1;
+            for stop in detour.stops.into_iter().flatten() {
+                let stop_tag = if detour.merged { tag } else { outside.next_tag() };
+                let Some((range, useful)) = self.take_straight(&stop, stop_tag, detour.merged, buffers)
+                else {
+                    continue;
+                };
+                detoured = true;
+                if detour.merged {
+                    merged = Some((range, useful));
+                } else {
+                    let what = (Purpose::Background { useful }, None, useful);
+                    outside.push(&self.drive, (stop.op, range, (stop_tag, true), Work::Detour), what);
+                }
+            }
+        }
+        self.background.take_for(tag);
+        self.account_idle(outside, standing, &job);
+        self.push_foreground(outside, &job, (tag, merged, detoured));
+        self.arrive_at(&outside.standing(&self.drive));
+    }
+
+    /// The commands of a foreground request, the first perhaps with what is merged into it.
+    fn push_foreground(
+        &mut self,
+        outside: &mut Outside,
+        job: &Job,
+        (tag, merged, detoured): (u64, Option<(LbnRange, u32)>, bool),
+    ) {
+        let ranges = job.ranges();
+        for (i, &asked) in ranges.iter().enumerate() {
+            let extra = merged.filter(|_| i == 0);
+            let range =
+                extra.map_or(asked, |(extra, _)| LbnRange::new(extra.start(), extra.len() + asked.len()));
+            let useful = extra.map_or(0, |(_, useful)| useful);
+            let last = i + 1 == ranges.len();
+            let work = Work::Foreground { job: job.clone(), detoured: detoured && i == 0 };
+            let op = job.pending.request.op;
+            outside.push(
+                &self.drive,
+                (op, range, (tag, last), work),
+                (Purpose::Foreground, Some(asked), useful),
+            );
+        }
+    }
+
+    /// The detour for the first gap of a request; no other can be used from outside.
+    fn detour_for(&mut self, outside: &Outside, standing: &Standing, job: &Job) -> Option<Detour> {
+        if self.background.is_idle() || !outside.may_detour() {
+            return None;
+        }
+        let drive = Arc::clone(&self.drive);
+        let op = job.pending.request.op;
+        let first = *job.ranges().first()?;
+        let piece = drive.layout().pieces(first).next()?;
+        let set_out = outside.set_out(standing, op);
+        let earliest = standing.ready.max(outside.decided) + outside.config.overheads.shortest_access;
+        let whole = op.is_write() || u64::from(piece.len) == first.len().get();
+        let approach = Approach::arriving_after(&drive, (standing.position, set_out, earliest), op, &piece);
+        if approach.missed.is_some() && whole {
+            return None;
+        }
+        let at = standing.free.max(outside.decided);
+        let overheads = outside.config.overheads;
+        let before = |op| outside.set_out(standing, op).saturating_since(at);
+        let between = |last| if overheads.overlap { Duration::ZERO } else { overheads.between(last, op) };
+        let not_on: Vec<TrackIndex> = match outside.config.on_source && outside.config.on_destination {
+            true => Vec::new(),
+            false => {
+                let ahead = outside.device.iter().chain(&outside.queue).map(|o| o.command.range);
+                let ranges = ahead.chain(job.ranges().iter().copied());
+                ranges.flat_map(|range| drive.layout().pieces(range).map(|piece| piece.track)).collect()
+            }
+        };
+        let margin = |distance| outside.margin(distance);
+        let terms = Terms {
+            margin: &margin,
+            least_margin: outside.least_margin(),
+            before: [before(Op::Read), before(Op::Write)],
+            between: [between(Op::Read), between(Op::Write)],
+            not_on: &not_on,
+            on_source: outside.config.on_source,
+            on_destination: outside.config.on_destination,
+            both_sides: outside.config.both_sides,
+            merge: (!job.is_promoted_write()).then_some((piece.lbn, piece.sector)),
+        };
+        let gap = Gap {
+            at,
+            from: standing.position,
+            source: standing.track,
+            destination: piece.track,
+            op,
+            deadline: approach.start(&drive),
+        };
+        self.stats.gaps += 1;
+        self.plan(&gap, Some(&terms))
+    }
+
+    /// Takes what is wanted of a stop; the LBNs to ask for, and how many of them are wanted.
+    fn take_straight(
+        &mut self,
+        stop: &Stop,
+        tag: u64,
+        merged: bool,
+        buffers: &mut dyn Buffers,
+    ) -> Option<(LbnRange, u32)> {
+        let drive = Arc::clone(&self.drive);
+        let layout = drive.layout();
+        let track = layout.track_ref(stop.track);
+        let sectors = track.track().sectors;
+        self.background.take_for(tag);
+        let lbns = |first: u32, count: u32| {
+            let at = |sector: u32| layout.lbn_at(Location { track: stop.track, sector: sector % sectors });
+            let (first, last) = (at(first)?, at(first + count - 1)?);
+            (last >= first).then(|| LbnRange::new(first, last.since(first) + Sectors::new(1)))
+        };
+        if stop.op == Op::Read {
+            let taken = self.background.take_reads(&drive, stop.track, (stop.first, stop.count), false)?;
+            // A merged command goes on to the request.
+            let end = if merged { stop.count } else { taken.end };
+            let range = lbns(stop.first + taken.begin, end - taken.begin);
+            if range.is_none() {
+                self.background.give_back(layout, tag, false, |_| true);
+            }
+            return range.map(|range| (range, taken.useful));
+        }
+        let (window, _) = self.background.longest_write(&track, (stop.first, stop.count), merged);
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        self.background.take_writes(&drive, stop.track, window, buffers, |passing, sectors| {
+            match runs.last_mut().filter(|run| run.0 + run.1 == passing) {
+                Some(run) => run.1 += sectors,
+                None => runs.push((passing, sectors)),
+            }
+        });
+        // Where a buffer was not at hand there is a hole, which one command cannot leave out.
+        let holes = runs.len() > 1;
+        let run =
+            if merged { runs.pop().filter(|run| run.0 + run.1 == window.1) } else { runs.first().copied() };
+        let Some(range) = run.and_then(|run| lbns(window.0 + run.0, run.1)) else {
+            self.background.give_back(layout, tag, false, |_| true);
+            return None;
+        };
+        if holes {
+            self.background.give_back(layout, tag, false, |item| !item.overlaps(range));
+        }
+        Some((range, range.len().get() as u32))
+    }
+
+    /// Leaves out what lies behind a sector that is known to be bad, and is not to be fetched itself; of what is merged,
+    /// what lies before it.
+    fn avoid_bad(
+        &mut self,
+        outside: &Outside,
+        (mut range, useful): (LbnRange, u32),
+        tag: u64,
+        merged: bool,
+    ) -> Option<(LbnRange, u32)> {
+        let mut holes: Vec<Lbn> = outside.known_bad.range(range.start()..range.end()).copied().collect();
+        if holes.is_empty() {
+            return Some((range, useful));
+        }
+        let wanted = self.background.fetched_by(tag);
+        holes.retain(|lbn| !wanted.iter().any(|item| item.contains(*lbn)));
+        if holes.is_empty() {
+            return Some((range, useful));
+        }
+        let part = |from: Lbn, to: Lbn| LbnRange::new(from, to.since(from));
+        let mut parts = Vec::new();
+        let mut from = range.start();
+        for hole in holes {
+            parts.push(part(from, hole));
+            from = hole + Sectors::new(1);
+        }
+        parts.push(part(from, range.end()));
+        let sectors = |part: &LbnRange| -> u64 {
+            wanted.iter().filter(|item| part.covers(**item)).map(|item| item.len().get()).sum()
+        };
+        range = if merged { parts.pop()? } else { parts.into_iter().max_by_key(sectors)? };
+        let useful = sectors(&range).min(range.len().get()) as u32;
+        self.background.give_back(self.drive.layout(), tag, false, |item| !range.covers(item));
+        // What is left begins and ends with what is wanted.
+        let kept = self.background.fetched_by(tag).into_iter().filter(|item| range.covers(*item));
+        let (from, to) = kept.fold((range.end(), range.start()), |(from, to), item| {
+            (from.min(item.start()), to.max(item.end()))
+        });
+        let to = if merged { range.end() } else { to };
+        (useful > 0 && from < to).then(|| (part(from, to), useful))
+    }
+
+    /// What idle time has cost this request, or saved it.
+    fn account_idle(&mut self, outside: &Outside, standing: &Standing, job: &Job) {
+        let from = self.displaced.take();
+        if self.config.idle.is_none() || job.pending.promoted.is_some() {
+            return;
+        }
+        let op = job.pending.request.op;
+        let begin = outside.set_out(standing, op);
+        let until = plain_end(&self.drive, standing.position, begin, op, job.ranges());
+        let plain = match from {
+            Some(from) => {
+                let at = outside.clock.platter(job.pending.arrived) + outside.config.overheads.command(op);
+                let plain = plain_end(&self.drive, from, at, op, job.ranges());
+                self.idle.account(plain, until);
+                plain.saturating_since(at)
+            }
+            None => until.saturating_since(begin),
+        };
+        self.idle.harm.foreground += plain;
+        self.idle.visited(job.pending.position().cylinder);
+    }
+
+    /// Background work while the foreground asks for nothing: one command at a time, since none can be taken back.
+    fn decide_idle(&mut self, outside: &mut Outside, now: Instant, tag: u64, buffers: &mut dyn Buffers) {
+        let Some(idle) = self.config.idle else { return };
+        let silent = now.saturating_since(self.idle.since);
+        if silent < idle.threshold {
+            return;
+        }
+        // A head that may not leave its track finds nothing that can be left again at any instant: not from outside.
+        let allowed = self.idle.range(&idle, now) != Range::Track;
+        self.accesses.clear();
+        let Some(visit) = allowed.then(|| self.idle_visit(now, buffers)).flatten() else {
+            self.idle.not_before = now + idle.threshold;
+            return;
+        };
+        let drive = Arc::clone(&self.drive);
+        let layout = drive.layout();
+        // Each with the wanted sectors in it. Of what is to be written, the holes between are left out.
+        let mut ranges: Vec<(LbnRange, u32)> = Vec::new();
+        let mut op = Op::Read;
+        for access in &self.accesses {
+            let at = |sector| layout.lbn_at(Location { track: visit.track, sector });
+            let Some((lbn, last)) = at(access.sector).zip(at(access.sector + access.sectors - 1)) else {
+                continue;
+            };
+            let end = last + Sectors::new(1);
+            op = access.op;
+            let useful = match access.purpose {
+                Purpose::Idle { useful } => useful,
+                _ => 0,
+            };
+            match ranges.last_mut() {
+                Some((before, wanted)) if before.end() == lbn => {
+                    *before = LbnRange::new(before.start(), end.since(before.start()));
+                    *wanted += useful;
+                }
+                _ => ranges.push((LbnRange::new(lbn, end.since(lbn)), useful)),
+            }
+        }
+        if ranges.is_empty() {
+            self.background.give_back(layout, tag, true, |_| true);
+        }
+        if let [one] = &mut ranges[..]
+            && op == Op::Read
+        {
+            match self.avoid_bad(outside, *one, tag, false) {
+                Some(part) => *one = part,
+                None => ranges.clear(),
+            }
+        }
+        for (i, &(range, useful)) in ranges.iter().enumerate() {
+            let last = i + 1 == ranges.len();
+            let what = (Purpose::Idle { useful }, None, useful);
+            outside.push(&drive, (op, range, (tag, last), Work::Idle), what);
+        }
+    }
+
+    /// What idle time may ask for on a track: the run of LBNs with the most in it.
+    pub(in crate::core) fn straight_idle_window(&self, track: TrackIndex, op: Op) -> (u32, u32) {
+        let there = self.drive.layout().track_ref(track);
+        let mut best = ((0, 0), 0);
+        crate::planner::straight_parts(&there, (0, there.track().sectors), |part| {
+            let all = self.background.score(&there, part, op);
+            let run = match op {
+                Op::Read => part,
+                Op::Write => self.background.longest_write(&there, part, false).0,
+            };
+            // Blocks with holes in them take several commands: better than nothing.
+            let (part, score) = if run.1 > 0 { (run, all + 1) } else { (part, all.min(1)) };
+            let score = if all > 0 { score } else { 0 };
+            if score > best.1 {
+                best = (part, score);
+            }
+        });
+        best.0
+    }
+}

@@ -1,0 +1,128 @@
+//! What a command will make the head do, and when.
+
+use super::config::Overheads;
+use crate::core::under_way::Approach;
+use model::{DriveModel, Piece, Position};
+use units::{Duration, Instant, LbnRange, Op, TrackIndex};
+
+/// Sectors of a write that cross the bus before the medium side of a drive learns of them: a page of 4 KiB
+/// (docs/MODEL.md).
+const BURST: u64 = 8;
+
+/// Where the head is when a command is done, in platter time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub position: Position,
+    pub track: Option<TrackIndex>,
+    /// When the arm is free.
+    pub free: Instant,
+    /// When the drive can turn to the next command.
+    pub ready: Instant,
+}
+
+/// The course of a command, in platter time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Forecast {
+    /// The drive turns to it.
+    pub service: Instant,
+    /// The head is ready at its first sectors.
+    pub arrive: Instant,
+    /// The first sector begins to pass.
+    pub start: Instant,
+    /// The last has passed.
+    pub end: Instant,
+    /// The host learns of it.
+    pub heard: Instant,
+    /// Cylinders to its first track.
+    pub distance: u32,
+    /// Whether the head had to move at all.
+    pub moves: bool,
+}
+
+impl Forecast {
+    /// How much later the head could have come and still begun in this turn.
+    pub fn slack(&self) -> Duration {
+        self.start.saturating_since(self.arrive)
+    }
+}
+
+/// What the head does for `range` after `from`, if the drive has the command at `sent`; and where that leaves it.
+pub(super) fn forecast(
+    drive: &DriveModel,
+    overheads: &Overheads,
+    from: &Standing,
+    sent: Instant,
+    (op, range): (Op, LbnRange),
+) -> (Forecast, Standing) {
+    let service = from.ready.max(sent);
+    let set_out = if overheads.overlap {
+        from.free.max(sent + overheads.command(op))
+    } else {
+        service + overheads.command(op)
+    };
+    // In a queue its overhead runs beside what came before.
+    let begun = if overheads.overlap { sent } else { service };
+    let mut done: Option<Forecast> = None;
+    let mut at = *from;
+    at.free = set_out;
+    // A drive with zero-latency access that would have to come back to a track takes a longer request in order.
+    let mut waiting = 0;
+    let whole = |piece: &Piece| u64::from(piece.len) == range.len().get();
+    for piece in drive.layout().pieces(range) {
+        let earliest = match (&done, op) {
+            (None, Op::Read) => begun + overheads.shortest_access,
+            _ => at.free,
+        };
+        let mut approach = Approach::arriving_after(drive, (at.position, at.free, earliest), op, &piece);
+        let missed = approach.missed.take();
+        if op.is_write() {
+            let data = |sectors: u64| begun + overheads.command(op) + overheads.bus_sector * sectors;
+            let all = data(range.len().get().next_multiple_of(BURST).min(range.len().get()));
+            approach.missed = missed.filter(|&missed| all <= approach.rear_start(drive, &piece, missed));
+            let first = data(range.len().get().min(BURST));
+            if approach.missed.is_none() && done.is_none() && first > approach.arrive {
+                approach = Approach::arriving_after(drive, (at.position, at.free, first), op, &piece);
+                approach.missed = None;
+            }
+        } else if whole(&piece) {
+            // The rear part waits for the front before it may cross the bus.
+            approach.missed = missed;
+            waiting = missed.map_or(0, |missed| piece.len - missed);
+        }
+        let (start, end) = (approach.start(drive), approach.end(drive, &piece));
+        let to = Position::from(approach.track);
+        let first = done.get_or_insert(Forecast {
+            service,
+            arrive: approach.arrive,
+            start: if approach.missed.is_some() { approach.arrive } else { start },
+            end,
+            heard: end,
+            distance: at.position.cylinder.distance(to.cylinder),
+            moves: at.position != to,
+        });
+        first.end = end;
+        at = Standing { position: to, track: Some(piece.track), free: end, ready: end };
+    }
+    let sectors = range.len().get();
+    let mut done = done.unwrap_or(Forecast {
+        service,
+        arrive: set_out,
+        start: set_out,
+        end: set_out,
+        heard: set_out,
+        distance: 0,
+        moves: false,
+    });
+    let bus = overheads.bus_sector * sectors;
+    done.heard = if op.is_write() && overheads.write_back {
+        service + overheads.command(op) + bus + overheads.tail(op)
+    } else if op.is_write() {
+        done.end + overheads.tail(op)
+    } else {
+        // The bus may be slower than the medium.
+        let behind = (done.start + bus).saturating_since(done.end + overheads.bus_sector);
+        done.end + overheads.tail(op) + behind.max(overheads.bus_sector * u64::from(waiting))
+    };
+    at.ready = if overheads.overlap { done.end } else { done.heard };
+    (done, at)
+}

@@ -1,0 +1,140 @@
+//! How well the drive's times were foreseen: the error record.
+
+use units::Duration;
+
+/// Width of an error's bin: 10 us.
+const BIN_NS: i64 = 10_000;
+
+/// Bins on each side of zero: 20 ms, more than three turns of the drives at hand.
+const BINS: i64 = 2_000;
+
+/// Distances are classed by their number of bits: 0, 1, 2-3, 4-7, ... cylinders.
+const CLASSES: usize = 24;
+
+/// Width of a slack's bin: 25 us.
+const SLACK_NS: u64 = 25_000;
+
+/// Slack bins: up to 1.6 ms; a head with more in hand is not what seek times decide about.
+const SLACKS: usize = 64;
+
+/// An observation: a command is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Observed {
+    /// Observed less foreseen head time, in nanoseconds.
+    pub error: i64,
+    /// Whole turns of that.
+    pub turns: i64,
+    /// Whether that is all there is to it, but for the small noise of completions.
+    pub explained: bool,
+}
+
+/// Arrivals by the slack that was foreseen.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrivals {
+    /// In each bin, how many, and how many of them were too late.
+    pub late: [(u32, u32); SLACKS],
+    /// By how much the head was foreseen to be too late for the turn before, and how often it was not.
+    pub early: [(u32, u32); SLACKS],
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self { late: [(0, 0); SLACKS], early: [(0, 0); SLACKS] }
+    }
+}
+
+/// What a core outside the drive has learned about how far off its predictions are.
+///
+/// Errors are of head time, observed less foreseen, a completion's counted from the completion before (FAST'02, section
+/// 5.2).
+#[derive(Clone, Debug)]
+pub struct ErrorRecord {
+    bins: Vec<u32>,
+    count: u64,
+    late: u64,
+    early: u64,
+    unexplained: u64,
+    arrivals: Vec<Arrivals>,
+}
+
+impl Default for ErrorRecord {
+    fn default() -> Self {
+        Self {
+            bins: vec![0; 2 * BINS as usize + 1],
+            count: 0,
+            late: 0,
+            early: 0,
+            unexplained: 0,
+            arrivals: vec![Arrivals::default(); CLASSES],
+        }
+    }
+}
+
+pub(crate) fn class(distance: u32) -> usize {
+    ((u32::BITS - distance.leading_zeros()) as usize).min(CLASSES - 1)
+}
+
+impl ErrorRecord {
+    /// Commands recorded.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Commands that took whole turns longer than foreseen.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Commands that took whole turns less.
+    pub fn early(&self) -> u64 {
+        self.early
+    }
+
+    /// Commands whose time no number of turns explains: buffer hits, recalibrations, another order than asked for.
+    pub fn unexplained(&self) -> u64 {
+        self.unexplained
+    }
+
+    /// The part of the commands whose error is at most this, to 10 us.
+    pub fn within(&self, most: Duration) -> f64 {
+        let most = (i64::try_from(most.as_nanos()).unwrap_or(i64::MAX) / BIN_NS).min(BINS);
+        let (from, to) = ((BINS - most) as usize, (BINS + most) as usize);
+        let inside: u64 = self.bins[from..=to].iter().map(|n| u64::from(*n)).sum();
+        inside as f64 / self.count.max(1) as f64
+    }
+
+    /// The distribution: the middle of each bin that is not empty, in microseconds, and how many.
+    pub fn distribution(&self) -> impl Iterator<Item = (i64, u32)> {
+        let bins = self.bins.iter().enumerate().filter(|(_, n)| **n > 0);
+        bins.map(|(i, n)| ((i as i64 - BINS) * BIN_NS / 1_000, *n))
+    }
+
+    pub(crate) fn arrivals(&self, distance: u32) -> &Arrivals {
+        &self.arrivals[class(distance)]
+    }
+
+    /// A command that moved the head by `distance` and had `slack` in hand, on a drive with this revolution.
+    pub(crate) fn note(&mut self, seen: &Observed, moved: Option<(u32, Duration)>, turn: Duration) {
+        self.count += 1;
+        // Rounded to the middle of a bin.
+        let bin = (seen.error + BIN_NS / 2 * seen.error.signum()) / BIN_NS;
+        let slot = &mut self.bins[(bin.clamp(-BINS, BINS) + BINS) as usize];
+        *slot = slot.saturating_add(1);
+        self.unexplained += u64::from(!seen.explained);
+        if !seen.explained {
+            return;
+        }
+        self.late += u64::from(seen.turns > 0);
+        self.early += u64::from(seen.turns < 0);
+        let Some((distance, slack)) = moved else { return };
+        let arrivals = &mut self.arrivals[class(distance)];
+        let count = |bins: &mut [(u32, u32); SLACKS], slack: Duration, hit: bool| {
+            if let Some(bin) = bins.get_mut((slack.as_nanos() / SLACK_NS) as usize) {
+                bin.0 = bin.0.saturating_add(1);
+                bin.1 = bin.1.saturating_add(u32::from(hit));
+            }
+        };
+        count(&mut arrivals.late, slack, seen.turns > 0);
+        count(&mut arrivals.early, turn.saturating_sub(slack), seen.turns < 0);
+    }
+}

@@ -1,0 +1,447 @@
+//! The core outside the drive: it sends commands and sees completions, and nothing else (FAST'02).
+
+use crate::inside::{Background, InFlight, Observer, SetupError};
+use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
+use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules};
+use model::{DriveModel, Position, Profile};
+use scheduler::{
+    Action, Command, Config, Core, ErrorRecord, Harm, Outcome, Overheads, Parameter, PlannerStats, Priority,
+    Purpose, Request, Sessions,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use units::{Arc as Rotation, Duration, FULL_TURN, Instant, Lbn, LbnRange, RequestId};
+use workload::{Issuer, Source};
+
+/// One drive behind its interface, one core in front of it, one foreground load, and perhaps a scan.
+///
+/// What the core believes of the drive and what the drive is are two things: a profile that was measured from outside,
+/// or one that is wrong, goes into `known`, the truth into `drive`.
+///
+/// ```
+/// use drive::Behaviour;
+/// use freeblock_sim::{Background, Nothing, Outside, black_box};
+/// use model::{DriveModel, builtin};
+/// use scheduler::{Config, OutsideConfig, Place};
+/// use std::sync::Arc;
+/// use units::{Duration, Instant, Sectors};
+/// use workload::{Arrival, Issuer, Oltp, OltpConfig};
+///
+/// let profile = builtin::find("quantum-atlas-10k")?;
+/// let known = Arc::new(DriveModel::from_profile(&profile)?);
+/// let (drive, overheads) = black_box(&profile, Behaviour::noisy(), 42)?;
+/// let config = Config {
+///     place: Place::Outside(OutsideConfig::paper(overheads, Duration::from_micros(300))),
+///     ..Config::default()
+/// };
+/// let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 42)?;
+/// let foreground = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 42)?;
+/// let scan = Background::Scan { block: Sectors::new(8) };
+/// let mut run = Outside::new(drive, known, config, foreground, scan)?;
+/// run.advance(1_000, &mut Nothing)?;
+/// assert!(run.report().background.mb_per_s > 1.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Outside<S> {
+    core: Core,
+    device: Device,
+    foreground: Issuer<S>,
+    /// Requests that are not done, by number less the first one's.
+    in_flight: VecDeque<Option<InFlight>>,
+    first_in_flight: u64,
+    now: Instant,
+    /// What is at the drive.
+    sent: BTreeMap<u64, Command>,
+    /// When the last foreground request was done.
+    last_done: Instant,
+    head: Spent,
+    times: Times,
+    scan: Option<ScanProgress>,
+}
+
+/// What is on the other side of the interface.
+enum Device {
+    /// A drive that says where its time went.
+    Drive(Box<Drive>),
+    /// Anything.
+    Any(Box<dyn BlackBox>),
+}
+
+impl Device {
+    fn interface(&mut self) -> &mut dyn BlackBox {
+        match self {
+            Self::Drive(drive) => &mut **drive,
+            Self::Any(device) => &mut **device,
+        }
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        match self {
+            Self::Drive(drive) => drive.next_event(),
+            Self::Any(device) => device.next_event(),
+        }
+    }
+
+    fn pop(&mut self) -> Option<(Reply, Option<Breakdown>)> {
+        match self {
+            Self::Drive(drive) => drive.pop_completion().map(|done| (done.into(), Some(done.breakdown))),
+            Self::Any(device) => device.pop_reply().map(|reply| (reply, None)),
+        }
+    }
+}
+
+/// What the head did, by what the drive says of each command.
+#[derive(Clone, Debug)]
+struct Spent {
+    model: Arc<DriveModel>,
+    position: Position,
+    /// Where the head was after the last foreground command, and what it did since.
+    group_from: Position,
+    group_moves: Duration,
+    rotation: Duration,
+    spent: HeadNanos,
+}
+
+impl<S: Source> Outside<S> {
+    /// A run that begins at instant zero. `known` is what the core believes of the drive. Nothing happens with a `config`
+    /// that places the core inside.
+    ///
+    /// # Errors
+    /// A block size that no scan can have.
+    pub fn new(
+        drive: Drive,
+        known: Arc<DriveModel>,
+        config: Config,
+        foreground: Issuer<S>,
+        background: Background,
+    ) -> Result<Self, SetupError> {
+        let (model, position) = (Arc::new(drive.model().clone()), drive.position());
+        let device = Device::Drive(Box::new(drive));
+        Self::begin(device, (model, position), known, config, (foreground, background))
+    }
+
+    /// The same over a device that may be no such drive. What its head does, if it has one, is not known.
+    ///
+    /// # Errors
+    /// A block size that no scan can have.
+    pub fn over(
+        device: Box<dyn BlackBox>,
+        known: Arc<DriveModel>,
+        config: Config,
+        foreground: Issuer<S>,
+        background: Background,
+    ) -> Result<Self, SetupError> {
+        let model = Arc::clone(&known);
+        let head = (model, Position::default());
+        Self::begin(Device::Any(device), head, known, config, (foreground, background))
+    }
+
+    fn begin(
+        device: Device,
+        (model, position): (Arc<DriveModel>, Position),
+        known: Arc<DriveModel>,
+        config: Config,
+        (foreground, background): (Issuer<S>, Background),
+    ) -> Result<Self, SetupError> {
+        let capacity = known.layout().capacity();
+        let mut core = Core::new(known, config);
+        let scan = match background {
+            Background::None => None,
+            Background::Scan { block } => {
+                let session = core.open(Priority::default())?;
+                core.read(session, LbnRange::new(Lbn::ZERO, capacity), block, Parameter::default())?;
+                let blocks = core.undelivered(session).unwrap_or(0);
+                Some(ScanProgress::new(blocks, Instant::ZERO))
+            }
+        };
+        Ok(Self {
+            core,
+            head: Spent {
+                model,
+                position,
+                group_from: position,
+                group_moves: Duration::ZERO,
+                rotation: Duration::ZERO,
+                spent: HeadNanos::default(),
+            },
+            device,
+            foreground,
+            in_flight: VecDeque::new(),
+            first_in_flight: 0,
+            now: Instant::ZERO,
+            sent: BTreeMap::new(),
+            last_done: Instant::ZERO,
+            times: Times::new(),
+            scan,
+        })
+    }
+
+    /// Goes on until so many more foreground requests are done or the load has ended. Whether it has not.
+    ///
+    /// # Errors
+    /// The load asks for what the drive does not have, or the drive refuses a command.
+    pub fn advance(&mut self, requests: u64, observer: &mut impl Observer) -> Result<bool, SetupError> {
+        self.go_on(requests, false, observer)
+    }
+
+    /// The same, but not further than to the end of the scan. Whether there is more of both.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance).
+    pub fn advance_scan(&mut self, requests: u64, observer: &mut impl Observer) -> Result<bool, SetupError> {
+        Ok(self.go_on(requests, true, observer)? && !self.is_scanned())
+    }
+
+    /// Goes on through everything that happens before `end`; also what nobody asks for, in idle time.
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance).
+    pub fn advance_to(&mut self, end: Instant, observer: &mut impl Observer) -> Result<(), SetupError> {
+        while self.next_event().is_some_and(|at| at < end) {
+            self.step(observer)?;
+        }
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    /// Whether the scan has every block; false where there is none.
+    pub fn is_scanned(&self) -> bool {
+        self.scan.is_some_and(|s| s.finished.is_some())
+    }
+
+    /// The core, to open sessions of one's own in it before and between calls of [`advance`](Self::advance).
+    pub fn core_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    /// Foreground requests done.
+    pub fn requests(&self) -> u64 {
+        self.times.requests()
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Blocks that the scan has and will have delivered.
+    pub fn scan_progress(&self) -> Option<(u64, u64)> {
+        self.scan.map(|s| (s.delivered, s.blocks))
+    }
+
+    /// What the head did so far, in nanoseconds.
+    pub fn head(&self) -> HeadNanos {
+        self.head.spent
+    }
+
+    /// What the planner did.
+    pub fn planner_stats(&self) -> PlannerStats {
+        self.core.planner_stats()
+    }
+
+    /// What background work in idle time has cost the foreground.
+    pub fn harm(&self) -> Harm {
+        self.core.harm()
+    }
+
+    /// How well the core foresaw the drive's times.
+    pub fn prediction_errors(&self) -> Option<&ErrorRecord> {
+        self.core.prediction_errors()
+    }
+
+    /// The result so far.
+    pub fn report(&self) -> Report {
+        let run = self.now.since(Instant::ZERO);
+        Report {
+            foreground: self.times.report(run),
+            head_time: self.head.spent.shares(run),
+            background: match self.scan {
+                Some(scan) => scan.report(self.now, self.head.spent.potential_used()),
+                None => BackgroundReport::default(),
+            },
+            simulated: run,
+        }
+    }
+
+    fn go_on(
+        &mut self,
+        requests: u64,
+        to_scan_end: bool,
+        observer: &mut impl Observer,
+    ) -> Result<bool, SetupError> {
+        let goal = self.times.requests().saturating_add(requests);
+        while self.times.requests() < goal && !(to_scan_end && self.is_scanned()) {
+            if !self.step(observer)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// When something happens next.
+    fn next_event(&self) -> Option<Instant> {
+        [self.device.next_event(), self.core.wake_at(), self.foreground.due()].into_iter().flatten().min()
+    }
+
+    /// One event: a completion, an arrival, or idle time. False when there is none to come.
+    fn step(&mut self, observer: &mut impl Observer) -> Result<bool, SetupError> {
+        let Some(at) = self.next_event() else { return Ok(false) };
+        self.now = self.now.max(at);
+        self.device.interface().advance(self.now);
+        // At the same instant the completion comes first: its successor may be due now as well.
+        let mut heard = false;
+        while let Some((reply, breakdown)) = self.device.pop() {
+            heard = true;
+            if let Some(command) = self.sent.remove(&reply.id.get()) {
+                if let Some(breakdown) = breakdown {
+                    self.head.account(&command, &breakdown);
+                }
+                let outcome = reply.failed.map_or(Outcome::Done, Outcome::NoData);
+                self.core.command_done(reply.at, command.id, outcome);
+            }
+            self.drain(observer)?;
+        }
+        if !heard {
+            self.issue()?;
+            self.drain(observer)?;
+        }
+        Ok(true)
+    }
+
+    /// Submits every request that is due.
+    fn issue(&mut self) -> Result<(), SetupError> {
+        while let Some(issued) = self.foreground.issue(self.now) {
+            let id = RequestId::new(self.first_in_flight + self.in_flight.len() as u64);
+            let request = Request { id, op: issued.request.op, range: issued.request.range };
+            self.in_flight.push_back(Some(InFlight { request, task: issued.task, arrived: self.now }));
+            self.core.submit(self.now, request)?;
+        }
+        Ok(())
+    }
+
+    /// Does what the core asks for.
+    fn drain(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
+        while let Some(action) = self.core.poll(self.now) {
+            match action {
+                Action::Send(command) => {
+                    let id = RequestId::new(command.id.get());
+                    let to_drive = drive::Command { id, op: command.op, range: command.range };
+                    self.device.interface().submit(self.now, to_drive)?;
+                    self.sent.insert(id.get(), command);
+                }
+                Action::Completed(id) | Action::Failed { id, .. } => {
+                    let slot = (id.get() - self.first_in_flight) as usize;
+                    let Some(done) = self.in_flight.get_mut(slot).and_then(Option::take) else { continue };
+                    while let Some(None) = self.in_flight.front() {
+                        self.in_flight.pop_front();
+                        self.first_in_flight += 1;
+                    }
+                    let began = self.last_done.max(done.arrived);
+                    self.times.record(self.now.since(done.arrived), self.now.since(began));
+                    self.last_done = self.now;
+                    observer.completed(done.request, done.arrived, self.now);
+                    self.foreground.complete(done.task, self.now);
+                    // A task that does not think has its next request in the pool before the core chooses again.
+                    self.issue()?;
+                }
+                Action::Deliver(record) => {
+                    if let Some(scan) = &mut self.scan {
+                        let sector = self.core.drive().sector_bytes();
+                        let potential_used = self.head.spent.potential_used();
+                        scan.delivered(record.range.len().bytes(sector), self.now, potential_used);
+                    }
+                    observer.delivered(&mut self.core, record, self.now);
+                }
+                // Only a core in the drive moves its head.
+                Action::Execute | Action::Cut => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Spent {
+    /// A command is done: its moves and its latency are what the drive says, its transfer follows from where it lies.
+    fn account(&mut self, command: &Command, done: &Breakdown) {
+        let asked = command.foreground.map_or(0, |range| range.len().get());
+        let (mut own, mut other, mut last) = (Duration::ZERO, Duration::ZERO, self.position);
+        let mut left = command.range.len().get();
+        for piece in self.model.layout().pieces(command.range) {
+            let track = self.model.layout().track(piece.track);
+            // The foreground's own sectors are the last ones.
+            let before = left.saturating_sub(asked).min(u64::from(piece.len)) as u32;
+            left -= u64::from(piece.len);
+            let rpm = self.model.rpm();
+            other += rpm.time_within(track.arc(piece.sector, before));
+            own += rpm.time_within(track.arc(piece.sector + before, piece.len - before));
+            last = track.into();
+        }
+        let useful = self.sectors_take(last, command.useful).min(other);
+        let moved = done.seek;
+        self.rotation += done.latency;
+        match command.purpose {
+            Purpose::Idle { .. } => {
+                self.spent.idle_seek += moved;
+                self.spent.idle_transfer += useful;
+                self.rotation = Duration::ZERO;
+                self.group_from = last;
+            }
+            Purpose::Background { .. } => {
+                self.group_moves += moved;
+                self.spent.free_transfer += useful;
+                self.rotation += other.saturating_sub(useful);
+            }
+            Purpose::Foreground => {
+                self.group_moves += moved;
+                self.spent.free_transfer += useful;
+                self.rotation += other.saturating_sub(useful);
+                self.spent.transfer += own;
+                // The foreground's share is what it would have been without the detour.
+                let first = self.model.layout().pieces(command.range).next();
+                let to = first.map_or(last, |p| self.model.layout().track(p.track).into());
+                let direct = self.model.move_time(self.group_from, to, command.op).min(self.group_moves);
+                self.spent.seek += direct;
+                self.spent.extra_seek += self.group_moves.saturating_sub(direct);
+                self.spent.rotation += self.rotation;
+                (self.group_moves, self.rotation) = (Duration::ZERO, Duration::ZERO);
+                self.group_from = last;
+            }
+        }
+        self.position = last;
+    }
+
+    fn sectors_take(&self, at: Position, sectors: u32) -> Duration {
+        let layout = self.model.layout();
+        let on_track = layout.track_at(at.cylinder, at.head).map_or(1, |t| layout.track(t).sectors.max(1));
+        let arc = Rotation::from_parts(u64::from(sectors) * FULL_TURN / u64::from(on_track));
+        self.model.rpm().time_within(arc)
+    }
+}
+
+/// A simulated drive as an outside scheduler meets it, and what its commands cost as far as that can be known.
+///
+/// # Errors
+/// The first field that describes no drive, and its mend.
+pub fn black_box(
+    profile: &Profile,
+    behaviour: Behaviour,
+    seed: u64,
+) -> Result<(Drive, Overheads), DriveError> {
+    let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?;
+    let firmware = profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?;
+    let overlap = behaviour.queue != Queue::Serial;
+    let mut overheads = Overheads::of(firmware, drive.model(), overlap);
+    if let Some(bus) = behaviour.bus_sector {
+        overheads.completion[0] = overheads.completion[0].saturating_sub(overheads.bus_sector) + bus;
+        overheads.bus_sector = bus;
+    }
+    overheads.write_back = behaviour.write_back.unwrap_or(overheads.write_back);
+    // What varies is known by its mean.
+    for command in &mut overheads.command {
+        *command += behaviour.command_spread / 2;
+    }
+    for completion in &mut overheads.completion {
+        *completion += behaviour.completion_spread / 2;
+    }
+    Ok((drive, overheads))
+}

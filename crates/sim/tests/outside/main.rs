@@ -1,0 +1,6 @@
+//! The core outside the drive.
+
+#![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
+
+mod promises;
+mod rig;

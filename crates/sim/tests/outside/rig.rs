@@ -1,0 +1,328 @@
+//! A host with a noiseless drive, a medium with bad sectors, and a naive account of who wants what.
+
+use drive::Drive;
+use model::profile::{ReadAhead, WriteBack};
+use model::random_profile::{Size, random_profile};
+use model::{DriveModel, Profile, builtin};
+use proptest::prelude::*;
+use scheduler::{
+    Action, Buffers, Command, Config, Core, Outcome, OutsideConfig, Overheads, Parameter, Place, Priority,
+    Purpose, Record, Request, SessionError, Sessions, Wanted,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
+
+/// A random drive behind its interface: no read-ahead and no buffer, so that every command goes to the medium.
+pub fn profile(seed: u64, size: Size) -> Profile {
+    let mut profile = random_profile(seed, size);
+    let mut firmware = builtin::find("seagate-cheetah-18lp").unwrap().firmware.unwrap();
+    firmware.queue_depth = 2;
+    firmware.cache.enabled = false;
+    firmware.cache.read_ahead = ReadAhead::None;
+    firmware.cache.write_back = WriteBack::None;
+    profile.firmware = Some(firmware);
+    // Without read-ahead, crates/drive holds the arm of a zero-latency read until its sectors would have come in order.
+    profile.mechanics.zero_latency_read = false;
+    profile
+}
+
+pub fn paper(profile: &Profile, conservatism: Duration) -> OutsideConfig {
+    let model = DriveModel::from_profile(profile).unwrap();
+    let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, false);
+    OutsideConfig::paper(overheads, conservatism)
+}
+
+/// What a client has registered and not got yet.
+#[derive(Clone, Debug)]
+struct Owed {
+    op: Op,
+    range: LbnRange,
+    block: u64,
+    /// Commands that were done when it was registered.
+    since: u64,
+    blocks: BTreeSet<u64>,
+}
+
+pub struct Rig {
+    pub core: Core,
+    drive: Drive,
+    model: Arc<DriveModel>,
+    pub now: Instant,
+    capacity: u64,
+    sent: BTreeMap<u64, Command>,
+    asked: BTreeMap<u64, (LbnRange, Op)>,
+    next_id: u64,
+    owed: BTreeMap<TaskId, Owed>,
+    pub sessions: Vec<SessionId>,
+    /// By LBN, the number of the last command that read or wrote it.
+    touched: Vec<[u64; 2]>,
+    done: u64,
+    pub bad: BTreeSet<u64>,
+    /// A failed command says only where it stopped.
+    pub stops: bool,
+    /// A failed command has no data at all.
+    pub loses_data: bool,
+    /// Whether each completion must come when it was foreseen.
+    pub exact: bool,
+    /// Buffers are at hand in so many of eight cases.
+    pub ready: u64,
+    asked_buffers: u64,
+    pub log: Vec<String>,
+    pub most_at_drive: usize,
+    pub merged: u64,
+    pub detours: u64,
+}
+
+struct Desk {
+    ready: u64,
+    asked: u64,
+}
+
+impl Buffers for Desk {
+    fn ready(&mut self, _: &Wanted) -> bool {
+        self.asked += 1;
+        self.asked.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 < self.ready
+    }
+}
+
+impl Rig {
+    pub fn new(profile: &Profile, config: Config) -> Self {
+        let model = Arc::new(DriveModel::from_profile(profile).unwrap());
+        let capacity = model.layout().capacity().get();
+        let mut core = Core::new(Arc::clone(&model), config);
+        let sessions =
+            vec![core.open(Priority::default()).unwrap(), core.open(Priority::new(70).unwrap()).unwrap()];
+        Self {
+            core,
+            drive: Drive::new(profile).unwrap(),
+            model,
+            now: Instant::ZERO,
+            capacity,
+            sent: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            next_id: 0,
+            owed: BTreeMap::new(),
+            sessions,
+            touched: vec![[0; 2]; capacity as usize],
+            done: 0,
+            bad: BTreeSet::new(),
+            stops: false,
+            loses_data: false,
+            exact: true,
+            ready: 8,
+            asked_buffers: 0,
+            log: Vec::new(),
+            most_at_drive: 0,
+            merged: 0,
+            detours: 0,
+        }
+    }
+
+    pub fn range(&self, at: u64, len: u64) -> LbnRange {
+        let len = len.clamp(1, self.capacity);
+        LbnRange::new(Lbn::new(at % (self.capacity - len + 1)), Sectors::new(len))
+    }
+
+    pub fn submit(&mut self, op: Op, range: LbnRange) -> Result<(), TestCaseError> {
+        let id = RequestId::new(self.next_id);
+        self.next_id += 1;
+        self.core.submit(self.now, Request { id, op, range }).unwrap();
+        self.asked.insert(id.get(), (range, op));
+        self.poll()
+    }
+
+    pub fn register(&mut self, session: usize, op: Op, range: LbnRange, block: u64) -> TaskId {
+        let session = self.sessions[session % self.sessions.len()];
+        let size = Sectors::new(block);
+        let task = match op {
+            Op::Read => self.core.read(session, range, size, Parameter(7)),
+            Op::Write => self.core.write(session, range, size, Parameter(7)),
+        }
+        .unwrap();
+        let blocks = (0..range.len().get().div_ceil(block)).collect();
+        self.owed.insert(task, Owed { op, range, block, since: self.done, blocks });
+        task
+    }
+
+    pub fn abort(&mut self, nth: usize) -> Result<(), TestCaseError> {
+        let Some(&task) = self.owed.keys().nth(nth % self.owed.len().max(1)) else { return Ok(()) };
+        let owed = self.owed.remove(&task).unwrap();
+        match self.core.abort(task) {
+            Ok(left) => prop_assert_eq!(left, owed.blocks.len() as u64),
+            Err(error) => prop_assert!(owed.blocks.is_empty(), "{} {:?}", error, SessionError::NoTask(task)),
+        }
+        Ok(())
+    }
+
+    /// Everything at the drive is lost; another drive takes its place.
+    pub fn lose(&mut self, profile: &Profile) -> Result<(), TestCaseError> {
+        self.drive = Drive::new(profile).unwrap();
+        self.drive.advance(self.now);
+        self.sent.clear();
+        self.exact = false;
+        self.core.lost(self.now);
+        self.poll()
+    }
+
+    /// The next completion or waking up; false if there is none to come.
+    pub fn step(&mut self) -> Result<bool, TestCaseError> {
+        let next = [self.drive.next_event(), self.core.wake_at()].into_iter().flatten().min();
+        let Some(at) = next else { return Ok(false) };
+        self.wait_until(at)?;
+        Ok(true)
+    }
+
+    pub fn wait_until(&mut self, until: Instant) -> Result<(), TestCaseError> {
+        loop {
+            let next = [self.drive.next_event(), self.core.wake_at()].into_iter().flatten().min();
+            let at = next.filter(|at| *at <= until);
+            self.now = self.now.max(at.unwrap_or(until));
+            self.drive.advance(self.now);
+            while let Some(done) = self.drive.pop_completion() {
+                let command = self.sent.remove(&done.id.get());
+                prop_assert!(command.is_some(), "a completion of what was not sent");
+                self.complete(command.unwrap(), done.at)?;
+            }
+            self.poll()?;
+            if at.is_none_or(|at| at == until) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn complete(&mut self, command: Command, at: Instant) -> Result<(), TestCaseError> {
+        if self.exact {
+            prop_assert_eq!(self.core.predicted(command.id), Some(at), "{:?}", command);
+        }
+        self.done += 1;
+        let inside: Vec<u64> =
+            self.bad.range(command.range.start().get()..command.range.end().get()).copied().collect();
+        let stop = inside.first().copied().filter(|_| self.stops);
+        for lbn in command.range.start().get()..stop.unwrap_or(command.range.end().get()) {
+            if !self.bad.contains(&lbn) && (inside.is_empty() || !self.loses_data) {
+                self.touched[lbn as usize][usize::from(command.op.is_write())] = self.done;
+            }
+        }
+        let bad: Vec<Lbn> = inside.iter().map(|&lbn| Lbn::new(lbn)).collect();
+        let outcome = match stop {
+            Some(lbn) => Outcome::StoppedAt(Lbn::new(lbn)),
+            None if bad.is_empty() => Outcome::Done,
+            None if self.loses_data => Outcome::NoData(bad[0]),
+            None => Outcome::Bad(&bad),
+        };
+        self.core.command_done(at, command.id, outcome);
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<(), TestCaseError> {
+        loop {
+            let mut desk = Desk { ready: self.ready, asked: self.asked_buffers };
+            let action = self.core.poll_with(self.now, &mut desk);
+            self.asked_buffers = desk.asked;
+            let Some(action) = action else { return Ok(()) };
+            self.log.push(format!("{} {action:?}", self.now));
+            match action {
+                Action::Send(command) => self.send(command)?,
+                Action::Completed(id) => {
+                    let asked = self.asked.remove(&id.get());
+                    prop_assert!(asked.is_some(), "{} twice or never asked", id);
+                    let (range, _) = asked.unwrap();
+                    let bad = self.bad.range(range.start().get()..range.end().get()).next();
+                    prop_assert_eq!(bad, None);
+                }
+                Action::Failed { id, bad } => {
+                    let asked = self.asked.remove(&id.get());
+                    prop_assert!(asked.is_some(), "{} twice or never asked", id);
+                    let (range, _) = asked.unwrap();
+                    let first = self.bad.range(range.start().get()..range.end().get()).next();
+                    prop_assert_eq!(first, Some(&bad.get()));
+                }
+                Action::Deliver(record) => self.delivered(&record)?,
+                Action::Execute | Action::Cut => prop_assert!(false, "outside nothing moves the head"),
+            }
+        }
+    }
+
+    fn send(&mut self, command: Command) -> Result<(), TestCaseError> {
+        let to_drive =
+            drive::Command { id: RequestId::new(command.id.get()), op: command.op, range: command.range };
+        let refused = self.drive.submit(self.now, to_drive).err();
+        prop_assert_eq!(refused, None);
+        self.sent.insert(command.id.get(), command);
+        prop_assert_eq!(self.sent.len(), self.core.at_drive());
+        self.most_at_drive = self.most_at_drive.max(self.sent.len());
+        if let Some(asked) = command.foreground {
+            prop_assert_eq!(command.purpose, Purpose::Foreground);
+            prop_assert_eq!(asked.end(), command.range.end(), "merged in front, or not at all");
+            prop_assert!(command.range.covers(asked));
+            if asked != command.range {
+                self.merged += 1;
+                let track = |lbn| self.model.layout().locate(lbn).unwrap().track;
+                prop_assert_eq!(track(asked.start()), track(command.range.start()));
+            }
+        } else if matches!(command.purpose, Purpose::Background { .. }) {
+            self.detours += 1;
+            prop_assert_eq!(
+                self.model.layout().pieces(command.range).map(|p| p.track.get()).min(),
+                self.model.layout().pieces(command.range).map(|p| p.track.get()).max(),
+                "on one track"
+            );
+        }
+        Ok(())
+    }
+
+    fn delivered(&mut self, record: &Record) -> Result<(), TestCaseError> {
+        let Some(owed) = self.owed.get_mut(&record.task) else {
+            return Err(TestCaseError::fail(format!("{record:?} of no task")));
+        };
+        prop_assert_eq!(owed.op, record.op);
+        let offset = record.range.start().since(owed.range.start()).get();
+        prop_assert_eq!(offset % owed.block, 0);
+        let len = owed.block.min(owed.range.len().get() - offset);
+        prop_assert_eq!(record.range.len().get(), len);
+        prop_assert!(owed.blocks.remove(&(offset / owed.block)), "{:?} a second time", record);
+        match record.bad {
+            Some(bad) => {
+                prop_assert!(record.range.contains(bad) && self.bad.contains(&bad.get()), "{:?}", record);
+            }
+            None => {
+                for lbn in record.range.start().get()..record.range.end().get() {
+                    let [read, written] = self.touched[lbn as usize];
+                    let last = if record.op.is_write() { written } else { read.max(written) };
+                    prop_assert!(last > owed.since, "{:?}: LBN {} was not touched", record, lbn);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on until nothing is to come; then nothing may be left.
+    pub fn finish(&mut self) -> Result<(), TestCaseError> {
+        self.ready = 8;
+        for &session in &self.sessions {
+            self.core.resume(session).unwrap();
+        }
+        let mut rounds = 0;
+        self.poll()?;
+        while self.step()? {
+            rounds += 1;
+            prop_assert!(
+                rounds < 1_500,
+                "it does not come to an end: bad {:?} {:?}",
+                self.bad,
+                self.log.iter().rev().take(6).collect::<Vec<_>>()
+            );
+        }
+        prop_assert!(self.asked.is_empty(), "never done: {:?}", self.asked);
+        for owed in self.owed.values() {
+            prop_assert!(owed.blocks.is_empty(), "never delivered: {:?}", owed);
+        }
+        prop_assert_eq!(self.core.at_drive(), 0);
+        Ok(())
+    }
+}
+
+pub fn outside(config: OutsideConfig) -> Config {
+    Config { place: Place::Outside(config), ..Config::default() }
+}

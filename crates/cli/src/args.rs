@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::probe::DeviceName;
 use crate::values::{self, Load};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use scheduler::policy::{AgeWeight, PolicyName};
@@ -44,6 +45,11 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock demo\n\nTakes some seconds. The exit code is 1 if any completion time of the foreground differs."
     )]
     Demo(DemoArgs),
+    /// Find out what a drive is like from the times of its reads alone, and write its profile
+    #[command(
+        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n\nDEVICE is emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. With `,noise` its times vary as those of a drive of 2001 did. It reads, and writes nothing to the drive. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
+    )]
+    Probe(ProbeArgs),
     /// Random histories of the scheduler on simulated drives, with every promise held after each step
     #[command(
         after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends it at once; nothing has been written then."
@@ -316,4 +322,26 @@ pub(crate) struct TortureArgs {
     /// Write the shortest history that breaks a promise there as well
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// The drive: emulated:NAME or emulated:FILE, with `,noise` and `,seed=N` behind it
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: DeviceName,
+    /// Write the profile there, not to standard output
+    #[arg(short, long, value_name = "FILE.toml")]
+    pub(crate) output: Option<PathBuf>,
+    /// Go on from this file if it is there, and keep in it what has been measured
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resume: Option<PathBuf>,
+    /// The found profile's name
+    #[arg(long, value_name = "NAME", value_parser = values::profile_name, default_value = "probed")]
+    pub(crate) name: String,
+    /// Seed of the probe's own dice: which sectors it reads
+    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "1", allow_negative_numbers = true)]
+    pub(crate) seed: u64,
+    /// Print the profile and the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -30,10 +30,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
 ///
 /// # Errors
 /// What the system says; nothing has changed then.
-pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Problem> {
+pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Problem> {
     let target = target(path)?;
     let beside = beside(&target);
-    write_new(&beside, text)
+    write_new(&beside, text.as_ref())
         .and_then(|()| fs::rename(&beside, &target))
         .map_err(|error| cannot_write(path, &beside, &error))
 }
@@ -44,7 +44,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Problem> {
 /// As [`replace`]; nothing has changed then.
 pub(crate) fn check_replaceable(path: &Path) -> Result<(), Problem> {
     let beside = beside(&target(path)?);
-    write_new(&beside, "\n")
+    write_new(&beside, b"\n")
         .and_then(|()| fs::remove_file(&beside))
         .map_err(|error| cannot_write(path, &beside, &error))
 }
@@ -73,8 +73,8 @@ fn beside(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(text.as_bytes())?;
+    file.write_all(bytes)?;
     file.sync_all()
 }

@@ -11,6 +11,7 @@ mod drive;
 mod files;
 mod lab;
 mod output;
+mod probe;
 mod problem;
 mod progress;
 mod simulate;
@@ -73,6 +74,7 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Simulate(args) => simulate::execute(&args, console).map(Outcome::from),
         Command::Lab(command) => lab::execute(command, console),
         Command::Demo(args) => demo::execute(&args, console),
+        Command::Probe(args) => probe::execute(&args, console).map(Outcome::from),
         Command::Torture(args) => torture::execute(&args, console),
     }
 }

@@ -114,6 +114,16 @@ pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(text, 0, u64::MAX)
 }
 
+/// A profile's name.
+pub(crate) fn profile_name(text: &str) -> Result<String, String> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if !text.is_empty() && text.len() <= 64 && text.chars().all(good) {
+        Ok(text.to_owned())
+    } else {
+        Err("give lower-case letters, digits and hyphens, 64 at most".to_owned())
+    }
+}
+
 fn whole<N: TryFrom<u64>>(text: &str, low: u64, high: u64) -> Result<N, String> {
     let number = text.parse().ok().filter(|n| (low..=high).contains(n));
     number

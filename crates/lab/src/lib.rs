@@ -28,6 +28,7 @@ pub mod report;
 mod scan;
 pub mod select;
 pub mod set_up;
+mod smtf;
 pub mod store;
 
 pub use claim::{Band, Claim, Measure, Spread};

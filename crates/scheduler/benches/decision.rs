@@ -300,7 +300,7 @@ impl Bench {
                         return;
                     }
                 }
-                Some(Action::Deliver(_) | Action::Cut | Action::Failed { .. }) | None => {}
+                Some(Action::Deliver(_) | Action::Send(_) | Action::Cut | Action::Failed { .. }) | None => {}
             }
         }
     }

@@ -8,10 +8,12 @@ mod promotable;
 mod search;
 mod share;
 mod straight;
+mod walk;
 mod writes;
 
 pub(crate) use promotable::Urgent;
 pub(crate) use search::Focus;
+pub(crate) use walk::{Front, Sought, Walk, Way};
 
 use crate::sessions::{
     MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, SessionError, Wanted,
@@ -22,6 +24,7 @@ use picks::Pick;
 use share::Share;
 use std::collections::BTreeMap;
 use units::{LbnRange, Op, Sectors, SessionId, TaskId};
+use walk::Walks;
 
 /// Asked before a block is written: its client may say "not now".
 pub trait Buffers {
@@ -52,8 +55,8 @@ pub(crate) struct Background {
     picks: Vec<Pick>,
     /// The command that fetches what is taken.
     command: u64,
-    /// [`Share::passed_over`], where several are looked at together.
-    passed_over: u32,
+    /// How far idle time has gone, where several are looked at together.
+    walks: Walks,
     most_partials: usize,
     /// Blocks that each session may have half read: a part of the room for all, so that none waits for what others,
     /// who may be suspended, keep there.
@@ -62,7 +65,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    pub fn new(most_partials: usize) -> Self {
+    pub fn new(layout: &Layout, most_partials: usize) -> Self {
         Self {
             shares: Vec::new(),
             focus: Vec::new(),
@@ -71,7 +74,7 @@ impl Background {
             next_task: 1,
             picks: Vec::new(),
             command: 0,
-            passed_over: 0,
+            walks: Walks::new(layout.cylinders()),
             most_partials,
             most_partials_each: most_partials.max(1),
             scratch: Vec::new(),
@@ -132,7 +135,8 @@ impl Background {
         let id = TaskId::new(self.next_task);
         self.next_task += 1;
         self.owners.insert(id, session);
-        self.shares[at].add(layout, id, op, (range, block), parameter);
+        let cylinders = self.shares[at].add(layout, id, op, (range, block), parameter);
+        self.walks.wanted_anew(cylinders);
         self.look(Focus::All);
         Ok(id)
     }
@@ -202,6 +206,7 @@ impl Background {
 
     pub fn suspend(&mut self, session: SessionId, suspended: bool) -> Result<(), SessionError> {
         self.share(session)?.suspended = suspended;
+        self.walks.begin();
         self.look(Focus::All);
         Ok(())
     }

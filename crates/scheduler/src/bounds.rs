@@ -137,20 +137,24 @@ impl Bounds {
         }
     }
 
-    pub fn forget_range(&mut self, layout: &Layout, range: LbnRange) {
+    /// Forgets what lies in `range`: the first and the last cylinder of it, unless all was forgotten.
+    pub fn forget_range(&mut self, layout: &Layout, range: LbnRange) -> Option<(u32, u32)> {
         let few: Vec<TrackIndex> = layout.pieces(range).take(FEW_PIECES + 1).map(|p| p.track).collect();
         if few.len() > FEW_PIECES {
             // New tables rather than zeros written into the old ones: untouched memory costs nothing.
             *self = Self::new(layout);
-        } else {
-            for track in few {
-                let cylinder = layout.track(track).cylinder.get();
-                self.forget(track, cylinder);
-                // More is wanted now: the group's old bound is none any more.
-                if let Some(group) = self.groups.get_mut((cylinder / GROUP) as usize) {
-                    *group = 0;
-                }
-            }
+            return None;
         }
+        let mut span: Option<(u32, u32)> = None;
+        for track in few {
+            let cylinder = layout.track(track).cylinder.get();
+            self.forget(track, cylinder);
+            // More is wanted now: the group's old bound is none any more.
+            if let Some(group) = self.groups.get_mut((cylinder / GROUP) as usize) {
+                *group = 0;
+            }
+            span = Some(span.map_or((cylinder, cylinder), |(a, b)| (a.min(cylinder), b.max(cylinder))));
+        }
+        span
     }
 }

@@ -1,11 +1,14 @@
 //! The core: time, completions and calls in, actions out, and nothing else.
 
 mod dispatch;
+mod idle_search;
 mod outside;
 mod under_way;
 mod watch;
 
-pub use outside::{Command, CommandId, Conservatism, ErrorRecord, Outcome, OutsideConfig, Overheads, Place};
+pub use outside::{
+    Caution, Command, CommandId, Conservatism, ErrorRecord, Outcome, OutsideConfig, Overheads, Place,
+};
 
 use crate::background::{Background, Buffers, Ready, Urgent};
 use crate::foreground::{Pending, Request};
@@ -273,7 +276,7 @@ impl Core {
             promoted: 0,
             held_back: Vec::new(),
             next_sequence: 0,
-            background: Background::new(config.most_partials),
+            background: Background::new(drive.layout(), config.most_partials),
             planner: Planner::new(&drive),
             position,
             track: drive.layout().track_at(position.cylinder, position.head),

@@ -20,8 +20,8 @@ mod task;
 mod task_index;
 
 pub use crate::core::{
-    Access, Action, Command, CommandId, Config, Conservatism, Core, ErrorRecord, Outcome, OutsideConfig,
-    Overheads, Place, PlannerStats, Purpose, Sharing, SubmitError,
+    Access, Action, Caution, Command, CommandId, Config, Conservatism, Core, ErrorRecord, Outcome,
+    OutsideConfig, Overheads, Place, PlannerStats, Purpose, Sharing, SubmitError,
 };
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;

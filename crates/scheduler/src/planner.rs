@@ -63,7 +63,10 @@ pub struct SearchBudget {
 }
 
 /// Looking a cylinder up costs this part of examining a track.
-const LOOKUPS_PER_TRACK: u32 = 32;
+pub(crate) const LOOKUPS_PER_TRACK: u32 = 32;
+
+/// Working out what a track could yield at most costs this.
+pub(crate) const LOOKUPS_PER_BOUND: u32 = LOOKUPS_PER_TRACK / 4;
 
 /// Cylinders that the search goes out on each side before it asks again whether going on can help.
 const STRIDE: u32 = 8;
@@ -76,6 +79,11 @@ impl SearchBudget {
 
     /// Until nothing better can be found.
     pub const UNLIMITED: Self = Self { tracks: u32::MAX / LOOKUPS_PER_TRACK };
+
+    /// The same in look-ups.
+    pub(crate) const fn lookups(self) -> u32 {
+        self.tracks.saturating_mul(LOOKUPS_PER_TRACK)
+    }
 }
 
 impl Default for SearchBudget {
@@ -181,7 +189,7 @@ impl Planner {
         if background.is_idle() || gap.deadline <= gap.at {
             return (None, 0);
         }
-        let budget = budget.tracks.saturating_mul(LOOKUPS_PER_TRACK);
+        let budget = budget.lookups();
         let tally = Tally {
             best: Detour { score: 0, stops: [None; 2], merged: false },
             depth: background.depth().max(1),
@@ -492,7 +500,7 @@ impl Search<'_> {
 
     fn bounded_cylinder(&mut self, cylinder: u32) {
         if self.background.known_cylinder_bound(cylinder).is_none() {
-            self.tally.spend(u32::from(self.drive.layout().heads()) * LOOKUPS_PER_TRACK / 4);
+            self.tally.spend(u32::from(self.drive.layout().heads()) * LOOKUPS_PER_BOUND);
         }
         self.cylinder(cylinder);
     }

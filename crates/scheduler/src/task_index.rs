@@ -9,6 +9,9 @@
 /// The most entries in one of the short lists.
 const CHUNK: usize = 128;
 
+/// The most entries that are looked at to know how deep a place is.
+const MOST_LOOKED: usize = 256;
+
 /// One class for every length that a `u64` can hold.
 const CLASSES: usize = 64;
 
@@ -63,11 +66,19 @@ impl TaskIndex {
         self.depth
     }
 
-    /// Adds `start..end`, which is not empty.
-    pub fn insert(&mut self, start: u64, end: u64, slot: u32) {
-        // One range more raises the depth by one at most, and only if so many lie where it does.
-        let mut over = 1;
-        self.overlapping(start, end, |_| over += 1);
+    /// Adds `start..end`, which is not empty. How many others were looked at for that.
+    pub fn insert(&mut self, start: u64, end: u64, slot: u32) -> usize {
+        // One range more raises the depth by one at most, and only if so many lie where it does. Where very many lie it
+        // is taken to: to count them for each would take the square of their number.
+        let (mut over, mut looked) = (1, 0);
+        let all = self.look(start, end, |overlaps| {
+            over += u64::from(overlaps);
+            looked += 1;
+            looked < MOST_LOOKED
+        });
+        if !all {
+            over = u64::MAX;
+        }
         let entry = Entry { start, end, slot };
         let class = class_of(start, end);
         self.classes[class].insert(entry);
@@ -79,6 +90,23 @@ impl TaskIndex {
             self.changes += usize::from(over > 2);
         }
         self.settle();
+        looked
+    }
+
+    /// Tells `each` of ranges near `start..end`, all that overlap it among them, whether they do, until it has had enough;
+    /// whether it has not.
+    fn look(&self, start: u64, end: u64, mut each: impl FnMut(bool) -> bool) -> bool {
+        let mut occupied = self.occupied;
+        while occupied != 0 {
+            let class = occupied.trailing_zeros();
+            occupied &= occupied - 1;
+            if !self.classes[class as usize]
+                .near(class, start, end, &mut |e| each(e.start < end && e.end > start))
+            {
+                return false;
+            }
+        }
+        true
     }
 
     /// Takes out what [`insert`](Self::insert) put in; whether it was there.
@@ -179,6 +207,16 @@ impl Class {
     }
 
     fn overlapping_many(&self, class: u32, low: u64, high: u64, each: &mut impl FnMut(u32)) {
+        self.near(class, low, high, &mut |entry| {
+            if entry.end > low {
+                each(entry.slot);
+            }
+            true
+        });
+    }
+
+    /// Calls `each` for what begins before `high` and may reach beyond `low`, until it says no; whether it never did.
+    fn near(&self, class: u32, low: u64, high: u64, each: &mut impl FnMut(&Entry) -> bool) -> bool {
         // Anything in the class is shorter than this.
         let longest = 2u64.checked_shl(class).unwrap_or(u64::MAX);
         let from = low.saturating_sub(longest);
@@ -187,13 +225,14 @@ impl Class {
             let begin = chunk.partition_point(|e| e.start < from);
             for entry in &chunk[begin..] {
                 if entry.start >= high {
-                    return;
+                    return true;
                 }
-                if entry.end > low {
-                    each(entry.slot);
+                if !each(entry) {
+                    return false;
                 }
             }
         }
+        true
     }
 }
 
@@ -281,6 +320,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Counted by what is looked at; a million tasks over one block, and beside it.
+    #[test]
+    fn tasks_over_one_block_are_not_all_looked_at_when_one_more_comes() {
+        let mut index = TaskIndex::new();
+        let mut looked = 0;
+        for i in 0..1_000_000u32 {
+            let start = u64::from(i % 3) * 8;
+            looked += index.insert(start, start + 8, i);
+        }
+        assert!(looked < 1_000_000 * (MOST_LOOKED + 1), "{looked} of {}", index.len);
+        assert!(index.depth() >= 333_334 && index.depth() <= 1_000_000, "{}", index.depth());
+        for i in 0..1_000_000u32 {
+            let start = u64::from(i % 3) * 8;
+            assert!(index.remove(start, start + 8, i));
+        }
+        assert_eq!((index.depth(), index.is_empty()), (0, true));
     }
 
     #[test]

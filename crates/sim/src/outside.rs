@@ -2,7 +2,7 @@
 
 use crate::inside::{Background, InFlight, Observer, SetupError};
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
-use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules};
+use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules, Served};
 use model::{DriveModel, Position, Profile};
 use scheduler::{
     Action, Command, Config, Core, ErrorRecord, Harm, Outcome, Overheads, Parameter, PlannerStats, Priority,
@@ -375,6 +375,10 @@ impl Spent {
             other += rpm.time_within(track.arc(piece.sector, before));
             own += rpm.time_within(track.arc(piece.sector + before, piece.len - before));
             last = track.into();
+        }
+        // What comes from the buffer, or goes there only, takes no time of the head.
+        if matches!(done.served, Served::Hit | Served::Buffered) {
+            (own, other) = (Duration::ZERO, Duration::ZERO);
         }
         let useful = self.sectors_take(last, command.useful).min(other);
         let moved = done.seek;

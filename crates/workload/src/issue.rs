@@ -354,7 +354,7 @@ fn checked_rate(rate: f64) -> Result<f64, ConfigError> {
     within("rate", rate, 1e-6, 1e9, "give requests a second, from 0.000001 to 1000000000")
 }
 
-fn within(
+pub(crate) fn within(
     field: &'static str,
     value: f64,
     low: f64,

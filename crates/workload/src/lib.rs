@@ -6,7 +6,8 @@
 //! The host owns the clock. [`trace::read`] reads six formats of traces; [`random`] is where every seeded number of a
 //! simulation comes from.
 //!
-//! Where requests wait for each other the source keeps its own times ([`Script`]): [`tpcc`] is a load of transactions on
+//! Where requests wait for each other the source keeps its own times ([`Script`]): [`Compressed`] is a trace at a
+//! multiple of its speed, [`tpcc`] is a load of transactions on
 //! pages, [`postmark`] one of small files, as operations on files and as what a file system makes of them.
 //!
 //! The same configuration and seed give the same requests at the same times on every machine.
@@ -34,6 +35,7 @@
 //! ```
 
 mod bursts;
+mod compressed;
 mod error;
 mod issue;
 mod oltp;
@@ -49,6 +51,7 @@ pub mod trace;
 mod uniform;
 mod utilisation;
 
+pub use compressed::Compressed;
 pub use error::ConfigError;
 pub use issue::{Arrival, Closed, ClosedTask, Issued, Issuer, Think};
 pub use oltp::{Oltp, OltpConfig};

@@ -9,10 +9,11 @@ use crate::drive::resolve::resolve;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::values::{self, Load};
+use drive::{Behaviour, DriveError};
 use foreground::Foreground;
 use run::{Goal, Run};
-use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, SearchBudget};
-use sim::{Background, Nothing};
+use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Place, SearchBudget};
+use sim::{Background, Nothing, black_box};
 use std::sync::Arc;
 use std::time::Instant;
 use units::{Bytes, Duration, Sectors};
@@ -58,7 +59,16 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
         (BackgroundTask::Scan, None) => Goal::ScanDone,
     };
     let title = format!("{}, {description}, {}", drive.profile.title, args.policy);
-    let mut run = Run::new(model, config, issuer, background)?;
+    let mut run = match args.place {
+        Where::Inside => Run::new(model, config, issuer, background)?,
+        Where::Outside => {
+            let refused = |error: DriveError| Problem::failed(format!("{}: {error}", args.drive));
+            let noisy = Behaviour::noisy();
+            let (device, overheads) = black_box(&drive.profile, noisy, args.seed).map_err(refused)?;
+            let place = Place::Outside(OutsideConfig::paper(overheads, args.conservatism));
+            Run::outside(device, model, Config { place, ..config }, issuer, background)?
+        }
+    };
     run.advance(goal, "simulating", &mut Nothing, console)?;
     if let Some(asked) = args.requests.filter(|&asked| asked > run.requests()) {
         console.note(&format!(
@@ -72,15 +82,13 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
 }
 
 fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
-    if args.place == Where::Outside {
-        return Err(Problem::usage("--where outside: this version schedules only inside the drive")
-            .help("leave out --where, or give --where inside"));
+    if args.place == Where::Inside && args.conservatism != Duration::ZERO {
+        return Err(Problem::usage("--conservatism needs a scheduler outside the drive")
+            .help("give --where outside as well, or leave out --conservatism: inside the drive every time is known exactly"));
     }
-    if args.conservatism != Duration::ZERO {
-        return Err(Problem::usage(
-            "--conservatism needs a scheduler outside the drive, which this version does not have",
-        )
-        .help("leave out --conservatism: inside the drive every time is known exactly"));
+    if args.place == Where::Outside && args.zero_latency.is_some() {
+        return Err(Problem::usage("--zero-latency does not go with --where outside")
+            .help("leave it out: outside the drive it does what its profile says"));
     }
     Ok(())
 }

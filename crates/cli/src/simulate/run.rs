@@ -3,9 +3,10 @@
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
+use drive::Drive;
 use model::DriveModel;
 use scheduler::{Config, SubmitError};
-use sim::{Background, Inside, Observer, Report, SetupError};
+use sim::{Background, Inside, Observer, Outside, Report, SetupError};
 use std::sync::Arc;
 use units::Instant;
 use workload::{Issuer, Source};
@@ -28,9 +29,25 @@ const PATIENCE: u64 = 10_000_000;
 /// Virtual time ends after 584 years; this is far enough away from it for any stride.
 const LONGEST: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
+/// Where the core is.
+enum Host<S> {
+    Inside(Box<Inside<S>>),
+    Outside(Box<Outside<S>>),
+}
+
+/// The same of either.
+macro_rules! either {
+    ($host:expr, $run:ident => $of:expr) => {
+        match $host {
+            Host::Inside($run) => $of,
+            Host::Outside($run) => $of,
+        }
+    };
+}
+
 /// A simulation under way.
 pub(crate) struct Run<S> {
-    inside: Inside<S>,
+    host: Host<S>,
     /// Blocks that the scan had when it last got some, and requests that were done then.
     yielded: (u64, u64),
 }
@@ -47,7 +64,22 @@ impl<S: Source> Run<S> {
         background: Background,
     ) -> Result<Self, Problem> {
         let inside = Inside::new(drive, config, foreground, background).map_err(problem)?;
-        Ok(Self { inside, yielded: (0, 0) })
+        Ok(Self { host: Host::Inside(Box::new(inside)), yielded: (0, 0) })
+    }
+
+    /// The same in front of a drive.
+    ///
+    /// # Errors
+    /// A background that the core refuses.
+    pub(crate) fn outside(
+        device: Drive,
+        known: Arc<DriveModel>,
+        config: Config,
+        foreground: Issuer<S>,
+        background: Background,
+    ) -> Result<Self, Problem> {
+        let outside = Outside::new(device, known, config, foreground, background).map_err(problem)?;
+        Ok(Self { host: Host::Outside(Box::new(outside)), yielded: (0, 0) })
     }
 
     /// Goes on until the goal is reached or the load has ended.
@@ -72,7 +104,7 @@ impl<S: Source> Run<S> {
     pub(crate) fn progress(&self, goal: Goal, label: &str, console: &Console) -> Progress {
         let whole = match goal {
             Goal::Requests(requests) => requests,
-            Goal::ScanDone => self.inside.scan_progress().map_or(0, |(_, blocks)| blocks),
+            Goal::ScanDone => either!(&self.host, run => run.scan_progress()).map_or(0, |(_, blocks)| blocks),
         };
         Progress::new(console, label, whole)
     }
@@ -80,7 +112,7 @@ impl<S: Source> Run<S> {
     /// How far it has come on the way to the goal.
     pub(crate) fn position(&self, goal: Goal) -> u64 {
         match goal {
-            Goal::Requests(_) => self.inside.requests(),
+            Goal::Requests(_) => either!(&self.host, run => run.requests()),
             Goal::ScanDone => self.delivered(),
         }
     }
@@ -95,8 +127,8 @@ impl<S: Source> Run<S> {
             Goal::ScanDone => STRIDE,
         };
         let more = match goal {
-            Goal::Requests(_) => self.inside.advance(stride, observer),
-            Goal::ScanDone => self.inside.advance_scan(stride, observer),
+            Goal::Requests(_) => either!(&mut self.host, run => run.advance(stride, observer)),
+            Goal::ScanDone => either!(&mut self.host, run => run.advance_scan(stride, observer)),
         };
         let more = more.map_err(problem)?;
         let (done, delivered) = (self.requests(), self.delivered());
@@ -111,7 +143,7 @@ impl<S: Source> Run<S> {
             ))
             .help("give smaller blocks, another policy, or --requests to end the run there"));
         }
-        if self.inside.now() > LONGEST {
+        if either!(&self.host, run => run.now()) > LONGEST {
             return Err(Problem::failed(format!(
                 "a hundred years have been simulated after {done} requests"
             ))
@@ -121,17 +153,17 @@ impl<S: Source> Run<S> {
     }
 
     fn delivered(&self) -> u64 {
-        self.inside.scan_progress().map_or(0, |(delivered, _)| delivered)
+        either!(&self.host, run => run.scan_progress()).map_or(0, |(delivered, _)| delivered)
     }
 
     /// Foreground requests done.
     pub(crate) fn requests(&self) -> u64 {
-        self.inside.requests()
+        either!(&self.host, run => run.requests())
     }
 
     /// What came out.
     pub(crate) fn report(&self) -> Report {
-        self.inside.report()
+        either!(&self.host, run => run.report())
     }
 }
 

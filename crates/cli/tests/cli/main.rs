@@ -7,6 +7,7 @@ mod demo;
 mod drive;
 mod lab;
 mod mistakes;
+mod probe;
 mod simulate;
 mod support;
 mod terminal;

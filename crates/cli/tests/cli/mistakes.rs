@@ -181,8 +181,8 @@ fn flags_that_do_not_fit_together_are_told_apart() {
         ("--workload replay:x --scale 5 --mpl 2", ["--scale", "--mpl"]),
         ("--rate 5 --think 2", ["--rate", "--think"]),
         ("--workload replay:x --scale 5 --think 2", ["--scale", "--think"]),
-        ("--where outside", ["--where outside", "--where inside"]),
-        ("--conservatism 0.3", ["--conservatism", "leave out"]),
+        ("--where outside --zero-latency on", ["--zero-latency", "leave it out"]),
+        ("--conservatism 0.3", ["--conservatism", "--where outside"]),
     ] {
         run(&format!("simulate {flags}")).complained(2, &words);
     }

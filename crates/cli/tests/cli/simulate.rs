@@ -46,6 +46,7 @@ fn the_same_seed_gives_the_same_bytes() {
         "simulate --workload oltp --background scan --requests 5000 --seed 7 --json",
         "simulate --policy sptf --outstanding 20 --requests 5000 --seed 7",
         "simulate --workload oltp --rate 50 --requests 2000 --seed 7 --json",
+        "simulate --where outside --conservatism 0.3 --workload oltp --background scan --requests 2000 --seed 7 --json",
     ] {
         let (one, two) = (run(args).worked(), run(args).worked());
         assert_eq!(but_for_the_clock(&one), but_for_the_clock(&two), "{args}");
@@ -243,4 +244,21 @@ fn loads_with_times_of_their_own_take_no_others() {
     ] {
         run(&format!("simulate --workload {args}")).complained(2, &words);
     }
+}
+
+#[test]
+fn outside_the_drive_conservatism_costs_bandwidth_and_spares_the_foreground() {
+    let of = |flags: &str| {
+        let args = "simulate --where outside --workload oltp --policy sptf --requests 4000 --json";
+        let json = run(&format!("{args} {flags}")).json();
+        let sum: f64 = json["head_time"].as_object().unwrap().values().map(|v| v.as_f64().unwrap()).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{json}");
+        (number(&json, "/foreground/mean_response_ms"), number(&json, "/background/mb_per_s"))
+    };
+    let (alone, nothing) = of("");
+    assert_eq!(nothing, 0.0);
+    let (hasty, much) = of("--background scan");
+    let (careful, less) = of("--background scan --conservatism 0.4");
+    assert!(careful < hasty && careful < alone * 1.05, "{alone} {careful} {hasty}");
+    assert!(less < much && less > much / 3.0, "{less} {much}");
 }

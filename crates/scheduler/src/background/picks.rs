@@ -16,8 +16,6 @@ pub(crate) struct Pick {
     pub(super) task: TaskId,
     pub(super) op: Op,
     pub(super) item: Item,
-    /// What the head does of it on the track: the first sector, and sectors up to its end.
-    pub(super) done: (u32, u32),
     /// Whether the block is complete with it.
     pub(super) completes: bool,
     /// Whether it is done when the head's detours are cut short: what the foreground does is always done.
@@ -82,15 +80,10 @@ impl Background {
     }
 
     pub(super) fn pick(&mut self, at: usize, slot: u32, item: Item, sure: bool) {
-        self.pick_part(at, slot, item, sure, (item.sector, item.sectors));
-    }
-
-    /// The same where the head does less than the item: `done` is where that begins on the track, and up to its end.
-    pub(super) fn pick_part(&mut self, at: usize, slot: u32, item: Item, sure: bool, done: (u32, u32)) {
         let share = &mut self.shares[at];
         if let Some((task, op, Took { completes, had })) = share.take(slot, &item) {
             let (session, command) = (share.id, self.command);
-            self.picks.push(Pick { session, task, op, item, done, completes, sure, had, command });
+            self.picks.push(Pick { session, task, op, item, completes, sure, had, command });
         }
     }
 
@@ -105,7 +98,8 @@ impl Background {
     /// taken beyond is wanted again.
     pub fn cut(&mut self, layout: &Layout, sectors: u32, first: u32, done: u32) {
         let mut picks = std::mem::take(&mut self.picks);
-        let is_done = |p: &Pick| p.sure || (p.done.0 + sectors - first) % sectors + p.done.1 <= done;
+        let is_done =
+            |p: &Pick| p.sure || (p.item.sector + sectors - first) % sectors + p.item.sectors <= done;
         let mut undone: Vec<(TaskId, u64)> =
             picks.iter().filter(|p| !is_done(p)).map(|p| (p.task, p.item.block)).collect();
         undone.sort_unstable();
@@ -146,7 +140,8 @@ impl Background {
 
     fn untake(&mut self, layout: &Layout, pick: &Pick) {
         if let Ok(share) = self.share(pick.session) {
-            share.untake(layout, pick);
+            let cylinders = share.untake(layout, pick);
+            self.walks.wanted_anew(cylinders);
         }
     }
 
@@ -284,7 +279,7 @@ mod tests {
         let toml = include_str!("../../../model/tests/data/tiny.toml");
         let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
         let layout = drive.layout();
-        let mut background = Background::new(1);
+        let mut background = Background::new(layout, 1);
         let session = background.open(layout, Priority::default(), true).unwrap();
         let (first, third) = (TrackIndex::new(0), TrackIndex::new(2));
         let across = |track: TrackIndex| {
@@ -306,5 +301,42 @@ mod tests {
         let mut delivered = Vec::new();
         background.deliver(&[], |record| delivered.push(record.range));
         assert_eq!(delivered, [across(third)]);
+    }
+
+    /// A block of which one end was to be written with another block, and only the other end was.
+    #[test]
+    fn the_end_that_was_written_does_not_stand_for_the_end_that_was_cut() {
+        let toml = include_str!("../../../model/tests/data/tiny.toml");
+        let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
+        let layout = drive.layout();
+        let mut background = Background::new(layout, 1);
+        let session = background.open(layout, Priority::default(), true).unwrap();
+        let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
+        let write = |background: &mut Background, range: LbnRange| {
+            let work = (range, range.len());
+            background.register(layout, session, Op::Write, work, Parameter::default()).unwrap()
+        };
+        let long = write(&mut background, range(7, 4));
+        background.overwritten(layout, range(7, 1));
+        background.deliver(&[], |record| panic!("{record:?}"));
+        let short = write(&mut background, range(7, 2));
+        let at = layout.locate(Lbn::new(7)).unwrap();
+        let (track, sectors) = (at.track, layout.track(at.track).sectors);
+        let take = |background: &mut Background| {
+            let mut runs = Vec::new();
+            let window = (at.sector, sectors);
+            background
+                .take_writes(&drive, track, window, &mut crate::Ready, |passing, n| runs.push((passing, n)));
+            runs
+        };
+        assert_eq!(take(&mut background), [(0, 1), (1, 3)]);
+        background.cut(layout, sectors, at.sector, 1);
+        background.deliver(&[], |record| panic!("{record:?}"));
+        // The long one covers what is left of the short one.
+        assert_eq!(take(&mut background), [(1, 3)]);
+        let mut done = Vec::new();
+        background.deliver(&[], |record| done.push(record.task));
+        done.sort_unstable();
+        assert_eq!(done, [long, short]);
     }
 }

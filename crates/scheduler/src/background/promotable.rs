@@ -152,7 +152,7 @@ mod tests {
         ) {
             let toml = include_str!("../../../model/tests/data/tiny.toml");
             let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
-            let mut background = Background::new(8);
+            let mut background = Background::new(drive.layout(), 8);
             let session = background.open(drive.layout(), Priority::default(), true).unwrap();
             let mut at = 0;
             let mut listed = Vec::new();
@@ -173,7 +173,7 @@ mod tests {
     fn several_tasks_over_one_place_are_one_request() {
         let toml = include_str!("../../../model/tests/data/tiny.toml");
         let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
-        let mut background = Background::new(8);
+        let mut background = Background::new(drive.layout(), 8);
         let session = background.open(drive.layout(), Priority::default(), true).unwrap();
         for (start, len, block) in [(100, 64, 8), (104, 64, 8), (100, 80, 5)] {
             let work = (range(start, len), Sectors::new(block));
@@ -189,7 +189,7 @@ mod tests {
         let drive = DriveModel::from_profile(&builtin::find("nearline-20tb").unwrap()).unwrap();
         let layout = drive.layout();
         let whole = LbnRange::new(Lbn::ZERO, layout.capacity());
-        let mut background = Background::new(8);
+        let mut background = Background::new(drive.layout(), 8);
         let session = background.open(layout, Priority::default(), true).unwrap();
         let work = (whole, Sectors::new(1));
         background.register(layout, session, Op::Read, work, Parameter::default()).unwrap();

@@ -1,8 +1,10 @@
 //! What a search asks: whose blocks it looks at, and what a window, a track or a cylinder holds of them.
 
 use super::Background;
+use super::walk::{Sought, Stretch, Walk, Way};
 use crate::bounds::{GROUP, barren};
 use crate::lottery::Lottery;
+use crate::planner::LOOKUPS_PER_BOUND;
 use crate::task::Item;
 use model::{Extent, Layout, TrackRef};
 use units::{Lbn, Op, Sectors, TrackIndex};
@@ -40,11 +42,18 @@ impl Background {
         self.focus.extend_from_slice(focus);
     }
 
-    /// Cylinders that gave nothing of what is in focus when idle time last looked.
-    pub fn passed_over(&mut self) -> &mut u32 {
-        match self.focus.as_slice() {
-            &[at] => &mut self.shares[at].passed_over,
-            _ => &mut self.passed_over,
+    /// How far idle time has gone this way for what is in focus.
+    pub fn walk(&mut self, way: Way) -> &mut Walk {
+        let walks = match self.focus.as_slice() {
+            &[at] => &mut self.shares[at].walks,
+            _ => &mut self.walks,
+        };
+        match way {
+            Way::Edges => &mut walks.edges,
+            Way::Around(middle) => {
+                walks.around.recentre(middle);
+                &mut walks.around
+            }
         }
     }
 
@@ -123,25 +132,35 @@ impl Background {
         }
     }
 
-    /// The next cylinder, from `from` on inward or outward, of which something is wanted.
-    pub fn next_wanted(&mut self, layout: &Layout, from: u32, outward: bool) -> Option<u32> {
-        let last = layout.cylinders().checked_sub(1)?;
-        let mut next = Some(from).filter(|c| *c <= last);
-        while let Some(c) = next {
-            let barren = self.is_barren(c / GROUP, 0);
-            if !barren && self.cylinder_bound(layout, c) > 0 {
-                return Some(c);
+    /// The next cylinder of a stretch of which something is wanted, within a budget of look-ups; the first is looked at
+    /// whatever is left, so that it gets on.
+    pub fn next_wanted(&mut self, layout: &Layout, stretch: Stretch, left: &mut u32) -> Sought {
+        let Stretch { from, last, down } = stretch;
+        let mut next = from;
+        loop {
+            *left = left.saturating_sub(1);
+            let barren = self.is_barren(next / GROUP, 0);
+            if !barren {
+                if self.known_cylinder_bound(next).is_none() {
+                    *left = left.saturating_sub(u32::from(layout.heads()) * LOOKUPS_PER_BOUND);
+                }
+                if self.cylinder_bound(layout, next) > 0 {
+                    return Sought::Found(next);
+                }
             }
-            let group = c / GROUP * GROUP;
-            next = match (outward, barren) {
+            let group = next / GROUP * GROUP;
+            let after = match (down, barren) {
                 (true, true) => group.checked_sub(1),
-                (true, false) => c.checked_sub(1),
+                (true, false) => next.checked_sub(1),
                 (false, true) => Some(group + GROUP),
-                (false, false) => Some(c + 1),
+                (false, false) => Some(next + 1),
+            };
+            match after.filter(|c| if down { *c >= last } else { *c <= last }) {
+                Some(c) if *left == 0 => return Sought::Spent(c),
+                Some(c) => next = c,
+                None => return Sought::Nothing,
             }
-            .filter(|c| *c <= last);
         }
-        None
     }
 
     /// Wanted sectors among `count` that pass from `first` on.
@@ -211,5 +230,59 @@ fn in_window(extent: Extent, sectors: u32, first: u32, count: u32, mut each: imp
     run(first, end.min(sectors));
     if end > sectors {
         run(0, end - sectors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walk::Front;
+    use super::*;
+    use crate::sessions::{Parameter, Priority};
+    use model::{DriveModel, builtin};
+    use units::{LbnRange, SessionId};
+
+    /// Goes on until something is found or all has been looked at: how many budgets that took, and what was found.
+    fn search(background: &mut Background, layout: &Layout, budget: u32) -> (u32, Option<u32>) {
+        for searches in 1.. {
+            let mut walk = *background.walk(Way::Edges);
+            let mut left = budget;
+            let ahead = walk.ahead(Front::Low).expect("there is always something ahead here");
+            let sought = background.next_wanted(layout, ahead, &mut left);
+            walk.reached(Front::Low, sought);
+            *background.walk(Way::Edges) = walk;
+            match sought {
+                Sought::Found(cylinder) => return (searches, Some(cylinder)),
+                Sought::Nothing => return (searches, None),
+                Sought::Spent(_) => {}
+            }
+        }
+        unreachable!("all cylinders have been looked at")
+    }
+
+    fn want(background: &mut Background, layout: &Layout, session: SessionId, start: u64) -> u32 {
+        let work = (LbnRange::new(Lbn::new(start), Sectors::new(8)), Sectors::new(8));
+        background.register(layout, session, Op::Read, work, Parameter::default()).unwrap();
+        let track = layout.pieces(work.0).next().unwrap().track;
+        layout.track(track).cylinder.get()
+    }
+
+    /// Once over the drive is one look at each cylinder, and no more of them afterwards.
+    #[test]
+    fn a_search_goes_on_where_its_budget_ended() {
+        let drive = DriveModel::from_profile(&builtin::find("nearline-20tb").unwrap()).unwrap();
+        let layout = drive.layout();
+        let mut background = Background::new(layout, 8);
+        let session = background.open(layout, Priority::default(), true).unwrap();
+        let middle = want(&mut background, layout, session, layout.capacity().get() / 2);
+        let looks = middle * (1 + u32::from(layout.heads()) * LOOKUPS_PER_BOUND);
+        let budget = 2_400;
+        let (searches, found) = search(&mut background, layout, budget);
+        assert_eq!(found, Some(middle));
+        assert!(searches > 2 && searches <= looks / (budget - LOOKUPS_PER_BOUND * 64) + 2, "{searches}");
+        assert_eq!(search(&mut background, layout, budget), (1, Some(middle)), "nothing is looked at again");
+        // What is new further out is not missed, and costs no second walk.
+        let first = want(&mut background, layout, session, layout.capacity().get() / 100);
+        assert!(first < middle);
+        assert_eq!(search(&mut background, layout, budget), (1, Some(first)));
     }
 }

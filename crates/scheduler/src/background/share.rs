@@ -1,6 +1,7 @@
 //! One session's part of the background: its tasks, where they are, and bounds on what they could yield.
 
 use super::picks::Pick;
+use super::walk::Walks;
 use crate::bounds::Bounds;
 use crate::sessions::{Parameter, Priority};
 use crate::task::{Item, Task, Took};
@@ -28,8 +29,8 @@ pub(crate) struct Share {
     /// How many of those read, and how many write.
     kinds: [usize; 2],
     pub bounds: Bounds,
-    /// Cylinders that gave nothing when idle time last looked.
-    pub passed_over: u32,
+    /// How far idle time has gone.
+    pub walks: Walks,
     scratch: Vec<u64>,
 }
 
@@ -59,7 +60,7 @@ impl Share {
             index: TaskIndex::new(),
             kinds: [0; 2],
             bounds: Bounds::new(layout),
-            passed_over: 0,
+            walks: Walks::new(layout.cylinders()),
             scratch: Vec::new(),
         }
     }
@@ -74,6 +75,7 @@ impl Share {
         self.kinds[kind(op)] > 0
     }
 
+    /// Adds a task. The first and the last cylinder that it lies on, unless they are many.
     pub fn add(
         &mut self,
         layout: &Layout,
@@ -81,7 +83,7 @@ impl Share {
         op: Op,
         (range, block): (LbnRange, Sectors),
         parameter: Parameter,
-    ) {
+    ) -> Option<(u32, u32)> {
         let task = Task::new(id, op, range, block, parameter);
         self.undelivered += task.undelivered;
         let slot = match self.free.pop() {
@@ -96,7 +98,9 @@ impl Share {
         };
         self.slots.insert(id, slot);
         self.enter(slot);
-        self.bounds.forget_range(layout, range);
+        let cylinders = self.bounds.forget_range(layout, range);
+        self.walks.wanted_anew(cylinders);
+        cylinders
     }
 
     /// Puts a task into the index.
@@ -211,10 +215,10 @@ impl Share {
         self.take(slot, &pick.item).map(|(.., took)| took)
     }
 
-    /// Takes an item back that was not done after all.
-    pub fn untake(&mut self, layout: &Layout, pick: &Pick) {
-        let Some(&slot) = self.slots.get(&pick.task) else { return };
-        let Some(task) = &mut self.tasks[slot as usize] else { return };
+    /// Takes an item back that was not done after all. The cylinders of its block.
+    pub fn untake(&mut self, layout: &Layout, pick: &Pick) -> Option<(u32, u32)> {
+        let slot = *self.slots.get(&pick.task)?;
+        let task = self.tasks[slot as usize].as_mut()?;
         let before = task.partials();
         let was_exhausted = task.is_exhausted();
         task.untake(pick.item.block, &pick.had);
@@ -223,7 +227,9 @@ impl Share {
         if was_exhausted {
             self.enter(slot);
         }
-        self.bounds.forget_range(layout, range);
+        let cylinders = self.bounds.forget_range(layout, range);
+        self.walks.wanted_anew(cylinders);
+        cylinders
     }
 
     /// The block of an item has failed: nobody is to try again.
@@ -326,9 +332,8 @@ impl Share {
                     let from = task.block_range(block).start().get() + u64::from(item.offset);
                     item.sector = sector + (from - range.start().get()) as u32;
                 }
-                let (done, sure) = ((item.sector, item.sectors), sector.is_none());
-                let (task, command) = (task.id, 0);
-                each(Pick { session, task, op: Op::Write, item, done, completes, sure, had, command });
+                let (sure, task, command) = (sector.is_none(), task.id, 0);
+                each(Pick { session, task, op: Op::Write, item, completes, sure, had, command });
             }
             self.scratch = blocks;
             if task.is_exhausted() {

@@ -37,15 +37,10 @@ impl Background {
         found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
         let mut written = Vec::new();
         for (at, slot, item, passing) in found.drain(..) {
-            let Some((block, runs)) = self.ask(at, slot, &item, buffers) else { continue };
-            let (Some(&(first, _)), Some(&(last, len))) = (runs.first(), runs.last()) else { continue };
-            let on = |offset: u32| item.sector + (offset - item.offset);
-            self.pick_part(at, slot, item, false, (on(first), last + len - first));
-            for (offset, sectors) in runs {
-                let range =
-                    LbnRange::new(block.start() + Sectors::new(offset.into()), Sectors::new(sectors.into()));
-                self.superseded(range, Some(on(offset)));
-                written.push((passing + (offset - item.offset), sectors));
+            for (piece, range) in self.ask(at, slot, &item, buffers) {
+                self.pick(at, slot, piece, false);
+                self.superseded(range, Some(piece.sector));
+                written.push((passing + (piece.offset - item.offset), piece.sectors));
             }
         }
         self.scratch = found;
@@ -77,11 +72,8 @@ impl Background {
         let mut written = Vec::new();
         for (whole, slot, block) in blocks {
             let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
-            let Some((_, runs)) = self.ask(at, slot, &item, buffers) else { continue };
-            self.pick(at, slot, item, true);
-            for (offset, sectors) in runs {
-                let start = whole.start() + Sectors::new(offset.into());
-                let range = LbnRange::new(start, Sectors::new(sectors.into()));
+            for (piece, range) in self.ask(at, slot, &item, buffers) {
+                self.pick(at, slot, piece, true);
                 self.superseded(range, None);
                 written.push(range);
             }
@@ -90,28 +82,27 @@ impl Background {
         written.into_iter().for_each(each);
     }
 
-    /// The LBNs of an item's block and what is to be written of it, `(offset in the block, sectors)`, if something is
-    /// and all of it is at hand.
-    fn ask(
-        &self,
-        at: usize,
-        slot: u32,
-        item: &Item,
-        buffers: &mut dyn Buffers,
-    ) -> Option<(LbnRange, Vec<(u32, u32)>)> {
+    /// What of an item is still to be written, each piece with its LBNs, if all of that is at hand. Of a block that was
+    /// overwritten in part that is not all of it: then each of the rest counts for itself when the head turns back.
+    fn ask(&self, at: usize, slot: u32, item: &Item, buffers: &mut dyn Buffers) -> Vec<(Item, LbnRange)> {
         let share = &self.shares[at];
+        let mut pieces = Vec::new();
         // Another write of the place may have completed it by now.
-        let task = share.slot(slot).filter(|task| task.is_wanted(item.block))?;
-        let block = task.block_range(item.block);
-        let (mut all, mut runs) = (true, Vec::new());
+        let Some(task) = share.slot(slot).filter(|task| task.is_wanted(item.block)) else { return pieces };
+        let block = task.block_range(item.block).start();
+        let mut all = true;
         task.missing(item, |offset, sectors| {
-            let start = block.start() + Sectors::new(offset.into());
-            let range = LbnRange::new(start, Sectors::new(sectors.into()));
+            let range = LbnRange::new(block + Sectors::new(offset.into()), Sectors::new(sectors.into()));
             let wanted = Wanted { session: share.id, task: task.id, range, parameter: task.parameter };
             all = all && buffers.ready(&wanted);
-            runs.push((offset, sectors));
+            let sector = item.sector + (offset - item.offset);
+            let whole = item.whole && sectors == item.sectors;
+            pieces.push((Item { offset, sectors, sector, whole, ..*item }, range));
         });
-        (all && !runs.is_empty()).then_some((block, runs))
+        if !all {
+            pieces.clear();
+        }
+        pieces
     }
 
     /// A foreground write to `range` is on its way: pending writes of what it covers are done with it.

@@ -2,23 +2,13 @@
 
 use super::under_way::{Approach, Job, UnderWay, Visit, Work, pass, plain_end, turn};
 use super::{Access, Action, Core, Place, Purpose, Sharing};
-use crate::background::{Buffers, Focus};
+use crate::background::{Buffers, Focus, Way};
 use crate::idle::Range;
 use crate::planner::{Detour, Gap, Reach, SearchBudget, Terms};
 use crate::policy::{Policy, View};
 use model::{Position, TrackRef};
 use std::sync::Arc;
-use units::{Cylinder, Duration, Instant, Op, TrackIndex};
-
-/// Cylinders at which idle time looks before it gives up for a while, to go on from there: blocks may be wanted there
-/// that cannot be had now.
-const ATTEMPTS: u32 = 8;
-
-/// Sessions that are tried in idle time before it gives up for a while.
-const DRAWS: u32 = 8;
-
-/// How much further from its edge the head may be in idle time before it changes to the other edge, in cylinders.
-const PATIENCE: u32 = 64;
+use units::{Duration, Instant, Op, TrackIndex};
 
 impl Core {
     /// Gives the head something to do; false if there is nothing.
@@ -268,147 +258,28 @@ impl Core {
             return None;
         }
         let range = if long { self.idle.range(&idle, now) } else { Range::Track };
-        let found = match range {
+        let way = match range {
             Range::Track => None,
-            range => self.draw_and_visit(now, range, buffers),
+            Range::Middle(middle) => Some(Way::Around(middle.get())),
+            Range::Hardest => Some(Way::Edges),
         };
+        let found = way.map_or(Err(Duration::MAX), |way| self.draw_and_visit(now, way, buffers));
         self.background.look(Focus::All);
-        let found = found.or_else(|| {
-            let track = self.track?;
-            self.visit_track(now, track, &[Op::Read], buffers)
-        });
-        if long && found.is_none() {
-            self.idle.not_before = now + idle.threshold;
-        }
         found
-    }
-
-    /// Off the track: for the lottery's winner, or if nothing of it can be had now for the winner among the others.
-    fn draw_and_visit(&mut self, now: Instant, range: Range, buffers: &mut dyn Buffers) -> Option<Visit> {
-        self.background.look(Focus::All);
-        let mut holders = self.background.focus();
-        for _ in 0..DRAWS {
-            if self.config.sharing == Sharing::Lottery {
-                self.background.look_at(&holders);
-                let Focus::One(winner) = self.background.draw(&mut self.lottery)? else { return None };
-                holders.retain(|holder| *holder != winner);
-                self.background.look(Focus::One(winner));
-            } else {
-                holders.clear();
-            }
-            let visit = match range {
-                Range::Track => None,
-                Range::Middle(middle) => self.near_middle(now, middle, buffers),
-                Range::Hardest => self.near_edges(now, buffers),
-            };
-            if visit.is_some() || holders.is_empty() {
-                return visit;
-            }
-        }
-        None
-    }
-
-    /// The blocks nearest to `middle`.
-    fn near_middle(&mut self, now: Instant, middle: Cylinder, buffers: &mut dyn Buffers) -> Option<Visit> {
-        let focus = self.background.focus();
-        let drive = Arc::clone(&self.drive);
-        let layout = drive.layout();
-        let mut down = self.background.next_wanted(layout, middle.get(), true);
-        let mut up = self.background.next_wanted(layout, middle.get() + 1, false);
-        let passed_over = *self.background.passed_over();
-        for attempt in 0..passed_over.saturating_add(ATTEMPTS) {
-            let take_down = match (down, up) {
-                (Some(low), Some(high)) => middle.get() - low <= high - middle.get(),
-                (low, _) => low.is_some(),
-            };
-            let Some(cylinder) = (if take_down { down } else { up }) else { return self.passed_over_all() };
-            if attempt >= passed_over {
-                if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
-                    return Some(visit);
+            .or_else(|pause| {
+                let visit = self.track.and_then(|track| self.visit_track(now, track, &[Op::Read], buffers));
+                if long && visit.is_none() {
+                    self.idle.not_before = now + pause.min(idle.threshold);
                 }
-                self.background.look_at(&focus);
-            }
-            if take_down {
-                down = cylinder.checked_sub(1).and_then(|c| self.background.next_wanted(layout, c, true));
-            } else {
-                up = self.background.next_wanted(layout, cylinder + 1, false);
-            }
-        }
-        *self.background.passed_over() = passed_over.saturating_add(ATTEMPTS);
-        None
-    }
-
-    /// The blocks nearest to the innermost or outermost cylinder.
-    fn near_edges(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Visit> {
-        let focus = self.background.focus();
-        let drive = Arc::clone(&self.drive);
-        let layout = drive.layout();
-        let last = layout.cylinders().checked_sub(1)?;
-        let mut outer = self.background.next_wanted(layout, 0, false);
-        let mut inner = self.background.next_wanted(layout, last, true);
-        let passed_over = *self.background.passed_over();
-        for attempt in 0..passed_over.saturating_add(ATTEMPTS) {
-            let (Some(far_out), Some(far_in)) = (outer, inner.map(|c| last - c)) else {
-                return self.passed_over_all();
-            };
-            // A full stroke costs more than a track: stay on a side while it is not much easier than the other.
-            let take_outer = if self.position.cylinder.get() <= last / 2 {
-                far_out <= far_in.saturating_add(PATIENCE)
-            } else {
-                far_in > far_out.saturating_add(PATIENCE)
-            };
-            let Some(cylinder) = (if take_outer { outer } else { inner }) else {
-                return self.passed_over_all();
-            };
-            if attempt >= passed_over {
-                if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
-                    return Some(visit);
-                }
-                self.background.look_at(&focus);
-            }
-            if take_outer {
-                outer = self.background.next_wanted(layout, cylinder + 1, false);
-            } else {
-                inner = cylinder.checked_sub(1).and_then(|c| self.background.next_wanted(layout, c, true));
-            }
-        }
-        *self.background.passed_over() = passed_over.saturating_add(ATTEMPTS);
-        None
-    }
-
-    /// Idle time has been everywhere, and begins from the start when it next looks.
-    fn passed_over_all(&mut self) -> Option<Visit> {
-        *self.background.passed_over() = 0;
-        None
-    }
-
-    /// A turn on the track of a cylinder that yields most.
-    fn visit_cylinder(
-        &mut self,
-        now: Instant,
-        cylinder: Cylinder,
-        buffers: &mut dyn Buffers,
-    ) -> Option<Visit> {
-        let drive = Arc::clone(&self.drive);
-        let mut best: Option<(u64, TrackIndex, Op)> = None;
-        for track in drive.layout().tracks_on(cylinder) {
-            for op in [Op::Write, Op::Read].into_iter().filter(|op| self.background.has(*op)) {
-                let ready = now + drive.move_time(self.position, (*track.track()).into(), op);
-                let score = self.background.score(&track, self.whole_turn(&track, ready, op), op);
-                if score > best.map_or(0, |b| b.0) {
-                    best = Some((score, track.index(), op));
-                }
-            }
-        }
-        let (_, track, op) = best?;
-        let ops: &[Op] = if op.is_write() { &[Op::Write, Op::Read] } else { &[Op::Read] };
-        self.visit_track(now, track, ops, buffers)
+                visit.ok_or(pause)
+            })
+            .ok()
     }
 
     /// A turn for a head that is ready on a track: from the start of the first wanted block that passes whole. So the
     /// block that is under the head when it comes passes whole at the end, and nothing is left for another visit. If that
     /// block is the only one, half a turn later: waking after whole turns, the head would come to it there for ever.
-    fn whole_turn(&self, track: &TrackRef<'_>, ready: Instant, op: Op) -> (u32, u32) {
+    pub(super) fn whole_turn(&self, track: &TrackRef<'_>, ready: Instant, op: Op) -> (u32, u32) {
         let sectors = track.track().sectors;
         let (first, count) = track.track().passing(self.drive.rpm(), ready, ready + turn(&self.drive));
         let mut begin = None;
@@ -422,7 +293,7 @@ impl Core {
     }
 
     /// A turn on a track, for the first kind of work that there is.
-    fn visit_track(
+    pub(super) fn visit_track(
         &mut self,
         now: Instant,
         track: TrackIndex,

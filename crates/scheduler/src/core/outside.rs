@@ -9,21 +9,27 @@ mod clock;
 mod config;
 mod decide;
 mod forecast;
+mod guard;
+mod margin;
 mod record;
 
 pub use config::{Conservatism, OutsideConfig, Overheads, Place};
+pub use guard::Caution;
 pub use record::ErrorRecord;
 
 use super::under_way::Job;
 use super::{Action, Core, Purpose};
 use crate::background::Buffers;
+use crate::idle::Harm;
 use clock::{Clock, moved};
 use forecast::{Forecast, Standing, forecast};
+use guard::Guard;
+use margin::Margins;
 use model::{DriveModel, Position};
 use record::Observed;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use units::{Instant, Lbn, LbnRange, Op};
+use units::{Duration, Instant, Lbn, LbnRange, Op};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
 const NOISE: i64 = 8;
@@ -132,6 +138,8 @@ pub(super) struct Outside {
     /// Bad sectors of a foreground request of several commands.
     bad: Vec<Lbn>,
     record: ErrorRecord,
+    margins: Margins,
+    guard: Guard,
     /// Sectors that failed: a command that passes over one to fetch others would fail for it.
     known_bad: BTreeSet<Lbn>,
 }
@@ -159,6 +167,8 @@ impl Outside {
             retries: VecDeque::new(),
             bad: Vec::new(),
             record: ErrorRecord::default(),
+            margins: Margins::default(),
+            guard: Guard::new(),
             known_bad: BTreeSet::new(),
         }
     }
@@ -172,9 +182,12 @@ impl Outside {
         self.retries.len()
     }
 
-    /// Whether a detour may be tried: not before the platter's angle is known.
-    fn may_detour(&self) -> bool {
-        self.known
+    /// Why no detour may be tried.
+    fn caution(&self) -> Option<Caution> {
+        if !self.known {
+            return Some(Caution::Unsynchronised);
+        }
+        self.config.harm_ppm.and_then(|bound| self.guard.caution(bound))
     }
 
     /// Where the head will be when all that was decided on is done.
@@ -313,7 +326,19 @@ impl Core {
         let foreseen = order.forecast;
         let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
         if !(order.command.op.is_write() && outside.config.overheads.write_back) {
-            outside.record.note(&seen, moved, super::under_way::turn(&drive));
+            outside.record.note(&seen, moved);
+            outside.guard.note(seen.explained && seen.turns == 0);
+            outside.margins.learn(&outside.config.conservatism, &outside.record);
+        }
+        let turn = super::under_way::turn(&drive);
+        let lost = turn * seen.turns.clamp(0, 100).unsigned_abs();
+        match order.work {
+            Work::Foreground { detoured, .. } => {
+                let time = foreseen.end.saturating_since(foreseen.service) + lost;
+                outside.guard.account(time, if detoured { lost } else { Duration::ZERO });
+            }
+            Work::Detour => outside.guard.account(Duration::ZERO, lost),
+            Work::Idle => {}
         }
         outside.foresee(&drive);
         self.hand_out(&mut outside, order, outcome);
@@ -400,6 +425,21 @@ impl Core {
     /// Outside the drive: how well its times were foreseen.
     pub fn prediction_errors(&self) -> Option<&ErrorRecord> {
         self.outside.as_ref().map(|o| &o.record)
+    }
+
+    /// Outside the drive: why the gaps are left alone, if they are.
+    pub fn caution(&self) -> Option<Caution> {
+        self.outside.as_ref().and_then(|o| o.caution())
+    }
+
+    /// Outside the drive: what detours that were back too late have cost the foreground at most.
+    pub fn detour_harm(&self) -> Option<Harm> {
+        self.outside.as_ref().map(|o| o.guard.all)
+    }
+
+    /// Outside the drive: by how much a detour's move over so many cylinders is widened now.
+    pub fn conservatism(&self, distance: u32) -> Option<Duration> {
+        self.outside.as_ref().map(|o| o.margin(distance))
     }
 
     /// Outside the drive: commands that were sent and are not done.

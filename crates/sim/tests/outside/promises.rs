@@ -79,7 +79,7 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     let capacity = rig.core.drive().layout().capacity().get();
     rig.bad = bad.iter().map(|lbn| lbn % capacity).collect();
     rig.stops = stops;
-    rig.loses_data = !stops && case.drive % 2 == 0;
+    rig.loses_data = !stops && case.drive.is_multiple_of(2);
     rig.exact = bad.is_empty();
     rig.ready = case.ready;
     for step in &case.steps {

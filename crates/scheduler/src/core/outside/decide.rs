@@ -1,6 +1,7 @@
 //! What is sent next: a foreground request with a detour before it or merged into it, or background work in idle time.
 
 use super::forecast::{Standing, forecast};
+use super::record::class;
 use super::{Command, CommandId, Conservatism, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job, plain_end};
@@ -47,20 +48,17 @@ impl Outside {
     }
 
     /// By how much a detour's move over so many cylinders is widened.
-    fn margin(&self, distance: u32) -> Duration {
+    pub(super) fn margin(&self, distance: u32) -> Duration {
         match self.config.conservatism {
             Conservatism::Constant(margin) => margin,
-            Conservatism::Learned { start, .. } => {
-                let _ = distance;
-                start
-            }
+            Conservatism::Learned { start, .. } => self.margins.of(class(distance)).unwrap_or(start),
         }
     }
 
     fn least_margin(&self) -> Duration {
         match self.config.conservatism {
             Conservatism::Constant(margin) => margin,
-            Conservatism::Learned { .. } => Duration::ZERO,
+            Conservatism::Learned { .. } => self.margins.least(),
         }
     }
 }
@@ -154,7 +152,7 @@ impl Core {
 
     /// The detour for the first gap of a request; no other can be used from outside.
     fn detour_for(&mut self, outside: &Outside, standing: &Standing, job: &Job) -> Option<Detour> {
-        if self.background.is_idle() || !outside.may_detour() {
+        if self.background.is_idle() || outside.caution().is_some() {
             return None;
         }
         let drive = Arc::clone(&self.drive);

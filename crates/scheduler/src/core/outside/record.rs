@@ -12,7 +12,7 @@ const BINS: i64 = 2_000;
 const CLASSES: usize = 24;
 
 /// Width of a slack's bin: 25 us.
-const SLACK_NS: u64 = 25_000;
+pub(crate) const SLACK_NS: u64 = 25_000;
 
 /// Slack bins: up to 1.6 ms; a head with more in hand is not what seek times decide about.
 const SLACKS: usize = 64;
@@ -33,13 +33,11 @@ pub(crate) struct Observed {
 pub(crate) struct Arrivals {
     /// In each bin, how many, and how many of them were too late.
     pub late: [(u32, u32); SLACKS],
-    /// By how much the head was foreseen to be too late for the turn before, and how often it was not.
-    pub early: [(u32, u32); SLACKS],
 }
 
 impl Default for Arrivals {
     fn default() -> Self {
-        Self { late: [(0, 0); SLACKS], early: [(0, 0); SLACKS] }
+        Self { late: [(0, 0); SLACKS] }
     }
 }
 
@@ -109,12 +107,24 @@ impl ErrorRecord {
         bins.map(|(i, n)| ((i as i64 - BINS) * BIN_NS / 1_000, *n))
     }
 
-    pub(crate) fn arrivals(&self, distance: u32) -> &Arrivals {
-        &self.arrivals[class(distance)]
+    /// Arrivals by class of distances.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = &Arrivals> {
+        self.arrivals.iter()
     }
 
-    /// A command that moved the head by `distance` and had `slack` in hand, on a drive with this revolution.
-    pub(crate) fn note(&mut self, seen: &Observed, moved: Option<(u32, Duration)>, turn: Duration) {
+    /// Arrivals over all distances.
+    pub(crate) fn all_arrivals(&self) -> Arrivals {
+        let mut all = Arrivals::default();
+        for class in &self.arrivals {
+            for (sum, bin) in all.late.iter_mut().zip(&class.late) {
+                *sum = (sum.0.saturating_add(bin.0), sum.1.saturating_add(bin.1));
+            }
+        }
+        all
+    }
+
+    /// A command that moved the head by `distance` and had `slack` in hand, if it did.
+    pub(crate) fn note(&mut self, seen: &Observed, moved: Option<(u32, Duration)>) {
         self.count += 1;
         // Rounded to the middle of a bin.
         let bin = (seen.error + BIN_NS / 2 * seen.error.signum()) / BIN_NS;
@@ -127,14 +137,10 @@ impl ErrorRecord {
         self.late += u64::from(seen.turns > 0);
         self.early += u64::from(seen.turns < 0);
         let Some((distance, slack)) = moved else { return };
-        let arrivals = &mut self.arrivals[class(distance)];
-        let count = |bins: &mut [(u32, u32); SLACKS], slack: Duration, hit: bool| {
-            if let Some(bin) = bins.get_mut((slack.as_nanos() / SLACK_NS) as usize) {
-                bin.0 = bin.0.saturating_add(1);
-                bin.1 = bin.1.saturating_add(u32::from(hit));
-            }
-        };
-        count(&mut arrivals.late, slack, seen.turns > 0);
-        count(&mut arrivals.early, turn.saturating_sub(slack), seen.turns < 0);
+        let bins = &mut self.arrivals[class(distance)].late;
+        if let Some(bin) = bins.get_mut((slack.as_nanos() / SLACK_NS) as usize) {
+            bin.0 = bin.0.saturating_add(1);
+            bin.1 = bin.1.saturating_add(u32::from(seen.turns > 0));
+        }
     }
 }

@@ -1,0 +1,116 @@
+//! Which drive is probed, as the user names it, and the handle to it.
+
+use crate::drive::resolve::resolve;
+use crate::problem::Problem;
+use crate::values;
+use ::probe::{Device, DeviceError, Timed};
+use drive::{Behaviour, Command, Drive, Rules};
+use std::str::FromStr;
+use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
+
+/// A drive to probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceName {
+    /// Simulated from a profile.
+    Emulated {
+        /// A built-in drive's name or a file.
+        drive: String,
+        /// Whether it differs from its profile as real drives do.
+        noise: bool,
+        /// Seed of that.
+        seed: u64,
+    },
+}
+
+impl FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let usage = || {
+            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise` and `,seed=N` may follow"
+                .to_owned()
+        };
+        let Some(("emulated", rest)) = text.split_once(':') else { return Err(usage()) };
+        let (mut drive, mut noise, mut seed) = (rest, false, 1);
+        while let Some((before, option)) = drive.rsplit_once(',') {
+            match option.strip_prefix("seed=") {
+                Some(number) => seed = values::seed(number)?,
+                None if option == "noise" => noise = true,
+                None => break,
+            }
+            drive = before;
+        }
+        if drive.is_empty() {
+            return Err(usage());
+        }
+        Ok(Self::Emulated { drive: drive.to_owned(), noise, seed })
+    }
+}
+
+impl DeviceName {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// There is no such drive, or its profile does not say enough to simulate it.
+    pub(crate) fn open(&self) -> Result<Box<dyn Device>, Problem> {
+        match self {
+            Self::Emulated { drive: name, noise, seed } => {
+                let found = resolve(name)?;
+                let behaviour = if *noise { Behaviour::noisy() } else { Behaviour::default() };
+                let drive = Drive::with_behaviour(&found.profile, Rules::HARDWARE, behaviour, *seed);
+                let drive = drive.map_err(|error| {
+                    Problem::failed(format!("{name}: {error}"))
+                        .help("give a profile with a [firmware] table, as `freeblock drive show NAME --toml` prints")
+                })?;
+                Ok(Box::new(Emulated { drive, now: Instant::ZERO, commands: 0 }))
+            }
+        }
+    }
+}
+
+/// A simulated drive behind the handle that a real one would have.
+struct Emulated {
+    drive: Drive,
+    now: Instant,
+    commands: u64,
+}
+
+impl Device for Emulated {
+    fn capacity(&self) -> Sectors {
+        self.drive.model().layout().capacity()
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.drive.model().sector_bytes()
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        let submitted = at.max(self.now);
+        let id = RequestId::new(self.commands);
+        self.commands += 1;
+        let failed = |reason: String| DeviceError {
+            op,
+            range,
+            reason,
+            mend: "check the profile with `freeblock drive show`".to_owned(),
+        };
+        self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
+        loop {
+            let Some(at) = self.drive.next_event() else {
+                return Err(failed("the drive gave no answer".to_owned()));
+            };
+            self.drive.advance(at);
+            if let Some(done) = self.drive.pop_completion() {
+                self.now = done.at;
+                if let Some(lbn) = done.failed {
+                    return Err(failed(format!("LBN {lbn} cannot be read")));
+                }
+                return Ok(Timed { submitted, completed: done.at });
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `freeblock probe`.
+
+mod device;
+
+pub(crate) use device::DeviceName;
+
+use crate::args::ProbeArgs;
+use crate::files;
+use crate::output::Console;
+use crate::problem::Problem;
+use crate::progress::Progress;
+use crate::tables::{grouped, percent, table};
+use ::probe::{Journal, Options, Outcome, Probe, ProbeError, Report};
+use model::Profile;
+use serde::Serialize;
+use std::fmt::Write;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+/// Between two savings of the state.
+const SAVE_EVERY: Duration = Duration::from_secs(5);
+
+/// Parts of the progress bar.
+const PARTS: f64 = 1_000.0;
+
+/// What scripts read.
+#[derive(Serialize)]
+struct Json<'a> {
+    profile: &'a Profile,
+    report: &'a Report,
+}
+
+pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Problem> {
+    for path in args.output.iter().chain(&args.resume) {
+        files::check_replaceable(path)?;
+    }
+    let mut device = args.device.open()?;
+    let mut probe = begin(args)?;
+    let mut progress = Progress::new(console, "probing", PARTS as u64);
+    let mut saved = Instant::now();
+    let mut trouble = None;
+    let result = probe.run(device.as_mut(), &mut |at| {
+        progress.at((at.share * PARTS) as u64);
+        if let Some(path) = &args.resume
+            && saved.elapsed() > SAVE_EVERY
+        {
+            saved = Instant::now();
+            if let Err(problem) = files::replace(path, at.journal.to_bytes()) {
+                trouble = Some(problem);
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    drop(progress);
+    if let Some(problem) = trouble {
+        return Err(problem);
+    }
+    if let Some(path) = &args.resume {
+        files::replace(path, probe.journal().to_bytes())?;
+    }
+    let outcome = result.map_err(|error| {
+        let failed = Problem::failed(&error);
+        match error {
+            ProbeError::Device(_) | ProbeError::Interrupted if args.resume.is_some() => {
+                failed.help("the same command goes on from its state file")
+            }
+            _ => failed,
+        }
+    })?;
+    let Outcome { profile, report } = &outcome;
+    if let Some(path) = &args.output {
+        files::replace(path, profile.to_toml())?;
+    }
+    match (&args.output, args.json) {
+        (_, true) => crate::drive::json(&Json { profile, report }),
+        (Some(_), false) => Ok(shown(report)),
+        (None, false) => Ok(profile.to_toml()),
+    }
+}
+
+/// From the beginning, or from the state file if there is one.
+fn begin(args: &ProbeArgs) -> Result<Probe, Problem> {
+    let options = Options { seed: args.seed, name: args.name.clone() };
+    let Some(path) = args.resume.as_ref().filter(|path| path.exists()) else {
+        return Ok(Probe::new(options));
+    };
+    let journal =
+        Journal::from_bytes(&files::read(path)?, &path.display().to_string()).map_err(Problem::failed)?;
+    Probe::resume(options, journal).map_err(Problem::failed)
+}
+
+fn shown(report: &Report) -> String {
+    let mut text = String::new();
+    let rows = report
+        .findings
+        .iter()
+        .map(|f| vec![f.what.clone(), f.value.clone(), percent(f.confidence), f.note.clone()]);
+    text.push_str(&table(&["found", "value", "sure", "note"], &[0, 1, 3], rows));
+    let check = &report.check;
+    // A string takes whatever is written to it.
+    let _ = writeln!(
+        text,
+        "\n{} commands, {:.1} s of the drive's time.\n\
+         Of {} random 4 KiB reads the profile predicts {} within 50 us; {} came whole turns off, {} otherwise.",
+        grouped(report.commands),
+        report.drive_time_s,
+        grouped(check.requests),
+        percent(check.within_50us),
+        percent(check.turns_off),
+        percent(check.elsewhere),
+    );
+    if report.unsure.is_empty() {
+        text.push_str("No region of the drive is unsure.\n");
+    }
+    for region in &report.unsure {
+        let _ = writeln!(
+            text,
+            "Not sure of LBN {} to {}: {}.",
+            grouped(region.first.get()),
+            grouped(region.end.get().saturating_sub(1)),
+            region.why
+        );
+    }
+    text
+}

@@ -1,0 +1,43 @@
+//! `freeblock probe`.
+
+use crate::support::{Dir, run, run_with};
+
+const DEVICE: &str = "emulated:mimic-less-capacity";
+
+#[test]
+fn the_found_profile_is_one_that_other_commands_take() {
+    let dir = Dir::new();
+    let found = dir.path("found.toml");
+    let said = run_with(&["probe", DEVICE, "-o", &found, "--name", "mine"]).worked();
+    for word in
+        ["revolution time", "10000 rpm", "heads", "zero-latency reads", "No region of the drive is unsure"]
+    {
+        assert!(said.contains(word), "no {word:?} in:\n{said}");
+    }
+    let shown = run_with(&["drive", "show", &found]).worked();
+    assert!(shown.contains("(mine)") && shown.contains("5 heads"), "{shown}");
+    run_with(&["simulate", "--drive", &found, "--requests", "100"]).worked();
+}
+
+#[test]
+fn a_probe_goes_on_from_its_state_and_finds_the_same() {
+    let dir = Dir::new();
+    let state = dir.path("probe.state");
+    let first = run_with(&["probe", DEVICE, "--resume", &state]).worked();
+    assert_eq!(first, run_with(&["probe", DEVICE, "--resume", &state]).worked());
+    run_with(&["probe", "emulated:mimic-base", "--resume", &state])
+        .complained(1, &["the state is of another probe", "sectors"]);
+    run_with(&["probe", DEVICE, "--resume", &state, "--seed", "9"]).complained(1, &["seed is 1, not 9"]);
+    let broken = dir.file("broken.state", "no such thing");
+    run_with(&["probe", DEVICE, "--resume", &broken])
+        .complained(1, &["broken.state", "probe from the beginning"]);
+}
+
+#[test]
+fn mistakes_name_the_mend() {
+    run("probe").complained(2, &["DEVICE"]);
+    run("probe floppy").complained(2, &["emulated:NAME"]);
+    run("probe emulated:atlas").complained(2, &["did you mean"]);
+    run("probe emulated:mimic-base --name A/B").complained(2, &["lower-case"]);
+    run_with(&["probe", DEVICE, "-o", "/nowhere/found.toml"]).complained(1, &["cannot write"]);
+}

@@ -1,0 +1,131 @@
+//! ATC'03, figure 2: what of a distance's samples the table should keep.
+
+use crate::set_up::drive;
+use crate::smtf::{Bench, Scheduler, Tally, Week};
+use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
+use mimic::Metric;
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "atc03-fig2",
+    paper: Paper::Atc03,
+    reproduces: "figure 2",
+    title: "Time at the disk by what the table keeps of a distance's samples",
+    set_up: "The base disk of Table 1 without electronics; the HP week at hand (a stand-in where it is not found), compressed \
+             to as many requests a day as the paper's trace has at each compression; 100 samples of each distance, none \
+             interpolated.",
+    claims: &["atc03-fig2"],
+    timed: false,
+    run,
+};
+
+/// Samples of each distance.
+const SAMPLES: u32 = 100;
+
+/// The compression of the paper's figures 3 to 6, and of the claim.
+const CLAIMED: f64 = 20.0;
+
+fn schedulers() -> Vec<Scheduler> {
+    let metrics = [Metric::Mean, Metric::Median, Metric::Maximum, Metric::Probabilistic, Metric::Minimum];
+    let smtf = metrics.map(Scheduler::Smtf);
+    [Scheduler::GreedyOptimal].into_iter().chain(smtf).chain(Scheduler::TRADITIONAL).collect()
+}
+
+fn run(lab: &Lab) -> Result<Outcome, LabError> {
+    let disk = drive("mimic-base")?;
+    let bench = Bench::new(&disk, SAMPLES, lab.seed());
+    let week = Week::hp_or_stand_in(disk.layout().capacity(), lab.seed())?;
+    let week = week.first(lab.pick(20_000, usize::MAX));
+    let compressions: &[f64] = lab.pick(&[1.0, CLAIMED], &[1.0, 5.0, 10.0, CLAIMED, 30.0, 40.0]);
+    let schedulers = schedulers();
+    let jobs: Vec<(f64, Scheduler)> =
+        compressions.iter().flat_map(|x| schedulers.iter().map(|s| (*x, *s))).collect();
+    let tallies = lab.map(jobs, |(x, scheduler)| bench.run(scheduler, &week, week.factor(x)))?;
+    let rows: Vec<(f64, &[Tally])> =
+        compressions.iter().copied().zip(tallies.chunks(schedulers.len())).collect();
+    // As traced, beside what the paper's loads come to.
+    let uncompressed = lab.map(schedulers.clone(), |s| bench.run(s, &week, CLAIMED))?;
+    let lines = schedulers.iter().enumerate().map(|(i, scheduler)| {
+        let points = rows.iter().filter_map(|(x, row)| Some((*x, row.get(i)?.busy.as_secs_f64())));
+        Line::new(&scheduler.to_string(), points)
+    });
+    let claimed = rows.iter().find(|(x, _)| *x == CLAIMED).map(|(_, row)| Comparison::of(row));
+    let claimed = claimed.flatten().ok_or_else(|| LabError::new("the claim", "no runs of it"))?;
+    let claim = Claim::new(
+        "atc03-fig2",
+        "mean best, then median, maximum, probabilistic, minimum; best within 7% of greedy-optimal; all beat FCFS, C-LOOK, \
+         SSTF",
+    )
+    .measure("mean slower than greedy-optimal", claimed.mean, "%", Band::AtMost(8.0))
+    .measure("the next SMTF slower than mean", claimed.next, "%", Band::AtLeast(0.0))
+    .measure("best of FCFS, C-LOOK, SSTF slower than the worst SMTF but the minimum", claimed.ahead, "%", Band::AtLeast(0.0))
+    .note(note(&week, &rows, &uncompressed));
+    Ok(Outcome {
+        figures: vec![Figure {
+            id: EXPERIMENT.id.into(),
+            title: EXPERIMENT.title.into(),
+            x: Axis::new("compression of a trace of 150,000 requests a day"),
+            y: Axis::new("time at the disk (s)"),
+            kind: Kind::Lines(lines.collect()),
+        }],
+        claims: vec![claim],
+        notes: vec![format!("The trace is {}.", week.what)],
+    })
+}
+
+/// Of one compression, in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Comparison {
+    mean: f64,
+    next: f64,
+    ahead: f64,
+    /// The best traditional one against the minimum.
+    minimum: f64,
+}
+
+impl Comparison {
+    /// Of the runs in the order of [`schedulers`].
+    fn of(row: &[Tally]) -> Option<Self> {
+        let [optimal, mean, others @ .., minimum, fcfs, sstf, c_look] = row else { return None };
+        let time = |t: &Tally| t.busy.as_secs_f64();
+        let traditional = time(fcfs).min(time(sstf)).min(time(c_look));
+        let rest = others.iter().map(time);
+        let percent = |a: f64, b: f64| (a / b - 1.0) * 100.0;
+        Some(Self {
+            mean: percent(time(mean), time(optimal)),
+            next: percent(rest.clone().chain([time(minimum)]).fold(f64::INFINITY, f64::min), time(mean)),
+            ahead: percent(traditional, rest.chain([time(mean)]).fold(0.0, f64::max)),
+            minimum: percent(traditional, time(minimum)),
+        })
+    }
+}
+
+fn note(week: &Week, rows: &[(f64, &[Tally])], uncompressed: &[Tally]) -> String {
+    let queue = |row: &[Tally]| row.first().map_or(f64::NAN, Tally::mean_queue);
+    let told: Vec<String> = rows
+        .iter()
+        .filter_map(|(x, row)| {
+            let c = Comparison::of(row)?;
+            Some(format!(
+                "{x} (this trace at {:.0}; {:.1} requests to choose from): mean {:.1}% behind greedy-optimal; FCFS, C-LOOK and \
+                 SSTF at least {:.1}% behind the worst SMTF but the minimum, {:.1}% behind the minimum",
+                week.factor(*x),
+                queue(row),
+                c.mean,
+                c.ahead,
+                c.minimum
+            ))
+        })
+        .collect();
+    let own = Comparison::of(uncompressed).map_or_else(String::new, |c| {
+        format!(
+            " This trace at {CLAIMED} itself, a load {:.0} times lighter, leaves {:.1} to choose from: mean {:.1}%, {:.1}% \
+             and {:.1}%.",
+            week.factor(1.0),
+            queue(uncompressed),
+            c.mean,
+            c.ahead,
+            c.minimum
+        )
+    });
+    format!("At compression {}.{own} Below zero is ahead.", told.join("; "))
+}

@@ -1,0 +1,176 @@
+//! How a host chooses the next of its queue.
+
+use model::{DriveModel, Position};
+use scheduler::policy::{AgeWeight, Base, Fcfs, Policy, Smtf, SmtfRule, Sptf, Unknown, View};
+use scheduler::{Last, Mimic, Observed, Pending, Positioning, Predictor};
+use std::sync::Arc;
+use units::{Duration, Instant};
+
+/// What a chooser may look at. One that knows no disk leaves the arm alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    /// What waits; never empty.
+    pub(crate) queue: &'a [Pending],
+    /// Now.
+    pub(crate) at: Instant,
+    /// The last request that was done.
+    pub(crate) last: Option<Last>,
+    /// Where the arm is.
+    pub(crate) arm: Position,
+}
+
+impl<'a> Seen<'a> {
+    fn choose<P: Predictor>(
+        &self,
+        policy: &mut impl Policy,
+        predictor: &'a P,
+        mimic: Option<&'a dyn Mimic>,
+    ) -> usize {
+        let Self { queue: pool, at, last, arm: from } = *self;
+        policy.choose(&View { pool, at, from, predictor, last, mimic, age: AgeWeight::default() })
+    }
+}
+
+/// Chooses the next request, and is told of each that is done.
+pub(crate) trait Chooser {
+    /// The index in the queue of the one that goes next.
+    fn choose(&mut self, seen: Seen<'_>) -> usize;
+
+    /// What was chosen last is done.
+    fn served(&mut self, done: &Observed) {
+        let _ = done;
+    }
+}
+
+impl<C: Chooser + ?Sized> Chooser for Box<C> {
+    fn choose(&mut self, seen: Seen<'_>) -> usize {
+        (**self).choose(seen)
+    }
+
+    fn served(&mut self, done: &Observed) {
+        (**self).served(done);
+    }
+}
+
+/// Greedy-optimal: the shortest positioning time, which it knows to the nanosecond (ATC'03, section 2).
+#[derive(Clone, Debug)]
+pub(crate) struct GreedyOptimal(pub(crate) Arc<DriveModel>);
+
+impl Chooser for GreedyOptimal {
+    fn choose(&mut self, seen: Seen<'_>) -> usize {
+        seen.choose(&mut Sptf, &*self.0, None)
+    }
+}
+
+/// First come, first served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InOrder;
+
+impl Chooser for InOrder {
+    fn choose(&mut self, seen: Seen<'_>) -> usize {
+        seen.choose(&mut Fcfs, &Nothing, None)
+    }
+}
+
+/// Who knows no disk, only addresses, and perhaps a mimic of the disk.
+#[derive(Clone, Debug)]
+pub(crate) struct FromOutside {
+    policy: Smtf,
+    mimic: Option<Box<dyn Mimic>>,
+}
+
+impl FromOutside {
+    /// SSTF or C-LOOK, by addresses as in section 2.
+    pub(crate) fn base(base: Base) -> Self {
+        Self { policy: Smtf::new(SmtfRule { base, ..SmtfRule::default() }), mimic: None }
+    }
+
+    /// SMTF with a table that knows every distance.
+    pub(crate) fn smtf(mimic: impl Mimic) -> Self {
+        Self::online(mimic, SmtfRule { unknown: Unknown::Priority, ..SmtfRule::default() })
+    }
+
+    /// SMTF with a mimic that does not.
+    pub(crate) fn online(mimic: impl Mimic, rule: SmtfRule) -> Self {
+        Self { policy: Smtf::new(rule), mimic: Some(Box::new(mimic)) }
+    }
+
+    /// What it goes by.
+    pub(crate) fn mimic(&self) -> Option<&dyn Mimic> {
+        self.mimic.as_deref()
+    }
+}
+
+impl Chooser for FromOutside {
+    fn choose(&mut self, seen: Seen<'_>) -> usize {
+        seen.choose(&mut self.policy, &Nothing, self.mimic.as_deref())
+    }
+
+    fn served(&mut self, done: &Observed) {
+        if let Some(mimic) = &mut self.mimic {
+            mimic.observe(done);
+        }
+    }
+}
+
+/// For those who ask for no positioning times.
+struct Nothing;
+
+impl Predictor for Nothing {
+    fn positioning(&self, _: Position, _: Instant, _: &Pending) -> Positioning {
+        Positioning { seek: Duration::ZERO, rest: Duration::ZERO }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set_up::drive;
+    use scheduler::Request;
+    use units::{Lbn, LbnRange, Op, RequestId, Sectors};
+
+    fn chosen(chooser: &mut impl Chooser, last: u64, queue: &[u64]) -> u64 {
+        let disk = drive("mimic-base").unwrap();
+        let pending = |(i, start): (usize, &u64)| {
+            let (id, sequence) = (RequestId::new(i as u64), i as u64);
+            let range = LbnRange::new(Lbn::new(*start), Sectors::new(8));
+            let request = Request { id, op: Op::Read, range };
+            let piece = disk.layout().pieces(range).next().unwrap();
+            let track = disk.layout().track(piece.track);
+            Pending { request, arrived: Instant::ZERO, sequence, piece, track, promoted: None }
+        };
+        let pending: Vec<Pending> = queue.iter().enumerate().map(pending).collect();
+        let last = Some(Last { op: Op::Read, lbn: Lbn::new(last) });
+        let arm = Position::default();
+        queue[chooser.choose(Seen { queue: &pending, at: Instant::ZERO, last, arm })]
+    }
+
+    #[test]
+    fn those_who_know_addresses_go_by_the_last_one() {
+        assert_eq!(chosen(&mut InOrder, 107, &[60, 140, 5]), 60);
+        assert_eq!(chosen(&mut FromOutside::base(Base::Sstf), 107, &[60, 140, 149]), 140);
+        assert_eq!(chosen(&mut FromOutside::base(Base::Sstf), 107, &[80, 149, 5_000]), 80);
+        assert_eq!(chosen(&mut FromOutside::base(Base::CLook), 107, &[80, 149, 5_000]), 149);
+        assert_eq!(chosen(&mut FromOutside::base(Base::CLook), 107, &[80, 70]), 70);
+    }
+
+    #[derive(Clone, Debug)]
+    struct Farthest;
+
+    impl Mimic for Farthest {
+        fn time(&self, last: Last, _: Instant, request: &Request) -> Option<Duration> {
+            Some(Duration::from_nanos(1_000_000 - request.range.start().get().abs_diff(last.lbn.get())))
+        }
+
+        fn observe(&mut self, _: &Observed) {}
+
+        fn boxed_clone(&self) -> Box<dyn Mimic> {
+            Box::new(self.clone())
+        }
+    }
+
+    #[test]
+    fn smtf_goes_by_the_mimic_alone() {
+        assert_eq!(chosen(&mut FromOutside::smtf(Farthest), 100, &[60, 140, 900, 149]), 900);
+    }
+}

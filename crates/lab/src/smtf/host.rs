@@ -1,0 +1,134 @@
+//! The host: a queue, one request at the disk, and a chooser.
+
+use super::chooser::{Chooser, Seen};
+use super::disk::Disk;
+use crate::LabError;
+use scheduler::{Last, Observed, Pending, Request};
+use units::{Duration, Instant, RequestId};
+use workload::{ClosedTask, Script};
+
+/// One disk, one load, one chooser.
+pub(crate) struct Host<D, S, C> {
+    pub(crate) disk: D,
+    load: S,
+    pub(crate) chooser: C,
+    queue: Vec<Pending>,
+    /// Whose they are, in the same order.
+    tasks: Vec<ClosedTask>,
+    next: u64,
+    now: Instant,
+    last: Option<Last>,
+    /// Since when the disk has nothing to do.
+    idle: Instant,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Requests.
+    pub(crate) requests: u64,
+    /// The time that they spent at the disk, each alone: the paper's measure (section 4). Idle time is none of it.
+    pub(crate) busy: Duration,
+    /// From arrival to completion, summed.
+    pub(crate) response: Duration,
+    /// Requests to choose from, summed over the choices.
+    pub(crate) queued: u64,
+    /// The most of them.
+    pub(crate) queued_max: usize,
+    /// Choices between two or more.
+    pub(crate) choices: u64,
+}
+
+impl Tally {
+    /// How many there are to choose from, on average.
+    pub(crate) fn mean_queue(&self) -> f64 {
+        self.queued as f64 / self.requests as f64
+    }
+}
+
+impl<D: Disk, S: Script, C: Chooser> Host<D, S, C> {
+    /// A host at instant zero.
+    pub(crate) fn new(disk: D, mut load: S, chooser: C) -> Self {
+        load.start(Instant::ZERO);
+        let (queue, tasks) = Default::default();
+        Self {
+            disk,
+            load,
+            chooser,
+            queue,
+            tasks,
+            next: 0,
+            now: Instant::ZERO,
+            last: None,
+            idle: Instant::ZERO,
+        }
+    }
+
+    /// Goes on for so many requests, or to the load's end.
+    ///
+    /// # Errors
+    /// The load asks for what the disk does not have.
+    pub(crate) fn advance(&mut self, requests: u64) -> Result<Tally, LabError> {
+        let mut tally = Tally::default();
+        while tally.requests < requests {
+            self.take(self.now)?;
+            if self.queue.is_empty() {
+                let Some(due) = self.load.due() else { break };
+                self.now = self.now.max(due);
+                continue;
+            }
+            self.serve_one(&mut tally)?;
+        }
+        Ok(tally)
+    }
+
+    fn serve_one(&mut self, tally: &mut Tally) -> Result<(), LabError> {
+        tally.queued += self.queue.len() as u64;
+        tally.queued_max = tally.queued_max.max(self.queue.len());
+        tally.choices += u64::from(self.queue.len() > 1);
+        let (arm, at, last) = (self.disk.position(), self.now, self.last);
+        let chosen = self.chooser.choose(Seen { queue: &self.queue, at, last, arm });
+        let pending = self.queue.swap_remove(chosen);
+        let task = self.tasks.swap_remove(chosen);
+        let Request { op, range, .. } = pending.request;
+        let done = self.disk.serve(at, op, range);
+        // What comes until then finds this one still at the disk.
+        while let Some(due) = self.load.due().filter(|due| *due < done) {
+            self.take(due)?;
+        }
+        let took = done.since(at);
+        tally.requests += 1;
+        tally.busy += took;
+        tally.response += done.since(pending.arrived);
+        self.now = done;
+        self.load.complete(task, done);
+        if let Some(last) = last {
+            let pause = at.since(self.idle);
+            self.chooser.served(&Observed { last, request: pending.request, pause, time: took });
+        }
+        self.last = Some(Last::of(&pending.request));
+        self.idle = done;
+        Ok(())
+    }
+
+    /// Puts what has come by `now` into the queue.
+    fn take(&mut self, now: Instant) -> Result<(), LabError> {
+        while let Some(issued) = self.load.issue(now) {
+            let id = RequestId::new(self.next);
+            let request = Request { id, op: issued.request.op, range: issued.request.range };
+            let layout = self.disk.model().layout();
+            let piece = layout.pieces(request.range).next().ok_or_else(|| {
+                LabError::new(
+                    format!("request {id}"),
+                    format!("{} lies past the disk's end", issued.request.range),
+                )
+            })?;
+            let track = layout.track(piece.track);
+            let arrived = issued.at;
+            self.queue.push(Pending { request, arrived, sequence: self.next, piece, track, promoted: None });
+            self.tasks.push(issued.task);
+            self.next += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! The schedulers that ATC'03 compares, by name.
+
+use super::chooser::{Chooser, FromOutside, GreedyOptimal, InOrder};
+use super::disk::Bare;
+use super::host::{Host, Tally};
+use super::loads::Week;
+use super::survey::Surveyed;
+use crate::LabError;
+use mimic::Metric;
+use model::DriveModel;
+use scheduler::policy::Base;
+use std::fmt;
+use std::sync::Arc;
+
+/// A scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheduler {
+    Fcfs,
+    Sstf,
+    CLook,
+    GreedyOptimal,
+    /// SMTF with a table of all distances.
+    Smtf(Metric),
+}
+
+impl Scheduler {
+    /// Those that know only addresses.
+    pub(crate) const TRADITIONAL: [Self; 3] = [Self::Fcfs, Self::Sstf, Self::CLook];
+}
+
+/// A disk without electronics, and the table of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Bench {
+    pub(crate) disk: Arc<DriveModel>,
+    pub(crate) table: Surveyed,
+}
+
+impl Bench {
+    /// So many samples of each distance; the seed is for where they are taken.
+    pub(crate) fn new(disk: &Arc<DriveModel>, samples: u32, seed: u64) -> Self {
+        Self { disk: Arc::clone(disk), table: Surveyed::new(disk, samples, seed) }
+    }
+
+    fn chooser(&self, scheduler: Scheduler) -> Box<dyn Chooser> {
+        match scheduler {
+            Scheduler::Fcfs => Box::new(InOrder),
+            Scheduler::Sstf => Box::new(FromOutside::base(Base::Sstf)),
+            Scheduler::CLook => Box::new(FromOutside::base(Base::CLook)),
+            Scheduler::GreedyOptimal => Box::new(GreedyOptimal(Arc::clone(&self.disk))),
+            Scheduler::Smtf(metric) => Box::new(FromOutside::smtf(self.table.by(metric))),
+        }
+    }
+
+    /// A trace at `factor` times its speed.
+    ///
+    /// # Errors
+    /// A factor that is none; a request larger than the disk.
+    pub(crate) fn run(&self, scheduler: Scheduler, week: &Week, factor: f64) -> Result<Tally, LabError> {
+        let load = week.compressed(self.disk.layout().capacity(), factor)?;
+        Host::new(Bare::new(Arc::clone(&self.disk)), load, self.chooser(scheduler)).advance(u64::MAX)
+    }
+}
+
+impl fmt::Display for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fcfs => f.write_str("FCFS"),
+            Self::Sstf => f.write_str("SSTF"),
+            Self::CLook => f.write_str("C-LOOK"),
+            Self::GreedyOptimal => f.write_str("greedy-optimal"),
+            Self::Smtf(metric) => write!(f, "SMTF, {metric}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::set_up::drive;
+
+    fn tallies(factor: f64) -> Vec<(Scheduler, Tally)> {
+        let bench = Bench::new(&drive("mimic-base").unwrap(), 10, 1);
+        let week = Week::stand_in(bench.disk.layout().capacity(), 1, 2_000, 1).unwrap();
+        let all = [Scheduler::GreedyOptimal, Scheduler::Smtf(Metric::Mean)];
+        let all = all.into_iter().chain(Scheduler::TRADITIONAL);
+        all.map(|s| (s, bench.run(s, &week, factor).unwrap())).collect()
+    }
+
+    #[test]
+    fn with_one_request_at_a_time_there_is_nothing_to_choose() {
+        // A day of 2,000 requests stretched to centuries.
+        let tallies = tallies(1e-5);
+        assert!(tallies.iter().all(|(_, t)| *t == tallies[0].1 && t.requests == 2_000 && t.queued_max == 1));
+        assert_eq!(tallies[0].1.busy, tallies[0].1.response);
+    }
+
+    #[test]
+    fn with_many_the_more_is_known_the_better() {
+        let tallies = tallies(10_000.0);
+        assert!(tallies.iter().all(|(_, t)| t.requests == 2_000 && t.mean_queue() > 5.0));
+        let (others, best) = (&tallies[2..], [tallies[0].1.busy, tallies[1].1.busy]);
+        assert!(best[0] < best[1], "{tallies:?}");
+        assert!(others.iter().all(|(_, t)| best[1] < t.busy), "{tallies:?}");
+    }
+}

@@ -1,0 +1,258 @@
+//! Options, until an export is chosen.
+
+use super::{Connection, Event, State, Tls};
+use crate::error::Violation;
+use crate::export::{Export, MOST_NAME_BYTES};
+use crate::reply::ALLOCATION;
+use crate::wire::{OPTION, OPTION_HEADER, OPTION_REPLY, Put, Reader, handshake, info, option, reply};
+
+/// The most data of an option that are looked at. Longer ones are passed over.
+const MOST_DATA: u32 = 4 * MOST_NAME_BYTES as u32;
+
+/// The most that are passed over.
+const MOST_PASSED: u32 = 1 << 20;
+
+/// The context that every client knows: which parts are holes, which are zero.
+const BASE_ALLOCATION: &str = "base:allocation";
+
+/// How an option is answered.
+enum Answer {
+    /// Positively, behind the replies that have been written.
+    Done,
+    /// With an error and a line for people; the replies are taken back.
+    Refused(u32, &'static str),
+}
+
+impl Connection {
+    pub(super) fn client_flags(&mut self, reader: &mut Reader<'_>) -> Result<Option<()>, Violation> {
+        let Some(flags) = reader.u32() else { return Ok(None) };
+        let offered = handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES;
+        if flags & !u32::from(offered) != 0 {
+            return Err(Violation::ClientFlags { flags });
+        }
+        self.no_zeroes = flags & u32::from(handshake::NO_ZEROES) != 0;
+        self.state = State::Options;
+        Ok(Some(()))
+    }
+
+    /// An option; `None` if it is not all there yet.
+    pub(super) fn option(&mut self, reader: &mut Reader<'_>) -> Result<Option<()>, Violation> {
+        if reader.0.len() < OPTION_HEADER {
+            return Ok(None);
+        }
+        let header = (reader.u64(), reader.u32(), reader.u32());
+        let (Some(magic), Some(option), Some(length)) = header else { return Ok(None) };
+        if magic != OPTION {
+            return Err(Violation::Magic { what: "an option", found: magic, expected: OPTION });
+        }
+        // A name that is chosen without a reply cannot be passed over.
+        let most = if option == option::EXPORT_NAME { MOST_DATA } else { MOST_PASSED };
+        if length > most {
+            return Err(Violation::LongOption { option, length, most });
+        }
+        if length <= MOST_DATA && reader.0.len() < length as usize {
+            return Ok(None);
+        }
+        self.options += 1;
+        if self.options > self.limits.options {
+            return Err(Violation::TooManyOptions { most: self.limits.options });
+        }
+        if option == option::EXPORT_NAME {
+            let name = reader.take(length as usize).unwrap_or_default();
+            return self.export_name(name).map(Some);
+        }
+        let before = self.output.len();
+        let answer = if length > MOST_DATA {
+            self.skip = u64::from(length);
+            Answer::Refused(reply::ERR_TOO_BIG, "more data than any option needs")
+        } else {
+            let data = reader.take(length as usize).unwrap_or_default();
+            self.answer(option, Reader(data))
+        };
+        match answer {
+            Answer::Done => self.option_reply(option, reply::ACK, &[]),
+            Answer::Refused(error, message) => {
+                self.output.truncate(before);
+                self.option_reply(option, error, message.as_bytes());
+            }
+        }
+        Ok(Some(()))
+    }
+
+    fn answer(&mut self, option: u32, mut data: Reader<'_>) -> Answer {
+        let secret = self.tls == Tls::Required && !self.encrypted;
+        if secret && !matches!(option, option::ABORT | option::STARTTLS) {
+            return Answer::Refused(reply::ERR_TLS_REQUIRED, "ask for TLS first");
+        }
+        let plain = matches!(option, option::LIST | option::STARTTLS | option::STRUCTURED_REPLY);
+        if plain && !data.is_empty() {
+            return Answer::Refused(reply::ERR_INVALID, "this option has no data");
+        }
+        match option {
+            option::ABORT => {
+                self.state = State::Ended;
+                self.events.push_back(Event::Ended);
+                Answer::Done
+            }
+            option::LIST => {
+                for export in std::sync::Arc::clone(&self.exports).iter() {
+                    let mut data = Vec::new();
+                    put_string(&mut data, export.name());
+                    data.extend_from_slice(export.description().as_bytes());
+                    self.option_reply(option, reply::SERVER, &data);
+                }
+                Answer::Done
+            }
+            option::STARTTLS if self.encrypted => Answer::Refused(reply::ERR_INVALID, "this is TLS already"),
+            option::STARTTLS if self.tls == Tls::Off => {
+                Answer::Refused(reply::ERR_POLICY, "this server has no certificate")
+            }
+            option::STARTTLS => {
+                // What was agreed in the clear is worth nothing.
+                self.structured = false;
+                self.allocation_of = None;
+                self.state = State::AwaitsTls;
+                self.events.push_back(Event::StartTls);
+                Answer::Done
+            }
+            option::STRUCTURED_REPLY => {
+                self.structured = true;
+                Answer::Done
+            }
+            option::INFO | option::GO => self.info(option, &mut data).unwrap_or(MALFORMED),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                if option == option::SET_META_CONTEXT {
+                    self.allocation_of = None;
+                }
+                self.contexts(option, &mut data).unwrap_or(MALFORMED)
+            }
+            _ => Answer::Refused(reply::ERR_UNSUPPORTED, "this server does not know the option"),
+        }
+    }
+
+    /// `None` if the data are not what they must be.
+    fn info(&mut self, option: u32, data: &mut Reader<'_>) -> Option<Answer> {
+        let name = name(data.string()?)?;
+        let count = data.u16()?;
+        let asked: Vec<u16> = (0..count).map_while(|_| data.u16()).collect();
+        if asked.len() != usize::from(count) || !data.is_empty() {
+            return None;
+        }
+        let Some(at) = self.find(name) else {
+            return Some(Answer::Refused(reply::ERR_UNKNOWN, "there is no export of this name"));
+        };
+        let exports = std::sync::Arc::clone(&self.exports);
+        let export = exports.get(at)?;
+        let structured = self.structured;
+        let mut put = |kind: u16, fill: &dyn Fn(&mut Vec<u8>)| {
+            let mut data = Vec::new();
+            data.put_u16(kind);
+            fill(&mut data);
+            self.option_reply(option, reply::INFO, &data);
+        };
+        put(info::EXPORT, &|data| size_and_flags(data, export, structured));
+        // A client that does not ask must still learn of a minimum.
+        put(info::BLOCK_SIZE, &|data| {
+            let blocks = export.block_sizes();
+            [blocks.minimum, blocks.preferred, blocks.maximum]
+                .into_iter()
+                .for_each(|bytes| data.put_u32(bytes));
+        });
+        if asked.contains(&info::NAME) {
+            put(info::NAME, &|data| data.extend_from_slice(export.name().as_bytes()));
+        }
+        if asked.contains(&info::DESCRIPTION) && !export.description().is_empty() {
+            put(info::DESCRIPTION, &|data| data.extend_from_slice(export.description().as_bytes()));
+        }
+        if option == option::GO {
+            self.open(at);
+        }
+        Some(Answer::Done)
+    }
+
+    /// `None` if the data are not what they must be.
+    fn contexts(&mut self, option: u32, data: &mut Reader<'_>) -> Option<Answer> {
+        let set = option == option::SET_META_CONTEXT;
+        if set && !self.structured {
+            return Some(Answer::Refused(reply::ERR_INVALID, "ask for structured replies first"));
+        }
+        let name = name(data.string()?)?;
+        let count = data.u32()?;
+        let mut wanted = count == 0 && !set;
+        for _ in 0..count {
+            let query = data.string()?;
+            wanted |= query == BASE_ALLOCATION.as_bytes() || (query == b"base:" && !set);
+        }
+        if !data.is_empty() {
+            return None;
+        }
+        let Some(at) = self.find(name) else {
+            return Some(Answer::Refused(reply::ERR_UNKNOWN, "there is no export of this name"));
+        };
+        if wanted && self.exports.get(at)?.abilities().block_status {
+            let mut data = Vec::new();
+            data.put_u32(if set { ALLOCATION } else { 0 });
+            data.extend_from_slice(BASE_ALLOCATION.as_bytes());
+            self.option_reply(option, reply::META_CONTEXT, &data);
+            if set {
+                self.allocation_of = Some(at);
+            }
+        }
+        Some(Answer::Done)
+    }
+
+    /// The only option that is answered by no reply but the export itself, or by hanging up.
+    fn export_name(&mut self, bytes: &[u8]) -> Result<(), Violation> {
+        let refused = |why| {
+            let name = String::from_utf8_lossy(bytes.get(..256).unwrap_or(bytes)).into_owned();
+            Violation::ExportName { name, why }
+        };
+        if self.tls == Tls::Required && !self.encrypted {
+            return Err(refused("it must ask for TLS first"));
+        }
+        let Some(at) = name(bytes).and_then(|name| self.find(name)) else {
+            return Err(refused("there is none of this name"));
+        };
+        if let Some(export) = self.exports.get(at) {
+            size_and_flags(&mut self.output, export, self.structured);
+        }
+        if !self.no_zeroes {
+            self.output.extend_from_slice(&[0; 124]);
+        }
+        self.open(at);
+        Ok(())
+    }
+
+    fn open(&mut self, at: usize) {
+        self.state = State::Transmission(at);
+        self.events.push_back(Event::Opened(at));
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.exports.iter().position(|export| export.name() == name)
+    }
+
+    fn option_reply(&mut self, option: u32, kind: u32, data: &[u8]) {
+        self.output.put_u64(OPTION_REPLY);
+        self.output.put_u32(option);
+        self.output.put_u32(kind);
+        self.output.put_u32(data.len() as u32);
+        self.output.extend_from_slice(data);
+    }
+}
+
+const MALFORMED: Answer = Answer::Refused(reply::ERR_INVALID, "the data are not what the option needs");
+
+fn name(bytes: &[u8]) -> Option<&str> {
+    if bytes.len() > MOST_NAME_BYTES { None } else { std::str::from_utf8(bytes).ok() }
+}
+
+fn put_string(data: &mut Vec<u8>, string: &str) {
+    data.put_u32(string.len() as u32);
+    data.extend_from_slice(string.as_bytes());
+}
+
+fn size_and_flags(data: &mut Vec<u8>, export: &Export, structured: bool) {
+    data.put_u64(export.size());
+    data.put_u16(export.flags(structured));
+}

@@ -1,0 +1,220 @@
+//! What is offered to clients.
+
+use crate::wire::export as flag;
+use thiserror::Error;
+
+/// The longest name, description and error message: the specification's limit for any string.
+pub const MOST_NAME_BYTES: usize = 4096;
+
+/// Block sizes that a client is told of.
+///
+/// ```
+/// use nbd::BlockSizes;
+/// assert_eq!(BlockSizes::sectors(512), BlockSizes { minimum: 512, preferred: 4096, maximum: 32 << 20 });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSizes {
+    /// Every offset and length is a multiple of it, in bytes; a power of two, at most 65536.
+    pub minimum: u32,
+    /// What goes without reading first, in bytes; a power of two, at least 512 and the minimum.
+    pub preferred: u32,
+    /// The most bytes of a read or write; a multiple of the minimum.
+    pub maximum: u32,
+}
+
+impl BlockSizes {
+    /// For a device of such sectors.
+    pub const fn sectors(bytes: u32) -> Self {
+        Self { minimum: bytes, preferred: if bytes < 4096 { 4096 } else { bytes }, maximum: 32 << 20 }
+    }
+}
+
+/// Any byte, as most clients expect who do not ask; 4 KiB preferred.
+impl Default for BlockSizes {
+    fn default() -> Self {
+        Self { minimum: 1, preferred: 4096, maximum: 32 << 20 }
+    }
+}
+
+/// What an export can do beside reading. All that is not set is refused, and clients are told so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Writing, trimming and zeroing.
+    pub write: bool,
+    /// Flush: all that has been acknowledged before is then on the medium.
+    pub flush: bool,
+    /// Single writes that are acknowledged from the medium.
+    pub fua: bool,
+    /// Trim.
+    pub trim: bool,
+    /// Zeroing without sending zeroes.
+    pub write_zeroes: bool,
+    /// Refusing at once to zero what would take as long as writing zeroes.
+    pub fast_zero: bool,
+    /// Reading ahead into a cache without sending.
+    pub cache: bool,
+    /// What was flushed over one connection is seen over all others.
+    pub multi_conn: bool,
+    /// A head must move.
+    pub rotational: bool,
+    /// Which parts are holes or zero.
+    pub block_status: bool,
+}
+
+/// Something offered under a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    name: String,
+    description: String,
+    size: u64,
+    abilities: Abilities,
+    blocks: BlockSizes,
+}
+
+/// An export that cannot be offered.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// A string that does not fit into the protocol.
+    #[error("the {what} of export {name:?} has {bytes} bytes; the protocol allows {MOST_NAME_BYTES}")]
+    TooLong {
+        /// Name or description.
+        what: &'static str,
+        /// Of which.
+        name: String,
+        /// How long.
+        bytes: usize,
+    },
+    /// Larger than an offset can say.
+    #[error("export {name:?} has {size} bytes; the protocol allows 2^63 - 1")]
+    TooLarge {
+        /// Which.
+        name: String,
+        /// How large.
+        size: u64,
+    },
+    /// Block sizes that contradict themselves or the size.
+    #[error("export {name:?} of {size} bytes with {blocks:?}: {mend}")]
+    Blocks {
+        /// Which.
+        name: String,
+        /// How large.
+        size: u64,
+        /// The sizes given.
+        blocks: BlockSizes,
+        /// What to give instead.
+        mend: &'static str,
+    },
+}
+
+impl Export {
+    /// An export of `size` bytes. The empty name is what a client gets who asks for none.
+    ///
+    /// # Errors
+    /// A name or a size that the protocol cannot carry.
+    ///
+    /// ```
+    /// use nbd::{Abilities, BlockSizes, Export};
+    /// let export = Export::new("disk0", 1 << 30)?
+    ///     .describe("9 GB of 1999")?
+    ///     .with(Abilities { write: true, flush: true, fua: true, rotational: true, ..Abilities::default() })
+    ///     .blocks(BlockSizes::sectors(512))?;
+    /// assert_eq!((export.name(), export.size()), ("disk0", 1 << 30));
+    /// # Ok::<(), nbd::ExportError>(())
+    /// ```
+    pub fn new(name: impl Into<String>, size: u64) -> Result<Self, ExportError> {
+        let name = name.into();
+        if name.len() > MOST_NAME_BYTES {
+            return Err(ExportError::TooLong { what: "name", bytes: name.len(), name });
+        }
+        if i64::try_from(size).is_err() {
+            return Err(ExportError::TooLarge { name, size });
+        }
+        let (abilities, blocks) = (Abilities::default(), BlockSizes::default());
+        Ok(Self { name, description: String::new(), size, abilities, blocks })
+    }
+
+    /// With a line for people.
+    ///
+    /// # Errors
+    /// Too long a line.
+    pub fn describe(self, description: impl Into<String>) -> Result<Self, ExportError> {
+        let description = description.into();
+        if description.len() > MOST_NAME_BYTES {
+            let bytes = description.len();
+            return Err(ExportError::TooLong { what: "description", bytes, name: self.name });
+        }
+        Ok(Self { description, ..self })
+    }
+
+    /// With what it can do.
+    pub fn with(self, abilities: Abilities) -> Self {
+        Self { abilities, ..self }
+    }
+
+    /// With block sizes.
+    ///
+    /// # Errors
+    /// Sizes that contradict themselves, or do not divide the export.
+    pub fn blocks(self, blocks: BlockSizes) -> Result<Self, ExportError> {
+        let BlockSizes { minimum, preferred, maximum } = blocks;
+        let mend = if !minimum.is_power_of_two() || minimum > 1 << 16 {
+            "give a minimum that is a power of two, at most 65536"
+        } else if !preferred.is_power_of_two() || preferred < minimum.max(512) {
+            "give a preferred size that is a power of two, at least 512 and the minimum"
+        } else if maximum < preferred || !maximum.is_multiple_of(minimum) {
+            "give a maximum that is a multiple of the minimum and no less than the preferred size"
+        } else if !self.size.is_multiple_of(u64::from(minimum)) {
+            "give a size that is a multiple of the minimum"
+        } else {
+            return Ok(Self { blocks, ..self });
+        };
+        Err(ExportError::Blocks { name: self.name, size: self.size, blocks, mend })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The line for people, which may be empty.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The size in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What it can do.
+    pub fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    /// The block sizes.
+    pub fn block_sizes(&self) -> BlockSizes {
+        self.blocks
+    }
+
+    /// The flags that tell a client.
+    pub(crate) fn flags(&self, structured: bool) -> u16 {
+        let can = self.abilities;
+        [
+            (true, flag::HAS_FLAGS),
+            (!can.write, flag::READ_ONLY),
+            (can.flush, flag::SEND_FLUSH),
+            (can.fua, flag::SEND_FUA),
+            (can.rotational, flag::ROTATIONAL),
+            (can.trim && can.write, flag::SEND_TRIM),
+            (can.write_zeroes && can.write, flag::SEND_WRITE_ZEROES),
+            (structured, flag::SEND_DF),
+            (can.multi_conn, flag::CAN_MULTI_CONN),
+            (can.cache, flag::SEND_CACHE),
+            (can.fast_zero && can.write_zeroes && can.write, flag::SEND_FAST_ZERO),
+        ]
+        .into_iter()
+        .filter_map(|(on, flag)| on.then_some(flag))
+        .fold(0, |all, flag| all | flag)
+    }
+}

@@ -1,0 +1,22 @@
+//! The server's side of NBD, the network block device, as a state machine without sockets, clocks or threads.
+//!
+//! Fixed newstyle handshake with a list of exports, INFO and GO, structured replies, `base:allocation`, STARTTLS, and every
+//! command but resizing: the protocol as its specification has it (`doc/proto.md` of the reference implementation), with
+//! a bound on all that a client can make the server keep. A [`Connection`] takes bytes and gives [`Event`]s; a host, which
+//! owns the socket, carries requests out and answers them.
+//!
+//! Whatever a client sends either is understood, or is answered with an error of the protocol, or ends the connection with
+//! a [`Violation`] that says why. `examples/memory.rs` is a whole server of a hundred lines.
+
+mod connection;
+mod error;
+mod export;
+mod reply;
+mod request;
+mod wire;
+
+pub use connection::{Connection, Event, Limits, Tls};
+pub use error::{Errno, Violation};
+pub use export::{Abilities, BlockSizes, Export, ExportError, MOST_NAME_BYTES};
+pub use reply::{Extent, Reply};
+pub use request::{Command, Request};

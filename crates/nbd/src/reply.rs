@@ -1,0 +1,138 @@
+//! What a client is answered.
+
+use crate::error::Errno;
+use crate::export::MOST_NAME_BYTES;
+use crate::request::{Command, Request};
+use crate::wire::{CHUNK, Put, SIMPLE_REPLY, chunk, state};
+
+/// The number by which `base:allocation` goes on a connection.
+pub(crate) const ALLOCATION: u32 = 1;
+
+/// A part of what a client asked the status of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes.
+    pub length: u32,
+    /// Nothing is allocated.
+    pub hole: bool,
+    /// It reads as zeroes.
+    pub zero: bool,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// It is done. Of a read or a status this is taken for an I/O error, since it has no data.
+    Done,
+    /// The bytes of a read, as many as it asked for. Anything else is taken for an I/O error.
+    Data(&'a [u8]),
+    /// What is where, from the request's offset on. What lies beyond its end is cut off; nothing at all is taken for an I/O
+    /// error.
+    Status(&'a [Extent]),
+    /// It is not done, or only in part.
+    Failed {
+        /// What a client's kernel tells its users.
+        errno: Errno,
+        /// The first byte that failed, where that is known.
+        offset: Option<u64>,
+        /// For people; clients that asked for structured replies get it. Longer ones than 4096 bytes are cut.
+        message: &'a str,
+    },
+}
+
+const NO_ANSWER: Reply<'static> =
+    Reply::Failed { errno: Errno::Io, offset: None, message: "the server has no answer of the right kind" };
+
+/// Writes the answer to `request` behind `out`.
+pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
+    let Request { cookie, structured, command, offset, length, .. } = *request;
+    match (command, *reply) {
+        (_, Reply::Failed { errno, offset, message }) => {
+            failed(out, structured, cookie, (errno, offset), message)
+        }
+        (Command::Read, Reply::Data(data)) if data.len() == length as usize => {
+            if structured {
+                begin(out, chunk::OFFSET_DATA, cookie, length.saturating_add(8));
+                out.put_u64(offset);
+            } else {
+                simple(out, cookie, 0);
+            }
+            out.extend_from_slice(data);
+        }
+        (Command::BlockStatus { one }, Reply::Status(extents)) => {
+            let extents = fitting(extents, length, one);
+            if extents.is_empty() {
+                return write(out, request, &NO_ANSWER);
+            }
+            begin(out, chunk::BLOCK_STATUS, cookie, 4 + 8 * extents.len() as u32);
+            out.put_u32(ALLOCATION);
+            for extent in extents {
+                out.put_u32(extent.length);
+                let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+                out.put_u32(flag(extent.hole, state::HOLE) | flag(extent.zero, state::ZERO));
+            }
+        }
+        (Command::Read | Command::BlockStatus { .. }, _) => write(out, request, &NO_ANSWER),
+        (_, _) => simple(out, cookie, 0),
+    }
+}
+
+/// Extents of one state put together, cut at the request's end; the first one only, where a client wants that.
+fn fitting(extents: &[Extent], length: u32, one: bool) -> Vec<Extent> {
+    let mut left = length;
+    let mut fitting: Vec<Extent> = Vec::new();
+    for extent in extents {
+        let length = extent.length.min(left);
+        left -= length;
+        match fitting.last_mut() {
+            _ if length == 0 => {}
+            Some(last) if (last.hole, last.zero) == (extent.hole, extent.zero) => last.length += length,
+            _ => fitting.push(Extent { length, ..*extent }),
+        }
+    }
+    fitting.truncate(if one { 1 } else { MOST_EXTENTS });
+    fitting
+}
+
+/// The most extents in a reply: the rest a client asks for again. 128 KiB.
+const MOST_EXTENTS: usize = 1 << 14;
+
+/// Writes that a request has failed, and at which byte.
+pub(crate) fn failed(
+    out: &mut Vec<u8>,
+    structured: bool,
+    cookie: u64,
+    (errno, offset): (Errno, Option<u64>),
+    message: &str,
+) {
+    if !structured {
+        return simple(out, cookie, errno.value());
+    }
+    let mut most = message.len().min(MOST_NAME_BYTES);
+    while !message.is_char_boundary(most) {
+        most -= 1;
+    }
+    let message = &message.as_bytes()[..most];
+    let (kind, more) = if offset.is_some() { (chunk::ERROR_OFFSET, 8) } else { (chunk::ERROR, 0) };
+    begin(out, kind, cookie, 6 + more + message.len() as u32);
+    out.put_u32(errno.value());
+    out.put_u16(message.len() as u16);
+    out.extend_from_slice(message);
+    if let Some(offset) = offset {
+        out.put_u64(offset);
+    }
+}
+
+fn simple(out: &mut Vec<u8>, cookie: u64, errno: u32) {
+    out.put_u32(SIMPLE_REPLY);
+    out.put_u32(errno);
+    out.put_u64(cookie);
+}
+
+fn begin(out: &mut Vec<u8>, kind: u16, cookie: u64, length: u32) {
+    out.put_u32(CHUNK);
+    out.put_u16(chunk::DONE);
+    out.put_u16(kind);
+    out.put_u64(cookie);
+    out.put_u32(length);
+}

@@ -1,0 +1,139 @@
+//! What a client asks of an export.
+
+use crate::error::Errno;
+use crate::export::Export;
+use crate::wire::{Reader, command, flag};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Send the bytes.
+    Read,
+    /// Take the bytes.
+    Write,
+    /// Put all that has been acknowledged on the medium.
+    Flush,
+    /// The bytes are not needed any more; what is read there afterwards is not said.
+    Trim,
+    /// Bring the bytes near.
+    Cache,
+    /// Make the bytes zero.
+    WriteZeroes {
+        /// The room must stay allocated.
+        no_hole: bool,
+        /// Refuse with [`Errno::NotSupported`] at once if that is no faster than writing zeroes.
+        fast: bool,
+    },
+    /// Tell which parts are holes or zero.
+    BlockStatus {
+        /// The first part only.
+        one: bool,
+    },
+}
+
+/// A request that has been found in order: a part of the export, something that the export can do. To be answered once,
+/// in any order ([`Connection::reply`](crate::Connection::reply)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub(crate) cookie: u64,
+    pub(crate) structured: bool,
+    /// What is to be done.
+    pub command: Command,
+    /// It is to be acknowledged from the medium.
+    pub fua: bool,
+    /// The first byte; zero for a flush.
+    pub offset: u64,
+    /// How many bytes; zero for a flush only.
+    pub length: u32,
+    /// What to write: `length` bytes of a write, none of anything else.
+    pub data: Vec<u8>,
+}
+
+/// A request's first 28 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    pub flags: u16,
+    pub kind: u16,
+    pub cookie: u64,
+    pub offset: u64,
+    pub length: u32,
+}
+
+/// Why a request is answered without asking anybody.
+pub(crate) type Refusal = (Errno, &'static str);
+
+impl Header {
+    /// After the magic.
+    pub fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            flags: reader.u16()?,
+            kind: reader.u16()?,
+            cookie: reader.u64()?,
+            offset: reader.u64()?,
+            length: reader.u32()?,
+        })
+    }
+
+    /// Bytes that follow it, whether it is in order or not.
+    pub fn payload(&self) -> u32 {
+        if self.kind == command::WRITE { self.length } else { 0 }
+    }
+
+    /// What it asks for, if the export has that.
+    pub fn check(&self, export: &Export, structured: bool, contexts: bool) -> Result<Command, Refusal> {
+        let can = export.abilities();
+        let has = |flag: u16| self.flags & flag != 0;
+        let (asked, available, own_flags) = match self.kind {
+            command::READ => (Command::Read, true, if structured { flag::DF } else { 0 }),
+            command::WRITE => (Command::Write, true, 0),
+            command::FLUSH => (Command::Flush, can.flush, 0),
+            command::TRIM => (Command::Trim, can.trim || !can.write, 0),
+            command::CACHE => (Command::Cache, can.cache, 0),
+            command::WRITE_ZEROES => {
+                let asked = Command::WriteZeroes { no_hole: has(flag::NO_HOLE), fast: has(flag::FAST_ZERO) };
+                let fast = if can.fast_zero { flag::FAST_ZERO } else { 0 };
+                (asked, can.write_zeroes || !can.write, flag::NO_HOLE | fast)
+            }
+            command::BLOCK_STATUS => {
+                (Command::BlockStatus { one: has(flag::REQ_ONE) }, contexts, flag::REQ_ONE)
+            }
+            _ => return Err((Errno::Invalid, "unknown command")),
+        };
+        if !available {
+            return Err((Errno::Invalid, "the export was not advertised to do this"));
+        }
+        let changes = matches!(asked, Command::Write | Command::Trim | Command::WriteZeroes { .. });
+        if changes && !can.write {
+            return Err((Errno::NotPermitted, "the export is read-only"));
+        }
+        let fua = if can.fua { flag::FUA } else { 0 };
+        if self.flags & !(own_flags | fua) != 0 {
+            return Err((Errno::Invalid, "a flag that the export was not advertised to take"));
+        }
+        if asked == Command::Flush {
+            let whole = self.offset == 0 && self.length == 0;
+            return if whole {
+                Ok(asked)
+            } else {
+                Err((Errno::Invalid, "a flush has no offset and no length"))
+            };
+        }
+        if self.length == 0 {
+            return Err((Errno::Invalid, "no bytes are asked for"));
+        }
+        let blocks = export.block_sizes();
+        let whole = |bytes: u64| bytes.is_multiple_of(u64::from(blocks.minimum));
+        if !whole(self.offset) || !whole(u64::from(self.length)) {
+            return Err((Errno::Invalid, "offset and length must be multiples of the minimum block size"));
+        }
+        let end = self.offset.checked_add(u64::from(self.length));
+        if end.is_none_or(|end| end > export.size()) {
+            let errno = if changes { Errno::NoSpace } else { Errno::Invalid };
+            return Err((errno, "it goes beyond the export's end"));
+        }
+        if matches!(asked, Command::Read | Command::Write) && self.length > blocks.maximum {
+            return Err((Errno::Invalid, "more bytes than the maximum block size"));
+        }
+        Ok(asked)
+    }
+}

@@ -1,0 +1,47 @@
+//! What the probe is given: a handle that takes commands and says when they began and ended. Nothing else.
+
+use thiserror::Error;
+use units::{Bytes, Instant, LbnRange, Op, Sectors};
+
+/// When a command was handed to the drive, and when the host learned that it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timed {
+    /// When the host submitted it.
+    pub submitted: Instant,
+    /// When its completion came back.
+    pub completed: Instant,
+}
+
+/// A command failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{op:?} of {range} failed: {reason}; {mend}")]
+pub struct DeviceError {
+    /// Read or write.
+    pub op: Op,
+    /// Which sectors.
+    pub range: LbnRange,
+    /// What the device said.
+    pub reason: String,
+    /// What may help.
+    pub mend: String,
+}
+
+/// A drive as its host sees it: one command at a time, and the instants of a clock that does not jump.
+///
+/// The probe is told nothing else: no profile, no seed, no geometry.
+pub trait Device {
+    /// Sectors that it offers.
+    fn capacity(&self) -> Sectors;
+
+    /// Bytes in a sector.
+    fn sector_bytes(&self) -> Bytes;
+
+    /// The host's clock. It does not go backwards.
+    fn now(&self) -> Instant;
+
+    /// Waits until `at`, unless that has passed, then carries out a command and waits until it is done.
+    ///
+    /// # Errors
+    /// The command failed; the device can take another one.
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError>;
+}

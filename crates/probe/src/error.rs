@@ -1,0 +1,29 @@
+//! Why a probe ended without a profile.
+
+use crate::device::DeviceError;
+use crate::journal::StateError;
+use thiserror::Error;
+
+/// Why a probe ended without a profile.
+#[derive(Debug, Error)]
+pub enum ProbeError {
+    /// The device refused or lost a command.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The caller asked for an end; the journal holds all that was measured.
+    #[error("interrupted; resume from the state file")]
+    Interrupted,
+    /// A saved state does not belong to this device or this program.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The times do not look like a disk's.
+    #[error("{stage}: {problem}; {mend}")]
+    Unlike {
+        /// What was being measured.
+        stage: &'static str,
+        /// What was seen.
+        problem: String,
+        /// What may help.
+        mend: String,
+    },
+}

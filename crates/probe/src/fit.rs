@@ -1,0 +1,129 @@
+//! Least squares for a zone's angles: where its first track stands, and the rotations of its levels.
+
+use crate::zone::Zone;
+
+/// The most unknowns: an angle and three levels.
+const MOST: usize = 5;
+
+/// Before anything is measured each unknown is taken to be known to a fiftieth of a turn.
+const PRIOR: f64 = 0.02;
+
+/// The normal equations of what has been measured, in units of one reading's spread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Fit {
+    matrix: [[f64; MOST]; MOST],
+    right: [f64; MOST],
+    /// The spread of one reading, turns.
+    spread: f64,
+}
+
+/// How often an LBN's angle has each unknown in it.
+fn weights(zone: &Zone, lbn: u64) -> [f64; MOST] {
+    let mut x = [0.0; MOST];
+    x[0] = 1.0;
+    let (mut left, _) = zone.locate(lbn);
+    for (i, level) in zone.levels.iter().enumerate().rev().filter(|(i, _)| i + 1 < MOST) {
+        x[i + 1] = (left / level.unit) as f64;
+        left %= level.unit;
+    }
+    x
+}
+
+impl Fit {
+    pub(crate) fn new(spread: f64) -> Self {
+        let mut fit = Self { spread: spread.max(1e-9), ..Self::default() };
+        for (i, row) in fit.matrix.iter_mut().enumerate() {
+            row[i] = (fit.spread / PRIOR).powi(2);
+        }
+        fit
+    }
+
+    /// Takes in that `lbn` stood `error` turns after its prediction, as the mean of `readings`, and corrects the zone.
+    pub(crate) fn take(&mut self, zone: &mut Zone, lbn: u64, error: f64, readings: f64) {
+        let x = weights(zone, lbn);
+        for i in 0..MOST {
+            for j in 0..MOST {
+                self.matrix[i][j] += readings * x[i] * x[j];
+            }
+            self.right[i] += readings * x[i] * error;
+        }
+        let by = solve(self.matrix, self.right);
+        // From the corrected zone on, everything so far is off by nothing.
+        self.right = [0.0; MOST];
+        zone.angle += by[0];
+        for (level, by) in zone.levels.iter_mut().zip(by.iter().skip(1)) {
+            level.advance += by;
+        }
+    }
+
+    /// The standard deviation of a prediction, turns.
+    pub(crate) fn uncertainty(&self, zone: &Zone, lbn: u64) -> f64 {
+        let x = weights(zone, lbn);
+        let y = solve(self.matrix, x);
+        let variance: f64 = x.iter().zip(&y).map(|(a, b)| a * b).sum();
+        variance.max(0.0).sqrt() * self.spread
+    }
+}
+
+/// Gauss's elimination; the matrix is symmetric and positive.
+fn solve(mut a: [[f64; MOST]; MOST], mut b: [f64; MOST]) -> [f64; MOST] {
+    // Columns may differ by many orders of magnitude: scale them to one.
+    let mut scale = [1.0; MOST];
+    for (i, s) in scale.iter_mut().enumerate() {
+        *s = 1.0 / a[i][i].max(f64::MIN_POSITIVE).sqrt();
+    }
+    for i in 0..MOST {
+        for j in 0..MOST {
+            a[i][j] *= scale[i] * scale[j];
+        }
+        b[i] *= scale[i];
+    }
+    for i in 0..MOST {
+        let row = a[i];
+        let pivot = row[i].max(1e-14);
+        for k in i + 1..MOST {
+            let factor = a[k][i] / pivot;
+            for (cell, above) in a[k].iter_mut().zip(row).skip(i) {
+                *cell -= factor * above;
+            }
+            b[k] -= factor * b[i];
+        }
+    }
+    for i in (0..MOST).rev() {
+        let known: f64 = (i + 1..MOST).map(|j| a[i][j] * b[j]).sum();
+        b[i] = (b[i] - known) / a[i][i].max(1e-14);
+    }
+    for i in 0..MOST {
+        b[i] *= scale[i];
+    }
+    b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turns::wrap;
+    use crate::zone::Level;
+
+    #[test]
+    fn errors_of_readings_average_out() {
+        let mut truth = Zone::new(0, 100, 0.3);
+        truth.end = 1_000_000;
+        truth.levels = vec![Level { unit: 1, advance: 0.123 }, Level { unit: 4, advance: 0.7 }];
+        let mut guess = truth.clone();
+        guess.angle += 0.0007;
+        guess.levels[0].advance -= 0.0005;
+        guess.levels[1].advance += 0.0004;
+        let mut fit = Fit::new(0.0005);
+        for k in 0..2_000_u64 {
+            let lbn = k * 53 % (100 + 40 * k);
+            let noise = 0.0005 * (((k * 7_919) % 1_000) as f64 / 500.0 - 1.0);
+            let error = wrap(truth.predict(lbn) + noise - guess.predict(lbn));
+            fit.take(&mut guess, lbn, error, 1.0);
+        }
+        for lbn in [0, 399, 50_000, 80_000] {
+            let off = wrap(truth.predict(lbn) - guess.predict(lbn)).abs();
+            assert!(off < 1e-4 && off < 6.0 * fit.uncertainty(&guess, lbn) + 1e-5, "{lbn}: {off}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Which tracks share a cylinder, and which a surface: how long the moves between them take.
+
+use crate::buffer::Buffer;
+use crate::error::ProbeError;
+use crate::mapping::Map;
+use crate::meter::Meter;
+use crate::moves::{Target, shortest_of};
+use crate::turns::frac;
+use crate::zone::Zone;
+
+/// In which order LBNs run over the tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// All tracks of a cylinder, heads ascending in each.
+    Cylinder,
+    /// All tracks of a cylinder, heads ascending and descending by turns.
+    Serpentine,
+    /// Runs of so many tracks on one surface, back and forth.
+    Bands(u64),
+}
+
+/// The order, and the heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) kind: Kind,
+    pub(crate) heads: u64,
+}
+
+impl Shape {
+    /// Cylinder and head of a track counted from a zone's first.
+    pub(crate) fn position(self, track: u64) -> (u64, u64) {
+        let heads = self.heads.max(1);
+        match self.kind {
+            Kind::Cylinder => (track / heads, track % heads),
+            Kind::Serpentine => {
+                let (cylinder, slot) = (track / heads, track % heads);
+                (cylinder, if cylinder % 2 == 0 { slot } else { heads - 1 - slot })
+            }
+            Kind::Bands(width) => {
+                let (run, along) = (track / width, track % width);
+                let (band, slot) = (run / heads, run % heads);
+                let cylinder = if slot % 2 == 0 { along } else { width - 1 - along };
+                (band * width + cylinder, if band % 2 == 0 { slot } else { heads - 1 - slot })
+            }
+        }
+    }
+}
+
+/// What was found, and how sure it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) shape: Shape,
+    /// 0 to 1, of the kind and the number of heads.
+    pub(crate) sure: f64,
+    /// 0 to 1, of the order of heads.
+    pub(crate) sure_of_order: f64,
+}
+
+/// A track of the map.
+pub(crate) struct OnTrack<'a> {
+    pub(crate) zone: &'a Zone,
+    pub(crate) track: u64,
+}
+
+impl Target for OnTrack<'_> {
+    fn at_angle(&self, angle: f64) -> Option<(u64, f64)> {
+        let n = self.zone.sectors;
+        let past = frac(angle - self.zone.track_angle(self.track)) * n as f64;
+        (0..n.min(24)).find_map(|more| {
+            let sector = (past.ceil() as u64 + more) % n;
+            let lbn = self.zone.lbn_near(self.track, sector);
+            (self.zone.locate(lbn) == (self.track, sector)).then(|| (lbn, self.zone.predict(lbn)))
+        })
+    }
+
+    fn sector(&self) -> f64 {
+        1.0 / self.zone.sectors as f64
+    }
+}
+
+/// The most heads looked for.
+const MOST_HEADS: u64 = 32;
+
+/// The widest band looked for, tracks.
+const WIDEST: u64 = 600;
+
+/// A move's time by how many tracks further its end is.
+struct Moves {
+    /// Tracks, ns.
+    times: Vec<(u64, f64)>,
+}
+
+/// Finds the shape.
+pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<Geometry, ProbeError> {
+    // The largest zone has the most tracks to go by.
+    let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else {
+        return Ok(unknown());
+    };
+    let unit = common_unit(map, 1);
+    let upper = common_unit(map, 2);
+    let steps = steps(zone, unit);
+    let moves = measure(meter, zone, &steps, buffer)?;
+    let mut shapes = Vec::new();
+    let kinds = |h: u64| [Kind::Cylinder, Kind::Serpentine].map(|kind| Shape { kind, heads: h });
+    match (unit, upper) {
+        (Some(r), Some(top)) => shapes.push(Shape { kind: Kind::Bands(r), heads: top / r }),
+        (Some(r), None) => {
+            if r <= MOST_HEADS {
+                shapes.extend(kinds(r));
+            }
+            let inside = (2..=MOST_HEADS).filter(|h| r % h == 0 && r / h > 1);
+            shapes.extend(inside.map(|heads| Shape { kind: Kind::Bands(r / heads), heads }));
+            shapes.extend((1..=MOST_HEADS).map(|heads| Shape { kind: Kind::Bands(r), heads }));
+        }
+        (None, _) => {
+            (1..=MOST_HEADS).for_each(|h| shapes.extend(kinds(h)));
+            for width in 2..=WIDEST {
+                shapes.extend((2..=MOST_HEADS).map(|heads| Shape { kind: Kind::Bands(width), heads }));
+            }
+        }
+    }
+    // Among equals the first, which is the simplest.
+    let mut best = (f64::MAX, Shape { kind: Kind::Cylinder, heads: 1 });
+    let mut scores = Vec::new();
+    for shape in shapes {
+        let score = moves.misfit(shape);
+        scores.push((score, shape));
+        if score < best.0 - 0.1 {
+            best = (score, shape);
+        }
+    }
+    let (misfit, shape) = best;
+    let rival = |same: &dyn Fn(&Shape) -> bool| {
+        scores.iter().filter(|(_, s)| !same(s)).map(|&(score, _)| score).fold(f64::MAX, f64::min)
+    };
+    let bands = |s: &Shape| match s.kind {
+        Kind::Bands(width) => width,
+        _ => 0,
+    };
+    let other = rival(&|s| bands(s) == bands(&shape) && s.heads == shape.heads);
+    let order = rival(&|s| *s == shape);
+    Ok(Geometry { shape, sure: trust(misfit, other), sure_of_order: trust(misfit, order) })
+}
+
+fn unknown() -> Geometry {
+    let shape = Shape { kind: Kind::Cylinder, heads: 1 };
+    Geometry { shape, sure: 0.0, sure_of_order: 0.0 }
+}
+
+/// How much likelier the better of two misfits makes one: half for equals, all but sure for a gap of ten.
+fn trust(best: f64, rival: f64) -> f64 {
+    1.0 / (1.0 + (-0.5 * (rival - best).max(0.0)).exp())
+}
+
+/// Tracks of a level that most LBNs' zones agree on.
+fn common_unit(map: &Map, level: usize) -> Option<u64> {
+    let mut votes: Vec<(u64, u64)> = Vec::new();
+    for zone in &map.zones {
+        let spared = zone.region.map_or(0, |r| (r.lbns + r.spares) / zone.sectors);
+        // What recurs with the spares, or hardly ever, is no order of tracks.
+        let order = |unit: &u64| *unit != spared && *unit <= WIDEST * MOST_HEADS;
+        let unit = zone.levels.get(level).map(|l| l.unit).filter(order).unwrap_or(0);
+        match votes.iter_mut().find(|(u, _)| *u == unit) {
+            Some((_, lbns)) => *lbns += zone.lbns(),
+            None => votes.push((unit, zone.lbns())),
+        }
+    }
+    // A zone that is too small for a level says nothing about it.
+    let total: u64 = votes.iter().map(|v| v.1).sum();
+    votes.iter().filter(|v| v.0 > 0).max_by_key(|v| v.1).filter(|v| v.1 * 5 > total).map(|v| v.0)
+}
+
+/// Moves to look at, in tracks.
+fn steps(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
+    let mut steps: Vec<u64> = match unit {
+        Some(r) if r <= MOST_HEADS => {
+            let mut list = vec![1, 2, r - 1, r, r + 1];
+            for m in 2..=26 {
+                list.extend([m * r - 1, m * r, m * r + 1]);
+            }
+            list
+        }
+        wide => {
+            let fine = (1..=40).chain((44..=120).step_by(4)).chain((128..=1_400).step_by(8));
+            let coarse = wide.map_or(0..0, |r| 1..14 * r).step_by(wide.map_or(1, |r| r as usize / 4));
+            fine.chain(coarse).collect()
+        }
+    };
+    steps.sort_unstable();
+    steps.dedup();
+    let tracks = zone.tracks();
+    steps.retain(|&k| k > 0 && k < tracks);
+    steps
+}
+
+/// Times the moves from tracks that begin a repetition to those `steps` further.
+fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -> Result<Moves, ProbeError> {
+    let mut times = Vec::new();
+    let mut guess = (0.0, 0.35 * meter.revolution);
+    for (i, &step) in steps.iter().enumerate() {
+        meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
+        // Only the zone's first tracks are surely the first of a cylinder or band of any size.
+        let from = 0;
+        let mut leg = |meter: &mut Meter<'_>| -> Result<Option<OnTrack<'_>>, ProbeError> {
+            // Another sector each time, so that the buffer does not have it.
+            let n = zone.sectors;
+            let sector = meter.draw.below(n - n / 8);
+            let source = zone.lbn_near(from, sector);
+            let mut reading = meter.read(source, 1)?;
+            if meter.is_hit(&reading) {
+                // The arm stayed where it was.
+                meter.leave(source)?;
+                reading = meter.read(source, 1)?;
+            }
+            if meter.is_hit(&reading) {
+                return Ok(None);
+            }
+            Ok(Some(OnTrack { zone, track: from + step }))
+        };
+        if let Some((ns, _)) = shortest_of(1, meter, guess, buffer.bus_sector_ns, &mut leg)? {
+            times.push((step, ns));
+            guess = ((ns - 250_000.0).max(0.0), ns + 250_000.0);
+        }
+    }
+    Ok(Moves { times })
+}
+
+impl Moves {
+    /// How badly a shape explains the times: what it leaves unexplained, and what it needs for explaining the rest
+    /// (Schwarz's criterion, 1978). A shape puts moves that are as far, and to the same head or not, into one group.
+    fn misfit(&self, shape: Shape) -> f64 {
+        let start = shape.position(0);
+        let mut points: Vec<(bool, u64, f64)> = Vec::with_capacity(self.times.len());
+        for &(step, ns) in &self.times {
+            let (cylinder, head) = shape.position(step);
+            points.push((head != start.1, cylinder, ns / 1e3));
+        }
+        points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
+        let mut unexplained = 0.0;
+        let mut groups = 0.0;
+        let mut highest: f64 = 0.0;
+        let mut other = false;
+        for group in points.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let Some(&(to_other, cylinder, _)) = group.first() else { continue };
+            let middle = group.get(group.len() / 2).map_or(0.0, |p| p.2);
+            groups += 1.0;
+            unexplained += group.iter().map(|p| (p.2 - middle).powi(2).min(LARGEST)).sum::<f64>();
+            if to_other != other {
+                (other, highest) = (to_other, 0.0);
+            }
+            // Longer moves take longer, mostly. Those to the next cylinder and another head may be slow.
+            if !(to_other && cylinder <= 1) {
+                unexplained += DENT * (highest - middle).max(0.0).powi(2).min(LARGEST);
+                highest = highest.max(middle);
+            }
+        }
+        let n = f64::max(points.len() as f64, 2.0);
+        n * (unexplained / n + FLOOR).ln() + groups * n.ln()
+    }
+}
+
+/// Weight of a time that is shorter than that of a shorter move.
+const DENT: f64 = 0.1;
+
+/// The least variance believed, and the most that one time counts, us squared.
+const FLOOR: f64 = 50.0;
+const LARGEST: f64 = 250_000.0;

@@ -1,0 +1,314 @@
+//! Everything that was measured, in order: the state from which a probe goes on.
+//!
+//! The probe draws its decisions from measured times and seeded dice alone. So its state is the list of its commands
+//! and their times: fed the list, it comes to where it was, and goes on with the drive.
+
+use crate::device::{Device, Timed};
+use crate::error::ProbeError;
+use thiserror::Error;
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
+
+/// First bytes of a state file; the last is the version of the format and of the order of measurements.
+const MAGIC: &[u8; 8] = b"FBPROBE\x01";
+
+/// Bytes before the entries: magic, capacity, sector size, seed, revolution, entries.
+const HEADER: usize = 8 + 5 * 8;
+
+/// Bytes of an entry: LBN and direction, sectors, submitted, completed.
+const ENTRY: usize = 8 + 4 + 8 + 8;
+
+/// The top bit of an entry's LBN says that it was a write.
+const WRITE: u64 = 1 << 63;
+
+/// Commands repeated after a pause, to find how the platter stands to the clock, out of so many of the last.
+const RESYNC: usize = 15;
+const RECENT: usize = 300;
+
+/// A saved state cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum StateError {
+    /// Not such a file, or one of another version.
+    #[error("{file}: not a probe's state of this version; delete it and probe from the beginning")]
+    Format {
+        /// The file, as the caller names it.
+        file: String,
+    },
+    /// Bytes are missing or changed.
+    #[error("{file}: damaged: {problem}; delete it and probe from the beginning")]
+    Damaged {
+        /// The file, as the caller names it.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The state is of another drive or another set of options.
+    #[error(
+        "the state is of another probe: {problem}; give the drive and the options that it was begun with"
+    )]
+    Other {
+        /// What differs.
+        problem: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    op: Op,
+    range: LbnRange,
+    timed: Timed,
+}
+
+/// All commands of a probe with their times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Journal {
+    capacity: u64,
+    sector_bytes: u64,
+    seed: u64,
+    /// One turn in nanoseconds as the bits of a float, 0 while it is not known.
+    revolution: u64,
+    entries: Vec<Entry>,
+}
+
+impl Journal {
+    /// An empty journal.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
+    /// Commands so far.
+    pub fn commands(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// From the first command to the last completion: drive time.
+    pub fn drive_time(&self) -> Duration {
+        match (self.entries.first(), self.entries.last()) {
+            (Some(first), Some(last)) => last.timed.completed.saturating_since(first.timed.submitted),
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub(crate) const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The bytes of a state file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER + ENTRY * self.entries.len() + 4);
+        out.extend_from_slice(MAGIC);
+        let head = [self.capacity, self.sector_bytes, self.seed, self.revolution, self.entries.len() as u64];
+        head.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+        for e in &self.entries {
+            let lbn = e.range.start().get() | if e.op.is_write() { WRITE } else { 0 };
+            out.extend_from_slice(&lbn.to_le_bytes());
+            out.extend_from_slice(&(e.range.len().get() as u32).to_le_bytes());
+            out.extend_from_slice(&e.timed.submitted.as_nanos().to_le_bytes());
+            out.extend_from_slice(&e.timed.completed.as_nanos().to_le_bytes());
+        }
+        let sum = crc32fast::hash(&out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads a state file's bytes; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// [`StateError::Format`] for another kind of file, [`StateError::Damaged`] for one with wrong bytes.
+    pub fn from_bytes(bytes: &[u8], file: &str) -> Result<Self, StateError> {
+        let damaged =
+            |problem: &str| StateError::Damaged { file: file.to_owned(), problem: problem.to_owned() };
+        if !bytes.starts_with(MAGIC) {
+            return Err(StateError::Format { file: file.to_owned() });
+        }
+        let Some((body, sum)) = bytes.split_last_chunk::<4>() else {
+            return Err(damaged("it ends early"));
+        };
+        if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
+            return Err(damaged("its checksum does not match"));
+        }
+        let mut left = body.get(MAGIC.len()..).unwrap_or_default();
+        let mut number = || take::<8>(&mut left).map(u64::from_le_bytes);
+        let mut journal = Self::default();
+        let count = (|| {
+            journal.capacity = number()?;
+            journal.sector_bytes = number()?;
+            journal.seed = number()?;
+            journal.revolution = number()?;
+            number()
+        })();
+        let count = count.ok_or_else(|| damaged("it ends early"))?;
+        if count.checked_mul(ENTRY as u64) != Some(left.len() as u64) {
+            return Err(damaged("its length is not that of its entries"));
+        }
+        let mut now = Instant::ZERO;
+        while !left.is_empty() {
+            let entry = (|| {
+                let lbn = u64::from_le_bytes(take(&mut left)?);
+                let len = u64::from(u32::from_le_bytes(take(&mut left)?));
+                let submitted = Instant::from_nanos(u64::from_le_bytes(take(&mut left)?));
+                let completed = Instant::from_nanos(u64::from_le_bytes(take(&mut left)?));
+                let op = if lbn & WRITE == 0 { Op::Read } else { Op::Write };
+                let range = LbnRange::new(Lbn::new(lbn & !WRITE), Sectors::new(len));
+                let timed = Timed { submitted, completed };
+                Some(Entry { op, range, timed })
+            })()
+            .ok_or_else(|| damaged("it ends early"))?;
+            let Timed { submitted, completed } = entry.timed;
+            let inside = entry.range.checked_end().is_some_and(|end| end.get() <= journal.capacity);
+            if submitted < now || completed < submitted || !inside || entry.range.is_empty() {
+                return Err(damaged("a command lies outside the drive or before the last one"));
+            }
+            now = completed;
+            journal.entries.push(entry);
+        }
+        Ok(journal)
+    }
+}
+
+fn take<const N: usize>(left: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = left.split_first_chunk::<N>()?;
+    *left = tail;
+    Some(*head)
+}
+
+/// A device whose commands are recorded; as long as there are old ones, they are answered from the record.
+pub(crate) struct Recorder<'a> {
+    device: &'a mut dyn Device,
+    journal: &'a mut Journal,
+    /// The next entry to be answered from the record.
+    replayed: usize,
+    /// What the device's clock is before the journal's, once it is known.
+    ahead: Option<u64>,
+}
+
+impl<'a> Recorder<'a> {
+    pub(crate) fn new(device: &'a mut dyn Device, journal: &'a mut Journal) -> Result<Self, StateError> {
+        let (capacity, sector_bytes) = (device.capacity().get(), device.sector_bytes().get());
+        if journal.revolution == 0 {
+            // Too young to be of use: how the platter stands to the clock cannot be found again.
+            journal.entries.clear();
+            journal.capacity = capacity;
+            journal.sector_bytes = sector_bytes;
+        }
+        if (journal.capacity, journal.sector_bytes) != (capacity, sector_bytes) {
+            return Err(StateError::Other {
+                problem: format!(
+                    "it has {} sectors of {} bytes, the drive {capacity} of {sector_bytes}",
+                    journal.capacity, journal.sector_bytes
+                ),
+            });
+        }
+        let fresh = journal.entries.is_empty();
+        Ok(Self { device, journal, replayed: 0, ahead: fresh.then_some(0) })
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        self.journal
+    }
+
+    pub(crate) fn set_revolution(&mut self, ns: f64) {
+        self.journal.revolution = ns.to_bits();
+    }
+
+    pub(crate) fn replaying(&self) -> bool {
+        self.replayed < self.journal.entries.len()
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.journal.capacity
+    }
+
+    pub(crate) fn sector_bytes(&self) -> u64 {
+        self.journal.sector_bytes
+    }
+
+    pub(crate) fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, ProbeError> {
+        if let Some(entry) = self.journal.entries.get(self.replayed) {
+            if (entry.op, entry.range) != (op, range) {
+                return Err(StateError::Other {
+                    problem: format!("command {} was {} of {}", self.replayed, entry.op, entry.range),
+                }
+                .into());
+            }
+            self.replayed += 1;
+            return Ok(entry.timed);
+        }
+        let ahead = match self.ahead {
+            Some(ahead) => ahead,
+            None => self.resync()?,
+        };
+        self.ahead = Some(ahead);
+        let start = Instant::from_nanos(at.as_nanos().saturating_sub(ahead)).max(self.device.now());
+        let timed = self.device.execute(start, op, range)?;
+        let shift = Duration::from_nanos(ahead);
+        let timed = Timed { submitted: timed.submitted + shift, completed: timed.completed + shift };
+        self.journal.entries.push(Entry { op, range, timed });
+        self.replayed += 1;
+        Ok(timed)
+    }
+
+    /// Repeats some late reads of the record: how much later than the device's clock the journal's is to be, so that
+    /// the platter stands as if there had been no pause.
+    fn resync(&mut self) -> Result<u64, ProbeError> {
+        let turn = f64::from_bits(self.journal.revolution);
+        let reads: Vec<Entry> =
+            self.journal.entries.iter().rev().filter(|e| e.op == Op::Read).take(RECENT).copied().collect();
+        let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.timed.completed);
+        let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
+        let mut offsets = Vec::new();
+        // The oldest first: the youngest may still be in the drive's buffer.
+        for entry in reads.iter().rev().step_by(RECENT.div_ceil(RESYNC)) {
+            let timed = self.device.execute(self.device.now(), Op::Read, entry.range)?;
+            offsets.push((phase(entry.timed.completed) - phase(timed.completed)).rem_euclid(1.0));
+        }
+        // The median on a circle: the offset that the others are nearest to.
+        let distance = |a: f64, b: f64| (a - b).abs().min(1.0 - (a - b).abs());
+        let total = |a: f64| offsets.iter().map(|&b| distance(a, b)).sum::<f64>();
+        let offset = offsets.iter().copied().min_by(|&a, &b| total(a).total_cmp(&total(b))).unwrap_or(0.0);
+        let behind = end.as_nanos().saturating_sub(self.device.now().as_nanos());
+        Ok(((behind as f64 / turn).ceil() * turn + offset * turn).round() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal() -> Journal {
+        let entry = |n: u64| Entry {
+            op: if n.is_multiple_of(3) { Op::Write } else { Op::Read },
+            range: LbnRange::new(Lbn::new(n * 7), Sectors::new(1 + n % 5)),
+            timed: Timed {
+                submitted: Instant::from_nanos(n * 1_000),
+                completed: Instant::from_nanos(n * 1_000 + 999),
+            },
+        };
+        Journal {
+            capacity: 1_000,
+            sector_bytes: 512,
+            seed: 3,
+            revolution: 6e6f64.to_bits(),
+            entries: (0..100).map(entry).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_saved_comes_back() {
+        let journal = journal();
+        assert_eq!(Journal::from_bytes(&journal.to_bytes(), "a.state").unwrap(), journal);
+    }
+
+    #[test]
+    fn a_damaged_state_is_refused_by_name() {
+        let bytes = journal().to_bytes();
+        for i in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[i] ^= 0x10;
+            let error = Journal::from_bytes(&bad, "a.state").unwrap_err();
+            assert!(error.to_string().starts_with("a.state: "), "{error}");
+        }
+        for end in 0..bytes.len() {
+            assert!(Journal::from_bytes(&bytes[..end], "a.state").is_err());
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Timed reads, and what they say about where a sector stands on the platter.
+
+use crate::draw::Draw;
+use crate::error::ProbeError;
+use crate::journal::{Journal, Recorder};
+use crate::turns::{frac, wrap};
+use std::ops::ControlFlow;
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
+
+/// What the caller is told while a probe runs.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    /// What is being measured.
+    pub stage: &'static str,
+    /// How much of the whole is done, 0 to 1, as far as can be told.
+    pub share: f64,
+    /// Drive time so far.
+    pub drive_time: Duration,
+    /// Everything measured so far: save it, and the probe can be resumed.
+    pub journal: &'a Journal,
+}
+
+/// Called now and then; `Break` ends the probe.
+pub type Hook<'a> = dyn FnMut(&Progress<'_>) -> ControlFlow<()> + 'a;
+
+/// Commands between two calls of the hook.
+const HOOK_EVERY: u64 = 64;
+
+/// Reads that came from the buffer, one after another, before a sector is given up.
+const MOST_HITS: u32 = 6;
+
+/// A sector whose angle stands fast.
+#[derive(Clone, Copy, Debug)]
+struct Anchor {
+    lbn: u64,
+    angle: f64,
+    readings: f64,
+}
+
+/// Anchors at most, and rounds in which they are learnt.
+const MOST_ANCHORS: u64 = 40;
+const ANCHOR_ROUNDS: usize = 10;
+
+/// Between two anchors: a spindle that goes wrong by a ten-thousandth is a thousandth of a turn off then.
+const ANCHOR_EVERY: Duration = Duration::from_millis(70);
+
+/// How much of an anchor's error is believed at once, of the phase and of the speed.
+const FOLLOW: f64 = 0.6;
+const FOLLOW_SPEED: f64 = 0.25;
+
+/// An anchor further off than this has waited for something else, turns; so many in a row have not.
+const LOST: f64 = 0.02;
+const MOST_LOST: u32 = 4;
+
+/// One read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) submitted: Instant,
+    pub(crate) completed: Instant,
+}
+
+impl Reading {
+    pub(crate) fn response_ns(&self) -> f64 {
+        self.completed.since(self.submitted).as_nanos() as f64
+    }
+}
+
+/// The device with a clock of turns.
+pub(crate) struct Meter<'a> {
+    recorder: Recorder<'a>,
+    hook: &'a mut Hook<'a>,
+    pub(crate) draw: Draw,
+    stage: &'static str,
+    share: f64,
+    now: Instant,
+    /// When the first command was submitted.
+    begun: Option<Instant>,
+    /// The last LBN for which the arm moved.
+    pub(crate) last: u64,
+    /// One turn, ns; 0 while it is not known.
+    pub(crate) revolution: f64,
+    /// Where the platter stood at an instant; angles at others follow from the speed.
+    phase: f64,
+    phase_at: Instant,
+    /// Sectors whose angles stand fast, read now and then to follow a spindle that drifts; none for one that does not.
+    anchors: Vec<Anchor>,
+    next_anchor: usize,
+    anchored: Instant,
+    /// Anchors in a row that made no sense.
+    lost: u32,
+    /// Spread of one angle, turns.
+    pub(crate) spread: f64,
+    /// Responses below this came from the buffer, ns.
+    pub(crate) hit_below: f64,
+    /// Reads of other places after which a place is not in the buffer.
+    pub(crate) segments: u64,
+    commands: u64,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn new(recorder: Recorder<'a>, hook: &'a mut Hook<'a>) -> Self {
+        let draw = Draw::new(recorder.journal().seed());
+        Self {
+            recorder,
+            hook,
+            draw,
+            stage: "revolution time",
+            share: 0.0,
+            now: Instant::ZERO,
+            begun: None,
+            last: 0,
+            revolution: 0.0,
+            phase: 0.0,
+            phase_at: Instant::ZERO,
+            anchors: Vec::new(),
+            next_anchor: 0,
+            anchored: Instant::ZERO,
+            lost: 0,
+            spread: 0.0,
+            hit_below: 0.0,
+            segments: 0,
+            commands: 0,
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.recorder.capacity()
+    }
+
+    pub(crate) fn sector_bytes(&self) -> u64 {
+        self.recorder.sector_bytes()
+    }
+
+    pub(crate) fn commands(&self) -> u64 {
+        self.commands
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub(crate) fn drive_time(&self) -> Duration {
+        self.now.saturating_since(self.begun.unwrap_or(self.now))
+    }
+
+    pub(crate) fn set_revolution(&mut self, ns: f64) {
+        self.revolution = ns;
+        self.recorder.set_revolution(ns);
+    }
+
+    /// Says what is being done, and how far the whole has come.
+    pub(crate) fn stage(&mut self, stage: &'static str, share: f64) {
+        self.stage = stage;
+        self.share = share;
+    }
+
+    /// One command, not before `at`.
+    pub(crate) fn execute(
+        &mut self,
+        at: Instant,
+        op: Op,
+        first: u64,
+        count: u64,
+    ) -> Result<Reading, ProbeError> {
+        self.commands += 1;
+        if self.commands.is_multiple_of(HOOK_EVERY) && !self.recorder.replaying() {
+            let journal = self.recorder.journal();
+            let progress = Progress {
+                stage: self.stage,
+                share: self.share.clamp(0.0, 1.0),
+                drive_time: journal.drive_time(),
+                journal,
+            };
+            if (self.hook)(&progress).is_break() {
+                return Err(ProbeError::Interrupted);
+            }
+        }
+        let range = LbnRange::new(Lbn::new(first), Sectors::new(count));
+        let timed = self.recorder.execute(at.max(self.now), op, range)?;
+        self.now = timed.completed;
+        self.begun.get_or_insert(timed.submitted);
+        let reading = Reading { submitted: timed.submitted, completed: timed.completed };
+        if !self.is_hit(&reading) {
+            self.last = first + count - 1;
+        }
+        Ok(reading)
+    }
+
+    pub(crate) fn read(&mut self, first: u64, count: u64) -> Result<Reading, ProbeError> {
+        self.execute(self.now, Op::Read, first, count)
+    }
+
+    /// Whether a read of one sector was too quick for the medium.
+    pub(crate) fn is_hit(&self, reading: &Reading) -> bool {
+        reading.response_ns() < self.hit_below
+    }
+
+    /// Where the platter stands at `at`, in turns; the end of a sector is where it stands at the completion of a read
+    /// of that sector alone, less a constant that is the same for all.
+    pub(crate) fn turns_at(&self, at: Instant) -> f64 {
+        let (later, earlier) = (at.saturating_since(self.phase_at), self.phase_at.saturating_since(at));
+        let since = later.as_nanos() as f64 - earlier.as_nanos() as f64;
+        frac(self.phase + since / self.revolution)
+    }
+
+    /// Begins to follow the spindle: a ring of sectors in the drive's middle, learnt in some rounds.
+    pub(crate) fn anchor(&mut self) -> Result<(), ProbeError> {
+        let capacity = self.capacity();
+        let ring = (self.segments + 4).clamp(8, MOST_ANCHORS);
+        let around = (capacity / 50).max(ring);
+        let low = (capacity / 2).saturating_sub(around / 2);
+        let mut anchors: Vec<Anchor> = Vec::new();
+        for i in 0..ring {
+            let lbn = (low + i * (around / ring)).min(capacity - 1);
+            anchors.push(Anchor { lbn, angle: 0.0, readings: 0.0 });
+        }
+        self.draw.shuffle(&mut anchors);
+        self.anchors = anchors;
+        self.phase = self.turns_at(self.now);
+        self.phase_at = self.now;
+        let mut squares = Vec::new();
+        for round in 0..ANCHOR_ROUNDS {
+            for _ in 0..ring {
+                let error = self.read_anchor()?;
+                if round >= ANCHOR_ROUNDS / 2 {
+                    squares.extend(error.map(f64::abs));
+                }
+            }
+        }
+        // The median of a normal error is two thirds of its spread; what the clock cannot tell is left to it.
+        self.spread = f64::max(crate::turns::median(&mut squares) / 0.67, 0.6 / self.revolution);
+        Ok(())
+    }
+
+    /// Reads the next anchor and follows the spindle by it; how far off it stood, turns.
+    fn read_anchor(&mut self) -> Result<Option<f64>, ProbeError> {
+        let index = self.next_anchor % self.anchors.len().max(1);
+        self.next_anchor = index + 1;
+        let Some(lbn) = self.anchors.get(index).map(|a| a.lbn) else { return Ok(None) };
+        let reading = self.read(lbn, 1)?;
+        self.anchored = self.now;
+        if self.is_hit(&reading) {
+            return Ok(None);
+        }
+        let angle = self.turns_at(reading.completed);
+        let Some(anchor) = self.anchors.get_mut(index) else { return Ok(None) };
+        if anchor.readings == 0.0 {
+            anchor.angle = angle;
+            anchor.readings = 1.0;
+            return Ok(None);
+        }
+        let error = wrap(angle - anchor.angle);
+        if error.abs() > LOST && self.lost < MOST_LOST {
+            self.lost += 1;
+            return Ok(None);
+        }
+        self.lost = 0;
+        if anchor.readings < ANCHOR_ROUNDS as f64 {
+            anchor.readings += 1.0;
+            anchor.angle += error / anchor.readings;
+        }
+        let turns = reading.completed.saturating_since(self.phase_at).as_nanos() as f64 / self.revolution;
+        self.phase = frac(angle - FOLLOW * error);
+        self.phase_at = reading.completed;
+        if turns > 0.5 && error.abs() < LOST {
+            // Ahead of where it should be: the turns took longer than was thought.
+            self.revolution *= 1.0 + FOLLOW_SPEED * error / turns.max(4.0);
+        }
+        Ok(Some(error))
+    }
+
+    /// Reads an anchor if it is time to.
+    pub(crate) fn keep_phase(&mut self) -> Result<(), ProbeError> {
+        if !self.anchors.is_empty() && self.now.saturating_since(self.anchored) > ANCHOR_EVERY {
+            self.read_anchor()?;
+        }
+        Ok(())
+    }
+
+    /// Whether readings differ from one another.
+    pub(crate) fn is_noisy(&self) -> bool {
+        !self.anchors.is_empty()
+    }
+
+    /// Where a sector stands: one read of it from the medium.
+    pub(crate) fn angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
+        self.keep_phase()?;
+        for _ in 0..MOST_HITS {
+            let reading = self.read(lbn, 1)?;
+            if !self.is_hit(&reading) {
+                return Ok(self.turns_at(reading.completed));
+            }
+            self.leave(lbn)?;
+        }
+        Err(ProbeError::Unlike {
+            stage: self.stage,
+            problem: format!("LBN {lbn} does not leave the drive's buffer"),
+            mend: "switch the drive's read cache off and probe again".to_owned(),
+        })
+    }
+
+    /// One read elsewhere: what follows is no sequel of what went before.
+    pub(crate) fn step_aside(&mut self, lbn: u64) -> Result<(), ProbeError> {
+        let capacity = self.capacity();
+        let far = (capacity / 200).max(2_000).min(capacity / 2);
+        let other = if lbn >= far { lbn - far } else { (lbn + far).min(capacity - 1) };
+        let other = other.saturating_sub(self.draw.below(far / 2));
+        self.read(other, 1)?;
+        Ok(())
+    }
+
+    /// Reads elsewhere until nothing around `lbn` is in the buffer.
+    pub(crate) fn leave(&mut self, lbn: u64) -> Result<(), ProbeError> {
+        let capacity = self.capacity();
+        // Near enough for short seeks, far enough for read-ahead not to reach.
+        let reach = (capacity / 20).max(200_000).min(capacity);
+        let low = lbn.saturating_sub(reach / 2).min(capacity - reach);
+        let mut done = 0;
+        let mut tries = 0;
+        while done <= self.segments && tries < 4 * (self.segments + 2) {
+            tries += 1;
+            let other = low + self.draw.below(reach);
+            if other.abs_diff(lbn) < reach / 50 {
+                continue;
+            }
+            let reading = self.read(other, 1)?;
+            done += u64::from(!self.is_hit(&reading));
+        }
+        Ok(())
+    }
+
+    /// Angle of `lbn`, and how far it is from `expected`.
+    pub(crate) fn deviation(&mut self, lbn: u64, expected: f64) -> Result<f64, ProbeError> {
+        Ok(wrap(self.angle(lbn)? - expected))
+    }
+}

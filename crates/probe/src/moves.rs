@@ -1,0 +1,127 @@
+//! How long the arm takes from track to track: the shortest time after which a sector is still caught.
+//!
+//! A read from one track that ends at a known instant is followed by one of a sector that will pass a chosen time
+//! later. If the arm is there, the read ends when the sector does; if not, a turn later. Halving the chosen time's
+//! range finds the move to some microseconds, whatever the platter's angle is.
+
+use crate::error::ProbeError;
+use crate::meter::Meter;
+use crate::turns::{frac, median, wrap};
+use units::{Duration, Op};
+
+/// A track on which a sector at about a given angle can be asked for.
+pub(crate) trait Target {
+    /// An LBN whose sector ends at `angle` or soon after, and its exact angle.
+    fn at_angle(&self, angle: f64) -> Option<(u64, f64)>;
+
+    /// The part of a turn that its sectors take.
+    fn sector(&self) -> f64;
+}
+
+/// Where a search stops, ns.
+const FINE: f64 = 6_000.0;
+
+/// Attempts at one trial.
+const ATTEMPTS: u32 = 6;
+
+/// Finds the shortest time from a submission to the start of a sector that is caught, ns, between `low` and `high`;
+/// `leg` brings the arm to its source and names the target. `None` when even `high` is too short, or nothing is seen.
+pub(crate) fn shortest<T: Target>(
+    meter: &mut Meter<'_>,
+    range: (f64, f64),
+    bus_ns: f64,
+    leg: &mut dyn FnMut(&mut Meter<'_>) -> Result<Option<T>, ProbeError>,
+) -> Result<Option<f64>, ProbeError> {
+    let (mut low, mut high) = range;
+    let mut widened = 0;
+    loop {
+        match trial(meter, high, bus_ns, leg)? {
+            Some(true) => break,
+            Some(false) if widened < 8 => {
+                widened += 1;
+                low = high;
+                high += 0.4 * meter.revolution;
+            }
+            _ => return Ok(None),
+        }
+    }
+    if widened == 0 && low > 0.0 && trial(meter, low, bus_ns, leg)? == Some(true) {
+        // The guess was too high.
+        high = low;
+        low = 0.0;
+    }
+    while high - low > FINE {
+        let middle = low + (high - low) / 2.0;
+        match trial(meter, middle, bus_ns, leg)? {
+            Some(true) => high = middle,
+            Some(false) => low = middle,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(low + (high - low) / 2.0))
+}
+
+/// Searches that agree this well need no third, ns.
+const AGREE: f64 = 25_000.0;
+
+/// The median of several searches, and how far apart they are; two that agree are enough.
+pub(crate) fn shortest_of<T: Target>(
+    times: usize,
+    meter: &mut Meter<'_>,
+    range: (f64, f64),
+    bus_ns: f64,
+    leg: &mut dyn FnMut(&mut Meter<'_>) -> Result<Option<T>, ProbeError>,
+) -> Result<Option<(f64, f64)>, ProbeError> {
+    let mut found = Vec::new();
+    let mut range = range;
+    for _ in 0..times {
+        if let Some(ns) = shortest(meter, range, bus_ns, leg)? {
+            found.push(ns);
+            range = ((ns - 150_000.0).max(0.0), ns + 150_000.0);
+        }
+        if let [a, b] = found.as_slice()
+            && (a - b).abs() < AGREE
+        {
+            break;
+        }
+    }
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let middle = median(&mut found);
+    let apart = found.iter().map(|ns| (ns - middle).abs()).sum::<f64>() / found.len() as f64;
+    Ok(Some((middle, apart)))
+}
+
+/// Whether a sector that begins `ns` after the submission is caught; `None` when the answer makes no sense.
+fn trial<T: Target>(
+    meter: &mut Meter<'_>,
+    ns: f64,
+    bus_ns: f64,
+    leg: &mut dyn FnMut(&mut Meter<'_>) -> Result<Option<T>, ProbeError>,
+) -> Result<Option<bool>, ProbeError> {
+    for _ in 0..ATTEMPTS {
+        meter.keep_phase()?;
+        let Some(target) = leg(meter)? else { return Ok(None) };
+        let turn = meter.revolution;
+        let response = ns + target.sector() * turn + bus_ns;
+        let then = meter.turns_at(meter.now() + Duration::from_nanos(response as u64));
+        let Some((lbn, angle)) = target.at_angle(then) else { continue };
+        // The little that the sector comes later is waited before the submission.
+        let wait = frac(angle - then);
+        if wait > 0.2 {
+            continue;
+        }
+        let at = meter.now() + Duration::from_nanos((wait * turn) as u64);
+        let reading = meter.execute(at, Op::Read, lbn, 1)?;
+        if meter.is_hit(&reading) {
+            continue;
+        }
+        let extra = (reading.response_ns() - response) / turn;
+        if wrap(extra).abs() > 0.05 {
+            continue;
+        }
+        return Ok(Some(extra < 0.5));
+    }
+    Ok(None)
+}

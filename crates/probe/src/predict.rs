@@ -1,0 +1,125 @@
+//! What a profile says a drive will do next: the completion of a command, held against what comes.
+
+use model::{DriveModel, Position, Profile, ProfileError};
+use units::{Duration, Instant, LbnRange, Op};
+
+/// Predicts reads one at a time, from a profile alone and the completions so far.
+///
+/// After each completion the platter's place is taken from it, as a scheduler outside the drive would (FAST 2002,
+/// section 4).
+#[derive(Clone, Debug)]
+pub struct Predictor {
+    model: DriveModel,
+    overhead: Duration,
+    shortest: Duration,
+    bus: Duration,
+    position: Position,
+    /// How much later than the model's the drive's platter is, ns.
+    late: i64,
+    /// How much longer the drive's turns take, as a share: what `late` grows by.
+    slow: f64,
+    /// Completions in a row that were far off.
+    lost: u32,
+    /// When the platter's place was last taken.
+    seen: Instant,
+    /// The completion expected of the command under way.
+    expected: Option<Instant>,
+}
+
+/// Completions in a row that are far off before the platter is looked for anew.
+const MOST_LOST: u32 = 2;
+
+/// How much of an error is taken for the spindle's speed.
+const SPEED_GAIN: f64 = 0.02;
+
+impl Predictor {
+    /// For a profile; the arm is taken to be at cylinder 0.
+    ///
+    /// # Errors
+    /// The first field that describes no drive.
+    pub fn new(profile: &Profile) -> Result<Self, ProfileError> {
+        let model = DriveModel::from_profile(profile)?;
+        let firmware = profile.firmware.clone().unwrap_or_default();
+        let time = |ms: f64| Duration::from_millis_f64(ms).unwrap_or(Duration::ZERO);
+        let overhead = time(firmware.per_request_overhead_ms + firmware.overheads.read_miss.0);
+        let least = (1..=10).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
+        let hit = time(firmware.per_request_overhead_ms + firmware.overheads.read_hit.0);
+        Ok(Self {
+            overhead,
+            shortest: least.saturating_sub(hit.saturating_sub(overhead)),
+            bus: time(firmware.bulk_sector_ms.max(firmware.bus_read_sector_ms)),
+            model,
+            position: Position::default(),
+            late: 0,
+            slow: 0.0,
+            lost: 0,
+            seen: Instant::ZERO,
+            expected: None,
+        })
+    }
+
+    /// When a read submitted at `at` to an idle drive will be done.
+    pub fn read(&mut self, at: Instant, range: LbnRange) -> Instant {
+        // The model's platter stands at time t as the drive's at t + late.
+        self.follow(at);
+        let submitted = Instant::from_nanos(at.as_nanos().saturating_add_signed(-self.late));
+        let rpm = self.model.rpm();
+        let mut now = submitted + self.overhead;
+        let mut bus = submitted;
+        let mut left = range.len().get();
+        for piece in self.model.layout().pieces(range) {
+            let track = self.model.layout().track(piece.track);
+            let mut arrival = now + self.model.move_time(self.position, track.into(), Op::Read);
+            if bus == submitted {
+                arrival = arrival.max(submitted + self.shortest);
+            }
+            self.position = track.into();
+            let wait = rpm.time_within(rpm.earliest_angle(arrival).until(track.sector_angle(piece.sector)));
+            let transfer = rpm.time_to_pass(track.arc(piece.sector, piece.len));
+            let turn = rpm.revolution();
+            // Whoever begins in the middle is done a turn after the first sector that passes whole.
+            let among = self.model.zero_latency(Op::Read) && wait + transfer > turn;
+            now = arrival + if among { turn } else { wait + transfer };
+            // Sectors cross the bus in order, none before it has passed.
+            let landed = arrival + wait + rpm.time_to_pass(track.arc(piece.sector, 1));
+            bus = bus.max(landed + self.bus * left);
+            left = left.saturating_sub(u64::from(piece.len));
+        }
+        let done = bus.max(now + self.bus);
+        let more = (done.saturating_since(submitted).as_nanos() as f64 * self.slow) as i64;
+        let done = Instant::from_nanos(done.as_nanos().saturating_add_signed(self.late + more));
+        self.expected = Some(done);
+        done
+    }
+
+    /// Lets the platter fall behind, or get ahead, until `at`.
+    fn follow(&mut self, at: Instant) {
+        let since = at.saturating_since(self.seen).as_nanos() as f64;
+        self.late += (since * self.slow) as i64;
+        self.seen = self.seen.max(at);
+    }
+
+    /// Takes in when the command was really done; returns by how much later than predicted, ns.
+    pub fn completed(&mut self, at: Instant) -> i64 {
+        let Some(expected) = self.expected.take() else { return 0 };
+        let error = at.as_nanos() as i64 - expected.as_nanos() as i64;
+        let turn = self.model.rpm().revolution().as_nanos() as i64;
+        // Whole turns are the arm's error, the rest may be the platter's.
+        let rest = (error + turn / 2).rem_euclid(turn) - turn / 2;
+        let since = at.saturating_since(self.seen).as_nanos() as f64;
+        self.follow(at);
+        if rest.abs() >= turn / 50 {
+            // Once is chance; again and again, the platter is elsewhere.
+            self.lost += 1;
+            if self.lost > MOST_LOST {
+                self.late += rest;
+            }
+        } else {
+            self.lost = 0;
+            self.late += rest / 3;
+            self.slow += SPEED_GAIN * rest as f64 / f64::max(since, turn as f64);
+            self.slow = self.slow.clamp(-0.01, 0.01);
+        }
+        error
+    }
+}

@@ -1,0 +1,297 @@
+//! The probe: all measurements in their order, and what comes of them.
+
+use crate::buffer::{self, Buffer};
+use crate::check;
+use crate::device::Device;
+use crate::error::ProbeError;
+use crate::geometry::{self, Geometry, Kind};
+use crate::journal::{Journal, Recorder, StateError};
+use crate::layout;
+use crate::mapping::{Map, Mapper};
+use crate::meter::{Hook, Meter};
+use crate::predict::Predictor;
+use crate::report::{Check, Report};
+use crate::seeks::{SeekMeter, Seeks};
+use crate::spin;
+use crate::zero;
+use model::Layout;
+use model::profile::{Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek};
+
+/// What the user allows and chooses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Seed of the probe's own dice: which sectors it reads.
+    pub seed: u64,
+    /// The found profile's name: lower case, digits, hyphens.
+    pub name: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 1, name: "probed".to_owned() }
+    }
+}
+
+/// A profile, and how far to trust it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// What `freeblock drive show` and the scheduler take.
+    pub profile: Profile,
+    /// Findings with their confidence, and where the profile may be wrong.
+    pub report: Report,
+}
+
+/// A probe of one drive, under way or not yet begun.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    options: Options,
+    journal: Journal,
+}
+
+impl Probe {
+    /// A new one.
+    pub fn new(options: Options) -> Self {
+        let journal = Journal::new(options.seed);
+        Self { options, journal }
+    }
+
+    /// One that goes on from a saved state.
+    ///
+    /// # Errors
+    /// The state was begun with another seed.
+    pub fn resume(options: Options, journal: Journal) -> Result<Self, StateError> {
+        if journal.seed() != options.seed {
+            return Err(StateError::Other {
+                problem: format!("its seed is {}, not {}", journal.seed(), options.seed),
+            });
+        }
+        Ok(Self { options, journal })
+    }
+
+    /// Everything measured so far.
+    pub const fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Probes `device` to the end, calling `hook` now and then.
+    ///
+    /// # Errors
+    /// A command that failed, a hook that said so, a state of another drive, or times that are no disk's. The journal
+    /// keeps what was measured.
+    pub fn run(&mut self, device: &mut dyn Device, hook: &mut Hook<'_>) -> Result<Outcome, ProbeError> {
+        let recorder = Recorder::new(device, &mut self.journal)?;
+        let mut meter = Meter::new(recorder, hook);
+        characterise(&mut meter, &self.options)
+    }
+}
+
+fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, ProbeError> {
+    let mut report = Report {
+        findings: Vec::new(),
+        unsure: Vec::new(),
+        check: Check::default(),
+        commands: 0,
+        drive_time_s: 0.0,
+    };
+    let spin = spin::find(meter)?;
+    let rpm = (60e9 / spin.revolution).round() as u32;
+    report.add("revolution time", format!("{:.6} ms ({rpm} rpm)", spin.revolution / 1e6), spin.strength, "");
+    let buffer = buffer::find(meter)?;
+    of_buffer(&mut report, &buffer);
+    if !spin.steady {
+        meter.stage("spindle", 0.05);
+        meter.anchor()?;
+        let us = meter.spread * meter.revolution / 1e3;
+        report.add(
+            "spread of an angle",
+            format!("{us:.1} us"),
+            1.0,
+            "the spindle is followed by anchor sectors",
+        );
+    }
+    let map = Mapper::new(meter).run()?;
+    let geometry = geometry::find(meter, &map, &buffer)?;
+    let bus_turns = buffer.bus_sector_ns / meter.revolution;
+    let (cylinders, spec) = layout::assemble(&map, geometry.shape, bus_turns);
+    of_map(&mut report, &map, &geometry, cylinders);
+    let zero_latency = zero::find(meter, &map, buffer.bus_sector_ns)?;
+    let heads = geometry.shape.heads.max(1) as u16;
+    let placed = Layout::new(&spec, cylinders, heads).map_err(|e| ProbeError::Unlike {
+        stage: "layout",
+        problem: e.to_string(),
+        mend: "report this drive".to_owned(),
+    })?;
+    let seeks = SeekMeter { meter, layout: &placed, buffer: &buffer }.run()?;
+    of_seeks(&mut report, &seeks, zero_latency);
+    // A speed that wanders is given as it is now.
+    let rpm = (60e9 / meter.revolution).round() as u32;
+    let profile = profile(options, meter, rpm, cylinders, heads, spec, &buffer, &seeks, zero_latency);
+    let mut predictor = Predictor::new(&profile).map_err(|e| ProbeError::Unlike {
+        stage: "profile",
+        problem: e.to_string(),
+        mend: "report this drive".to_owned(),
+    })?;
+    let (check, unsure) = check::run(meter, &map, &mut predictor)?;
+    report.check = check;
+    report.unsure = unsure;
+    report.commands = meter.commands();
+    report.drive_time_s = meter.drive_time().as_secs_f64();
+    Ok(Outcome { profile, report })
+}
+
+fn of_buffer(report: &mut Report, buffer: &Buffer) {
+    let yes = |on: bool| (if on { "on" } else { "off" }).to_owned();
+    report.add("read cache", yes(buffer.keeps || buffer.reads_ahead), 1.0, "");
+    let ahead = if buffer.reads_ahead { format!("on, {} sectors or more", buffer.ahead) } else { yes(false) };
+    report.add("read-ahead", ahead, 1.0, "");
+    if buffer.segments > 0 {
+        report.add("cache segments", buffer.segments.to_string(), 0.8, "random reads until one is forgotten");
+        report.add("hit", format!("{:.3} ms for a sector", buffer.hit_ns / 1e6), 1.0, "");
+        report.add("bus", format!("{:.4} ms a sector", buffer.bus_sector_ns / 1e6), 1.0, "");
+    }
+    report.add("write cache", "not measured".to_owned(), 0.0, "writes were not allowed");
+}
+
+fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
+    let shape = geometry.shape;
+    let tracks: u64 = map.zones.iter().map(|z| z.tracks()).sum();
+    let note = if map.complete { "" } else { "too many zones: the rest of the drive is not in the profile" };
+    report.add("zones", map.zones.len().to_string(), if map.complete { 1.0 } else { 0.0 }, note);
+    let densest = map.zones.iter().map(|z| z.sectors).max().unwrap_or(0);
+    let sparsest = map.zones.iter().map(|z| z.sectors).min().unwrap_or(0);
+    report.add("sectors per track", format!("{densest} to {sparsest}"), 1.0, "");
+    report.add("tracks", tracks.to_string(), 1.0, "");
+    let slips: u64 = map.zones.iter().flat_map(|z| &z.shifts).map(|s| s.sectors).sum();
+    report.add("slipped sectors", slips.to_string(), 0.95, "those that later LBNs show");
+    let odd: Vec<String> = map.zones.iter().flat_map(|z| &z.odd).map(u64::to_string).collect();
+    if !odd.is_empty() {
+        report.add("remapped LBNs", odd.join(", "), 0.9, "met by chance; where they are was not looked for");
+    }
+    let kind = match shape.kind {
+        Kind::Cylinder => "cylinder by cylinder".to_owned(),
+        Kind::Serpentine => "cylinder by cylinder, heads back and forth".to_owned(),
+        Kind::Bands(width) => format!("bands of {width} tracks, surface by surface, back and forth"),
+    };
+    report.add("order of tracks", kind, geometry.sure, "");
+    report.add("heads", shape.heads.to_string(), geometry.sure, "");
+    let note = if geometry.sure_of_order < 0.7 {
+        "moves between heads do not show it on this drive, and so nothing depends on it"
+    } else {
+        ""
+    };
+    report.add("order of heads", "as in the profile".to_owned(), geometry.sure_of_order, note);
+    report.add(
+        "cylinders",
+        cylinders.to_string(),
+        0.9,
+        "those with LBNs; gaps between zones are not looked for",
+    );
+}
+
+fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
+    if let (Some(one), Some(far)) = (seeks.curve.first(), seeks.curve.last()) {
+        let spread = seeks.curve.iter().map(|p| p.2).sum::<f64>() / seeks.curve.len() as f64;
+        report.add(
+            "seek curve",
+            format!(
+                "{} points: {:.3} ms over {}, {:.3} ms over {} cylinders; searches {spread:.3} ms apart",
+                seeks.curve.len(),
+                one.1,
+                one.0,
+                far.1,
+                far.0
+            ),
+            1.0,
+            "",
+        );
+    }
+    report.add(
+        "command overhead",
+        format!("{:.3} ms", seeks.overhead_ms),
+        0.6,
+        "only its sum with a seek shows; taken from what hides the head switch",
+    );
+    let (sure, note) = if seeks.head_switch_shows {
+        (0.95, "")
+    } else {
+        (0.3, "hidden by the shortest seek: an upper bound")
+    };
+    report.add("head switch", format!("{:.3} ms", seeks.head_switch_ms), sure, note);
+    if let Some(ms) = seeks.cylinder_switch_ms {
+        report.add("cylinder switch", format!("{ms:.3} ms"), 0.9, "");
+    }
+    let (value, sure, note) = match zero_latency {
+        Some(true) => ("on", 0.95, ""),
+        Some(false) => ("off", 0.95, ""),
+        None => ("not seen", 0.3, "the bus is slower than the medium, so that nothing depends on it"),
+    };
+    report.add("zero-latency reads", value.to_owned(), sure, note);
+    report.add("write settle", "not measured".to_owned(), 0.0, "writes were not allowed");
+}
+
+#[expect(clippy::too_many_arguments, reason = "the one place where all findings meet")]
+fn profile(
+    options: &Options,
+    meter: &Meter<'_>,
+    rpm: u32,
+    cylinders: u32,
+    heads: u16,
+    layout: LayoutSpec,
+    buffer: &Buffer,
+    seeks: &Seeks,
+    zero_latency: Option<bool>,
+) -> Profile {
+    let ms = |ns: f64| (ns / 10.0).round() / 1e5;
+    let hit = ms((buffer.hit_ns - buffer.bus_sector_ns).max(0.0));
+    let zero_latency = zero_latency == Some(true);
+    Profile {
+        format: FORMAT,
+        name: options.name.clone(),
+        title: format!("Probed drive of {} sectors", meter.capacity()),
+        synthetic: false,
+        sources: vec![format!(
+            "freeblock probe: {} timed commands in {:.0} s; what was not measured stands in its report",
+            meter.commands(),
+            meter.drive_time().as_secs_f64()
+        )],
+        sector_bytes: meter.sector_bytes() as u32,
+        rpm,
+        cylinders,
+        heads,
+        mechanics: Mechanics {
+            head_switch_ms: seeks.head_switch_ms,
+            cylinder_switch_ms: seeks.cylinder_switch_ms,
+            write_settle_ms: 0.0,
+            zero_latency_read: zero_latency,
+            zero_latency_write: zero_latency,
+        },
+        seek: Seek::Table {
+            points: if seeks.curve.is_empty() {
+                vec![(1, seeks.head_switch_ms)]
+            } else {
+                seeks.curve.iter().map(|&(d, ms, _)| (d, ms)).collect()
+            },
+        },
+        layout,
+        firmware: Some(Firmware {
+            bulk_sector_ms: ms(buffer.bus_sector_ns),
+            overheads: Overheads {
+                read_hit: (hit, hit),
+                read_miss: (seeks.overhead_ms, seeks.overhead_ms),
+                write_hit: (hit, hit),
+                write_miss: (seeks.overhead_ms, seeks.overhead_ms),
+                ..Overheads::default()
+            },
+            cache: Cache {
+                enabled: buffer.keeps || buffer.reads_ahead,
+                segments: buffer.segments.max(1) as u32,
+                segment_sectors: (2 * buffer.ahead).max(256) as u32,
+                read_ahead: if buffer.reads_ahead { ReadAhead::Segment } else { ReadAhead::None },
+                read_ahead_over_requested: i32::from(buffer.reads_ahead && !buffer.keeps),
+                read_free_sectors: buffer.keeps_before,
+                ..Cache::default()
+            },
+            ..Firmware::default()
+        }),
+    }
+}

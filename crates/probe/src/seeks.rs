@@ -1,0 +1,207 @@
+//! The seek curve, the head switch and the command overhead, from the shortest moves that still catch their sector.
+
+use crate::buffer::Buffer;
+use crate::error::ProbeError;
+use crate::meter::Meter;
+use crate::moves::{Target, shortest_of};
+use crate::turns::frac;
+use model::{Layout, Location};
+use units::{Cylinder, Head, Lbn, TrackIndex};
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Seeks {
+    /// Cylinders, ms less the command overhead, spread of the searches in ms.
+    pub(crate) curve: Vec<(u32, f64, f64)>,
+    pub(crate) overhead_ms: f64,
+    pub(crate) head_switch_ms: f64,
+    /// Whether the head switch shows at all beside the shortest seek.
+    pub(crate) head_switch_shows: bool,
+    pub(crate) cylinder_switch_ms: Option<f64>,
+}
+
+/// A track of the assembled layout.
+struct InLayout<'a> {
+    layout: &'a Layout,
+    index: TrackIndex,
+    end_turns: f64,
+}
+
+impl Target for InLayout<'_> {
+    fn at_angle(&self, angle: f64) -> Option<(u64, f64)> {
+        let track = self.layout.track(self.index);
+        let n = u64::from(track.sectors);
+        let ends = |sector: u64| frac(track.sector_angle(sector as u32).as_turns() + self.end_turns);
+        let past = frac(angle - ends(0)) * n as f64;
+        (0..n.min(24)).find_map(|more| {
+            let sector = (past.ceil() as u64 + more) % n;
+            let at = Location { track: self.index, sector: sector as u32 };
+            let lbn = self.layout.lbn_at(at)?;
+            Some((lbn.get(), ends(sector)))
+        })
+    }
+
+    fn sector(&self) -> f64 {
+        1.0 / f64::from(self.layout.track(self.index).sectors)
+    }
+}
+
+/// Searches for each distance, at most.
+const SEARCHES: usize = 5;
+
+/// A point this far from the line through its neighbours calls for more beside it, ns; and how many more at most.
+const SMOOTH: f64 = 90_000.0;
+const MOST_REFINED: usize = 90;
+
+/// Points of the curve over which the shortest seek is looked for, cylinders.
+const SHORT: u32 = 10;
+
+/// Distances to measure on a drive of so many cylinders: all short ones, then ever sparser, then evenly.
+fn distances(cylinders: u32) -> Vec<u32> {
+    let even = (cylinders / 100).max(100);
+    let mut list: Vec<u32> = (1..=10).collect();
+    let mut d = 10;
+    while d < cylinders {
+        d += (d / 10).clamp(2, even);
+        list.push(d);
+    }
+    list.push(cylinders.saturating_sub(1));
+    list.retain(|&d| d >= 1 && d < cylinders);
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+/// Measures moves on an assembled layout; `end_turns` is from a sector's start to the end of its read, the sector's own
+/// passing left out.
+pub(crate) struct SeekMeter<'m, 'a> {
+    pub(crate) meter: &'m mut Meter<'a>,
+    pub(crate) layout: &'m Layout,
+    pub(crate) buffer: &'m Buffer,
+}
+
+impl SeekMeter<'_, '_> {
+    /// Everything about the arm.
+    pub(crate) fn run(mut self) -> Result<Seeks, ProbeError> {
+        let cylinders = self.layout.cylinders();
+        let list = distances(cylinders);
+        let mut points: Vec<(u32, f64, f64)> = Vec::new();
+        let turn = self.meter.revolution;
+        for (i, &d) in list.iter().enumerate() {
+            self.meter.stage("seek curve", 0.75 + 0.2 * i as f64 / list.len() as f64);
+            let range = match points.last() {
+                Some(&(_, ns, _)) => ((ns - 250_000.0).max(0.0), ns + 250_000.0),
+                None => (0.0, 0.5 * turn),
+            };
+            if let Some((ns, spread)) = self.moved(d, false, range)? {
+                points.push((d, ns, spread));
+            }
+        }
+        self.refine(&mut points)?;
+        let shortest = points.iter().filter(|p| p.0 <= SHORT).map(|p| p.1).fold(f64::MAX, f64::min);
+        let one = points.first().filter(|p| p.0 == 1).map(|p| p.1);
+        let around = |ns: f64| ((ns - 400_000.0).max(0.0), ns + 400_000.0);
+        let switch = match one {
+            Some(_) | None if self.layout.heads() > 1 => self.moved(0, true, (0.0, 0.4 * turn))?.map(|m| m.0),
+            _ => None,
+        };
+        let across = match one {
+            Some(ns) if self.layout.heads() > 1 => self.moved(1, true, around(ns))?.map(|m| m.0),
+            _ => None,
+        };
+        let hit = (self.buffer.hit_ns - self.buffer.bus_sector_ns).max(0.0);
+        let overhead = match switch {
+            // A drive is not ready sooner than its shortest seek takes; what that is less than a seek's time is
+            // the command's.
+            Some(switch) if shortest < f64::MAX && shortest > switch => switch.min(shortest - switch),
+            _ if shortest < f64::MAX => hit.min(shortest / 2.0),
+            _ => hit,
+        };
+        let head_switch = switch.map_or(0.0, |ns| (ns - overhead).max(0.0));
+        let shows = switch.is_some_and(|ns| ns > (shortest - overhead) * 1.01 + 2_000.0);
+        let cylinder_switch = match (across, one) {
+            (Some(a), Some(b)) if a > b.max(head_switch + overhead) + 30_000.0 => Some((a - overhead) / 1e6),
+            _ => None,
+        };
+        let ms = |ns: f64| ((ns - overhead).max(0.0) / 1e3).round() / 1e3;
+        Ok(Seeks {
+            curve: points.iter().map(|&(d, ns, spread)| (d, ms(ns), spread / 1e6)).collect(),
+            overhead_ms: (overhead / 1e3).round() / 1e3,
+            head_switch_ms: (head_switch / 1e3).round() / 1e3,
+            head_switch_shows: shows,
+            cylinder_switch_ms: cylinder_switch.map(|ms| (ms * 1e3).round() / 1e3),
+        })
+    }
+
+    /// Measures more where the curve is not smooth: beside points that stand apart from their neighbours.
+    fn refine(&mut self, points: &mut Vec<(u32, f64, f64)>) -> Result<(), ProbeError> {
+        let mut left = MOST_REFINED;
+        for _ in 0..3 {
+            let mut wanted = Vec::new();
+            for three in points.windows(3) {
+                let [a, b, c] = three else { continue };
+                let part = f64::from(b.0 - a.0) / f64::from(c.0 - a.0);
+                if (a.1 + part * (c.1 - a.1) - b.1).abs() > SMOOTH {
+                    wanted.extend([(a.0 + (b.0 - a.0) / 2, a.1, b.1), (b.0 + (c.0 - b.0) / 2, b.1, c.1)]);
+                }
+            }
+            wanted.dedup_by_key(|w| w.0);
+            wanted.retain(|w| points.binary_search_by_key(&w.0, |p| p.0).is_err());
+            wanted.truncate(left);
+            left -= wanted.len();
+            for (d, before, after) in wanted {
+                let (low, high) = (f64::min(before, after), f64::max(before, after));
+                if let Some((ns, spread)) =
+                    self.moved(d, false, ((low - 200_000.0).max(0.0), high + 200_000.0))?
+                {
+                    points.push((d, ns, spread));
+                }
+            }
+            points.sort_unstable_by_key(|p| p.0);
+        }
+        Ok(())
+    }
+
+    /// The shortest move over `distance` cylinders, to the same head or to another; overhead included, ns.
+    fn moved(
+        &mut self,
+        distance: u32,
+        other_head: bool,
+        range: (f64, f64),
+    ) -> Result<Option<(f64, f64)>, ProbeError> {
+        let (layout, bus) = (self.layout, self.buffer.bus_sector_ns);
+        let end_turns = bus / self.meter.revolution;
+        let mut leg = |meter: &mut Meter<'_>| -> Result<Option<InLayout<'_>>, ProbeError> {
+            for _ in 0..8 {
+                if let Some(index) = target(meter, layout, distance, other_head) {
+                    let sector = 1.0 / f64::from(layout.track(index).sectors);
+                    return Ok(Some(InLayout { layout, index, end_turns: sector + end_turns }));
+                }
+                // From here there is no such move.
+                let away = meter.draw.below(layout.capacity().get());
+                meter.read(away, 1)?;
+            }
+            Ok(None)
+        };
+        shortest_of(SEARCHES, self.meter, range, bus, &mut leg)
+    }
+}
+
+/// A track `distance` cylinders from where the arm is.
+fn target(meter: &mut Meter<'_>, layout: &Layout, distance: u32, other_head: bool) -> Option<TrackIndex> {
+    let here = layout.track(layout.locate(Lbn::new(meter.last))?.track);
+    let heads = layout.heads();
+    let head = if other_head {
+        let step = 1 + meter.draw.below(u64::from(heads.saturating_sub(1).max(1))) as u16;
+        Head::new((here.head.get() + step) % heads)
+    } else {
+        here.head
+    };
+    let inward = here.cylinder.get().checked_add(distance).filter(|&c| c < layout.cylinders());
+    let outward = here.cylinder.get().checked_sub(distance);
+    let choices = match (inward, outward) {
+        (Some(a), Some(b)) if meter.draw.below(2) == 0 => [Some(b), Some(a)],
+        both => [both.0, both.1],
+    };
+    choices.into_iter().flatten().find_map(|c| layout.track_at(Cylinder::new(c), head))
+}

@@ -1,0 +1,175 @@
+//! Revolution time: reads of one sector end whole turns apart.
+
+use crate::error::ProbeError;
+use crate::meter::Meter;
+use crate::turns::wrap;
+use std::f64::consts::TAU;
+
+/// The speeds looked at, turns a second: 1,500 to 60,000 rpm.
+const SLOWEST: f64 = 25.0;
+const FASTEST: f64 = 1_000.0;
+
+/// Visits to each sector.
+const ROUNDS: usize = 6;
+
+/// Sectors at first; doubled while they come from the buffer.
+const SECTORS: usize = 24;
+const MOST_SECTORS: usize = 4_096;
+
+/// A response shorter than this, with a far seek in it, came from the buffer (ns).
+const SURELY_HIT: f64 = 900_000.0;
+
+/// Of the strongest line, what a slower speed's must reach: its multiples are as strong as the speed itself.
+const FUNDAMENTAL: f64 = 0.9;
+
+/// What was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spin {
+    /// One turn, ns.
+    pub(crate) revolution: f64,
+    /// Share of the reads whose ends are whole turns apart: 1 is sure.
+    pub(crate) strength: f64,
+    /// Whether all ends agree to the nanosecond; else the spindle must be followed.
+    pub(crate) steady: bool,
+}
+
+/// Finds the revolution time and the spread of one angle.
+pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Spin, ProbeError> {
+    let mut sectors = SECTORS;
+    loop {
+        let (times, hits) = visits(meter, sectors)?;
+        if hits * 8 > times.iter().map(Vec::len).sum::<usize>() && sectors < MOST_SECTORS {
+            sectors *= 4;
+            continue;
+        }
+        return fit(meter, &times);
+    }
+}
+
+/// When the reads of each sector ended, ns, and how many came from the buffer.
+fn visits(meter: &mut Meter<'_>, sectors: usize) -> Result<(Vec<Vec<f64>>, usize), ProbeError> {
+    let capacity = meter.capacity();
+    let mut order: Vec<(usize, u64)> = (0..sectors).map(|i| (i, meter.draw.below(capacity))).collect();
+    let mut times = vec![Vec::new(); sectors];
+    let mut hits = 0;
+    for _ in 0..ROUNDS {
+        // The same order would repeat the same times: a drive is a clockwork.
+        meter.draw.shuffle(&mut order);
+        for &(i, lbn) in &order {
+            let reading = meter.read(lbn, 1)?;
+            if reading.response_ns() < SURELY_HIT {
+                hits += 1;
+            } else if let Some(list) = times.get_mut(i) {
+                list.push(reading.completed.as_nanos() as f64);
+            }
+        }
+    }
+    Ok((times, hits))
+}
+
+/// How well the ends agree on `speed` turns a second: 1 when all do.
+fn strength(times: &[Vec<f64>], speed: f64) -> f64 {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for list in times.iter().filter(|l| l.len() > 1) {
+        let (mut x, mut y) = (0.0, 0.0);
+        for t in list {
+            let (sin, cos) = (TAU * (t * 1e-9 * speed).fract()).sin_cos();
+            x += cos;
+            y += sin;
+        }
+        // Of random phases the mean square is the count.
+        let n = list.len() as f64;
+        sum += (x * x + y * y - n) / (n - 1.0);
+        count += n;
+    }
+    if count == 0.0 { 0.0 } else { sum / count }
+}
+
+fn fit(meter: &mut Meter<'_>, times: &[Vec<f64>]) -> Result<Spin, ProbeError> {
+    // From one visit to the next first: a short time needs few speeds to be looked at.
+    let pairs: Vec<Vec<f64>> = times.iter().flat_map(|l| l.windows(2)).map(<[f64]>::to_vec).collect();
+    let longest = |lists: &[Vec<f64>]| {
+        let spans = lists.iter().filter_map(|l| Some(l.last()? - l.first()?));
+        spans.fold(1.0, f64::max) * 1e-9
+    };
+    let (span, short) = (longest(times), longest(&pairs));
+    let step = 1.0 / (short * 8.0);
+    let scan: Vec<(f64, f64)> = (0..((FASTEST - SLOWEST) / step) as u64)
+        .map(|i| SLOWEST + i as f64 * step)
+        .map(|speed| (speed, strength(&pairs, speed)))
+        .collect();
+    let best = scan.iter().map(|&(_, s)| s).fold(0.0, f64::max);
+    let lines: Vec<f64> = scan.iter().filter(|&&(_, s)| s > 0.5 * best).map(|&(speed, _)| speed).collect();
+    let mut found = None;
+    for speed in lines {
+        let (speed, strength) = climb(&pairs, speed, step);
+        if strength > FUNDAMENTAL * best.max(strength) {
+            found = Some((speed, strength));
+            break;
+        }
+    }
+    let Some((rough, short_strength)) = found.filter(|&(_, s)| s > 0.3) else {
+        return Err(ProbeError::Unlike {
+            stage: "revolution time",
+            problem: "reads of the same sector do not end whole revolutions apart".to_owned(),
+            mend: "probe a disk that spins, with its read cache off if it has a large one".to_owned(),
+        });
+    };
+    let (exact, strength) = climb(times, rough, 1.0 / (span * 16.0));
+    if strength > STEADY {
+        let revolution = snapped(1e9 / exact, span * 1e9);
+        meter.set_revolution(revolution);
+        meter.spread = spread(times, revolution);
+        return Ok(Spin { revolution, strength, steady: true });
+    }
+    // Over the whole time the ends do not agree: the speed wanders, or completions come at odd times.
+    meter.set_revolution(1e9 / rough);
+    Ok(Spin { revolution: 1e9 / rough, strength: short_strength, steady: false })
+}
+
+/// Ends that agree this well are those of a steady spindle, timed to the nanosecond.
+const STEADY: f64 = 0.999_999;
+
+/// The top of the line nearest to `speed`.
+fn climb(times: &[Vec<f64>], speed: f64, step: f64) -> (f64, f64) {
+    let (mut speed, mut step) = (speed, step);
+    let mut best = strength(times, speed);
+    while step > speed * 1e-12 {
+        let (down, up) = (strength(times, speed - step), strength(times, speed + step));
+        if down > best || up > best {
+            speed += if up > down { step } else { -step };
+            best = best.max(down).max(up);
+        } else {
+            step /= 2.0;
+        }
+    }
+    (speed, best)
+}
+
+/// A whole number of revolutions a minute, where the measurement does not speak against it.
+fn snapped(revolution: f64, span: f64) -> f64 {
+    let whole = 60e9 / (60e9 / revolution).round();
+    // Over the span the two would come apart by so many ns.
+    let apart = (whole - revolution).abs() * span / revolution;
+    if apart < 3_000.0 { whole } else { revolution }
+}
+
+/// Root mean square of an angle's error, turns.
+fn spread(times: &[Vec<f64>], revolution: f64) -> f64 {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for list in times.iter().filter(|l| l.len() > 2) {
+        let Some(&first) = list.first() else { continue };
+        let offsets: Vec<f64> = list.iter().map(|t| wrap((t - first) / revolution)).collect();
+        let mut sorted = offsets.clone();
+        let middle = crate::turns::median(&mut sorted);
+        for offset in offsets {
+            let d = wrap(offset - middle);
+            // What is far off came from the buffer, or waited for something else.
+            if d.abs() < 0.1 {
+                sum += d * d;
+                count += 1.0;
+            }
+        }
+    }
+    (sum / f64::max(count, 1.0)).sqrt()
+}

@@ -1,0 +1,17 @@
+//! Small arithmetic on fractions of a revolution.
+
+/// The fraction in [0, 1).
+pub(crate) fn frac(turns: f64) -> f64 {
+    let f = turns.rem_euclid(1.0);
+    if f >= 1.0 { 0.0 } else { f }
+}
+
+/// The shorter way round: in [-0.5, 0.5).
+pub(crate) fn wrap(turns: f64) -> f64 {
+    frac(turns + 0.5) - 0.5
+}
+
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}

@@ -1,0 +1,108 @@
+//! A drive behind the probe's handle.
+
+#![allow(clippy::unwrap_used, dead_code, reason = "shared by tests and the sweep; each uses a part")]
+
+use drive::{Behaviour, Command, Drive, Rules};
+use model::Profile;
+use probe::{Device, DeviceError, Timed};
+use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
+
+/// An emulated drive, of which the probe sees the commands and the clock.
+pub struct Emulated {
+    drive: Drive,
+    now: Instant,
+    commands: u64,
+}
+
+impl Emulated {
+    pub fn new(profile: &Profile) -> Self {
+        Self::with(profile, Behaviour::default(), 0)
+    }
+
+    pub fn noisy(profile: &Profile, seed: u64) -> Self {
+        Self::with(profile, Behaviour::noisy(), seed)
+    }
+
+    pub fn with(profile: &Profile, behaviour: Behaviour, seed: u64) -> Self {
+        let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed).unwrap();
+        Self { drive, now: Instant::ZERO, commands: 0 }
+    }
+}
+
+impl Device for Emulated {
+    fn capacity(&self) -> Sectors {
+        self.drive.model().layout().capacity()
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.drive.model().sector_bytes()
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        let submitted = at.max(self.now);
+        let id = RequestId::new(self.commands);
+        self.commands += 1;
+        let failed = |reason: String| DeviceError { op, range, reason, mend: "mend the test".into() };
+        self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
+        loop {
+            let at = self.drive.next_event().ok_or_else(|| failed("no completion".into()))?;
+            self.drive.advance(at);
+            if let Some(done) = self.drive.pop_completion() {
+                self.now = done.at;
+                return Ok(Timed { submitted, completed: done.at });
+            }
+        }
+    }
+}
+
+/// A random drive with electronics of some kind.
+pub fn random(seed: u64) -> Profile {
+    let mut profile = model::random_profile::random_profile(seed, model::random_profile::Size::Small);
+    profile.firmware = model::builtin::find("seagate-cheetah-18lp").unwrap().firmware;
+    profile
+}
+
+/// Random reads of 4 KiB on the true drive, each predicted by a drive made of the found profile that did the same
+/// until then: shares within 50 us, off by whole turns, and off otherwise.
+pub fn predictions(truth: &Profile, found: &Profile, requests: u64) -> (f64, f64, f64) {
+    predictions_on(Emulated::new(truth), truth, found, requests)
+}
+
+/// The same on a drive that is there.
+pub fn predictions_on(
+    mut drive: Emulated,
+    truth: &Profile,
+    found: &Profile,
+    requests: u64,
+) -> (f64, f64, f64) {
+    let capacity = drive.capacity().get();
+    let mut predictor = probe::Predictor::new(found).unwrap();
+    let turn = 60e9 / f64::from(truth.rpm);
+    let mut state = 0x1234_5678_9abc_def0u64;
+    let (mut near, mut turns, mut other) = (0, 0, 0);
+    // The first 60 tell how the platter stands to the clock.
+    for i in 0..requests + 60 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let lbn = ((u128::from(state) * u128::from(capacity - 7)) >> 64) as u64;
+        let range = LbnRange::new(units::Lbn::new(lbn), Sectors::new(8));
+        let timed = drive.execute(drive.now(), Op::Read, range).unwrap();
+        predictor.read(timed.submitted, range);
+        let error = predictor.completed(timed.completed) as f64;
+        if i < 60 {
+            continue;
+        }
+        if error.abs() <= 50_000.0 {
+            near += 1;
+        } else if (error - (error / turn).round() * turn).abs() <= 50_000.0 {
+            turns += 1;
+        } else {
+            other += 1;
+        }
+    }
+    let share = |n: u64| n as f64 / requests as f64;
+    (share(near), share(turns), share(other))
+}

@@ -1,0 +1,173 @@
+//! What is found of drives of which only the handle is known.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use common::{Emulated, predictions};
+use model::Profile;
+use model::builtin;
+use model::profile::{Order, SectorsPerTrack};
+use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed};
+use std::ops::ControlFlow;
+use units::{Bytes, Instant, LbnRange, Op, Sectors};
+
+fn probed(truth: &Profile) -> Outcome {
+    let mut device = Emulated::new(truth);
+    Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// What holds of every drive: the time, and that the profile predicts it or says where it does not.
+fn holds(truth: &Profile, found: &Outcome, most_seconds: f64) {
+    let name = &truth.name;
+    assert!(found.report.drive_time_s <= most_seconds, "{name}: {} s", found.report.drive_time_s);
+    let (near, turns, other) = predictions(truth, &found.profile, 2_000);
+    let unsure = !found.report.unsure.is_empty();
+    assert!(near >= 0.97 || unsure, "{name}: {near} within 50 us, {turns} turns off, {other} otherwise");
+    let text = found.profile.to_toml();
+    assert_eq!(Profile::from_toml(&text, "found").unwrap(), found.profile, "{name}");
+}
+
+fn builtin_drive(name: &str) -> (Profile, Outcome) {
+    let truth = builtin::find(name).unwrap();
+    let found = probed(&truth);
+    holds(&truth, &found, 300.0);
+    (truth, found)
+}
+
+#[test]
+fn a_drive_of_one_zone_is_found_as_it_is() {
+    let (truth, Outcome { profile, report }) = builtin_drive("mimic-less-capacity");
+    assert_eq!((profile.rpm, profile.heads, profile.cylinders), (truth.rpm, truth.heads, truth.cylinders));
+    assert_eq!(profile.layout.order, truth.layout.order);
+    let [zone] = profile.layout.zones.as_slice() else { panic!("{} zones", profile.layout.zones.len()) };
+    let real = &truth.layout.zones[0];
+    assert_eq!(zone.sectors_per_track, real.sectors_per_track);
+    assert_eq!(zone.track_skew.angle(), real.track_skew.angle());
+    assert_eq!(zone.cylinder_skew.angle(), real.cylinder_skew.angle());
+    let switch = profile.mechanics.cylinder_switch_ms.unwrap();
+    assert!((switch - truth.mechanics.cylinder_switch_ms.unwrap()).abs() < 0.05, "{switch}");
+    assert!(!profile.mechanics.zero_latency_read);
+    assert!(report.unsure.is_empty());
+}
+
+#[test]
+fn zones_slips_and_skews_of_a_real_drive_are_found() {
+    let (truth, Outcome { profile, .. }) = builtin_drive("quantum-atlas-10k");
+    assert_eq!((profile.rpm, profile.heads, profile.cylinders), (truth.rpm, truth.heads, truth.cylinders));
+    for (found, real) in profile.layout.zones.iter().zip(&truth.layout.zones) {
+        assert_eq!(found.sectors_per_track, real.sectors_per_track);
+        assert_eq!(found.track_skew.angle(), real.track_skew.angle());
+        assert_eq!(found.cylinder_skew.angle(), real.cylinder_skew.angle());
+        assert_eq!(found.slips, real.slips);
+        assert_eq!((found.first_cylinder, found.last_cylinder), (real.first_cylinder, real.last_cylinder));
+    }
+    assert_eq!(profile.layout.zones.len(), truth.layout.zones.len());
+}
+
+#[test]
+fn spares_after_some_cylinders_are_found() {
+    let (truth, Outcome { profile, .. }) = builtin_drive("seagate-cheetah-4lp");
+    for (found, real) in profile.layout.zones.iter().zip(&truth.layout.zones) {
+        assert_eq!(found.sparing.per, real.sparing.per);
+        assert_eq!(found.sparing.cylinders, real.sparing.cylinders);
+        assert_eq!(found.sparing.spares, real.sparing.spares);
+    }
+    assert_eq!(profile.layout.zones.len(), truth.layout.zones.len());
+}
+
+#[test]
+fn a_small_drive_in_bands_is_found() {
+    let mut truth = builtin::find("nearline-4tb").unwrap();
+    truth.layout.zones.truncate(1);
+    truth.cylinders = truth.layout.zones[0].last_cylinder + 1;
+    let found = probed(&truth);
+    holds(&truth, &found, 300.0);
+    assert_eq!(found.profile.layout.order, Order::SurfaceSerpentine { band_cylinders: 128 });
+    assert_eq!(found.profile.heads, truth.heads);
+    assert_eq!(found.profile.layout.zones[0].sectors_per_track, SectorsPerTrack::Same(3_072));
+}
+
+/// Every built-in drive at its size: some minutes of drive time each.
+#[test]
+#[ignore = "the sweep: half a minute of CPU; examples/sweep.rs prints its table"]
+fn every_built_in_drive_is_found_in_its_time() {
+    for &name in builtin::names() {
+        let truth = builtin::find(name).unwrap();
+        let large = name.starts_with("nearline");
+        holds(&truth, &probed(&truth), if large { 3_600.0 } else { 300.0 });
+    }
+}
+
+/// A device that is taken away after so many commands.
+struct Cut {
+    device: Emulated,
+    left: u64,
+}
+
+impl Device for Cut {
+    fn capacity(&self) -> Sectors {
+        self.device.capacity()
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.device.sector_bytes()
+    }
+
+    fn now(&self) -> Instant {
+        self.device.now()
+    }
+
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| DeviceError {
+            op,
+            range,
+            reason: "the cable came off".to_owned(),
+            mend: "put it back".to_owned(),
+        })?;
+        self.device.execute(at, op, range)
+    }
+}
+
+#[test]
+fn a_probe_cut_short_again_and_again_finds_the_same_drive() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let whole = probed(&truth);
+    let mut state: Option<Vec<u8>> = None;
+    for _ in 0..20 {
+        // A new process, a new clock, a drive whose buffer is empty.
+        let mut probe = match &state {
+            None => Probe::new(Options::default()),
+            Some(bytes) => {
+                Probe::resume(Options::default(), Journal::from_bytes(bytes, "state").unwrap()).unwrap()
+            }
+        };
+        let mut device = Cut { device: Emulated::new(&truth), left: 1_000 };
+        match probe.run(&mut device, &mut |_| ControlFlow::Continue(())) {
+            Ok(found) => {
+                assert_eq!(found.profile.layout.order, whole.profile.layout.order);
+                assert_eq!(found.profile.heads, whole.profile.heads);
+                holds(&truth, &found, 300.0);
+                return;
+            }
+            Err(ProbeError::Device(error)) => assert!(error.to_string().contains("the cable came off")),
+            Err(error) => panic!("{error}"),
+        }
+        state = Some(probe.journal().to_bytes());
+    }
+    panic!("not done after 20 pieces");
+}
+
+#[test]
+fn a_caller_that_wants_an_end_gets_it() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let mut probe = Probe::new(Options::default());
+    let mut calls = 0;
+    let result = probe.run(&mut Emulated::new(&truth), &mut |at| {
+        calls += 1;
+        assert!((0.0..=1.0).contains(&at.share));
+        if calls == 5 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(matches!(result, Err(ProbeError::Interrupted)), "{result:?}");
+    assert!(probe.journal().commands() > 0);
+}

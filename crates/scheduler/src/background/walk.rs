@@ -1,0 +1,230 @@
+//! How far idle time has gone over the drive: from the edges inward, or from a middle outward.
+//!
+//! Cylinders that were found without a wish, and those whose blocks could not be had, are not looked at again before all
+//! others have been. What is registered meanwhile on a cylinder without a wish brings it back, as long as nothing was
+//! refused: then the walk goes to its end first, so that a client that always says "not now" at one place keeps nobody
+//! from another.
+
+/// Two fronts between which, or outside of which, there is still to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Walk {
+    way: Way,
+    /// From the edges: `low..high` is left. From the middle: all but that.
+    low: u32,
+    high: u32,
+    cylinders: u32,
+    refused: bool,
+}
+
+/// Both walks of a session, or of all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walks {
+    pub edges: Walk,
+    pub around: Walk,
+}
+
+impl Walks {
+    pub fn new(cylinders: u32) -> Self {
+        Self { edges: Walk::new(Way::Edges, cylinders), around: Walk::new(Way::Around(0), cylinders) }
+    }
+
+    /// [`Walk::begin`] for both.
+    pub fn begin(&mut self) {
+        self.edges.begin();
+        self.around.begin();
+    }
+
+    /// [`Walk::wanted_anew`] for both.
+    pub fn wanted_anew(&mut self, cylinders: Option<(u32, u32)>) {
+        self.edges.wanted_anew(cylinders);
+        self.around.wanted_anew(cylinders);
+    }
+}
+
+/// Where a walk begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// At the outermost and the innermost cylinder.
+    Edges,
+    /// At a cylinder.
+    Around(u32),
+}
+
+/// The two fronts of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Front {
+    Low,
+    High,
+}
+
+/// Cylinders in the order in which a front comes to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub from: u32,
+    /// The last, which belongs to it; smaller than `from` where the way goes down.
+    pub last: u32,
+    pub down: bool,
+}
+
+/// What a front has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sought {
+    /// A cylinder of which something is wanted.
+    Found(u32),
+    /// No such cylinder.
+    Nothing,
+    /// The budget is spent; this cylinder is next.
+    Spent(u32),
+}
+
+impl Walk {
+    pub fn new(way: Way, cylinders: u32) -> Self {
+        let (low, high) = match way {
+            Way::Edges => (0, cylinders),
+            Way::Around(middle) => {
+                (middle.saturating_add(1).min(cylinders), middle.saturating_add(1).min(cylinders))
+            }
+        };
+        Self { way, low, high, cylinders, refused: false }
+    }
+
+    /// From the beginning.
+    pub fn begin(&mut self) {
+        *self = Self::new(self.way, self.cylinders);
+    }
+
+    /// The middle has moved. What has been looked at stays so if it lies around the new one as well.
+    pub fn recentre(&mut self, middle: u32) {
+        let at = middle.saturating_add(1);
+        if self.refused || (self.low..=self.high).contains(&at) {
+            self.way = Way::Around(middle);
+        } else {
+            *self = Self::new(Way::Around(middle), self.cylinders);
+        }
+    }
+
+    /// Something is wanted anew on these cylinders; anywhere, if that is not known.
+    pub fn wanted_anew(&mut self, cylinders: Option<(u32, u32)>) {
+        match (self.way, cylinders) {
+            _ if self.refused => {}
+            (_, None) => self.begin(),
+            (Way::Edges, Some((first, last))) => {
+                self.low = self.low.min(first);
+                self.high = self.high.max(last + 1);
+            }
+            (Way::Around(middle), Some((first, last))) => {
+                if first <= middle {
+                    self.low = self.low.max(last.min(middle) + 1);
+                }
+                if last > middle {
+                    self.high = self.high.min(first.max(middle + 1));
+                }
+            }
+        }
+    }
+
+    /// What lies ahead of a front; `None` where nothing does.
+    pub fn ahead(&self, front: Front) -> Option<Stretch> {
+        let up = |from: u32, end: u32| (from < end).then(|| Stretch { from, last: end - 1, down: false });
+        let down =
+            |from: u32, end: u32| (from < end).then(|| Stretch { from: end - 1, last: from, down: true });
+        match (self.way, front) {
+            (Way::Edges, Front::Low) => up(self.low, self.high),
+            (Way::Edges, Front::High) => down(self.low, self.high),
+            (Way::Around(_), Front::Low) => down(0, self.low),
+            (Way::Around(_), Front::High) => up(self.high, self.cylinders),
+        }
+    }
+
+    /// A front has come so far.
+    pub fn reached(&mut self, front: Front, sought: Sought) {
+        use Sought::{Found, Nothing, Spent};
+        match (self.way, front, sought) {
+            (Way::Edges, Front::Low, Found(c) | Spent(c)) => self.low = c,
+            (Way::Edges, Front::Low, Nothing) => self.low = self.high,
+            (Way::Edges, Front::High, Found(c) | Spent(c)) => self.high = c + 1,
+            (Way::Edges, Front::High, Nothing) => self.high = self.low,
+            (Way::Around(_), Front::Low, Found(c) | Spent(c)) => self.low = c + 1,
+            (Way::Around(_), Front::Low, Nothing) => self.low = 0,
+            (Way::Around(_), Front::High, Found(c) | Spent(c)) => self.high = c,
+            (Way::Around(_), Front::High, Nothing) => self.high = self.cylinders,
+        }
+    }
+
+    /// What is wanted on the cylinder at a front could not be had.
+    pub fn pass_over(&mut self, front: Front) {
+        self.refused = true;
+        match (self.way, front) {
+            (Way::Edges, Front::Low) | (Way::Around(_), Front::High) => {
+                let place = if self.way == Way::Edges { &mut self.low } else { &mut self.high };
+                *place += 1;
+            }
+            _ => {
+                let place = if self.way == Way::Edges { &mut self.high } else { &mut self.low };
+                *place = place.saturating_sub(1);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Every cylinder comes once, in the order of its distance to where the front began.
+        #[test]
+        fn each_cylinder_is_met_once(
+            cylinders in 1..40u32,
+            middle in prop::option::of(0..40u32),
+            choices in prop::collection::vec(any::<bool>(), 80),
+        ) {
+            let way = middle.map_or(Way::Edges, |m| Way::Around(m % cylinders));
+            let mut walk = Walk::new(way, cylinders);
+            let mut met = Vec::new();
+            for low in choices.into_iter().chain([true, false].into_iter().cycle().take(90)) {
+                let front = if low { Front::Low } else { Front::High };
+                let Some(ahead) = walk.ahead(front) else { continue };
+                walk.reached(front, Sought::Found(ahead.from));
+                met.push(ahead.from);
+                walk.pass_over(front);
+            }
+            met.sort_unstable();
+            prop_assert_eq!(met, (0..cylinders).collect::<Vec<_>>());
+        }
+
+        /// Naive: the set of cylinders that have been looked at.
+        #[test]
+        fn what_is_wanted_anew_is_ahead_again(
+            cylinders in 1..40u32,
+            middle in prop::option::of(0..40u32),
+            steps in prop::collection::vec((any::<bool>(), 0..3u32, 0..40u32, 0..6u32), 1..60),
+        ) {
+            let way = middle.map_or(Way::Edges, |m| Way::Around(m % cylinders));
+            let mut walk = Walk::new(way, cylinders);
+            for (low, what, at, len) in steps {
+                let front = if low { Front::Low } else { Front::High };
+                match what {
+                    0 => {
+                        let (first, last) = (at % cylinders, (at % cylinders + len).min(cylinders - 1));
+                        walk.wanted_anew(Some((first, last)));
+                        for c in first..=last {
+                            let ahead = [Front::Low, Front::High].into_iter().filter_map(|f| walk.ahead(f));
+                            let mut ahead = ahead.map(|s| (s.from.min(s.last), s.from.max(s.last)));
+                            prop_assert!(ahead.any(|(a, b)| a <= c && c <= b), "{} not ahead of {:?}", c, walk);
+                        }
+                    }
+                    1 if middle.is_some() => walk.recentre(at % cylinders),
+                    _ => {
+                        if let Some(ahead) = walk.ahead(front) {
+                            let next = if ahead.down { ahead.from.saturating_sub(len).max(ahead.last) }
+                                else { (ahead.from + len).min(ahead.last) };
+                            walk.reached(front, Sought::Spent(next));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

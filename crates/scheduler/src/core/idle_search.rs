@@ -1,0 +1,173 @@
+//! Where the head goes in idle time: to the hardest blocks, or those nearest to the middle of the foreground (FAST'04,
+//! section 5.2).
+//!
+//! A search has the budget of a gap's. What it did not get to is where the next one goes on (`background/walk.rs`), so
+//! that going over the drive once costs one look at each cylinder, however little can be had.
+
+use super::under_way::Visit;
+use super::{Core, Sharing};
+use crate::background::{Buffers, Focus, Front, Sought, Walk, Way};
+use crate::planner::LOOKUPS_PER_TRACK;
+use std::sync::Arc;
+use units::{Cylinder, Duration, Instant, Op, TrackIndex};
+
+/// Sessions that are tried in idle time before it gives up for a while.
+const DRAWS: usize = 8;
+
+/// How much further from its edge the head may be in idle time before it changes to the other edge, in cylinders.
+const PATIENCE: u32 = 64;
+
+/// How long a search rests whose budget was spent without asking clients for anything: a hundred times as long as that
+/// takes. Clients are asked again after [`IdleTime::threshold`](crate::IdleTime::threshold).
+const REST: Duration = Duration::from_millis(1);
+
+/// What a search has left.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    /// Look-ups.
+    left: u32,
+    /// Whether something was wanted that could not be had.
+    refused: bool,
+    /// Whether a client may have been asked for a buffer.
+    asked: bool,
+}
+
+impl Core {
+    /// Off the track: for the lottery's winner, or if nothing of it can be had now for the winner among the others. If
+    /// there is nothing for anybody, how soon to look again.
+    pub(super) fn draw_and_visit(
+        &mut self,
+        now: Instant,
+        way: Way,
+        buffers: &mut dyn Buffers,
+    ) -> Result<Visit, Duration> {
+        self.background.look(Focus::All);
+        let mut holders = self.background.focus();
+        let mut budget = self.config.budget.lookups();
+        let mut pause = Duration::MAX;
+        for draw in 0..DRAWS {
+            let draws = holders.len().clamp(1, DRAWS - draw) as u32;
+            if self.config.sharing == Sharing::Lottery {
+                self.background.look_at(&holders);
+                let Some(Focus::One(winner)) = self.background.draw(&mut self.lottery) else { break };
+                holders.retain(|holder| *holder != winner);
+                self.background.look(Focus::One(winner));
+            } else {
+                holders.clear();
+            }
+            let most = budget / draws;
+            let mut effort = Effort { left: most, refused: false, asked: false };
+            if let Some(visit) = self.walk(now, way, &mut effort, buffers) {
+                return Ok(visit);
+            }
+            budget = budget.saturating_sub(most - effort.left);
+            if effort.left == 0 && !effort.asked {
+                pause = REST;
+            }
+            if holders.is_empty() {
+                break;
+            }
+        }
+        Err(pause)
+    }
+
+    /// Goes on over the drive to the next cylinder of which something can be had.
+    fn walk(
+        &mut self,
+        now: Instant,
+        way: Way,
+        effort: &mut Effort,
+        buffers: &mut dyn Buffers,
+    ) -> Option<Visit> {
+        let focus = self.background.focus();
+        let drive = Arc::clone(&self.drive);
+        let layout = drive.layout();
+        loop {
+            let mut walk = *self.background.walk(way);
+            let low = self.seek_ahead(&mut walk, Front::Low, effort);
+            let high = self.seek_ahead(&mut walk, Front::High, effort);
+            let (front, cylinder) = match (low, high) {
+                (Sought::Nothing, Sought::Nothing) => {
+                    walk.begin();
+                    *self.background.walk(way) = walk;
+                    return None;
+                }
+                (Sought::Spent(_), _) | (_, Sought::Spent(_)) => (Front::Low, None),
+                (Sought::Found(low), Sought::Found(high)) if self.is_low_next(way, low, high) => {
+                    (Front::Low, Some(low))
+                }
+                (Sought::Found(low), Sought::Nothing) => (Front::Low, Some(low)),
+                (_, Sought::Found(high)) => (Front::High, Some(high)),
+            };
+            *self.background.walk(way) = walk;
+            // The first is tried whatever it costs.
+            let Some(cylinder) = cylinder.filter(|_| effort.left > 0 || !effort.refused) else {
+                effort.left = 0;
+                return None;
+            };
+            effort.spend(u32::from(layout.heads()) * LOOKUPS_PER_TRACK);
+            if let Some(visit) = self.visit_cylinder(now, Cylinder::new(cylinder), buffers) {
+                return Some(visit);
+            }
+            self.background.look_at(&focus);
+            self.background.walk(way).pass_over(front);
+            effort.refused = true;
+            effort.asked |= self.background.has(Op::Write);
+        }
+    }
+
+    fn seek_ahead(&mut self, walk: &mut Walk, front: Front, effort: &mut Effort) -> Sought {
+        let sought = match walk.ahead(front) {
+            Some(ahead) => self.background.next_wanted(self.drive.layout(), ahead, &mut effort.left),
+            None => Sought::Nothing,
+        };
+        walk.reached(front, sought);
+        sought
+    }
+
+    /// Which of the cylinders that the two fronts have come to is visited.
+    fn is_low_next(&self, way: Way, low: u32, high: u32) -> bool {
+        match way {
+            Way::Around(middle) => middle.abs_diff(low) <= middle.abs_diff(high),
+            Way::Edges => {
+                // A full stroke costs more than a track: stay on a side while it is not much easier than the other.
+                let last = self.drive.layout().cylinders() - 1;
+                let (far_out, far_in) = (low, last - high);
+                if self.position.cylinder.get() <= last / 2 {
+                    far_out <= far_in.saturating_add(PATIENCE)
+                } else {
+                    far_in > far_out.saturating_add(PATIENCE)
+                }
+            }
+        }
+    }
+
+    /// A turn on the track of a cylinder that yields most.
+    fn visit_cylinder(
+        &mut self,
+        now: Instant,
+        cylinder: Cylinder,
+        buffers: &mut dyn Buffers,
+    ) -> Option<Visit> {
+        let drive = Arc::clone(&self.drive);
+        let mut best: Option<(u64, TrackIndex, Op)> = None;
+        for track in drive.layout().tracks_on(cylinder) {
+            for op in [Op::Write, Op::Read].into_iter().filter(|op| self.background.has(*op)) {
+                let ready = now + drive.move_time(self.position, (*track.track()).into(), op);
+                let score = self.background.score(&track, self.whole_turn(&track, ready, op), op);
+                if score > best.map_or(0, |b| b.0) {
+                    best = Some((score, track.index(), op));
+                }
+            }
+        }
+        let (_, track, op) = best?;
+        let ops: &[Op] = if op.is_write() { &[Op::Write, Op::Read] } else { &[Op::Read] };
+        self.visit_track(now, track, ops, buffers)
+    }
+}
+
+impl Effort {
+    fn spend(&mut self, lookups: u32) {
+        self.left = self.left.saturating_sub(lookups);
+    }
+}

@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Probe(ProbeArgs),
     /// Random histories of the scheduler on simulated drives, with every promise held after each step
     #[command(
-        after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends it at once; nothing has been written then."
+        after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends it after the history under way and prints the command that goes on; -o FILE keeps the history as well. A second one ends it at once."
     )]
     Torture(TortureArgs),
 }
@@ -317,9 +317,12 @@ pub(crate) struct TortureArgs {
     #[arg(long, value_name = "N", value_parser = values::steps, allow_negative_numbers = true)]
     pub(crate) steps: Option<u64>,
     /// Carry out one history from a file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "hours", "steps"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "hours", "steps", "skip"])]
     pub(crate) replay: Option<PathBuf>,
-    /// Write the shortest history that breaks a promise there as well
+    /// Leave out the first histories of the seed: they have been done
+    #[arg(long, value_name = "N", conflicts_with = "replay", default_value = "0")]
+    pub(crate) skip: u64,
+    /// Write the shortest history that breaks a promise there as well; after Ctrl-C, the history that comes next
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -9,6 +9,7 @@ mod bars;
 mod demo;
 mod drive;
 mod files;
+mod interrupt;
 mod lab;
 mod output;
 mod probe;

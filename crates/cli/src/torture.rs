@@ -3,13 +3,15 @@
 use crate::Outcome;
 use crate::args::TortureArgs;
 use crate::files;
+use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::tables::grouped;
 use std::fmt::Write;
 use std::panic;
-use torture::{Counts, Failure, Scenario, Torture, shrink};
+use std::sync::atomic::{AtomicU64, Ordering};
+use torture::{Counts, Failure, Scenario, Torture, shrink_until};
 use units::Duration;
 
 /// Virtual time unless another is asked for.
@@ -30,6 +32,9 @@ pub(crate) fn execute(args: &TortureArgs, console: &Console) -> Result<Outcome, 
     outcome
 }
 
+/// Histories that are over, for who ends it at once.
+static OVER: AtomicU64 = AtomicU64::new(0);
+
 fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
     let whole = match (args.steps, args.hours) {
         (Some(steps), _) => steps,
@@ -38,10 +43,24 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
     let done = |counts: Counts| if args.steps.is_some() { counts.steps } else { counts.time.as_nanos() };
     let mut progress = Progress::new(console, "torturing", whole);
     let mut torture = Torture::new(args.seed);
+    torture.skip(args.skip);
+    let seed = args.seed;
+    interrupt::watch(move || {
+        let over = OVER.load(Ordering::SeqCst);
+        let number = over + 1;
+        Console::new().note(&format!(
+            "seed {seed}: ended in history {number}; go on with it: freeblock torture --seed {seed} --skip {over}"
+        ));
+    });
     while done(torture.counts()) < whole {
         progress.at(done(torture.counts()));
+        OVER.store(torture.histories(), Ordering::SeqCst);
+        if interrupt::came() {
+            drop(progress);
+            return ended(&torture, whole - done(torture.counts()), args);
+        }
         if let Err(found) = torture.next_history() {
-            let (shortest, failure) = shrink(&found.scenario, &found.failure, SHRINKING);
+            let (shortest, failure) = shorter(&found.scenario, &found.failure);
             drop(progress);
             let mut text = format!(
                 "seed {}: history {} of it breaks a promise\n{}\n",
@@ -57,6 +76,28 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
         format!("seed {}: {} histories, every promise held\n", args.seed, grouped(torture.histories()));
     told(&mut text, &torture.counts());
     Ok(text.into())
+}
+
+/// Ctrl-C came: what was done, and the command that goes on.
+fn ended(torture: &Torture, left: u64, args: &TortureArgs) -> Result<Outcome, Problem> {
+    let seed = args.seed;
+    let left = match args.steps {
+        Some(_) => format!("--steps {left}"),
+        None => format!("--hours {}", Duration::from_nanos(left).as_secs_f64() / 3_600.0),
+    };
+    let next = torture.histories();
+    let mut text = format!("seed {seed}: ended before history {}, every promise held so far\n", next + 1);
+    told(&mut text, &torture.counts());
+    let _ = writeln!(text, "go on with: freeblock torture --seed {seed} --skip {next} {left}");
+    if let Some(path) = &args.output {
+        files::replace(path, &format!("# history {} of seed {seed}\n{}", next + 1, torture.upcoming()))?;
+    }
+    Ok(Outcome { text, code: 1 })
+}
+
+/// The shortest history that is found until Ctrl-C.
+fn shorter(scenario: &Scenario, failure: &Failure) -> (Scenario, Failure) {
+    shrink_until(scenario, failure, SHRINKING, interrupt::came)
 }
 
 fn replay(args: &TortureArgs) -> Result<Outcome, Problem> {
@@ -76,7 +117,8 @@ fn replay(args: &TortureArgs) -> Result<Outcome, Problem> {
             Ok(text.into())
         }
         Err(failure) => {
-            let (shortest, last) = shrink(&scenario, &failure, SHRINKING);
+            interrupt::watch(|| {});
+            let (shortest, last) = shorter(&scenario, &failure);
             let text = format!("{name}: {failure}\nthe shortest history found that breaks it:\n");
             broken(text, &shortest, &last, args)
         }
@@ -118,5 +160,14 @@ fn told(text: &mut String, counts: &Counts) {
         grouped(counts.idle),
         grouped(counts.cuts),
         grouped(counts.scrubs),
+    );
+    let _ = writeln!(
+        text,
+        "  {} calls of a cache, {} flushes kept, {} snapshots, {} images restored and compared, {} reorganisations",
+        grouped(counts.calls),
+        grouped(counts.flushes),
+        grouped(counts.snapshots),
+        grouped(counts.restores),
+        grouped(counts.reorganisations),
     );
 }

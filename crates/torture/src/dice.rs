@@ -4,14 +4,22 @@
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
+/// Between two draws.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl Dice {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         mix(self.0)
+    }
+
+    /// As if so many had been drawn.
+    pub fn skip(&mut self, draws: u64) {
+        self.0 = self.0.wrapping_add(draws.wrapping_mul(STEP));
     }
 
     /// `0..n`; zero for zero. The bias of a modulus does not matter here.

@@ -30,10 +30,19 @@ pub enum Check {
     Data,
     /// What is called written was written (promise 2).
     Written,
+    /// A backup restored is what the volume held at the snapshot (promise 2).
+    Restored,
+    /// What a reorganiser moves is where it says, and in the end where the plan says (promise 2).
+    Moved,
     /// Acknowledged foreground writes stay (promise 3).
     Acknowledged,
     /// Background writes do not overwrite newer data (promise 3).
     Older,
+    /// Whoever reads finds what was acknowledged before, or something newer (promise 3).
+    Stale,
+    /// What a cache has flushed is on the medium, and what it has answered is there or in memory that survives
+    /// (promise 3).
+    Flushed,
     /// A bad sector costs its own blocks, and they are told (promise 4).
     Bad,
     /// What was cut short had been done as far as it counts.
@@ -87,6 +96,10 @@ impl Check {
             Self::Written => "written",
             Self::Acknowledged => "acknowledged",
             Self::Older => "older",
+            Self::Stale => "stale",
+            Self::Flushed => "flushed",
+            Self::Restored => "restored",
+            Self::Moved => "moved",
             Self::Bad => "bad",
             Self::Cut => "cut",
             Self::Buffers => "buffers",
@@ -106,8 +119,8 @@ impl Check {
             Self::Panic | Self::Endless | Self::Request | Self::Cut => 0,
             Self::Twin | Self::Prediction | Self::Harm | Self::IdleRange => 1,
             Self::Once | Self::Count | Self::Last | Self::Data | Self::Written => 2,
-            Self::Buffers | Self::Suspended | Self::Scrub => 2,
-            Self::Acknowledged | Self::Older => 3,
+            Self::Buffers | Self::Suspended | Self::Scrub | Self::Restored | Self::Moved => 2,
+            Self::Acknowledged | Self::Older | Self::Stale | Self::Flushed => 3,
             Self::Bad => 4,
             Self::Hang | Self::Starved | Self::Bound => 5,
             Self::Replay => 6,

@@ -1,9 +1,11 @@
 //! Random histories. Each switches a random part of what may happen off, so that what remains happens often enough
 //! ("swarm testing": Groce and others, ISSTA 2012).
 
+mod house;
+
 use crate::dice::Dice;
 use crate::misuse::KINDS;
-use crate::scenario::{DriveSpec, Scenario, Setup};
+use crate::scenario::{DriveSpec, Host, Scenario, Setup};
 use crate::step::{AtHand, Fate, Step};
 use scheduler::policy::{PolicyName, SeekWeight};
 use scheduler::{IdleTime, Sharing};
@@ -18,6 +20,9 @@ const WEIGHTS: [u64; 21] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 2, 2, 2, 1, 1, 1,
 /// The history of a seed.
 pub fn generate(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed);
+    if dice.one_in(4) {
+        return house::generate(dice);
+    }
     let setup = setup(&mut dice);
     // Addresses are drawn below this; a step takes them modulo the drive's capacity.
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
@@ -68,6 +73,7 @@ fn setup(dice: &mut Dice) -> Setup {
     });
     Setup {
         drive,
+        host: Host::Core,
         policy,
         age: if dice.one_in(3) { dice.range(0, 20_000) as u32 } else { 0 },
         budget: [0, dice.range(1, 30), 75, 75][dice.below(4) as usize] as u32,

@@ -28,13 +28,14 @@ mod shrink;
 mod step;
 mod torture;
 mod twin;
+mod volume;
 mod world;
 
 pub use failure::{Check, Failure};
 pub use generate::generate;
 pub use history::{Outcome, run};
-pub use scenario::{DriveSpec, Scenario, ScenarioError, Setup};
-pub use shrink::{prefix, shrink};
+pub use scenario::{DriveSpec, Host, Scenario, ScenarioError, Setup};
+pub use shrink::{prefix, shrink, shrink_until};
 pub use step::{AtHand, Fate, Step};
 pub use torture::{Found, Torture};
 pub use world::Counts;

@@ -31,6 +31,10 @@ struct Sector {
     written: Option<Instant>,
     /// The newest foreground write that is on it, by the order of submission.
     newest: u64,
+    /// The background write that landed last, if one did, by the order of registration.
+    background: Option<u64>,
+    /// The newest background write that is on it and has been acknowledged.
+    newest_background: u64,
     /// The version that was acknowledged last, and not overwritten lawfully since.
     acknowledged: Option<u64>,
 }
@@ -46,6 +50,8 @@ impl Medium {
             read: None,
             written: None,
             newest: 0,
+            background: None,
+            newest_background: 0,
             acknowledged: None,
         };
         Self(vec![sector; capacity as usize])
@@ -95,8 +101,18 @@ impl Medium {
             return Ok(false);
         }
         match author {
-            Author::Foreground { submitted } => sector.newest = sector.newest.max(submitted),
+            Author::Foreground { submitted } => {
+                sector.newest = sector.newest.max(submitted);
+                sector.background = None;
+            }
             Author::Background { registered } => {
+                let newest = sector.newest_background;
+                hold(newest <= registered, Check::Older, || {
+                    format!(
+                        "a background write landed at LBN {lbn} after one that came later and was acknowledged"
+                    )
+                })?;
+                sector.background = Some(registered);
                 hold(sector.newest <= registered, Check::Older, || {
                     format!("a background write of before a foreground write landed after it at LBN {lbn}")
                 })?;
@@ -119,6 +135,17 @@ impl Medium {
             sector.acknowledged = Some(version);
         }
         Ok(())
+    }
+
+    /// A background write that was registered at a place in the order of events is acknowledged: where it is on the
+    /// medium, nothing that waited before it may come after it.
+    pub fn acknowledge_background(&mut self, range: LbnRange, registered: u64) {
+        for lbn in lbns(range) {
+            let sector = self.at_mut(lbn);
+            if sector.background == Some(registered) {
+                sector.newest_background = sector.newest_background.max(registered);
+            }
+        }
     }
 
     /// Whether all that was acknowledged is still there.

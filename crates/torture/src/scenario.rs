@@ -39,11 +39,22 @@ pub enum DriveSpec {
     },
 }
 
+/// Who has the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// A host that knows nothing of it, with clients of its sessions and a scrubber.
+    Core,
+    /// A volume that holds bytes, with the other applications on it.
+    Volume,
+}
+
 /// What a history was set up with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The drive.
     pub drive: DriveSpec,
+    /// Who has the core.
+    pub host: Host,
     /// The foreground's policy.
     pub policy: PolicyName,
     /// How much waiting counts, in millionths.
@@ -135,6 +146,7 @@ impl fmt::Display for Scenario {
             DriveSpec::Random(seed) => writeln!(f, "drive random {seed}")?,
             DriveSpec::Cut { name, cylinders } => writeln!(f, "drive cut {name} {cylinders}")?,
         }
+        writeln!(f, "host {}", if s.host == Host::Core { "core" } else { "volume" })?;
         writeln!(f, "policy {}", s.policy)?;
         writeln!(f, "age {}", s.age)?;
         writeln!(f, "budget {}", s.budget)?;
@@ -167,6 +179,7 @@ impl Scenario {
     pub fn parse(text: &str) -> Result<Self, ScenarioError> {
         let mut setup = Setup {
             drive: DriveSpec::Random(0),
+            host: Host::Core,
             policy: PolicyName::Fcfs,
             age: 0,
             budget: 75,
@@ -225,6 +238,8 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
             setup.drive =
                 DriveSpec::Cut { name: (*name).into(), cylinders: number(n, "number of cylinders")? };
         }
+        ["host", "core"] => setup.host = Host::Core,
+        ["host", "volume"] => setup.host = Host::Volume,
         ["policy", name] => setup.policy = name.parse().map_err(|e| format!("{e}"))?,
         ["age", n] => setup.age = number(n, "weight")?,
         ["budget", n] => setup.budget = number(n, "number of tracks")?,
@@ -251,7 +266,7 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         _ => {
             let shown: String = words.join(" ").chars().take(40).collect();
             return Err(format!(
-                "{shown:?} is no setting; give drive, policy, age, budget, sharing, idle, most-pending, \
+                "{shown:?} is no setting; give drive, host, policy, age, budget, sharing, idle, most-pending, \
                  most-partials, writes-serve-reads, start or seed, or begin the steps with a line `steps`"
             ));
         }

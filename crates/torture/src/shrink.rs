@@ -9,16 +9,26 @@ use crate::scenario::Scenario;
 /// First all steps after the one that failed go: what is left is the shortest failing prefix. Then halves, quarters and
 /// so on down to single steps are left out (Zeller and Hildebrandt, 2002).
 pub fn shrink(scenario: &Scenario, failure: &Failure, runs: u32) -> (Scenario, Failure) {
+    shrink_until(scenario, failure, runs, || false)
+}
+
+/// The same until `stop`, with the best so far.
+pub fn shrink_until(
+    scenario: &Scenario,
+    failure: &Failure,
+    runs: u32,
+    stop: impl Fn() -> bool,
+) -> (Scenario, Failure) {
     let (mut best, mut failure) = (prefix(scenario, failure), failure.clone());
     let mut left = runs;
     // Whoever starves does so for a long time.
-    if failure.check == Check::Starved {
+    if matches!(failure.check, Check::Starved | Check::Hang) {
         left /= 20;
     }
     let mut chunk = best.steps.len().div_ceil(2);
-    while chunk > 0 && left > 0 {
+    while chunk > 0 && left > 0 && !stop() {
         let (mut at, mut shorter) = (0, false);
-        while at < best.steps.len() && left > 0 {
+        while at < best.steps.len() && left > 0 && !stop() {
             let mut steps = best.steps.clone();
             steps.drain(at..(at + chunk).min(steps.len()));
             let candidate = Scenario { setup: best.setup.clone(), steps };

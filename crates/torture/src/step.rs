@@ -160,6 +160,41 @@ pub enum Step {
         /// What was done.
         fate: Fate,
     },
+    /// A client of the cache asks for all that is dirty to be written.
+    Flush,
+    /// Contents behind the cache die.
+    Trim {
+        /// First LBN.
+        start: u64,
+        /// Sectors.
+        len: u64,
+    },
+    /// A snapshot is taken.
+    Snapshot,
+    /// The oldest snapshot is deleted.
+    Forget,
+    /// A backup of the latest snapshot begins, unless one is under way.
+    Backup {
+        /// 1 to 100.
+        priority: u8,
+        /// Whether it is the difference from the snapshot that was restored last.
+        difference: bool,
+    },
+    /// What the image goes to has so much more room; `None` for no end.
+    Room {
+        /// In bytes.
+        bytes: Option<u64>,
+    },
+    /// Blocks begin to move, unless they have already.
+    Reorganize {
+        /// 1 to 100.
+        priority: u8,
+    },
+    /// The reorganiser's memory dies after so many more operations.
+    Nvram {
+        /// How many.
+        operations: u32,
+    },
     /// The power fails and comes back. The medium keeps what it has; the scheduler starts anew; clients register what
     /// they lack.
     PowerCut,
@@ -210,6 +245,16 @@ impl fmt::Display for Step {
             Self::Lose { fate: Fate::Nothing } => write!(f, "lose nothing"),
             Self::Lose { fate: Fate::All } => write!(f, "lose all"),
             Self::Lose { fate: Fate::Sectors(n) } => write!(f, "lose sectors {n}"),
+            Self::Flush => write!(f, "flush"),
+            Self::Trim { start, len } => write!(f, "trim {start} {len}"),
+            Self::Snapshot => write!(f, "snapshot"),
+            Self::Forget => write!(f, "forget"),
+            Self::Backup { priority, difference: false } => write!(f, "backup {priority}"),
+            Self::Backup { priority, difference: true } => write!(f, "backup {priority} difference"),
+            Self::Room { bytes: None } => write!(f, "room all"),
+            Self::Room { bytes: Some(n) } => write!(f, "room {n}"),
+            Self::Reorganize { priority } => write!(f, "reorganize {priority}"),
+            Self::Nvram { operations } => write!(f, "nvram {operations}"),
             Self::PowerCut => write!(f, "power-cut"),
             Self::Misuse { kind } => write!(f, "misuse {kind}"),
             Self::Settle { hog: false } => write!(f, "settle"),
@@ -349,6 +394,37 @@ impl Step {
                 };
                 takes(if matches!(fate, Fate::Sectors(_)) { 2 } else { 1 });
                 Self::Lose { fate }
+            }
+            "flush" | "snapshot" | "forget" => {
+                takes(0);
+                match name {
+                    "flush" => Self::Flush,
+                    "snapshot" => Self::Snapshot,
+                    _ => Self::Forget,
+                }
+            }
+            "trim" => {
+                takes(2);
+                Self::Trim { start: number(0, "first LBN")?, len: number(1, "number of sectors")? }
+            }
+            "backup" => {
+                let difference = word(1) == "difference";
+                takes(1 + usize::from(difference));
+                Self::Backup { priority: priority(0)?, difference }
+            }
+            "room" => {
+                takes(1);
+                Self::Room {
+                    bytes: if word(0) == "all" { None } else { Some(number(0, "number of bytes")?) },
+                }
+            }
+            "reorganize" => {
+                takes(1);
+                Self::Reorganize { priority: priority(0)? }
+            }
+            "nvram" => {
+                takes(1);
+                Self::Nvram { operations: small(0, "number of operations")? }
             }
             "power-cut" => {
                 takes(0);

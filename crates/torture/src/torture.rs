@@ -47,6 +47,18 @@ impl Torture {
         self.counts
     }
 
+    /// Leaves out so many histories, which have been carried out before.
+    pub fn skip(&mut self, histories: u64) {
+        // What is drawn for a history depends on nothing but its number.
+        self.dice.skip(histories);
+        self.histories = self.histories.saturating_add(histories);
+    }
+
+    /// The history that comes next.
+    pub fn upcoming(&self) -> Scenario {
+        generate(self.dice.clone().next())
+    }
+
     /// One more history.
     ///
     /// # Errors
@@ -98,6 +110,11 @@ impl Counts {
         self.cuts += other.cuts;
         self.lost += other.lost;
         self.promoted += other.promoted;
+        self.calls += other.calls;
+        self.flushes += other.flushes;
+        self.snapshots += other.snapshots;
+        self.restores += other.restores;
+        self.reorganisations += other.reorganisations;
         self.power_cuts += other.power_cuts;
         self.compared += other.compared;
     }

@@ -64,6 +64,16 @@ pub struct Counts {
     pub lost: u64,
     /// Commands done for promoted work.
     pub promoted: u64,
+    /// Calls that a cache has answered, flushes among them.
+    pub calls: u64,
+    /// Flushes that it has answered well.
+    pub flushes: u64,
+    /// Snapshots taken.
+    pub snapshots: u64,
+    /// Images restored and compared.
+    pub restores: u64,
+    /// Reorganisations that came to their end.
+    pub reorganisations: u64,
     /// Power cuts.
     pub power_cuts: u64,
     /// Foreground times held against the twin's.

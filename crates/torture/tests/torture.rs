@@ -65,9 +65,27 @@ fn new_histories_of_this_commit_keep_every_promise() {
         counts.lost,
         counts.power_cuts,
         counts.scrubs,
+        counts.promoted,
+        counts.flushes,
+        counts.restores,
+        counts.reorganisations,
     ] {
         assert!(happened > 0, "seed {seed}: {counts:?}");
     }
+}
+
+#[test]
+fn a_run_that_was_ended_goes_on_where_it_was() {
+    let (mut whole, mut second) = (Torture::new(9), Torture::new(9));
+    for _ in 0..3 {
+        whole.next_history().unwrap();
+    }
+    second.skip(3);
+    assert_eq!((second.histories(), second.upcoming()), (whole.histories(), whole.upcoming()));
+    let before = whole.counts();
+    whole.next_history().unwrap();
+    second.next_history().unwrap();
+    assert_eq!(second.counts().steps, whole.counts().steps - before.steps);
 }
 
 #[test]
@@ -84,15 +102,15 @@ fn files_that_are_no_history_are_refused_by_line() {
     let broken = [
         (String::new(), 1, "empty"),
         ("freeblock-torture 2\n".into(), 1, "first line"),
-        (good.replace("policy", "polici"), 3, "begin the steps"),
-        (good.replace("steps\n", "steps\nopen 1 101\n"), 14, "1 to 100"),
-        (good.replace("steps\n", "steps\njump 1\n"), 14, "docs/TORTURE.md"),
-        (good.replace("steps\n", "steps\nopen 1\n"), 14, "priority"),
-        (good.replace("steps\n", "steps\nopen 1 2 3\n"), 14, "takes 2 words"),
-        (good.replace("steps\n", "steps\nadvance -3\n"), 14, "below 2^64"),
-        (good.replace("steps\n", "steps\nlate 3600000000001\n"), 14, "an hour"),
-        (good.replace("steps\n", "steps\nread 1 1 0 9 0\n"), 14, "give 1 to"),
-        (good.replace("steps\n", "steps\nscrub 0 8\n"), 14, "1 to 100"),
+        (good.replace("policy", "polici"), 4, "begin the steps"),
+        (good.replace("steps\n", "steps\nopen 1 101\n"), 15, "1 to 100"),
+        (good.replace("steps\n", "steps\njump 1\n"), 15, "docs/TORTURE.md"),
+        (good.replace("steps\n", "steps\nopen 1\n"), 15, "priority"),
+        (good.replace("steps\n", "steps\nopen 1 2 3\n"), 15, "takes 2 words"),
+        (good.replace("steps\n", "steps\nadvance -3\n"), 15, "below 2^64"),
+        (good.replace("steps\n", "steps\nlate 3600000000001\n"), 15, "an hour"),
+        (good.replace("steps\n", "steps\nread 1 1 0 9 0\n"), 15, "give 1 to"),
+        (good.replace("steps\n", "steps\nscrub 0 8\n"), 15, "1 to 100"),
         ("freeblock-torture 1\nseed 1\ndrive cut nearline-20tb 9999\nsteps\n".into(), 3, "too many"),
         ("freeblock-torture 1\nseed 4\n".into(), 2, "add a line"),
         ("freeblock-torture 1\ndrive cut no-such-drive 3\nsteps\n".into(), 2, "drive"),

@@ -49,8 +49,9 @@ impl World {
         self.counts.blocks += 1;
         self.counts.written += u64::from(record.op.is_write());
         self.counts.bad += u64::from(record.bad.is_some());
-        let (since, served) =
-            self.clients.tasks.get(&record.task).map_or((self.now, true), |t| (t.since, t.served));
+        let task = self.clients.tasks.get(&record.task);
+        let (since, served) = task.map_or((self.now, true), |t| (t.since, t.served));
+        let registered = task.map_or(0, |t| t.registered);
         let suspended = self.clients.sessions.get(&record.session).and_then(|s| s.suspended);
         self.clients.delivered(record)?;
         if let Some(bad) = record.bad {
@@ -63,6 +64,7 @@ impl World {
         let spoilt = self.last.1.iter().find(|lbn| record.range.contains(**lbn));
         if record.op.is_write() {
             let unwritten = self.medium.unwritten_since(record.range, since);
+            self.medium.acknowledge_background(record.range, registered);
             return hold(unwritten.is_none(), Check::Written, || {
                 format!("{record:?}, and nothing was written to LBN {unwritten:?} (bad: {spoilt:?})")
             });

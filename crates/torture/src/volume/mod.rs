@@ -1,0 +1,509 @@
+//! The other kind of host: a volume that holds bytes, with the applications on it.
+//!
+//! The drive is cut into four parts: a volume that keeps snapshots, one behind a write-back cache, one that a
+//! reorganiser may move about, and one that is just there. Every sector bears a stamp of itself and of the write that it
+//! comes from; so whoever reads anything anywhere can be told what he must have found ([`Shadow`]).
+
+mod backups;
+mod cached;
+mod moved;
+mod seat;
+mod settle;
+mod shadow;
+mod snapshots;
+
+use crate::clients::range;
+use crate::dice::{Dice, mix};
+use crate::failure::{Broken, Check, hold};
+use crate::medium::lbns;
+use crate::scenario::Setup;
+use crate::step::Step;
+use crate::world::Counts;
+use apps::reorganizer::Access;
+use apps::snapshot::WriteId;
+use backups::Backups;
+use cached::Cached;
+use model::DriveModel;
+use moved::Moved;
+use scheduler::Config;
+use shadow::{Floors, Shadow};
+use sim::{Completion, Cure, Faults, Platters, Volume};
+use snapshots::Snapshots;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
+
+/// A foreground request that takes longer hangs: lost commands take half a second each, and there are no thousands.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Every so many steps the whole medium is looked at; after power cuts and at the end too.
+const LOOK: u64 = 8;
+
+/// Actions at one instant after which something must be wrong.
+const ENDLESS: u32 = 1 << 16;
+
+/// A part of the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Snapshots,
+    Cached,
+    Moved,
+    Plain,
+}
+
+const PARTS: [Part; 4] = [Part::Snapshots, Part::Cached, Part::Moved, Part::Plain];
+
+/// What somebody of the foreground waits for.
+#[derive(Debug)]
+struct Job {
+    op: Op,
+    /// As the client knows it.
+    range: LbnRange,
+    began: Instant,
+    /// What is written, or has been read.
+    bytes: Vec<u8>,
+    /// Of a read: what it must find. Of a write: its version.
+    floors: Floors,
+    version: u64,
+    /// Requests that are under way, and whether one has failed.
+    left: usize,
+    failed: bool,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Straight,
+    /// A write that goes step by step, with what its last step has read.
+    Steps(WriteId, Vec<u8>),
+    /// Through the reorganiser.
+    Access(Access),
+}
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    /// A job's: the part of its range that comes with it.
+    Job(u64, LbnRange),
+    Cache(RequestId),
+    Nobody,
+}
+
+pub(crate) struct House {
+    config: Config,
+    drive: Arc<DriveModel>,
+    volume: Volume,
+    /// How often the power has come.
+    life: u64,
+    faults: Faults,
+    parts: [LbnRange; 4],
+    /// Parts in which a sector has ever been bad.
+    spoilt: [bool; 4],
+    shadow: Shadow,
+    sector: usize,
+    requests: BTreeMap<RequestId, Whose>,
+    jobs: BTreeMap<u64, Job>,
+    next_job: u64,
+    cached: Cached,
+    snapshots: Snapshots,
+    backups: Backups,
+    moved: Option<Moved>,
+    dice: Dice,
+    steps: u64,
+    pub hash: u64,
+    pub counts: Counts,
+}
+
+impl House {
+    pub fn new(setup: &Setup) -> Result<Self, Broken> {
+        let drive = Arc::new(setup.drive.build().map_err(|e| (Check::Panic, e))?);
+        let mut dice = Dice::new(mix(setup.seed));
+        // No application waits for room in the pool.
+        let config = Config { most_pending: 1 << 12, ..setup.config() };
+        let (capacity, sector) = (drive.layout().capacity().get(), drive.sector_bytes().get() as usize);
+        let quarter = (capacity / 4).max(1).min(capacity);
+        let parts = [0, 1, 2, 3].map(|part| {
+            let start = (part * quarter).min(capacity - 1);
+            let end = if part == 3 { capacity } else { ((part + 1) * quarter).min(capacity) };
+            range(start, end.saturating_sub(start))
+        });
+        let shadow = Shadow::new(capacity, sector);
+        let mut platters = Platters::blank(&drive);
+        for lbn in lbns(range(0, capacity)) {
+            let told = platters.medium_mut().write(range(lbn.get(), 1), &shadow.stamped(lbn, 0));
+            told.map_err(refused)?;
+        }
+        let ppm = |dice: &mut Dice| if dice.one_in(2) { 0 } else { dice.below(100_000) as u32 };
+        let faults = Faults {
+            lost_ppm: ppm(&mut dice),
+            late_ppm: ppm(&mut dice),
+            seed: dice.next(),
+            ..Faults::default()
+        };
+        let now = Instant::from_nanos(setup.start_ns);
+        let mut volume = Volume::starting_at(now, Arc::clone(&drive), config, platters).map_err(refused)?;
+        volume.set_faults(faults);
+        let cached = Cached::new(&mut volume, parts[1], &mut dice)?;
+        let snapshots = Snapshots::new(parts[0], &mut dice)?;
+        Ok(Self {
+            config,
+            drive,
+            volume,
+            life: 0,
+            faults,
+            parts,
+            spoilt: [false; 4],
+            shadow,
+            sector,
+            requests: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            cached,
+            snapshots,
+            backups: Backups::default(),
+            moved: None,
+            dice,
+            steps: 0,
+            hash: 0,
+            counts: Counts::default(),
+        })
+    }
+
+    pub fn now(&self) -> Instant {
+        self.volume.now()
+    }
+
+    fn note(&mut self, n: u64) {
+        self.hash = mix(self.hash ^ n).wrapping_add(n);
+    }
+
+    fn range_of(&self, part: Part) -> LbnRange {
+        self.parts[part as usize]
+    }
+
+    fn is_spoilt(&self, part: Part) -> bool {
+        self.spoilt[part as usize]
+    }
+
+    fn part_of(&self, lbn: Lbn) -> Part {
+        PARTS.into_iter().find(|part| self.range_of(*part).contains(lbn)).unwrap_or(Part::Plain)
+    }
+
+    /// A range within one part, whatever the numbers are.
+    fn clip(&self, start: u64, len: u64) -> (Part, LbnRange) {
+        let capacity = self.drive.layout().capacity().get();
+        let start = Lbn::new(start % capacity);
+        let part = self.part_of(start);
+        let mut end = self.range_of(part).end();
+        if part == Part::Snapshots {
+            // Room for copies is nobody's to address.
+            end = self.snapshots.end().max(start);
+        }
+        let most = end.since(start).get();
+        (part, range(start.get(), len.min(most)))
+    }
+
+    pub fn step(&mut self, step: &Step) -> Result<(), Broken> {
+        match *step {
+            Step::Submit { op, start, len } => {
+                let (part, range) = self.clip(start, len.clamp(1, 256));
+                self.submit(op, part, range)?;
+            }
+            Step::Advance { ns } => return self.run(Duration::from_nanos(ns)),
+            Step::Bad { lbn, stuck } => self.spoil(lbn, if stuck { Cure::None } else { Cure::Write }),
+            Step::Mend { lbn } => {
+                let lbn = Lbn::new(lbn % self.drive.layout().capacity().get());
+                self.mend(|bad| bad == lbn);
+            }
+            Step::PowerCut => self.power_cut()?,
+            Step::Suspend { session } => self.suspend(session, true)?,
+            Step::Resume { session } => self.suspend(session, false)?,
+            Step::Flush => self.flush()?,
+            Step::Trim { start, len } => {
+                let (part, range) = self.clip(start, len.clamp(1, 256));
+                self.trim(part, range)?;
+            }
+            Step::Snapshot => self.take_snapshot()?,
+            Step::Forget => self.forget_snapshot()?,
+            Step::Backup { priority, difference } => self.start_backup(priority, difference)?,
+            Step::Room { bytes } => self.room(bytes),
+            Step::Reorganize { priority } => self.start_moving(priority)?,
+            Step::Nvram { operations } => {
+                if let Some(moved) = &self.moved {
+                    moved.memory.dies_after(Some(operations));
+                }
+            }
+            Step::Settle { .. } => self.settle()?,
+            // The rest is for the other kind of host.
+            _ => {}
+        }
+        self.pump()
+    }
+
+    /// What must hold after every step.
+    pub fn check(&mut self) -> Result<(), Broken> {
+        let begun = self.jobs.values().map(|job| job.began).chain(self.cached.oldest()).min();
+        let waited = begun.map_or(Duration::ZERO, |began| self.now().saturating_since(began));
+        hold(waited < PATIENCE, Check::Hang, || {
+            format!("somebody has waited for {} s: {}", waited.as_secs_f64(), self.told())
+        })?;
+        // The whole medium takes a while.
+        self.steps += 1;
+        if self.steps.is_multiple_of(LOOK) { self.check_medium() } else { Ok(()) }
+    }
+
+    /// What is under way, in words.
+    fn told(&self) -> String {
+        let (jobs, calls) = (self.jobs.len(), self.cached.calls());
+        let (backups, moved) = (self.backups.told(&self.volume), self.progress());
+        let dirty = self.cached.cache(&self.volume).map_or(0, |cache| cache.dirty());
+        format!("{jobs} requests, {calls} calls of the cache, {dirty} dirty, {backups}, moved {moved:?}")
+    }
+
+    fn spoil(&mut self, lbn: u64, cure: Cure) {
+        let lbn = Lbn::new(lbn % self.drive.layout().capacity().get());
+        self.spoilt[self.part_of(lbn) as usize] = true;
+        self.volume.platters_mut().spoil(lbn, cure);
+    }
+
+    fn mend(&mut self, which: impl Fn(Lbn) -> bool) {
+        let old = self.volume.platters();
+        let mut platters = Platters::new(old.medium().clone());
+        old.bad().filter(|(lbn, _)| !which(*lbn)).for_each(|(lbn, cure)| platters.spoil(lbn, cure));
+        *self.volume.platters_mut() = platters;
+    }
+
+    /// Lets time go on for so long.
+    fn run(&mut self, time: Duration) -> Result<(), Broken> {
+        let until = self.now() + time;
+        self.pump()?;
+        let mut polled = (self.now(), 0);
+        loop {
+            let wake = self.cached.cache(&self.volume).and_then(|cache| cache.wake());
+            let wake = wake.map(|at| at.max(self.now()));
+            let next = self.volume.next_at();
+            let Some(at) = next.into_iter().chain(wake).min().filter(|at| *at <= until) else { break };
+            polled = if at == polled.0 { (at, polled.1 + 1) } else { (at, 0) };
+            hold(polled.1 < ENDLESS, Check::Endless, || format!("time does not go on: {}", self.told()))?;
+            if next == Some(at) {
+                self.volume.step().map_err(refused)?;
+            } else {
+                self.volume.run_until(at).map_err(refused)?;
+            }
+            self.pump()?;
+        }
+        self.volume.run_until(until).map_err(refused)?;
+        self.pump()
+    }
+
+    /// Takes what has come, and does what is asked for.
+    fn pump(&mut self) -> Result<(), Broken> {
+        for _ in 0..ENDLESS {
+            let mut did = false;
+            while let Some(done) = self.volume.completion() {
+                self.completed(&done)?;
+                did = true;
+            }
+            did |= self.poll_cache()?;
+            self.look_at_backups()?;
+            if !did {
+                return Ok(());
+            }
+        }
+        Err((Check::Endless, format!("something is done again and again: {}", self.told())))
+    }
+
+    /// A client asks for something. What another has under way there makes it wait outside.
+    fn submit(&mut self, op: Op, part: Part, range: LbnRange) -> Result<(), Broken> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        match part {
+            Part::Cached => self.call(op, range),
+            Part::Snapshots if self.is_busy(op, self.snapshots.blocks_around(range)) => Ok(()),
+            Part::Moved | Part::Plain if self.is_busy(op, range) => Ok(()),
+            Part::Snapshots if op.is_write() => self.begin_steps(range),
+            Part::Snapshots => {
+                let places = self.snapshots.places(range);
+                let id = self.job(op, range, Way::Straight);
+                self.go(id, &places)
+            }
+            Part::Moved if self.moved.is_some() => self.begin_access(op, range),
+            Part::Moved | Part::Plain => {
+                let id = self.job(op, range, Way::Straight);
+                self.go(id, &[(range, range)])
+            }
+        }
+    }
+
+    /// Whether there is somebody whom this would race with: a write that touches another's, or, since a place that was
+    /// left is given to others, anything that touches a write to a snapshot volume.
+    fn is_busy(&self, op: Op, range: LbnRange) -> bool {
+        let alone = self.part_of(range.start()) == Part::Snapshots;
+        let races = |job: &Job| match (job.op, op) {
+            (Op::Write, Op::Write) => true,
+            (Op::Read, Op::Read) => false,
+            _ => alone,
+        };
+        self.jobs.values().any(|job| races(job) && job.range.overlaps(range))
+    }
+
+    fn job(&mut self, op: Op, range: LbnRange, way: Way) -> u64 {
+        let id = self.next_job;
+        self.next_job += 1;
+        let (bytes, version) = match op {
+            Op::Write => (self.shadow.next_bytes(range), self.shadow.issue(range)),
+            Op::Read => (vec![0; range.len().get() as usize * self.sector], 0),
+        };
+        let (floors, began) = (self.shadow.floors(range), self.now());
+        self.jobs.insert(id, Job { op, range, began, bytes, floors, version, left: 0, failed: false, way });
+        id
+    }
+
+    /// Submits a job's requests: parts of its range, each with its place.
+    fn go(&mut self, id: u64, places: &[(LbnRange, LbnRange)]) -> Result<(), Broken> {
+        let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
+        job.left = places.len();
+        let op = job.op;
+        for &(part, place) in places {
+            let request = match op {
+                Op::Read => self.volume.submit_read(place),
+                Op::Write => {
+                    let job = &self.jobs[&id];
+                    let from = part.start().since(job.range.start()).get() as usize * self.sector;
+                    let bytes = job.bytes[from..from + part.len().get() as usize * self.sector].to_vec();
+                    self.volume.submit_write(place, bytes)
+                }
+            };
+            self.requests.insert(request.map_err(refused)?, Whose::Job(id, part));
+        }
+        if places.is_empty() { self.end(id) } else { Ok(()) }
+    }
+
+    fn completed(&mut self, done: &Completion) -> Result<(), Broken> {
+        self.counts.requests += 1;
+        self.note(done.id.get());
+        self.note(done.at.as_nanos());
+        let part = self.part_of(done.range.start());
+        let told =
+            done.bad.is_none() || (self.is_spoilt(part) && done.bad.is_some_and(|b| done.range.contains(b)));
+        hold(told, Check::Bad, || format!("{} fails at {:?}, which is good", done.id, done.bad))?;
+        match self.requests.remove(&done.id) {
+            Some(Whose::Job(id, part)) => self.job_completed(id, part, done),
+            Some(Whose::Cache(id)) => self.cache_completed(id, done),
+            Some(Whose::Nobody) => Ok(()),
+            None => Err((Check::Once, format!("{} is done, and nobody waits for it", done.id))),
+        }
+    }
+
+    fn job_completed(&mut self, id: u64, part: LbnRange, done: &Completion) -> Result<(), Broken> {
+        let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
+        job.left -= 1;
+        job.failed |= done.bad.is_some();
+        if let Way::Steps(write, read) = &mut job.way {
+            if done.op == Op::Read {
+                *read = done.bytes.clone();
+            }
+            let write = *write;
+            return self.step_done(id, write, done.bad.is_some());
+        }
+        if done.op == Op::Read && done.bad.is_none() {
+            let from = part.start().since(job.range.start()).get() as usize * self.sector;
+            job.bytes[from..from + done.bytes.len()].copy_from_slice(&done.bytes);
+        }
+        if job.left > 0 { Ok(()) } else { self.end(id) }
+    }
+
+    /// A job is done.
+    fn end(&mut self, id: u64) -> Result<(), Broken> {
+        let Some(job) = self.jobs.remove(&id) else { return Ok(()) };
+        if let Way::Access(access) = job.way {
+            self.end_access(access)?;
+        }
+        match job.op {
+            _ if job.failed => Ok(()),
+            Op::Write => {
+                self.shadow.acknowledge(job.range, job.version);
+                Ok(())
+            }
+            Op::Read => {
+                let wrong = self.shadow.wrong(job.range, &job.bytes, &job.floors);
+                hold(wrong.is_none(), Check::Stale, || {
+                    format!("a read of {} gets {}", job.range, wrong.unwrap_or_default())
+                })
+            }
+        }
+    }
+
+    /// Every sector holds on the medium what was acknowledged there, or something newer.
+    fn check_medium(&mut self) -> Result<(), Broken> {
+        let plain = self.range_of(Part::Plain);
+        self.check_place(plain, plain, &self.shadow.floors(plain), Check::Acknowledged)?;
+        let cached = self.range_of(Part::Cached);
+        self.check_place(cached, cached, self.cached.flushed(), Check::Flushed)?;
+        let snapshots = range(
+            self.range_of(Part::Snapshots).start().get(),
+            self.snapshots.end().since(self.range_of(Part::Snapshots).start()).get(),
+        );
+        for (part, place) in self.snapshots.places(snapshots) {
+            self.check_place(part, place, &self.shadow.floors(part), Check::Acknowledged)?;
+        }
+        self.check_moved()
+    }
+
+    /// The same for the sectors of a range that lie at `place`; bad ones hold nothing.
+    fn check_place(
+        &self,
+        of: LbnRange,
+        place: LbnRange,
+        floors: &[Option<u64>],
+        check: Check,
+    ) -> Result<(), Broken> {
+        let platters = self.volume.platters();
+        let mut bytes = vec![0; of.len().get() as usize * self.sector];
+        platters.medium().read(place, &mut bytes).map_err(refused)?;
+        let mut wrong = self.shadow.wrong(of, &bytes, floors);
+        if wrong.is_some() && platters.first_bad(place).is_some() {
+            let mut floors = floors.to_vec();
+            for (bad, _) in platters.bad().filter(|(bad, _)| place.contains(*bad)) {
+                floors[bad.since(place.start()).get() as usize] = None;
+            }
+            wrong = self.shadow.wrong(of, &bytes, &floors);
+        }
+        hold(wrong.is_none(), check, || wrong.unwrap_or_default())
+    }
+
+    /// The power fails now, and comes back.
+    fn power_cut(&mut self) -> Result<(), Broken> {
+        self.counts.power_cuts += 1;
+        self.life += 1;
+        let now = self.now();
+        let contents = self.cached.contents(&self.volume);
+        let blank =
+            Volume::starting_at(now, Arc::clone(&self.drive), self.config, Platters::blank(&self.drive));
+        let old = std::mem::replace(&mut self.volume, blank.map_err(refused)?);
+        let platters = old.power_cut().map_err(refused)?;
+        let started = Volume::starting_at(now, Arc::clone(&self.drive), self.config, platters);
+        self.volume = started.map_err(refused)?;
+        self.volume.set_faults(Faults { seed: self.faults.seed.wrapping_add(self.life), ..self.faults });
+        self.requests.clear();
+        self.jobs.clear();
+        self.cache_restarts(contents)?;
+        self.snapshots.restart()?;
+        self.backups_restart()?;
+        self.moving_restarts()?;
+        self.check_medium()
+    }
+
+    fn suspend(&mut self, which: u32, on: bool) -> Result<(), Broken> {
+        match which % 2 {
+            0 => self.cached.suspend(&mut self.volume, on),
+            _ => self.backups.suspend(&mut self.volume, on),
+        }
+    }
+}
+
+/// What nobody may refuse.
+fn refused(error: impl std::fmt::Display) -> Broken {
+    (Check::Refusal, format!("refused: {error}"))
+}

@@ -1,0 +1,67 @@
+//! The end: all troubles are over, and everybody gets done.
+
+use super::{House, Whose, refused};
+use crate::clients::range;
+use crate::failure::{Broken, Check, hold};
+use sim::Faults;
+use units::Duration;
+
+/// Foreground requests, 20 ms apart, in which somebody must get on.
+const PATIENCE: u32 = 20_000;
+
+impl House {
+    pub(super) fn settle(&mut self) -> Result<(), Broken> {
+        self.volume.set_faults(Faults::default());
+        self.mend(|_| true);
+        if self.moving_has_halted() {
+            self.power_cut()?;
+            self.volume.set_faults(Faults::default());
+        }
+        if let Some(moved) = &self.moved {
+            moved.memory.dies_after(None);
+        }
+        for which in [0, 1] {
+            self.suspend(which, false)?;
+        }
+        self.room(None);
+        self.flush()?;
+        let (mut left, mut without) = (self.left(), 0);
+        while left != [0; 2] {
+            self.request()?;
+            without += 1;
+            let now = self.left();
+            if now != left {
+                (left, without) = (now, 0);
+            }
+            hold(without < PATIENCE, Check::Hang, || format!("nobody gets on: {}", self.told()))?;
+        }
+        // All that was answered is flushed, and so on the medium; nothing more comes in.
+        self.flush()?;
+        let mut waited = 0;
+        while self.cached.calls() + self.jobs.len() > 0 {
+            waited += 1;
+            hold(waited < PATIENCE, Check::Hang, || format!("somebody has no answer: {}", self.told()))?;
+            self.run(Duration::from_millis(20))?;
+        }
+        self.check_medium()
+    }
+
+    /// What backups and the reorganiser have still to do.
+    fn left(&self) -> [u64; 2] {
+        let moving = match self.moving_is_over() {
+            true => 0,
+            false => self.progress().map_or(0, |p| 2 * p.waiting + p.staged),
+        };
+        [self.backups.left(&self.volume), moving]
+    }
+
+    /// A foreground read somewhere on the drive, room for copies and places to be moved to among it, and time for it.
+    fn request(&mut self) -> Result<(), Broken> {
+        let capacity = self.drive.layout().capacity().get();
+        let start = self.dice.below(capacity);
+        let range = range(start, self.dice.range(1, 8).min(capacity - start));
+        let id = self.volume.submit_read(range).map_err(refused)?;
+        self.requests.insert(id, Whose::Nobody);
+        self.run(Duration::from_millis(20))
+    }
+}

@@ -1,8 +1,8 @@
 //! Virtual time: hosts the scheduler core on a simulated drive, and measures what it does.
 //!
 //! [`Inside`] is the core in the drive's firmware: it knows the mechanics exactly and moves the head itself.
-//! [`Direct`] is a load on a device without any core.
 //! [`Outside`] is the core in front of a drive: it sends commands and sees completions.
+//! [`Direct`] is a load on a device without any core.
 //! [`Volume`] is the same with bytes on the medium, applications over the core, and faults. Nothing here sleeps or reads
 //! a clock; a run jumps from event to event, and the same set-up gives the same result.
 

@@ -3,8 +3,7 @@
 use crate::set_up::{ATLAS_10K, CHEETAH_18LP, black_box, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, spread};
 use ::drive::{Behaviour, Mechanics};
-use model::DriveModel;
-use model::builtin;
+use model::{DriveModel, builtin};
 use scheduler::{Config, OutsideConfig, Place};
 use sim::{Background, Direct, Done, Nothing, Outside};
 use std::sync::Arc;
@@ -18,7 +17,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Errors of head times predicted from outside",
     set_up: "Random requests of 4 KB and of 40 KB, two reads to a write, first come first served, two at a time at \
              the drive with its default noise; Atlas 10K and Cheetah 18LP (synthetic). A prediction is what the \
-             profile says of seek, latency and transfer from the end of the request before.",
+             profile says of seek, latency and transfer from the end of the request before; for 4 KB the forecasts of \
+             the core outside the drive are measured as well.",
     claims: &["fast02-fig7a", "fast02-fig7b"],
     timed: false,
     run,

@@ -23,6 +23,7 @@ mod lab;
 mod lld;
 mod maintenance;
 pub mod numbers;
+mod outside;
 pub mod plot;
 pub mod report;
 mod scan;

@@ -137,6 +137,8 @@ pub(crate) enum Reach {
     Drive,
     /// The destination's cylinder, and those within one of the source's (FAST'04, section 5.2).
     Near,
+    /// Nowhere but where the foreground goes, by its own command.
+    Merged,
 }
 
 /// An item in a window: where it ends or begins in the order of passing, and its sectors.
@@ -285,6 +287,12 @@ struct Tally {
 
 impl Search<'_> {
     fn run(&mut self, reach: Reach) {
+        if reach == Reach::Merged {
+            if let Some(terms) = self.terms {
+                self.merge(terms);
+            }
+            return;
+        }
         let (a, b) = (self.gap.from.cylinder.get(), self.destination.track().cylinder.get());
         self.source_and_destination();
         self.cylinder(a);
@@ -292,7 +300,7 @@ impl Search<'_> {
             self.cylinder(b);
         }
         match reach {
-            Reach::Drive => self.outward(a, b),
+            Reach::Drive | Reach::Merged => self.outward(a, b),
             Reach::Near => {
                 let last = self.drive.layout().cylinders() - 1;
                 for c in

@@ -195,7 +195,7 @@ impl Core {
         self.search(gap, Reach::Drive, terms)
     }
 
-    fn search(&mut self, gap: &Gap, reach: Reach, terms: Option<&Terms<'_>>) -> Option<Detour> {
+    pub(super) fn search(&mut self, gap: &Gap, reach: Reach, terms: Option<&Terms<'_>>) -> Option<Detour> {
         let budget: SearchBudget = self.config.budget;
         let (detour, examined) =
             self.planner.plan_with(&self.drive, &mut self.background, gap, (reach, budget), terms);

@@ -127,6 +127,8 @@ pub(super) struct Outside {
     next_tag: u64,
     /// Platter time of the last decision.
     decided: Instant,
+    /// What the last command in the queue or before it does.
+    last_op: Op,
     /// To be sent, in this order.
     queue: VecDeque<Order>,
     /// At the drive, in the order of sending.
@@ -156,6 +158,7 @@ impl Outside {
             next_id: 1,
             next_tag: 1,
             decided: Instant::ZERO,
+            last_op: Op::Read,
             queue: VecDeque::new(),
             device: VecDeque::new(),
             base: Standing {

@@ -20,8 +20,9 @@ pub(crate) struct Terms<'a> {
     pub between: [Duration; 2],
     /// Tracks that no command of a detour may be on, beside source and destination.
     pub not_on: &'a [TrackIndex],
-    pub on_source: bool,
-    pub on_destination: bool,
+    /// Whether a command that reads or writes may be on the source track, or the destination's.
+    pub on_source: [bool; 2],
+    pub on_destination: [bool; 2],
     pub both_sides: bool,
     /// The foreground's first LBN and the sector that it is on; nothing can be merged with a request that is to be in
     /// order with others.
@@ -50,16 +51,14 @@ impl Search<'_> {
     pub(super) fn source_and_destination_by_command(&mut self, terms: &Terms<'_>) {
         self.merge(terms);
         let (source, destination) = (self.gap.source, self.destination);
-        if terms.on_destination {
-            self.track_by_command(&destination, terms);
-        }
-        if let Some(source) = source.filter(|s| terms.on_source && *s != destination.index()) {
+        self.track_by_command(&destination, terms, terms.on_destination);
+        if let Some(source) = source.filter(|s| terms.on_source != [false; 2] && *s != destination.index()) {
             let source = self.drive.layout().track_ref(source);
-            self.track_by_command(&source, terms);
+            self.track_by_command(&source, terms, terms.on_source);
         }
     }
 
-    fn merge(&mut self, terms: &Terms<'_>) {
+    pub(super) fn merge(&mut self, terms: &Terms<'_>) {
         let Some((lbn, sector)) = terms.merge else { return };
         let Gap { at, from, op, deadline, .. } = self.gap;
         let track = self.destination;
@@ -106,14 +105,17 @@ impl Search<'_> {
         tracks.extend(drive.layout().tracks_on_if(Cylinder::new(cylinder), promising).map(|t| t.index()));
         for &track in &tracks {
             if self.background.track_bound(track).is_none_or(|bound| bound > self.tally.best.score) {
-                self.track_by_command(&drive.layout().track_ref(track), terms);
+                self.track_by_command(&drive.layout().track_ref(track), terms, [true; 2]);
             }
         }
         self.planner.tracks = tracks;
     }
 
     /// A command of its own, or two, on a track.
-    pub(super) fn track_by_command(&mut self, track: &TrackRef<'_>, terms: &Terms<'_>) {
+    pub(super) fn track_by_command(&mut self, track: &TrackRef<'_>, terms: &Terms<'_>, allowed: [bool; 2]) {
+        if allowed == [false; 2] {
+            return;
+        }
         let Gap { at, from, op, deadline, .. } = self.gap;
         let there = Position::from(*self.destination.track());
         let position = Position::from(*track.track());
@@ -123,7 +125,7 @@ impl Search<'_> {
         };
         let back = self.drive.move_time(position, there, op) + widened(position, there);
         let go_widened = widened(from, position);
-        for &work in self.ops {
+        for &work in self.ops.iter().filter(|op| allowed[usize::from(op.is_write())]) {
             let Some(leave) = deadline.checked_sub(back + terms.between(work)) else { continue };
             let arrive = at + terms.before(work) + self.drive.move_time(from, position, work) + go_widened;
             if arrive < leave {

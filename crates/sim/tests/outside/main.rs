@@ -4,3 +4,4 @@
 
 mod promises;
 mod rig;
+mod surprise;

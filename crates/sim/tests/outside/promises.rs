@@ -71,7 +71,13 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     let conservatism = Duration::from_micros(case.conservatism);
     let mut place = paper(&profile, conservatism);
     if case.free {
-        place = OutsideConfig { on_source: true, on_destination: true, both_sides: true, ..place };
+        place = OutsideConfig {
+            on_source: true,
+            on_destination: true,
+            both_sides: true,
+            merge_after: true,
+            ..place
+        };
     }
     // Blocks that no gap can hold must come all the same.
     let idle = Some(IdleTime { harm_ppm: 1_000_000, ..IdleTime::default() });

@@ -7,7 +7,7 @@ use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job, plain_end};
 use crate::core::{Core, Purpose};
 use crate::idle::Range;
-use crate::planner::{Detour, Gap, Stop, Terms};
+use crate::planner::{Detour, Gap, Reach, Stop, Terms};
 use model::DriveModel;
 use model::layout::Location;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ impl Outside {
         let command = Command { id, op, range, purpose, foreground, useful };
         let from = self.standing(drive);
         let (forecast, _) = forecast(drive, &self.config.overheads, &from, self.decided, (op, range));
+        self.last_op = op;
         self.queue.push_back(Order { command, tag, last, work, sent: None, forecast });
     }
 
@@ -99,7 +100,7 @@ impl Core {
         buffers: &mut dyn Buffers,
     ) {
         self.pass_over(&job);
-        let detour = self.detour_for(outside, standing, &job);
+        let detour = self.detour_for(outside, standing, &job, None);
         self.background.look(Focus::All);
         let mut merged = None;
         let mut detoured = false;
@@ -118,6 +119,16 @@ impl Core {
                     let what = (Purpose::Background { useful }, None, useful);
                     outside.push(&self.drive, (stop.op, range, (stop_tag, true), Work::Detour), what);
                 }
+            }
+        }
+        if detoured && merged.is_none() && outside.config.merge_after {
+            // What lies in the way of the head that comes back, and may yet come in time.
+            let behind = outside.standing(&self.drive);
+            let rest = self.detour_for(outside, &behind, &job, Some(Reach::Merged));
+            self.background.look(Focus::All);
+            if let Some(stop) = rest.and_then(|rest| rest.stops[0]) {
+                let taken = self.take_straight(&stop, tag, true, buffers);
+                merged = taken.and_then(|taken| self.avoid_bad(outside, taken, tag, true));
             }
         }
         self.background.take_for(tag);
@@ -151,7 +162,13 @@ impl Core {
     }
 
     /// The detour for the first gap of a request; no other can be used from outside.
-    fn detour_for(&mut self, outside: &Outside, standing: &Standing, job: &Job) -> Option<Detour> {
+    fn detour_for(
+        &mut self,
+        outside: &Outside,
+        standing: &Standing,
+        job: &Job,
+        reach: Option<Reach>,
+    ) -> Option<Detour> {
         if self.background.is_idle() || outside.caution().is_some() {
             return None;
         }
@@ -178,6 +195,9 @@ impl Core {
                 ranges.flat_map(|range| drive.layout().pieces(range).map(|piece| piece.track)).collect()
             }
         };
+        let mixed = outside.config.mixed;
+        let allowed =
+            |all: bool, beside: Op| [all || mixed && beside.is_write(), all || mixed && !beside.is_write()];
         let margin = |distance| outside.margin(distance);
         let terms = Terms {
             margin: &margin,
@@ -185,8 +205,8 @@ impl Core {
             before: [before(Op::Read), before(Op::Write)],
             between: [between(Op::Read), between(Op::Write)],
             not_on: &not_on,
-            on_source: outside.config.on_source,
-            on_destination: outside.config.on_destination,
+            on_source: allowed(outside.config.on_source, outside.last_op),
+            on_destination: allowed(outside.config.on_destination, op),
             both_sides: outside.config.both_sides,
             merge: (!job.is_promoted_write()).then_some((piece.lbn, piece.sector)),
         };
@@ -198,6 +218,9 @@ impl Core {
             op,
             deadline: approach.start(&drive),
         };
+        if let Some(reach) = reach {
+            return self.search(&gap, reach, Some(&terms));
+        }
         self.stats.gaps += 1;
         self.plan(&gap, Some(&terms))
     }

@@ -1,0 +1,89 @@
+//! Beyond FAST'02: how much of what the drive itself would get can be had from outside, idea by idea.
+
+use crate::outside::{Measured, POLICIES, Trial, hundredths, percent_of, slower};
+use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, spread};
+use scheduler::{Conservatism, OutsideConfig, Overheads};
+use units::Duration;
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "fast02-beyond",
+    paper: Paper::Fast02,
+    reproduces: "nothing of the paper: what goes beyond its section 5.3",
+    title: "Free bandwidth outside the drive beyond the paper's scheduler",
+    set_up: "Atlas 10K as a black box with the default noise; OLTP, MPL 10; a scan of the whole disk in blocks of 4 KB \
+             (quick: its first 25,000 requests). The paper's scheduler at 0.3 ms, then each idea on top of those before.",
+    claims: &["fast02-beyond"],
+    timed: false,
+    run,
+};
+
+type Idea = (&'static str, fn(Overheads, Duration) -> OutsideConfig);
+
+const IDEAS: [Idea; 5] = [
+    ("paper, 0.3 ms", OutsideConfig::paper),
+    ("harm bounded", |o, c| OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::paper(o, c) }),
+    ("learned", learned),
+    ("mixed tracks", |o, c| OutsideConfig { mixed: true, ..learned(o, c) }),
+    ("merged after", |o, _| OutsideConfig::beyond(o)),
+];
+
+fn learned(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
+    OutsideConfig {
+        conservatism: Conservatism::LEARNED,
+        harm_ppm: Some(10_000),
+        ..OutsideConfig::paper(overheads, conservatism)
+    }
+}
+
+fn run(lab: &Lab) -> Result<Outcome, LabError> {
+    let requests = lab.pick(25_000, 1_000_000);
+    let mut trials = Vec::new();
+    for (policy, _) in POLICIES {
+        let paper = Trial::paper(policy, hundredths(30), requests);
+        trials.push(Trial { outside: None, ..paper });
+        trials.push(Trial { scan: false, requests: lab.pick(25_000, 200_000), ..paper });
+        trials.extend(IDEAS.map(|(_, outside)| Trial { outside: Some(outside), ..paper }));
+    }
+    let runs = lab.map_seeds(trials, lab.pick(2, 3), |trial, seed| trial.run(seed))?;
+    let mut claim =
+        Claim::new("fast02-beyond", "no claim of the paper's: 90% of the in-drive at < 1% is our own aim");
+    let mut bars = Vec::new();
+    let mut notes = Vec::new();
+    for (of, (_, name)) in runs.chunks(2 + IDEAS.len()).zip(POLICIES) {
+        let [inside, without, ideas @ ..] = of else { continue };
+        let mut said = Vec::new();
+        for (runs, (idea, _)) in ideas.iter().zip(IDEAS) {
+            let share = percent_of(runs, inside, Measured::mb_per_s);
+            let harm = spread(runs, |r| r.harm).mean;
+            let foreseen = spread(runs, |r| r.foreseen).mean;
+            said.push(format!(
+                "{idea} {share}% with the foreground {}% slower (late detours {harm:.2}% at most; {foreseen:.1}% of the \
+                 commands within 50 us)",
+                slower(runs, without)
+            ));
+            bars.push(Bar { label: format!("{name}: {idea}"), values: vec![share.mean] });
+        }
+        notes.push(format!(
+            "{name}, of the in-drive {:.2} MB/s: {}.",
+            spread(inside, Measured::mb_per_s).mean,
+            said.join("; ")
+        ));
+        if let Some(all) = ideas.last() {
+            let share = percent_of(all, inside, Measured::mb_per_s);
+            claim = claim.measure(name, share, "% of the in-drive", Band::AtLeast(90.0)).measure(
+                &format!("{name}, foreground slower by"),
+                slower(all, without),
+                "%",
+                Band::AtMost(1.0),
+            );
+        }
+    }
+    let figure = Figure {
+        id: "fast02-beyond".into(),
+        title: EXPERIMENT.title.into(),
+        x: Axis::new("each idea on top of those before"),
+        y: Axis::between("% of the in-drive free bandwidth", 0.0, 100.0),
+        kind: Kind::Stacked { parts: vec!["free bandwidth".into()], bars },
+    };
+    Ok(Outcome { figures: vec![figure], claims: vec![claim], notes })
+}

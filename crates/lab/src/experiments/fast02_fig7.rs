@@ -3,8 +3,9 @@
 use crate::set_up::{ATLAS_10K, CHEETAH_18LP, black_box, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, spread};
 use ::drive::{Behaviour, Mechanics};
-use model::DriveModel;
-use sim::{Direct, Done};
+use model::{DriveModel, builtin};
+use scheduler::{Config, OutsideConfig, Place};
+use sim::{Background, Direct, Done, Nothing, Outside};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors, TrackIndex};
 use workload::{Arrival, Issuer, Random, RandomConfig, Request};
@@ -16,7 +17,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Errors of head times predicted from outside",
     set_up: "Random requests of 4 KB and of 40 KB, two reads to a write, first come first served, two at a time at \
              the drive with its default noise; Atlas 10K and Cheetah 18LP (synthetic). A prediction is what the \
-             profile says of seek, latency and transfer from the end of the request before.",
+             profile says of seek, latency and transfer from the end of the request before; for 4 KB the forecasts of \
+             the core outside the drive are measured as well.",
     claims: &["fast02-fig7a", "fast02-fig7b"],
     timed: false,
     run,
@@ -143,6 +145,27 @@ fn near_of(kilobytes: u64) -> Duration {
     NEAR[usize::from(kilobytes != SIZES[0])]
 }
 
+/// The same of the core's own forecasts, as it schedules the load: percent within 50 us, and of commands whose time
+/// neither that nor whole turns explain.
+fn by_the_core(name: &str, requests: u64, seed: u64) -> Result<(f64, f64), LabError> {
+    let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
+    let model = drive(name)?;
+    let profile = builtin::find(name).map_err(|e| failed(e.into()))?;
+    let (truth, overheads) =
+        sim::black_box(&profile, Behaviour::noisy(), seed).map_err(|e| failed(e.into()))?;
+    let load = RandomConfig::new(model.layout().capacity(), model.sector_bytes());
+    let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
+    let load =
+        Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
+    let place = Place::Outside(OutsideConfig::paper(overheads, Duration::ZERO));
+    let config = Config { place, ..Config::default() };
+    let mut run = Outside::new(truth, model, config, load, Background::None).map_err(|e| failed(e.into()))?;
+    run.advance(requests, &mut Nothing).map_err(|e| failed(e.into()))?;
+    let Some(record) = run.prediction_errors() else { return Ok((f64::NAN, f64::NAN)) };
+    let percent = |part: u64| part as f64 / record.count().max(1) as f64 * 100.0;
+    Ok((record.within(NEAR[0]) * 100.0, percent(record.unexplained())))
+}
+
 /// Percent of the errors within `reach` of `of`.
 fn near(errors: &[i64], of: i64, reach: Duration) -> f64 {
     let near = errors.iter().filter(|e| (**e - of).unsigned_abs() <= reach.as_nanos()).count();
@@ -188,6 +211,20 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         } else {
             large = large.measure(title, within, "%", Band::AtLeast(75.0));
         }
+    }
+    let own = lab.map_seeds(DRIVES, lab.pick(3, 10), |(_, name), seed| by_the_core(name, requests, seed))?;
+    for ((title, _), own) in DRIVES.iter().zip(&own) {
+        let within = spread(own, |(within, _)| *within);
+        small = small.measure(
+            &format!("{title}: the core's own forecasts within 50 us"),
+            within,
+            "%",
+            Band::AtLeast(97.0),
+        );
+        turns.push(format!(
+            "{title}: {}% of the core's own forecasts are neither near nor whole turns off.",
+            spread(own, |(_, unexplained)| *unexplained)
+        ));
     }
     small = small.note(format!(
         "{} Counted as one rotation off is what lies within a request's transfer and 50 us of it: a zero-latency drive \

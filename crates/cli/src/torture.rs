@@ -90,7 +90,7 @@ fn ended(torture: &Torture, left: u64, args: &TortureArgs) -> Result<Outcome, Pr
     told(&mut text, &torture.counts());
     let _ = writeln!(text, "go on with: freeblock torture --seed {seed} --skip {next} {left}");
     if let Some(path) = &args.output {
-        files::replace(path, &format!("# history {} of seed {seed}\n{}", next + 1, torture.upcoming()))?;
+        files::replace(path, format!("# history {} of seed {seed}\n{}", next + 1, torture.upcoming()))?;
     }
     Ok(Outcome { text, code: 1 })
 }

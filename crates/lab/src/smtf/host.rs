@@ -23,6 +23,8 @@ pub(crate) struct Host<D, S, C> {
     last: Option<Last>,
     /// Since when the disk has nothing to do.
     idle: Instant,
+    /// From then on idle time is used.
+    idle_from: Instant,
 }
 
 /// What was done.
@@ -63,6 +65,7 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
             now: Instant::ZERO,
             last: None,
             idle: Instant::ZERO,
+            idle_from: Instant::ZERO,
         }
     }
 
@@ -87,12 +90,13 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
 
     /// Does in idle time what the chooser wants done. A request that comes meanwhile waits.
     fn idle_until(&mut self, due: Instant) -> Result<(), LabError> {
-        self.now = self.now.max(self.idle + IDLE_AFTER);
-        while self.now < due {
-            let Some(last) = self.last else { break };
+        loop {
+            let at = self.now.max(self.idle_from);
+            let Some(last) = self.last.filter(|_| at < due) else { break };
             let Some(range) = self.chooser.wanted(last) else { break };
+            self.now = at;
             let request = Request { id: RequestId::new(u64::MAX), op: Op::Read, range };
-            let done = self.disk.serve(self.now, request.op, range)?;
+            let done = self.disk.serve(at, request.op, range)?;
             self.done(request, done);
         }
         Ok(())
@@ -129,6 +133,7 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
         tally.busy += took;
         tally.response += done.since(pending.arrived);
         self.done(pending.request, done);
+        self.idle_from = done + IDLE_AFTER;
         self.load.complete(task, done);
         Ok(())
     }

@@ -23,6 +23,9 @@ const SPAN: Bytes = Bytes::new(64 << 20);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
+/// What `run` gives.
+type Learnt = (Vec<f64>, Option<Box<dyn Mimic>>);
+
 /// Mean access times in each part of the run, in milliseconds; and the mimic afterwards.
 fn run(
     drive: &Arc<DriveModel>,
@@ -30,7 +33,7 @@ fn run(
     arrival: Arrival,
     mimic: Option<Box<dyn Mimic>>,
     requests: u64,
-) -> Outcome<(Vec<f64>, Option<Box<dyn Mimic>>)> {
+) -> Outcome<Learnt> {
     let span = Sectors::new(SPAN.get() / drive.sector_bytes().get());
     let source = Random::new(RandomConfig::new(span, drive.sector_bytes()), 7)?;
     let issuer = Issuer::new(source, arrival, Instant::ZERO, 7)?;

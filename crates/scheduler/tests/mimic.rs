@@ -1,5 +1,7 @@
 //! What a mimic is told by the core, and what it gets in idle time.
 
+#![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
+
 use freeblock_scheduler::policy::{PolicyName, SmtfRule};
 use freeblock_scheduler::{
     Access, Action, Config, Core, IdleTime, Last, Mimic, Observed, Parameter, Priority, Purpose, Request,

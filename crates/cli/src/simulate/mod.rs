@@ -13,6 +13,7 @@ use crate::values::{self, Load};
 use drive::{Behaviour, DriveError};
 use foreground::Foreground;
 use run::{Goal, Run};
+use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Place, SearchBudget};
 use sim::{Background, Nothing, black_box};
 use std::sync::Arc;

@@ -21,6 +21,7 @@ fn start(dir: &Dir, more: &[&str]) -> Option<(Child, String)> {
     });
     if !std::path::Path::new(&socket).exists() {
         let rest = rest.join().unwrap();
+        server.wait().unwrap();
         assert!(rest.contains("io_uring"), "{said}{rest}");
         eprintln!("skipped: io_uring not found");
         return None;

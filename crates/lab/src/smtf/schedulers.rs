@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn with_one_request_at_a_time_there_is_nothing_to_choose() {
-        // A day of 2,000 requests stretched to decades.
-        let tallies = tallies(1e-4);
+        // A day of 2,000 requests stretched to centuries.
+        let tallies = tallies(1e-5);
         assert!(tallies.iter().all(|(_, t)| *t == tallies[0].1 && t.requests == 2_000 && t.queued_max == 1));
         assert_eq!(tallies[0].1.busy, tallies[0].1.response);
     }

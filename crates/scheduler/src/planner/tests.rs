@@ -65,8 +65,8 @@ struct NaivePiece {
     sectors: u32,
 }
 
-/// Cuts every wanted block's sectors on a track into runs that are consecutive on the medium and by LBN, and those
-/// into parts of at most a quarter of the track, unless the block is one short run.
+/// Cuts every wanted block's sectors on a track into runs that are consecutive on the medium and by LBN, spares that stand
+/// in for others each on its own, and those into parts of at most a quarter of the track, unless the block is one short run.
 fn naive_pieces(
     layout: &Layout,
     wanted: &BTreeMap<(u64, u64), BTreeSet<u64>>,
@@ -74,6 +74,7 @@ fn naive_pieces(
 ) -> Vec<NaivePiece> {
     let n = layout.track(track).sectors;
     let longest = (n / 4).max(1);
+    let begins: BTreeSet<u32> = layout.track_ref(track).extents().map(|extent| extent.sector).collect();
     let mut pieces = Vec::new();
     for (&(a, b), got) in wanted {
         let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -83,7 +84,9 @@ fn naive_pieces(
             if let Some(lbn) = lbn.filter(|l| (a..b).contains(l)) {
                 match runs.last_mut() {
                     Some((first, len))
-                        if *first + *len == sector && last_lbn.map(|l: u64| l + 1) == Some(lbn) =>
+                        if !begins.contains(&sector)
+                            && *first + *len == sector
+                            && last_lbn.map(|l: u64| l + 1) == Some(lbn) =>
                     {
                         *len += 1
                     }

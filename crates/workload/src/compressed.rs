@@ -25,7 +25,7 @@ use units::{Instant, LbnRange};
 /// let replay = Replay::new(trace.records, Sectors::new(1_000), Fit::Refuse)?;
 /// let mut load = Issuer::new(Compressed::new(replay, 2.0)?, Arrival::Scripted, Instant::ZERO, 1)?;
 ///
-/// let ms = |ms| Instant::from_nanos(ms * 1_000_000);
+/// let ms = |ms: u64| Instant::from_nanos(ms * 1_000_000);
 /// let first = load.issue(ms(0)).unwrap();
 /// assert_eq!(load.issue(ms(2)).unwrap().at, ms(2)); // half of 4 ms
 /// assert_eq!(load.due(), None); // the third repeats the first, and the fourth is behind it

@@ -103,6 +103,19 @@ pub struct Inside<S> {
     scan: Option<ScanProgress>,
 }
 
+/// Registers what runs in the background, at instant zero.
+pub(crate) fn begin_scan(
+    core: &mut Core,
+    background: Background,
+) -> Result<Option<ScanProgress>, SetupError> {
+    let Background::Scan { block } = background else { return Ok(None) };
+    let all = LbnRange::new(Lbn::ZERO, core.drive().layout().capacity());
+    let session = core.open(Priority::default())?;
+    core.read(session, all, block, Parameter::default())?;
+    let blocks = core.undelivered(session).unwrap_or(0);
+    Ok(Some(ScanProgress::new(blocks, Instant::ZERO)))
+}
+
 impl<S: Source> Inside<S> {
     /// A run that begins at instant zero with the head at cylinder 0.
     ///
@@ -114,17 +127,8 @@ impl<S: Source> Inside<S> {
         foreground: Issuer<S>,
         background: Background,
     ) -> Result<Self, SetupError> {
-        let capacity = drive.layout().capacity();
         let mut core = Core::try_new(Arc::clone(&drive), Config { place: Place::Inside, ..config })?;
-        let scan = match background {
-            Background::None => None,
-            Background::Scan { block } => {
-                let session = core.open(Priority::default())?;
-                core.read(session, LbnRange::new(Lbn::ZERO, capacity), block, Parameter::default())?;
-                let blocks = core.undelivered(session).unwrap_or(0);
-                Some(ScanProgress::new(blocks, Instant::ZERO))
-            }
-        };
+        let scan = begin_scan(&mut core, background)?;
         Ok(Self {
             core,
             head: Head::new(drive),

@@ -1,16 +1,15 @@
 //! The core outside the drive: it sends commands and sees completions, and nothing else (FAST'02).
 
-use crate::inside::{Background, InFlight, Observer, SetupError};
+use crate::inside::{Background, InFlight, Observer, SetupError, begin_scan};
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
 use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules, Served};
 use model::{DriveModel, Position, Profile};
 use scheduler::{
-    Action, Command, Config, Core, ErrorRecord, Harm, Outcome, Overheads, Parameter, PlannerStats, Priority,
-    Purpose, Request, Sessions,
+    Action, Command, Config, Core, ErrorRecord, Harm, Outcome, Overheads, PlannerStats, Purpose, Request,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use units::{Arc as Rotation, Duration, FULL_TURN, Instant, Lbn, LbnRange, RequestId};
+use units::{Arc as Rotation, Duration, FULL_TURN, Instant, RequestId};
 use workload::{Issuer, Source};
 
 /// One drive behind its interface, one core in front of it, one foreground load, and perhaps a scan.
@@ -107,7 +106,7 @@ impl<S: Source> Outside<S> {
     /// that places the core inside.
     ///
     /// # Errors
-    /// A block size that no scan can have.
+    /// A block size that no scan can have, or idle time that cannot be used so.
     pub fn new(
         drive: Drive,
         known: Arc<DriveModel>,
@@ -123,7 +122,7 @@ impl<S: Source> Outside<S> {
     /// The same over a device that may be no such drive. What its head does, if it has one, is not known.
     ///
     /// # Errors
-    /// A block size that no scan can have.
+    /// A block size that no scan can have, or idle time that cannot be used so.
     pub fn over(
         device: Box<dyn BlackBox>,
         known: Arc<DriveModel>,
@@ -143,17 +142,8 @@ impl<S: Source> Outside<S> {
         config: Config,
         (foreground, background): (Issuer<S>, Background),
     ) -> Result<Self, SetupError> {
-        let capacity = known.layout().capacity();
-        let mut core = Core::new(known, config);
-        let scan = match background {
-            Background::None => None,
-            Background::Scan { block } => {
-                let session = core.open(Priority::default())?;
-                core.read(session, LbnRange::new(Lbn::ZERO, capacity), block, Parameter::default())?;
-                let blocks = core.undelivered(session).unwrap_or(0);
-                Some(ScanProgress::new(blocks, Instant::ZERO))
-            }
-        };
+        let mut core = Core::try_new(known, config)?;
+        let scan = begin_scan(&mut core, background)?;
         Ok(Self {
             core,
             head: Spent {

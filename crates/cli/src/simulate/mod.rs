@@ -98,8 +98,9 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
             .help("leave it out: outside the drive it does what its profile says"));
     }
     if args.place == Where::Outside && matches!(args.policy, PolicyName::Smtf(_)) {
-        return Err(Problem::usage("--policy smtf does not go with --where outside")
-            .help("leave out --where: this version learns a drive's times from inside its host only"));
+        return Err(Problem::usage("--policy smtf does not go with --where outside").help(
+            "leave out --where, or give sptf: outside the drive the mimic is told nothing in this version",
+        ));
     }
     Ok(())
 }

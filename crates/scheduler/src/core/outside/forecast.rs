@@ -67,6 +67,8 @@ pub(super) fn forecast(
     at.free = set_out;
     // A drive with zero-latency access that would have to come back to a track takes a longer request in order.
     let mut waiting = 0;
+    // Sectors up to the end of the piece: any order is possible when their data are there, however many follow.
+    let mut written = 0;
     let whole = |piece: &Piece| u64::from(piece.len) == range.len().get();
     for piece in drive.layout().pieces(range) {
         let earliest = match (&done, op) {
@@ -77,7 +79,8 @@ pub(super) fn forecast(
         let missed = approach.missed.take();
         if op.is_write() {
             let data = |sectors: u64| begun + overheads.command(op) + overheads.bus_sector * sectors;
-            let all = data(range.len().get().next_multiple_of(BURST).min(range.len().get()));
+            written += u64::from(piece.len);
+            let all = data(written.next_multiple_of(BURST).min(range.len().get()));
             approach.missed = missed.filter(|&missed| all <= approach.rear_start(drive, &piece, missed));
             let first = data(range.len().get().min(BURST));
             if approach.missed.is_none() && done.is_none() && first > approach.arrive {

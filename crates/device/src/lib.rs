@@ -5,12 +5,14 @@
 //!
 //! This is the only crate with unsafe code, all of it in `ring.rs`.
 
+mod aligned;
 mod clock;
 mod emulated;
 #[cfg(target_os = "linux")]
 mod ring;
 
+pub use aligned::Aligned;
 pub use clock::Clock;
 pub use emulated::{Answer, Ask, Emulated, EmulatedError, Failure};
 #[cfg(target_os = "linux")]
-pub use ring::{Ended, Ring, Token, Work};
+pub use ring::{Ended, Make, Ring, Token, Work};

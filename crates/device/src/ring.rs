@@ -63,6 +63,12 @@ pub struct Token {
 }
 
 impl Token {
+    /// Of no operation of any ring, for tests that play the kernel.
+    #[cfg(test)]
+    pub(crate) fn nobody() -> Self {
+        Self { place: u32::MAX, turn: u32::MAX }
+    }
+
     fn to_kernel(self) -> u64 {
         u64::from(self.turn) << 32 | u64::from(self.place)
     }
@@ -328,7 +334,8 @@ fn entry(work: &mut Work) -> io::Result<squeue::Entry> {
         }
         Work::Make(file, Make::Anything, offset, bytes) => discard(fd(file), *offset, *bytes),
         Work::Make(file, make, offset, bytes) => {
-            let mode = if *make == Make::Hole { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
+            let mode =
+                if *make == Make::Hole { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
             let mode = mode | libc::FALLOC_FL_KEEP_SIZE;
             opcode::Fallocate::new(fd(file), *bytes).offset(*offset).mode(mode).build()
         }

@@ -134,9 +134,9 @@ impl<'a> System<'a> {
             let dash = fields.iter().position(|field| *field == b"-")?;
             // A file system over several devices has a number of its own, and one of them for its source.
             let source = unescaped(fields.get(dash + 2)?);
-            let found = names.iter().find(|named| {
-                *number == named.number.as_bytes() || source == node(&named.name).as_bytes()
-            })?;
+            let found = names
+                .iter()
+                .find(|named| *number == named.number.as_bytes() || source == node(&named.name).as_bytes())?;
             let at = PathBuf::from(OsString::from_vec(unescaped(at)));
             Some(User::Mount { device: node(&found.name), at })
         })
@@ -194,7 +194,9 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|digits| *first == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
+        let octal = after
+            .get(..3)
+            .filter(|digits| *first == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
         let value = octal.map(|digits| digits.iter().fold(0u32, |value, d| value * 8 + u32::from(d - b'0')));
         match value.and_then(|value| u8::try_from(value).ok()) {
             Some(byte) => {
@@ -223,14 +225,19 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         };
-        for (disk, partition, number) in [("sda", "sda1", "8:1"), ("sda", "sda2", "8:2"), ("sdb", "sdb1", "8:17")] {
+        for (disk, partition, number) in
+            [("sda", "sda1", "8:1"), ("sda", "sda2", "8:2"), ("sdb", "sdb1", "8:17")]
+        {
             put(&format!("sys/block/{disk}/{partition}/partition"), "1\n");
             put(&format!("sys/block/{disk}/{partition}/dev"), &format!("{number}\n"));
         }
         put("sys/block/sda/queue/logical_block_size", "4096\n");
         put("sys/block/sdb/sdb1/holders/md0", "");
         put("sys/block/loop3/loop/backing_file", "/data/image of a disk\n");
-        put("proc/swaps", "Filename Type Size Used Priority\n/dev/sdc partition 9 0 -2\n/data/swap\\040file file 9 0 -3\n");
+        put(
+            "proc/swaps",
+            "Filename Type Size Used Priority\n/dev/sdc partition 9 0 -2\n/data/swap\\040file file 9 0 -3\n",
+        );
         put(
             "proc/self/mountinfo",
             "22 27 0:21 / /proc rw shared:1 - proc proc rw\n\
@@ -238,9 +245,14 @@ mod tests {
              31 27 0:44 /sub /mnt/pool rw - btrfs /dev/sdd rw\n",
         );
         fs::create_dir_all(root.join("sys/dev/block")).unwrap();
-        for (number, device) in
-            [("8:0", "sda"), ("8:1", "sda/sda1"), ("8:2", "sda/sda2"), ("8:16", "sdb"), ("8:32", "sdc"), ("8:48", "sdd")]
-        {
+        for (number, device) in [
+            ("8:0", "sda"),
+            ("8:1", "sda/sda1"),
+            ("8:2", "sda/sda2"),
+            ("8:16", "sdb"),
+            ("8:32", "sdc"),
+            ("8:48", "sdd"),
+        ] {
             fs::create_dir_all(root.join("sys/block").join(device)).unwrap();
             let link = root.join("sys/dev/block").join(number);
             std::os::unix::fs::symlink(root.join("sys/block").join(device), link).unwrap();
@@ -253,7 +265,10 @@ mod tests {
         let root = machine("disk");
         let system = System::at(&root);
         let mount = User::Mount { device: "/dev/sda2".into(), at: "/mnt/my data".into() };
-        assert_eq!(mount.to_string(), "/dev/sda2 is mounted on /mnt/my data; unmount it (umount /mnt/my data)");
+        assert_eq!(
+            mount.to_string(),
+            "/dev/sda2 is mounted on /mnt/my data; unmount it (umount /mnt/my data)"
+        );
         assert_eq!(system.user_of_device(8, 0), Some(mount.clone()));
         assert_eq!(system.user_of_device(8, 1), None, "the other partition");
         assert_eq!(system.user_of_device(8, 2), Some(mount));

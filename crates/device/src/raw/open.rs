@@ -55,13 +55,17 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file system has no O_DIRECT.
-    #[error("{path} lies on a file system without O_DIRECT; move it, or allow it to go through the page cache")]
+    #[error(
+        "{path} lies on a file system without O_DIRECT; move it, or allow it to go through the page cache"
+    )]
     Direct {
         /// Which.
         path: PathBuf,
     },
     /// Half a sector at the end, or nothing at all.
-    #[error("{path} has {size} bytes, which is no whole number of sectors of {sector}; give it a size (truncate -s)")]
+    #[error(
+        "{path} has {size} bytes, which is no whole number of sectors of {sector}; give it a size (truncate -s)"
+    )]
     Size {
         /// Which.
         path: PathBuf,
@@ -71,7 +75,9 @@ pub enum OpenError {
         sector: Bytes,
     },
     /// It takes writes in order only.
-    #[error("{path} is a {model} zoned disk, which takes no writes at random; put a layer that does (dm-zoned) before it")]
+    #[error(
+        "{path} is a {model} zoned disk, which takes no writes at random; put a layer that does (dm-zoned) before it"
+    )]
     Zoned {
         /// Which.
         path: PathBuf,

@@ -51,7 +51,7 @@ impl Kernel {
         self.operations += 1;
         let result = match &mut work {
             Work::ReadAt(_, buffer, part, at) => {
-                assert!(*at % SECTOR == 0 && part.len() as u64 % SECTOR == 0 && part.start < part.end);
+                assert!((*at | part.len() as u64).is_multiple_of(SECTOR) && part.start < part.end);
                 let bytes = self.far(part.len());
                 self.error(*at, bytes as u64).map_or(Ok(bytes), Err).inspect(|&bytes| {
                     let from = *at as usize;
@@ -59,7 +59,7 @@ impl Kernel {
                 })
             }
             Work::WriteAt(_, buffer, part, at, through) => {
-                assert!(*at % SECTOR == 0 && part.len() as u64 % SECTOR == 0 && part.start < part.end);
+                assert!((*at | part.len() as u64).is_multiple_of(SECTOR) && part.start < part.end);
                 self.throughs += u64::from(*through);
                 let bytes = self.far(part.len());
                 self.error(*at, bytes as u64).map_or(Ok(bytes), Err).inspect(|&bytes| {

@@ -24,6 +24,16 @@ pub enum Ask {
     },
     /// All that was acknowledged is to be on the medium. The range means nothing.
     Flush,
+    /// The sectors are not needed any more; what is read there afterwards is not said. For a device that
+    /// [can](crate::Abilities::discard).
+    Discard,
+    /// The sectors are to be zero. For a device that [can](crate::Abilities::write_zeroes).
+    WriteZeroes {
+        /// They are to be on the medium before it is acknowledged.
+        through: bool,
+        /// The room must stay allocated.
+        keep: bool,
+    },
 }
 
 /// Something done, or not.
@@ -31,7 +41,7 @@ pub enum Ask {
 pub struct Answer {
     /// The caller's name for it.
     pub id: u64,
-    /// When the drive was done with it. The call that told it came later: [`Emulated::lateness`].
+    /// When the device was done with it, as well as that is known. The call that told it came later.
     pub at: Instant,
     /// What was read; nothing otherwise.
     pub result: Result<Vec<u8>, Failure>,
@@ -57,8 +67,11 @@ pub enum Failure {
         /// Those given.
         found: usize,
     },
-    /// The file under it failed.
-    #[error("the file of the emulated drive: {0}")]
+    /// The device was not made for it: see [`Abilities`](crate::Abilities).
+    #[error("the device cannot {0}; ask it what it can do first")]
+    Unsupported(&'static str),
+    /// The file or the device node under it failed.
+    #[error("what the device's bytes are kept in: {0}")]
     File(#[from] io::Error),
 }
 
@@ -203,6 +216,8 @@ impl Emulated {
                 (expected.get() != found as u64).then_some(Failure::Length { range, expected, found })
             }
             Ask::Read => None,
+            Ask::Discard => Some(Failure::Unsupported("discard")),
+            Ask::WriteZeroes { .. } => Some(Failure::Unsupported("write zeroes")),
         };
         match refused {
             Some(failure) => self.done.push_back(Answer { id, at: now, result: Err(failure) }),
@@ -268,7 +283,8 @@ impl Emulated {
                 }
                 Ok(Vec::new())
             }
-            Ask::Flush => Ok(Vec::new()),
+            // Neither waits for the drive.
+            Ask::Flush | Ask::Discard | Ask::WriteZeroes { .. } => Ok(Vec::new()),
         }
     }
 
@@ -278,5 +294,36 @@ impl Emulated {
         let late: Duration = now.saturating_since(answer.at);
         self.lateness.saturating_record(late.as_nanos());
         Some(answer)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl crate::Device for Emulated {
+    fn sector_bytes(&self) -> Bytes {
+        self.sector_bytes()
+    }
+
+    fn size(&self) -> Bytes {
+        self.size()
+    }
+
+    fn abilities(&self) -> crate::Abilities {
+        crate::Abilities { volatile: true, rotational: true, ..crate::Abilities::default() }
+    }
+
+    fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
+        self.ask(now, id, range, ask);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.next_event()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Answer> {
+        self.poll(now)
     }
 }

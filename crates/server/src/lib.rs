@@ -5,8 +5,12 @@
 #![cfg(target_os = "linux")]
 
 mod client;
+mod disk;
 mod exporter;
 mod listen;
 
+pub use disk::{
+    BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
+};
 pub use exporter::{Exporter, Limits, ServeError, Stop, Tally};
 pub use listen::{Address, ListenError, Listener};

@@ -11,10 +11,12 @@ mod decide;
 mod forecast;
 mod guard;
 mod margin;
+mod parts;
 mod record;
 
 pub use config::{Conservatism, OutsideConfig, Overheads, Place};
 pub use guard::Caution;
+pub use parts::Part;
 pub use record::ErrorRecord;
 
 use super::under_way::Job;

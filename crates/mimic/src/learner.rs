@@ -268,7 +268,7 @@ impl Learner {
         self.observed += 1;
         if self.config.notice_change
             && let Some((expected, source)) = self.predict(pair, distance, u64::MAX / 2)
-            && self.change.off_by(source, distance, expected.as_nanos().abs_diff(time.as_nanos()))
+            && self.change.seen(source, distance, expected.as_nanos(), time.as_nanos())
         {
             self.forget();
         }

@@ -1,6 +1,7 @@
 //! Noticing that the drive is another.
 
 use crate::distance::Distance;
+use crate::frame::{Broken, Reader, Writer};
 
 /// Predictions of a class before it says what is normal.
 const WARM_UP: u32 = 32;
@@ -129,6 +130,46 @@ impl Default for Change {
 impl Change {
     /// Memory, in bytes.
     pub const MEMORY: usize = SOURCES * DOUBLINGS * size_of::<Class>();
+
+    /// The sum (u64), the mean of all, how many classes have been seen (u64), and each with its number (u32): three means,
+    /// a mean as how many (u32) and their sum (u64).
+    pub fn put(&self, out: &mut Writer) {
+        let mean = |mean: &Mean, out: &mut Writer| {
+            out.u32(mean.seen);
+            out.u64(mean.sum);
+        };
+        out.u64(self.sum);
+        mean(&self.all, out);
+        let seen = || self.classes.iter().enumerate().filter(|(_, class)| **class != Class::default());
+        out.u64(seen().count() as u64);
+        for (i, class) in seen() {
+            out.u32(i as u32);
+            [&class.errors, &class.times, &class.guessed].into_iter().for_each(|of| mean(of, out));
+        }
+    }
+
+    /// What [`put`](Self::put) wrote.
+    pub fn read(read: &mut Reader<'_>) -> Result<Self, Broken> {
+        let mean = |read: &mut Reader<'_>, most: u32| {
+            let mean = Mean { seen: read.u32()?, sum: read.u64()? };
+            // No error counts for more than 2^40 ns, some 18 minutes.
+            let fits = mean.seen <= most && mean.sum >> 40 <= u64::from(mean.seen);
+            if fits { Ok(mean) } else { Err(read.wrong("errors that nobody has made")) }
+        };
+        let mut these = Self { sum: read.u64()?, ..Self::default() };
+        if these.sum > ALARM {
+            return Err(read.wrong("an alarm that nobody has heard"));
+        }
+        these.all = mean(read, SLOW)?;
+        for _ in 0..read.count(0, 40, "more kinds of predictions than there are bytes")? {
+            let i = read.u32()? as usize;
+            let class =
+                Class { errors: mean(read, SLOW)?, times: mean(read, FAST)?, guessed: mean(read, GUESSED)? };
+            *these.classes.get_mut(i).ok_or_else(|| read.wrong("a kind of predictions that is none"))? =
+                class;
+        }
+        Ok(these)
+    }
 
     /// The mean error, in nanoseconds.
     pub fn mean(&self) -> u64 {

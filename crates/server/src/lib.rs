@@ -1,12 +1,15 @@
-//! Serves a drive to clients over NBD: one event loop a drive, on one thread, with one ring for sockets and time.
+//! Serves a device to clients over NBD: one event loop a device, on one thread, with one ring for sockets, files and time.
 //!
-//! [`Exporter`] serves an emulated drive to any NBD client. What it says goes to `tracing`.
+//! [`Exporter`] serves any [`Device`](device::Device) to any NBD client. What it says goes to `tracing`.
 
 #![cfg(target_os = "linux")]
 
+mod carry;
 mod client;
 mod exporter;
+mod limits;
 mod listen;
 
-pub use exporter::{Exporter, Limits, ServeError, Stop, Tally};
+pub use exporter::{Exporter, Offer, ServeError, Stop, Tally};
+pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};

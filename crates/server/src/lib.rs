@@ -6,10 +6,14 @@
 
 mod carry;
 mod client;
+mod disk;
 mod exporter;
 mod limits;
 mod listen;
 
+pub use disk::{
+    BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
+};
 pub use exporter::{Exporter, Offer, ServeError, Stop, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};

@@ -3,7 +3,7 @@
 use super::Background;
 use super::search::Focus;
 use super::share::Share;
-use crate::core::Bad;
+use crate::core::{Bad, Part};
 use crate::sessions::Record;
 use crate::task::{Item, Took};
 use model::{DriveModel, Layout, TrackRef};
@@ -222,6 +222,15 @@ impl Background {
             self.shares[at].item_range(p)
         };
         self.picks.iter().filter(|p| p.command == command).filter_map(range).collect()
+    }
+
+    /// Which parts of blocks a command is for.
+    pub fn parts_of(&self, command: u64) -> impl Iterator<Item = Part> {
+        self.picks.iter().filter(move |p| p.command == command).filter_map(|pick| {
+            let share = &self.shares[self.place(pick.session).ok()?];
+            let (block, part) = (share.block_range(pick)?, share.item_range(pick)?);
+            Some(Part { session: pick.session, task: pick.task, op: pick.op, block, part })
+        })
     }
 
     /// Gives back what a command was to fetch, as far as `which` says so of its LBNs; without `sure`, only what no retry of

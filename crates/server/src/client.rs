@@ -27,8 +27,9 @@ pub(crate) struct Client {
     cancelled: bool,
     /// When it came.
     pub since: Instant,
-    /// When it last took or gave a byte.
+    /// When it last took or gave a byte, or was let to.
     pub stirred: Instant,
+    paused: bool,
 }
 
 impl Client {
@@ -44,6 +45,7 @@ impl Client {
             cancelled: false,
             since: now,
             stirred: now,
+            paused: false,
         }
     }
 
@@ -92,9 +94,17 @@ impl Client {
         self.connection.memory() + self.sending.map_or(0, |(_, bytes)| bytes)
     }
 
-    /// Whether it is for the client to stir: nothing of its is at the device.
+    /// Lets nothing more in, or goes on.
+    pub fn pause(&mut self, paused: bool, now: Instant) -> Result<(), Violation> {
+        if std::mem::replace(&mut self.paused, paused) && !paused {
+            self.stirred = now;
+        }
+        self.connection.pause(paused)
+    }
+
+    /// Whether it is for the client to stir: nothing of its is at the device, and it may go on or has something to take.
     pub fn is_awaited(&self) -> bool {
-        self.asked == 0 && !self.gone
+        self.asked == 0 && !self.gone && (!self.paused || self.sending.is_some())
     }
 
     /// Whether nothing is under way any more and nothing will be.

@@ -185,7 +185,7 @@ impl<D: Device> Exporter<D> {
 
     /// Lets in what there is memory for, and ends who has taken too long.
     fn share(&mut self) {
-        let mut verdicts = self.shares.share(&mut self.clients, &self.limits, self.extra);
+        let mut verdicts = self.shares.share(&mut self.clients, &self.limits, self.extra, self.clock.now());
         verdicts.extend(self.shares.late(&self.clients, &self.limits, self.clock.now()));
         for (id, verdict) in verdicts {
             match verdict {

@@ -183,19 +183,13 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    /// Lets in what there is memory for, and ends who has taken too long.
+    /// Ends who has taken too long, and lets in what there is memory for then.
     fn share(&mut self) {
-        let mut verdicts = self.shares.share(&mut self.clients, &self.limits, self.extra, self.clock.now());
-        verdicts.extend(self.shares.late(&self.clients, &self.limits, self.clock.now()));
-        for (id, verdict) in verdicts {
-            match verdict {
-                Verdict::Violation(violation) => self.events(id, Err(violation)),
-                Verdict::Late(why) => {
-                    warn!(client = id, why, "hung up on");
-                    self.lost(id, why);
-                }
-            }
-        }
+        let now = self.clock.now();
+        let late = self.shares.late(&self.clients, &self.limits, now);
+        self.judge(late);
+        let verdicts = self.shares.share(&mut self.clients, &self.limits, self.extra, now);
+        self.judge(verdicts);
         let let_in: Vec<u64> = self
             .clients
             .iter()
@@ -204,6 +198,18 @@ impl<D: Device> Exporter<D> {
             .collect();
         for id in let_in {
             self.events(id, Ok(()));
+        }
+    }
+
+    fn judge(&mut self, verdicts: Vec<(u64, Verdict)>) {
+        for (id, verdict) in verdicts {
+            match verdict {
+                Verdict::Violation(violation) => self.events(id, Err(violation)),
+                Verdict::Late(why) => {
+                    warn!(client = id, why, "hung up on");
+                    self.lost(id, why);
+                }
+            }
         }
     }
 

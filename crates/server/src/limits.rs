@@ -60,7 +60,9 @@ impl Shares {
         extra: usize,
         now: Instant,
     ) -> Vec<(u64, Verdict)> {
-        let mut held = clients.values().map(Client::memory).sum::<usize>() + extra;
+        // What those hold who are gone is as good as free.
+        let here = |(_, client): &(&u64, &Client)| !client.gone;
+        let mut held = clients.iter().filter(here).map(|(_, client)| client.memory()).sum::<usize>() + extra;
         if held < limits.bytes && !self.full {
             return Vec::new();
         }

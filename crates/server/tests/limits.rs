@@ -162,11 +162,11 @@ fn who_keeps_memory_from_others_and_does_nothing_with_it_is_hung_up_on() {
     late.write_all(&vec![7; 32 << 20]).unwrap();
     late.read_exact(&mut [0; 16]).unwrap();
     let mut all = Vec::new();
-    let ended = stalled.iter_mut().filter(|client| {
+    let ended = stalled.iter_mut().map(|client| {
         client.set_read_timeout(Some(std::time::Duration::from_millis(20))).unwrap();
-        matches!((&mut &**client).read_to_end(&mut all), Ok(_))
+        client.read_to_end(&mut all).is_ok()
     });
-    assert!(ended.count() > 0, "at least one that stalled is gone");
+    assert!(ended.filter(|ended| *ended).count() > 0, "at least one that stalled is gone");
     drop((stalled, late));
     server.end();
 }

@@ -390,6 +390,9 @@ pub(crate) struct EmulateArgs {
     /// The export's name
     #[arg(long, value_name = "NAME", default_value = "")]
     pub(crate) name: String,
+    /// Let nobody write
+    #[arg(long)]
+    pub(crate) read_only: bool,
     /// Vary its times as those of a drive of 2001 did
     #[arg(long)]
     pub(crate) noise: bool,

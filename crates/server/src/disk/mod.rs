@@ -12,7 +12,7 @@ pub use status::{BOUNDS_US, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
 use apps::{Apps, Asker, World};
 use blocks::{Blocks, within};
 use commands::{Commands, Errand, Sent, blamed};
-use device::{Abilities, Answer, Ask, Device, Ended, Failure, Work};
+use device::{Abilities, Answer, Ask, Device, Ended, Failure, Run, Work};
 use model::DriveModel;
 use requests::{Requests, State, Turn};
 use scheduler::{
@@ -468,6 +468,10 @@ impl<D: Device> Device for Disk<D> {
     /// What the device can, but for zeroes: they go through the core as any write.
     fn abilities(&self) -> Abilities {
         Abilities { write_zeroes: false, ..self.device.abilities() }
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<Run> {
+        self.device.runs(range)
     }
 
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {

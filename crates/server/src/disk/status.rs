@@ -279,6 +279,7 @@ impl Counters {
                 Caution::Unsynchronised => "unsynchronised",
                 Caution::Mistrust => "mistrust",
                 Caution::Harm => "harm",
+                Caution::Unknown => "unknown",
             }),
         }
     }

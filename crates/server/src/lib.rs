@@ -10,6 +10,7 @@ mod disk;
 mod exporter;
 mod limits;
 mod listen;
+mod tls;
 
 pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
@@ -17,3 +18,4 @@ pub use disk::{
 pub use exporter::{Exporter, Offer, ServeError, Stop, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
+pub use tls::{Tls, TlsError};

@@ -376,6 +376,10 @@ impl crate::Device for Emulated {
         crate::Abilities { discard: true, write_zeroes: true, volatile: true, rotational: true }
     }
 
+    fn runs(&self, range: LbnRange) -> Vec<crate::Run> {
+        crate::holes::runs(&self.file, range, self.sector)
+    }
+
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
         self.ask(now, id, range, ask);
     }

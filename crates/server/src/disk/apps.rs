@@ -3,13 +3,13 @@
 use super::blocks::{Blocks, within};
 use device::Failure;
 use scheduler::{
-    Application, Buffers, Core, Parameter, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
+    Application, Buffers, Core, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use units::{Bytes, Instant, LbnRange, Op, Sectors, SessionId, TaskId};
+use units::{Bytes, Instant, LbnRange, SessionId, TaskId};
 
 /// What an application of a live disk is asked beside its blocks. Nothing, by default.
 pub trait Guard {
@@ -61,8 +61,6 @@ impl<T> fmt::Debug for Place<T> {
 /// Bytes that an application gave to be written, until they are sent.
 #[derive(Debug)]
 struct Given {
-    task: TaskId,
-    block: u64,
     range: LbnRange,
     bytes: Vec<u8>,
 }
@@ -76,8 +74,6 @@ struct App {
 pub(super) struct Apps {
     apps: Vec<App>,
     owners: BTreeMap<SessionId, usize>,
-    /// Those that write: range and block size, to tell blocks apart.
-    tasks: BTreeMap<TaskId, (SessionId, LbnRange, Sectors)>,
     given: Vec<Given>,
 }
 
@@ -113,9 +109,9 @@ impl Apps {
         world: World<'_>,
         call: impl FnOnce(&mut dyn Hosted, &mut dyn Sessions) -> R,
     ) -> Option<R> {
-        let Self { apps, owners, tasks, .. } = self;
+        let Self { apps, owners, .. } = self;
         let app = apps.get_mut(index)?;
-        let watch = Calls { owners, tasks, blocks: world.blocks, app: index };
+        let watch = Calls { owners, blocks: world.blocks, app: index };
         Some(call(&mut *app.app, &mut Watched { core: world.core, watch }))
     }
 
@@ -134,9 +130,6 @@ impl Apps {
 
     /// Hands a record to whoever opened its session.
     pub fn done(&mut self, world: World<'_>, record: &Record, bytes: &[u8], now: Instant) {
-        if world.core.task_undelivered(record.task) == 0 {
-            self.tasks.remove(&record.task);
-        }
         let Some(&index) = self.owners.get(&record.session) else { return };
         self.with(index, world, |app, sessions| app.done(sessions, record, bytes, now));
     }
@@ -163,7 +156,8 @@ impl Apps {
         self.with(index, world, |app, sessions| app.flushed(sessions, result));
     }
 
-    /// Fills `into` with what was given for the sectors of `range`, except those of `but`. Whether all was there.
+    /// Fills `into` with what was given for the sectors of `range`, except those of `but`. Whether all was there. Of
+    /// several the last counts: what was given before for the same place was not taken.
     pub fn fill(&mut self, range: LbnRange, but: Option<LbnRange>, into: &mut [u8], sector: Bytes) -> bool {
         let mut lbn = range.start();
         while lbn < range.end() {
@@ -171,8 +165,13 @@ impl Apps {
                 lbn = but.end();
                 continue;
             }
-            let Some(given) = self.given.iter().find(|given| given.range.contains(lbn)) else { return false };
+            let Some(last) = self.given.iter().rposition(|given| given.range.contains(lbn)) else {
+                return false;
+            };
+            let (given, later) = (&self.given[last], &self.given[last + 1..]);
+            let newer = later.iter().map(|given| given.range.start()).filter(|start| *start > lbn).min();
             let end = given.range.end().min(range.end());
+            let end = newer.map_or(end, |start| end.min(start));
             let end =
                 but.map(|but| but.start()).filter(|start| *start > lbn).map_or(end, |start| end.min(start));
             let part = LbnRange::new(lbn, end.since(lbn));
@@ -189,10 +188,9 @@ impl Apps {
     }
 }
 
-/// Notes whose session is whose, the blocks of what is to be written, and what nobody waits for any more.
+/// Notes whose session is whose, and what nobody waits for any more.
 struct Calls<'a> {
     owners: &'a mut BTreeMap<SessionId, usize>,
-    tasks: &'a mut BTreeMap<TaskId, (SessionId, LbnRange, Sectors)>,
     blocks: &'a mut Blocks,
     app: usize,
 }
@@ -202,33 +200,14 @@ impl Watch for Calls<'_> {
         self.owners.insert(session, self.app);
     }
 
-    fn registered(
-        &mut self,
-        (session, task): (SessionId, TaskId),
-        (op, range, block): (Op, LbnRange, Sectors),
-        _: Parameter,
-    ) {
-        if op.is_write() {
-            self.tasks.insert(task, (session, range, block));
-        }
-    }
-
     fn aborted(&mut self, task: TaskId, told: Result<u64, SessionError>) {
         if told.is_ok() {
-            self.tasks.remove(&task);
             self.blocks.forget(|of, _, _| of == task);
         }
     }
 
-    fn withdrawn(
-        &mut self,
-        core: &Core,
-        session: SessionId,
-        range: LbnRange,
-        told: Result<u64, SessionError>,
-    ) {
+    fn withdrawn(&mut self, _: &Core, session: SessionId, range: LbnRange, told: Result<u64, SessionError>) {
         if told.is_ok() {
-            self.tasks.retain(|task, (owner, ..)| *owner != session || core.task_undelivered(*task) > 0);
             self.blocks.forget(|_, owner, block| owner == session && block.overlaps(range));
         }
     }
@@ -236,7 +215,6 @@ impl Watch for Calls<'_> {
     fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
         if told.is_ok() {
             self.owners.remove(&session);
-            self.tasks.retain(|_, (owner, ..)| *owner != session);
             self.blocks.forget(|_, owner, _| owner == session);
         }
     }
@@ -257,23 +235,18 @@ impl<'a> Asker<'a> {
 
 impl Buffers for Asker<'_> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
-        let Apps { apps, owners, tasks, given } = &mut *self.apps;
+        let Apps { apps, owners, given } = &mut *self.apps;
         // The core decides only when all that it had decided before is sent: what is left was given back.
         if std::mem::take(&mut self.fresh) {
             given.clear();
         }
         let app = owners.get(&wanted.session).and_then(|at| apps.get_mut(*at));
         let Some(App { app, .. }) = app else { return false };
-        let block = tasks.get(&wanted.task).map_or(0, |(_, range, block)| {
-            wanted.range.start().get().saturating_sub(range.start().get()) / block.get().max(1)
-        });
         let mut bytes = vec![0; wanted.range.len().bytes(self.sector).get() as usize];
-        if app.buffer(wanted, &mut bytes) {
-            given.push(Given { task: wanted.task, block, range: wanted.range, bytes });
-            return true;
+        let has = app.buffer(wanted, &mut bytes);
+        if has {
+            given.push(Given { range: wanted.range, bytes });
         }
-        // A block of which a part cannot be had is not written at all.
-        while given.pop_if(|last| (last.task, last.block) == (wanted.task, block)).is_some() {}
-        false
+        has
     }
 }

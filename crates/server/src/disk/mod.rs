@@ -12,7 +12,7 @@ pub use status::{BOUNDS_US, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
 use apps::{Apps, Asker, World};
 use blocks::{Blocks, within};
 use commands::{Commands, Errand, Sent, blamed};
-use device::{Abilities, Answer, Ask, Device, Ended, Failure, Work};
+use device::{Abilities, Answer, Ask, Device, Ended, Failure, Run, Work};
 use model::DriveModel;
 use requests::{Requests, State, Turn};
 use scheduler::{
@@ -264,7 +264,7 @@ impl<D: Device> Disk<D> {
         let turn = self.core.request_of(command.id).map(RequestId::get);
         let ask = match command.op {
             Op::Read => Ask::Read,
-            Op::Write => match self.to_write(&command, turn) {
+            Op::Write => match self.content_of(&command, turn) {
                 Some((bytes, through)) => Ask::Write { bytes, through },
                 None => {
                     debug_assert!(false, "nobody was asked for what is written to {}", command.range);
@@ -278,7 +278,7 @@ impl<D: Device> Disk<D> {
     }
 
     /// What a command writes, and whether through to the medium. `None` where bytes are missing; a defect.
-    fn to_write(&mut self, command: &Command, turn: Option<Turn>) -> Option<(Vec<u8>, bool)> {
+    fn content_of(&mut self, command: &Command, turn: Option<Turn>) -> Option<(Vec<u8>, bool)> {
         let range = command.range;
         let mut all = Vec::new();
         let (mut own, mut through) = (None, false);
@@ -468,6 +468,10 @@ impl<D: Device> Device for Disk<D> {
     /// What the device can, but for zeroes: they go through the core as any write.
     fn abilities(&self) -> Abilities {
         Abilities { write_zeroes: false, ..self.device.abilities() }
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<Run> {
+        self.device.runs(range)
     }
 
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {

@@ -73,7 +73,9 @@ impl Core {
         let standing = outside.standing(&drive);
         self.arrive_at(&standing);
         if let Some((tag, job)) = outside.retries.pop_front() {
-            // What was to be had on the way is being waited for; nothing else is to come between.
+            // What was to be had on the way is being waited for, or was given back: then a write is to overtake it again.
+            self.background.take_for(tag);
+            self.pass_over(&job);
             self.push_foreground(outside, &job, (tag, None, false));
             return;
         }

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use thiserror::Error;
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 /// What is asked of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,14 @@ pub enum Failure {
         expected: Bytes,
         /// Those given.
         found: usize,
+    },
+    /// There are no such sectors.
+    #[error("LBNs {range} on a device of {sectors} sectors; ask for at least one, and for none beyond the end")]
+    Outside {
+        /// What was asked for.
+        range: LbnRange,
+        /// What there is.
+        sectors: Sectors,
     },
     /// The device was not made for it: see [`Abilities`](crate::Abilities).
     #[error("the device cannot {0}; ask it what it can do first")]
@@ -216,8 +224,13 @@ impl Emulated {
                 (expected.get() != found as u64).then_some(Failure::Length { range, expected, found })
             }
             Ask::Read => None,
-            Ask::Discard => Some(Failure::Unsupported("discard")),
-            Ask::WriteZeroes { .. } => Some(Failure::Unsupported("write zeroes")),
+            Ask::WriteZeroes { .. } => None,
+            // Forgetting moves no arm.
+            Ask::Discard => {
+                let result = self.discard(id, range).map(|()| Vec::new());
+                self.done.push_back(Answer { id, at: now, result });
+                return;
+            }
         };
         match refused {
             Some(failure) => self.done.push_back(Answer { id, at: now, result: Err(failure) }),
@@ -232,7 +245,8 @@ impl Emulated {
             let Some((id, range, ask)) = self.waiting.pop_front() else { return };
             let name = RequestId::new(self.next);
             self.next += 1;
-            let op = if matches!(ask, Ask::Write { .. }) { Op::Write } else { Op::Read };
+            let writes = matches!(ask, Ask::Write { .. } | Ask::WriteZeroes { .. });
+            let op = if writes { Op::Write } else { Op::Read };
             match self.drive.submit(now, Command { id: name, op, range }) {
                 Ok(()) => {
                     self.inside.insert(name, (id, range, ask));
@@ -283,9 +297,44 @@ impl Emulated {
                 }
                 Ok(Vec::new())
             }
+            Ask::WriteZeroes { through, keep } => {
+                self.zero(offset, range.len().bytes(self.sector).get(), keep)?;
+                if through {
+                    self.file.sync_data()?;
+                }
+                Ok(Vec::new())
+            }
             // Neither waits for the drive.
-            Ask::Flush | Ask::Discard | Ask::WriteZeroes { .. } => Ok(Vec::new()),
+            Ask::Flush | Ask::Discard => Ok(Vec::new()),
         }
+    }
+
+    /// A hole in the file; nothing, where the file system knows none.
+    fn discard(&self, id: u64, range: LbnRange) -> Result<(), Failure> {
+        let (id, capacity) = (RequestId::new(id), self.drive.model().layout().capacity());
+        if range.is_empty() {
+            return Err(CommandError::Empty { id, range }.into());
+        }
+        if range.checked_end().is_none_or(|end| end > Lbn::new(capacity.get())) {
+            return Err(CommandError::PastEnd { id, range, capacity }.into());
+        }
+        let (at, bytes) = (range.start().get() * self.sector.get(), range.len().bytes(self.sector).get());
+        punch(&self.file, at, bytes).map(|_| ()).map_err(Failure::from)
+    }
+
+    /// A hole in the file unless its room is to be kept, or zeroes.
+    fn zero(&self, at: u64, bytes: u64, keep: bool) -> io::Result<()> {
+        if !keep && punch(&self.file, at, bytes)? {
+            return Ok(());
+        }
+        let zeroes = vec![0; bytes.min(1 << 20) as usize];
+        let mut done = 0;
+        while done < bytes {
+            let piece = &zeroes[..(bytes - done).min(zeroes.len() as u64) as usize];
+            self.file.write_all_at(piece, at + done)?;
+            done += piece.len() as u64;
+        }
+        Ok(())
     }
 
     /// The next answer; `now` is when the host takes it.
@@ -295,6 +344,22 @@ impl Emulated {
         self.lateness.saturating_record(late.as_nanos());
         Some(answer)
     }
+}
+
+/// Makes a hole; whether the file system knows such.
+#[cfg(target_os = "linux")]
+fn punch(file: &File, at: u64, bytes: u64) -> io::Result<bool> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch(_file: &File, _at: u64, _bytes: u64) -> io::Result<bool> {
+    Ok(false)
 }
 
 #[cfg(target_os = "linux")]
@@ -308,7 +373,11 @@ impl crate::Device for Emulated {
     }
 
     fn abilities(&self) -> crate::Abilities {
-        crate::Abilities { volatile: true, rotational: true, ..crate::Abilities::default() }
+        crate::Abilities { discard: true, write_zeroes: true, volatile: true, rotational: true }
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<crate::Run> {
+        crate::holes::runs(&self.file, range, self.sector)
     }
 
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {

@@ -506,8 +506,10 @@ impl Core {
         blocks: (LbnRange, Sectors),
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
+        let task = self.background.register(self.drive.layout(), session, op, blocks, parameter)?;
+        // It may lie on the track under the head.
         self.idle.not_before = Instant::ZERO;
-        self.background.register(self.drive.layout(), session, op, blocks, parameter)
+        Ok(task)
     }
 
     /// What a session has promoted may go: it is not suspended any more.

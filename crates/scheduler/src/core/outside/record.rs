@@ -15,7 +15,7 @@ const CLASSES: usize = 24;
 pub(crate) const SLACK_NS: u64 = 25_000;
 
 /// Slack bins: up to 1.6 ms; a head with more in hand is not what seek times decide about.
-const SLACKS: usize = 64;
+pub(crate) const SLACKS: usize = 64;
 
 /// An observation: a command is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

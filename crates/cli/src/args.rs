@@ -238,6 +238,9 @@ pub(crate) struct SimulateArgs {
         default_value = "inside"
     )]
     pub(crate) place: Where,
+    /// Tell a scheduler outside nothing of the drive but its size: gaps are left alone, smtf learns from completions
+    #[arg(help_heading = "Drive", long)]
+    pub(crate) blind: bool,
     /// The foreground's policy: fcfs, c-look, sstf, sptf, sptf-sw:N (N percent) or smtf (the Disk Mimic; smtf:set or
     /// smtf:priority, and then :sstf or :c-look, say what is done about unknown distances)
     #[arg(help_heading = "Foreground", long, value_parser = values::policy, default_value = "fcfs")]
@@ -365,6 +368,24 @@ pub(crate) struct ProbeArgs {
     pub(crate) json: bool,
 }
 
+/// Encryption of an export.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct TlsArgs {
+    /// Encrypt, with this certificate (PEM); clients who do not are refused
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Let in only clients with a certificate signed by one of these (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_clients: Option<PathBuf>,
+    /// Let in clients who do not encrypt, too
+    #[arg(long, requires = "tls_certificate")]
+    pub(crate) tls_optional: bool,
+}
+
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("place").required(true).multiple(true).args(["socket", "listen"]))]
@@ -387,6 +408,11 @@ pub(crate) struct EmulateArgs {
     /// The export's name
     #[arg(long, value_name = "NAME", default_value = "")]
     pub(crate) name: String,
+    /// Let nobody write
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     /// Vary its times as those of a drive of 2001 did
     #[arg(long)]
     pub(crate) noise: bool,

@@ -1,23 +1,27 @@
 //! `freeblock emulate`: a drive that is not there, for whoever speaks NBD.
 
-use crate::args::EmulateArgs;
+use crate::args::{EmulateArgs, TlsArgs};
 use crate::drive::resolve::resolve;
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use device::Emulated;
 use drive::Behaviour;
+use hdrhistogram::Histogram;
 use serde::Serialize;
-use server::{Address, Exporter, Limits, Listener, Tally};
+use server::{Address, Exporter, Listener, Offer, Tally, Tls};
 use std::fmt::Write;
 use std::fs::File;
 
 pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, Problem> {
     let found = resolve(&args.drive)?;
+    let tls = tls(&args.tls)?;
+    // Who must encrypt is not read on the way.
+    let remote = args.allow_remote || tls.as_ref().is_some_and(Tls::is_required);
     let unix = args.socket.clone().map(Address::Unix);
     let addresses = unix.into_iter().chain(args.listen.map(Address::Tcp));
     let listeners: Vec<Listener> = addresses
-        .map(|address| Listener::bind(address, args.allow_remote).map_err(Problem::failed))
+        .map(|address| Listener::bind(address, remote).map_err(Problem::failed))
         .collect::<Result<_, _>>()?;
     let mut options = File::options();
     let opened = options.read(true).write(true).create(true).truncate(false).open(&args.file);
@@ -34,8 +38,8 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
         console.note(&format!("{} at {}", found.profile.title, listener.address()));
     }
     log();
-    let (exporter, stop) =
-        Exporter::new(disk, &args.name, listeners, Limits::default()).map_err(Problem::failed)?;
+    let offer = Offer { name: args.name.clone(), read_only: args.read_only, tls, ..Offer::default() };
+    let (exporter, stop) = Exporter::new(disk, offer, listeners).map_err(Problem::failed)?;
     interrupt::watch_and(
         move || {
             // It may have ended by itself.
@@ -43,8 +47,17 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
         },
         || {},
     );
-    let tally = exporter.run().map_err(Problem::failed)?;
-    said(&tally, args.json)
+    let (tally, disk) = exporter.run().map_err(Problem::failed)?;
+    said(&tally, disk.lateness(), args.json)
+}
+
+/// Encryption, if there are files for it.
+pub(crate) fn tls(args: &TlsArgs) -> Result<Option<Tls>, Problem> {
+    let Some((certificate, key)) = args.tls_certificate.as_ref().zip(args.tls_key.as_ref()) else {
+        return Ok(None);
+    };
+    let tls = Tls::from_files(certificate, key, args.tls_clients.as_deref(), !args.tls_optional);
+    tls.map(Some).map_err(Problem::failed)
 }
 
 /// What happens goes to standard error, a line each.
@@ -68,16 +81,15 @@ struct Lateness {
     max: f64,
 }
 
-fn said(tally: &Tally, json: bool) -> Result<String, Problem> {
+fn said(tally: &Tally, late: &Histogram<u64>, json: bool) -> Result<String, Problem> {
     let us = |ns: u64| ns as f64 / 1000.0;
-    let late = &tally.lateness;
     let lateness = Lateness {
         p50: us(late.value_at_quantile(0.5)),
         p99: us(late.value_at_quantile(0.99)),
         max: us(late.max()),
     };
     if json {
-        let Tally { clients, requests, failed, .. } = *tally;
+        let Tally { clients, requests, failed } = *tally;
         return crate::drive::json(&Json { clients, requests, failed, lateness_us: lateness });
     }
     let mut text = String::new();

@@ -9,7 +9,7 @@ mod watch;
 
 pub use outside::{
     Caution, Command, CommandId, Conservatism, ErrorRecord, Neighbour, Neighbours, Outcome, OutsideConfig,
-    Overheads, Place,
+    Overheads, Part, Place,
 };
 
 use crate::background::{Background, Buffers, Ready, Urgent};

@@ -79,8 +79,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             spread(inside, Measured::mb_per_s).mean,
             said.join("; ")
         ));
-        // What is adopted: all of it.
-        if let [.., all] = ideas {
+        // All of it, with the account of harm at twice the aim: it knows of turns that were lost, and not of what the
+        // foreground gains since it chooses later.
+        if let [.., all, _] = ideas {
             let share = percent_of(all, inside, Measured::mb_per_s);
             claim = claim.measure(name, share, "% of the in-drive", Band::AtLeast(90.0)).measure(
                 &format!("{name}, foreground slower by"),

@@ -118,9 +118,8 @@ struct Order {
 enum Work {
     Foreground {
         job: Job,
-        /// A detour precedes it, or it is merged with one: how probable it was that it would have lost a turn without, in
-        /// millionths.
-        detoured: Option<u32>,
+        /// A detour precedes it, or it is merged with one.
+        detoured: bool,
     },
     Detour,
     Idle,
@@ -276,16 +275,6 @@ impl Outside {
         self.known_bad.extend(bad.iter().take(MOST_KNOWN_BAD));
     }
 
-    /// How probable it is that the next request loses a turn without a detour, in millionths.
-    fn plain_risk(&self, drive: &DriveModel, job: &Job) -> Option<u32> {
-        let asked = *job.ranges().first()?;
-        let mut risk = None;
-        self.walk(drive, &[(job.pending.request.op, asked)], |foreseen| {
-            risk = Some(if foreseen.moves { self.margins.risk(foreseen.slack()) } else { 0 });
-        });
-        risk
-    }
-
     fn follow(&self, drive: &DriveModel, from: &Standing, order: &Order) -> (Forecast, Standing) {
         let sent = order.sent.map_or(self.decided, |sent| self.clock.platter(sent));
         let Command { op, range, .. } = order.command;
@@ -421,17 +410,22 @@ impl Core {
             outside.margins.learn(&outside.record);
         }
         let turn = super::under_way::turn(&drive);
-        let lost = turn * seen.turns.clamp(0, 100).unsigned_abs();
-        let time = foreseen.end.saturating_since(foreseen.service) + lost;
+        // A head that is late loses a turn at most, or what of one drives lose that begin in the middle; what takes longer
+        // has other reasons. Data that cross the bus late cost the head nothing, but keep a request waiting that is merged
+        // with others.
+        let merged = order.command.foreground.is_some_and(|asked| asked != order.command.range);
+        let lost = match seen {
+            Observed { explained: true, turns: ..=0, .. } if !merged => Duration::ZERO,
+            Observed { error, .. } => Duration::from_nanos(error.max(0).unsigned_abs()).min(turn),
+        };
+        let time =
+            foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs();
         match order.work {
-            Work::Foreground { detoured: None, .. } => {
-                outside.guard.account(time, Duration::ZERO, Duration::ZERO);
-            }
-            Work::Foreground { detoured: Some(risk), .. } => {
-                outside.guard.account(time, lost, turn * u64::from(risk) / 1_000_000);
+            Work::Foreground { detoured, .. } => {
+                outside.guard.account(time, if detoured { lost } else { Duration::ZERO });
             }
             // The foreground would have waited meanwhile.
-            Work::Detour => outside.guard.account(time, lost, Duration::ZERO),
+            Work::Detour => outside.guard.account(time, lost),
             Work::Idle | Work::Probe => {}
         }
         if let Some(bound) = outside.config.harm_ppm

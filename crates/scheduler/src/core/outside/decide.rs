@@ -87,7 +87,7 @@ impl Core {
             // What was to be had on the way is being waited for, or was given back: then a write is to overtake it again.
             self.background.take_for(tag);
             self.pass_over(&job);
-            self.push_foreground(outside, &job, (tag, None, None));
+            self.push_foreground(outside, &job, (tag, None, false));
             return;
         }
         let tag = outside.next_tag();
@@ -154,8 +154,7 @@ impl Core {
         }
         self.background.take_for(tag);
         self.account_idle(outside, standing, &job);
-        let risk = detoured.then(|| outside.plain_risk(&self.drive, &job)).flatten();
-        self.push_foreground(outside, &job, (tag, merged, risk));
+        self.push_foreground(outside, &job, (tag, merged, detoured));
         self.arrive_at(&outside.standing(&self.drive));
     }
 
@@ -164,7 +163,7 @@ impl Core {
         &mut self,
         outside: &mut Outside,
         job: &Job,
-        (tag, merged, risk): (u64, Option<(LbnRange, u32)>, Option<u32>),
+        (tag, merged, detoured): (u64, Option<(LbnRange, u32)>, bool),
     ) {
         let ranges = job.ranges();
         for (i, &asked) in ranges.iter().enumerate() {
@@ -173,7 +172,7 @@ impl Core {
                 extra.map_or(asked, |(extra, _)| LbnRange::new(extra.start(), extra.len() + asked.len()));
             let useful = extra.map_or(0, |(_, useful)| useful);
             let last = i + 1 == ranges.len();
-            let work = Work::Foreground { job: job.clone(), detoured: risk.filter(|_| i == 0) };
+            let work = Work::Foreground { job: job.clone(), detoured: detoured && i == 0 };
             let op = job.pending.request.op;
             outside.push(
                 &self.drive,

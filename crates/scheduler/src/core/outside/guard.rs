@@ -2,9 +2,9 @@
 //!
 //! Two accounts, both of the last some thousand commands. Trust: how many commands were done when they were foreseen. A
 //! drive that is not what its profile says, that reorders, or has no head at all, has none. Harm: the turns that
-//! foreground requests lost to detours that were back too late, less those that would have been lost anyway, as probable as
-//! the error record has it, against the foreground's time at the head. What the foreground gains where a detour lets it
-//! choose later is not in it.
+//! foreground requests lost to detours that were back too late, against the foreground's time at the head. Some would have
+//! been lost anyway; what the foreground gains where a detour lets it choose later is not in it either. Tests and the lab
+//! measure the truth against a run without detours.
 
 use crate::idle::Harm;
 use units::Duration;
@@ -71,19 +71,16 @@ impl Guard {
         self.trusted = self.foreseen >= if self.trusted { MISTRUSTED } else { TRUSTED };
     }
 
-    /// The foreground had the head for `time`, detours for it included; of that, `late` was lost, of which `early` would
-    /// have been lost anyway.
-    pub fn account(&mut self, time: Duration, late: Duration, early: Duration) {
+    /// The foreground had the head for `time`, detours for it included; of that, `late` was lost.
+    pub fn account(&mut self, time: Duration, late: Duration) {
         for harm in [&mut self.recent, &mut self.all] {
             harm.foreground += time;
             harm.late += late;
-            harm.early += early;
         }
         self.accounted += 1;
         if self.recent.foreground >= HARM_MEMORY {
             self.recent.foreground = self.recent.foreground / 2;
             self.recent.late = self.recent.late / 2;
-            self.recent.early = self.recent.early / 2;
         }
     }
 
@@ -94,7 +91,7 @@ impl Guard {
         }
         self.accounted = 0;
         let time = u128::from(self.recent.foreground.max(LEAST).as_nanos());
-        let net = u128::from(self.recent.late.saturating_sub(self.recent.early).as_nanos());
+        let net = u128::from(self.recent.late.as_nanos());
         u64::try_from(net * 1_000_000 / time).ok()
     }
 
@@ -104,7 +101,7 @@ impl Guard {
         let bound = u128::from(time) * u128::from(harm_ppm) / 1_000_000;
         if !self.trusted {
             Some(Caution::Mistrust)
-        } else if u128::from(self.recent.late.saturating_sub(self.recent.early).as_nanos()) > bound {
+        } else if u128::from(self.recent.late.as_nanos()) > bound {
             Some(Caution::Harm)
         } else {
             None
@@ -149,7 +146,7 @@ mod tests {
         for n in 0..200_000 {
             let detour = guard.caution(10_000).is_none();
             let late = if detour && n % 10 == 0 { turn } else { Duration::ZERO };
-            guard.account(request + late, late, Duration::ZERO);
+            guard.account(request + late, late);
         }
         let share = guard.all.share();
         assert!(share > 0.005 && share < 0.0105, "{share}");

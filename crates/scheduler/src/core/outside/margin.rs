@@ -46,7 +46,6 @@ pub(super) struct Margins {
     least: Vec<Duration>,
     /// What is added to each.
     common: Option<Duration>,
-    all: Option<Risks>,
     looked: u64,
 }
 
@@ -57,14 +56,12 @@ impl Margins {
             return;
         }
         self.looked = record.count();
-        let all = Risks::of(&record.all_arrivals());
-        let of_all = all.spread();
+        let of_all = Risks::of(&record.all_arrivals()).spread();
         self.least.clear();
         self.least.extend(record.classes().map(|arrivals| {
             let own = Risks::of(arrivals).spread();
             own.or(of_all).unwrap_or(Duration::ZERO)
         }));
-        self.all = Some(all);
     }
 
     /// The common part follows the harm done, of which at most `bound` millionths are allowed.
@@ -86,14 +83,6 @@ impl Margins {
     /// No move over a cylinder or more is widened by less.
     pub fn least(&self, start: Duration) -> Duration {
         self.least.iter().copied().min().unwrap_or_default() + self.common.unwrap_or(start)
-    }
-
-    /// How probable it is that a head comes later than a slack, in millionths, over all distances.
-    pub fn risk(&self, slack: Duration) -> u32 {
-        let bin = usize::try_from(slack.as_nanos() / SLACK_NS).unwrap_or(SLACKS);
-        self.all.as_ref().map_or(0, |all| {
-            all.by_slack.get(bin.min(LARGE)).copied().flatten().unwrap_or(all.always).max(all.always)
-        })
     }
 }
 

@@ -248,6 +248,9 @@ pub(crate) struct SimulateArgs {
     /// A table that smtf starts from, as `mimic probe` writes it; without one it learns as it goes
     #[arg(help_heading = "Foreground", long, value_name = "TABLE")]
     pub(crate) mimic: Option<PathBuf>,
+    /// What smtf has learnt: it goes on from there if the file exists, and what it has learnt by the end is put there
+    #[arg(help_heading = "Foreground", long, value_name = "FILE")]
+    pub(crate) learnt: Option<PathBuf>,
     /// The foreground: random, oltp, utilisation:PERCENT (FAST 2004's synthetic requests, as many as keep the drive busy for
     /// that share of the time), tpcc and postmark (loads like theirs, see docs/WORKLOADS.md) or replay:FILE (a trace in one
     /// of six formats)

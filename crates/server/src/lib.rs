@@ -10,12 +10,14 @@ mod disk;
 mod exporter;
 mod limits;
 mod listen;
+mod mailbox;
 mod tls;
 
 pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
 };
-pub use exporter::{Exporter, Offer, ServeError, Stop, Tally};
+pub use exporter::{Exporter, Offer, ServeError, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
+pub use mailbox::{Gone, Mailbox, Stop};
 pub use tls::{Tls, TlsError};

@@ -49,7 +49,7 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
 }
 
 /// What happens goes to standard error, a line each.
-fn log() {
+pub(crate) fn log() {
     // One of these a process: a second is not needed.
     let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).try_init();
 }

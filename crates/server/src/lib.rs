@@ -11,6 +11,7 @@ mod exporter;
 mod limits;
 mod listen;
 mod mailbox;
+mod running;
 
 pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
@@ -19,3 +20,4 @@ pub use exporter::{Exporter, Offer, ServeError, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
+pub use running::Running;

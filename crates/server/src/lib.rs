@@ -12,6 +12,7 @@ mod limits;
 mod listen;
 mod mailbox;
 mod running;
+mod tls;
 
 pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
@@ -21,3 +22,4 @@ pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
 pub use running::Running;
+pub use tls::{Tls, TlsError};

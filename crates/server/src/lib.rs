@@ -5,8 +5,10 @@
 #![cfg(target_os = "linux")]
 
 mod client;
+pub mod desk;
 mod exporter;
 mod listen;
+pub mod tasks;
 
 pub use exporter::{Exporter, Limits, ServeError, Stop, Tally};
 pub use listen::{Address, ListenError, Listener};

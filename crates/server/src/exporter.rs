@@ -244,7 +244,7 @@ impl Exporter {
                     Err(error) => self.lost(id, &error.to_string()),
                 }
             }
-            Work::ReadAt(..) | Work::WriteAt(..) | Work::Sync(_) => {}
+            Work::ReadAt(..) | Work::WriteAt(..) | Work::Make(..) | Work::Sync(_) => {}
         }
         Ok(())
     }

@@ -112,6 +112,8 @@ pub struct Desk {
     harm: Harm,
     /// Writes of sessions that wait for a block to be kept.
     wanted: Vec<LbnRange>,
+    /// Tasks that a flush is under way for.
+    flushing: Vec<u64>,
 }
 
 impl std::fmt::Debug for Desk {
@@ -157,6 +159,7 @@ impl Desk {
             unix_ms: 0,
             harm: Harm::default(),
             wanted: Vec::new(),
+            flushing: Vec::new(),
         })
     }
 
@@ -406,13 +409,32 @@ impl Desk {
     /// Whether a write of the foreground to `range` has to wait: ask again after the next record, or order that was
     /// carried out.
     pub fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
-        let needed: Vec<u64> = self.live.iter().filter(|(_, l)| l.job.needs(range)).map(|(id, _)| *id).collect();
+        let needed: Vec<u64> =
+            self.live.iter().filter(|(_, l)| l.job.needs(range)).map(|(id, _)| *id).collect();
         let mut held = false;
         for id in needed {
             held |= self.with(sessions, id, |live, cx| live.job.hold(cx, range)).unwrap_or(false);
             self.settle(sessions, id);
         }
         held
+    }
+
+    /// Whether the disk should make durable what was written to it; [`flushed`](Self::flushed) is called for that.
+    pub fn wants_flush(&mut self) -> bool {
+        // Each of them: all are told together.
+        let flushing: Vec<u64> =
+            self.live.iter_mut().filter_map(|(id, live)| live.job.wants_flush().then_some(*id)).collect();
+        let wants = !flushing.is_empty();
+        self.flushing.extend(flushing);
+        wants
+    }
+
+    /// All that had been written when it was wanted is durable, or why not.
+    pub fn flushed(&mut self, sessions: &mut dyn Sessions, told: &Result<(), String>) {
+        for id in std::mem::take(&mut self.flushing) {
+            self.with(sessions, id, |live, cx| live.job.flushed(cx, told.clone()));
+            self.settle(sessions, id);
+        }
     }
 
     /// A random number: splitmix64.
@@ -568,7 +590,9 @@ impl Desk {
 
     /// Puts a task's progress into the journal, if there is any and it is time.
     fn save(&mut self, id: u64, at_once: bool) {
-        let Some(live) = self.live.get_mut(&id).filter(|live| at_once || live.save_at <= self.now) else { return };
+        let Some(live) = self.live.get_mut(&id).filter(|live| at_once || live.save_at <= self.now) else {
+            return;
+        };
         let Some((figures, saved)) = live.job.save() else { return };
         live.save_at = self.now + SAVE_EVERY + Duration::from_micros(saved.len() as u64);
         let seq = self.note(Event::Progress { id, figures: figures.clone(), saved });
@@ -599,13 +623,7 @@ impl Desk {
         }
     }
 
-    fn end(
-        &mut self,
-        sessions: &mut dyn Sessions,
-        id: u64,
-        state: TaskState,
-        reason: Option<String>,
-    ) -> u64 {
+    fn end(&mut self, sessions: &mut dyn Sessions, id: u64, state: TaskState, reason: Option<String>) -> u64 {
         self.with(sessions, id, |live, cx| {
             live.job.close(cx);
             cx.target(Work::End);
@@ -673,3 +691,5 @@ impl Application for Desk {
     }
 }
 
+#[cfg(test)]
+mod tests;

@@ -151,7 +151,7 @@ pub enum News {
         failed: Option<String>,
     },
     /// It is open, and has these blocks.
-    Opened(BlockSet),
+    Opened(Box<BlockSet>),
     /// What was ordered before is durable.
     Synced {
         /// Of the order.

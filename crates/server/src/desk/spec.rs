@@ -125,7 +125,7 @@ impl TaskSpec {
     /// # Errors
     /// The first field that is wrong, and what it may be.
     pub fn check(&self, disk: &DiskFacts) -> Result<What, SpecError> {
-        use Kind::{Backup, Replica, Reorganize, Restore, Scrub};
+        use Kind::{Backup, Reorganize, Replica, Restore, Scrub};
         check_priority(self.priority)?;
         let kind = self.kind;
         let stray = |field, given: bool, kinds: &[Kind]| match given && !kinds.contains(&kind) {
@@ -149,11 +149,16 @@ impl TaskSpec {
             }
             Restore => {
                 let given = self.from.first();
-                let some = given.ok_or_else(|| SpecError::new("from", "nothing is given".into(), "name the images"));
+                let some =
+                    given.ok_or_else(|| SpecError::new("from", "nothing is given".into(), "name the images"));
                 some?;
                 if self.from.len() > MOST_IMAGES {
                     let found = format!("{} images", self.from.len());
-                    return Err(SpecError::new("from", found, "give at most 1000, or make a new full backup"));
+                    return Err(SpecError::new(
+                        "from",
+                        found,
+                        "give at most 1000, or make a new full backup",
+                    ));
                 }
                 let from: Result<_, _> = self.from.iter().map(|p| path("from", Some(p))).collect();
                 What::Restore { from: from?, force: self.force }
@@ -306,7 +311,12 @@ mod tests {
     use super::*;
 
     fn disk() -> DiskFacts {
-        DiskFacts { name: "d".into(), capacity: Sectors::new(1000), sector_bytes: Bytes::new(512), own: Vec::new() }
+        DiskFacts {
+            name: "d".into(),
+            capacity: Sectors::new(1000),
+            sector_bytes: Bytes::new(512),
+            own: Vec::new(),
+        }
     }
 
     fn refused(json: &str) -> String {
@@ -324,7 +334,10 @@ mod tests {
     fn every_mistake_names_its_field_and_the_mend() {
         let mistakes = [
             (r#"{"kind":"scrub","priority":0}"#, "priority: 0; give 1 to 100"),
-            (r#"{"kind":"scrub","first_lbn":1000}"#, "first_lbn: 1000 on a disk of 1000 sectors; give an LBN of the disk"),
+            (
+                r#"{"kind":"scrub","first_lbn":1000}"#,
+                "first_lbn: 1000 on a disk of 1000 sectors; give an LBN of the disk",
+            ),
             (r#"{"kind":"scrub","first_lbn":990,"sectors":11}"#, "sectors: 11 from LBN 990 on; give 1 to 10"),
             (r#"{"kind":"scrub","block_sectors":0}"#, "block_sectors: 0; give 1 to 32768"),
             (r#"{"kind":"scrub","to":"/a"}"#, "to: a scrub has no such thing; leave it out"),
@@ -333,12 +346,16 @@ mod tests {
             (r#"{"kind":"restore"}"#, "from: nothing is given; name the images"),
             (r#"{"kind":"restore","from":["x"]}"#, "from: x; give a path that begins with /"),
             (r#"{"kind":"reorganize","plan":"/p","staging":1}"#, "staging: 1; give 2 to 1048576 blocks"),
-            (r#"{"kind":"backup","to":"/a","force":true}"#, "force: a backup has no such thing; leave it out"),
+            (
+                r#"{"kind":"backup","to":"/a","force":true}"#,
+                "force: a backup has no such thing; leave it out",
+            ),
         ];
         for (json, said) in mistakes {
             assert_eq!(refused(json), said);
         }
-        let strange = serde_json::from_str::<TaskSpec>(r#"{"kind":"scrub","prio":1}"#).unwrap_err().to_string();
+        let strange =
+            serde_json::from_str::<TaskSpec>(r#"{"kind":"scrub","prio":1}"#).unwrap_err().to_string();
         assert!(strange.starts_with("unknown field `prio`"), "{strange}");
     }
 }

@@ -145,7 +145,9 @@ impl Table {
             }
             Event::State { id, state, reason, at } => {
                 // What is over stays so.
-                let Some(entry) = self.entries.get_mut(&id).filter(|e| !e.state.is_over()) else { return false };
+                let Some(entry) = self.entries.get_mut(&id).filter(|e| !e.state.is_over()) else {
+                    return false;
+                };
                 (entry.state, entry.reason, entry.changed) = (state, reason, at);
                 if state.is_over() {
                     entry.saved = Vec::new();
@@ -160,7 +162,9 @@ impl Table {
                 None => return false,
             },
             Event::Progress { id, figures, saved } => {
-                let Some(entry) = self.entries.get_mut(&id).filter(|e| !e.state.is_over()) else { return false };
+                let Some(entry) = self.entries.get_mut(&id).filter(|e| !e.state.is_over()) else {
+                    return false;
+                };
                 (entry.figures, entry.saved) = (figures, saved);
             }
             Event::Forgotten { id } => {

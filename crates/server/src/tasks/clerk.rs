@@ -81,7 +81,7 @@ impl Clerk {
                 Some(match Open::new(&self.files, *target, kept_path(&self.state, id)) {
                     Ok((open, present)) => {
                         self.has = Has::Target(Box::new(open));
-                        News::Opened(present)
+                        News::Opened(Box::new(present))
                     }
                     Err(news) => news,
                 })
@@ -94,7 +94,7 @@ impl Clerk {
                 Some(match Kept::open(&*self.files, &path, header, most) {
                     Ok((kept, present)) => {
                         self.has = Has::Kept(kept);
-                        News::Opened(present)
+                        News::Opened(Box::new(present))
                     }
                     Err(why) => News::Refused(format!("{}: {why}", path.display())),
                 })

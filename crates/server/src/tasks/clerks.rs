@@ -6,8 +6,8 @@ use crate::desk::order::{Lane, Order, Told, Work};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 /// Takes what has become of an order, on the lane's thread: it has to get to the desk, on the disk's.
 pub type Tell = Arc<dyn Fn(Told) + Send + Sync>;

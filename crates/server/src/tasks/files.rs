@@ -113,7 +113,8 @@ impl Files for Machine {
     fn is_same(&self, a: &Path, b: &Path) -> bool {
         use std::os::unix::fs::{FileTypeExt, MetadataExt};
         let (Ok(a), Ok(b)) = (fs::metadata(a), fs::metadata(b)) else { return false };
-        let devices = a.file_type().is_block_device() && b.file_type().is_block_device() && a.rdev() == b.rdev();
+        let devices =
+            a.file_type().is_block_device() && b.file_type().is_block_device() && a.rdev() == b.rdev();
         devices || (a.dev(), a.ino()) == (b.dev(), b.ino())
     }
 

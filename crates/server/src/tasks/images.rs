@@ -33,7 +33,9 @@ impl Images {
             let refused = |why: String| News::Refused(format!("{place}: {why}"));
             if u64::from(header.sector_bytes) != sector {
                 let found = header.sector_bytes;
-                return Err(refused(format!("sectors of {found} bytes, and the disk's have {sector}; give its own")));
+                return Err(refused(format!(
+                    "sectors of {found} bytes, and the disk's have {sector}; give its own"
+                )));
             }
             // The last block may be padded, by less than a block.
             let last = header.shape.home(header.shape.blocks.saturating_sub(1)).get();
@@ -72,7 +74,13 @@ impl Images {
                     let room = self.capacity.saturating_sub(first).saturating_mul(self.sector);
                     data.truncate(usize::try_from(room).unwrap_or(usize::MAX));
                     bytes += data.len();
-                    chunks.push(Chunk { number: self.number, image: index, first, bytes: data, bad: chunk.bad });
+                    chunks.push(Chunk {
+                        number: self.number,
+                        image: index,
+                        first,
+                        bytes: data,
+                        bad: chunk.bad,
+                    });
                     self.number += 1;
                 }
                 None => {

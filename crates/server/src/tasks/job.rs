@@ -73,6 +73,16 @@ pub(crate) trait Job: Send {
         false
     }
 
+    /// Whether the disk should make durable what was written to it. For each true [`flushed`](Self::flushed) is called.
+    fn wants_flush(&mut self) -> bool {
+        false
+    }
+
+    /// All that was written before it wanted that is durable, or why not.
+    fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
+        let _ = (cx, told);
+    }
+
     /// Stands still, or goes on.
     fn pause(&mut self, cx: &mut Context<'_>, paused: bool);
 

@@ -27,10 +27,14 @@ const WITH_SAVED: u8 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JournalError {
     /// Something else.
-    #[error("this is no journal of tasks; name another state directory, or move the file away to begin afresh")]
+    #[error(
+        "this is no journal of tasks; name another state directory, or move the file away to begin afresh"
+    )]
     Foreign,
     /// Of another version.
-    #[error("the journal of tasks has version {0}, this program reads {VERSION}; use the program that wrote it")]
+    #[error(
+        "the journal of tasks has version {0}, this program reads {VERSION}; use the program that wrote it"
+    )]
     Version(u32),
     /// The header is damaged.
     #[error("the header of the journal of tasks is damaged; move the file away to begin afresh")]
@@ -208,10 +212,13 @@ mod tests {
             }),
             (1u64..9, 1u8..=100).prop_map(|(id, priority)| Event::Priority { id, priority }),
             (1u64..9, any::<Option<u64>>()).prop_map(|(id, d)| Event::Deadline { id, deadline_unix_s: d }),
-            (1u64..9, 0u64..99, proptest::collection::vec(any::<u8>(), 0..40)).prop_map(|(id, done, saved)| {
-                let figures = Figures { done, blocks: 99, bytes: done * 512, bad: vec![done], bad_more: 0 };
-                Event::Progress { id, figures, saved }
-            }),
+            (1u64..9, 0u64..99, proptest::collection::vec(any::<u8>(), 0..40)).prop_map(
+                |(id, done, saved)| {
+                    let figures =
+                        Figures { done, blocks: 99, bytes: done * 512, bad: vec![done], bad_more: 0 };
+                    Event::Progress { id, figures, saved }
+                }
+            ),
             (1u64..9).prop_map(|id| Event::Forgotten { id }),
         ]
     }

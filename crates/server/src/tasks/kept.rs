@@ -18,7 +18,12 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// Goes on with what is there; the blocks.
-    pub fn open(files: &dyn Files, path: &Path, header: Header, most: u64) -> Result<(Self, BlockSet), String> {
+    pub fn open(
+        files: &dyn Files,
+        path: &Path,
+        header: Header,
+        most: u64,
+    ) -> Result<(Self, BlockSet), String> {
         let mut present = BlockSet::empty(header.shape.blocks);
         let file = files.open(path, How::Make).map_err(|e| e.to_string())?;
         let mut source = FileSource(file);
@@ -27,6 +32,8 @@ impl Kept {
         let writer = match old {
             Some(scan) => {
                 file.set_len(scan.keep).map_err(|e| e.to_string())?;
+                // Whoever was killed may not have made it durable.
+                file.sync().map_err(|e| e.to_string())?;
                 let at = scan.keep;
                 ImageWriter::resume(scan, FileSink::new(file, at))
             }
@@ -36,7 +43,9 @@ impl Kept {
                 ImageWriter::new(header, FileSink::new(file, 0))
             }
         };
-        writer.blocks().for_each(|block| { let _ = present.insert(block); });
+        writer.blocks().for_each(|block| {
+            let _ = present.insert(block);
+        });
         Ok((Self { writer, most }, present))
     }
 

@@ -1,6 +1,6 @@
 //! Tasks at work, and the files that they need.
 
-mod clerk;
+pub(crate) mod clerk;
 mod clerks;
 pub(crate) mod files;
 mod images;

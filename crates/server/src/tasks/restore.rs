@@ -36,6 +36,10 @@ pub(crate) struct Restore {
     bad: BTreeSet<u64>,
     bad_more: u64,
     written_bytes: u64,
+    /// Written, and perhaps still in the disk's cache; asked to be flushed.
+    landed: Vec<u64>,
+    flushing: Option<Vec<u64>>,
+    flush_due: bool,
     paused: bool,
     trouble: Option<String>,
     failed: Option<String>,
@@ -59,6 +63,9 @@ impl Restore {
             bad: before.bad.iter().copied().collect(),
             bad_more: before.bad_more,
             written_bytes: before.bytes,
+            landed: Vec::new(),
+            flushing: None,
+            flush_due: false,
             paused: false,
             trouble: None,
             failed: None,
@@ -75,14 +82,17 @@ impl Restore {
     }
 
     fn verified(&mut self, cx: &mut Context<'_>, chunks: u64) {
-        let known = if self.saved.is_empty() { Some(BlockSet::empty(chunks)) } else { decode(&self.saved, chunks) };
+        let known =
+            if self.saved.is_empty() { Some(BlockSet::empty(chunks)) } else { decode(&self.saved, chunks) };
         let Some(mut done) = known else {
             self.failed = Some("the images have changed since the restore began; begin anew".into());
             return;
         };
         // After trouble in the middle the window begins again; what is on the medium by now is not written again.
         if let Some(before) = &self.done {
-            before.for_each(0, before.blocks(), |n| { let _ = done.insert(n); });
+            before.for_each(0, before.blocks(), |n| {
+                let _ = done.insert(n);
+            });
         }
         if self.session.is_none() {
             match cx.sessions.open(cx.priority) {
@@ -106,7 +116,11 @@ impl Restore {
         self.refused = None;
         while let Some(chunk) = self.waiting.pop_front() {
             let Some(done) = &self.done else { return };
-            if done.contains(chunk.number) || self.writing.contains_key(&chunk.number) {
+            let landed = self.landed.iter().chain(self.flushing.iter().flatten());
+            if done.contains(chunk.number)
+                || landed.into_iter().any(|n| *n == chunk.number)
+                || self.writing.contains_key(&chunk.number)
+            {
                 self.bytes = self.bytes.saturating_sub(chunk.bytes.len());
                 continue;
             }
@@ -143,12 +157,15 @@ impl Restore {
         for end in chunk.bad.iter().map(|s| u64::from(*s)).chain([sectors]) {
             let end = end.min(sectors);
             if end > from {
-                let range = LbnRange::new(Lbn::new(chunk.first.saturating_add(from)), Sectors::new(end - from));
+                let range =
+                    LbnRange::new(Lbn::new(chunk.first.saturating_add(from)), Sectors::new(end - from));
                 match cx.sessions.write(session, range, range.len(), Parameter(chunk.number)) {
                     Ok(task) => tasks.push(task),
                     Err(error) => {
                         // All of it or nothing.
-                        tasks.into_iter().for_each(|task| { let _ = cx.sessions.abort(task); });
+                        tasks.into_iter().for_each(|task| {
+                            let _ = cx.sessions.abort(task);
+                        });
                         self.waiting.push_front(chunk);
                         return Err(error);
                     }
@@ -183,10 +200,12 @@ impl Restore {
             self.bytes = self.bytes.saturating_sub(bytes);
             self.written_bytes = self.written_bytes.saturating_add(bytes as u64);
         }
-        if let Some(done) = &mut self.done {
-            done.insert(number);
-        }
-        self.news = true;
+        self.landed.push(number);
+    }
+
+    /// Whether nothing is left but to flush.
+    fn is_written(&self) -> bool {
+        self.read_all && self.writing.is_empty() && self.waiting.is_empty()
     }
 
     fn is_done(&self) -> bool {
@@ -227,7 +246,7 @@ impl Job for Restore {
             News::Verified { chunks } => self.verified(cx, chunks),
             News::Chunks(chunks) => {
                 self.reading = false;
-                self.read_all = chunks.is_empty();
+                self.read_all = chunks.is_empty() && self.waiting.is_empty();
                 self.bytes += chunks.iter().map(|c| c.bytes.len()).sum::<usize>();
                 self.waiting.extend(chunks);
                 self.go_on(cx);
@@ -238,6 +257,30 @@ impl Job for Restore {
             }
             News::Refused(why) => self.failed = Some(why),
             _ => {}
+        }
+    }
+
+    fn wants_flush(&mut self) -> bool {
+        let due = self.flush_due || self.is_written();
+        if !due || self.flushing.is_some() || self.landed.is_empty() {
+            return false;
+        }
+        self.flush_due = false;
+        self.flushing = Some(std::mem::take(&mut self.landed));
+        true
+    }
+
+    fn flushed(&mut self, _: &mut Context<'_>, told: Result<(), String>) {
+        let flushed = self.flushing.take().unwrap_or_default();
+        match (told, &mut self.done) {
+            (Ok(()), Some(done)) => {
+                flushed.into_iter().for_each(|n| {
+                    let _ = done.insert(n);
+                });
+                self.news = true;
+            }
+            (Err(why), _) => self.failed = Some(format!("the disk cannot be flushed: {why}; restore again")),
+            (Ok(()), None) => {}
         }
     }
 
@@ -259,6 +302,7 @@ impl Job for Restore {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
+        self.flush_due = true;
         if self.refused.is_some() {
             self.go_on(cx);
         }

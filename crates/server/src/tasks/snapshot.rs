@@ -23,6 +23,8 @@ const MOST_UNSYNCED: u64 = 16 << 20;
 pub(crate) struct Snapshot {
     target: Target,
     opened: (Option<BlockSet>, Option<BlockSet>),
+    /// The journal says that the target is this task's: before that nothing is written to it.
+    claimed: bool,
     backup: Option<Backup<Still, Outlet>>,
     keeper: Keeper,
     /// Safe, in the target or kept: a write may go.
@@ -55,13 +57,14 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// The instant, or after a restart what goes on of it.
     pub fn begin(cx: &mut Context<'_>, target: Target, keep_most: u64, before: &Figures) -> Self {
-        let blocks = target.header.shape.blocks;
+        let (blocks, claimed) = (target.header.shape.blocks, !target.fresh);
         cx.kept(Work::OpenKept { header: target.header, most: keep_most });
         cx.target(Work::Open(Box::new(target.clone())));
         Self {
             saved: target.saved.clone(),
             target,
             opened: (None, None),
+            claimed,
             backup: None,
             keeper: Keeper::default(),
             safe: BlockSet::empty(blocks),
@@ -101,9 +104,11 @@ impl Snapshot {
 
     /// Both are open: begins to read what neither has.
     fn start(&mut self, cx: &mut Context<'_>) {
-        let (Some(target), Some(_)) = &self.opened else { return };
+        let (Some(target), Some(_), true) = (&self.opened.0, &self.opened.1, self.claimed) else { return };
         let mut present = target.clone();
-        self.kept.for_each(0, self.kept.blocks(), |block| { let _ = present.insert(block); });
+        self.kept.for_each(0, self.kept.blocks(), |block| {
+            let _ = present.insert(block);
+        });
         let still = Still { shape: self.header().shape, capacity: cx.disk.capacity };
         let outlet = Outlet::new(self.header(), present, self.kept.clone());
         let snapshot = (self.header().snapshot, None);
@@ -187,8 +192,10 @@ impl Snapshot {
     fn told_target(&mut self, cx: &mut Context<'_>, news: News) {
         match news {
             News::Opened(present) => {
-                present.for_each(0, present.blocks(), |block| { let _ = self.safe.insert(block); });
-                self.opened.0 = Some(present);
+                present.for_each(0, present.blocks(), |block| {
+                    let _ = self.safe.insert(block);
+                });
+                self.opened.0 = Some(*present);
                 (self.trouble, self.news, self.target.fresh) = (None, true, false);
                 self.start(cx);
             }
@@ -258,7 +265,7 @@ impl Snapshot {
                     self.safe.insert(block);
                     self.kept.insert(block);
                 });
-                self.opened.1 = Some(present);
+                self.opened.1 = Some(*present);
                 self.news = true;
                 self.start(cx);
             }
@@ -386,7 +393,7 @@ impl Job for Snapshot {
     }
 
     fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
-        if !std::mem::take(&mut self.news) {
+        if !self.claimed && self.opened.0.is_none() || !std::mem::take(&mut self.news) {
             return None;
         }
         let mut done = self.safe.len();
@@ -406,11 +413,16 @@ impl Job for Snapshot {
     }
 
     fn saved(&mut self, cx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.claimed, true) {
+            self.start(cx);
+        }
         if self.handed
             && let Some((blocks, _)) = self.journaling.take()
         {
             self.handed = false;
-            blocks.into_iter().for_each(|block| { let _ = self.safe.insert(block); });
+            blocks.into_iter().for_each(|block| {
+                let _ = self.safe.insert(block);
+            });
             if self.trouble.is_none() && self.bytes_out > MOST_UNSYNCED {
                 self.sync(cx);
             }

@@ -78,6 +78,8 @@ pub(crate) struct FileDestination {
     pub sector: u64,
     /// Where the disk ends: the last block may be padded.
     pub end: u64,
+    /// Whether it has its size; a file is given it with the first block.
+    pub sized: bool,
     /// Why it took no more, the last time.
     pub full: String,
 }
@@ -87,7 +89,9 @@ impl Destination for FileDestination {
         let from = at.get().checked_mul(self.sector).ok_or("an LBN beyond all files")?;
         let room = usize::try_from(self.end.saturating_sub(from)).unwrap_or(usize::MAX);
         let bytes = bytes.get(..room.min(bytes.len())).unwrap_or_default();
-        match super::clerk::write_all(&mut *self.file, from, bytes) {
+        let sized = if self.sized { Ok(()) } else { self.file.set_len(self.end) };
+        self.sized |= sized.is_ok();
+        match sized.and_then(|()| super::clerk::write_all(&mut *self.file, from, bytes)) {
             Ok(()) => Ok(true),
             Err(error) if no_room(&error) => {
                 self.full = error.to_string();

@@ -20,6 +20,8 @@ pub(crate) struct Open {
     place: String,
     /// The blocks in it.
     has: BlockSet,
+    /// Whether what it begins with is durable.
+    headed: bool,
     /// Whether the output was told that all was put.
     ended: bool,
     /// Why nothing can be done with it: until it is opened again.
@@ -95,7 +97,17 @@ impl Open {
             false => Self::image(&**files, &target, &mut has)?,
         };
         let (header, files) = (target.header, Arc::clone(files));
-        let open = Self { output, header, files, kept, place, has: has.clone(), ended: false, lost: None };
+        let open = Self {
+            output,
+            header,
+            files,
+            kept,
+            place,
+            has: has.clone(),
+            headed: !has.is_empty(),
+            ended: false,
+            lost: None,
+        };
         Ok((open, has))
     }
 
@@ -124,9 +136,13 @@ impl Open {
             return Err(News::Trouble(format!("{place}: at byte {at}: {why}")));
         }
         source.0.set_len(scan.keep).map_err(trouble)?;
+        // A daemon that was killed leaves blocks that nobody made durable: they may be overwritten from here on.
+        source.0.sync().map_err(trouble)?;
         let at = scan.keep;
         let writer = ImageWriter::resume(scan, FileSink::new(source.0, at));
-        writer.blocks().for_each(|block| { let _ = has.insert(block); });
+        writer.blocks().for_each(|block| {
+            let _ = has.insert(block);
+        });
         Ok(Box::new(writer))
     }
 
@@ -138,25 +154,25 @@ impl Open {
         let mut file = files.open(&target.path, how).map_err(trouble)?;
         let sector = u64::from(target.header.sector_bytes);
         let (len, size) = (file.len().map_err(trouble)?, target.capacity.saturating_mul(sector));
-        if file.is_device().map_err(trouble)? {
+        let device = file.is_device().map_err(trouble)?;
+        if device {
             if len < size {
                 return Err(refused(format!("{len} bytes, and the disk has {size}; name a larger one")));
             }
             if target.fresh && !target.force {
                 return Err(refused("what is on it will be overwritten; say force to have that".into()));
             }
-        } else {
-            if target.fresh && len > 0 && !target.force {
-                return Err(refused("the file is not empty; name a new one, or say force".into()));
-            }
-            file.set_len(size).map_err(trouble)?;
+        } else if target.fresh && len > 0 && !target.force {
+            return Err(refused("the file is not empty; name a new one, or say force".into()));
         }
-        let destination = FileDestination { file, sector, end: size, full: String::new() };
+        let destination = FileDestination { file, sector, end: size, sized: device, full: String::new() };
         let replica = match target.saved.is_empty() {
             true => Replica::new(target.header, None, destination).map_err(|e| refused(e.to_string()))?,
             false => Replica::resume(&target.saved, destination).map_err(|e| refused(e.to_string()))?,
         };
-        replica.present(&mut |block| { let _ = has.insert(block); });
+        replica.present(&mut |block| {
+            let _ = has.insert(block);
+        });
         Ok(Box::new(replica))
     }
 
@@ -164,6 +180,14 @@ impl Open {
     pub fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Option<News> {
         if self.lost.is_some() || !self.has.insert(block) {
             return None;
+        }
+        // A power cut that keeps a block but not the header before it would leave a file that nobody knows.
+        if !self.headed {
+            match self.flush().and_then(|()| self.output.sync().map_err(|why| self.lose(why))) {
+                Ok(_) => self.headed = true,
+                Err(News::Full(_)) => {}
+                Err(news) => return Some(news),
+            }
         }
         self.output.put(block, bytes, bad);
         self.flush().err()

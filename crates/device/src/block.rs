@@ -3,7 +3,7 @@
 use crate::emulated::{Answer, Ask};
 use crate::ring::{Ended, Work};
 use std::fmt::Debug;
-use units::{Bytes, Instant, LbnRange};
+use units::{Bytes, Instant, LbnRange, Sectors};
 
 /// What a device can do beside reading, writing and flushing. What it cannot is not asked of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,15 @@ pub struct Abilities {
     pub volatile: bool,
     /// A head must move.
     pub rotational: bool,
+}
+
+/// Sectors of one kind, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// How many.
+    pub len: Sectors,
+    /// They take no room, and read as zeroes.
+    pub hole: bool,
 }
 
 /// A block device as a disk's event loop meets it: told the time, asked, answering. It does no input or output on a ring
@@ -37,6 +46,12 @@ pub trait Device: Debug {
 
     /// What it can do.
     fn abilities(&self) -> Abilities;
+
+    /// What lies where in a range: at least one run from its beginning on, together no more than the range. A device that
+    /// does not know has no holes.
+    fn runs(&self, range: LbnRange) -> Vec<Run> {
+        vec![Run { len: range.len(), hole: false }]
+    }
 
     /// Asks for something at `now`; the answer comes in time, under `id`.
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask);

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use thiserror::Error;
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 /// What is asked of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +66,14 @@ pub enum Failure {
         expected: Bytes,
         /// Those given.
         found: usize,
+    },
+    /// There are no such sectors.
+    #[error("LBNs {range} on a device of {sectors} sectors; ask for at least one, and for none beyond the end")]
+    Outside {
+        /// What was asked for.
+        range: LbnRange,
+        /// What there is.
+        sectors: Sectors,
     },
     /// The device was not made for it: see [`Abilities`](crate::Abilities).
     #[error("the device cannot {0}; ask it what it can do first")]
@@ -366,6 +374,10 @@ impl crate::Device for Emulated {
 
     fn abilities(&self) -> crate::Abilities {
         crate::Abilities { discard: true, write_zeroes: true, volatile: true, rotational: true }
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<crate::Run> {
+        crate::holes::runs(&self.file, range, self.sector)
     }
 
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {

@@ -1,6 +1,6 @@
 //! A device that fails by seed.
 
-use crate::block::{Abilities, Device};
+use crate::block::{Abilities, Device, Run};
 use crate::emulated::{Answer, Ask, Failure};
 use crate::ring::{Ended, Work};
 use rand_chacha::ChaCha8Rng;
@@ -169,6 +169,10 @@ impl<D: Device> Device for Faulty<D> {
 
     fn abilities(&self) -> Abilities {
         self.device.abilities()
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<Run> {
+        self.device.runs(range)
     }
 
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {

@@ -15,13 +15,15 @@ mod emulated;
 #[cfg(target_os = "linux")]
 mod faulty;
 #[cfg(target_os = "linux")]
+mod holes;
+#[cfg(target_os = "linux")]
 mod raw;
 #[cfg(target_os = "linux")]
 mod ring;
 
 pub use aligned::Aligned;
 #[cfg(target_os = "linux")]
-pub use block::{Abilities, Device};
+pub use block::{Abilities, Device, Run};
 pub use clock::Clock;
 pub use emulated::{Answer, Ask, Emulated, EmulatedError, Failure};
 #[cfg(target_os = "linux")]

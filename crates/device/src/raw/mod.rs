@@ -8,8 +8,9 @@ mod transfer;
 mod tests;
 
 use crate::aligned::Aligned;
-use crate::block::{Abilities, Device};
+use crate::block::{Abilities, Device, Run};
 use crate::emulated::{Answer, Ask, Failure};
+use crate::holes;
 use crate::ring::{Ended, Make, Work};
 use drive::CommandError;
 use open::Opened;
@@ -204,6 +205,14 @@ impl Device for Raw {
 
     fn abilities(&self) -> Abilities {
         self.opened.abilities
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<Run> {
+        // A block device's holes are nobody's but its own.
+        if self.opened.block_device {
+            return vec![Run { len: range.len(), hole: false }];
+        }
+        holes::runs(&self.opened.file, range, self.opened.sector)
     }
 
     fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {

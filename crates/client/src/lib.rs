@@ -1,1 +1,1 @@
-//! x
+//! Talks to a freeblock daemon.

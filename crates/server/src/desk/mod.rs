@@ -665,6 +665,20 @@ impl Desk {
     }
 }
 
+impl crate::Guard for Desk {
+    fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
+        Desk::hold(self, sessions, range)
+    }
+
+    fn wants_flush(&mut self) -> bool {
+        Desk::wants_flush(self)
+    }
+
+    fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &device::Failure>) {
+        Desk::flushed(self, sessions, &result.map_err(ToString::to_string));
+    }
+}
+
 impl Application for Desk {
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         self.now = self.now.max(now);

@@ -368,6 +368,24 @@ pub(crate) struct ProbeArgs {
     pub(crate) json: bool,
 }
 
+/// Encryption of an export.
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct TlsArgs {
+    /// Encrypt, with this certificate (PEM); clients who do not are refused
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Let in only clients with a certificate signed by one of these (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_clients: Option<PathBuf>,
+    /// Let in clients who do not encrypt, too
+    #[arg(long, requires = "tls_certificate")]
+    pub(crate) tls_optional: bool,
+}
+
 #[cfg(target_os = "linux")]
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("place").required(true).multiple(true).args(["socket", "listen"]))]
@@ -393,6 +411,8 @@ pub(crate) struct EmulateArgs {
     /// Let nobody write
     #[arg(long)]
     pub(crate) read_only: bool,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     /// Vary its times as those of a drive of 2001 did
     #[arg(long)]
     pub(crate) noise: bool,

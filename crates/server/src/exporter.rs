@@ -1,11 +1,12 @@
 //! The event loop of one device.
 
 use crate::carry::{Begun, Carried, Target, blame, extents};
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::limits::{Limits, Shares, Verdict};
 use crate::listen::Listener;
+use crate::tls::Tls;
 use device::{Answer, Ask, Clock, Device, Ended, Ring, Token, Work};
-use nbd::{Abilities, BlockSizes, Command, Connection, Event, Export, Reply, Request, Tls};
+use nbd::{Abilities, BlockSizes, Command, Connection, Event, Export, Reply, Request};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -62,6 +63,8 @@ pub struct Offer {
     pub name: String,
     /// Nobody writes to it.
     pub read_only: bool,
+    /// Encryption, for clients who want it or for all.
+    pub tls: Option<Tls>,
     /// What its clients may keep the server busy with.
     pub limits: Limits,
 }
@@ -73,6 +76,7 @@ pub struct Exporter<D> {
     disk: D,
     exports: Arc<[Export]>,
     target: Target,
+    tls: Option<Tls>,
     limits: Limits,
     shares: Shares,
     listeners: Vec<Listener>,
@@ -125,6 +129,7 @@ impl<D: Device> Exporter<D> {
             target: Target { sector, abilities: can, most },
             disk,
             exports: Arc::from([export]),
+            tls: offer.tls,
             limits: offer.limits,
             shares: Shares::default(),
             listeners,
@@ -183,19 +188,13 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    /// Lets in what there is memory for, and ends who has taken too long.
+    /// Ends who has taken too long, and lets in what there is memory for then.
     fn share(&mut self) {
-        let mut verdicts = self.shares.share(&mut self.clients, &self.limits, self.extra);
-        verdicts.extend(self.shares.late(&self.clients, &self.limits, self.clock.now()));
-        for (id, verdict) in verdicts {
-            match verdict {
-                Verdict::Violation(violation) => self.events(id, Err(violation)),
-                Verdict::Late(why) => {
-                    warn!(client = id, why, "hung up on");
-                    self.lost(id, why);
-                }
-            }
-        }
+        let now = self.clock.now();
+        let late = self.shares.late(&self.clients, &self.limits, now);
+        self.judge(late);
+        let verdicts = self.shares.share(&mut self.clients, &self.limits, self.extra, now);
+        self.judge(verdicts);
         let let_in: Vec<u64> = self
             .clients
             .iter()
@@ -204,6 +203,18 @@ impl<D: Device> Exporter<D> {
             .collect();
         for id in let_in {
             self.events(id, Ok(()));
+        }
+    }
+
+    fn judge(&mut self, verdicts: Vec<(u64, Verdict)>) {
+        for (id, verdict) in verdicts {
+            match verdict {
+                Verdict::Violation(violation) => self.events(id, Err(violation.into())),
+                Verdict::Late(why) => {
+                    warn!(client = id, why, "hung up on");
+                    self.lost(id, why);
+                }
+            }
         }
     }
 
@@ -286,7 +297,8 @@ impl<D: Device> Exporter<D> {
             warn!(most = self.limits.clients, "a client is hung up on: there are as many as may be");
             return;
         }
-        let connection = Connection::new(Arc::clone(&self.exports), Tls::Off, self.limits.client);
+        let connection =
+            Connection::new(Arc::clone(&self.exports), Tls::offered(self.tls.as_ref()), self.limits.client);
         let id = self.next;
         self.next += 1;
         self.tally.clients += 1;
@@ -313,7 +325,7 @@ impl<D: Device> Exporter<D> {
     }
 
     /// What a client's connection has to say, after bytes or an answer.
-    fn events(&mut self, id: u64, result: Result<(), nbd::Violation>) {
+    fn events(&mut self, id: u64, result: Result<(), ClientError>) {
         while let Some(event) = self.clients.get_mut(&id).and_then(|client| client.connection.poll()) {
             match event {
                 Event::Request(request) => self.request(id, request),
@@ -323,13 +335,30 @@ impl<D: Device> Exporter<D> {
                     }
                 }
                 Event::Opened(_) => info!(client = id, "opened"),
-                // Not offered.
-                Event::StartTls => self.lost(id, "it wants TLS"),
+                Event::StartTls => self.start_tls(id),
             }
         }
-        if let Err(violation) = result {
-            warn!(client = id, %violation, "a client that does not keep to the protocol");
-            self.lost(id, "it does not keep to the protocol");
+        match result {
+            Ok(()) => {}
+            Err(ClientError::Violation(violation)) => {
+                warn!(client = id, %violation, "a client that does not keep to the protocol");
+                self.lost(id, "it does not keep to the protocol");
+            }
+            // It is told why before it is hung up on.
+            Err(ClientError::Tls(error)) => {
+                warn!(client = id, %error, "a client without the encryption that there must be");
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.ending = true;
+                }
+            }
+        }
+    }
+
+    fn start_tls(&mut self, id: u64) {
+        let Some((tls, client)) = self.tls.as_ref().zip(self.clients.get_mut(&id)) else { return };
+        if let Err(error) = client.start_tls(tls) {
+            warn!(client = id, %error, "no encryption");
+            self.lost(id, "no encryption");
         }
     }
 
@@ -392,6 +421,6 @@ impl<D: Device> Exporter<D> {
         }
         let Some(client) = self.clients.get_mut(&id) else { return };
         let result = client.connection.reply(request, reply);
-        self.events(id, result);
+        self.events(id, result.map_err(ClientError::from));
     }
 }

@@ -12,6 +12,7 @@ mod exporter;
 mod limits;
 mod listen;
 pub mod tasks;
+mod tls;
 
 pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
@@ -19,3 +20,4 @@ pub use disk::{
 pub use exporter::{Exporter, Offer, ServeError, Stop, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
+pub use tls::{Tls, TlsError};

@@ -58,15 +58,17 @@ impl Shares {
         clients: &mut BTreeMap<u64, Client>,
         limits: &Limits,
         extra: usize,
+        now: Instant,
     ) -> Vec<(u64, Verdict)> {
-        let mut held = clients.values().map(Client::memory).sum::<usize>() + extra;
+        // What those hold who are gone is as good as free.
+        let here = |(_, client): &(&u64, &Client)| !client.gone;
+        let mut held = clients.iter().filter(here).map(|(_, client)| client.memory()).sum::<usize>() + extra;
         if held < limits.bytes && !self.full {
             return Vec::new();
         }
         let mut verdicts = Vec::new();
         // If none of them can go on without being heard, the first must be: what all of them have sent is half a request.
-        let stuck = clients.values().all(Client::is_awaited) && extra == 0;
-        let mut forced = stuck;
+        let mut forced = clients.values().all(|client| client.asked == 0) && extra == 0;
         let turn = self.turn;
         let order: Vec<u64> = clients.range(turn..).chain(clients.range(..turn)).map(|(id, _)| *id).collect();
         self.full = held >= limits.bytes;
@@ -76,7 +78,7 @@ impl Shares {
             let (fits, forces) = (held < limits.bytes, forced && wants);
             forced &= !forces;
             let before = client.memory();
-            if let Err(violation) = client.connection.pause(!fits && !forces) {
+            if let Err(violation) = client.pause(!fits && !forces, now) {
                 verdicts.push((id, Verdict::Violation(violation)));
             }
             // Who is forced stays the first until it has said what it has to say.

@@ -6,10 +6,12 @@
 
 mod carry;
 mod client;
+pub mod desk;
 mod disk;
 mod exporter;
 mod limits;
 mod listen;
+pub mod tasks;
 mod tls;
 
 pub use disk::{

@@ -6,12 +6,14 @@
 
 mod carry;
 mod client;
+pub mod desk;
 mod disk;
 mod exporter;
 mod limits;
 mod listen;
 mod mailbox;
 mod running;
+pub mod tasks;
 mod tls;
 
 pub use disk::{

@@ -74,7 +74,8 @@ fn start(
     let _ = record;
     let listeners: Vec<Listener> = disk.listen.iter().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
-    let offer = Offer { name: disk.export.clone(), read_only: disk.read_only, limits: config.limits };
+    let offer =
+        Offer { name: disk.export.clone(), read_only: disk.read_only, tls: None, limits: config.limits };
     let served = Running::start(&disk.name, opened, offer, listeners)
         .map_err(|e| Problem::failed(format!("{}: {e}", disk.name)))?;
     for place in places {

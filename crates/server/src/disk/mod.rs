@@ -196,6 +196,7 @@ impl<D: Device> Disk<D> {
         self.pump(now);
         let world = World { core: &mut self.core, blocks: &mut self.blocks };
         let answer = self.apps.call(place, world, call);
+        self.ask_again();
         self.pump(now);
         answer
     }
@@ -438,6 +439,11 @@ impl<D: Device> Disk<D> {
         self.counters.delivered(&record);
         let world = World { core: &mut self.core, blocks: &mut self.blocks };
         self.apps.done(world, &record, &bytes, now);
+        self.ask_again();
+    }
+
+    /// Whether writes that are held may go now.
+    fn ask_again(&mut self) {
         for turn in std::mem::take(&mut self.held) {
             self.begin(turn);
         }

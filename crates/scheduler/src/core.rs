@@ -554,6 +554,10 @@ impl Sessions for Core {
         self.background.open(self.drive.layout(), priority, self.config.writes_serve_reads)
     }
 
+    fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError> {
+        self.background.set_priority(session, priority)
+    }
+
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
         self.background.serve_reads_by_writes(session, on)
     }

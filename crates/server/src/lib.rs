@@ -6,11 +6,14 @@
 
 mod carry;
 mod client;
+pub mod desk;
 mod disk;
 mod exporter;
 mod limits;
 mod listen;
 mod mailbox;
+mod running;
+pub mod tasks;
 mod tls;
 
 pub use disk::{
@@ -20,4 +23,5 @@ pub use exporter::{Exporter, Offer, ServeError, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
+pub use running::Running;
 pub use tls::{Tls, TlsError};

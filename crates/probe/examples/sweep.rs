@@ -27,7 +27,15 @@ fn main() {
         };
         let mut device = drive();
         let mut probe = Probe::new(Options::default());
-        let Outcome { profile, report } = match probe.run(&mut device, &mut |_| ControlFlow::Continue(())) {
+        let mut stages: Vec<(&str, f64)> = Vec::new();
+        let mut hook = |at: &probe::Progress<'_>| {
+            if stages.last().map(|s| s.0) != Some(at.stage) {
+                stages.push((at.stage, at.drive_time.as_secs_f64()));
+                eprintln!("{:?} {}", stages.last(), at.journal.commands());
+            }
+            ControlFlow::Continue(())
+        };
+        let Outcome { profile, report } = match probe.run(&mut device, &mut hook) {
             Ok(outcome) => outcome,
             Err(error) => {
                 println!("{name:24} {error}");

@@ -54,7 +54,7 @@ pub(crate) fn run(
         let part = 1.0 / REQUESTS as f64;
         if error.abs() < NEAR {
             check.within_50us += part;
-        } else if wrap(error / meter.revolution).abs() * meter.revolution < NEAR {
+        } else if wrap(error / meter.revolution()).abs() * meter.revolution() < NEAR {
             check.turns_off += part;
         } else {
             check.elsewhere += part;
@@ -105,7 +105,7 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
                 continue;
             };
             let error = meter.deviation(lbn, expected)?;
-            off += u64::from(error.abs() * meter.revolution > NEAR);
+            off += u64::from(error.abs() * meter.revolution() > NEAR);
         }
         if off as f64 > UNSURE * SECOND_LOOK as f64 {
             let why = format!("{off} of {SECOND_LOOK} sectors stand elsewhere than the map has them");

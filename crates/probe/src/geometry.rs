@@ -200,7 +200,7 @@ fn steps(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
 fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -> Result<Moves, ProbeError> {
     let mut times = Vec::new();
     let searches = if meter.is_noisy() { 3 } else { 1 };
-    let mut guess = (0.0, 0.35 * meter.revolution);
+    let mut guess = (0.0, 0.35 * meter.revolution());
     for (i, &step) in steps.iter().enumerate() {
         meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
         // Only the zone's first tracks are surely the first of a cylinder or band of any size.

@@ -56,6 +56,7 @@ mod layout;
 mod mapping;
 mod meter;
 mod moves;
+mod platter;
 mod predict;
 mod probe;
 mod report;

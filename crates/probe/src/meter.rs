@@ -3,7 +3,8 @@
 use crate::draw::Draw;
 use crate::error::ProbeError;
 use crate::journal::{Journal, Recorder};
-use crate::turns::{frac, wrap};
+use crate::platter::Platter;
+use crate::turns::wrap;
 use std::ops::ControlFlow;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
@@ -39,18 +40,23 @@ struct Anchor {
 
 /// Anchors at most, and rounds in which they are learnt.
 const MOST_ANCHORS: u64 = 40;
-const ANCHOR_ROUNDS: usize = 10;
+const ANCHOR_ROUNDS: usize = 8;
 
-/// Between two anchors: a spindle that goes wrong by a ten-thousandth is two thousandths of a turn off then.
-const ANCHOR_EVERY: Duration = Duration::from_millis(120);
+/// Between two sectors whose angles are known: a spindle that goes wrong by a ten-thousandth is two thousandths of a
+/// turn off then.
+const FOLLOW_EVERY: Duration = Duration::from_millis(120);
 
-/// How much of an anchor's error is believed at once, of the phase and of the speed.
-const FOLLOW: f64 = 0.6;
-const FOLLOW_SPEED: f64 = 0.25;
+/// Between two anchors, where others' angles are known as well.
+const ANCHOR_EVERY: Duration = Duration::from_millis(1_500);
 
-/// An anchor further off than this has waited for something else, turns; so many in a row have not.
-const LOST: f64 = 0.02;
-const MOST_LOST: u32 = 4;
+/// How much worse than a reading an anchor's first is.
+const FIRST_READINGS: f64 = 20.0;
+
+/// The spread of an angle before it is known, ns.
+const SPREAD_AT_FIRST: f64 = 6_000.0;
+
+/// Anchors read to find the platter again after a while without.
+const FIND_AGAIN: usize = 16;
 
 /// One read.
 #[derive(Clone, Copy, Debug)]
@@ -77,23 +83,21 @@ pub(crate) struct Meter<'a> {
     begun: Option<Instant>,
     /// The last LBN for which the arm moved.
     pub(crate) last: u64,
-    /// One turn, ns; 0 while it is not known.
-    pub(crate) revolution: f64,
-    /// Where the platter stood at an instant; angles at others follow from the speed.
-    phase: f64,
-    phase_at: Instant,
+    platter: Platter,
     /// Sectors whose angles stand fast, read now and then to follow a spindle that drifts; none for one that does not.
     anchors: Vec<Anchor>,
     next_anchor: usize,
     anchored: Instant,
-    /// Anchors in a row that made no sense.
-    lost: u32,
+    /// When a sector whose angle was known was read last.
+    followed: Instant,
     /// Spread of one angle, turns.
     pub(crate) spread: f64,
     /// Responses below this came from the buffer, ns.
     pub(crate) hit_below: f64,
     /// Reads of other places after which a place is not in the buffer.
     pub(crate) segments: u64,
+    /// Whether sectors just before one read are in the buffer.
+    pub(crate) keeps_before: bool,
     commands: u64,
 }
 
@@ -109,16 +113,15 @@ impl<'a> Meter<'a> {
             now: Instant::ZERO,
             begun: None,
             last: 0,
-            revolution: 0.0,
-            phase: 0.0,
-            phase_at: Instant::ZERO,
+            platter: Platter::new(),
             anchors: Vec::new(),
             next_anchor: 0,
             anchored: Instant::ZERO,
-            lost: 0,
+            followed: Instant::ZERO,
             spread: 0.0,
             hit_below: 0.0,
             segments: 0,
+            keeps_before: false,
             commands: 0,
         }
     }
@@ -143,8 +146,13 @@ impl<'a> Meter<'a> {
         self.now.saturating_since(self.begun.unwrap_or(self.now))
     }
 
+    /// One turn, ns; 0 while it is not known.
+    pub(crate) const fn revolution(&self) -> f64 {
+        self.platter.revolution
+    }
+
     pub(crate) fn set_revolution(&mut self, ns: f64) {
-        self.revolution = ns;
+        self.platter.revolution = ns;
         self.recorder.set_revolution(ns);
     }
 
@@ -198,9 +206,7 @@ impl<'a> Meter<'a> {
     /// Where the platter stands at `at`, in turns; the end of a sector is where it stands at the completion of a read
     /// of that sector alone, less a constant that is the same for all.
     pub(crate) fn turns_at(&self, at: Instant) -> f64 {
-        let (later, earlier) = (at.saturating_since(self.phase_at), self.phase_at.saturating_since(at));
-        let since = later.as_nanos() as f64 - earlier.as_nanos() as f64;
-        frac(self.phase + since / self.revolution)
+        self.platter.turns_at(at)
     }
 
     /// Begins to follow the spindle: a ring of sectors in the drive's middle, learnt in some rounds.
@@ -216,19 +222,19 @@ impl<'a> Meter<'a> {
         }
         self.draw.shuffle(&mut anchors);
         self.anchors = anchors;
-        self.phase = self.turns_at(self.now);
-        self.phase_at = self.now;
-        let mut squares = Vec::new();
+        self.platter.begin_to_follow(self.now);
+        self.spread = SPREAD_AT_FIRST / self.revolution();
+        let mut errors = Vec::new();
         for round in 0..ANCHOR_ROUNDS {
             for _ in 0..ring {
                 let error = self.read_anchor()?;
                 if round >= ANCHOR_ROUNDS / 2 {
-                    squares.extend(error.map(f64::abs));
+                    errors.extend(error.map(f64::abs));
                 }
             }
         }
         // The median of a normal error is two thirds of its spread; what the clock cannot tell is left to it.
-        self.spread = f64::max(crate::turns::median(&mut squares) / 0.67, 0.6 / self.revolution);
+        self.spread = f64::max(crate::turns::median(&mut errors) / 0.67, 0.6 / self.revolution());
         Ok(())
     }
 
@@ -239,6 +245,7 @@ impl<'a> Meter<'a> {
         let Some(lbn) = self.anchors.get(index).map(|a| a.lbn) else { return Ok(None) };
         let reading = self.read(lbn, 1)?;
         self.anchored = self.now;
+        self.followed = self.now;
         if self.is_hit(&reading) {
             return Ok(None);
         }
@@ -249,71 +256,32 @@ impl<'a> Meter<'a> {
             anchor.readings = 1.0;
             return Ok(None);
         }
-        let error = wrap(angle - anchor.angle);
-        if error.abs() > LOST && self.lost < MOST_LOST {
-            self.lost += 1;
-            return Ok(None);
-        }
-        self.lost = 0;
+        // At first the speed, and so the angle, is known badly.
+        let spread = self.spread * (1.0 + FIRST_READINGS / anchor.readings.powi(2)).sqrt();
+        let Some(error) = self.platter.take(reading.completed, anchor.angle, spread) else { return Ok(None) };
         if anchor.readings < ANCHOR_ROUNDS as f64 {
             anchor.readings += 1.0;
-            anchor.angle += error / anchor.readings;
+            anchor.angle -= error / anchor.readings;
         }
-        let turns = reading.completed.saturating_since(self.phase_at).as_nanos() as f64 / self.revolution;
-        self.phase = frac(angle - FOLLOW * error);
-        self.phase_at = reading.completed;
-        if turns > 0.5 && error.abs() < LOST {
-            // Ahead of where it should be: the turns took longer than was thought.
-            self.revolution *= 1.0 + FOLLOW_SPEED * error / turns.max(4.0);
-            self.recorder.set_revolution(self.revolution);
-        }
+        self.recorder.set_revolution(self.platter.revolution);
         Ok(Some(error))
     }
 
-    /// Where a sector stands, from readings between two anchors each: what the spindle does meanwhile falls out.
-    pub(crate) fn fine_angle(&mut self, lbn: u64, readings: usize) -> Result<f64, ProbeError> {
-        if self.anchors.is_empty() {
-            return self.angle(lbn);
-        }
-        let mut angles = Vec::new();
-        for _ in 0..4 * readings {
-            let Some((known, from)) = self.known_anchor()? else { continue };
-            let reading = self.read(lbn, 1)?;
-            if self.is_hit(&reading) {
-                self.leave(lbn)?;
-                continue;
-            }
-            let Some((then, to)) = self.known_anchor()? else { continue };
-            let turns = |a: Instant, b: Instant| b.saturating_since(a).as_nanos() as f64 / self.revolution;
-            let (part, whole) = (turns(from, reading.completed), turns(from, to));
-            let off = wrap(then - known - whole);
-            if off.abs() > LOST {
-                continue;
-            }
-            angles.push(frac(known + part + off * part / whole));
-            if angles.len() == readings {
-                break;
+    /// The read that was just done was of one sector that stands at `angle`, known to a standard deviation of
+    /// `spread`: the spindle is followed by it.
+    pub(crate) fn follow(&mut self, angle: f64, spread: f64) {
+        if self.is_noisy() {
+            let spread = (spread * spread + self.spread * self.spread).sqrt();
+            if self.platter.take(self.now, angle, spread).is_some() {
+                self.followed = self.now;
             }
         }
-        let Some(&first) = angles.first() else { return self.angle(lbn) };
-        let mut apart: Vec<f64> = angles.iter().map(|a| wrap(a - first)).collect();
-        // A median of many, a mean of two.
-        let middle = crate::turns::median(&mut apart);
-        let near: Vec<f64> =
-            apart.iter().copied().filter(|a| (a - middle).abs() < 4.0 * self.spread).collect();
-        Ok(frac(first + near.iter().sum::<f64>() / near.len().max(1) as f64))
-    }
-
-    /// Reads the next anchor: where it stands, and when it ended there.
-    fn known_anchor(&mut self) -> Result<Option<(f64, Instant)>, ProbeError> {
-        let index = self.next_anchor % self.anchors.len().max(1);
-        let error = self.read_anchor()?;
-        Ok(error.and(self.anchors.get(index)).map(|a| (a.angle, self.now)))
     }
 
     /// Reads an anchor if it is time to.
     pub(crate) fn keep_phase(&mut self) -> Result<(), ProbeError> {
-        if !self.anchors.is_empty() && self.now.saturating_since(self.anchored) > ANCHOR_EVERY {
+        let late = |then: Instant, every| self.now.saturating_since(then) > every;
+        if self.is_noisy() && (late(self.followed, FOLLOW_EVERY) || late(self.anchored, ANCHOR_EVERY)) {
             self.read_anchor()?;
         }
         Ok(())
@@ -321,8 +289,8 @@ impl<'a> Meter<'a> {
 
     /// Reads anchors until the platter's place is known again after a while without.
     pub(crate) fn find_phase(&mut self) -> Result<(), ProbeError> {
-        if !self.anchors.is_empty() {
-            for _ in 0..4 * MOST_LOST {
+        if self.is_noisy() {
+            for _ in 0..FIND_AGAIN {
                 self.read_anchor()?;
             }
         }

@@ -40,7 +40,7 @@ pub(crate) fn shortest<T: Target>(
             Some(false) if widened < 8 => {
                 widened += 1;
                 low = high;
-                high += 0.4 * meter.revolution;
+                high += 0.4 * meter.revolution();
             }
             _ => return Ok(None),
         }
@@ -103,7 +103,7 @@ fn trial<T: Target>(
     for _ in 0..ATTEMPTS {
         meter.keep_phase()?;
         let Some(target) = leg(meter)? else { return Ok(None) };
-        let turn = meter.revolution;
+        let turn = meter.revolution();
         let response = ns + target.sector() * turn + bus_ns;
         let then = meter.turns_at(meter.now() + Duration::from_nanos(response as u64));
         let Some((lbn, angle)) = target.at_angle(then) else { continue };

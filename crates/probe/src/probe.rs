@@ -103,7 +103,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     if !spin.steady {
         meter.stage("spindle", 0.05);
         meter.anchor()?;
-        let us = meter.spread * meter.revolution / 1e3;
+        let us = meter.spread * meter.revolution() / 1e3;
         report.add(
             "spread of an angle",
             format!("{us:.1} us"),
@@ -113,7 +113,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     }
     let map = Mapper::new(meter).run()?;
     let geometry = geometry::find(meter, &map, &buffer)?;
-    let bus_turns = buffer.bus_sector_ns / meter.revolution;
+    let bus_turns = buffer.bus_sector_ns / meter.revolution();
     let (cylinders, spec) = layout::assemble(&map, geometry.shape, bus_turns);
     of_map(&mut report, &map, &geometry, cylinders);
     let zero_latency = zero::find(meter, &map, buffer.bus_sector_ns)?;
@@ -138,7 +138,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     }
     of_seeks(&mut report, &seeks, zero_latency);
     // A speed that wanders is given as it is now.
-    let rpm = (60e9 / meter.revolution).round() as u32;
+    let rpm = (60e9 / meter.revolution()).round() as u32;
     let profile = profile(options, meter, rpm, cylinders, heads, spec, &buffer, &seeks, zero_latency);
     let mut predictor = Predictor::new(&profile).map_err(|e| ProbeError::Unlike {
         stage: "profile",

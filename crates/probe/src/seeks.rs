@@ -88,7 +88,7 @@ impl SeekMeter<'_, '_> {
         let cylinders = self.layout.cylinders();
         let list = distances(cylinders);
         let mut points: Vec<(u32, f64, f64)> = Vec::new();
-        let turn = self.meter.revolution;
+        let turn = self.meter.revolution();
         for (i, &d) in list.iter().enumerate() {
             self.meter.stage("seek curve", 0.75 + 0.2 * i as f64 / list.len() as f64);
             let range = match points.last() {
@@ -172,7 +172,7 @@ impl SeekMeter<'_, '_> {
         range: (f64, f64),
     ) -> Result<Option<(f64, f64)>, ProbeError> {
         let (layout, bus) = (self.layout, self.buffer.bus_sector_ns);
-        let end_turns = bus / self.meter.revolution;
+        let end_turns = bus / self.meter.revolution();
         let mut leg = |meter: &mut Meter<'_>| -> Result<Option<InLayout<'_>>, ProbeError> {
             for _ in 0..8 {
                 if let Some(index) = target(meter, layout, distance, other_head) {

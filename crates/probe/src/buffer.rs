@@ -85,6 +85,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     }
     found.segments = places(meter, &found)?;
     meter.segments = found.segments;
+    meter.ahead = found.ahead;
     meter.keeps_before = found.keeps_before;
     Ok(found)
 }

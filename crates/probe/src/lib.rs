@@ -48,6 +48,7 @@ mod check;
 mod crossing;
 mod device;
 mod draw;
+mod elsewhere;
 mod error;
 mod fit;
 mod geometry;

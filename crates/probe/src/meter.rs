@@ -4,7 +4,9 @@ use crate::draw::Draw;
 use crate::error::ProbeError;
 use crate::journal::{Journal, Recorder};
 use crate::platter::Platter;
+use crate::elsewhere::Elsewhere;
 use crate::turns::wrap;
+use crate::zone::Zone;
 use std::ops::ControlFlow;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
@@ -96,6 +98,10 @@ pub(crate) struct Meter<'a> {
     pub(crate) hit_below: f64,
     /// Reads of other places after which a place is not in the buffer.
     pub(crate) segments: u64,
+    /// How many sectors after one read are in it, at least.
+    pub(crate) ahead: u64,
+    /// Where a read costs little.
+    elsewhere: Option<Elsewhere>,
     /// Whether sectors just before one read are in the buffer.
     pub(crate) keeps_before: bool,
     commands: u64,
@@ -121,6 +127,8 @@ impl<'a> Meter<'a> {
             spread: 0.0,
             hit_below: 0.0,
             segments: 0,
+            ahead: 0,
+            elsewhere: None,
             keeps_before: false,
             commands: 0,
         }
@@ -339,6 +347,16 @@ impl<'a> Meter<'a> {
         let mut tries = 0;
         while done <= self.segments && tries < 4 * (self.segments + 2) {
             tries += 1;
+            if let Some(other) = self.known_elsewhere(lbn) {
+                let reading = self.read(other, 1)?;
+                let hit = self.is_hit(&reading);
+                let turns = reading.response_ns() / self.revolution();
+                if let Some(known) = self.elsewhere.as_mut().filter(|_| !hit) {
+                    known.learn(turns);
+                }
+                done += u64::from(!hit);
+                continue;
+            }
             let other = low + self.draw.below(reach);
             if other.abs_diff(lbn) < reach / 50 {
                 continue;
@@ -347,6 +365,26 @@ impl<'a> Meter<'a> {
             done += u64::from(!self.is_hit(&reading));
         }
         Ok(())
+    }
+
+    /// A sector not far from `lbn` that will pass soon.
+    fn known_elsewhere(&mut self, lbn: u64) -> Option<u64> {
+        let margin = 2 * self.ahead.max(256);
+        let reach = (10 * margin * (self.segments + 1)).max(50_000).min(self.capacity() / 4);
+        let known = self.elsewhere.as_ref()?;
+        let low = lbn.saturating_sub(reach).max(known.zone.first);
+        let high = lbn.saturating_add(reach).min(known.end);
+        let room = high.checked_sub(low).filter(|&room| room > reach / 4)?;
+        let somewhere = low + self.draw.below(room);
+        let angle = self.platter.turns_at(self.now) + known.wait;
+        let other = known.passing(somewhere, angle);
+        (other.abs_diff(lbn) > margin).then_some(other)
+    }
+
+    /// LBNs of `zone` until `end` stand where it has them: [`leave`](Self::leave) goes there.
+    pub(crate) fn knows(&mut self, zone: &Zone, end: u64) {
+        let wait = self.elsewhere.as_ref().map_or(0.5, |known| known.wait);
+        self.elsewhere = Some(Elsewhere { zone: zone.clone(), end, wait });
     }
 
     /// Angle of `lbn`, and how far it is from `expected`.

@@ -23,6 +23,9 @@ const UNSURE: f64 = 0.4;
 /// Deviations of at most so many sectors come from slips, or from rotations not known well.
 const FEW_SECTORS: f64 = 4.0;
 
+/// What is no whole number of sectors.
+const PART: f64 = 0.28;
+
 /// LBNs in a row that turned out right after all before one is taken for off.
 const MOST_DOUBTS: u32 = 3;
 
@@ -52,6 +55,7 @@ impl Mapper<'_, '_> {
                 fit.take(zone, target, look.error, look.readings);
                 fit.pin(zone, told && self.meter.is_noisy());
                 good = target;
+                self.meter.knows(zone, good);
                 // Every track at first: what recurs must not be stepped over.
                 let dense = zone.levels.len() == 1 && zone.locate(target).0 < DENSE_TRACKS;
                 step = if dense { 1 } else { (step * FURTHER).min(FARTHEST) };
@@ -59,28 +63,26 @@ impl Mapper<'_, '_> {
             }
             step = (step / BACK).max(1);
             let few = (look.error * n as f64).abs() < FEW_SECTORS || look.error.abs() < 2.5 * tolerance;
-            if self.meter.is_noisy() && few && (fit.is_pinned() || !told) {
+            if !told && few {
                 if self.grows(zone, good, target, look.error)? {
-                    if !fit.unpin(zone) {
-                        fit.take(zone, target, look.error, look.readings);
-                        good = target;
-                    }
-                    continue;
-                }
-                if !told {
-                    // A slip or some: put to the right track, not to the right sector.
-                    let from = self.track_from(zone, good, target, look.error.abs() / 2.0)?;
-                    let sectors = (look.error * n as f64).round();
-                    if sectors >= 1.0 && from > zone.shifts.last().map_or(0, |s| s.lbn) {
-                        zone.shifts.push(Shift { lbn: from, sectors: sectors as u64 });
-                    } else {
-                        fit.take(zone, target, look.error, look.readings);
-                    }
+                    fit.take(zone, target, look.error, look.readings);
                     good = target;
                     continue;
                 }
+                // A slip or some: put to the right track, not to the right sector.
+                let from = self.track_from(zone, good, target, look.error.abs() / 2.0)?;
+                let sectors = (look.error * n as f64).round();
+                if sectors >= 1.0 && from > zone.shifts.last().map_or(0, |s| s.lbn) {
+                    zone.shifts.push(Shift { lbn: from, sectors: sectors as u64 });
+                } else {
+                    fit.take(zone, target, look.error, look.readings);
+                }
+                good = target;
+                continue;
             }
+            if std::env::var("TRACE").is_ok() { eprintln!("  c{} fails at {target} from {good} step {step}", self.meter.commands());}
             let off = self.first_off(zone, good, target, look.error)?;
+            if std::env::var("TRACE").is_ok() { eprintln!("  c{} first off {off}", self.meter.commands());}
             if self.meter.is_noisy() && doubts < MOST_DOUBTS && self.look(zone, off, 0.0)?.met {
                 // A reading went wrong somewhere: nothing is off here.
                 doubts += 1;
@@ -88,7 +90,13 @@ impl Mapper<'_, '_> {
                 continue;
             }
             doubts = 0;
-            match self.classify(zone, off)? {
+            let angle = self.sure_angle(off, n)?;
+            if few && fit.is_pinned() && self.is_between(zone, off, angle)? && fit.unpin(zone) {
+                continue;
+            }
+            let event = self.classify(zone, off, angle)?;
+            if std::env::var("TRACE").is_ok() { eprintln!("{:.1}s c{} z{} n{} off {off} at {:?} err {:.1} sect ({:.1} us) pinned {} levels {:?} -> {event:?}", self.meter.drive_time().as_secs_f64(), self.meter.commands(), self.map.zones.len(), n, zone.locate(off), look.error*n as f64, look.error*self.meter.revolution()/1e3, fit.is_pinned(), zone.levels.iter().map(|l| (l.unit, l.advance*n as f64)).collect::<Vec<_>>()); }
+            match event {
                 Event::Slip(sectors) => zone.shifts.push(Shift { lbn: off, sectors }),
                 Event::Level(level) => {
                     zone.levels.push(level);
@@ -145,6 +153,17 @@ impl Mapper<'_, '_> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether what is off is off by a part of a sector, and what comes before it as well: no slip is.
+    fn is_between(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<bool, ProbeError> {
+        let by = wrap(angle - zone.predict(off)) * zone.sectors as f64;
+        if (by - by.round()).abs() < PART && by.round() != 0.0 {
+            return Ok(false);
+        }
+        let before = off.saturating_sub(zone.sectors / 3).max(zone.first);
+        let look = self.look_within(zone, before, PART / zone.sectors as f64)?;
+        Ok(!look.met)
     }
 
     /// What the beginning of a zone says of its angles: some readings each of its first LBN and of each level's

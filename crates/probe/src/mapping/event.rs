@@ -11,6 +11,9 @@ pub(super) const MOST_SLIPPED: u64 = 256;
 /// The longest such run with others so near that they hide the next track.
 const MOST_SLIPPED_AMONG: u64 = 32;
 
+/// The same where readings vary, and the density of another zone does not show over a few LBNs.
+const MOST_SLIPPED_UNSEEN: u64 = 8;
+
 /// Units of a level in one of the next; a band has some hundred tracks.
 const MOST_REPEATS: u64 = 4_096;
 
@@ -21,6 +24,7 @@ const MOST_LEVELS: usize = 3;
 const NEARLY_WHOLE: f64 = 0.35;
 
 /// What is at the first LBN that is off.
+#[derive(Debug)]
 pub(super) enum Event {
     Slip(u64),
     Level(Level),
@@ -30,12 +34,11 @@ pub(super) enum Event {
 
 impl Mapper<'_, '_> {
     /// What is at `off`, the first LBN that is not where the zone has it.
-    pub(super) fn classify(&mut self, zone: &Zone, off: u64) -> Result<Event, ProbeError> {
+    pub(super) fn classify(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<Event, ProbeError> {
         let n = zone.sectors;
         if off + 2 < zone.end && self.all_meet(zone, &[off + 1, off + 2])? {
             return Ok(Event::Alone);
         }
-        let angle = self.sure_angle(off, n)?;
         let (track, sector) = zone.locate(off);
         if let Some(event) = self.slip(zone, off, angle)? {
             return Ok(event);
@@ -95,14 +98,17 @@ impl Mapper<'_, '_> {
                 continue;
             }
             let (track, _) = trial.locate(off);
+            if std::env::var("TRACE").is_ok() { eprintln!("  c{} try slip {sectors} at {off}: {}", self.meter.commands(), wrap(trial.predict(off) - angle)*n as f64);}
             let last = trial.lbn_near(track, n - 1);
             let points = [(off + last) / 2, last, last + 1, last + n / 2, last + n];
             if last + n < self.capacity && self.all_meet(&trial, &points)? {
                 return Ok(Some(Event::Slip(sectors)));
             }
+            if std::env::var("TRACE").is_ok() { for p in points { let l = self.look(&trial, p, 0.0)?; eprintln!("    {p}: {:.2} {} {}", l.error*n as f64, l.readings, l.met);}}
             // Another slip may follow soon. If the next few LBNs agree, and no track begins here, it is one.
+            let most = if self.meter.is_noisy() { MOST_SLIPPED_UNSEEN } else { MOST_SLIPPED_AMONG };
             let few = [off + 1, off + 2, off + 3];
-            if sectors <= MOST_SLIPPED_AMONG
+            if sectors <= most
                 && off + n < self.capacity
                 && self.all_meet(&trial, &few)?
                 && !self.track_begins(zone, off, angle)?

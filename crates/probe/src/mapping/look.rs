@@ -9,10 +9,13 @@ use crate::zone::Zone;
 const MOST_READINGS: usize = 6;
 
 /// How sure a look is before it stops, standard deviations.
-const SURE: f64 = 2.0;
+const SURE: f64 = 1.2;
 
 /// Readings of an angle on which much depends.
 const SURE_READINGS: u64 = 3;
+
+/// A prediction surer than so much of a reading's spread tells of the spindle rather than of the zone.
+const KNOWN: f64 = 0.3;
 
 /// Sectors between readings beside one another.
 const BESIDE: u64 = 2;
@@ -178,7 +181,7 @@ impl Mapper<'_, '_> {
 
     /// A reading that met a prediction known well says where the platter stands.
     pub(super) fn trust(&mut self, expected: f64, error: f64) {
-        if self.known < self.spread && error.abs() < 3.0 * self.spread {
+        if self.known < KNOWN * self.spread && error.abs() < 3.0 * self.spread {
             self.meter.follow(expected, self.known);
         }
     }

@@ -17,6 +17,8 @@ pub(crate) struct Elsewhere {
     pub(crate) zone: Zone,
     /// Up to this LBN.
     pub(crate) end: u64,
+    /// To a standard deviation of so many turns.
+    pub(crate) spread: f64,
     /// How long after a command a sector nearby is still caught, turns.
     pub(crate) wait: f64,
 }
@@ -28,6 +30,12 @@ impl Elsewhere {
         let n = self.zone.sectors;
         let past = frac(angle - self.zone.track_angle(track)) * n as f64;
         self.zone.lbn_near(track, (past.ceil() as u64).min(n - 1)).min(self.end)
+    }
+
+    /// Where an LBN stands, and to what standard deviation; none where one may have moved.
+    pub(crate) fn angle(&self, lbn: u64) -> Option<(f64, f64)> {
+        let known = lbn <= self.end && self.zone.odd.binary_search(&lbn).is_err();
+        known.then(|| (self.zone.predict(lbn), self.spread))
     }
 
     /// Takes in how many turns a read of such a sector took.

@@ -45,8 +45,8 @@ const MOST_ANCHORS: u64 = 40;
 const ANCHOR_ROUNDS: usize = 8;
 
 /// Between two sectors whose angles are known: a spindle that goes wrong by a ten-thousandth is two thousandths of a
-/// turn off then.
-const FOLLOW_EVERY: Duration = Duration::from_millis(120);
+/// turn off after a tenth of a second.
+const FOLLOW_EVERY: Duration = Duration::from_millis(60);
 
 /// Between two anchors, where others' angles are known as well.
 const ANCHOR_EVERY: Duration = Duration::from_millis(1_500);
@@ -271,6 +271,7 @@ impl<'a> Meter<'a> {
             anchor.readings += 1.0;
             anchor.angle -= error / anchor.readings;
         }
+        if std::env::var("ANCHOR").is_ok() { eprintln!("anchor {:.2} us rev {:.1} t {:.2}", error*self.platter.revolution/1e3, self.platter.revolution, self.now.as_nanos() as f64/1e9); }
         self.recorder.set_revolution(self.platter.revolution);
         Ok(Some(error))
     }
@@ -286,13 +287,38 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Reads an anchor if it is time to.
+    /// Reads a sector whose angle is known, if it is time to.
     pub(crate) fn keep_phase(&mut self) -> Result<(), ProbeError> {
-        let late = |then: Instant, every| self.now.saturating_since(then) > every;
-        if self.is_noisy() && (late(self.followed, FOLLOW_EVERY) || late(self.anchored, ANCHOR_EVERY)) {
+        let late = |now: Instant, then, every| now.saturating_since(then) > every;
+        if !self.is_noisy() || !late(self.now, self.followed, FOLLOW_EVERY) {
+            return Ok(());
+        }
+        if !late(self.now, self.anchored, ANCHOR_EVERY)
+            && let Some(near) = self.known_elsewhere(self.last)
+            && !self.read_elsewhere(near)?
+        {
+            return Ok(());
+        }
+        if late(self.now, self.followed, FOLLOW_EVERY) {
             self.read_anchor()?;
         }
         Ok(())
+    }
+
+    /// Reads a sector whose angle is known; whether it came from the buffer.
+    fn read_elsewhere(&mut self, lbn: u64) -> Result<bool, ProbeError> {
+        let reading = self.read(lbn, 1)?;
+        if self.is_hit(&reading) {
+            return Ok(true);
+        }
+        let turns = reading.response_ns() / self.revolution();
+        if let Some(known) = self.elsewhere.as_mut() {
+            known.learn(turns);
+            if let Some((angle, spread)) = known.angle(lbn) {
+                self.follow(angle, spread);
+            }
+        }
+        Ok(false)
     }
 
     /// Reads anchors until the platter's place is known again after a while without.
@@ -348,13 +374,7 @@ impl<'a> Meter<'a> {
         while done <= self.segments && tries < 4 * (self.segments + 2) {
             tries += 1;
             if let Some(other) = self.known_elsewhere(lbn) {
-                let reading = self.read(other, 1)?;
-                let hit = self.is_hit(&reading);
-                let turns = reading.response_ns() / self.revolution();
-                if let Some(known) = self.elsewhere.as_mut().filter(|_| !hit) {
-                    known.learn(turns);
-                }
-                done += u64::from(!hit);
+                done += u64::from(!self.read_elsewhere(other)?);
                 continue;
             }
             let other = low + self.draw.below(reach);
@@ -381,10 +401,11 @@ impl<'a> Meter<'a> {
         (other.abs_diff(lbn) > margin).then_some(other)
     }
 
-    /// LBNs of `zone` until `end` stand where it has them: [`leave`](Self::leave) goes there.
-    pub(crate) fn knows(&mut self, zone: &Zone, end: u64) {
+    /// LBNs of `zone` until `end` stand where it has them, to a standard deviation of `spread`:
+    /// [`leave`](Self::leave) goes there.
+    pub(crate) fn knows(&mut self, zone: &Zone, end: u64, spread: f64) {
         let wait = self.elsewhere.as_ref().map_or(0.5, |known| known.wait);
-        self.elsewhere = Some(Elsewhere { zone: zone.clone(), end, wait });
+        self.elsewhere = Some(Elsewhere { zone: zone.clone(), end, spread, wait });
     }
 
     /// Angle of `lbn`, and how far it is from `expected`.

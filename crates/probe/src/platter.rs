@@ -9,6 +9,11 @@ use units::Instant;
 /// What a second does to a speed that wanders, squared: steps of a ten-thousandth every few seconds.
 const WANDER_PER_S: f64 = 2e-9;
 
+/// A reading that is further off than so many standard deviations says that the speed has changed at once, by about
+/// so much of itself.
+const SURPRISE: f64 = 2.2;
+const JUMP: f64 = 1.5e-4;
+
 /// A reading further off than so many standard deviations has waited for something else; so many in a row have not.
 const OUTLIER: f64 = 5.0;
 const MOST_LOST: u32 = 4;
@@ -77,13 +82,20 @@ impl Platter {
         }
         let turns = self.since(at);
         let wander = WANDER_PER_S * self.revolution / 1e9;
-        let phase_variance = self.phase_variance
-            + 2.0 * turns * self.common
-            + turns * turns * self.speed_variance
-            + wander * turns.powi(3) / 3.0;
-        let common = self.common + turns * self.speed_variance + wander * turns * turns / 2.0;
-        let speed_variance = self.speed_variance + wander * turns;
-        let all = phase_variance + spread * spread;
+        let noise = spread * spread;
+        let ahead = |speed_variance: f64| {
+            let phase_variance = self.phase_variance
+                + 2.0 * turns * self.common
+                + turns * turns * speed_variance
+                + wander * turns.powi(3) / 3.0;
+            let common = self.common + turns * speed_variance + wander * turns * turns / 2.0;
+            (phase_variance, common, speed_variance + wander * turns, phase_variance + noise)
+        };
+        let (mut phase_variance, mut common, mut speed_variance, mut all) = ahead(self.speed_variance);
+        if error * error > SURPRISE * SURPRISE * all {
+            // The speed has changed by more than it usually does.
+            (phase_variance, common, speed_variance, all) = ahead(self.speed_variance + JUMP * JUMP);
+        }
         if error * error > OUTLIER * OUTLIER * all {
             self.lost += 1;
             if self.lost < MOST_LOST {
@@ -92,7 +104,7 @@ impl Platter {
             // Again and again: the platter is elsewhere.
             self.phase = frac(angle);
             self.at = at;
-            self.phase_variance = spread * spread;
+            self.phase_variance = noise;
             self.common = 0.0;
             self.speed_variance = speed_variance.max(1e-8);
             return None;

@@ -119,6 +119,10 @@ impl Mapper<'_, '_> {
             }
         }
         let lbns = next - zone.first;
+        if self.meter.is_noisy() && lbns < zone.sectors / 4 {
+            // A reading went wrong, rather than most of each track is spare.
+            return Ok(None);
+        }
         if lbns == 0 || lbns >= zone.sectors {
             return Ok(None);
         }

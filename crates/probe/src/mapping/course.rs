@@ -55,7 +55,7 @@ impl Mapper<'_, '_> {
                 fit.take(zone, target, look.error, look.readings);
                 fit.pin(zone, told && self.meter.is_noisy());
                 good = target;
-                self.meter.knows(zone, good);
+                self.meter.knows(zone, good, unsure / 3.0);
                 // Every track at first: what recurs must not be stepped over.
                 let dense = zone.levels.len() == 1 && zone.locate(target).0 < DENSE_TRACKS;
                 step = if dense { 1 } else { (step * FURTHER).min(FARTHEST) };

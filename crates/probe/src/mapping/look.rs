@@ -149,33 +149,42 @@ impl Mapper<'_, '_> {
     }
 
     /// Reads on until the mean of all readings is clearly on one side of the threshold.
+    ///
+    /// Those of LBNs beside it count as long as they agree with its own: something may begin between them.
     fn look_on(&mut self, zone: &Zone, lbn: u64, threshold: f64, first: f64) -> Result<Look, ProbeError> {
-        let mut errors = vec![first];
+        let (mut own, mut others) = (vec![first], Vec::new());
         self.trust(zone.predict(lbn), first);
         loop {
-            let mut sorted = errors.clone();
-            let middle = median(&mut sorted);
-            // What waited for something else does not count.
-            let near: Vec<f64> =
-                errors.iter().copied().filter(|e| wrap(e - middle).abs() < 5.0 * self.spread).collect();
-            let count = near.len().max(1) as f64;
-            let error = near.iter().sum::<f64>() / count;
+            let mut all: Vec<f64> = own.iter().chain(&others).copied().collect();
+            let agree = others.is_empty() || {
+                let allowed = 3.0 * self.spread * (1.0 / own.len() as f64 + 1.0 / others.len() as f64).sqrt();
+                (middle(&own, self.spread).0 - middle(&others, self.spread).0).abs() < allowed
+            };
+            if !agree {
+                all.clone_from(&own);
+            }
+            let (error, count) = middle(&all, self.spread);
             let clear = (error.abs() - threshold).abs() > SURE * self.spread / count.sqrt();
             let met = error.abs() < threshold;
-            if clear && (met || near.len() > 1) || errors.len() >= MOST_READINGS {
+            let readings = own.len() + others.len();
+            if clear && (met || count > 1.0) || readings >= MOST_READINGS {
                 return Ok(Look { error, readings: count, met });
             }
-            let next = match self.beside(zone, lbn, errors.len() as u64) {
-                Some(other) => other,
+            match self.beside(zone, lbn, 1 + others.len() as u64).filter(|_| agree) {
+                Some(other) => {
+                    let expected = zone.predict(other);
+                    let error = self.meter.deviation(other, expected)?;
+                    self.trust(expected, error);
+                    others.push(error);
+                }
                 None => {
                     self.meter.leave(lbn)?;
-                    lbn
+                    let expected = zone.predict(lbn);
+                    let error = self.meter.deviation(lbn, expected)?;
+                    self.trust(expected, error);
+                    own.push(error);
                 }
-            };
-            let expected = zone.predict(next);
-            let more = self.meter.deviation(next, expected)?;
-            self.trust(expected, more);
-            errors.push(more);
+            }
         }
     }
 
@@ -194,4 +203,14 @@ impl Mapper<'_, '_> {
         let other = lbn.checked_sub(back)?;
         (!self.meter.keeps_before && sector >= back && other >= zone.first).then_some(other)
     }
+}
+
+/// The mean of the errors that are near their median, and how many those are; what waited for something else does not
+/// count.
+fn middle(errors: &[f64], spread: f64) -> (f64, f64) {
+    let mut sorted = errors.to_vec();
+    let middle = median(&mut sorted);
+    let near: Vec<f64> = errors.iter().map(|e| wrap(e - middle)).filter(|d| d.abs() < 5.0 * spread).collect();
+    let count = near.len().max(1) as f64;
+    (wrap(middle + near.iter().sum::<f64>() / count), count)
 }

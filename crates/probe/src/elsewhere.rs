@@ -32,9 +32,15 @@ impl Elsewhere {
         self.zone.lbn_near(track, (past.ceil() as u64).min(n - 1)).min(self.end)
     }
 
-    /// Where an LBN stands, and to what standard deviation; none where one may have moved.
+    /// Where an LBN stands, and to what standard deviation; none where one may have moved, or near slips, which may
+    /// be known to a track only.
     pub(crate) fn angle(&self, lbn: u64) -> Option<(f64, f64)> {
-        let known = lbn <= self.end && self.zone.odd.binary_search(&lbn).is_err();
+        let shifts = &self.zone.shifts;
+        let after = shifts.partition_point(|s| s.lbn <= lbn);
+        let around = after.checked_sub(1).and_then(|i| shifts.get(i)).into_iter().chain(shifts.get(after));
+        let known = lbn <= self.end
+            && self.zone.odd.binary_search(&lbn).is_err()
+            && around.into_iter().all(|s| s.lbn.abs_diff(lbn) > 2 * self.zone.sectors);
         known.then(|| (self.zone.predict(lbn), self.spread))
     }
 

@@ -1,6 +1,7 @@
 //! The course of a zone: predictions ever farther ahead.
 
 use super::Mapper;
+use super::edge::Slipped;
 use super::event::Event;
 use crate::error::ProbeError;
 use crate::fit::Fit;
@@ -81,16 +82,35 @@ impl Mapper<'_, '_> {
                 continue;
             }
             if std::env::var("TRACE").is_ok() { eprintln!("  c{} fails at {target} from {good} step {step}", self.meter.commands());}
-            let off = self.first_off(zone, good, target, look.error)?;
+            let mut bad = target;
+            if told && self.meter.is_noisy() {
+                match self.slip_on_track(zone, good, bad)? {
+                    Slipped::By(shift, after) => {
+                        zone.shifts.push(shift);
+                        good = after;
+            if std::env::var("TRACE").is_ok() { eprintln!("  c{} {shift:?}", self.meter.commands());}
+                        continue;
+                    }
+                    Slipped::Between(right, wrong) => (good, bad) = (right, wrong),
+                }
+            }
+            let (off, looked) = self.first_off(zone, good, bad, look.error)?;
             if std::env::var("TRACE").is_ok() { eprintln!("  c{} first off {off}", self.meter.commands());}
-            if self.meter.is_noisy() && doubts < MOST_DOUBTS && self.look(zone, off, 0.0)?.met {
+            if self.meter.is_noisy()
+                && doubts < MOST_DOUBTS
+                && looked.is_none()
+                && self.look(zone, off, 0.0)?.met
+            {
                 // A reading went wrong somewhere: nothing is off here.
                 doubts += 1;
                 good = off;
                 continue;
             }
             doubts = 0;
-            let angle = self.sure_angle(off, n)?;
+            let angle = match looked {
+                Some(look) if self.meter.is_noisy() => zone.predict(off) + look.error,
+                _ => self.sure_angle(off, n)?,
+            };
             if few && fit.is_pinned() && self.is_between(zone, off, angle)? && fit.unpin(zone) {
                 continue;
             }

@@ -1,12 +1,31 @@
 //! Where a zone's predictions begin to fail.
 
 use super::Mapper;
+use super::look::Look;
 use crate::error::ProbeError;
-use crate::zone::Zone;
+use crate::zone::{Shift, Zone};
+
+/// Where readings vary, a slip of no more than this is put to the right track, not to the right sector, ns.
+const SLIP_ENOUGH: f64 = 32_000.0;
+
+/// What came of looking for a slip's track.
+pub(super) enum Slipped {
+    /// It is there; and the first place after it that was looked at.
+    By(Shift, u64),
+    /// Something else is between these.
+    Between(u64, u64),
+}
 
 impl Mapper<'_, '_> {
-    /// The first LBN that is off, between one that is right and one that is off by `by`.
-    pub(super) fn first_off(&mut self, zone: &Zone, good: u64, bad: u64, by: f64) -> Result<u64, ProbeError> {
+    /// The first LBN that is off, between one that is right and one that is off by `by`; and what a look at it said,
+    /// if that is known.
+    pub(super) fn first_off(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        bad: u64,
+        by: f64,
+    ) -> Result<(u64, Option<Look>), ProbeError> {
         let tolerance = self.tolerance(zone.sectors);
         // Where a sector cannot be told, what is further off than half belongs to the one that is off.
         let threshold = if self.tells_sectors(zone.sectors) {
@@ -14,14 +33,46 @@ impl Mapper<'_, '_> {
         } else {
             (by.abs() / 2.0).clamp(0.7 * tolerance, 2.0 * tolerance)
         };
+        let n0 = zone.sectors as f64;
         let off = self.halve(zone, good, bad, threshold, false)?;
         // One reading for each half may go wrong once; what came of them is looked at twice.
-        if (off == good + 1 || self.look_within(zone, off - 1, threshold)?.met)
-            && !self.look_within(zone, off, threshold)?.met
-        {
-            return Ok(off);
+        if off == good + 1 || self.look_within(zone, off - 1, threshold)?.met {
+            let look = self.look_within(zone, off, threshold)?;
+            if std::env::var("TRACE").is_ok() { eprintln!("   look {off} {look:?} sectors {}", look.error * n0); }
+            if !look.met {
+                return Ok((off, Some(look)));
+            }
         }
-        self.halve(zone, good, bad, threshold, true)
+        Ok((self.halve(zone, good, bad, threshold, true)?, None))
+    }
+
+    /// A slip so small that its track is near enough, between a place that is right and one that is not; else tracks
+    /// next to each other of which the first is right and the other is not.
+    pub(super) fn slip_on_track(&mut self, zone: &Zone, good: u64, bad: u64) -> Result<Slipped, ProbeError> {
+        let n = zone.sectors;
+        let tolerance = self.tolerance(n);
+        let (mut good, mut bad) = (good, bad);
+        while bad - good > n + n / 2 {
+            let (_, sector) = zone.locate(good + (bad - good) / 2);
+            let middle = (good + (bad - good) / 2 + n / 2).saturating_sub(sector);
+            if middle <= good || middle >= bad {
+                break;
+            }
+            if self.glance(zone, middle, tolerance)? { good = middle } else { bad = middle }
+        }
+        let look = self.look(zone, bad, 0.0)?;
+        let sectors = (look.error * n as f64).round();
+        let part = (look.error * n as f64 - sectors).abs();
+        let near = sectors * self.meter.revolution() / n as f64;
+        if look.met || sectors < 1.0 || near > SLIP_ENOUGH || part > 0.35 {
+            return Ok(Slipped::Between(good, bad));
+        }
+        let shift = Shift { lbn: good + (bad - good).div_ceil(2), sectors: sectors as u64 };
+        let mut trial = zone.clone();
+        trial.shifts.push(shift);
+        let points = [bad + n, bad + 2 * n, bad + 3 * n];
+        let sure = points.iter().all(|&p| p < zone.end) && self.all_meet(&trial, &points)?;
+        Ok(if sure { Slipped::By(shift, bad) } else { Slipped::Between(good, bad) })
     }
 
     fn halve(
@@ -46,6 +97,7 @@ impl Mapper<'_, '_> {
             } else {
                 self.glance(zone, middle, threshold)?
             };
+            if std::env::var("TRACE").is_ok() { eprintln!("   {middle} {right}"); }
             if right { good = middle } else { bad = middle }
         }
         Ok(bad)

@@ -3,21 +3,28 @@
 use super::Mapper;
 use super::event::MOST_SLIPPED;
 use crate::error::ProbeError;
-use crate::turns::wrap;
+use crate::turns::{frac, wrap};
 use crate::zone::{Level, Region, Shift, Zone};
 
 /// Distances from a zone's first LBN over which its density is measured.
 const DENSITY_STEPS: [u64; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
 
+/// A density from which that of the next zone may be guessed.
+const LIKE_BEFORE: u64 = 48;
+
 impl Mapper<'_, '_> {
-    /// Density, first boundary and first skew of the zone that begins at `first`.
-    pub(super) fn begin(&mut self, first: u64) -> Result<Zone, ProbeError> {
+    /// Density, first boundary and first skew of the zone that begins at `first`, whose angle may be known.
+    pub(super) fn begin(&mut self, first: u64, angle: Option<f64>) -> Result<Zone, ProbeError> {
         self.known = f64::INFINITY;
-        if let Some(zone) = self.begin_like(first)? {
+        let angle = match angle {
+            Some(angle) => angle,
+            None => self.sure_angle_alone(first)?,
+        };
+        if let Some(zone) = self.begin_like(first, angle)? {
             return Ok(zone);
         }
         let last = self.capacity - 1 - first;
-        let (sectors, angle) = self.density(first)?;
+        let sectors = self.density(first, angle)?;
         let mut sectors = self.counted(first, sectors, angle)?;
         if self.meter.is_noisy()
             && let Some(before) = self.map.zones.last().map(|z| z.sectors)
@@ -50,17 +57,16 @@ impl Mapper<'_, '_> {
     }
 
     /// A zone that begins as the one before did, at another angle.
-    fn begin_like(&mut self, first: u64) -> Result<Option<Zone>, ProbeError> {
+    fn begin_like(&mut self, first: u64, angle: f64) -> Result<Option<Zone>, ProbeError> {
         let Some(before) = self.map.zones.last() else { return Ok(None) };
         let (n, top) = (before.sectors, before.levels.last().map_or(0, |l| l.unit));
         if top == 0 || first + (top + 2) * n >= self.capacity {
             return Ok(None);
         }
-        let mut zone = Zone::new(first, n, 0.0);
+        let mut zone = Zone::new(first, n, angle);
         zone.end = self.capacity;
         zone.levels.clone_from(&before.levels);
         zone.region = before.region;
-        zone.angle = self.sure_angle(first, n)?;
         let at = |track: u64, sector: u64| zone.lbn_near(track, sector);
         let mut points = vec![first + n / 2, at(1, 0), at(1, n - 1), at(top, 0), at(top, n / 2), at(top - 1, n - 1)];
         if let Some(region) = zone.region {
@@ -96,6 +102,9 @@ impl Mapper<'_, '_> {
                 if on { low = middle } else { high = middle }
             }
             ends.push(high - begin);
+            if ends == [sectors] {
+                return Ok(sectors);
+            }
             begin = high;
             angle = self.sure_angle(begin, sectors)?;
         }
@@ -145,27 +154,27 @@ impl Mapper<'_, '_> {
         Ok(self.meter.deviation(lbn, on)?.abs() >= self.tolerance(zone.sectors))
     }
 
-    /// Sectors on the track of `first`, and the angle there.
-    fn density(&mut self, first: u64) -> Result<(u64, f64), ProbeError> {
+    /// Sectors on the track of `first`, which stands at `start`.
+    fn density(&mut self, first: u64, start: f64) -> Result<u64, ProbeError> {
         let room = self.capacity - 1 - first;
-        let steps: Vec<u64> = DENSITY_STEPS.iter().copied().filter(|&k| k <= room).collect();
+        // The density does not change by much from zone to zone.
+        let steps: Vec<u64> = match self.map.zones.last().map(|z| z.sectors).filter(|&n| n >= LIKE_BEFORE) {
+            Some(n) => vec![n / 16, n / 3, n * 3 / 4],
+            None => DENSITY_STEPS.to_vec(),
+        };
+        let steps: Vec<u64> = steps.into_iter().filter(|&k| k > 0 && k <= room).collect();
         let mut angles = Vec::new();
         for &k in steps.iter().rev() {
-            angles.push((k, self.angle(first + k)?));
+            angles.push((k as f64, self.angle(first + k)?));
         }
-        let start = self.sure_angle_alone(first)?;
         let tolerance = self.tolerance(1);
         let mut sector = None;
         let mut reach = 1.0;
         for &(k, angle) in angles.iter().rev() {
             let turned = wrap(angle - start);
-            let k = k as f64;
-            let Some(so_far) = sector else {
-                sector = Some(crate::turns::frac(turned));
-                continue;
-            };
+            let so_far = sector.unwrap_or(frac(turned) / k);
             let off = wrap(turned - k * so_far);
-            if off.abs() > f64::min(tolerance * (1.0 + k / reach), 0.1) {
+            if sector.is_some() && off.abs() > f64::min(tolerance * (1.0 + k / reach), 0.1) {
                 break;
             }
             sector = Some(so_far + off / k);
@@ -173,7 +182,6 @@ impl Mapper<'_, '_> {
         }
         let sector: f64 = sector.unwrap_or(1.0);
         let sectors = (1.0 / sector.max(1e-6)).round();
-        Ok((sectors.clamp(1.0, 1e5) as u64, start))
+        Ok(sectors.clamp(1.0, 1e5) as u64)
     }
-
 }

@@ -127,6 +127,7 @@ impl Mapper<'_, '_> {
                 Event::Alone => zone.odd.push(off),
                 Event::End => {
                     zone.end = off;
+                    self.found = Some((off, angle));
                     self.fit = Some(fit);
                     return Ok(());
                 }

@@ -11,8 +11,6 @@ const MOST_READINGS: usize = 6;
 /// How sure a look is before it stops, standard deviations.
 const SURE: f64 = 1.2;
 
-/// Readings of an angle on which much depends.
-const SURE_READINGS: u64 = 3;
 
 /// A prediction surer than so much of a reading's spread tells of the spindle rather than of the zone.
 const KNOWN: f64 = 0.3;
@@ -41,7 +39,7 @@ impl Mapper<'_, '_> {
         // A read right after that of the sector before it may come late, for the drive is still busy with itself.
         // So the next ones are read first, from above: the buffer has what comes after.
         let sector = 1.0 / sectors as f64;
-        let ahead = if self.meter.is_noisy() { SURE_READINGS - 1 } else { 1 };
+        let ahead = 1;
         let near = if self.meter.is_noisy() { 5.0 * self.spread } else { self.tolerance(sectors) };
         self.meter.step_aside(lbn)?;
         let mut angles = Vec::new();

@@ -57,6 +57,8 @@ pub(crate) struct Mapper<'m, 'a> {
     known: f64,
     /// What is known of the angles of the zone before.
     fit: Option<Fit>,
+    /// An LBN that begins something else, and its angle.
+    found: Option<(u64, f64)>,
     map: Map,
 }
 
@@ -64,7 +66,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
     pub(crate) fn new(meter: &'m mut Meter<'a>) -> Self {
         let capacity = meter.capacity();
         let spread = meter.spread.max(0.6 / meter.revolution());
-        Self { meter, capacity, spread, known: f64::INFINITY, fit: None, map: Map::default() }
+        Self { meter, capacity, spread, known: f64::INFINITY, fit: None, found: None, map: Map::default() }
     }
 
     /// How near to its prediction an angle meets it, on a track of so many sectors.
@@ -90,7 +92,8 @@ impl<'m, 'a> Mapper<'m, 'a> {
         let mut at = 0;
         while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.drive_time() < LONGEST {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * at as f64 / self.capacity as f64);
-            let mut zone = self.begin(at)?;
+            let angle = self.found.take().filter(|&(lbn, _)| lbn == at).map(|(_, angle)| angle);
+            let mut zone = self.begin(at, angle)?;
             self.extend(&mut zone)?;
             if let Some(joined) = self.join(&zone)? {
                 self.map.zones.pop();

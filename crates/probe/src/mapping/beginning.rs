@@ -25,7 +25,7 @@ impl Mapper<'_, '_> {
         }
         let last = self.capacity - 1 - first;
         let sectors = self.density(first, angle)?;
-        let mut sectors = self.counted(first, sectors, angle)?;
+        let (mut sectors, sure) = self.counted(first, sectors, angle)?;
         if self.meter.is_noisy()
             && let Some(before) = self.map.zones.last().map(|z| z.sectors)
             && !(before / 2..=before * 2).contains(&sectors)
@@ -39,7 +39,7 @@ impl Mapper<'_, '_> {
             return Ok(zone);
         }
         // On one track without an end, everything is where its angle says until the next track begins.
-        if self.meets(&zone, first + sectors - 1)? {
+        if sure || self.meets(&zone, first + sectors - 1)? {
             let next = self.sure_angle(first + sectors, sectors)?;
             zone.levels.push(Level { unit: 1, advance: wrap(next - angle) });
             return Ok(zone);
@@ -76,11 +76,11 @@ impl Mapper<'_, '_> {
     }
 
     /// The exact number of sectors on a track, where readings are too spread to tell it: tracks end where the next
-    /// LBN stands elsewhere.
-    fn counted(&mut self, first: u64, sectors: u64, angle: f64) -> Result<u64, ProbeError> {
+    /// LBN stands elsewhere. Also whether the first one was seen to end there.
+    fn counted(&mut self, first: u64, sectors: u64, angle: f64) -> Result<(u64, bool), ProbeError> {
         let unsure = (6.0 * self.spread * sectors as f64).ceil() as u64;
         if unsure < 1 || !self.meter.is_noisy() || sectors < 4 {
-            return Ok(sectors);
+            return Ok((sectors, false));
         }
         let mut ends = Vec::new();
         let (mut begin, mut angle) = (first, angle);
@@ -103,14 +103,14 @@ impl Mapper<'_, '_> {
             }
             ends.push(high - begin);
             if ends == [sectors] {
-                return Ok(sectors);
+                return Ok((sectors, true));
             }
             begin = high;
             angle = self.sure_angle(begin, sectors)?;
         }
         // Two tracks that hold as many say it; a slip makes one of three shorter.
         ends.sort_unstable();
-        Ok(ends.windows(2).rev().find(|w| w[0] == w[1]).map_or(sectors, |w| w[0]))
+        Ok((ends.windows(2).rev().find(|w| w[0] == w[1]).map_or(sectors, |w| w[0]), false))
     }
 
     /// A zone whose first track ends early at `next`: a slip on it, or spares on every track.

@@ -33,12 +33,24 @@ impl Mapper<'_, '_> {
         } else {
             (by.abs() / 2.0).clamp(0.7 * tolerance, 2.0 * tolerance)
         };
-        let n0 = zone.sectors as f64;
+        let (mut good, mut bad) = (good, bad);
+        if self.meter.is_noisy()
+            && let Some(begins) = track_between(zone, good, bad)
+        {
+            // Most of what is off begins with a track.
+            let look = self.look_within(zone, begins, threshold)?;
+            if look.met {
+                good = begins;
+            } else if self.look_within(zone, begins - 1, threshold)?.met {
+                return Ok((begins, Some(look)));
+            } else {
+                bad = begins - 1;
+            }
+        }
         let off = self.halve(zone, good, bad, threshold, false)?;
         // One reading for each half may go wrong once; what came of them is looked at twice.
         if off == good + 1 || self.look_within(zone, off - 1, threshold)?.met {
             let look = self.look_within(zone, off, threshold)?;
-            if std::env::var("TRACE").is_ok() { eprintln!("   look {off} {look:?} sectors {}", look.error * n0); }
             if !look.met {
                 return Ok((off, Some(look)));
             }
@@ -97,7 +109,6 @@ impl Mapper<'_, '_> {
             } else {
                 self.glance(zone, middle, threshold)?
             };
-            if std::env::var("TRACE").is_ok() { eprintln!("   {middle} {right}"); }
             if right { good = middle } else { bad = middle }
         }
         Ok(bad)
@@ -115,4 +126,11 @@ impl Mapper<'_, '_> {
         }
         Ok(good + (bad - good).div_ceil(2))
     }
+}
+
+/// The first LBN of the only track that begins between two LBNs.
+fn track_between(zone: &Zone, good: u64, bad: u64) -> Option<u64> {
+    let (before, after) = (zone.locate(good).0, zone.locate(bad).0);
+    let begins = zone.lbn_near(after, 0);
+    (after == before + 1 && begins > good + 1 && begins < bad).then_some(begins)
 }

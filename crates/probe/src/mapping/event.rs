@@ -40,9 +40,6 @@ impl Mapper<'_, '_> {
             return Ok(Event::Alone);
         }
         let (track, sector) = zone.locate(off);
-        if let Some(event) = self.slip(zone, off, angle)? {
-            return Ok(event);
-        }
         let top = zone.levels.last().map_or(1, |l| l.unit);
         let regular = sector == 0 && track > top && track % top == 0;
         if regular && track / top <= MOST_REPEATS && zone.levels.len() < MOST_LEVELS {
@@ -63,7 +60,7 @@ impl Mapper<'_, '_> {
                 }
             }
         }
-        Ok(Event::End)
+        Ok(self.slip(zone, off, angle)?.unwrap_or(Event::End))
     }
 
     /// Whether a rotation recurs after as many tracks again, and again.

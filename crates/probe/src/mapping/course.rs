@@ -114,6 +114,14 @@ impl Mapper<'_, '_> {
             if few && fit.is_pinned() && self.is_between(zone, off, angle)? && fit.unpin(zone) {
                 continue;
             }
+            if told
+                && self.meter.is_noisy()
+                && let Some(first) = self.density_changes(zone, off, wrap(angle - zone.predict(off)))?
+            {
+                zone.end = first;
+                self.fit = Some(fit);
+                return Ok(());
+            }
             let event = self.classify(zone, off, angle)?;
             if std::env::var("TRACE").is_ok() { eprintln!("{:.1}s c{} z{} n{} off {off} at {:?} err {:.1} sect ({:.1} us) pinned {} levels {:?} -> {event:?}", self.meter.drive_time().as_secs_f64(), self.meter.commands(), self.map.zones.len(), n, zone.locate(off), look.error*n as f64, look.error*self.meter.revolution()/1e3, fit.is_pinned(), zone.levels.iter().map(|l| (l.unit, l.advance*n as f64)).collect::<Vec<_>>()); }
             match event {

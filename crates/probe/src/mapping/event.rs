@@ -23,6 +23,9 @@ const MOST_LEVELS: usize = 3;
 /// A rotation this near to whole sectors may be one, sectors.
 const NEARLY_WHOLE: f64 = 0.35;
 
+/// A density that begins so few LBNs from a track begins with it.
+const BEGINS: f64 = 6.0;
+
 /// What is at the first LBN that is off.
 #[derive(Debug)]
 pub(super) enum Event {
@@ -61,6 +64,31 @@ impl Mapper<'_, '_> {
             }
         }
         Ok(self.slip(zone, off, angle)?.unwrap_or(Event::End))
+    }
+
+    /// The first LBN of another density that begins where this one goes on: what follows `off`, which is off by `error`,
+    /// is off by ever more. Where readings vary that looks like one slip after another.
+    pub(super) fn density_changes(&mut self, zone: &Zone, off: u64, error: f64) -> Result<Option<u64>, ProbeError> {
+        let n = zone.sectors;
+        let sectors = |turns: f64| turns * n as f64;
+        if n < 16 || sectors(error).abs() > 2.5 || off + n >= zone.end {
+            return Ok(None);
+        }
+        let mut errors = Vec::new();
+        for quarter in (1..=3).rev() {
+            errors.push(self.look(zone, off + quarter * n / 4, 0.0)?.error);
+        }
+        let [far, middle, near] = errors.as_slice() else { return Ok(None) };
+        let (bent, grown) = (sectors(wrap(middle - near) - wrap(far - middle)), sectors(wrap(far - near)));
+        if bent.abs() > f64::max(0.6, 0.1 * grown.abs()) || grown.abs() < 1.5 {
+            return Ok(None);
+        }
+        // Back along the line to where nothing is off.
+        let back = (sectors(wrap(*near)) / grown * (n / 2) as f64 - (n / 4) as f64).round();
+        let (_, sector) = zone.locate(off);
+        let first = if (back - sector as f64).abs() < BEGINS { sector } else { back.max(0.0) as u64 };
+        let first = off.saturating_sub(first);
+        Ok((first > zone.first).then_some(first))
     }
 
     /// Whether a rotation recurs after as many tracks again, and again.

@@ -95,6 +95,8 @@ impl<'m, 'a> Mapper<'m, 'a> {
             let angle = self.found.take().filter(|&(lbn, _)| lbn == at).map(|(_, angle)| angle);
             let mut zone = self.begin(at, angle)?;
             self.extend(&mut zone)?;
+            // What is not understood is left behind an LBN at a time.
+            zone.end = zone.end.clamp(at + 1, self.capacity);
             if let Some(joined) = self.join(&zone)? {
                 self.map.zones.pop();
                 let known = joined.end;

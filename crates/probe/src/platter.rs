@@ -21,6 +21,13 @@ const MOST_LOST: u32 = 4;
 /// What is known of a speed at first, relative.
 const SPEED_AT_FIRST: f64 = 2e-3;
 
+/// What a reading adds to the mean of late speeds.
+const USUAL: f64 = 0.02;
+
+/// The most that one reading changes a speed, relative; and how far a speed goes from what it was at first.
+const MOST_CHANGE: f64 = 5e-4;
+const MOST_WANDER: f64 = 0.012;
+
 /// Phase and speed of the platter, and how well they are known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Platter {
@@ -34,6 +41,9 @@ pub(crate) struct Platter {
     common: f64,
     speed_variance: f64,
     wanders: bool,
+    /// One turn when following began, ns, and a mean of late ones.
+    at_first: f64,
+    usual: f64,
     /// Readings in a row that made no sense.
     lost: u32,
 }
@@ -48,6 +58,8 @@ impl Platter {
             common: 0.0,
             speed_variance: 0.0,
             wanders: false,
+            at_first: 0.0,
+            usual: 0.0,
             lost: 0,
         }
     }
@@ -71,6 +83,8 @@ impl Platter {
         self.common = 0.0;
         self.speed_variance = SPEED_AT_FIRST * SPEED_AT_FIRST;
         self.wanders = true;
+        self.at_first = self.revolution;
+        self.usual = self.revolution;
     }
 
     /// Takes in that the platter stood at `angle` at `at`, known to a standard deviation of `spread`; how far off that
@@ -94,7 +108,7 @@ impl Platter {
         let (mut phase_variance, mut common, mut speed_variance, mut all) = ahead(self.speed_variance);
         if error * error > SURPRISE * SURPRISE * all {
             // The speed has changed by more than it usually does.
-            (phase_variance, common, speed_variance, all) = ahead(self.speed_variance + JUMP * JUMP);
+            (phase_variance, common, speed_variance, all) = ahead(self.speed_variance.max(JUMP * JUMP));
         }
         if error * error > OUTLIER * OUTLIER * all {
             self.lost += 1;
@@ -106,7 +120,8 @@ impl Platter {
             self.at = at;
             self.phase_variance = noise;
             self.common = 0.0;
-            self.speed_variance = speed_variance.max(1e-8);
+            self.revolution = self.usual;
+            self.speed_variance = SPEED_AT_FIRST * SPEED_AT_FIRST;
             return None;
         }
         self.lost = 0;
@@ -114,7 +129,10 @@ impl Platter {
         self.phase = frac(self.phase + turns + of_phase * error);
         self.at = at;
         // Further than expected: faster than was thought.
-        self.revolution /= 1.0 + of_speed * error;
+        let faster = (of_speed * error).clamp(-MOST_CHANGE, MOST_CHANGE);
+        let (least, most) = (self.at_first * (1.0 - MOST_WANDER), self.at_first * (1.0 + MOST_WANDER));
+        self.revolution = (self.revolution / (1.0 + faster)).clamp(least, most);
+        self.usual += USUAL * (self.revolution - self.usual);
         self.phase_variance = (1.0 - of_phase) * phase_variance;
         self.common = (1.0 - of_phase) * common;
         self.speed_variance = speed_variance - of_speed * common;

@@ -1,10 +1,10 @@
 //! Timed reads, and what they say about where a sector stands on the platter.
 
 use crate::draw::Draw;
+use crate::elsewhere::Elsewhere;
 use crate::error::ProbeError;
 use crate::journal::{Journal, Recorder};
 use crate::platter::Platter;
-use crate::elsewhere::Elsewhere;
 use crate::turns::wrap;
 use crate::zone::Zone;
 use std::ops::ControlFlow;
@@ -57,6 +57,9 @@ const FIRST_READINGS: f64 = 20.0;
 /// The spread of an angle before it is known, ns.
 const SPREAD_AT_FIRST: f64 = 6_000.0;
 
+/// So many anchors in a row that make no sense mean that the platter is elsewhere.
+const MOST_ASTRAY: u32 = 2;
+
 /// Anchors read to find the platter again after a while without.
 const FIND_AGAIN: usize = 16;
 
@@ -90,6 +93,8 @@ pub(crate) struct Meter<'a> {
     anchors: Vec<Anchor>,
     next_anchor: usize,
     anchored: Instant,
+    /// Anchors in a row that made no sense.
+    astray: u32,
     /// When a sector whose angle was known was read last.
     followed: Instant,
     /// Spread of one angle, turns.
@@ -123,6 +128,7 @@ impl<'a> Meter<'a> {
             anchors: Vec::new(),
             next_anchor: 0,
             anchored: Instant::ZERO,
+            astray: 0,
             followed: Instant::ZERO,
             spread: 0.0,
             hit_below: 0.0,
@@ -266,12 +272,21 @@ impl<'a> Meter<'a> {
         }
         // At first the speed, and so the angle, is known badly.
         let spread = self.spread * (1.0 + FIRST_READINGS / anchor.readings.powi(2)).sqrt();
-        let Some(error) = self.platter.take(reading.completed, anchor.angle, spread) else { return Ok(None) };
+        let Some(error) = self.platter.take(reading.completed, anchor.angle, spread) else {
+            self.astray += 1;
+            if self.astray > MOST_ASTRAY {
+                // What was taken for known near by was not.
+                self.elsewhere = None;
+                self.platter.find_again(reading.completed, anchor.angle, spread);
+                self.astray = 0;
+            }
+            return Ok(None);
+        };
+        self.astray = 0;
         if anchor.readings < ANCHOR_ROUNDS as f64 {
             anchor.readings += 1.0;
             anchor.angle -= error / anchor.readings;
         }
-        if std::env::var("ANCHOR").is_ok() { eprintln!("anchor {:.2} us rev {:.1} t {:.2}", error*self.platter.revolution/1e3, self.platter.revolution, self.now.as_nanos() as f64/1e9); }
         self.recorder.set_revolution(self.platter.revolution);
         Ok(Some(error))
     }

@@ -87,6 +87,17 @@ impl Platter {
         self.usual = self.revolution;
     }
 
+    /// The platter stands at `angle` at `at`, whatever was thought; it turns as it usually does.
+    pub(crate) fn find_again(&mut self, at: Instant, angle: f64, spread: f64) {
+        self.phase = frac(angle);
+        self.at = at;
+        self.phase_variance = spread * spread;
+        self.common = 0.0;
+        self.revolution = self.usual;
+        self.speed_variance = SPEED_AT_FIRST * SPEED_AT_FIRST;
+        self.lost = 0;
+    }
+
     /// Takes in that the platter stood at `angle` at `at`, known to a standard deviation of `spread`; how far off that
     /// is from what was expected, unless it makes no sense.
     pub(crate) fn take(&mut self, at: Instant, angle: f64, spread: f64) -> Option<f64> {
@@ -116,12 +127,7 @@ impl Platter {
                 return None;
             }
             // Again and again: the platter is elsewhere.
-            self.phase = frac(angle);
-            self.at = at;
-            self.phase_variance = noise;
-            self.common = 0.0;
-            self.revolution = self.usual;
-            self.speed_variance = SPEED_AT_FIRST * SPEED_AT_FIRST;
+            self.find_again(at, angle, spread);
             return None;
         }
         self.lost = 0;

@@ -68,7 +68,8 @@ impl Mapper<'_, '_> {
         zone.levels.clone_from(&before.levels);
         zone.region = before.region;
         let at = |track: u64, sector: u64| zone.lbn_near(track, sector);
-        let mut points = vec![first + n / 2, at(1, 0), at(1, n - 1), at(top, 0), at(top, n / 2), at(top - 1, n - 1)];
+        let mut points =
+            vec![first + n / 2, at(1, 0), at(1, n - 1), at(top, 0), at(top, n / 2), at(top - 1, n - 1)];
         if let Some(region) = zone.region {
             points.extend([first + region.lbns - 1, first + region.lbns]);
         }

@@ -52,7 +52,7 @@ impl Mapper<'_, '_> {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
             self.known = unsure / 3.0;
             let look = self.look(zone, target, unsure.min(tolerance))?;
-            if look.met {
+            if look.met && self.is_no_chance(zone, good, target, unsure.min(tolerance))? {
                 fit.take(zone, target, look.error, look.readings);
                 fit.pin(zone, told && self.meter.is_noisy());
                 good = target;
@@ -81,21 +81,18 @@ impl Mapper<'_, '_> {
                 good = target;
                 continue;
             }
-            if std::env::var("TRACE").is_ok() { eprintln!("  c{} fails at {target} from {good} step {step}", self.meter.commands());}
             let mut bad = target;
             if told && self.meter.is_noisy() {
                 match self.slip_on_track(zone, good, bad)? {
                     Slipped::By(shift, after) => {
                         zone.shifts.push(shift);
                         good = after;
-            if std::env::var("TRACE").is_ok() { eprintln!("  c{} {shift:?}", self.meter.commands());}
                         continue;
                     }
                     Slipped::Between(right, wrong) => (good, bad) = (right, wrong),
                 }
             }
             let (off, looked) = self.first_off(zone, good, bad, look.error)?;
-            if std::env::var("TRACE").is_ok() { eprintln!("  c{} first off {off}", self.meter.commands());}
             if self.meter.is_noisy()
                 && doubts < MOST_DOUBTS
                 && looked.is_none()
@@ -122,9 +119,7 @@ impl Mapper<'_, '_> {
                 self.fit = Some(fit);
                 return Ok(());
             }
-            let event = self.classify(zone, off, angle)?;
-            if std::env::var("TRACE").is_ok() { eprintln!("{:.1}s c{} z{} n{} off {off} at {:?} err {:.1} sect ({:.1} us) pinned {} levels {:?} -> {event:?}", self.meter.drive_time().as_secs_f64(), self.meter.commands(), self.map.zones.len(), n, zone.locate(off), look.error*n as f64, look.error*self.meter.revolution()/1e3, fit.is_pinned(), zone.levels.iter().map(|l| (l.unit, l.advance*n as f64)).collect::<Vec<_>>()); }
-            match event {
+            match self.classify(zone, off, angle)? {
                 Event::Slip(sectors) => zone.shifts.push(Shift { lbn: off, sectors }),
                 Event::Level(level) => {
                     zone.levels.push(level);
@@ -154,14 +149,33 @@ impl Mapper<'_, '_> {
             let ahead = good.saturating_add(step.saturating_mul(n)).min(last);
             let (_, sector) = zone.locate(ahead);
             // The middle of a track: a slip more or less does not push it off.
-            let target =
-                if ahead == last { ahead } else { (ahead + n / 2).saturating_sub(sector).clamp(good + 1, last) };
+            let target = if ahead == last {
+                ahead
+            } else {
+                (ahead + n / 2).saturating_sub(sector).clamp(good + 1, last)
+            };
             let unsure = 3.0 * fit.uncertainty(zone, target);
             if *step <= 1 || unsure <= UNSURE * self.tolerance(n) {
                 return (target, unsure);
             }
             *step /= 2;
         }
+    }
+
+    /// Whether another LBN, on the track before a target far ahead, stands where the zone has it as well: beyond the
+    /// zone's end one of some hundred meets a prediction by chance.
+    pub(super) fn is_no_chance(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        target: u64,
+        more: f64,
+    ) -> Result<bool, ProbeError> {
+        let back = zone.sectors + zone.sectors / 3;
+        if !self.meter.is_noisy() || target - good < 2 * back {
+            return Ok(true);
+        }
+        Ok(self.look(zone, target - back, more)?.met)
     }
 
     /// Whether an error grows evenly from the zone's beginning, as that of a rotation not known well does; that of a

@@ -62,16 +62,16 @@ impl Mapper<'_, '_> {
     /// next to each other of which the first is right and the other is not.
     pub(super) fn slip_on_track(&mut self, zone: &Zone, good: u64, bad: u64) -> Result<Slipped, ProbeError> {
         let n = zone.sectors;
-        let tolerance = self.tolerance(n);
+        let begun = good;
         let (mut good, mut bad) = (good, bad);
-        while bad - good > n + n / 2 {
-            let (_, sector) = zone.locate(good + (bad - good) / 2);
-            let middle = (good + (bad - good) / 2 + n / 2).saturating_sub(sector);
-            if middle <= good || middle >= bad {
+        loop {
+            (good, bad) = self.track_off(zone, good, bad)?;
+            if self.is_no_chance(zone, begun, good, 0.0)? {
                 break;
             }
-            if self.glance(zone, middle, tolerance)? { good = middle } else { bad = middle }
+            (good, bad) = (begun, good);
         }
+
         let look = self.look(zone, bad, 0.0)?;
         let sectors = (look.error * n as f64).round();
         let part = (look.error * n as f64 - sectors).abs();
@@ -85,6 +85,22 @@ impl Mapper<'_, '_> {
         let points = [bad + n, bad + 2 * n, bad + 3 * n];
         let sure = points.iter().all(|&p| p < zone.end) && self.all_meet(&trial, &points)?;
         Ok(if sure { Slipped::By(shift, bad) } else { Slipped::Between(good, bad) })
+    }
+
+    /// Halves a stretch until its ends are next to each other's tracks: the last that is right, the first that is not.
+    fn track_off(&mut self, zone: &Zone, good: u64, bad: u64) -> Result<(u64, u64), ProbeError> {
+        let n = zone.sectors;
+        let tolerance = self.tolerance(n);
+        let (mut good, mut bad) = (good, bad);
+        while bad - good > n + n / 2 {
+            let (_, sector) = zone.locate(good + (bad - good) / 2);
+            let middle = (good + (bad - good) / 2 + n / 2).saturating_sub(sector);
+            if middle <= good || middle >= bad {
+                break;
+            }
+            if self.glance(zone, middle, tolerance)? { good = middle } else { bad = middle }
+        }
+        Ok((good, bad))
     }
 
     fn halve(
@@ -115,7 +131,13 @@ impl Mapper<'_, '_> {
     }
 
     /// The middle of the first track that is further off than `half`: near enough where a sector cannot be told.
-    pub(super) fn track_from(&mut self, zone: &Zone, good: u64, bad: u64, half: f64) -> Result<u64, ProbeError> {
+    pub(super) fn track_from(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        bad: u64,
+        half: f64,
+    ) -> Result<u64, ProbeError> {
         let n = zone.sectors;
         let (mut good, mut bad) = (good, bad);
         while bad - good > 2 * n {

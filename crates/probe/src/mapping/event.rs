@@ -27,7 +27,6 @@ const NEARLY_WHOLE: f64 = 0.35;
 const BEGINS: f64 = 6.0;
 
 /// What is at the first LBN that is off.
-#[derive(Debug)]
 pub(super) enum Event {
     Slip(u64),
     Level(Level),
@@ -68,7 +67,12 @@ impl Mapper<'_, '_> {
 
     /// The first LBN of another density that begins where this one goes on: what follows `off`, which is off by `error`,
     /// is off by ever more. Where readings vary that looks like one slip after another.
-    pub(super) fn density_changes(&mut self, zone: &Zone, off: u64, error: f64) -> Result<Option<u64>, ProbeError> {
+    pub(super) fn density_changes(
+        &mut self,
+        zone: &Zone,
+        off: u64,
+        error: f64,
+    ) -> Result<Option<u64>, ProbeError> {
         let n = zone.sectors;
         let sectors = |turns: f64| turns * n as f64;
         if n < 16 || sectors(error).abs() > 2.5 || off + n >= zone.end {
@@ -105,7 +109,8 @@ impl Mapper<'_, '_> {
             trial.lbn_near(2 * track + 1, n / 2),
             trial.lbn_near(3 * track, n / 2),
         ];
-        Ok(trial.lbn_near(2 * track, 0) < self.capacity - 1 && self.all_meet_within(&trial, &points, loose)?)
+        Ok(trial.lbn_near(2 * track, 0) < self.capacity - 1
+            && self.all_meet_within(&trial, &points, loose)?)
     }
 
     /// Whether sectors were stepped over before `off`.
@@ -123,13 +128,11 @@ impl Mapper<'_, '_> {
                 continue;
             }
             let (track, _) = trial.locate(off);
-            if std::env::var("TRACE").is_ok() { eprintln!("  c{} try slip {sectors} at {off}: {}", self.meter.commands(), wrap(trial.predict(off) - angle)*n as f64);}
             let last = trial.lbn_near(track, n - 1);
             let points = [(off + last) / 2, last, last + 1, last + n / 2, last + n];
             if last + n < self.capacity && self.all_meet(&trial, &points)? {
                 return Ok(Some(Event::Slip(sectors)));
             }
-            if std::env::var("TRACE").is_ok() { for p in points { let l = self.look(&trial, p, 0.0)?; eprintln!("    {p}: {:.2} {} {}", l.error*n as f64, l.readings, l.met);}}
             // Another slip may follow soon. If the next few LBNs agree, and no track begins here, it is one.
             let most = if self.meter.is_noisy() { MOST_SLIPPED_UNSEEN } else { MOST_SLIPPED_AMONG };
             let few = [off + 1, off + 2, off + 3];
@@ -149,5 +152,4 @@ impl Mapper<'_, '_> {
         let alone = Zone::new(off, zone.sectors, angle);
         self.all_meet(&alone, &[off + zone.sectors - 1, off + zone.sectors * 3 / 4])
     }
-
 }

@@ -15,7 +15,11 @@ impl Mapper<'_, '_> {
         let level = zone.levels.iter().find(|l| l.unit == tracks)?;
         let whole = before.place(before.end - 1) + 1 == tracks * before.sectors;
         let turned = wrap(zone.angle - before.angle - level.advance).abs() < self.tolerance(before.sectors);
-        if !(whole && turned && before.region == zone.region && before.alike(zone, self.tolerance(before.sectors))) {
+        if !(whole
+            && turned
+            && before.region == zone.region
+            && before.alike(zone, self.tolerance(before.sectors)))
+        {
             return None;
         }
         let mut joined = before.clone();

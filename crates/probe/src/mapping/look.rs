@@ -11,7 +11,6 @@ const MOST_READINGS: usize = 6;
 /// How sure a look is before it stops, standard deviations.
 const SURE: f64 = 1.2;
 
-
 /// A prediction surer than so much of a reading's spread tells of the spindle rather than of the zone.
 const KNOWN: f64 = 0.3;
 
@@ -48,8 +47,7 @@ impl Mapper<'_, '_> {
         }
         for _ in 0..4 {
             let Some(&last) = angles.last() else { break };
-            let apart: Vec<f64> =
-                angles.iter().map(|a| wrap(a - last)).filter(|d| d.abs() < near).collect();
+            let apart: Vec<f64> = angles.iter().map(|a| wrap(a - last)).filter(|d| d.abs() < near).collect();
             // The LBN's own reading and another.
             if apart.len() > 1 {
                 return Ok(frac(last + apart.iter().sum::<f64>() / apart.len() as f64));
@@ -85,7 +83,12 @@ impl Mapper<'_, '_> {
     }
 
     /// The same with more tolerance, turns.
-    pub(super) fn all_meet_within(&mut self, zone: &Zone, lbns: &[u64], more: f64) -> Result<bool, ProbeError> {
+    pub(super) fn all_meet_within(
+        &mut self,
+        zone: &Zone,
+        lbns: &[u64],
+        more: f64,
+    ) -> Result<bool, ProbeError> {
         let mut lbns: Vec<u64> = lbns.iter().copied().filter(|&l| l < self.capacity).collect();
         // Downward: read-ahead goes up.
         lbns.sort_unstable_by(|a, b| b.cmp(a));

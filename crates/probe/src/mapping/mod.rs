@@ -120,5 +120,4 @@ impl<'m, 'a> Mapper<'m, 'a> {
         }
         Ok(self.map)
     }
-
 }

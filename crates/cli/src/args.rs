@@ -238,6 +238,9 @@ pub(crate) struct SimulateArgs {
         default_value = "inside"
     )]
     pub(crate) place: Where,
+    /// Tell a scheduler outside nothing of the drive but its size: gaps are left alone, smtf learns from completions
+    #[arg(help_heading = "Drive", long)]
+    pub(crate) blind: bool,
     /// The foreground's policy: fcfs, c-look, sstf, sptf, sptf-sw:N (N percent) or smtf (the Disk Mimic; smtf:set or
     /// smtf:priority, and then :sstf or :c-look, say what is done about unknown distances)
     #[arg(help_heading = "Foreground", long, value_parser = values::policy, default_value = "fcfs")]
@@ -387,6 +390,9 @@ pub(crate) struct EmulateArgs {
     /// The export's name
     #[arg(long, value_name = "NAME", default_value = "")]
     pub(crate) name: String,
+    /// Let nobody write
+    #[arg(long)]
+    pub(crate) read_only: bool,
     /// Vary its times as those of a drive of 2001 did
     #[arg(long)]
     pub(crate) noise: bool,

@@ -7,8 +7,9 @@ use crate::output::Console;
 use crate::problem::Problem;
 use device::Emulated;
 use drive::Behaviour;
+use hdrhistogram::Histogram;
 use serde::Serialize;
-use server::{Address, Exporter, Limits, Listener, Tally};
+use server::{Address, Exporter, Listener, Offer, Tally};
 use std::fmt::Write;
 use std::fs::File;
 
@@ -34,8 +35,8 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
         console.note(&format!("{} at {}", found.profile.title, listener.address()));
     }
     log();
-    let (exporter, stop) =
-        Exporter::new(disk, &args.name, listeners, Limits::default()).map_err(Problem::failed)?;
+    let offer = Offer { name: args.name.clone(), read_only: args.read_only, ..Offer::default() };
+    let (exporter, stop) = Exporter::new(disk, offer, listeners).map_err(Problem::failed)?;
     interrupt::watch_and(
         move || {
             // It may have ended by itself.
@@ -43,8 +44,8 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
         },
         || {},
     );
-    let tally = exporter.run().map_err(Problem::failed)?;
-    said(&tally, args.json)
+    let (tally, disk) = exporter.run().map_err(Problem::failed)?;
+    said(&tally, disk.lateness(), args.json)
 }
 
 /// What happens goes to standard error, a line each.
@@ -68,16 +69,15 @@ struct Lateness {
     max: f64,
 }
 
-fn said(tally: &Tally, json: bool) -> Result<String, Problem> {
+fn said(tally: &Tally, late: &Histogram<u64>, json: bool) -> Result<String, Problem> {
     let us = |ns: u64| ns as f64 / 1000.0;
-    let late = &tally.lateness;
     let lateness = Lateness {
         p50: us(late.value_at_quantile(0.5)),
         p99: us(late.value_at_quantile(0.99)),
         max: us(late.max()),
     };
     if json {
-        let Tally { clients, requests, failed, .. } = *tally;
+        let Tally { clients, requests, failed } = *tally;
         return crate::drive::json(&Json { clients, requests, failed, lateness_us: lateness });
     }
     let mut text = String::new();

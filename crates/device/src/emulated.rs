@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use thiserror::Error;
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 /// What is asked of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,16 @@ pub enum Ask {
     },
     /// All that was acknowledged is to be on the medium. The range means nothing.
     Flush,
+    /// The sectors are not needed any more; what is read there afterwards is not said. For a device that
+    /// [can](crate::Abilities::discard).
+    Discard,
+    /// The sectors are to be zero. For a device that [can](crate::Abilities::write_zeroes).
+    WriteZeroes {
+        /// They are to be on the medium before it is acknowledged.
+        through: bool,
+        /// The room must stay allocated.
+        keep: bool,
+    },
 }
 
 /// Something done, or not.
@@ -31,7 +41,7 @@ pub enum Ask {
 pub struct Answer {
     /// The caller's name for it.
     pub id: u64,
-    /// When the drive was done with it. The call that told it came later: [`Emulated::lateness`].
+    /// When the device was done with it, as well as that is known. The call that told it came later.
     pub at: Instant,
     /// What was read; nothing otherwise.
     pub result: Result<Vec<u8>, Failure>,
@@ -57,8 +67,19 @@ pub enum Failure {
         /// Those given.
         found: usize,
     },
-    /// The file under it failed.
-    #[error("the file of the emulated drive: {0}")]
+    /// There are no such sectors.
+    #[error("LBNs {range} on a device of {sectors} sectors; ask for at least one, and for none beyond the end")]
+    Outside {
+        /// What was asked for.
+        range: LbnRange,
+        /// What there is.
+        sectors: Sectors,
+    },
+    /// The device was not made for it: see [`Abilities`](crate::Abilities).
+    #[error("the device cannot {0}; ask it what it can do first")]
+    Unsupported(&'static str),
+    /// The file or the device node under it failed.
+    #[error("what the device's bytes are kept in: {0}")]
     File(#[from] io::Error),
 }
 
@@ -203,6 +224,13 @@ impl Emulated {
                 (expected.get() != found as u64).then_some(Failure::Length { range, expected, found })
             }
             Ask::Read => None,
+            Ask::WriteZeroes { .. } => None,
+            // Forgetting moves no arm.
+            Ask::Discard => {
+                let result = self.discard(id, range).map(|()| Vec::new());
+                self.done.push_back(Answer { id, at: now, result });
+                return;
+            }
         };
         match refused {
             Some(failure) => self.done.push_back(Answer { id, at: now, result: Err(failure) }),
@@ -217,7 +245,8 @@ impl Emulated {
             let Some((id, range, ask)) = self.waiting.pop_front() else { return };
             let name = RequestId::new(self.next);
             self.next += 1;
-            let op = if matches!(ask, Ask::Write { .. }) { Op::Write } else { Op::Read };
+            let writes = matches!(ask, Ask::Write { .. } | Ask::WriteZeroes { .. });
+            let op = if writes { Op::Write } else { Op::Read };
             match self.drive.submit(now, Command { id: name, op, range }) {
                 Ok(()) => {
                     self.inside.insert(name, (id, range, ask));
@@ -268,8 +297,44 @@ impl Emulated {
                 }
                 Ok(Vec::new())
             }
-            Ask::Flush => Ok(Vec::new()),
+            Ask::WriteZeroes { through, keep } => {
+                self.zero(offset, range.len().bytes(self.sector).get(), keep)?;
+                if through {
+                    self.file.sync_data()?;
+                }
+                Ok(Vec::new())
+            }
+            // Neither waits for the drive.
+            Ask::Flush | Ask::Discard => Ok(Vec::new()),
         }
+    }
+
+    /// A hole in the file; nothing, where the file system knows none.
+    fn discard(&self, id: u64, range: LbnRange) -> Result<(), Failure> {
+        let (id, capacity) = (RequestId::new(id), self.drive.model().layout().capacity());
+        if range.is_empty() {
+            return Err(CommandError::Empty { id, range }.into());
+        }
+        if range.checked_end().is_none_or(|end| end > Lbn::new(capacity.get())) {
+            return Err(CommandError::PastEnd { id, range, capacity }.into());
+        }
+        let (at, bytes) = (range.start().get() * self.sector.get(), range.len().bytes(self.sector).get());
+        punch(&self.file, at, bytes).map(|_| ()).map_err(Failure::from)
+    }
+
+    /// A hole in the file unless its room is to be kept, or zeroes.
+    fn zero(&self, at: u64, bytes: u64, keep: bool) -> io::Result<()> {
+        if !keep && punch(&self.file, at, bytes)? {
+            return Ok(());
+        }
+        let zeroes = vec![0; bytes.min(1 << 20) as usize];
+        let mut done = 0;
+        while done < bytes {
+            let piece = &zeroes[..(bytes - done).min(zeroes.len() as u64) as usize];
+            self.file.write_all_at(piece, at + done)?;
+            done += piece.len() as u64;
+        }
+        Ok(())
     }
 
     /// The next answer; `now` is when the host takes it.
@@ -278,5 +343,56 @@ impl Emulated {
         let late: Duration = now.saturating_since(answer.at);
         self.lateness.saturating_record(late.as_nanos());
         Some(answer)
+    }
+}
+
+/// Makes a hole; whether the file system knows such.
+#[cfg(target_os = "linux")]
+fn punch(file: &File, at: u64, bytes: u64) -> io::Result<bool> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    match fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch(_file: &File, _at: u64, _bytes: u64) -> io::Result<bool> {
+    Ok(false)
+}
+
+#[cfg(target_os = "linux")]
+impl crate::Device for Emulated {
+    fn sector_bytes(&self) -> Bytes {
+        self.sector_bytes()
+    }
+
+    fn size(&self) -> Bytes {
+        self.size()
+    }
+
+    fn abilities(&self) -> crate::Abilities {
+        crate::Abilities { discard: true, write_zeroes: true, volatile: true, rotational: true }
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<crate::Run> {
+        crate::holes::runs(&self.file, range, self.sector)
+    }
+
+    fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
+        self.ask(now, id, range, ask);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        self.next_event()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Answer> {
+        self.poll(now)
     }
 }

@@ -6,10 +6,12 @@
 
 #![allow(unsafe_code, reason = "the kernel is given addresses; each block says why they stay good")]
 
+use crate::aligned::Aligned;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,14 +31,27 @@ pub enum Work {
     Receive(Arc<OwnedFd>, Vec<u8>),
     /// Send the buffer from this byte on, or as much of it as goes.
     Send(Arc<OwnedFd>, Vec<u8>, usize),
-    /// Read the buffer's bytes at an offset, or as many as there are.
-    ReadAt(Arc<OwnedFd>, Vec<u8>, u64),
-    /// Write the buffer at an offset; `true`: to the medium.
-    WriteAt(Arc<OwnedFd>, Vec<u8>, u64, bool),
+    /// Read into this part of the buffer from an offset on, or as many bytes as there are.
+    ReadAt(Arc<OwnedFd>, Aligned, Range<usize>, u64),
+    /// Write this part of the buffer at an offset; `true`: to the medium.
+    WriteAt(Arc<OwnedFd>, Aligned, Range<usize>, u64, bool),
+    /// Make something of so many bytes from an offset on.
+    Make(Arc<OwnedFd>, Make, u64, u64),
     /// Put what was written on the medium.
     Sync(Arc<OwnedFd>),
     /// Wait until a descriptor can be read.
     Readable(Arc<OwnedFd>),
+}
+
+/// What bytes are made to be without sending any. A file's length does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Make {
+    /// A hole, which reads as zeroes: of a block device, if it can give up the room and make sure of the zeroes.
+    Hole,
+    /// Zeroes, with the room still there. A kernel whose block device has no way of its own sends them.
+    Zeroes,
+    /// Anything: the block device may forget them. Linux 6.12 and later, block devices only.
+    Anything,
 }
 
 /// The name of an operation.
@@ -48,6 +63,12 @@ pub struct Token {
 }
 
 impl Token {
+    /// Of no operation of any ring, for tests that play the kernel.
+    #[cfg(test)]
+    pub(crate) fn nobody() -> Self {
+        Self { place: u32::MAX, turn: u32::MAX }
+    }
+
     fn to_kernel(self) -> u64 {
         u64::from(self.turn) << 32 | u64::from(self.place)
     }
@@ -299,17 +320,44 @@ fn entry(work: &mut Work) -> io::Result<squeue::Entry> {
                 .flags(libc::MSG_NOSIGNAL)
                 .build()
         }
-        Work::ReadAt(file, buffer, offset) => {
-            opcode::Read::new(fd(file), buffer.as_mut_ptr(), length(buffer.len())?).offset(*offset).build()
+        Work::ReadAt(file, buffer, part, offset) => {
+            let part = buffer.get_mut(part.clone()).unwrap_or_default();
+            opcode::Read::new(fd(file), part.as_mut_ptr(), length(part.len())?).offset(*offset).build()
         }
-        Work::WriteAt(file, buffer, offset, through) => {
+        Work::WriteAt(file, buffer, part, offset, through) => {
+            let part = buffer.get(part.clone()).unwrap_or_default();
             let flags = if *through { libc::RWF_DSYNC } else { 0 };
-            opcode::Write::new(fd(file), buffer.as_ptr(), length(buffer.len())?)
+            opcode::Write::new(fd(file), part.as_ptr(), length(part.len())?)
                 .offset(*offset)
                 .rw_flags(flags)
                 .build()
         }
+        Work::Make(file, Make::Anything, offset, bytes) => discard(fd(file), *offset, *bytes),
+        Work::Make(file, make, offset, bytes) => {
+            let mode =
+                if *make == Make::Hole { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
+            let mode = mode | libc::FALLOC_FL_KEEP_SIZE;
+            opcode::Fallocate::new(fd(file), *bytes).offset(*offset).mode(mode).build()
+        }
         Work::Sync(file) => opcode::Fsync::new(fd(file)).flags(io_uring::types::FsyncFlags::DATASYNC).build(),
         Work::Readable(file) => opcode::PollAdd::new(fd(file), libc::POLLIN as u32).build(),
     })
+}
+
+/// The kernel's `BLOCK_URING_CMD_DISCARD`, from `linux/blkdev.h`: `_IO(0x12, 0)`.
+const DISCARD: u32 = 0x1200;
+
+/// The command has its length where [`opcode::UringCmd16`] has its data, and its offset in a field that the crate gives no
+/// name to for commands.
+fn discard(file: Fd, offset: u64, bytes: u64) -> squeue::Entry {
+    /// Where the kernel's `struct io_uring_sqe` has its `addr`.
+    const ADDR: usize = 16;
+    const { assert!(size_of::<squeue::Entry>() == 64, "the kernel's entry and nothing else") };
+    let mut data = [0; 16];
+    data[..8].copy_from_slice(&bytes.to_ne_bytes());
+    let mut entry = opcode::UringCmd16::new(file, DISCARD).cmd(data).build();
+    // SAFETY: an entry is the kernel's 64 bytes (`repr(C)`, asserted above), of which these eight are one of its plain
+    // integers; every value of it is good, and the kernel takes it for a number of the device, not for an address.
+    unsafe { (&raw mut entry).cast::<u8>().add(ADDR).cast::<u64>().write_unaligned(offset) };
+    entry
 }

@@ -33,7 +33,7 @@ proptest! {
     /// answered once; answers come in the order of their instants.
     #[test]
     fn it_is_an_array_that_takes_its_time(
-        asks in prop::collection::vec((0..3400u64, 1..64u64, 0..3u8, any::<bool>()), 1..60),
+        asks in prop::collection::vec((0..3400u64, 1..64u64, 0..5u8, any::<bool>()), 1..60),
         noisy in any::<bool>(), seed in any::<u64>(),
     ) {
         let behaviour = if noisy { Behaviour::noisy() } else { Behaviour::default() };
@@ -51,6 +51,8 @@ proptest! {
             let ask = match kind {
                 0 => Ask::Read,
                 1 => Ask::Write { bytes: vec![fill; bytes.len()], through: wait },
+                2 => Ask::WriteZeroes { through: wait, keep: fill & 1 == 0 },
+                3 => Ask::Discard,
                 _ => Ask::Flush,
             };
             while let Some(at) = disk.next_event().filter(|_| wait || clash) {
@@ -67,8 +69,11 @@ proptest! {
                     }
                 }
             }
-            if let Ask::Write { bytes: new, .. } = &ask {
-                array[bytes].copy_from_slice(new);
+            match &ask {
+                Ask::Write { bytes: new, .. } => array[bytes].copy_from_slice(new),
+                // This file system makes holes of what is discarded.
+                Ask::WriteZeroes { .. } | Ask::Discard => array[bytes].fill(0),
+                Ask::Read | Ask::Flush => {}
             }
             disk.ask(now, id, range, ask);
             open.insert(id, (range, kind));

@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // helpers of tests stand outside test functions
 
-use device::{Ring, Work};
+use device::{Aligned, Ring, Work};
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -26,7 +26,9 @@ fn more_at_once_than_the_kernel_takes_ends_all_the_same() {
     let file = Arc::new(file);
     let mut tokens = std::collections::BTreeSet::new();
     for i in 0..3000 {
-        assert!(tokens.insert(ring.start(Work::ReadAt(Arc::clone(&file), vec![0; 512], i * 512)).unwrap()));
+        assert!(tokens.insert(
+            ring.start(Work::ReadAt(Arc::clone(&file), Aligned::zeroed(512, 1), 0..512, i * 512)).unwrap()
+        ));
     }
     while !tokens.is_empty() {
         ring.wait(None).unwrap();

@@ -51,6 +51,8 @@ pub struct DriveModel {
     write_settle_ns: i64,
     zero_latency_read: bool,
     zero_latency_write: bool,
+    /// Whether any of this is more than a stand-in.
+    known: bool,
 }
 
 impl DriveModel {
@@ -107,7 +109,19 @@ impl DriveModel {
             write_settle_ns: (settle * 1e6).round() as i64,
             zero_latency_read: m.zero_latency_read,
             zero_latency_write: m.zero_latency_write,
+            known: true,
         })
+    }
+
+    /// Whether the drive has been characterised; false for an [`unknown`](Self::unknown) one, whose times mean nothing.
+    #[inline]
+    pub fn is_known(&self) -> bool {
+        self.known
+    }
+
+    pub(crate) fn without_knowledge(mut self) -> Self {
+        self.known = false;
+        self
     }
 
     /// The profile's name.

@@ -13,6 +13,7 @@ pub mod profile;
 mod profile_file;
 pub mod random_profile;
 mod seek;
+mod unknown;
 
 pub use drive_model::{DriveModel, Position};
 pub use error::ProfileError;

@@ -114,6 +114,7 @@ pub struct Connection {
     options: u32,
     requests: usize,
     bytes: usize,
+    paused: bool,
 }
 
 impl Connection {
@@ -140,6 +141,7 @@ impl Connection {
             options: 0,
             requests: 0,
             bytes: 0,
+            paused: false,
         }
     }
 
@@ -164,12 +166,43 @@ impl Connection {
     }
 
     fn has_room(&self) -> bool {
-        self.requests == 0 || (self.requests < self.limits.requests && self.bytes < self.limits.bytes)
+        let some = self.requests < self.limits.requests && self.bytes < self.limits.bytes;
+        !self.is_paused() && (self.requests == 0 || some)
+    }
+
+    /// Lets no further request in, or goes on letting them in: for a host whose clients together have more than it can
+    /// hold. A client that is choosing an export is not paused.
+    ///
+    /// # Errors
+    /// What waited was looked at: as [`receive`](Self::receive).
+    pub fn pause(&mut self, paused: bool) -> Result<(), Violation> {
+        let resumed = self.paused && !paused;
+        self.paused = paused;
+        if resumed { self.go_on() } else { Ok(()) }
+    }
+
+    fn is_paused(&self) -> bool {
+        self.paused && matches!(self.state, State::Transmission(_))
+    }
+
+    /// Bytes held for the client: received, of requests not answered, or to be sent.
+    pub fn memory(&self) -> usize {
+        self.input.len() + self.bytes + self.output().len()
+    }
+
+    /// Whether something that was received waits: for the rest of it, or for room.
+    pub fn is_waiting(&self) -> bool {
+        !self.input.is_empty()
     }
 
     /// What happens next.
     pub fn poll(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Whether [`poll`](Self::poll) has something.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// What is to be sent.
@@ -184,6 +217,13 @@ impl Connection {
             self.output.clear();
             self.sent = 0;
         }
+    }
+
+    /// Takes all that is to be sent.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        let mut output = std::mem::take(&mut self.output);
+        output.drain(..std::mem::take(&mut self.sent));
+        output
     }
 
     /// The TLS handshake that [`Event::StartTls`] asked for is done.
@@ -205,6 +245,11 @@ impl Connection {
             State::Transmission(at) => self.exports.get(at),
             _ => None,
         }
+    }
+
+    /// Whether an export is chosen; after that a client may be silent for as long as it likes.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Transmission(_) | State::Ended)
     }
 
     /// Requests that are not answered.

@@ -293,6 +293,30 @@ fn a_client_fills_no_more_than_its_share() {
     assert!(connection.is_ready());
 }
 
+#[test]
+fn a_paused_client_waits_and_nothing_is_lost() {
+    let mut connection = open();
+    connection.pause(true).unwrap();
+    let reads: Vec<u8> = (0..3).flat_map(|cookie| request(0, 0, cookie, cookie * 512, 512)).collect();
+    connection.receive(&reads).unwrap();
+    assert_eq!((connection.poll(), connection.is_ready(), connection.is_waiting()), (None, false, true));
+    assert_eq!(connection.memory(), reads.len());
+    connection.pause(false).unwrap();
+    let offsets = [0, 1, 2].map(|_| next(&mut connection).offset);
+    assert_eq!((offsets, connection.memory(), connection.is_waiting()), ([0, 512, 1024], 3 * 512, false));
+    // One that is still choosing goes on.
+    let mut choosing = greeted(Tls::Off);
+    choosing.pause(true).unwrap();
+    assert!(choosing.is_ready() && !choosing.is_open());
+    choosing
+        .receive(&[option(7, &[string("disk"), vec![0, 0]].concat()), request(0, 0, 1, 0, 512)].concat())
+        .unwrap();
+    assert_eq!((choosing.poll(), choosing.poll()), (Some(Event::Opened(0)), None));
+    assert!(choosing.is_open());
+    let all = choosing.take_output();
+    assert!(!all.is_empty() && choosing.output().is_empty());
+}
+
 /// What a client may send, in order or not.
 fn messages() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let data = prop::collection::vec(any::<u8>(), 0..40);

@@ -8,7 +8,7 @@ mod under_way;
 mod watch;
 
 pub use outside::{
-    Caution, Command, CommandId, Conservatism, ErrorRecord, Outcome, OutsideConfig, Overheads, Place,
+    Caution, Command, CommandId, Conservatism, ErrorRecord, Outcome, OutsideConfig, Overheads, Part, Place,
 };
 
 use crate::background::{Background, Buffers, Ready, Urgent};

@@ -22,7 +22,7 @@ mod watched;
 
 pub use crate::core::{
     Access, Action, Bad, Caution, Command, CommandId, Config, Conservatism, Core, ErrorRecord, Outcome,
-    OutsideConfig, Overheads, Place, PlannerStats, Purpose, Sharing, SubmitError, Whose,
+    OutsideConfig, Overheads, Part, Place, PlannerStats, Purpose, Sharing, SubmitError, Whose,
 };
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;

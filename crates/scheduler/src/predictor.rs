@@ -30,7 +30,7 @@ pub trait Predictor {
     fn positioning(&self, from: Position, at: Instant, request: &Pending) -> Positioning;
 }
 
-/// Exact knowledge: what a scheduler in the drive has.
+/// Exact knowledge: what a scheduler in the drive has. Of an unknown drive only which way is further: SPTF is SSTF there.
 impl Predictor for DriveModel {
     #[inline]
     fn positioning(&self, from: Position, at: Instant, request: &Pending) -> Positioning {
@@ -38,6 +38,9 @@ impl Predictor for DriveModel {
         let to = request.position();
         let ready = self.move_time(from, to, op);
         let seek = self.move_time(from, to, Op::Read).min(ready);
+        if !self.is_known() {
+            return Positioning { seek, rest: Duration::ZERO };
+        }
         let now = self.rpm().earliest_angle(at + ready);
         let wait = now.until(request.track.sector_angle(request.piece.sector));
         let span = request.track.arc(request.piece.sector, request.piece.len);
@@ -61,9 +64,14 @@ impl Last {
     /// What `request` leaves behind.
     #[inline]
     pub fn of(request: &Request) -> Self {
-        let range = request.range;
+        Self::after(request.op, request.range)
+    }
+
+    /// What an access to `range` leaves behind.
+    #[inline]
+    pub fn after(op: Op, range: LbnRange) -> Self {
         let before_end = range.end().get().saturating_sub(1);
-        Self { op: request.op, lbn: Lbn::new(before_end.max(range.start().get())) }
+        Self { op, lbn: Lbn::new(before_end.max(range.start().get())) }
     }
 }
 
@@ -81,7 +89,8 @@ pub struct Observed {
 }
 
 /// Predicts times from nothing but what a host sees of a drive: the last request and this one (ATC'03, section 3). SMTF
-/// asks it, and whoever carries requests out tells it what they took.
+/// asks it, and whoever carries requests out tells it what they took. In the drive that is the time at the head; outside,
+/// where commands follow each other without a pause, from one completion to the next, whatever overlaps meanwhile.
 pub trait Mimic: Any + fmt::Debug + Send + Sync {
     /// How long `request` takes after `last`, if that is known. `at` and the request's id tell one question from
     /// another where the answer is drawn by lot.

@@ -225,13 +225,26 @@ impl Task {
         false
     }
 
-    /// Takes a block back of which an item was taken that was then not done; `before` is what had been there.
-    pub fn untake(&mut self, block: u64, before: &[(u32, u32)]) {
-        self.wanted.insert(block);
+    /// Takes an item back that was not done after all; `before` is what had been there of its block. What else has come of
+    /// the block since then stays.
+    pub fn untake(&mut self, item: &Item, before: &[(u32, u32)]) {
+        let block = item.block;
+        let there = match self.wanted.insert(block) {
+            true => vec![(0, self.block_range(block).len().get() as u32)],
+            false => self.partial.get(&block).cloned().unwrap_or_default(),
+        };
         self.forget_partial(block);
-        if !before.is_empty() {
-            self.begun.insert(block);
-            self.partial.insert(block, before.to_vec());
+        let (from, to) = (item.offset, item.offset + item.sectors);
+        for (start, sectors) in there {
+            let end = start + sectors;
+            for (start, end) in [(start, end.min(from)), (start.max(to), end)] {
+                if start < end {
+                    self.add_piece(block, start, end - start);
+                }
+            }
+        }
+        for &(start, sectors) in before {
+            self.add_piece(block, start, sectors);
         }
     }
 

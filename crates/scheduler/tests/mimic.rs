@@ -4,13 +4,13 @@
 
 use freeblock_scheduler::policy::{PolicyName, SmtfRule};
 use freeblock_scheduler::{
-    Access, Action, Config, Core, IdleTime, Last, Mimic, Observed, Parameter, Priority, Purpose, Request,
-    Sessions,
+    Access, Action, Caution, Command, Config, Core, IdleTime, Last, Mimic, Observed, Outcome, OutsideConfig,
+    Parameter, Place, Priority, Purpose, Request, Sessions,
 };
 use model::{DriveModel, builtin};
 use std::any::Any;
 use std::sync::Arc;
-use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 /// Remembers what it is told, and wants to read one place.
 #[derive(Clone, Debug, Default)]
@@ -154,4 +154,109 @@ fn what_no_drive_has_is_not_read_for_it() {
     while core.poll(now).is_some() {}
     let wake = core.wake_at().unwrap();
     assert!(execute(&mut core, wake).is_none());
+}
+
+/// Outside a drive of which only the size is known.
+fn blind(wants: Option<LbnRange>) -> Core {
+    let drive = DriveModel::unknown(Sectors::new(1 << 22), Bytes::new(512)).unwrap();
+    let policy = PolicyName::Smtf(SmtfRule::default());
+    let place = Place::Outside(OutsideConfig::blind());
+    let config = Config { policy, place, idle: Some(IdleTime::default()), ..Config::default() };
+    let mut core = Core::new(Arc::new(drive), config);
+    core.set_mimic(Some(Box::new(Recorder { wants, ..Recorder::default() })));
+    core
+}
+
+fn sent(core: &mut Core, now: Instant) -> Vec<Command> {
+    let actions = std::iter::from_fn(|| core.poll(now));
+    let command = |action| if let Action::Send(command) = action { Some(command) } else { None };
+    actions.filter_map(command).collect()
+}
+
+fn at(us: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(us)
+}
+
+#[test]
+fn outside_a_time_goes_from_completion_to_completion() {
+    let mut core = blind(None);
+    assert_eq!(core.caution(), Some(Caution::Unknown));
+    for (id, op, lbn) in [(1, Op::Read, 100), (2, Op::Write, 900_000), (3, Op::Read, 500_000)] {
+        submit(&mut core, at(0), id, op, lbn);
+    }
+    // Two go: the second is what is the furthest from the first, which is still at the drive.
+    let first = sent(&mut core, at(0));
+    assert_eq!(first.iter().map(|c| c.range.start().get()).collect::<Vec<_>>(), [100, 900_000]);
+    assert_eq!(core.predicted(first[0].id), None, "nothing is known");
+    core.command_done(at(7_000), first[0].id, Outcome::Done);
+    let third = sent(&mut core, at(7_000));
+    core.command_done(at(9_500), first[1].id, Outcome::Done);
+    core.command_done(at(17_000), third[0].id, Outcome::Done);
+    // A pause before the fourth.
+    submit(&mut core, at(20_000), 4, Op::Read, 700);
+    let fourth = sent(&mut core, at(20_000));
+    core.command_done(at(26_000), fourth[0].id, Outcome::Done);
+    let seen = seen(&mut core);
+    let us = |time: Duration| time.as_nanos() / 1_000;
+    let short: Vec<_> =
+        seen.iter().map(|s| (s.last.lbn.get(), s.request.id.get(), us(s.pause), us(s.time))).collect();
+    assert_eq!(short, [(107, 2, 0, 2_500), (900_007, 3, 0, 7_500), (500_007, 4, 3_000, 6_000)]);
+}
+
+#[test]
+fn outside_what_failed_or_was_lost_teaches_nothing() {
+    let mut core = blind(None);
+    for (id, lbn) in [(1, 100), (2, 900_000), (3, 500_000)] {
+        submit(&mut core, at(0), id, Op::Read, lbn);
+    }
+    let first = sent(&mut core, at(0));
+    core.command_done(at(7_000), first[0].id, Outcome::Done);
+    sent(&mut core, at(7_000));
+    core.command_done(at(50_000), first[1].id, Outcome::NoData(Lbn::new(900_001)));
+    core.lost(at(60_000));
+    let again = sent(&mut core, at(60_000));
+    core.command_done(at(70_000), again[0].id, Outcome::Done);
+    assert_eq!(seen(&mut core), []);
+}
+
+#[test]
+fn outside_idle_time_goes_to_the_background_and_then_to_the_mimic_and_waiting_for_it_is_harm() {
+    let mut core = blind(Some(range(77_000)));
+    let session = core.open(Priority::default()).unwrap();
+    core.read(session, LbnRange::new(Lbn::ZERO, Sectors::new(64)), Sectors::new(8), Parameter::default())
+        .unwrap();
+    submit(&mut core, at(0), 1, Op::Read, 400_000);
+    let first = sent(&mut core, at(0));
+    assert_eq!(first.len(), 1, "no background beside the foreground");
+    core.command_done(at(5_000), first[0].id, Outcome::Done);
+    assert_eq!(sent(&mut core, at(5_000)), []);
+    let mut wake = core.wake_at().unwrap();
+    assert_eq!(wake, at(25_000));
+    let mut scan = sent(&mut core, wake);
+    while scan.is_empty() {
+        // The search has a budget, and rests for a millisecond when that is spent.
+        wake = core.wake_at().unwrap();
+        scan = sent(&mut core, wake);
+    }
+    let later = |ms| wake + Duration::from_millis(ms);
+    assert!(wake < at(100_000), "{wake}");
+    assert_eq!((scan[0].range.len().get(), scan[0].purpose), (64, Purpose::Idle { useful: 64 }));
+    core.command_done(later(5), scan[0].id, Outcome::Done);
+    let probe = sent(&mut core, later(5));
+    assert_eq!((probe[0].range, probe[0].purpose), (range(77_000), Purpose::Idle { useful: 0 }));
+    // It is waited for, for 4 of the 9 ms that the request takes altogether.
+    submit(&mut core, later(11), 2, Op::Read, 0);
+    let second = sent(&mut core, later(11));
+    core.command_done(later(15), probe[0].id, Outcome::Done);
+    core.command_done(later(20), second[0].id, Outcome::Done);
+    let harm = core.harm();
+    assert_eq!((harm.foreground, harm.late), (Duration::from_millis(10), Duration::from_millis(4)));
+    // No more than a hundredth may be lost: until that is made good the idle time stays unused.
+    core.read(session, LbnRange::new(Lbn::ZERO, Sectors::new(64)), Sectors::new(8), Parameter::default())
+        .unwrap();
+    assert_eq!(sent(&mut core, later(20)), []);
+    assert_eq!(sent(&mut core, later(45)), []);
+    let seen = seen(&mut core);
+    let asked: Vec<u64> = seen.iter().map(|s| s.request.range.start().get()).collect();
+    assert_eq!(asked, [77_000, 0]);
 }

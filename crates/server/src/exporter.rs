@@ -1,34 +1,20 @@
-//! The event loop of one drive.
+//! The event loop of one device.
 
+use crate::carry::{Begun, Carried, Target, blame, extents};
 use crate::client::Client;
+use crate::limits::{Limits, Shares, Verdict};
 use crate::listen::Listener;
-use device::{Answer, Ask, Clock, Emulated, Ended, Failure, Ring, Token, Work};
-use hdrhistogram::Histogram;
-use nbd::{Abilities, BlockSizes, Command, Connection, Errno, Event, Export, Reply, Request, Tls};
+use device::{Answer, Ask, Clock, Device, Ended, Ring, Token, Work};
+use nbd::{Abilities, BlockSizes, Command, Connection, Event, Export, Reply, Request, Tls};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use thiserror::Error;
 use tracing::{debug, info, warn};
-use units::{Lbn, LbnRange, Sectors};
-
-/// What clients together may keep a server busy with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Clients at a time; more are hung up on.
-    pub clients: usize,
-    /// What each of them may.
-    pub client: nbd::Limits,
-}
-
-/// 64 clients.
-impl Default for Limits {
-    fn default() -> Self {
-        Self { clients: 64, client: nbd::Limits::default() }
-    }
-}
+use units::LbnRange;
 
 /// What ends a server.
 #[derive(Debug, Error)]
@@ -45,7 +31,7 @@ pub enum ServeError {
 }
 
 /// What a server has done.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Clients that came.
     pub clients: u64,
@@ -53,8 +39,6 @@ pub struct Tally {
     pub requests: u64,
     /// Requests answered with an error.
     pub failed: u64,
-    /// How long after the drive was done its host knew, in nanoseconds.
-    pub lateness: Histogram<u64>,
 }
 
 /// Ends a server from another thread or a signal's handler: what clients have asked is still answered.
@@ -71,20 +55,35 @@ impl Stop {
     }
 }
 
-/// Serves an emulated drive to NBD clients, all of them on the calling thread.
+/// How a device is offered.
+#[derive(Clone, Debug, Default)]
+pub struct Offer {
+    /// The export's name. The empty one is what a client gets who asks for none.
+    pub name: String,
+    /// Nobody writes to it.
+    pub read_only: bool,
+    /// What its clients may keep the server busy with.
+    pub limits: Limits,
+}
+
+/// Serves a device to NBD clients, all of them on the calling thread.
 #[derive(Debug)]
-pub struct Exporter {
+pub struct Exporter<D> {
     clock: Clock,
-    disk: Emulated,
+    disk: D,
     exports: Arc<[Export]>,
-    /// Sectors that go to the drive at once.
-    most: u64,
+    target: Target,
     limits: Limits,
+    shares: Shares,
     listeners: Vec<Listener>,
     accepting: Vec<(Token, usize)>,
     clients: BTreeMap<u64, Client>,
-    /// By the name that the drive knows it under.
-    asked: BTreeMap<u64, Asked>,
+    /// By the name that the device knows it under.
+    asked: BTreeMap<u64, Carried>,
+    /// Bytes that these hold beside what connections count.
+    extra: usize,
+    /// The device's own names for what the ring does for it.
+    works: BTreeMap<Token, u64>,
     next: u64,
     stopping: bool,
     tally: Tally,
@@ -93,68 +92,63 @@ pub struct Exporter {
     ring: Ring,
 }
 
-/// A client's request that the drive has.
-#[derive(Debug)]
-struct Asked {
-    client: u64,
-    request: Request,
-    /// Of zeroes, which go to the drive piece by piece: what is still to be written.
-    rest: Option<LbnRange>,
-}
-
-impl Exporter {
-    /// Offers `disk` under `name` at every listener.
+impl<D: Device> Exporter<D> {
+    /// Offers `disk` at every listener.
+    ///
+    /// Several connections to it are one client's if they like: a device's flush covers whatever was acknowledged over any.
     ///
     /// # Errors
     /// A name that the protocol cannot carry, or a kernel without io_uring.
-    pub fn new(
-        disk: Emulated,
-        name: &str,
-        listeners: Vec<Listener>,
-        limits: Limits,
-    ) -> Result<(Self, Stop), ServeError> {
+    pub fn new(disk: D, offer: Offer, listeners: Vec<Listener>) -> Result<(Self, Stop), ServeError> {
+        let can = disk.abilities();
         let abilities = Abilities {
-            write: true,
+            write: !offer.read_only,
             flush: true,
             fua: true,
+            trim: can.discard,
+            // Without the device's help zeroes are written, and still not sent.
             write_zeroes: true,
-            rotational: true,
+            cache: true,
+            rotational: can.rotational,
             multi_conn: true,
+            block_status: true,
             ..Abilities::default()
         };
-        let sector = disk.sector_bytes().get();
-        let blocks = BlockSizes::sectors(u32::try_from(sector).unwrap_or(u32::MAX));
-        let export = Export::new(name, disk.size().get())?.with(abilities).blocks(blocks)?;
+        let sector = disk.sector_bytes();
+        let blocks = BlockSizes::sectors(u32::try_from(sector.get()).unwrap_or(u32::MAX));
+        let export = Export::new(offer.name, disk.size().get())?.with(abilities).blocks(blocks)?;
         let ring = Ring::new().map_err(ServeError::Ring)?;
         let (ours, theirs) = UnixStream::pair().map_err(ServeError::Ring)?;
-        let lateness = disk.lateness().clone();
+        let most = (u64::from(blocks.maximum) / sector.get()).max(1);
         let exporter = Self {
             clock: Clock::start(),
-            most: (u64::from(blocks.maximum) / sector).max(1),
+            target: Target { sector, abilities: can, most },
             disk,
             exports: Arc::from([export]),
-            limits,
+            limits: offer.limits,
+            shares: Shares::default(),
             listeners,
             accepting: Vec::new(),
             clients: BTreeMap::new(),
             asked: BTreeMap::new(),
+            extra: 0,
+            works: BTreeMap::new(),
             next: 0,
             stopping: false,
-            tally: Tally { clients: 0, requests: 0, failed: 0, lateness },
+            tally: Tally::default(),
             stop: Arc::new(ours.into()),
             ring,
         };
         Ok((exporter, Stop(theirs)))
     }
 
-    /// Serves until it is stopped; what it has done.
+    /// Serves until it is stopped; what it has done, and the device.
     ///
     /// # Errors
     /// The ring's. A client's errors end that client only.
-    pub fn run(mut self) -> Result<Tally, ServeError> {
+    pub fn run(mut self) -> Result<(Tally, D), ServeError> {
         self.serve().map_err(ServeError::Ring)?;
-        self.tally.lateness = self.disk.lateness().clone();
-        Ok(self.tally)
+        Ok((self.tally, self.disk))
     }
 
     fn serve(&mut self) -> io::Result<()> {
@@ -163,8 +157,9 @@ impl Exporter {
             self.accept(at)?;
         }
         while !self.stopping || !self.clients.is_empty() {
-            let until = self.disk.next_event().map(|at| self.clock.at(at));
-            self.ring.wait(until)?;
+            let late = self.shares.next_event(&self.clients, &self.limits);
+            let until = self.disk.next_event().into_iter().chain(late).min();
+            self.ring.wait(until.map(|at| self.clock.at(at)))?;
             while let Some(ended) = self.ring.next_ended() {
                 self.ended(ended)?;
             }
@@ -172,6 +167,10 @@ impl Exporter {
             self.disk.advance(now);
             while let Some(answer) = self.disk.poll(self.clock.now()) {
                 self.answered(answer);
+            }
+            self.share();
+            while let Some((name, work)) = self.disk.next_work() {
+                self.works.insert(self.ring.start(work)?, name);
             }
             self.tend()?;
         }
@@ -182,6 +181,30 @@ impl Exporter {
         let token = self.ring.start(Work::Accept(Arc::clone(&self.listeners[at].socket)))?;
         self.accepting.push((token, at));
         Ok(())
+    }
+
+    /// Lets in what there is memory for, and ends who has taken too long.
+    fn share(&mut self) {
+        let mut verdicts = self.shares.share(&mut self.clients, &self.limits, self.extra);
+        verdicts.extend(self.shares.late(&self.clients, &self.limits, self.clock.now()));
+        for (id, verdict) in verdicts {
+            match verdict {
+                Verdict::Violation(violation) => self.events(id, Err(violation)),
+                Verdict::Late(why) => {
+                    warn!(client = id, why, "hung up on");
+                    self.lost(id, why);
+                }
+            }
+        }
+        let let_in: Vec<u64> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.connection.has_events())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in let_in {
+            self.events(id, Ok(()));
+        }
     }
 
     /// All clients go on; those that are over, go.
@@ -233,18 +256,23 @@ impl Exporter {
                     Err(error) => self.lost(id, &error.to_string()),
                 }
             }
-            Work::Send(..) => {
+            Work::Send(_, bytes, from) => {
                 let Some(id) = self.whose(token) else { return Ok(()) };
                 match result {
                     Ok(sent) => {
+                        let now = self.clock.now();
                         if let Some(client) = self.clients.get_mut(&id) {
-                            client.connection.sent(sent);
+                            client.sent(&mut self.ring, bytes, from + sent, now)?;
                         }
                     }
                     Err(error) => self.lost(id, &error.to_string()),
                 }
             }
-            Work::ReadAt(..) | Work::WriteAt(..) | Work::Sync(_) => {}
+            work @ (Work::ReadAt(..) | Work::WriteAt(..) | Work::Make(..) | Work::Sync(_)) => {
+                if let Some(name) = self.works.remove(&token) {
+                    self.disk.ended(self.clock.now(), name, Ended { token, work, result, client });
+                }
+            }
         }
         Ok(())
     }
@@ -263,7 +291,10 @@ impl Exporter {
         self.next += 1;
         self.tally.clients += 1;
         debug!(client = id, "came");
-        self.clients.insert(id, Client::new(connection, socket));
+        // Answers do not wait for more; a Unix socket has no such thing, and needs none.
+        let socket = TcpStream::from(socket);
+        let _ = socket.set_nodelay(true);
+        self.clients.insert(id, Client::new(connection, socket.into(), self.clock.now()));
     }
 
     fn lost(&mut self, id: u64, why: &str) {
@@ -277,7 +308,7 @@ impl Exporter {
 
     fn received(&mut self, id: u64, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let result = client.connection.receive(bytes);
+        let result = client.received(bytes, self.clock.now());
         self.events(id, result);
     }
 
@@ -302,100 +333,65 @@ impl Exporter {
         }
     }
 
-    fn request(&mut self, id: u64, mut request: Request) {
-        let sector = self.disk.sector_bytes().get();
-        let range = LbnRange::new(
-            Lbn::new(request.offset / sector),
-            Sectors::new(u64::from(request.length) / sector),
-        );
-        let data = std::mem::take(&mut request.data);
-        let through = request.fua;
-        let (range, ask, rest) = match request.command {
-            Command::Read => (range, Ask::Read, None),
-            Command::Write => (range, Ask::Write { bytes: data, through }, None),
-            Command::Flush => (range, Ask::Flush, None),
-            // A disk has no quicker way than writing them.
-            Command::WriteZeroes { fast: false, .. } => {
-                let (first, rest) = self.split(range);
-                (first, self.zeroes(first, through), rest)
+    fn request(&mut self, id: u64, request: Request) {
+        match self.target.begin(id, request) {
+            Begun::Asks(carried, range, ask) => {
+                if let Some(client) = self.clients.get_mut(&id) {
+                    client.asked += 1;
+                }
+                self.ask(carried, range, ask);
             }
-            Command::WriteZeroes { fast: true, .. } => {
-                return self.refuse(id, &request, "a disk has no fast way to zero");
+            Begun::Runs(request, range) => {
+                let extents = extents(&self.disk.runs(range), self.target.sector);
+                self.reply(id, &request, &Reply::Status(&extents));
             }
-            Command::Trim | Command::Cache | Command::BlockStatus { .. } => {
-                return self.refuse(id, &request, "it was not offered");
+            Begun::Refused(request, errno, message) => {
+                self.reply(id, &request, &Reply::Failed { errno, offset: None, message });
             }
-        };
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.asked += 1;
         }
-        self.ask(Asked { client: id, request, rest }, range, ask);
     }
 
-    fn refuse(&mut self, id: u64, request: &Request, message: &str) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        self.tally.failed += 1;
-        let reply = Reply::Failed { errno: Errno::NotSupported, offset: None, message };
-        let result = client.connection.reply(request, &reply);
-        self.events(id, result);
-    }
-
-    /// What goes to the drive at once, and what is left of it.
-    fn split(&self, range: LbnRange) -> (LbnRange, Option<LbnRange>) {
-        let first = LbnRange::new(range.start(), Sectors::new(range.len().get().min(self.most)));
-        let rest = LbnRange::new(first.end(), range.len() - first.len());
-        (first, (!rest.is_empty()).then_some(rest))
-    }
-
-    fn zeroes(&self, range: LbnRange, through: bool) -> Ask {
-        let bytes = vec![0; (range.len().get() * self.disk.sector_bytes().get()) as usize];
-        Ask::Write { bytes, through }
-    }
-
-    fn ask(&mut self, asked: Asked, range: LbnRange, ask: Ask) {
+    fn ask(&mut self, carried: Carried, range: LbnRange, ask: Ask) {
         let name = self.next;
         self.next += 1;
-        self.asked.insert(name, asked);
+        self.extra += carried.extra;
+        self.asked.insert(name, carried);
         self.disk.ask(self.clock.now(), name, range, ask);
     }
 
     fn answered(&mut self, answer: Answer) {
-        let Some(mut asked) = self.asked.remove(&answer.id) else { return };
-        if let (Ok(_), Some(rest)) = (&answer.result, asked.rest.take()) {
-            let (range, rest) = self.split(rest);
-            let ask = self.zeroes(range, asked.request.fua);
-            return self.ask(Asked { rest, ..asked }, range, ask);
+        let Some(mut carried) = self.asked.remove(&answer.id) else { return };
+        self.extra -= carried.extra;
+        if answer.result.is_ok()
+            && let Some((range, ask)) = carried.next(&self.target)
+        {
+            return self.ask(carried, range, ask);
         }
-        let sector = self.disk.sector_bytes().get();
-        let Some(client) = self.clients.get_mut(&asked.client) else { return };
-        client.asked -= 1;
+        let (id, request) = (carried.client, carried.request);
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.asked -= 1;
+        }
         let message;
         let reply = match &answer.result {
-            Ok(bytes) if asked.request.command == Command::Read => Reply::Data(bytes),
+            Ok(bytes) if request.command == Command::Read => Reply::Data(bytes),
             Ok(_) => Reply::Done,
             Err(failure) => {
                 message = failure.to_string();
-                warn!(client = asked.client, %failure, offset = asked.request.offset, "a request failed");
-                let (errno, offset) = blame(failure, sector);
+                warn!(client = id, %failure, offset = request.offset, "a request failed");
+                let (errno, offset) = blame(failure, self.target.sector);
                 Reply::Failed { errno, offset, message: &message }
             }
         };
-        if answer.result.is_ok() {
-            self.tally.requests += 1;
-        } else {
-            self.tally.failed += 1;
-        }
-        let result = client.connection.reply(&asked.request, &reply);
-        self.events(asked.client, result);
+        self.reply(id, &request, &reply);
     }
-}
 
-/// What a client is told of a failure: the error, and the first byte that failed.
-fn blame(failure: &Failure, sector: u64) -> (Errno, Option<u64>) {
-    match failure {
-        Failure::Medium(lbn) => (Errno::Io, Some(lbn.get() * sector)),
-        Failure::File(error) if error.kind() == io::ErrorKind::StorageFull => (Errno::NoSpace, None),
-        Failure::Command(_) | Failure::Length { .. } => (Errno::Invalid, None),
-        _ => (Errno::Io, None),
+    fn reply(&mut self, id: u64, request: &Request, reply: &Reply<'_>) {
+        match reply {
+            Reply::Failed { .. } => self.tally.failed += 1,
+            _ => self.tally.requests += 1,
+        }
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        let result = client.connection.reply(request, reply);
+        self.events(id, result);
     }
 }

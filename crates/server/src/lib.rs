@@ -1,12 +1,19 @@
-//! Serves a drive to clients over NBD: one event loop a drive, on one thread, with one ring for sockets and time.
+//! Serves a device to clients over NBD: one event loop a device, on one thread, with one ring for sockets, files and time.
 //!
-//! [`Exporter`] serves an emulated drive to any NBD client. What it says goes to `tracing`.
+//! [`Exporter`] serves any [`Device`](device::Device) to any NBD client. What it says goes to `tracing`.
 
 #![cfg(target_os = "linux")]
 
+mod carry;
 mod client;
+mod disk;
 mod exporter;
+mod limits;
 mod listen;
 
-pub use exporter::{Exporter, Limits, ServeError, Stop, Tally};
+pub use disk::{
+    BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
+};
+pub use exporter::{Exporter, Offer, ServeError, Stop, Tally};
+pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};

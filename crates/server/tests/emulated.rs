@@ -4,130 +4,18 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr, clippy::panic)] // helpers of tests stand outside test functions
 
-use device::{Emulated, Ring};
 use drive::{BadSectors, Behaviour};
-use server::{Address, Exporter, Limits, ListenError, Listener, Stop, Tally};
+use server::{Address, Limits, ListenError, Listener};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::thread::JoinHandle;
 
-/// A drive of two megabytes, so that all of it can be written and read in real time.
-const PROFILE: &str = include_str!("../../drive/tests/data/small.toml");
+mod support;
 
-struct Server {
-    dir: PathBuf,
-    thread: Option<JoinHandle<Tally>>,
-    stop: Stop,
-    size: u64,
-}
-
-impl Server {
-    /// `None` where the kernel has no io_uring for us.
-    fn start(test: &str, behaviour: Behaviour, limits: Limits) -> Option<Self> {
-        if let Err(error) = Ring::new() {
-            eprintln!("skipped: io_uring not found ({error})");
-            return None;
-        }
-        let dir = std::env::temp_dir().join(format!("freeblock-server-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let profile = model::Profile::from_toml(PROFILE, "small.toml").unwrap();
-        let mut options = std::fs::File::options();
-        let file =
-            options.read(true).write(true).create(true).truncate(false).open(dir.join("disk")).unwrap();
-        let disk = Emulated::new(&profile, behaviour, 1, file).unwrap();
-        let size = disk.size().get();
-        let listener = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();
-        let (send, receive) = std::sync::mpsc::channel();
-        // A ring stays with the thread that made it.
-        let thread = std::thread::spawn(move || {
-            let (exporter, stop) = Exporter::new(disk, "", vec![listener], limits).unwrap();
-            send.send(stop).unwrap();
-            exporter.run().unwrap()
-        });
-        let stop = receive.recv().unwrap();
-        Some(Self { dir, thread: Some(thread), stop, size })
-    }
-
-    fn plain(test: &str) -> Option<Self> {
-        Self::start(test, Behaviour::default(), Limits::default())
-    }
-
-    fn uri(&self) -> String {
-        format!("nbd+unix:///?socket={}", self.dir.join("s").display())
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.dir.join(name).display().to_string()
-    }
-
-    fn connect(&self) -> UnixStream {
-        UnixStream::connect(self.dir.join("s")).unwrap()
-    }
-
-    /// Whether the server still does what it is for.
-    fn serves(&self) -> bool {
-        let mut client = self.connect();
-        open(&mut client);
-        client.write_all(&request(0, 1, 0, 512)).unwrap();
-        let mut reply = [0; 16 + 512];
-        client.read_exact(&mut reply).unwrap();
-        reply[..8] == [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]
-    }
-
-    fn end(mut self) -> Tally {
-        self.stop.stop().unwrap();
-        let tally = self.thread.take().unwrap().join().unwrap();
-        assert!(!self.dir.join("s").exists(), "the socket goes with the server");
-        std::fs::remove_dir_all(&self.dir).unwrap();
-        tally
-    }
-}
-
-fn has(program: &str) -> bool {
-    let has = Command::new(program).arg("--version").output().is_ok();
-    if !has {
-        eprintln!("skipped: {program} not found; on Debian it is in libnbd-bin or qemu-utils");
-    }
-    has
-}
-
-fn run(program: &str, args: &[&str]) -> Output {
-    Command::new(program).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn works(program: &str, args: &[&str]) -> String {
-    let output = run(program, args);
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{program} {args:?}: {out}{err}");
-    out.into_owned()
-}
-
-/// Chooses the export without a name, in the old way.
-fn open(client: &mut UnixStream) {
-    let mut greeting = [0; 18];
-    client.read_exact(&mut greeting).unwrap();
-    client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
-    let mut export = [0; 10];
-    client.read_exact(&mut export).unwrap();
-}
-
-fn request(kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    [
-        &0x2560_9513u32.to_be_bytes()[..],
-        &[0, 0],
-        &kind.to_be_bytes(),
-        &cookie.to_be_bytes(),
-        &offset.to_be_bytes(),
-        &length.to_be_bytes(),
-    ]
-    .concat()
-}
+use support::{Server, has, open, request, works};
 
 #[test]
 fn what_is_written_comes_back_in_the_drives_time() {
-    let Some(server) = Server::plain("copy") else { return };
+    let Some(server) = Server::emulated_plain("copy") else { return };
     if has("nbdcopy") && has("qemu-io") && has("nbdinfo") {
         let info = works("nbdinfo", &[&server.uri()]);
         for line in
@@ -153,9 +41,9 @@ fn what_is_written_comes_back_in_the_drives_time() {
         commands.iter().for_each(|command| args.extend(["-c", command]));
         let out = works("qemu-io", &args);
         assert!(!out.contains("verification failed"), "{out}");
-        let tally = server.end();
+        let (tally, disk) = server.ended();
         assert!(tally.requests > 4 && tally.failed == 0, "{tally:?}");
-        assert!(tally.lateness.len() >= tally.requests);
+        assert!(disk.lateness().len() > 4);
     } else {
         server.end();
     }
@@ -164,7 +52,7 @@ fn what_is_written_comes_back_in_the_drives_time() {
 #[test]
 fn clients_that_misbehave_hurt_nobody_else() {
     let limits = Limits { clients: 3, ..Limits::default() };
-    let Some(server) = Server::start("garbage", Behaviour::default(), limits) else { return };
+    let Some(server) = Server::emulated("garbage", Behaviour::default(), limits) else { return };
     for garbage in
         [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xFF; 4096], b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x04none"]
     {
@@ -198,7 +86,7 @@ fn clients_that_misbehave_hurt_nobody_else() {
 fn a_bad_sector_fails_its_request_only() {
     let behaviour =
         Behaviour { bad_sectors: Some(BadSectors { count: 3, retries: 0 }), ..Behaviour::default() };
-    let Some(server) = Server::start("bad", behaviour, Limits::default()) else { return };
+    let Some(server) = Server::emulated("bad", behaviour, Limits::default()) else { return };
     let mut client = server.connect();
     open(&mut client);
     let sectors = server.size / 512;

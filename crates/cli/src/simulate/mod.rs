@@ -12,8 +12,8 @@ use crate::problem::Problem;
 use crate::values::{self, Load};
 use drive::{Behaviour, DriveError};
 use foreground::Foreground;
+use model::DriveModel;
 use run::{Goal, Run};
-use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Place, SearchBudget};
 use sim::{Background, Nothing, black_box};
 use std::sync::Arc;
@@ -70,8 +70,15 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
             let refused = |error: DriveError| Problem::failed(format!("{}: {error}", args.drive));
             let noisy = Behaviour::noisy();
             let (device, overheads) = black_box(&drive.profile, noisy, args.seed).map_err(refused)?;
-            let place = Place::Outside(OutsideConfig::paper(overheads, args.conservatism));
-            Run::outside(device, model, Config { place, ..config }, issuer, background)?
+            let (known, place) = if args.blind {
+                let layout = model.layout();
+                let unknown = DriveModel::unknown(layout.capacity(), model.sector_bytes());
+                (Arc::new(unknown.map_err(Problem::failed)?), OutsideConfig::blind())
+            } else {
+                (model, OutsideConfig::paper(overheads, args.conservatism))
+            };
+            let place = Place::Outside(place);
+            Run::outside(device, known, Config { place, ..config }, issuer, background)?
         }
     };
     run.set_mimic(learner);
@@ -97,10 +104,13 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
         return Err(Problem::usage("--zero-latency does not go with --where outside")
             .help("leave it out: outside the drive it does what its profile says"));
     }
-    if args.place == Where::Outside && matches!(args.policy, PolicyName::Smtf(_)) {
-        return Err(Problem::usage("--policy smtf does not go with --where outside").help(
-            "leave out --where, or give sptf: outside the drive the mimic is told nothing in this version",
-        ));
+    if args.blind && args.place == Where::Inside {
+        return Err(Problem::usage("--blind does not go with a scheduler in the drive")
+            .help("give --where outside as well: in the drive everything is known"));
+    }
+    if args.blind && args.conservatism != Duration::ZERO {
+        return Err(Problem::usage("--conservatism does not go with --blind")
+            .help("leave it out: without a profile there are no detours"));
     }
     Ok(())
 }

@@ -175,3 +175,32 @@ fn smtf_learns_as_it_goes_and_says_what() {
     assert!(number(&json, "/mimic/known") > 1_000.0, "{json}");
     assert!(run(args).worked().contains("distances known by their own samples"));
 }
+
+#[test]
+fn outside_the_drive_and_without_a_profile_smtf_learns_as_well() {
+    let load = "simulate --where outside --outstanding 20 --requests 3000 --seed 5 --json";
+    for known in ["", " --blind"] {
+        let json = run(&format!("{load}{known} --policy smtf")).json();
+        assert!(number(&json, "/mimic/known") > 1_000.0, "{json}");
+        let smtf = number(&json, "/foreground/mean_access_ms");
+        assert!(smtf < mean_access(&format!("{load}{known} --policy fcfs")) * 0.8, "{json}");
+    }
+    let blind = mean_access(&format!("{load} --blind --policy sptf"));
+    assert_eq!(blind, mean_access(&format!("{load} --blind --policy sstf")), "it knows no better");
+    assert!(mean_access(&format!("{load} --policy sptf")) < blind);
+}
+
+#[test]
+fn without_a_profile_a_scan_goes_on_in_idle_time_only() {
+    let scan =
+        "simulate --where outside --blind --policy smtf --workload oltp --mpl 1 --background scan --json";
+    let gaps = run(&format!("{scan} --requests 500")).json();
+    assert_eq!(
+        number(&gaps, "/head_time/free_transfer"),
+        0.0,
+        "what the foreground reads, and no more: {gaps}"
+    );
+    let idle = run(&format!("{scan} --requests 500 --idle-time on")).json();
+    let [more, fewer] = [idle, gaps].map(|json| number(&json, "/background/blocks"));
+    assert!(more > fewer + 100.0, "{more} {fewer}");
+}

@@ -182,6 +182,8 @@ fn flags_that_do_not_fit_together_are_told_apart() {
         ("--rate 5 --think 2", ["--rate", "--think"]),
         ("--workload replay:x --scale 5 --think 2", ["--scale", "--think"]),
         ("--where outside --zero-latency on", ["--zero-latency", "leave it out"]),
+        ("--blind", ["--blind", "--where outside"]),
+        ("--where outside --blind --conservatism 0.3", ["--conservatism", "leave it out"]),
         ("--conservatism 0.3", ["--conservatism", "--where outside"]),
     ] {
         run(&format!("simulate {flags}")).complained(2, &words);

@@ -3,7 +3,7 @@
 use super::Background;
 use super::search::Focus;
 use super::share::Share;
-use crate::core::Bad;
+use crate::core::{Bad, Part};
 use crate::sessions::Record;
 use crate::task::{Item, Took};
 use model::{DriveModel, Layout, TrackRef};
@@ -224,8 +224,18 @@ impl Background {
         self.picks.iter().filter(|p| p.command == command).filter_map(range).collect()
     }
 
+    /// Which parts of blocks a command is for.
+    pub fn parts_of(&self, command: u64) -> impl Iterator<Item = Part> {
+        self.picks.iter().filter(move |p| p.command == command).filter_map(|pick| {
+            let share = &self.shares[self.place(pick.session).ok()?];
+            let (block, part) = (share.block_range(pick)?, share.item_range(pick)?);
+            Some(Part { session: pick.session, task: pick.task, op: pick.op, block, part })
+        })
+    }
+
     /// Gives back what a command was to fetch, as far as `which` says so of its LBNs; without `sure`, only what no retry of
-    /// a foreground request fetches. Whole blocks go back: what is on its way of them besides is passed over.
+    /// a foreground request fetches. Whole blocks go back: what is on its way of them besides is passed over, but for
+    /// what other commands write of them.
     pub fn give_back(&mut self, layout: &Layout, command: u64, sure: bool, which: impl Fn(LbnRange) -> bool) {
         let which = |shares: &[Share], p: &Pick| {
             let at = shares.binary_search_by_key(&p.session, |s| s.id);
@@ -233,25 +243,42 @@ impl Background {
         };
         let mut picks = std::mem::take(&mut self.picks);
         let mut undone: Vec<(TaskId, u64)> = Vec::new();
-        let mut undo = vec![false; picks.len()];
-        for (pick, undo) in picks.iter().zip(&mut undo) {
+        let mut fates = vec![Fate::Stays; picks.len()];
+        for (pick, fate) in picks.iter().zip(&mut fates) {
             let block = (pick.task, pick.item.block);
-            // What was taken later of the same block rests on what goes back now.
-            *undo = undone.contains(&block)
-                || pick.command == command && (sure || !pick.sure) && which(&self.shares, pick);
-            if *undo {
+            if pick.command == command && (sure || !pick.sure) && which(&self.shares, pick) {
+                *fate = Fate::GoesBack;
+            } else if undone.contains(&block) {
+                // What was taken later of the same block rests on what goes back now.
+                *fate = Fate::Rests;
+            }
+            if *fate != Fate::Stays {
                 undone.push(block);
             }
         }
         // The last first, so that each block is left as its first part found it.
-        for (pick, _) in picks.iter().zip(&undo).rev().filter(|(_, undo)| **undo) {
+        for (pick, _) in picks.iter().zip(&fates).rev().filter(|(_, fate)| **fate != Fate::Stays) {
             self.untake(layout, pick);
         }
-        let mut undo = undo.into_iter();
-        picks.retain(|_| !undo.next().unwrap_or(false));
-        self.picks = picks;
+        for (pick, fate) in picks.drain(..).zip(fates) {
+            match fate {
+                Fate::Stays => self.picks.push(pick),
+                // What is written over a block on its way to be written stays newer than it.
+                Fate::Rests if pick.op.is_write() => self.take_again(pick),
+                Fate::Rests | Fate::GoesBack => {}
+            }
+        }
         self.look(Focus::All);
     }
+}
+
+/// What becomes of a pick when a command gives back what it was to fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Stays,
+    GoesBack,
+    /// It was taken after one that goes back, of the same block.
+    Rests,
 }
 
 /// The record of a block that is done with.

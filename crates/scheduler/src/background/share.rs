@@ -221,7 +221,7 @@ impl Share {
         let task = self.tasks[slot as usize].as_mut()?;
         let before = task.partials();
         let was_exhausted = task.is_exhausted();
-        task.untake(pick.item.block, &pick.had);
+        task.untake(&pick.item, &pick.had);
         let range = task.block_range(pick.item.block);
         self.partials = self.partials + task.partials() - before;
         if was_exhausted {

@@ -11,15 +11,18 @@ mod decide;
 mod forecast;
 mod guard;
 mod margin;
+mod parts;
 mod record;
 
 pub use config::{Conservatism, OutsideConfig, Overheads, Place};
 pub use guard::Caution;
+pub use parts::Part;
 pub use record::ErrorRecord;
 
 use super::under_way::Job;
 use super::{Action, Core, Purpose};
 use crate::background::Buffers;
+use crate::foreground::Request;
 use crate::idle::Harm;
 use clock::{Clock, moved};
 use forecast::{Forecast, Standing, forecast};
@@ -29,7 +32,7 @@ use model::{DriveModel, Position};
 use record::Observed;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use units::{Duration, Instant, Lbn, LbnRange, Op};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
 const NOISE: i64 = 8;
@@ -112,12 +115,18 @@ enum Work {
     },
     Detour,
     Idle,
+    /// What the mimic wanted read.
+    Probe,
 }
 
 /// The state of a core outside the drive.
 #[derive(Clone, Debug)]
 pub(super) struct Outside {
     config: OutsideConfig,
+    /// Nothing is known of the drive but its size: there is nothing to foresee.
+    blind: bool,
+    /// Blind: what was done last was done in idle time.
+    after_idle: bool,
     clock: Clock,
     /// Whether the platter's angle is known, and for how long completions have agreed or not.
     known: bool,
@@ -151,6 +160,8 @@ impl Outside {
         let position = Position::default();
         Self {
             config,
+            blind: !drive.is_known(),
+            after_idle: false,
             clock: Clock::new(super::under_way::turn(drive)),
             known: false,
             agreeing: 0,
@@ -187,6 +198,9 @@ impl Outside {
 
     /// Why no detour may be tried.
     fn caution(&self) -> Option<Caution> {
+        if self.blind {
+            return Some(Caution::Unknown);
+        }
         if !self.known {
             return Some(Caution::Unsynchronised);
         }
@@ -324,7 +338,25 @@ impl Core {
             return;
         };
         self.now = now;
+        let begun = self.watched(now, &order, outcome);
         let drive = std::sync::Arc::clone(&self.drive);
+        if outside.blind {
+            let (_, after) = outside.follow(&drive, &outside.base, &order);
+            outside.base = Standing { free: now, ready: now, ..after };
+            let harm = &mut self.idle.harm;
+            if let Work::Foreground { .. } = order.work {
+                harm.foreground += now.saturating_since(begun);
+                // How much longer the way was than it would have been nobody knows; how long it waited everybody does.
+                if std::mem::take(&mut outside.after_idle) {
+                    harm.late += begun.saturating_since(order.sent.unwrap_or(begun));
+                }
+            } else {
+                outside.after_idle = true;
+            }
+            self.hand_out(&mut outside, order, outcome);
+            self.outside = Some(outside);
+            return;
+        }
         let seen = outside.resync(&drive, now, &order, place == Some(0));
         let foreseen = order.forecast;
         let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
@@ -341,11 +373,24 @@ impl Core {
                 outside.guard.account(time, if detoured { lost } else { Duration::ZERO });
             }
             Work::Detour => outside.guard.account(Duration::ZERO, lost),
-            Work::Idle => {}
+            Work::Idle | Work::Probe => {}
         }
         outside.foresee(&drive);
         self.hand_out(&mut outside, order, outcome);
         self.outside = Some(outside);
+    }
+
+    /// The mimic sees a command; when that began.
+    fn watched(&mut self, now: Instant, order: &Order, outcome: Outcome<'_>) -> Instant {
+        let Command { op, range, foreground, .. } = order.command;
+        let id = match &order.work {
+            Work::Foreground { job, .. } => job.pending.request.id,
+            _ => RequestId::new(0),
+        };
+        // What is merged with a request takes time of its own.
+        let alone = foreground == Some(range) || matches!(order.work, Work::Probe);
+        let as_asked = alone && outcome == Outcome::Done;
+        self.watch.command_done(now, order.sent.unwrap_or(now), &Request { id, op, range }, as_asked)
     }
 
     /// What a command has done goes to whom it was for.
@@ -389,7 +434,7 @@ impl Core {
                 }
             }
             Work::Detour | Work::Idle if !last => return,
-            Work::Detour | Work::Idle => {}
+            Work::Detour | Work::Idle | Work::Probe => {}
         }
         outside.bad.clear();
         let outbox = &mut self.outbox;
@@ -405,6 +450,7 @@ impl Core {
     pub(super) fn lost_outside(&mut self, now: Instant) {
         let Some(mut outside) = self.outside.take() else { return };
         self.now = now;
+        self.watch.lost_sight();
         let orders: Vec<Order> = outside.device.drain(..).chain(outside.queue.drain(..)).collect();
         let mut jobs: Vec<(u64, Job)> = Vec::new();
         for order in orders.into_iter().rev() {
@@ -450,9 +496,10 @@ impl Core {
         self.outside.as_ref().map_or(0, |o| o.device.len())
     }
 
-    /// Outside the drive: when the host will hear that a command is done, as the core predicts it.
+    /// Outside the drive: when the host will hear that a command is done, as the core predicts it; of an unknown drive
+    /// nothing is predicted.
     pub fn predicted(&self, id: CommandId) -> Option<Instant> {
-        let outside = self.outside.as_ref()?;
+        let outside = self.outside.as_ref().filter(|outside| !outside.blind)?;
         let order = outside.device.iter().find(|o| o.command.id == id)?;
         Some(outside.clock.host(order.forecast.heard))
     }

@@ -11,11 +11,18 @@ pub(super) struct Watch {
     /// The last access, and when it was done; `None` if that was none that a host would have asked for.
     last: Option<(Last, Instant)>,
     begun: Instant,
+    /// What will have been done last when the next request begins, if something is still to be done before.
+    ahead: Option<Last>,
 }
 
 impl Watch {
     pub fn last(&self) -> Option<Last> {
-        self.last.map(|(last, _)| last)
+        self.ahead.or(self.last.map(|(last, _)| last))
+    }
+
+    /// Outside the drive: `ahead` is at the drive when the next request is chosen.
+    pub fn look_past(&mut self, ahead: Option<Last>) {
+        self.ahead = ahead;
     }
 
     /// What the mimic would have read in idle time.
@@ -40,6 +47,21 @@ impl Watch {
             mimic.observe(&Observed { last, request: *request, pause, time });
         }
         self.last = Some((Last::of(request), now));
+    }
+
+    /// Outside the drive: a command that was sent at `sent` is done; `as_asked` if it was for a request alone and did not
+    /// fail. Drives do one after another, so that it began when the one before was done, or else when it was sent. That
+    /// instant.
+    pub fn command_done(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        request: &Request,
+        as_asked: bool,
+    ) -> Instant {
+        self.begun = self.last.map_or(sent, |(_, ended)| sent.max(ended));
+        self.done(now, request, as_asked);
+        self.begun
     }
 
     /// It has done something else.

@@ -42,6 +42,8 @@ struct Case {
     policy: PolicyName,
     conservatism: u64,
     free: bool,
+    /// The core knows the drive's size only.
+    blind: bool,
     ready: u64,
     steps: Vec<Step>,
 }
@@ -59,6 +61,7 @@ fn cases(loses: bool) -> impl Strategy<Value = Case> {
             policy,
             conservatism,
             free,
+            blind: false,
             ready,
             steps,
         },
@@ -81,12 +84,16 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     }
     // Blocks that no gap can hold must come all the same.
     let idle = Some(IdleTime { harm_ppm: 1_000_000, ..IdleTime::default() });
-    let mut rig = Rig::new(&profile, Config { policy: case.policy, idle, ..outside(place) });
+    let mut rig = if case.blind {
+        Rig::blind(&profile, Config { policy: case.policy, idle, ..outside(OutsideConfig::blind()) })
+    } else {
+        Rig::new(&profile, Config { policy: case.policy, idle, ..outside(place) })
+    };
     let capacity = rig.core.drive().layout().capacity().get();
     rig.bad = bad.iter().map(|lbn| lbn % capacity).collect();
     rig.stops = stops;
     rig.loses_data = !stops && case.drive.is_multiple_of(2);
-    rig.exact = bad.is_empty();
+    rig.exact = bad.is_empty() && !case.blind;
     rig.ready = case.ready;
     for step in &case.steps {
         let op = |write: bool| if write { Op::Write } else { Op::Read };
@@ -119,6 +126,13 @@ proptest! {
     #[test]
     fn all_is_foreseen_and_done_once(case in cases(false)) {
         let rig = run(&case, &[], false)?;
+        prop_assert!(rig.most_at_drive <= 2);
+    }
+
+    #[test]
+    fn of_an_unknown_drive_all_is_done_once(case in cases(true), bad in prop::collection::vec(any::<u64>(), 0..4)) {
+        let rig = run(&Case { blind: true, ..case }, &bad, true)?;
+        prop_assert_eq!((rig.detours, rig.merged, rig.core.planner_stats().gaps), (0, 0, 0));
         prop_assert!(rig.most_at_drive <= 2);
     }
 

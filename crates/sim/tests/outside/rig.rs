@@ -88,7 +88,18 @@ impl Buffers for Desk {
 
 impl Rig {
     pub fn new(profile: &Profile, config: Config) -> Self {
-        let model = Arc::new(DriveModel::from_profile(profile).unwrap());
+        Self::over(profile, DriveModel::from_profile(profile).unwrap(), config)
+    }
+
+    /// The core knows of the drive that it has so many sectors.
+    pub fn blind(profile: &Profile, config: Config) -> Self {
+        let truth = DriveModel::from_profile(profile).unwrap();
+        let known = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes()).unwrap();
+        Self { exact: false, ..Self::over(profile, known, config) }
+    }
+
+    fn over(profile: &Profile, model: DriveModel, config: Config) -> Self {
+        let model = Arc::new(model);
         let capacity = model.layout().capacity().get();
         let mut core = Core::new(Arc::clone(&model), config);
         let sessions =

@@ -154,6 +154,38 @@ impl OutsideConfig {
         }
     }
 
+    /// For a drive of which nothing is known but its size ([`DriveModel::unknown`]): gaps are left alone, since nobody can
+    /// tell how long they are, and idle time is used. The order comes from a mimic that learns from completions (SMTF), or
+    /// from LBNs. Two commands at the drive, as ever: what is known of the one ahead is all that the choice of the next
+    /// needs.
+    ///
+    /// ```
+    /// use freeblock_scheduler::{Caution, Config, Core, OutsideConfig, Place, policy::PolicyName};
+    /// use units::{Bytes, Sectors};
+    /// let drive = model::DriveModel::unknown(Sectors::new(7_814_037_168), Bytes::new(512))?;
+    /// let config = Config {
+    ///     policy: PolicyName::Smtf(Default::default()),
+    ///     place: Place::Outside(OutsideConfig::blind()),
+    ///     ..Config::default()
+    /// };
+    /// let core = Core::new(std::sync::Arc::new(drive), config);
+    /// // Here comes `core.set_mimic(..)`, with a learner of the crate `mimic`.
+    /// assert_eq!(core.caution(), Some(Caution::Unknown));
+    /// # Ok::<(), model::ProfileError>(())
+    /// ```
+    pub const fn blind() -> Self {
+        let none = [Duration::ZERO; 2];
+        let overheads = Overheads {
+            command: none,
+            completion: none,
+            bus_sector: Duration::ZERO,
+            shortest_access: Duration::ZERO,
+            overlap: false,
+            write_back: false,
+        };
+        Self::paper(overheads, Duration::ZERO)
+    }
+
     /// What goes beyond FAST'02: conservatism that is learned, what is left behind a detour merged with the foreground, and
     /// harm bounded to 1%. Not [`mixed`](Self::mixed): `freeblock lab run fast02-beyond` shows that it loses.
     pub const fn beyond(overheads: Overheads) -> Self {

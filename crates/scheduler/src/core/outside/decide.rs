@@ -8,6 +8,7 @@ use crate::core::under_way::{Approach, Job, plain_end};
 use crate::core::{Core, Purpose};
 use crate::idle::Range;
 use crate::planner::{Detour, Gap, Reach, Stop, Terms};
+use crate::predictor::Last;
 use model::DriveModel;
 use model::layout::Location;
 use std::sync::Arc;
@@ -72,13 +73,16 @@ impl Core {
         let standing = outside.standing(&drive);
         self.arrive_at(&standing);
         if let Some((tag, job)) = outside.retries.pop_front() {
-            // What was to be had on the way is being waited for; nothing else is to come between.
+            // What was to be had on the way is being waited for, or was given back: then a write is to overtake it again.
+            self.background.take_for(tag);
+            self.pass_over(&job);
             self.push_foreground(outside, &job, (tag, None, false));
             return;
         }
         let tag = outside.next_tag();
         self.background.take_for(tag);
-        let at = outside.set_out(&standing, Op::Read);
+        self.watch.look_past(outside.device.back().map(|o| Last::after(o.command.op, o.command.range)));
+        let at = if outside.blind { now } else { outside.set_out(&standing, Op::Read) };
         if let Some(job) = self.choose(at, buffers) {
             self.decide_foreground(outside, &standing, job, tag, buffers);
         } else if outside.device.is_empty() {
@@ -322,6 +326,11 @@ impl Core {
         if self.config.idle.is_none() || job.pending.promoted.is_some() {
             return;
         }
+        if outside.blind {
+            // When it is done says what it cost.
+            self.idle.visited(job.pending.position().cylinder);
+            return;
+        }
         let op = job.pending.request.op;
         let begin = outside.set_out(standing, op);
         let until = plain_end(&self.drive, standing.position, begin, op, job.ranges());
@@ -349,7 +358,12 @@ impl Core {
         let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
         let Some(visit) = allowed.then(|| self.idle_visit(now, buffers)).flatten() else {
-            self.idle.not_before = now + idle.threshold;
+            // A search that is not through yet goes on soon.
+            let searching =
+                allowed && now < self.idle.not_before && self.idle.not_before < now + idle.threshold;
+            if !(searching || allowed && self.decide_probe(outside, tag)) {
+                self.idle.not_before = now + idle.threshold;
+            }
             return;
         };
         let drive = Arc::clone(&self.drive);
@@ -392,6 +406,19 @@ impl Core {
             let what = (Purpose::Idle { useful }, None, useful);
             outside.push(&drive, (op, range, (tag, last), Work::Idle), what);
         }
+    }
+
+    /// A command for what the mimic wants to learn from, if it wants anything.
+    fn decide_probe(&mut self, outside: &mut Outside, tag: u64) -> bool {
+        let capacity = self.drive.layout().capacity().get();
+        let wanted = self.watch.wanted().filter(|range| {
+            !range.is_empty() && range.checked_end().is_some_and(|end| end.get() <= capacity)
+        });
+        let Some(range) = wanted else { return false };
+        self.displaced = self.displaced.or(Some(self.position));
+        let what = (Purpose::Idle { useful: 0 }, None, 0);
+        outside.push(&self.drive, (Op::Read, range, (tag, true), Work::Probe), what);
+        true
     }
 
     /// What idle time may ask for on a track: the run of LBNs with the most in it.

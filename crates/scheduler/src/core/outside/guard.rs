@@ -30,6 +30,8 @@ pub enum Caution {
     Mistrust,
     /// Detours have cost the foreground as much as they may.
     Harm,
+    /// Nothing is known of the drive but its size.
+    Unknown,
 }
 
 /// Both accounts.

@@ -1,0 +1,213 @@
+//! A device that fails by seed.
+
+use crate::block::{Abilities, Device, Run};
+use crate::emulated::{Answer, Ask, Failure};
+use crate::ring::{Ended, Work};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
+
+/// How often a device fails, and how. Each kind by its share of all asks, in thousandths; what they leave goes well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Of all that chance decides.
+    pub seed: u64,
+    /// Fail with an I/O error. Of a write, some sectors from the beginning are on the device.
+    pub failing: u16,
+    /// Are answered late.
+    pub late: u16,
+    /// So late at most.
+    pub by: Duration,
+    /// Are never answered.
+    pub lost: u16,
+    /// Sectors that cannot be read until they are written.
+    pub bad: BTreeSet<Lbn>,
+}
+
+/// A device with faults before it, for tests of whoever uses it.
+///
+/// ```
+/// use device::{Ask, Device, Emulated, Failure, Faults, Faulty};
+/// use units::{Instant, Lbn, LbnRange, Sectors};
+/// # let path = std::env::temp_dir().join(format!("freeblock-faulty-{}", std::process::id()));
+/// let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+/// let disk = Emulated::new(&model::builtin::find("quantum-atlas-10k")?, Default::default(), 1, file)?;
+/// let faults = Faults { bad: [Lbn::new(5)].into(), ..Faults::default() };
+/// let mut disk = Faulty::new(disk, faults);
+/// disk.ask(Instant::ZERO, 1, LbnRange::new(Lbn::new(0), Sectors::new(8)), Ask::Read);
+/// let at = disk.next_event().expect("it takes its time");
+/// disk.advance(at);
+/// assert!(matches!(disk.poll(at).expect("an answer").result, Err(Failure::Medium(lbn)) if lbn == Lbn::new(5)));
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Faulty<D> {
+    device: D,
+    faults: Faults,
+    rng: ChaCha8Rng,
+    /// Of asks that the device has: what becomes of them.
+    fates: BTreeMap<u64, Fate>,
+    /// Answers that are held back, by their instant and by their turn.
+    held: BTreeMap<(Instant, u64), Answer>,
+    turn: u64,
+    done: VecDeque<Answer>,
+    lost: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Bad(Lbn),
+    /// With a number by which a write is torn.
+    Failing(u64),
+    Late(Duration),
+    Lost,
+    /// These sectors are good again when it is done.
+    Heals(LbnRange),
+}
+
+impl<D: Device> Faulty<D> {
+    /// `device`, with `faults`.
+    pub fn new(device: D, faults: Faults) -> Self {
+        Self {
+            device,
+            rng: ChaCha8Rng::seed_from_u64(faults.seed),
+            faults,
+            fates: BTreeMap::new(),
+            held: BTreeMap::new(),
+            turn: 0,
+            done: VecDeque::new(),
+            lost: 0,
+        }
+    }
+
+    /// Asks that were never answered.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Sectors that cannot be read now.
+    pub fn bad(&self) -> impl Iterator<Item = Lbn> + '_ {
+        self.faults.bad.iter().copied()
+    }
+
+    /// What becomes of the next ask. Chance is asked equally often for each, so that one fault does not change the others.
+    fn fate(&mut self, range: LbnRange, ask: &Ask) -> Option<Fate> {
+        let (draw, how) = (self.rng.next_u64() % 1000, self.rng.next_u64());
+        let Faults { failing, late, by, lost, .. } = self.faults;
+        let (failing, late, lost) = (u64::from(failing), u64::from(late), u64::from(lost));
+        let bad = || {
+            let end = range.checked_end()?;
+            self.faults.bad.range(range.start()..end).next().copied()
+        };
+        if draw < failing {
+            Some(Fate::Failing(how))
+        } else if draw < failing + late {
+            Some(Fate::Late(Duration::from_nanos(how % by.as_nanos().max(1))))
+        } else if draw < failing + late + lost {
+            Some(Fate::Lost)
+        } else {
+            match ask {
+                Ask::Read => bad().map(Fate::Bad),
+                Ask::Write { .. } | Ask::WriteZeroes { .. } => bad().map(|_| Fate::Heals(range)),
+                Ask::Flush | Ask::Discard => None,
+            }
+        }
+    }
+
+    /// A write that ends in the middle.
+    fn torn(&self, range: LbnRange, ask: Ask, how: u64) -> (LbnRange, Ask) {
+        let Ask::Write { mut bytes, through } = ask else { return (range, ask) };
+        let some = Sectors::new(how % range.len().get().max(1));
+        let some = if some == Sectors::new(0) { range.len() } else { some };
+        bytes.truncate(some.bytes(self.device.sector_bytes()).get() as usize);
+        (LbnRange::new(range.start(), some), Ask::Write { bytes, through })
+    }
+
+    /// Takes over what the device has answered.
+    fn collect(&mut self, now: Instant) {
+        while let Some(answer) = self.device.poll(now) {
+            match self.fates.remove(&answer.id) {
+                None => self.done.push_back(answer),
+                Some(Fate::Heals(range)) => {
+                    if answer.result.is_ok() {
+                        self.faults.bad.retain(|lbn| !range.contains(*lbn));
+                    }
+                    self.done.push_back(answer);
+                }
+                Some(Fate::Bad(lbn)) => {
+                    self.done.push_back(Answer { result: Err(Failure::Medium(lbn)), ..answer });
+                }
+                Some(Fate::Failing(_)) => {
+                    let result = Err(io::Error::other("injected by seed").into());
+                    self.done.push_back(Answer { result, ..answer });
+                }
+                Some(Fate::Late(by)) => {
+                    let at = answer.at + by;
+                    self.held.insert((at, self.turn), Answer { at, ..answer });
+                    self.turn += 1;
+                }
+                Some(Fate::Lost) => self.lost += 1,
+            }
+        }
+        while let Some(held) = self.held.first_entry().filter(|held| held.key().0 <= now) {
+            self.done.push_back(held.remove());
+        }
+    }
+}
+
+impl<D: Device> Device for Faulty<D> {
+    fn sector_bytes(&self) -> Bytes {
+        self.device.sector_bytes()
+    }
+
+    fn size(&self) -> Bytes {
+        self.device.size()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.device.abilities()
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<Run> {
+        self.device.runs(range)
+    }
+
+    fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
+        let fate = self.fate(range, &ask);
+        let (range, ask) = match fate {
+            Some(Fate::Failing(how)) => self.torn(range, ask, how),
+            _ => (range, ask),
+        };
+        if let Some(fate) = fate {
+            self.fates.insert(id, fate);
+        }
+        self.device.ask(now, id, range, ask);
+    }
+
+    fn next_work(&mut self) -> Option<(u64, Work)> {
+        self.device.next_work()
+    }
+
+    fn ended(&mut self, now: Instant, work: u64, ended: Ended) {
+        self.device.ended(now, work, ended);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let held = self.held.first_key_value().map(|((at, _), _)| *at);
+        let done = self.done.front().map(|answer| answer.at);
+        [held, done, self.device.next_event()].into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.device.advance(now);
+        self.collect(now);
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Answer> {
+        self.collect(now);
+        self.done.pop_front()
+    }
+}

@@ -1,0 +1,63 @@
+//! Which sectors of a file have bytes.
+
+use crate::block::Run;
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+use std::os::fd::AsFd;
+use units::{Bytes, LbnRange, Sectors};
+
+/// Runs that are told of at once; the rest is asked for again.
+const MOST: usize = 1024;
+
+/// Runs of a range of a file that begins at the device's first sector. A sector of which any byte is there is there; where
+/// the file system knows nothing of holes, all of them are.
+pub(crate) fn runs(file: impl AsFd, range: LbnRange, sector: Bytes) -> Vec<Run> {
+    let (mut at, end) = (range.start().get(), range.end().get());
+    let mut runs = Vec::new();
+    while at < end && runs.len() < MOST {
+        let data = match seek(&file, SeekFrom::Data(at * sector.get())) {
+            Ok(byte) => (byte / sector.get()).clamp(at, end),
+            Err(Errno::NXIO) => end,
+            Err(_) => at,
+        };
+        if data > at {
+            runs.push(Run { len: Sectors::new(data - at), hole: true });
+            at = data;
+            continue;
+        }
+        let hole = match seek(&file, SeekFrom::Hole(at * sector.get())) {
+            Ok(byte) => byte.div_ceil(sector.get()).clamp(at + 1, end),
+            Err(_) => end,
+        };
+        runs.push(Run { len: Sectors::new(hole - at), hole: false });
+        at = hole;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+    use units::Lbn;
+
+    #[test]
+    fn holes_are_found_and_everything_is_told_of_once() {
+        let path = std::env::temp_dir().join(format!("freeblock-holes-{}", std::process::id()));
+        let file =
+            std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file.set_len(1 << 20).unwrap();
+        // Blocks of a file system are no larger than this.
+        file.write_all_at(&[1; 1 << 16], 1 << 18).unwrap();
+        let runs =
+            |start, len| runs(&file, LbnRange::new(Lbn::new(start), Sectors::new(len)), Bytes::new(512));
+        let whole = runs(0, 2048);
+        assert_eq!(whole.iter().map(|run| run.len.get()).sum::<u64>(), 2048);
+        let data: u64 = whole.iter().filter(|run| !run.hole).map(|run| run.len.get()).sum();
+        assert!(data >= 128, "what is written is no hole: {whole:?}");
+        assert!(runs(512, 128).iter().all(|run| !run.hole));
+        assert_eq!(runs(520, 5), [Run { len: Sectors::new(5), hole: false }]);
+        assert_eq!(runs(7, 0), []);
+    }
+}

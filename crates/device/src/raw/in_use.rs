@@ -1,0 +1,306 @@
+//! Who else has a device: what the kernel tells in /proc and /sys.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Who uses a device already, and must not be written under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum User {
+    /// A file system on it, or on a partition of it.
+    Mount {
+        /// The device or the partition.
+        device: String,
+        /// Where it is mounted.
+        at: PathBuf,
+    },
+    /// Swap on it, or on a partition of it.
+    Swap {
+        /// The device, the partition or the file.
+        device: String,
+    },
+    /// A device made of it: of the device mapper, of md, of bcache.
+    Holder {
+        /// The device or the partition.
+        device: String,
+        /// The device made of it.
+        holder: String,
+    },
+    /// A loop device, attached to the file.
+    Loop {
+        /// The loop device.
+        device: String,
+    },
+    /// Somebody who has opened it for himself alone.
+    Unknown,
+}
+
+impl fmt::Display for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mount { device, at } => {
+                write!(f, "{device} is mounted on {}; unmount it (umount {0})", at.display())
+            }
+            Self::Swap { device } => write!(f, "{device} is swapped to; take it back (swapoff {device})"),
+            Self::Holder { device, holder } => {
+                write!(f, "{device} is a part of {holder}; stop that (dmsetup remove, mdadm --stop)")
+            }
+            Self::Loop { device } => write!(f, "{device} is attached to it; detach it (losetup -d {device})"),
+            Self::Unknown => write!(f, "another program has it for itself alone; end that program"),
+        }
+    }
+}
+
+/// The directory that /proc and /sys are in. Only tests have another than the root.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct System<'a> {
+    root: &'a Path,
+}
+
+impl System<'static> {
+    /// This machine.
+    pub fn here() -> Self {
+        Self { root: Path::new("/") }
+    }
+}
+
+impl<'a> System<'a> {
+    #[cfg(test)]
+    pub fn at(root: &'a Path) -> Self {
+        Self { root }
+    }
+
+    /// Who uses a block device, by its numbers. What cannot be read is taken for nobody: the kernel's own refusal of a
+    /// second exclusive user stands before this.
+    pub fn user_of_device(self, major: u32, minor: u32) -> Option<User> {
+        let names = self.with_partitions(major, minor);
+        self.mount(&names).or_else(|| self.swap(&names)).or_else(|| self.holder(&names))
+    }
+
+    /// Who uses a file.
+    pub fn user_of_file(self, path: &Path) -> Option<User> {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let swapped = self.swaps().into_iter().any(|swap| swap == path);
+        if swapped {
+            return Some(User::Swap { device: path.display().to_string() });
+        }
+        let attached = |name: &OsString| {
+            let file = self.root.join("sys/block").join(name).join("loop/backing_file");
+            fs::read(file).is_ok_and(|line| Path::new(OsStr::from_bytes(trimmed(&line))) == path)
+        };
+        let device = listed(&self.root.join("sys/block")).into_iter().find(attached)?;
+        Some(User::Loop { device: node(&device) })
+    }
+
+    /// What the kernel says of the queue of a device, or of the disk that a partition lies on.
+    pub fn queue(self, major: u32, minor: u32, attribute: &str) -> Option<String> {
+        let device = self.device(major, minor);
+        let read = |queue: &str| fs::read_to_string(device.join(queue).join(attribute)).ok();
+        // A partition's directory lies in its disk's.
+        Some(read("queue").or_else(|| read("../queue"))?.trim().to_owned())
+    }
+
+    fn device(self, major: u32, minor: u32) -> PathBuf {
+        let link = self.root.join("sys/dev/block").join(format!("{major}:{minor}"));
+        link.canonicalize().unwrap_or(link)
+    }
+
+    /// The device and its partitions: names, directories and numbers.
+    fn with_partitions(self, major: u32, minor: u32) -> Vec<Named> {
+        let directory = self.device(major, minor);
+        let name = directory.file_name().unwrap_or_default().to_owned();
+        let partitions = listed(&directory).into_iter().filter_map(|name| {
+            let directory = directory.join(&name);
+            let number = fs::read_to_string(directory.join("dev")).ok()?;
+            directory.join("partition").exists().then(|| Named {
+                name,
+                directory,
+                number: number.trim().to_owned(),
+            })
+        });
+        let partitions: Vec<Named> = partitions.collect();
+        let whole = Named { name, directory, number: format!("{major}:{minor}") };
+        std::iter::once(whole).chain(partitions).collect()
+    }
+
+    fn mount(self, names: &[Named]) -> Option<User> {
+        let table = fs::read(self.root.join("proc/self/mountinfo")).ok()?;
+        table.split(|byte| *byte == b'\n').find_map(|line| {
+            let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+            let (number, at) = (fields.get(2)?, fields.get(4)?);
+            let dash = fields.iter().position(|field| *field == b"-")?;
+            // A file system over several devices has a number of its own, and one of them for its source.
+            let source = unescaped(fields.get(dash + 2)?);
+            let found = names
+                .iter()
+                .find(|named| *number == named.number.as_bytes() || source == node(&named.name).as_bytes())?;
+            let at = PathBuf::from(OsString::from_vec(unescaped(at)));
+            Some(User::Mount { device: node(&found.name), at })
+        })
+    }
+
+    /// Devices and files that are swapped to.
+    fn swaps(self) -> Vec<PathBuf> {
+        let table = fs::read(self.root.join("proc/swaps")).unwrap_or_default();
+        let lines = table.split(|byte| *byte == b'\n').skip(1);
+        let first = |line: &[u8]| line.split(|byte| byte.is_ascii_whitespace()).next().map(unescaped);
+        lines.filter_map(first).map(|path| PathBuf::from(OsString::from_vec(path))).collect()
+    }
+
+    fn swap(self, names: &[Named]) -> Option<User> {
+        let swaps = self.swaps();
+        let found = names.iter().find(|named| swaps.contains(&PathBuf::from(node(&named.name))))?;
+        Some(User::Swap { device: node(&found.name) })
+    }
+
+    fn holder(self, names: &[Named]) -> Option<User> {
+        names.iter().find_map(|named| {
+            let holder = listed(&named.directory.join("holders")).into_iter().next()?;
+            Some(User::Holder { device: node(&named.name), holder: node(&holder) })
+        })
+    }
+}
+
+/// A device or a partition.
+#[derive(Debug)]
+struct Named {
+    name: OsString,
+    directory: PathBuf,
+    number: String,
+}
+
+/// Where udev puts it; a `!` in the kernel's name is a slash there.
+fn node(name: &OsStr) -> String {
+    format!("/dev/{}", name.to_string_lossy().replace('!', "/"))
+}
+
+/// Names in a directory, in order; none, if it cannot be read.
+fn listed(directory: &Path) -> Vec<OsString> {
+    let entries = fs::read_dir(directory).into_iter().flatten();
+    let mut names: Vec<OsString> = entries.filter_map(|entry| Some(entry.ok()?.file_name())).collect();
+    names.sort();
+    names
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\n").unwrap_or(line)
+}
+
+/// The kernel writes spaces, tabs, line feeds and backslashes in names as three octal digits.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after
+            .get(..3)
+            .filter(|digits| *first == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
+        let value = octal.map(|digits| digits.iter().fold(0u32, |value, d| value * 8 + u32::from(d - b'0')));
+        match value.and_then(|value| u8::try_from(value).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine with a disk of two partitions, a disk that md has, and a loop device.
+    fn machine(name: &str) -> PathBuf {
+        let root = std::env::temp_dir().join(format!("freeblock-in-use-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        let put = |path: &str, content: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        for (disk, partition, number) in
+            [("sda", "sda1", "8:1"), ("sda", "sda2", "8:2"), ("sdb", "sdb1", "8:17")]
+        {
+            put(&format!("sys/block/{disk}/{partition}/partition"), "1\n");
+            put(&format!("sys/block/{disk}/{partition}/dev"), &format!("{number}\n"));
+        }
+        put("sys/block/sda/queue/logical_block_size", "4096\n");
+        put("sys/block/sdb/sdb1/holders/md0", "");
+        put("sys/block/loop3/loop/backing_file", "/data/image of a disk\n");
+        put(
+            "proc/swaps",
+            "Filename Type Size Used Priority\n/dev/sdc partition 9 0 -2\n/data/swap\\040file file 9 0 -3\n",
+        );
+        put(
+            "proc/self/mountinfo",
+            "22 27 0:21 / /proc rw shared:1 - proc proc rw\n\
+             30 27 8:2 / /mnt/my\\040data rw,relatime shared:2 - ext4 /dev/sda2 rw\n\
+             31 27 0:44 /sub /mnt/pool rw - btrfs /dev/sdd rw\n",
+        );
+        fs::create_dir_all(root.join("sys/dev/block")).unwrap();
+        for (number, device) in [
+            ("8:0", "sda"),
+            ("8:1", "sda/sda1"),
+            ("8:2", "sda/sda2"),
+            ("8:16", "sdb"),
+            ("8:32", "sdc"),
+            ("8:48", "sdd"),
+        ] {
+            fs::create_dir_all(root.join("sys/block").join(device)).unwrap();
+            let link = root.join("sys/dev/block").join(number);
+            std::os::unix::fs::symlink(root.join("sys/block").join(device), link).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn a_disk_is_used_by_who_uses_a_partition_of_it() {
+        let root = machine("disk");
+        let system = System::at(&root);
+        let mount = User::Mount { device: "/dev/sda2".into(), at: "/mnt/my data".into() };
+        assert_eq!(
+            mount.to_string(),
+            "/dev/sda2 is mounted on /mnt/my data; unmount it (umount /mnt/my data)"
+        );
+        assert_eq!(system.user_of_device(8, 0), Some(mount.clone()));
+        assert_eq!(system.user_of_device(8, 1), None, "the other partition");
+        assert_eq!(system.user_of_device(8, 2), Some(mount));
+        let holder = User::Holder { device: "/dev/sdb1".into(), holder: "/dev/md0".into() };
+        assert_eq!(system.user_of_device(8, 16), Some(holder));
+        assert_eq!(system.user_of_device(8, 32), Some(User::Swap { device: "/dev/sdc".into() }));
+        let btrfs = User::Mount { device: "/dev/sdd".into(), at: "/mnt/pool".into() };
+        assert_eq!(system.user_of_device(8, 48), Some(btrfs));
+        assert_eq!(system.user_of_device(9, 9), None, "no such device");
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_used_by_swap_or_a_loop_device() {
+        let root = machine("file");
+        let system = System::at(&root);
+        assert_eq!(
+            system.user_of_file(Path::new("/data/image of a disk")),
+            Some(User::Loop { device: "/dev/loop3".into() })
+        );
+        assert!(matches!(system.user_of_file(Path::new("/data/swap file")), Some(User::Swap { .. })));
+        assert_eq!(system.user_of_file(Path::new("/data/other")), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_partition_has_its_disks_queue() {
+        let root = machine("queue");
+        let system = System::at(&root);
+        assert_eq!(system.queue(8, 0, "logical_block_size").as_deref(), Some("4096"));
+        assert_eq!(system.queue(8, 2, "logical_block_size").as_deref(), Some("4096"));
+        assert_eq!(system.queue(8, 2, "rotational"), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+}

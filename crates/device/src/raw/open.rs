@@ -1,0 +1,273 @@
+//! Takes a device or a file into possession, or says why not.
+
+use super::in_use::{System, User};
+use crate::aligned::Aligned;
+use crate::block::Abilities;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+use units::{Bytes, Sectors};
+
+/// How a device is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// It is only read. It is still nobody else's meanwhile.
+    pub read_only: bool,
+    /// A file on a file system without O_DIRECT may go through the page cache: what is measured of it then says little of
+    /// the disk below. A block device never may.
+    pub buffered: bool,
+}
+
+/// Why a device is not opened; it is as it was.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The system's word.
+    #[error("cannot open {path}: {source}")]
+    System {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something else is there.
+    #[error("{path} is neither a block device nor a file; give one of these")]
+    Kind {
+        /// What.
+        path: PathBuf,
+    },
+    /// Writing there would destroy what somebody relies on.
+    #[error("{path} is in use: {user}")]
+    InUse {
+        /// Which.
+        path: PathBuf,
+        /// By whom.
+        user: User,
+    },
+    /// Another program has locked the file.
+    #[error("{path} is locked by another program that serves it (flock); end that program")]
+    Locked {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The file system has no O_DIRECT.
+    #[error(
+        "{path} lies on a file system without O_DIRECT; move it, or allow it to go through the page cache"
+    )]
+    Direct {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Half a sector at the end, or nothing at all.
+    #[error(
+        "{path} has {size} bytes, which is no whole number of sectors of {sector}; give it a size (truncate -s)"
+    )]
+    Size {
+        /// Which.
+        path: PathBuf,
+        /// Its bytes.
+        size: u64,
+        /// Bytes of a sector.
+        sector: Bytes,
+    },
+    /// It takes writes in order only.
+    #[error(
+        "{path} is a {model} zoned disk, which takes no writes at random; put a layer that does (dm-zoned) before it"
+    )]
+    Zoned {
+        /// Which.
+        path: PathBuf,
+        /// The kernel's word for its kind.
+        model: String,
+    },
+}
+
+/// A device that is ours, and what it is like.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub file: Arc<OwnedFd>,
+    pub sector: Bytes,
+    pub physical: Bytes,
+    pub capacity: Sectors,
+    /// Where buffers may begin: at multiples of it.
+    pub alignment: usize,
+    pub abilities: Abilities,
+    pub block_device: bool,
+    pub direct: bool,
+}
+
+/// Opens `path`.
+pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
+    let failed = |source| OpenError::System { path: path.to_owned(), source };
+    let kind = path.metadata().map_err(failed)?.file_type();
+    let (file, direct) = if kind.is_block_device() {
+        (open_block_device(path, options)?, true)
+    } else if kind.is_file() {
+        open_file(path, options)?
+    } else {
+        return Err(OpenError::Kind { path: path.to_owned() });
+    };
+    // What was looked at by name may have become something else: from here on the descriptor is asked.
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.file_type() != kind {
+        return Err(OpenError::Kind { path: path.to_owned() });
+    }
+    let opened = if kind.is_block_device() {
+        describe_block_device(path, file, metadata.rdev())
+    } else {
+        describe_file(path, file, &metadata, direct)
+    }?;
+    Ok(if options.read_only {
+        let abilities = Abilities { discard: false, write_zeroes: false, ..opened.abilities };
+        Opened { abilities, ..opened }
+    } else {
+        opened
+    })
+}
+
+fn open_with(path: &Path, options: Options, flags: libc::c_int) -> io::Result<File> {
+    OpenOptions::new().read(true).write(!options.read_only).custom_flags(flags).open(path)
+}
+
+/// O_EXCL on a block device is the kernel's word that nothing is mounted on it, swaps to it or is made of it, and that
+/// nothing will be while it is open.
+fn open_block_device(path: &Path, options: Options) -> Result<File, OpenError> {
+    let in_use = |user| OpenError::InUse { path: path.to_owned(), user };
+    let user = || {
+        let number = path.metadata().ok()?.rdev();
+        System::here().user_of_device(rustix::fs::major(number), rustix::fs::minor(number))
+    };
+    match open_with(path, options, libc::O_EXCL | libc::O_DIRECT) {
+        // Mounts of another kind, and those in a state that the kernel does not count.
+        Ok(file) => user().map_or(Ok(file), |user| Err(in_use(user))),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(in_use(user().unwrap_or(User::Unknown)))
+        }
+        Err(source) => Err(OpenError::System { path: path.to_owned(), source }),
+    }
+}
+
+/// A file and whether it goes past the page cache.
+fn open_file(path: &Path, options: Options) -> Result<(File, bool), OpenError> {
+    let failed = |source| OpenError::System { path: path.to_owned(), source };
+    if let Some(user) = System::here().user_of_file(path) {
+        return Err(OpenError::InUse { path: path.to_owned(), user });
+    }
+    let (file, direct) = match open_with(path, options, libc::O_DIRECT) {
+        Ok(file) => (file, true),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) && options.buffered => {
+            (open_with(path, options, 0).map_err(failed)?, false)
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            return Err(OpenError::Direct { path: path.to_owned() });
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok((file, direct)),
+        Err(TryLockError::WouldBlock) => Err(OpenError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+fn describe_block_device(path: &Path, file: File, number: u64) -> Result<Opened, OpenError> {
+    let failed = |error: rustix::io::Errno| OpenError::System { path: path.to_owned(), source: error.into() };
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let queue = |attribute| System::here().queue(major, minor, attribute);
+    if let Some(model) = queue("zoned").filter(|model| model == "host-managed") {
+        return Err(OpenError::Zoned { path: path.to_owned(), model });
+    }
+    let sector = rustix::fs::ioctl_blksszget(&file).map_err(failed)?;
+    let physical = rustix::fs::ioctl_blkpbszget(&file).unwrap_or(sector);
+    let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(failed)?;
+    let some = |attribute| queue(attribute).is_some_and(|most| most != "0");
+    let abilities = Abilities {
+        discard: some("discard_max_bytes"),
+        write_zeroes: some("write_zeroes_max_bytes"),
+        // A disk that does not say is not trusted.
+        volatile: queue("write_cache").is_none_or(|cache| cache != "write through"),
+        rotational: some("rotational"),
+    };
+    let (sector, physical) = (Bytes::new(u64::from(sector)), Bytes::new(u64::from(physical.max(sector))));
+    Ok(Opened {
+        capacity: whole(path, size, sector)?,
+        alignment: memory_alignment(&file, sector),
+        file: Arc::new(file.into()),
+        sector,
+        physical,
+        abilities,
+        block_device: true,
+        direct: true,
+    })
+}
+
+fn describe_file(
+    path: &Path,
+    file: File,
+    metadata: &std::fs::Metadata,
+    direct: bool,
+) -> Result<Opened, OpenError> {
+    let sector = if direct { direct_sector(path, &file)? } else { SMALLEST };
+    let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+    let rotational = System::here().queue(major, minor, "rotational");
+    Ok(Opened {
+        capacity: whole(path, metadata.len(), sector)?,
+        alignment: if direct { memory_alignment(&file, sector) } else { 1 },
+        file: Arc::new(file.into()),
+        sector,
+        physical: Bytes::new(metadata.blksize().max(sector.get())),
+        abilities: Abilities {
+            discard: true,
+            write_zeroes: true,
+            volatile: true,
+            rotational: rotational.is_some_and(|is| is == "1"),
+        },
+        block_device: false,
+        direct,
+    })
+}
+
+/// The sector of a file that can be read anywhere.
+const SMALLEST: Bytes = Bytes::new(512);
+
+/// The largest sector that Linux has for a disk.
+const LARGEST: u64 = 64 << 10;
+
+/// The smallest piece that a file can be read in past the page cache. It is tried: only some kernels and file systems say.
+fn direct_sector(path: &Path, file: &File) -> Result<Bytes, OpenError> {
+    let mut sector = SMALLEST.get();
+    loop {
+        let mut buffer = Aligned::zeroed(sector as usize, LARGEST as usize);
+        match file.read_at(&mut buffer, 0) {
+            Ok(_) => return Ok(Bytes::new(sector)),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) && sector < LARGEST => sector *= 2,
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                return Err(OpenError::Direct { path: path.to_owned() });
+            }
+            // The first sector is bad: that is for a read to tell.
+            Err(_) => return Ok(Bytes::new(sector.max(4096))),
+        }
+    }
+}
+
+/// What the kernel says (Linux 6.1 and later), or what satisfies all.
+fn memory_alignment(file: &File, sector: Bytes) -> usize {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+    let told = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let told = told.ok().filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+    match told.map(|told| told.stx_dio_mem_align as usize) {
+        Some(alignment) if alignment > 0 => alignment,
+        _ => sector.get().max(4096) as usize,
+    }
+}
+
+fn whole(path: &Path, size: u64, sector: Bytes) -> Result<Sectors, OpenError> {
+    if size == 0 || !size.is_multiple_of(sector.get()) {
+        return Err(OpenError::Size { path: path.to_owned(), size, sector });
+    }
+    Ok(Sectors::new(size / sector.get()))
+}

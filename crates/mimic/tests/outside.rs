@@ -1,0 +1,138 @@
+//! SMTF outside a drive: with a profile and without one, on a disk with noise and on a device that is none.
+
+use drive::{Behaviour, BlackBox, Flash, FlashConfig};
+use mimic::{Learner, LearnerConfig, LearnerStats};
+use model::{DriveModel, Profile, builtin};
+use scheduler::policy::{PolicyName, SmtfRule};
+use scheduler::{Caution, Config, IdleTime, Mimic, OutsideConfig, Place};
+use sim::{Background, Nothing, Outside, black_box};
+use std::any::Any;
+use std::sync::Arc;
+use units::{Bytes, Instant, Sectors};
+use workload::{Arrival, Issuer, Random, RandomConfig, Source};
+
+/// 4 KB.
+const BLOCK: Sectors = Sectors::new(8);
+
+/// A load in one place: 64 MB.
+const PLACE: Sectors = Sectors::new(1 << 17);
+
+const SMTF: PolicyName = PolicyName::Smtf(SmtfRule {
+    unknown: scheduler::policy::Unknown::Set,
+    base: scheduler::policy::Base::Sstf,
+});
+
+fn atlas() -> Profile {
+    builtin::find("quantum-atlas-10k").expect("a built-in drive")
+}
+
+fn load(within: Sectors, arrival: Arrival) -> Issuer<Box<dyn Source>> {
+    let load = RandomConfig::new(within, Bytes::new(512));
+    let source = Box::new(Random::new(load, 11).expect("a load")) as Box<dyn Source>;
+    Issuer::new(source, arrival, Instant::ZERO, 11).expect("a load")
+}
+
+fn learner(capacity: Sectors) -> Learner {
+    Learner::new(LearnerConfig::new(capacity, BLOCK), None).expect("a configuration that holds")
+}
+
+/// A core that knows the drive's size, and what it is like only if there is a model.
+fn core(known: Option<DriveModel>, capacity: Sectors, policy: PolicyName) -> (Arc<DriveModel>, Config) {
+    let known = known.unwrap_or_else(|| {
+        DriveModel::unknown(capacity, Bytes::new(512)).expect("no more sectors than drives have")
+    });
+    let place = Place::Outside(OutsideConfig::blind());
+    (Arc::new(known), Config { policy, place, ..Config::default() })
+}
+
+fn stats(run: &mut Outside<Box<dyn Source>>) -> LearnerStats {
+    let mimic: Box<dyn Any> = run.core_mut().set_mimic(None).expect("the learner that was given");
+    mimic.downcast::<Learner>().expect("a learner").stats()
+}
+
+/// Mean access time in milliseconds over the second half of so many requests, twenty waiting, of a core without a profile.
+fn access(policy: PolicyName, requests: u64) -> f64 {
+    let (drive, _) = black_box(&atlas(), Behaviour::noisy(), 5).expect("a profile with firmware");
+    let capacity = drive.model().layout().capacity();
+    let (known, config) = core(None, capacity, policy);
+    let issuer = load(PLACE, Arrival::outstanding(20));
+    let mut run = Outside::new(drive, known, config, issuer, Background::None).expect("a configuration");
+    run.core_mut().set_mimic(Some(Box::new(learner(capacity))));
+    run.advance(requests / 2, &mut Nothing).expect("requests on the drive");
+    let half = run.now();
+    run.advance(requests / 2, &mut Nothing).expect("requests on the drive");
+    assert_eq!(run.core().caution(), Some(Caution::Unknown));
+    let access = run.now().since(half).as_millis_f64() * 2.0 / requests as f64;
+    let learnt = stats(&mut run);
+    assert!(learnt.observed > requests * 9 / 10, "{learnt:?}");
+    assert_eq!(learnt.changes, 0);
+    access
+}
+
+#[test]
+fn without_a_profile_what_was_learnt_from_completions_beats_going_by_distance() {
+    let requests = 60_000;
+    let [smtf, sstf, c_look, fcfs] =
+        [SMTF, PolicyName::Sstf, PolicyName::CLook, PolicyName::Fcfs].map(|policy| access(policy, requests));
+    assert!(smtf < 0.92 * sstf && smtf < 0.92 * c_look && sstf < fcfs, "{smtf} {sstf} {c_look} {fcfs}");
+}
+
+#[test]
+fn without_a_profile_sptf_is_sstf() {
+    assert_eq!(access(PolicyName::Sptf, 2_000), access(PolicyName::Sstf, 2_000));
+}
+
+#[test]
+fn with_a_profile_the_gaps_are_used_beside_it() {
+    let (drive, overheads) = black_box(&atlas(), Behaviour::noisy(), 5).expect("a profile with firmware");
+    let known = Arc::new(drive.model().clone());
+    let capacity = known.layout().capacity();
+    let place = Place::Outside(OutsideConfig::beyond(overheads));
+    let config = Config { policy: SMTF, place, ..Config::default() };
+    let issuer = load(capacity, Arrival::outstanding(8));
+    let scan = Background::Scan { block: BLOCK };
+    let mut run = Outside::new(drive, known, config, issuer, scan).expect("a configuration");
+    run.core_mut().set_mimic(Some(Box::new(learner(capacity))));
+    run.advance(4_000, &mut Nothing).expect("requests on the drive");
+    assert!(run.report().background.mb_per_s > 1.0, "{:?}", run.report().background);
+    // Requests with something merged into them teach nothing.
+    let learnt = stats(&mut run);
+    assert!((1_000..4_000).contains(&learnt.observed), "{learnt:?}");
+}
+
+#[test]
+fn a_device_that_is_no_disk_is_served_all_the_same() {
+    let capacity = Sectors::new(1 << 21);
+    let flash: Box<dyn BlackBox> =
+        Box::new(Flash::new(FlashConfig { capacity, ..FlashConfig::default() }, 1));
+    let (known, config) = core(None, capacity, SMTF);
+    let config = Config { idle: Some(IdleTime::default()), ..config };
+    let issuer = load(capacity, Arrival::oltp(4));
+    let scan = Background::Scan { block: BLOCK };
+    let mut run = Outside::over(flash, known, config, issuer, scan).expect("a configuration");
+    run.core_mut().set_mimic(Some(Box::new(learner(capacity))));
+    let mut more = true;
+    while more && run.requests() < 200_000 {
+        more = run.advance_scan(2_000, &mut Nothing).expect("requests on the device");
+    }
+    assert!(run.is_scanned(), "{:?} after {} requests", run.scan_progress(), run.requests());
+    assert_eq!((run.core().caution(), run.planner_stats().detours), (Some(Caution::Unknown), 0));
+    assert!(run.harm().share() < 0.02, "{:?}", run.harm());
+}
+
+#[test]
+fn idle_time_teaches_it_without_a_profile() {
+    let (drive, _) = black_box(&atlas(), Behaviour::noisy(), 5).expect("a profile with firmware");
+    let capacity = drive.model().layout().capacity();
+    let (known, config) = core(None, capacity, SMTF);
+    let config = Config { idle: Some(IdleTime { harm_ppm: 100_000, ..IdleTime::default() }), ..config };
+    let issuer = load(PLACE, Arrival::oltp(1));
+    let mut run = Outside::new(drive, known, config, issuer, Background::None).expect("a configuration");
+    let probing = LearnerConfig { probe_idle: true, ..LearnerConfig::new(capacity, BLOCK) };
+    let learner = Learner::new(probing, None).expect("a configuration that holds");
+    assert!(learner.uses_idle_time());
+    run.core_mut().set_mimic(Some(Box::new(learner)));
+    run.advance(3_000, &mut Nothing).expect("requests on the drive");
+    let (harm, learnt) = (run.harm().share(), stats(&mut run));
+    assert!(learnt.known > 1_000 && harm < 0.11, "{learnt:?}, {harm}");
+}

@@ -1,0 +1,157 @@
+//! A drive of which only its size is known.
+
+use crate::drive_model::DriveModel;
+use crate::error::ProfileError;
+use crate::profile::{
+    FORMAT, LayoutSpec, Mechanics, Order, Profile, SectorsPerTrack, Seek, Sparing, SparingRegion, Zone,
+};
+use units::{Bytes, Sectors};
+
+/// The name of such a model.
+const NAME: &str = "unknown";
+
+/// Bytes of a made-up track: what one command fetches in idle time. A few milliseconds of any disk, and too little to
+/// keep the foreground waiting for long.
+const TRACK: u64 = 1 << 19;
+
+/// The seek curve has an entry a cylinder: beyond so many cylinders get more heads.
+const FEW_CYLINDERS: u64 = 1 << 18;
+
+/// The most cylinders of a profile.
+const MOST_CYLINDERS: u64 = 1 << 22;
+
+/// The most heads of a profile.
+const MOST_HEADS: u64 = 256;
+
+/// The longest seek of a profile, ms. The curve says nothing but that further is further.
+const FARTHEST_MS: f64 = 1_000.0;
+
+impl DriveModel {
+    /// A stand-in for a drive that has not been characterised: LBNs in their order on tracks of half a megabyte, a seek
+    /// longer the further it goes, and [`is_known`](Self::is_known) false. It gives LBNs a place in the core's
+    /// accounts of what is wanted, and its times mean nothing: a core outside the drive takes its order from a mimic
+    /// or from LBNs, leaves the gaps alone, and uses idle time.
+    ///
+    /// # Errors
+    /// No sectors, more than a profile can describe (2^49 bytes), or sectors of a size that no drive has.
+    ///
+    /// ```
+    /// use freeblock_model::DriveModel;
+    /// use units::{Bytes, Lbn, Sectors};
+    /// let drive = DriveModel::unknown(Sectors::new(39_063_650_304), Bytes::new(512))?;
+    /// assert_eq!(drive.layout().capacity().get(), 39_063_650_304);
+    /// assert!(!drive.is_known());
+    /// let (near, far) = (drive.layout().locate(Lbn::new(7)), drive.layout().locate(Lbn::new(39_063_650_303)));
+    /// assert!(near.unwrap().track < far.unwrap().track);
+    /// # Ok::<(), freeblock_model::ProfileError>(())
+    /// ```
+    pub fn unknown(capacity: Sectors, sector: Bytes) -> Result<Self, ProfileError> {
+        let sector_bytes = u32::try_from(sector.get()).unwrap_or(u32::MAX);
+        let on_track = (TRACK / sector.get().max(1)).clamp(1, capacity.get().max(1));
+        let tracks = capacity.get().div_ceil(on_track);
+        let heads = tracks.div_ceil(FEW_CYLINDERS).next_power_of_two().min(MOST_HEADS);
+        let cylinders = tracks.div_ceil(heads);
+        if !(1..=MOST_CYLINDERS).contains(&cylinders) {
+            return Err(ProfileError::new(
+                "capacity",
+                format!("{capacity} of {} bytes", sector.get()),
+                format!("give 1 to {} sectors of that size", on_track * MOST_CYLINDERS * MOST_HEADS),
+            ));
+        }
+        let room = cylinders * heads * on_track;
+        let cylinders = cylinders as u32;
+        let profile = Profile {
+            format: FORMAT,
+            name: NAME.to_owned(),
+            title: "A drive that has not been characterised".to_owned(),
+            synthetic: true,
+            sources: Vec::new(),
+            sector_bytes,
+            rpm: 7_200,
+            cylinders,
+            heads: heads as u16,
+            mechanics: Mechanics {
+                head_switch_ms: 0.0,
+                cylinder_switch_ms: None,
+                write_settle_ms: 0.0,
+                zero_latency_read: false,
+                zero_latency_write: false,
+            },
+            seek: Seek::Table { points: vec![(cylinders, FARTHEST_MS)] },
+            layout: LayoutSpec {
+                order: Order::Cylinder,
+                patterns: Vec::new(),
+                zones: vec![Zone {
+                    first_cylinder: 0,
+                    last_cylinder: cylinders - 1,
+                    sectors_per_track: SectorsPerTrack::Same(on_track as u32),
+                    pattern: None,
+                    offset: Default::default(),
+                    track_skew: Default::default(),
+                    cylinder_skew: Default::default(),
+                    head_skew: None,
+                    reserved: 0,
+                    // Where the last track would go on.
+                    sparing: Sparing {
+                        per: SparingRegion::Zone,
+                        spares: room - capacity.get(),
+                        ..Sparing::default()
+                    },
+                    slips: Vec::new(),
+                    defects: Vec::new(),
+                }],
+                remaps: Vec::new(),
+            },
+            firmware: None,
+        };
+        Ok(Self::from_profile(&profile)?.without_knowledge())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Position;
+    use proptest::prelude::*;
+    use units::{Lbn, LbnRange, Op};
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn every_lbn_has_a_place_and_places_ascend(
+            capacity in prop_oneof![1u64..5_000, 1u64..1 << 36], shift in 9u32..=12, at: prop::sample::Index,
+        ) {
+            let drive = DriveModel::unknown(Sectors::new(capacity), Bytes::new(1 << shift)).unwrap();
+            let layout = drive.layout();
+            prop_assert_eq!(layout.capacity(), Sectors::new(capacity));
+            prop_assert_eq!(layout.locate(Lbn::new(capacity)), None);
+            let lbn = (at.index(capacity as usize) as u64).min(capacity - 1);
+            let place = layout.locate(Lbn::new(lbn)).unwrap();
+            prop_assert_eq!(layout.lbn_at(place), Some(Lbn::new(lbn)));
+            if lbn > 0 {
+                let before = layout.locate(Lbn::new(lbn - 1)).unwrap();
+                prop_assert!((before.track, before.sector) < (place.track, place.sector));
+            }
+            let end = LbnRange::new(Lbn::new(lbn), Sectors::new((capacity - lbn).min(3)));
+            prop_assert_eq!(layout.pieces(end).map(|p| u64::from(p.len)).sum::<u64>(), end.len().get());
+        }
+    }
+
+    #[test]
+    fn further_is_further() {
+        let drive = DriveModel::unknown(Sectors::new(7_814_037_168), Bytes::new(512)).unwrap();
+        let at =
+            |lbn| Position::from(drive.layout().track(drive.layout().locate(Lbn::new(lbn)).unwrap().track));
+        let time = |lbn| drive.move_time(at(0), at(lbn), Op::Write);
+        assert!(time(1 << 20) < time(1 << 25) && time(1 << 25) < time(1 << 32));
+    }
+
+    #[test]
+    fn what_no_profile_describes_is_refused() {
+        for (capacity, sector) in [(0, 512), (u64::MAX, 512), (1 << 40, 4_096), (1_000, 0), (1_000, 520)] {
+            let refused = DriveModel::unknown(Sectors::new(capacity), Bytes::new(sector)).unwrap_err();
+            assert!(["capacity", "sector_bytes"].contains(&refused.place.as_str()), "{refused}");
+        }
+    }
+}

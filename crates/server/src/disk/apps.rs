@@ -1,0 +1,252 @@
+//! Applications on a disk: whose session is whose, and the buffers that they gave.
+
+use super::blocks::{Blocks, within};
+use device::Failure;
+use scheduler::{
+    Application, Buffers, Core, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
+};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use units::{Bytes, Instant, LbnRange, SessionId, TaskId};
+
+/// What an application of a live disk is asked beside its blocks. Nothing, by default.
+pub trait Guard {
+    /// A foreground write is about to be chosen from: whether it is to wait. It is asked for again after the next record
+    /// that is delivered. A snapshot promotes the blocks that it still has to read, and says true until they have come.
+    fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
+        let _ = (sessions, range);
+        false
+    }
+
+    /// Whether it wants on the medium all that it has been told is written. Asked after each call and each record, but
+    /// not while a flush for it is under way; for each true [`flushed`](Self::flushed) is called once.
+    fn wants_flush(&mut self) -> bool {
+        false
+    }
+
+    /// All that had been reported as written when it [wanted](Self::wants_flush) that is on the medium, or the device has
+    /// failed.
+    fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &Failure>) {
+        let _ = (sessions, result);
+    }
+}
+
+/// An application that a disk can host: any that owns what it has and guards what it likes.
+pub trait Hosted: Application + Guard + Any + Send {}
+
+impl<T: Application + Guard + Any + Send> Hosted for T {}
+
+/// Where on a disk an application is.
+pub struct Place<T> {
+    index: usize,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Place<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Place<T> {}
+
+impl<T> fmt::Debug for Place<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Place({})", self.index)
+    }
+}
+
+/// Bytes that an application gave to be written, until they are sent.
+#[derive(Debug)]
+struct Given {
+    range: LbnRange,
+    bytes: Vec<u8>,
+}
+
+struct App {
+    app: Box<dyn Hosted>,
+    flushing: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Apps {
+    apps: Vec<App>,
+    owners: BTreeMap<SessionId, usize>,
+    given: Vec<Given>,
+}
+
+impl fmt::Debug for Apps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Apps")
+            .field("apps", &self.apps.len())
+            .field("owners", &self.owners)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a call of an application may change beside the core.
+pub(super) struct World<'a> {
+    pub core: &'a mut Core,
+    pub blocks: &'a mut Blocks,
+}
+
+impl Apps {
+    pub fn add<T: Application + Guard + Send + 'static>(&mut self, app: T) -> Place<T> {
+        self.apps.push(App { app: Box::new(app), flushing: false });
+        Place { index: self.apps.len() - 1, kind: PhantomData }
+    }
+
+    pub fn get<T: 'static>(&self, place: Place<T>) -> Option<&T> {
+        let app: &dyn Any = &*self.apps.get(place.index)?.app;
+        app.downcast_ref()
+    }
+
+    fn with<R>(
+        &mut self,
+        index: usize,
+        world: World<'_>,
+        call: impl FnOnce(&mut dyn Hosted, &mut dyn Sessions) -> R,
+    ) -> Option<R> {
+        let Self { apps, owners, .. } = self;
+        let app = apps.get_mut(index)?;
+        let watch = Calls { owners, blocks: world.blocks, app: index };
+        Some(call(&mut *app.app, &mut Watched { core: world.core, watch }))
+    }
+
+    /// Lets an application make calls.
+    pub fn call<T: 'static, R>(
+        &mut self,
+        place: Place<T>,
+        world: World<'_>,
+        call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
+    ) -> Option<R> {
+        self.with(place.index, world, |app, sessions| {
+            let app: &mut dyn Any = app;
+            app.downcast_mut().map(|app| call(app, sessions))
+        })?
+    }
+
+    /// Hands a record to whoever opened its session.
+    pub fn done(&mut self, world: World<'_>, record: &Record, bytes: &[u8], now: Instant) {
+        let Some(&index) = self.owners.get(&record.session) else { return };
+        self.with(index, world, |app, sessions| app.done(sessions, record, bytes, now));
+    }
+
+    /// Whether anybody holds a write back. All are asked, so that all can begin what they must do first.
+    pub fn hold(&mut self, core: &mut Core, blocks: &mut Blocks, range: LbnRange) -> bool {
+        (0..self.apps.len()).fold(false, |held, index| {
+            let world = World { core: &mut *core, blocks: &mut *blocks };
+            self.with(index, world, |app, sessions| app.hold(sessions, range)).unwrap_or(false) || held
+        })
+    }
+
+    /// The next who wants a flush.
+    pub fn wants_flush(&mut self) -> Option<usize> {
+        let at = self.apps.iter_mut().position(|app| !app.flushing && app.app.wants_flush())?;
+        self.apps[at].flushing = true;
+        Some(at)
+    }
+
+    pub fn flushed(&mut self, index: usize, world: World<'_>, result: Result<(), &Failure>) {
+        if let Some(app) = self.apps.get_mut(index) {
+            app.flushing = false;
+        }
+        self.with(index, world, |app, sessions| app.flushed(sessions, result));
+    }
+
+    /// Fills `into` with what was given for the sectors of `range`, except those of `but`. Whether all was there. Of
+    /// several the last counts: what was given before for the same place was not taken.
+    pub fn fill(&mut self, range: LbnRange, but: Option<LbnRange>, into: &mut [u8], sector: Bytes) -> bool {
+        let mut lbn = range.start();
+        while lbn < range.end() {
+            if let Some(but) = but.filter(|but| but.contains(lbn)) {
+                lbn = but.end();
+                continue;
+            }
+            let Some(last) = self.given.iter().rposition(|given| given.range.contains(lbn)) else {
+                return false;
+            };
+            let (given, later) = (&self.given[last], &self.given[last + 1..]);
+            let newer = later.iter().map(|given| given.range.start()).filter(|start| *start > lbn).min();
+            let end = given.range.end().min(range.end());
+            let end = newer.map_or(end, |start| end.min(start));
+            let end =
+                but.map(|but| but.start()).filter(|start| *start > lbn).map_or(end, |start| end.min(start));
+            let part = LbnRange::new(lbn, end.since(lbn));
+            let (from, to) = (within(given.range, part, sector), within(range, part, sector));
+            let Some((bytes, into)) =
+                from.and_then(|at| given.bytes.get(at)).zip(to.and_then(|at| into.get_mut(at)))
+            else {
+                return false;
+            };
+            into.copy_from_slice(bytes);
+            lbn = end;
+        }
+        true
+    }
+}
+
+/// Notes whose session is whose, and what nobody waits for any more.
+struct Calls<'a> {
+    owners: &'a mut BTreeMap<SessionId, usize>,
+    blocks: &'a mut Blocks,
+    app: usize,
+}
+
+impl Watch for Calls<'_> {
+    fn opened(&mut self, session: SessionId, _: Priority) {
+        self.owners.insert(session, self.app);
+    }
+
+    fn aborted(&mut self, task: TaskId, told: Result<u64, SessionError>) {
+        if told.is_ok() {
+            self.blocks.forget(|of, _, _| of == task);
+        }
+    }
+
+    fn withdrawn(&mut self, _: &Core, session: SessionId, range: LbnRange, told: Result<u64, SessionError>) {
+        if told.is_ok() {
+            self.blocks.forget(|_, owner, block| owner == session && block.overlaps(range));
+        }
+    }
+
+    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
+        if told.is_ok() {
+            self.owners.remove(&session);
+            self.blocks.forget(|_, owner, _| owner == session);
+        }
+    }
+}
+
+/// Asks applications for what the core is about to write, and keeps it. One for each poll.
+pub(super) struct Asker<'a> {
+    apps: &'a mut Apps,
+    sector: Bytes,
+    fresh: bool,
+}
+
+impl<'a> Asker<'a> {
+    pub fn new(apps: &'a mut Apps, sector: Bytes) -> Self {
+        Self { apps, sector, fresh: true }
+    }
+}
+
+impl Buffers for Asker<'_> {
+    fn ready(&mut self, wanted: &Wanted) -> bool {
+        let Apps { apps, owners, given } = &mut *self.apps;
+        // The core decides only when all that it had decided before is sent: what is left was given back.
+        if std::mem::take(&mut self.fresh) {
+            given.clear();
+        }
+        let app = owners.get(&wanted.session).and_then(|at| apps.get_mut(*at));
+        let Some(App { app, .. }) = app else { return false };
+        let mut bytes = vec![0; wanted.range.len().bytes(self.sector).get() as usize];
+        let has = app.buffer(wanted, &mut bytes);
+        if has {
+            given.push(Given { range: wanted.range, bytes });
+        }
+        has
+    }
+}

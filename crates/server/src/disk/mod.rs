@@ -1,0 +1,540 @@
+//! A device with the core over it: foreground requests in, and background work in their gaps.
+
+mod apps;
+mod blocks;
+mod commands;
+mod requests;
+mod status;
+
+pub use apps::{Guard, Hosted, Place};
+pub use status::{BOUNDS_US, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
+
+use apps::{Apps, Asker, World};
+use blocks::{Blocks, within};
+use commands::{Commands, Errand, Sent, blamed};
+use device::{Abilities, Answer, Ask, Device, Ended, Failure, Run, Work};
+use model::DriveModel;
+use requests::{Requests, State, Turn};
+use scheduler::{
+    Action, Application, Command, Config, Core, IdleTimeError, Outcome, Record, Request, Sessions,
+    SubmitError,
+};
+use status::Counters;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thiserror::Error;
+use tracing::error;
+use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
+
+/// What cannot be a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DiskError {
+    /// The profile is of another device.
+    #[error(
+        "the device has {device} bytes in sectors of {device_sector}, its profile {profile} in sectors of {profile_sector}; give the profile that this device was probed for"
+    )]
+    OtherSize {
+        /// The device's size.
+        device: Bytes,
+        /// Its sectors'.
+        device_sector: Bytes,
+        /// The profile's size.
+        profile: Bytes,
+        /// Its sectors'.
+        profile_sector: Bytes,
+    },
+    /// The core cannot be configured so.
+    #[error(transparent)]
+    Config(#[from] IdleTimeError),
+    /// A core inside a drive moves its head, and has no commands for a device.
+    #[error("the core is configured to stand inside the drive; give Config::place as Outside")]
+    Inside,
+}
+
+/// A device with the core outside it, and applications on the core. It is a [`Device`] again: whatever serves a device
+/// serves this, and does not notice what is done in the gaps.
+///
+/// As with any device nothing happens between calls, and time comes as an argument: behind a live server or in a test on
+/// virtual time the same calls give the same commands.
+///
+/// # What is promised of the bytes
+/// * Requests that overlap, of which one writes, are done in the order in which they came; nothing goes to the device
+///   that overlaps something there of which one writes.
+/// * A flush is asked of the device at once: it covers what was acknowledged before. A write through goes through.
+/// * What an application has given to be written was asked for when the core chose it; a foreground write that came
+///   before or comes later is on the medium afterwards.
+/// * A record's bytes are what was on the medium as a whole at some instant before it is delivered, also where its block
+///   came in parts or was not read at all but written.
+/// * A bad sector fails the request that asks for it, and the blocks it lies in; what was merged with them is done again
+///   without it.
+///
+/// ```
+/// use device::{Ask, Device, Emulated};
+/// use scheduler::{Application, Config, OutsideConfig, Overheads, Parameter, Priority, Record, Sessions};
+/// use server::{Disk, Guard};
+/// use units::{Instant, Lbn, LbnRange, Sectors};
+///
+/// #[derive(Default)]
+/// struct Sum { blocks: u64, done: bool }
+///
+/// impl Guard for Sum {}
+///
+/// impl Application for Sum {
+///     fn done(&mut self, _: &mut dyn Sessions, record: &Record, bytes: &[u8], _: Instant) {
+///         assert_eq!(bytes.len(), 8 * 512);
+///         (self.blocks, self.done) = (self.blocks + 1, record.last);
+///     }
+/// }
+///
+/// # let profile = model::Profile::from_toml(include_str!("../../../drive/tests/data/small.toml"), "small.toml")?;
+/// # let path = std::env::temp_dir().join(format!("freeblock-disk-{}", std::process::id()));
+/// # let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+/// let model = std::sync::Arc::new(model::DriveModel::from_profile(&profile)?);
+/// let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
+/// let place = scheduler::Place::Outside(OutsideConfig::beyond(overheads));
+/// let drive = Emulated::new(&profile, Default::default(), 1, file)?;
+/// let mut disk = Disk::new(drive, model, Config { place, ..Config::default() })?;
+/// let sum = disk.host(Sum::default());
+/// let range = LbnRange::new(Lbn::ZERO, Sectors::new(800));
+/// disk.call(sum, Instant::ZERO, |_, sessions| {
+///     let session = sessions.open(Priority::default())?;
+///     sessions.read(session, range, Sectors::new(8), Parameter::default())
+/// }).unwrap()?;
+///
+/// // A client that reads here and there, on virtual time.
+/// let (mut now, mut reads) = (Instant::ZERO, 0);
+/// while !disk.app(sum).unwrap().done {
+///     reads += 1;
+///     let range = LbnRange::new(Lbn::new(reads * 1_237 % 3_900), Sectors::new(8));
+///     disk.ask(now, reads, range, Ask::Read);
+///     while disk.poll(now).is_none() {
+///         now = disk.next_event().unwrap();      // a live host waits until then
+///         disk.advance(now);
+///     }
+/// }
+/// assert_eq!(disk.app(sum).unwrap().blocks, 100);
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Disk<D> {
+    device: D,
+    core: Core,
+    sector: Bytes,
+    apps: Apps,
+    requests: Requests,
+    /// Writes that applications hold back, in order of arrival.
+    held: Vec<Turn>,
+    /// Requests for which the core's pool has no room.
+    queued: VecDeque<Turn>,
+    commands: Commands,
+    blocks: Blocks,
+    answers: VecDeque<Answer>,
+    counters: Counters,
+    /// The latest time that the core was told.
+    told: Instant,
+}
+
+impl<D: Device> Disk<D> {
+    /// A core over a device, of which `model` is what is known.
+    ///
+    /// # Errors
+    /// A model of another size, or a configuration that cannot be or is for a core inside the drive.
+    pub fn new(device: D, model: Arc<DriveModel>, config: Config) -> Result<Self, DiskError> {
+        let (sector, size) = (model.sector_bytes(), model.layout().capacity().bytes(model.sector_bytes()));
+        if (device.sector_bytes(), device.size()) != (sector, size) {
+            return Err(DiskError::OtherSize {
+                device: device.size(),
+                device_sector: device.sector_bytes(),
+                profile: size,
+                profile_sector: sector,
+            });
+        }
+        if config.place == scheduler::Place::Inside {
+            return Err(DiskError::Inside);
+        }
+        Ok(Self {
+            core: Core::try_new(model, config)?,
+            device,
+            sector,
+            apps: Apps::default(),
+            requests: Requests::default(),
+            held: Vec::new(),
+            queued: VecDeque::new(),
+            commands: Commands::default(),
+            blocks: Blocks::new(sector),
+            answers: VecDeque::new(),
+            counters: Counters::new(),
+            told: Instant::ZERO,
+        })
+    }
+
+    /// Takes an application in.
+    pub fn host<T: Application + Guard + Send + 'static>(&mut self, app: T) -> Place<T> {
+        self.apps.add(app)
+    }
+
+    /// An application. `None` if the place is of another disk.
+    pub fn app<T: Application + 'static>(&self, place: Place<T>) -> Option<&T> {
+        self.apps.get(place)
+    }
+
+    /// Lets an application make calls: what it opens, it gets the records of. `None` if the place is of another disk.
+    pub fn call<T: Application + 'static, R>(
+        &mut self,
+        place: Place<T>,
+        now: Instant,
+        call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
+    ) -> Option<R> {
+        self.device.advance(now);
+        self.pump(now);
+        let world = World { core: &mut self.core, blocks: &mut self.blocks };
+        let answer = self.apps.call(place, world, call);
+        self.pump(now);
+        answer
+    }
+
+    /// The core, to ask it things.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Foreground requests that are not answered.
+    pub fn outstanding(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// What it has done so far.
+    pub fn status(&self) -> DiskStatus {
+        self.counters.status(&self.core, self.requests.len(), self.blocks.len())
+    }
+
+    /// Goes on until nothing is left that happens without time.
+    fn pump(&mut self, now: Instant) {
+        loop {
+            let mut moved = false;
+            while let Some(answer) = self.device.poll(now) {
+                self.counters.heard(now.saturating_since(answer.at));
+                self.answered(answer, now);
+                moved = true;
+            }
+            while let Some(action) = self.poll_core(now) {
+                self.act(action, now);
+                moved = true;
+            }
+            while let Some(app) = self.apps.wants_flush() {
+                self.commands.push(Errand::Flush(app), nowhere(), Ask::Flush);
+            }
+            moved |= self.send(now);
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    fn poll_core(&mut self, now: Instant) -> Option<Action> {
+        self.told = self.told.max(now);
+        self.core.poll_with(self.told, &mut Asker::new(&mut self.apps, self.sector))
+    }
+
+    fn act(&mut self, action: Action, now: Instant) {
+        match action {
+            Action::Send(command) => self.command(command),
+            Action::Completed(id) => self.finish(id.get(), now),
+            Action::Failed { id, bad } => {
+                if let Some(request) = self.requests.get_mut(id.get()) {
+                    request.failure.get_or_insert(Failure::Medium(bad));
+                }
+                self.finish(id.get(), now);
+            }
+            Action::Deliver(record) => self.deliver(&record, now),
+            // Only a core in the drive moves its head.
+            Action::Execute | Action::Cut => {}
+        }
+    }
+
+    /// The core has sent a command: a write gets its bytes.
+    fn command(&mut self, command: Command) {
+        let turn = self.core.request_of(command.id).map(RequestId::get);
+        let ask = match command.op {
+            Op::Read => Ask::Read,
+            Op::Write => match self.content_of(&command, turn) {
+                Some((bytes, through)) => Ask::Write { bytes, through },
+                None => {
+                    debug_assert!(false, "nobody was asked for what is written to {}", command.range);
+                    error!(range = %command.range, "a background write without its bytes; it is not done");
+                    let outcome = Outcome::NoData(command.range.start());
+                    return self.core.command_done(self.told, command.id, outcome);
+                }
+            },
+        };
+        self.commands.push(Errand::Command(command, turn), command.range, ask);
+    }
+
+    /// What a command writes, and whether through to the medium. `None` where bytes are missing; a defect.
+    fn content_of(&mut self, command: &Command, turn: Option<Turn>) -> Option<(Vec<u8>, bool)> {
+        let range = command.range;
+        let mut all = Vec::new();
+        let (mut own, mut through) = (None, false);
+        if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn))
+            && let Ask::Write { bytes, through: wanted } = &mut request.ask
+        {
+            through = *wanted;
+            if request.range == range {
+                // Alone it is not sent a second time.
+                return Some((std::mem::take(bytes), through));
+            }
+            all = vec![0; bytes_of(range, self.sector)];
+            if let Some(place) = within(range, request.range, self.sector) {
+                all[place].copy_from_slice(bytes);
+            }
+            own = Some(request.range);
+        }
+        all.resize(bytes_of(range, self.sector), 0);
+        self.apps.fill(range, own, &mut all, self.sector).then_some((all, through))
+    }
+
+    /// Gives the device what nothing is in the way of. Whether there was anything.
+    fn send(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some((errand, range, ask)) = self.commands.next() {
+            any = true;
+            let written = match (&errand, &ask) {
+                (Errand::Command(command, _), Ask::Write { bytes, .. }) => {
+                    let wanted = self.blocks.touches(range)
+                        || self.core.parts(command.id).iter().any(|part| part.op == Op::Read);
+                    wanted.then(|| bytes.clone())
+                }
+                _ => None,
+            };
+            let name = self.commands.sent(errand, range, &ask, written);
+            self.device.ask(now, name, range, ask);
+        }
+        any
+    }
+
+    /// The device has answered.
+    fn answered(&mut self, answer: Answer, now: Instant) {
+        let Some(Sent { errand, range, written, .. }) = self.commands.done(answer.id) else { return };
+        match errand {
+            Errand::Command(command, turn) => {
+                self.told = self.told.max(answer.at);
+                self.command_done(&command, turn, answer.result, written);
+            }
+            Errand::Request(turn) => {
+                if let (Err(failure), Some(request)) = (answer.result, self.requests.get_mut(turn)) {
+                    request.failure = Some(failure);
+                }
+                self.finish(turn, now);
+            }
+            Errand::Flush(app) => {
+                debug_assert!(range.is_empty());
+                let world = World { core: &mut self.core, blocks: &mut self.blocks };
+                self.apps.flushed(app, world, answer.result.as_ref().map(|_| ()));
+            }
+        }
+    }
+
+    fn command_done(
+        &mut self,
+        command: &Command,
+        turn: Option<Turn>,
+        result: Result<Vec<u8>, Failure>,
+        written: Option<Vec<u8>>,
+    ) {
+        let Command { id, op, range, .. } = *command;
+        let failure = match result {
+            Ok(read) => {
+                self.counters.done(command, turn.is_none(), self.sector);
+                let bytes = if op.is_write() { written } else { Some(read) };
+                if let Some(bytes) = bytes {
+                    if op.is_write() {
+                        self.blocks.written(range, &bytes);
+                    }
+                    for part in self.core.parts(id).iter().filter(|part| part.op == Op::Read) {
+                        self.blocks.keep(part, range, &bytes);
+                    }
+                    if let Some(request) =
+                        turn.and_then(|turn| self.requests.get_mut(turn)).filter(|_| !op.is_write())
+                    {
+                        request.read = cut(bytes, range, request.range, self.sector);
+                    }
+                }
+                None
+            }
+            Err(failure) => Some(failure),
+        };
+        let outcome = failure.as_ref().map_or(Outcome::Done, |f| Outcome::NoData(blamed(f, command)));
+        // What was merged with it may have failed before, and nothing else.
+        if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn)) {
+            request.failure = failure;
+        }
+        self.core.command_done(self.told, id, outcome);
+    }
+
+    /// A request is done with, well or not.
+    fn finish(&mut self, turn: Turn, now: Instant) {
+        let Some(request) = self.requests.remove(turn) else { return };
+        self.counters.answered(&request, now, self.sector);
+        let result = request.failure.map_or(Ok(request.read), Err);
+        self.answers.push_back(Answer { id: request.id, at: now, result });
+        for next in self.requests.unblocked(request.range).into_iter().chain(self.queued.pop_front()) {
+            self.begin(next);
+        }
+    }
+
+    /// Nothing of the foreground is in the way of it any more.
+    fn begin(&mut self, turn: Turn) {
+        let Some(request) = self.requests.get_mut(turn) else { return };
+        if request.changes() && self.apps.hold(&mut self.core, &mut self.blocks, request.range) {
+            request.state = State::Held;
+            self.held.push(turn);
+            return;
+        }
+        request.state = State::Begun;
+        let range = request.range;
+        let op = match &request.ask {
+            Ask::Read => Op::Read,
+            Ask::Write { .. } => Op::Write,
+            Ask::Discard | Ask::Flush | Ask::WriteZeroes { .. } => {
+                let ask = std::mem::replace(&mut request.ask, Ask::Discard);
+                return self.commands.push(Errand::Request(turn), range, ask);
+            }
+        };
+        let submitted = self.core.submit(self.told, Request { id: RequestId::new(turn), op, range });
+        if let Err(SubmitError::Full { .. }) = submitted {
+            request.state = State::Queued;
+            self.queued.push_back(turn);
+        }
+    }
+
+    /// A background block is done with.
+    fn deliver(&mut self, record: &Record, now: Instant) {
+        let mut record = *record;
+        let mut bytes = Vec::new();
+        let kept = (record.op == Op::Read).then(|| self.blocks.take(&record));
+        if let (Some(kept), None) = (kept, record.bad) {
+            debug_assert!(kept.is_some(), "{record:?} is delivered, and not all of it has come");
+            match kept {
+                Some(kept) => bytes = kept,
+                // Better failed than wrong.
+                None => {
+                    error!(?record, "a block without all its bytes");
+                    record.bad = Some(record.range.start());
+                }
+            }
+        }
+        self.counters.delivered(&record);
+        let world = World { core: &mut self.core, blocks: &mut self.blocks };
+        self.apps.done(world, &record, &bytes, now);
+        for turn in std::mem::take(&mut self.held) {
+            self.begin(turn);
+        }
+    }
+}
+
+/// What a command has read of what was asked for.
+fn cut(bytes: Vec<u8>, range: LbnRange, asked: LbnRange, sector: Bytes) -> Vec<u8> {
+    if range == asked {
+        return bytes;
+    }
+    within(range, asked, sector).and_then(|at| bytes.get(at)).map(<[u8]>::to_vec).unwrap_or_default()
+}
+
+fn bytes_of(range: LbnRange, sector: Bytes) -> usize {
+    usize::try_from(range.len().bytes(sector).get()).unwrap_or(0)
+}
+
+/// The range of a flush.
+fn nowhere() -> LbnRange {
+    LbnRange::new(units::Lbn::ZERO, Sectors::ZERO)
+}
+
+impl<D: Device> Device for Disk<D> {
+    fn sector_bytes(&self) -> Bytes {
+        self.sector
+    }
+
+    fn size(&self) -> Bytes {
+        self.device.size()
+    }
+
+    /// What the device can, but for zeroes: they go through the core as any write.
+    fn abilities(&self) -> Abilities {
+        Abilities { write_zeroes: false, ..self.device.abilities() }
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<Run> {
+        self.device.runs(range)
+    }
+
+    fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
+        self.device.advance(now);
+        self.pump(now);
+        self.told = self.told.max(now);
+        if let Some(failure) = self.refused(range, &ask) {
+            self.counters.refused();
+            self.answers.push_back(Answer { id, at: now, result: Err(failure) });
+            return;
+        }
+        let turn = self.requests.add(id, range, ask, now);
+        if !self.requests.is_blocked(turn) {
+            self.begin(turn);
+        }
+        self.pump(now);
+    }
+
+    fn next_work(&mut self) -> Option<(u64, Work)> {
+        self.device.next_work()
+    }
+
+    fn ended(&mut self, now: Instant, work: u64, ended: Ended) {
+        self.device.ended(now, work, ended);
+        self.pump(now);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        match self.answers.front() {
+            Some(answer) => Some(answer.at),
+            None => [self.device.next_event(), self.core.wake_at()].into_iter().flatten().min(),
+        }
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.device.advance(now);
+        self.pump(now);
+    }
+
+    fn poll(&mut self, _: Instant) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+}
+
+impl<D: Device> Disk<D> {
+    /// Why a request cannot be taken in.
+    fn refused(&self, range: LbnRange, ask: &Ask) -> Option<Failure> {
+        let can = self.device.abilities();
+        match ask {
+            Ask::Flush => return None,
+            Ask::Discard if !can.discard => return Some(Failure::Unsupported("discard")),
+            Ask::WriteZeroes { .. } => return Some(Failure::Unsupported("write zeroes")),
+            _ => {}
+        }
+        let sectors = Sectors::new(self.device.size().get() / self.sector.get().max(1));
+        if range.is_empty() || range.checked_end().is_none_or(|end| end.get() > sectors.get()) {
+            return Some(Failure::Outside { range, sectors });
+        }
+        match ask {
+            Ask::Write { bytes, .. } if bytes.len() != bytes_of(range, self.sector) => {
+                Some(Failure::Length { range, expected: range.len().bytes(self.sector), found: bytes.len() })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The foreground's requests, from when they come until they are answered.
+//!
+//! Requests that overlap, of which one writes, are carried out in the order in which they came: a client that has several
+//! under way finds what it would have found one at a time. All others are left to the core.
+
+use device::{Ask, Failure};
+use std::collections::BTreeMap;
+use units::{Instant, Lbn, LbnRange};
+
+/// A request's place in the order of arrival.
+pub(super) type Turn = u64;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// An older one that overlaps it is to be done first.
+    Waits,
+    /// The core's pool is full.
+    Queued,
+    /// An application wants to see the blocks first that it would overwrite.
+    Held,
+    /// The core or the device has it.
+    Begun,
+}
+
+#[derive(Debug)]
+pub(super) struct Request {
+    /// The client's name for it.
+    pub id: u64,
+    pub range: LbnRange,
+    pub ask: Ask,
+    pub arrived: Instant,
+    pub state: State,
+    /// What was read.
+    pub read: Vec<u8>,
+    /// Why it could not be done.
+    pub failure: Option<Failure>,
+}
+
+impl Request {
+    pub fn changes(&self) -> bool {
+        matches!(self.ask, Ask::Write { .. } | Ask::Discard | Ask::WriteZeroes { .. })
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    all: BTreeMap<Turn, Request>,
+    /// Where each begins: its end, and whether it changes anything.
+    places: BTreeMap<(Lbn, Turn), (Lbn, bool)>,
+    /// No range is longer: as far before a place one has to look for what reaches into it.
+    longest: u64,
+    next: Turn,
+}
+
+impl Requests {
+    /// Takes one in; a flush has no place.
+    pub fn add(&mut self, id: u64, range: LbnRange, ask: Ask, arrived: Instant) -> Turn {
+        let turn = self.next;
+        self.next += 1;
+        let request =
+            Request { id, range, ask, arrived, state: State::Waits, read: Vec::new(), failure: None };
+        if !matches!(request.ask, Ask::Flush) {
+            self.longest = self.longest.max(range.len().get());
+            self.places.insert((range.start(), turn), (range.end(), request.changes()));
+        }
+        self.all.insert(turn, request);
+        turn
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn get_mut(&mut self, turn: Turn) -> Option<&mut Request> {
+        self.all.get_mut(&turn)
+    }
+
+    /// Takes one out that is done with.
+    pub fn remove(&mut self, turn: Turn) -> Option<Request> {
+        let request = self.all.remove(&turn)?;
+        self.places.remove(&(request.range.start(), turn));
+        if self.places.is_empty() {
+            self.longest = 0;
+        }
+        Some(request)
+    }
+
+    /// Those that touch a range, whether they change anything.
+    fn over(&self, range: LbnRange) -> impl Iterator<Item = (Turn, bool)> {
+        let from = Lbn::new(range.start().get().saturating_sub(self.longest));
+        let places = self.places.range((from, 0)..(range.end(), 0));
+        places
+            .filter(move |(_, (end, _))| *end > range.start())
+            .map(|(&(_, turn), &(_, writes))| (turn, writes))
+    }
+
+    /// Whether an older one must be done before.
+    pub fn is_blocked(&self, turn: Turn) -> bool {
+        self.all.get(&turn).is_some_and(|request| {
+            let changes = request.changes();
+            self.over(request.range).any(|(other, writes)| other < turn && (writes || changes))
+        })
+    }
+
+    /// Those over a range that wait, in order of arrival, and need not any more.
+    pub fn unblocked(&self, range: LbnRange) -> Vec<Turn> {
+        let waits = |turn: &Turn| self.all.get(turn).is_some_and(|request| request.state == State::Waits);
+        let mut free: Vec<Turn> = self.over(range).map(|(turn, _)| turn).filter(waits).collect();
+        free.retain(|turn| !self.is_blocked(*turn));
+        free.sort_unstable();
+        free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use units::Sectors;
+
+    proptest! {
+        #[test]
+        fn who_waits_for_whom_is_as_when_all_are_compared(
+            requests in prop::collection::vec((0u64..40, 1u64..12, any::<bool>()), 1..30),
+            done in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
+        ) {
+            let mut index = Requests::default();
+            let mut naive: Vec<(Turn, LbnRange, bool)> = Vec::new();
+            for (start, len, write) in requests {
+                let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
+                let ask = if write { Ask::Write { bytes: Vec::new(), through: false } } else { Ask::Read };
+                naive.push((index.add(0, range, ask, Instant::ZERO), range, write));
+            }
+            let blocked = |naive: &[(Turn, LbnRange, bool)], at: usize| {
+                let (_, range, write) = naive[at];
+                naive[..at].iter().any(|(_, other, writes)| other.overlaps(range) && (*writes || write))
+            };
+            for which in done {
+                if naive.is_empty() {
+                    break;
+                }
+                let (turn, range, _) = naive.remove(which.index(naive.len()));
+                index.remove(turn);
+                for (at, (turn, ..)) in naive.iter().enumerate() {
+                    prop_assert_eq!(index.is_blocked(*turn), blocked(&naive, at));
+                }
+                let free: Vec<Turn> = (0..naive.len())
+                    .filter(|at| naive[*at].1.overlaps(range) && !blocked(&naive, *at))
+                    .map(|at| naive[at].0)
+                    .collect();
+                prop_assert_eq!(index.unblocked(range), free);
+            }
+        }
+    }
+}

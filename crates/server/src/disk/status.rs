@@ -1,0 +1,286 @@
+//! What a disk has done so far, in numbers.
+
+use super::requests::Request;
+use device::Ask;
+use hdrhistogram::Histogram;
+use scheduler::{Caution, Command, Core, Harm, Purpose, Record};
+use serde::Serialize;
+use units::{Bytes, Duration, Instant, Op};
+
+/// The bounds of [`Latency::buckets`], in microseconds: about three to a decade, from the host's cache to a drive that
+/// has lost its way.
+pub const BOUNDS_US: [u64; 16] = [
+    50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 20_000, 30_000, 50_000, 100_000, 200_000,
+    500_000, 2_000_000,
+];
+
+/// How long something took, so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Latency {
+    /// How often.
+    pub count: u64,
+    /// All of it, in microseconds.
+    pub sum_us: f64,
+    /// Median, in microseconds to three digits.
+    pub p50_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// How many took at most as long as each of [`BOUNDS_US`].
+    pub buckets: Vec<u64>,
+}
+
+impl Latency {
+    fn of(meter: &Meter) -> Self {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let at = |quantile| us(meter.times.value_at_quantile(quantile));
+        let mut sum = 0;
+        let cumulated = meter.buckets.iter().map(|n| {
+            sum += n;
+            sum
+        });
+        Self {
+            count: meter.times.len(),
+            buckets: cumulated.collect(),
+            sum_us: meter.sum_ns as f64 / 1e3,
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: us(meter.times.max()),
+        }
+    }
+}
+
+/// Background bytes by where their time came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Space {
+    /// In gaps of the foreground: free.
+    pub gap_bytes: u64,
+    /// In idle time.
+    pub idle_bytes: u64,
+    /// As foreground work, because an application had promoted them.
+    pub promoted_bytes: u64,
+    /// Blocks delivered, bad ones included.
+    pub blocks: u64,
+    /// Blocks that the device could not do.
+    pub bad_blocks: u64,
+    /// Blocks of which a part waits in memory.
+    pub parts_kept: usize,
+}
+
+/// How the gaps were used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Gaps {
+    /// Looked at.
+    pub seen: u64,
+    /// With a detour.
+    pub used: u64,
+}
+
+/// How well the core foresees the device's times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Foresight {
+    /// Commands that were compared.
+    pub commands: u64,
+    /// Of them, those that took whole revolutions longer: missed revolutions.
+    pub late: u64,
+    /// Those that took whole revolutions less.
+    pub early: u64,
+    /// Those that no number of revolutions explains.
+    pub unexplained: u64,
+    /// The part that was foreseen to a tenth of a millisecond.
+    pub within_100us: f64,
+}
+
+/// What the foreground has paid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Paid {
+    /// The foreground's time at the head, in microseconds.
+    pub foreground_us: f64,
+    /// Of it, at most this much was lost to the background.
+    pub lost_us: f64,
+    /// The same as a share.
+    pub share: f64,
+}
+
+impl Paid {
+    fn of(harm: Harm) -> Self {
+        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        Self { foreground_us: us(harm.foreground), lost_us: us(harm.late), share: harm.share() }
+    }
+}
+
+/// What a disk has done since it was started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DiskStatus {
+    /// Foreground reads that were done.
+    pub reads: Latency,
+    /// Foreground writes, those through the device's buffer included.
+    pub writes: Latency,
+    /// Flushes.
+    pub flushes: Latency,
+    /// Discards.
+    pub discards: Latency,
+    /// Foreground requests that failed, of any kind.
+    pub failed: u64,
+    /// Bytes read for the foreground.
+    pub read_bytes: u64,
+    /// Bytes written for it.
+    pub written_bytes: u64,
+    /// Foreground requests that are not answered yet.
+    pub outstanding: usize,
+    /// The background's share.
+    pub background: Space,
+    /// How the gaps were used.
+    pub gaps: Gaps,
+    /// How well the device is foreseen.
+    pub foresight: Foresight,
+    /// What detours that were back too late have cost the foreground at most.
+    pub detours: Paid,
+    /// What work in idle time has cost it.
+    pub idle: Paid,
+    /// Why the gaps are left alone now, if they are.
+    pub caution: Option<&'static str>,
+    /// How long after the device was done the host knew.
+    pub lateness: Latency,
+}
+
+#[derive(Debug)]
+struct Meter {
+    times: Histogram<u64>,
+    sum_ns: u128,
+    buckets: [u64; BOUNDS_US.len()],
+}
+
+impl Meter {
+    fn new() -> Self {
+        // Three digits always can be had.
+        let times = Histogram::new(3).unwrap_or_else(|e| unreachable!("{e}"));
+        Self { times, sum_ns: 0, buckets: [0; BOUNDS_US.len()] }
+    }
+
+    fn note(&mut self, time: Duration) {
+        let ns = time.as_nanos();
+        self.times.saturating_record(ns);
+        self.sum_ns += u128::from(ns);
+        if let Some(bucket) = BOUNDS_US.iter().position(|us| ns <= us * 1_000) {
+            self.buckets[bucket] += 1;
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Counters {
+    reads: Meter,
+    writes: Meter,
+    flushes: Meter,
+    discards: Meter,
+    lateness: Meter,
+    failed: u64,
+    bytes: [u64; 2],
+    space: Space,
+}
+
+impl Counters {
+    pub fn new() -> Self {
+        Self {
+            reads: Meter::new(),
+            writes: Meter::new(),
+            flushes: Meter::new(),
+            discards: Meter::new(),
+            lateness: Meter::new(),
+            failed: 0,
+            bytes: [0; 2],
+            space: Space::default(),
+        }
+    }
+
+    /// The host knows so long after the device was done.
+    pub fn heard(&mut self, late: Duration) {
+        self.lateness.note(late);
+    }
+
+    /// A command was done well.
+    pub fn done(&mut self, command: &Command, promoted: bool, sector: Bytes) {
+        let useful = u64::from(command.useful) * sector.get();
+        match command.purpose {
+            Purpose::Idle { .. } => self.space.idle_bytes += useful,
+            Purpose::Background { .. } => self.space.gap_bytes += useful,
+            Purpose::Foreground => {
+                self.space.gap_bytes += useful;
+                let own = command.foreground.filter(|_| promoted);
+                self.space.promoted_bytes += own.map_or(0, |range| range.len().bytes(sector).get());
+            }
+        }
+    }
+
+    /// A request was not even taken in.
+    pub fn refused(&mut self) {
+        self.failed += 1;
+    }
+
+    pub fn answered(&mut self, request: &Request, now: Instant, sector: Bytes) {
+        if request.failure.is_some() {
+            self.failed += 1;
+            return;
+        }
+        let time = now.saturating_since(request.arrived);
+        let bytes = request.range.len().bytes(sector).get();
+        match request.ask {
+            Ask::Read => {
+                self.reads.note(time);
+                self.bytes[0] += bytes;
+            }
+            Ask::Write { .. } | Ask::WriteZeroes { .. } => {
+                self.writes.note(time);
+                self.bytes[1] += bytes;
+            }
+            Ask::Flush => self.flushes.note(time),
+            Ask::Discard => self.discards.note(time),
+        }
+    }
+
+    pub fn delivered(&mut self, record: &Record) {
+        self.space.blocks += 1;
+        self.space.bad_blocks += u64::from(record.bad.is_some());
+    }
+
+    pub fn status(&self, core: &Core, outstanding: usize, parts_kept: usize) -> DiskStatus {
+        let plans = core.planner_stats();
+        let foresight = core.prediction_errors().map(|record| Foresight {
+            commands: record.count(),
+            late: record.late(),
+            early: record.early(),
+            unexplained: record.unexplained(),
+            within_100us: record.within(Duration::from_micros(100)),
+        });
+        DiskStatus {
+            reads: Latency::of(&self.reads),
+            writes: Latency::of(&self.writes),
+            flushes: Latency::of(&self.flushes),
+            discards: Latency::of(&self.discards),
+            lateness: Latency::of(&self.lateness),
+            failed: self.failed,
+            read_bytes: self.bytes[usize::from(Op::Read.is_write())],
+            written_bytes: self.bytes[usize::from(Op::Write.is_write())],
+            outstanding,
+            background: Space { parts_kept, ..self.space },
+            gaps: Gaps { seen: plans.gaps, used: plans.detours },
+            foresight: foresight.unwrap_or_default(),
+            detours: core.detour_harm().map(Paid::of).unwrap_or_default(),
+            idle: Paid::of(core.harm()),
+            caution: core.caution().map(|caution| match caution {
+                Caution::Unsynchronised => "unsynchronised",
+                Caution::Mistrust => "mistrust",
+                Caution::Harm => "harm",
+                Caution::Unknown => "unknown",
+            }),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What clients together may keep a server busy with, and whose turn it is when they want more.
+
+use crate::client::Client;
+use nbd::Violation;
+use std::collections::BTreeMap;
+use units::{Duration, Instant};
+
+/// What clients together may keep a server busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients at a time; more are hung up on.
+    pub clients: usize,
+    /// What each of them may.
+    pub client: nbd::Limits,
+    /// Bytes of all requests and answers. What is beyond is left in the sockets, but for one client's share: each client is
+    /// looked at while there is room, and what it has sent by then comes in.
+    pub bytes: usize,
+    /// So long a client may take to choose an export.
+    pub handshake: Duration,
+    /// So long a client may keep others from memory without taking or giving a byte.
+    pub patience: Duration,
+}
+
+/// 64 clients with 256 MiB together, ten seconds to choose, half a minute to stir.
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: 64,
+            client: nbd::Limits::default(),
+            bytes: 256 << 20,
+            handshake: Duration::from_millis(10_000),
+            patience: Duration::from_millis(30_000),
+        }
+    }
+}
+
+/// Shares memory out: who is let in when there is not enough for all.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    /// Whose turn it is: the first client from this one on.
+    turn: u64,
+    /// Whether anybody waits for others' memory.
+    full: bool,
+}
+
+/// Something that ends a client.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Violation(Violation),
+    /// It has taken too long, with what.
+    Late(&'static str),
+}
+
+impl Shares {
+    /// Lets clients' requests in, in turn, while there is memory for them. `extra` bytes are taken already.
+    pub fn share(
+        &mut self,
+        clients: &mut BTreeMap<u64, Client>,
+        limits: &Limits,
+        extra: usize,
+    ) -> Vec<(u64, Verdict)> {
+        let mut held = clients.values().map(Client::memory).sum::<usize>() + extra;
+        if held < limits.bytes && !self.full {
+            return Vec::new();
+        }
+        let mut verdicts = Vec::new();
+        // If none of them can go on without being heard, the first must be: what all of them have sent is half a request.
+        let stuck = clients.values().all(Client::is_awaited) && extra == 0;
+        let mut forced = stuck;
+        let turn = self.turn;
+        let order: Vec<u64> = clients.range(turn..).chain(clients.range(..turn)).map(|(id, _)| *id).collect();
+        self.full = held >= limits.bytes;
+        for id in order {
+            let Some(client) = clients.get_mut(&id) else { continue };
+            let wants = client.connection.is_waiting();
+            let (fits, forces) = (held < limits.bytes, forced && wants);
+            forced &= !forces;
+            let before = client.memory();
+            if let Err(violation) = client.connection.pause(!fits && !forces) {
+                verdicts.push((id, Verdict::Violation(violation)));
+            }
+            // Who is forced stays the first until it has said what it has to say.
+            match (fits, forces) {
+                (true, _) => self.turn = id + 1,
+                (false, true) => self.turn = id,
+                (false, false) => {}
+            }
+            held = held + client.memory() - before;
+            self.full |= held >= limits.bytes;
+        }
+        verdicts
+    }
+
+    /// Who has taken too long by `now`.
+    pub fn late(
+        &self,
+        clients: &BTreeMap<u64, Client>,
+        limits: &Limits,
+        now: Instant,
+    ) -> Vec<(u64, Verdict)> {
+        let late = |(id, client): (&u64, &Client)| {
+            let (_, what) = self.deadline(client, limits).filter(|(at, _)| *at <= now)?;
+            Some((*id, Verdict::Late(what)))
+        };
+        clients.iter().filter_map(late).collect()
+    }
+
+    /// When somebody will have taken too long.
+    pub fn next_event(&self, clients: &BTreeMap<u64, Client>, limits: &Limits) -> Option<Instant> {
+        clients.values().filter_map(|client| self.deadline(client, limits)).map(|(at, _)| at).min()
+    }
+
+    fn deadline(&self, client: &Client, limits: &Limits) -> Option<(Instant, &'static str)> {
+        if client.gone {
+            None
+        } else if !client.connection.is_open() {
+            Some((client.since + limits.handshake, "it took too long to choose an export"))
+        } else if self.full && client.is_awaited() && client.memory() > 0 {
+            Some((client.stirred + limits.patience, "others wait for memory that it does not use"))
+        } else {
+            None
+        }
+    }
+}

@@ -21,9 +21,9 @@ fn probed(truth: &Profile) -> Outcome {
 fn holds(truth: &Profile, found: &Outcome, most_seconds: f64) {
     let name = &truth.name;
     assert!(found.report.drive_time_s <= most_seconds, "{name}: {} s", found.report.drive_time_s);
-    let (near, turns, other) = predictions(truth, &found.profile, 2_000);
+    let shares = predictions(truth, &found.profile, &found.report, 2_000);
     let unsure = !found.report.unsure.is_empty();
-    assert!(near >= 0.97 || unsure, "{name}: {near} within 50 us, {turns} turns off, {other} otherwise");
+    assert!(shares.near >= 0.97 || unsure, "{name}: {shares:?}");
     let text = found.profile.to_toml();
     assert_eq!(Profile::from_toml(&text, "found").unwrap(), found.profile, "{name}");
 }
@@ -94,15 +94,15 @@ fn a_drive_whose_times_and_speed_vary_is_found() {
     let mut device = Emulated::noisy(&truth, 1);
     let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(found.report.drive_time_s <= 300.0, "{} s", found.report.drive_time_s);
-    let (near, turns, other) = predictions_on(device, &truth, &found.profile, 2_000);
-    assert!(near >= 0.97, "{near} within 50 us, {turns} turns off, {other} otherwise");
+    let shares = predictions_on(device, &truth, &found.profile, &found.report, 2_000);
+    assert!(shares.near >= 0.97, "{shares:?}");
     assert_eq!(found.profile.heads, truth.heads);
     assert_eq!(found.profile.layout.zones[0].sectors_per_track, truth.layout.zones[0].sectors_per_track);
 }
 
 /// Every built-in drive at its size: some minutes of drive time each.
 #[test]
-#[ignore = "the sweep: half a minute of CPU; examples/sweep.rs prints its table"]
+#[ignore = "the sweep: half a minute of CPU; examples/builtin.rs prints its table"]
 fn every_built_in_drive_is_found_in_its_time() {
     for &name in builtin::names() {
         let truth = builtin::find(name).unwrap();

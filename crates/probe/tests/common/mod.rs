@@ -1,11 +1,11 @@
 //! A drive behind the probe's handle.
 
-#![allow(clippy::unwrap_used, dead_code, reason = "shared by tests and the sweep; each uses a part")]
+#![allow(clippy::unwrap_used, dead_code, reason = "shared by tests and the example; each uses a part")]
 
 use drive::{Behaviour, Command, Drive, Rules};
 use model::Profile;
-use probe::{Device, DeviceError, Timed};
-use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
+use probe::{Device, DeviceError, Report, Timed};
+use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
 /// An emulated drive, of which the probe sees the commands and the clock.
 pub struct Emulated {
@@ -66,10 +66,35 @@ pub fn random(seed: u64) -> Profile {
     profile
 }
 
+/// The default noise with all that is random in it switched off: its bus, its queue.
+pub fn without_chance() -> Behaviour {
+    Behaviour {
+        seek_spread: Duration::ZERO,
+        late_settles: Default::default(),
+        missed_landings_ppm: 0,
+        drift: None,
+        recalibration: None,
+        command_spread: Duration::ZERO,
+        completion_spread: Duration::ZERO,
+        overlap_percent: 0,
+        ..Behaviour::noisy()
+    }
+}
+
+/// How random reads were predicted: within 50 us, whole turns off, otherwise off; and, of those outside regions that the
+/// report calls unsure, within 50 us.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    pub near: f64,
+    pub turns: f64,
+    pub other: f64,
+    pub sure: f64,
+}
+
 /// Random reads of 4 KiB on the true drive, each predicted by a drive made of the found profile that did the same
-/// until then: shares within 50 us, off by whole turns, and off otherwise.
-pub fn predictions(truth: &Profile, found: &Profile, requests: u64) -> (f64, f64, f64) {
-    predictions_on(Emulated::new(truth), truth, found, requests)
+/// until then.
+pub fn predictions(truth: &Profile, found: &Profile, report: &Report, requests: u64) -> Shares {
+    predictions_on(Emulated::new(truth), truth, found, report, requests)
 }
 
 /// The same on a drive that is there.
@@ -77,13 +102,15 @@ pub fn predictions_on(
     mut drive: Emulated,
     truth: &Profile,
     found: &Profile,
+    report: &Report,
     requests: u64,
-) -> (f64, f64, f64) {
+) -> Shares {
     let capacity = drive.capacity().get();
     let mut predictor = probe::Predictor::new(found).unwrap();
     let turn = 60e9 / f64::from(truth.rpm);
     let mut state = 0x1234_5678_9abc_def0u64;
     let (mut near, mut turns, mut other) = (0, 0, 0);
+    let (mut sure, mut sure_near) = (0, 0);
     // The first 60 tell how the platter stands to the clock.
     for i in 0..requests + 60 {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -95,14 +122,24 @@ pub fn predictions_on(
         if i < 60 {
             continue;
         }
-        if error.abs() <= 50_000.0 {
+        let is_near = error.abs() <= 50_000.0;
+        if is_near {
             near += 1;
         } else if (error - (error / turn).round() * turn).abs() <= 50_000.0 {
             turns += 1;
         } else {
             other += 1;
         }
+        if !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn)) {
+            sure += 1;
+            sure_near += u64::from(is_near);
+        }
     }
-    let share = |n: u64| n as f64 / requests as f64;
-    (share(near), share(turns), share(other))
+    let share = |n: u64, of: u64| n as f64 / of.max(1) as f64;
+    Shares {
+        near: share(near, requests),
+        turns: share(turns, requests),
+        other: share(other, requests),
+        sure: share(sure_near, sure),
+    }
 }

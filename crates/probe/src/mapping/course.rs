@@ -1,7 +1,6 @@
 //! The course of a zone: predictions ever farther ahead.
 
 use super::Mapper;
-use super::edge::Slipped;
 use super::event::Event;
 use crate::error::ProbeError;
 use crate::fit::Fit;
@@ -65,6 +64,7 @@ impl Mapper<'_, '_> {
             step = (step / BACK).max(1);
             let few = (look.error * n as f64).abs() < FEW_SECTORS || look.error.abs() < 2.5 * tolerance;
             if !told && few {
+            if std::env::var("TRACE").is_ok() { eprintln!("  c{} few {target} from {good} step {step} err {:.1}", self.meter.commands(), look.error*n as f64);}
                 if self.grows(zone, good, target, look.error)? {
                     fit.take(zone, target, look.error, look.readings);
                     good = target;
@@ -82,17 +82,16 @@ impl Mapper<'_, '_> {
                 continue;
             }
             let mut bad = target;
-            if told && self.meter.is_noisy() {
-                match self.slip_on_track(zone, good, bad)? {
-                    Slipped::By(shift, after) => {
-                        zone.shifts.push(shift);
-                        good = after;
-                        continue;
-                    }
-                    Slipped::Between(right, wrong) => (good, bad) = (right, wrong),
+            let threshold = self.threshold(zone, look.error);
+            if self.meter.is_noisy() {
+                (good, bad) = self.off_tracks(zone, good, bad, threshold)?;
+                if told && let Some(shift) = self.slip_on_track(zone, good, bad)? {
+                    zone.shifts.push(shift);
+                    good = bad;
+                    continue;
                 }
             }
-            let (off, looked) = self.first_off(zone, good, bad, look.error)?;
+            let (off, looked) = self.first_off(zone, good, bad, threshold)?;
             if self.meter.is_noisy()
                 && doubts < MOST_DOUBTS
                 && looked.is_none()
@@ -119,7 +118,9 @@ impl Mapper<'_, '_> {
                 self.fit = Some(fit);
                 return Ok(());
             }
-            match self.classify(zone, off, angle)? {
+            let event = self.classify(zone, off, angle)?;
+            if std::env::var("TRACE").is_ok() { eprintln!("{:.1}s c{} z{} n{} off {off} at {:?} err {:.1} sect ({:.1} us) pinned {} levels {:?} -> {event:?}", self.meter.drive_time().as_secs_f64(), self.meter.commands(), self.map.zones.len(), n, zone.locate(off), look.error*n as f64, look.error*self.meter.revolution()/1e3, fit.is_pinned(), zone.levels.iter().map(|l| (l.unit, l.advance*n as f64)).collect::<Vec<_>>()); }
+            match event {
                 Event::Slip(sectors) => zone.shifts.push(Shift { lbn: off, sectors }),
                 Event::Level(level) => {
                     zone.levels.push(level);

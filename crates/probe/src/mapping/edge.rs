@@ -1,6 +1,7 @@
 //! Where a zone's predictions begin to fail.
 
 use super::Mapper;
+use super::event::NEARLY_WHOLE;
 use super::look::Look;
 use crate::error::ProbeError;
 use crate::zone::{Shift, Zone};
@@ -8,31 +9,26 @@ use crate::zone::{Shift, Zone};
 /// Where readings vary, a slip of no more than this is put to the right track, not to the right sector, ns.
 const SLIP_ENOUGH: f64 = 32_000.0;
 
-/// What came of looking for a slip's track.
-pub(super) enum Slipped {
-    /// It is there; and the first place after it that was looked at.
-    By(Shift, u64),
-    /// Something else is between these.
-    Between(u64, u64),
-}
-
 impl Mapper<'_, '_> {
-    /// The first LBN that is off, between one that is right and one that is off by `by`; and what a look at it said,
-    /// if that is known.
+    /// What is further off than this belongs to what is off by `by`: where a sector cannot be told, about half of it.
+    pub(super) fn threshold(&self, zone: &Zone, by: f64) -> f64 {
+        let tolerance = self.tolerance(zone.sectors);
+        if self.tells_sectors(zone.sectors) {
+            tolerance
+        } else {
+            (by.abs() / 2.0).clamp(0.7 * tolerance, 2.0 * tolerance)
+        }
+    }
+
+    /// The first LBN that is further off than `threshold`, between one that is right and one that is not; and what a
+    /// look at it said, if that is known.
     pub(super) fn first_off(
         &mut self,
         zone: &Zone,
         good: u64,
         bad: u64,
-        by: f64,
+        threshold: f64,
     ) -> Result<(u64, Option<Look>), ProbeError> {
-        let tolerance = self.tolerance(zone.sectors);
-        // Where a sector cannot be told, what is further off than half belongs to the one that is off.
-        let threshold = if self.tells_sectors(zone.sectors) {
-            tolerance
-        } else {
-            (by.abs() / 2.0).clamp(0.7 * tolerance, 2.0 * tolerance)
-        };
         let (mut good, mut bad) = (good, bad);
         if self.meter.is_noisy()
             && let Some(begins) = track_between(zone, good, bad)
@@ -58,49 +54,55 @@ impl Mapper<'_, '_> {
         Ok((self.halve(zone, good, bad, threshold, true)?, None))
     }
 
-    /// A slip so small that its track is near enough, between a place that is right and one that is not; else tracks
-    /// next to each other of which the first is right and the other is not.
-    pub(super) fn slip_on_track(&mut self, zone: &Zone, good: u64, bad: u64) -> Result<Slipped, ProbeError> {
+    /// Places on tracks next to each other of which the first is right and the other is not, where readings vary.
+    pub(super) fn off_tracks(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        bad: u64,
+        threshold: f64,
+    ) -> Result<(u64, u64), ProbeError> {
         let n = zone.sectors;
-        let begun = good;
-        let (mut good, mut bad) = (good, bad);
+        let more = threshold - self.tolerance(n);
+        let (mut right, mut wrong) = (good, bad);
         loop {
-            (good, bad) = self.track_off(zone, good, bad)?;
-            if self.is_no_chance(zone, begun, good, 0.0)? {
-                break;
+            while wrong - right > n + n / 2 {
+                let middle = right + (wrong - right) / 2;
+                let (_, sector) = zone.locate(middle);
+                let middle = (middle + n / 2).saturating_sub(sector);
+                if middle <= right || middle >= wrong {
+                    break;
+                }
+                if self.glance(zone, middle, threshold)? { right = middle } else { wrong = middle }
             }
-            (good, bad) = (begun, good);
+            if self.is_no_chance(zone, good, right, more)? {
+                return Ok((right, wrong));
+            }
+            (right, wrong) = (good, right);
         }
+    }
 
+    /// A slip so small that its track is near enough, between places on tracks next to each other.
+    pub(super) fn slip_on_track(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        bad: u64,
+    ) -> Result<Option<Shift>, ProbeError> {
+        let n = zone.sectors;
         let look = self.look(zone, bad, 0.0)?;
         let sectors = (look.error * n as f64).round();
         let part = (look.error * n as f64 - sectors).abs();
         let near = sectors * self.meter.revolution() / n as f64;
-        if look.met || sectors < 1.0 || near > SLIP_ENOUGH || part > 0.35 {
-            return Ok(Slipped::Between(good, bad));
+        if look.met || sectors < 1.0 || near > SLIP_ENOUGH || part > NEARLY_WHOLE {
+            return Ok(None);
         }
         let shift = Shift { lbn: good + (bad - good).div_ceil(2), sectors: sectors as u64 };
         let mut trial = zone.clone();
         trial.shifts.push(shift);
         let points = [bad + n, bad + 2 * n, bad + 3 * n];
         let sure = points.iter().all(|&p| p < zone.end) && self.all_meet(&trial, &points)?;
-        Ok(if sure { Slipped::By(shift, bad) } else { Slipped::Between(good, bad) })
-    }
-
-    /// Halves a stretch until its ends are next to each other's tracks: the last that is right, the first that is not.
-    fn track_off(&mut self, zone: &Zone, good: u64, bad: u64) -> Result<(u64, u64), ProbeError> {
-        let n = zone.sectors;
-        let tolerance = self.tolerance(n);
-        let (mut good, mut bad) = (good, bad);
-        while bad - good > n + n / 2 {
-            let (_, sector) = zone.locate(good + (bad - good) / 2);
-            let middle = (good + (bad - good) / 2 + n / 2).saturating_sub(sector);
-            if middle <= good || middle >= bad {
-                break;
-            }
-            if self.glance(zone, middle, tolerance)? { good = middle } else { bad = middle }
-        }
-        Ok((good, bad))
+        Ok(sure.then_some(shift))
     }
 
     fn halve(

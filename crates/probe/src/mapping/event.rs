@@ -20,13 +20,14 @@ const MOST_REPEATS: u64 = 4_096;
 /// The most levels: track, cylinder or run, band.
 const MOST_LEVELS: usize = 3;
 
-/// A rotation this near to whole sectors may be one, sectors.
-const NEARLY_WHOLE: f64 = 0.35;
+/// What is this near to whole sectors may be one, sectors.
+pub(super) const NEARLY_WHOLE: f64 = 0.35;
 
 /// A density that begins so few LBNs from a track begins with it.
 const BEGINS: f64 = 6.0;
 
 /// What is at the first LBN that is off.
+#[derive(Debug)]
 pub(super) enum Event {
     Slip(u64),
     Level(Level),

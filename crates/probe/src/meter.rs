@@ -41,7 +41,7 @@ struct Anchor {
 }
 
 /// Anchors at most, and rounds in which they are learnt.
-const MOST_ANCHORS: u64 = 40;
+const MOST_ANCHORS: u64 = 520;
 const ANCHOR_ROUNDS: usize = 8;
 
 /// Between two sectors whose angles are known: a spindle that goes wrong by a ten-thousandth is two thousandths of a
@@ -62,6 +62,12 @@ const MOST_ASTRAY: u32 = 2;
 
 /// Anchors read to find the platter again after a while without.
 const FIND_AGAIN: usize = 16;
+
+/// Drive time that a probe may take, s: of a drive of so many bytes, how it grows, at most.
+const LEAST_S: f64 = 300.0;
+const SMALL: f64 = 9e9;
+const GROWTH: f64 = 0.408;
+const MOST_S: f64 = 3_600.0;
 
 /// One read.
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +164,14 @@ impl<'a> Meter<'a> {
 
     pub(crate) fn drive_time(&self) -> Duration {
         self.now.saturating_since(self.begun.unwrap_or(self.now))
+    }
+
+    /// Whether so much of the drive time that a probe may take is not used up yet: five minutes for 9 GB, an hour for
+    /// 4 TB.
+    pub(crate) fn is_within(&self, share: f64) -> bool {
+        let bytes = self.capacity() as f64 * self.sector_bytes() as f64;
+        let allowed = (LEAST_S * (bytes / SMALL).powf(GROWTH)).clamp(LEAST_S, MOST_S);
+        self.drive_time().as_secs_f64() < share * allowed
     }
 
     /// One turn, ns; 0 while it is not known.

@@ -74,6 +74,20 @@ fn distances(cylinders: u32) -> Vec<u32> {
     list
 }
 
+/// Every fourth, then every second, then all: whenever there is no more time, the curve is known as a whole.
+fn coarse_first(list: Vec<u32>) -> Vec<u32> {
+    let pass = |i: usize| if i.is_multiple_of(4) { 0 } else { 1 + i % 2 };
+    let mut ordered: Vec<(usize, u32)> = list.into_iter().enumerate().map(|(i, d)| (pass(i), d)).collect();
+    ordered.sort_by_key(|&(pass, _)| pass);
+    ordered.into_iter().map(|(_, d)| d).collect()
+}
+
+/// When the curve must be known, of the time that a probe may take.
+const LONGEST: f64 = 0.9;
+
+/// A search begins so far on both sides of where the move is thought to be, ns.
+const AROUND: f64 = 250_000.0;
+
 /// Measures moves on an assembled layout; `end_turns` is from a sector's start to the end of its read, the sector's own
 /// passing left out.
 pub(crate) struct SeekMeter<'m, 'a> {
@@ -86,17 +100,24 @@ impl SeekMeter<'_, '_> {
     /// Everything about the arm.
     pub(crate) fn run(mut self) -> Result<Seeks, ProbeError> {
         let cylinders = self.layout.cylinders();
-        let list = distances(cylinders);
+        let list = coarse_first(distances(cylinders));
         let mut points: Vec<(u32, f64, f64)> = Vec::new();
         let turn = self.meter.revolution();
         for (i, &d) in list.iter().enumerate() {
+            if !self.meter.is_within(LONGEST) {
+                break;
+            }
             self.meter.stage("seek curve", 0.75 + 0.2 * i as f64 / list.len() as f64);
-            let range = match points.last() {
-                Some(&(_, ns, _)) => ((ns - 250_000.0).max(0.0), ns + 250_000.0),
-                None => (0.0, 0.5 * turn),
+            // Between its neighbours, or after the last.
+            let after = points.partition_point(|p| p.0 < d);
+            let before = after.checked_sub(1).and_then(|i| points.get(i)).map(|p| p.1);
+            let range = match (before, points.get(after).map(|p| p.1)) {
+                (Some(a), Some(b)) => ((f64::min(a, b) - AROUND).max(0.0), f64::max(a, b) + AROUND),
+                (Some(a), None) => ((a - AROUND).max(0.0), a + AROUND),
+                (None, _) => (0.0, 0.5 * turn),
             };
             if let Some((ns, spread)) = self.moved(d, false, range)? {
-                points.push((d, ns, spread));
+                points.insert(after, (d, ns, spread));
             }
         }
         self.refine(&mut points)?;
@@ -152,6 +173,9 @@ impl SeekMeter<'_, '_> {
             wanted.truncate(left);
             left -= wanted.len();
             for (d, before, after) in wanted {
+                if !self.meter.is_within(LONGEST) {
+                    break;
+                }
                 let (low, high) = (f64::min(before, after), f64::max(before, after));
                 if let Some((ns, spread)) =
                     self.moved(d, false, ((low - 200_000.0).max(0.0), high + 200_000.0))?

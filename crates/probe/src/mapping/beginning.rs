@@ -9,6 +9,9 @@ use crate::zone::{Level, Region, Shift, Zone};
 /// Distances from a zone's first LBN over which its density is measured.
 const DENSITY_STEPS: [u64; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
 
+/// An angle that so many standard deviations of a reading do not hide.
+const SEEN: f64 = 8.0;
+
 /// A density from which that of the next zone may be guessed.
 const LIKE_BEFORE: u64 = 48;
 
@@ -173,6 +176,10 @@ impl Mapper<'_, '_> {
         let mut reach = 1.0;
         for &(k, angle) in angles.iter().rev() {
             let turned = wrap(angle - start);
+            if sector.is_none() && turned.abs() < SEEN * self.spread {
+                // Sectors so small that readings hide them: more of them show.
+                continue;
+            }
             let so_far = sector.unwrap_or(frac(turned) / k);
             let off = wrap(turned - k * so_far);
             if sector.is_some() && off.abs() > f64::min(tolerance * (1.0 + k / reach), 0.1) {

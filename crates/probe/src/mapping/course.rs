@@ -1,7 +1,7 @@
 //! The course of a zone: predictions ever farther ahead.
 
-use super::Mapper;
 use super::event::Event;
+use super::{LONGEST, Mapper};
 use crate::error::ProbeError;
 use crate::fit::Fit;
 use crate::turns::wrap;
@@ -47,6 +47,10 @@ impl Mapper<'_, '_> {
         let mut fit = self.begin_fit(zone);
         let mut doubts = 0;
         while good < end - 1 {
+            if !self.meter.is_within(LONGEST) {
+                zone.end = good + 1;
+                return Ok(());
+            }
             let (target, unsure) = self.target(zone, &fit, good, &mut step);
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
             self.known = unsure / 3.0;
@@ -64,7 +68,6 @@ impl Mapper<'_, '_> {
             step = (step / BACK).max(1);
             let few = (look.error * n as f64).abs() < FEW_SECTORS || look.error.abs() < 2.5 * tolerance;
             if !told && few {
-            if std::env::var("TRACE").is_ok() { eprintln!("  c{} few {target} from {good} step {step} err {:.1}", self.meter.commands(), look.error*n as f64);}
                 if self.grows(zone, good, target, look.error)? {
                     fit.take(zone, target, look.error, look.readings);
                     good = target;
@@ -118,9 +121,7 @@ impl Mapper<'_, '_> {
                 self.fit = Some(fit);
                 return Ok(());
             }
-            let event = self.classify(zone, off, angle)?;
-            if std::env::var("TRACE").is_ok() { eprintln!("{:.1}s c{} z{} n{} off {off} at {:?} err {:.1} sect ({:.1} us) pinned {} levels {:?} -> {event:?}", self.meter.drive_time().as_secs_f64(), self.meter.commands(), self.map.zones.len(), n, zone.locate(off), look.error*n as f64, look.error*self.meter.revolution()/1e3, fit.is_pinned(), zone.levels.iter().map(|l| (l.unit, l.advance*n as f64)).collect::<Vec<_>>()); }
-            match event {
+            match self.classify(zone, off, angle)? {
                 Event::Slip(sectors) => zone.shifts.push(Shift { lbn: off, sectors }),
                 Event::Level(level) => {
                     zone.levels.push(level);

@@ -27,7 +27,6 @@ pub(super) const NEARLY_WHOLE: f64 = 0.35;
 const BEGINS: f64 = 6.0;
 
 /// What is at the first LBN that is off.
-#[derive(Debug)]
 pub(super) enum Event {
     Slip(u64),
     Level(Level),

@@ -15,13 +15,12 @@ use crate::error::ProbeError;
 use crate::fit::Fit;
 use crate::meter::Meter;
 use crate::zone::Zone;
-use units::Duration;
 
 /// The most zones; beyond that the drive is not understood.
 const MOST_ZONES: usize = 4_096;
 
-/// The longest that mapping may take, drive time.
-const LONGEST: Duration = Duration::from_secs(50 * 60);
+/// When mapping ends, of the time that a probe may take.
+pub(super) const LONGEST: f64 = 0.6;
 
 /// An angle this near is near enough where readings vary, ns: half of what counts as predicted.
 const GOOD_ENOUGH: f64 = 25_000.0;
@@ -90,7 +89,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
     /// Maps the drive.
     pub(crate) fn run(mut self) -> Result<Map, ProbeError> {
         let mut at = 0;
-        while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.drive_time() < LONGEST {
+        while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.is_within(LONGEST) {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * at as f64 / self.capacity as f64);
             let angle = self.found.take().filter(|&(lbn, _)| lbn == at).map(|(_, angle)| angle);
             let mut zone = self.begin(at, angle)?;

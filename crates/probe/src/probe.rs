@@ -11,13 +11,12 @@ use crate::layout;
 use crate::mapping::{Map, Mapper};
 use crate::meter::{Hook, Meter};
 use crate::predict::Predictor;
-use crate::report::{Check, Report, Unsure};
+use crate::report::{Check, Report};
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
 use crate::zero;
 use model::Layout;
 use model::profile::{Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek};
-use units::Lbn;
 
 /// What the user allows and chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,13 +147,6 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let (check, unsure) = check::run(meter, &map, &mut predictor)?;
     report.check = check;
     report.unsure = unsure;
-    if map.mapped < meter.capacity() {
-        report.unsure.push(Unsure {
-            first: Lbn::new(map.mapped),
-            end: Lbn::new(meter.capacity()),
-            why: "mapping ended there: too many zones, or too long".to_owned(),
-        });
-    }
     report.commands = meter.commands();
     report.drive_time_s = meter.drive_time().as_secs_f64();
     Ok(Outcome { profile, report })

@@ -170,6 +170,64 @@ fn a_probe_cut_short_again_and_again_finds_the_same_drive() {
     panic!("not done after 20 pieces");
 }
 
+/// What a probe of `device` had measured when it was cut off after so many commands.
+fn begun(device: Emulated, commands: u64) -> Vec<u8> {
+    let mut probe = Probe::new(Options::default());
+    let result = probe.run(&mut Cut { device, left: commands }, &mut |_| ControlFlow::Continue(()));
+    assert!(matches!(result, Err(ProbeError::Device(_))), "{result:?}");
+    probe.journal().to_bytes()
+}
+
+/// Goes on from `state` with another handle.
+fn resumed(state: &[u8], device: &mut dyn Device) -> Result<Outcome, ProbeError> {
+    let journal = Journal::from_bytes(state, "state")?;
+    Probe::resume(Options::default(), journal)?.run(device, &mut |_| ControlFlow::Continue(()))
+}
+
+#[test]
+fn a_probe_of_a_drive_that_varies_goes_on_after_a_pause() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let state = begun(Emulated::noisy(&truth, 3), 5_000);
+    // Other dice: the spindle has wandered elsewhere meanwhile.
+    let mut device = Emulated::noisy(&truth, 4);
+    let found = resumed(&state, &mut device).unwrap();
+    assert_eq!(found.profile.heads, truth.heads);
+    let shares = predictions_on(device, &truth, &found.profile, &found.report, 1_000);
+    assert!(shares.near >= 0.97, "{shares:?}");
+}
+
+#[test]
+fn a_drive_swapped_for_another_is_refused_by_name() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let state = begun(Emulated::new(&truth), 3_000);
+    let mut other = truth.clone();
+    // As large, and as fast: only its tracks stand elsewhere.
+    other.layout.zones[0].track_skew = model::profile::Turns::Decimal(0.21);
+    let error = resumed(&state, &mut Emulated::new(&other)).unwrap_err().to_string();
+    assert!(error.contains("another drive"), "{error}");
+    let noisy = resumed(&state, &mut Emulated::noisy(&other, 2)).unwrap_err().to_string();
+    assert!(noisy.contains("another drive"), "{noisy}");
+    let smaller = builtin::find("seagate-cheetah-4lp").unwrap();
+    let error = resumed(&state, &mut Emulated::new(&smaller)).unwrap_err().to_string();
+    assert!(error.contains("sectors of 512 bytes, the drive"), "{error}");
+}
+
+#[test]
+fn a_damaged_journal_or_another_seed_is_refused_by_name() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let mut state = begun(Emulated::new(&truth), 1_000);
+    let other_seed = Options { seed: 2, ..Options::default() };
+    let journal = Journal::from_bytes(&state, "state").unwrap();
+    let error = Probe::resume(other_seed, journal).unwrap_err().to_string();
+    assert!(error.contains("its seed is 1, not 2"), "{error}");
+    let middle = state.len() / 2;
+    state[middle] ^= 1;
+    let error = resumed(&state, &mut Emulated::new(&truth)).unwrap_err().to_string();
+    assert!(error.starts_with("state: damaged"), "{error}");
+    let error = resumed(b"something else", &mut Emulated::new(&truth)).unwrap_err().to_string();
+    assert!(error.starts_with("state: not a probe's state"), "{error}");
+}
+
 #[test]
 fn a_caller_that_wants_an_end_gets_it() {
     let truth = builtin::find("mimic-less-capacity").unwrap();

@@ -105,41 +105,57 @@ pub fn predictions_on(
     report: &Report,
     requests: u64,
 ) -> Shares {
+    let (near, turns, other) = predicted(&mut drive, truth, found, requests, &|_| true);
+    // Whoever knows that a region is unsure learns nothing of the platter's place there.
+    let is_sure = |lbn: u64| !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
+    let sure = if report.unsure.is_empty() {
+        near
+    } else {
+        predicted(&mut drive, truth, found, requests, &is_sure).0
+    };
+    Shares { near, turns, other, sure }
+}
+
+/// Shares of reads within 50 us, whole turns off, otherwise off, of LBNs that are wanted.
+fn predicted(
+    drive: &mut Emulated,
+    truth: &Profile,
+    found: &Profile,
+    requests: u64,
+    wanted: &dyn Fn(u64) -> bool,
+) -> (f64, f64, f64) {
     let capacity = drive.capacity().get();
     let mut predictor = probe::Predictor::new(found).unwrap();
     let turn = 60e9 / f64::from(truth.rpm);
     let mut state = 0x1234_5678_9abc_def0u64;
-    let (mut near, mut turns, mut other) = (0, 0, 0);
-    let (mut sure, mut sure_near) = (0, 0);
+    let (mut near, mut turns, mut other) = (0_u64, 0_u64, 0_u64);
     // The first 60 tell how the platter stands to the clock.
-    for i in 0..requests + 60 {
+    let mut warm_up = 60;
+    for _ in 0..100 * requests {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let lbn = ((u128::from(state) * u128::from(capacity - 7)) >> 64) as u64;
+        if !wanted(lbn) {
+            continue;
+        }
         let range = LbnRange::new(units::Lbn::new(lbn), Sectors::new(8));
         let timed = drive.execute(drive.now(), Op::Read, range).unwrap();
         predictor.read(timed.submitted, range);
         let error = predictor.completed(timed.completed) as f64;
-        if i < 60 {
+        if warm_up > 0 {
+            warm_up -= 1;
             continue;
         }
-        let is_near = error.abs() <= 50_000.0;
-        if is_near {
+        if error.abs() <= 50_000.0 {
             near += 1;
         } else if (error - (error / turn).round() * turn).abs() <= 50_000.0 {
             turns += 1;
         } else {
             other += 1;
         }
-        if !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn)) {
-            sure += 1;
-            sure_near += u64::from(is_near);
+        if near + turns + other == requests {
+            break;
         }
     }
-    let share = |n: u64, of: u64| n as f64 / of.max(1) as f64;
-    Shares {
-        near: share(near, requests),
-        turns: share(turns, requests),
-        other: share(other, requests),
-        sure: share(sure_near, sure),
-    }
+    let share = |n: u64| n as f64 / (near + turns + other).max(1) as f64;
+    (share(near), share(turns), share(other))
 }

@@ -64,6 +64,7 @@ mod report;
 mod seeks;
 mod spin;
 mod turns;
+mod writes;
 mod zero;
 mod zone;
 

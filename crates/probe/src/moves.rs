@@ -16,6 +16,11 @@ pub(crate) trait Target {
 
     /// The part of a turn that its sectors take.
     fn sector(&self) -> f64;
+
+    /// What is done there.
+    fn op(&self) -> Op {
+        Op::Read
+    }
 }
 
 /// Where a search stops, ns.
@@ -113,7 +118,7 @@ fn trial<T: Target>(
             continue;
         }
         let at = meter.now() + Duration::from_nanos((wait * turn) as u64);
-        let reading = meter.execute(at, Op::Read, lbn, 1)?;
+        let reading = meter.execute(at, target.op(), lbn, 1)?;
         if meter.is_hit(&reading) {
             continue;
         }

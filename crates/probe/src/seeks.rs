@@ -6,7 +6,7 @@ use crate::meter::Meter;
 use crate::moves::{Target, shortest_of};
 use crate::turns::frac;
 use model::{Layout, Location};
-use units::{Cylinder, Head, Lbn, TrackIndex};
+use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// What was found.
 #[derive(Clone, Debug)]
@@ -20,12 +20,24 @@ pub(crate) struct Seeks {
     pub(crate) cylinder_switch_ms: Option<f64>,
 }
 
+impl Seeks {
+    /// The time of a move over `distance` cylinders, overhead included, ms.
+    pub(crate) fn at(&self, distance: u32) -> f64 {
+        let after = self.curve.partition_point(|p| p.0 < distance);
+        let point = self.curve.get(after).or(self.curve.last());
+        point.map_or(self.head_switch_ms, |p| p.1) + self.overhead_ms
+    }
+}
+
 /// A track of the assembled layout.
-struct InLayout<'a> {
-    layout: &'a Layout,
-    index: TrackIndex,
-    end_turns: f64,
-    capacity: u64,
+pub(crate) struct InLayout<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) index: TrackIndex,
+    /// From a sector's start to the end of its read, turns.
+    pub(crate) end_turns: f64,
+    /// Sectors that may be asked for.
+    pub(crate) within: LbnRange,
+    pub(crate) op: Op,
 }
 
 impl Target for InLayout<'_> {
@@ -39,12 +51,16 @@ impl Target for InLayout<'_> {
             let at = Location { track: self.index, sector: sector as u32 };
             let lbn = self.layout.lbn_at(at)?;
             // A layout that holds a little more than the drive does no harm.
-            (lbn.get() < self.capacity).then(|| (lbn.get(), ends(sector)))
+            self.within.contains(lbn).then(|| (lbn.get(), ends(sector)))
         })
     }
 
     fn sector(&self) -> f64 {
         1.0 / f64::from(self.layout.track(self.index).sectors)
+    }
+
+    fn op(&self) -> Op {
+        self.op
     }
 }
 
@@ -201,8 +217,9 @@ impl SeekMeter<'_, '_> {
             for _ in 0..8 {
                 if let Some(index) = target(meter, layout, distance, other_head) {
                     let sector = 1.0 / f64::from(layout.track(index).sectors);
-                    let capacity = meter.capacity();
-                    return Ok(Some(InLayout { layout, index, end_turns: sector + end_turns, capacity }));
+                    let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
+                    let end_turns = sector + end_turns;
+                    return Ok(Some(InLayout { layout, index, end_turns, within, op: Op::Read }));
                 }
                 // From here there is no such move.
                 let away = meter.draw.below(meter.capacity());

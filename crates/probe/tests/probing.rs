@@ -111,6 +111,89 @@ fn every_built_in_drive_is_found_in_its_time() {
     }
 }
 
+/// Probed with writes allowed to some sectors in the middle; every command is watched.
+fn written(truth: &Profile, behaviour: drive::Behaviour) -> (Outcome, Vec<LbnRange>) {
+    let mut device = Watched { device: Emulated::with(truth, behaviour, 1), written: Vec::new() };
+    let region = region_of(&device);
+    let options = Options { writes: Some(region), ..Options::default() };
+    let found = Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+    (found, device.written)
+}
+
+fn region_of(device: &dyn Device) -> LbnRange {
+    LbnRange::new(units::Lbn::new(device.capacity().get() / 3), Sectors::new(20_000))
+}
+
+/// A device whose writes are noted.
+struct Watched {
+    device: Emulated,
+    written: Vec<LbnRange>,
+}
+
+impl Device for Watched {
+    fn capacity(&self) -> Sectors {
+        self.device.capacity()
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.device.sector_bytes()
+    }
+
+    fn now(&self) -> Instant {
+        self.device.now()
+    }
+
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        if op.is_write() {
+            self.written.push(range);
+        }
+        self.device.execute(at, op, range)
+    }
+}
+
+#[test]
+fn write_settling_is_measured_where_writes_are_allowed_and_nowhere_else() {
+    let truth = builtin::find("seagate-cheetah-9lp").unwrap();
+    let through = drive::Behaviour { write_back: Some(false), ..drive::Behaviour::default() };
+    let (found, written) = written(&truth, through);
+    let region = region_of(&Emulated::new(&truth));
+    assert!(!written.is_empty());
+    assert!(written.iter().all(|w| region.contains(w.start()) && w.end() <= region.end()));
+    assert_eq!(found.profile.firmware.unwrap().cache.write_back, model::profile::WriteBack::None);
+    let settle = found.profile.mechanics.write_settle_ms;
+    // Only the sum with what a write's overhead is longer than a read's can be seen.
+    let overheads = &truth.firmware.as_ref().unwrap().overheads;
+    let real = truth.mechanics.write_settle_ms + overheads.write_miss.0 - overheads.read_miss.0;
+    assert!((settle - real).abs() < 0.15, "{settle} ms for {real}");
+}
+
+#[test]
+fn writes_acknowledged_from_the_buffer_are_seen() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    for on in [true, false] {
+        let behaviour = drive::Behaviour { write_back: Some(on), ..drive::Behaviour::default() };
+        let (found, _) = written(&truth, behaviour);
+        let firmware = found.profile.firmware.as_ref().unwrap();
+        assert_eq!(firmware.cache.write_back == model::profile::WriteBack::Always, on);
+        let settle = found.report.findings.iter().find(|f| f.what == "write settle").unwrap();
+        assert_eq!(settle.value == "not seen", on, "{settle:?}");
+    }
+}
+
+#[test]
+fn nothing_is_written_unless_it_is_allowed() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let mut device = Watched { device: Emulated::new(&truth), written: Vec::new() };
+    Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(device.written, []);
+    for (first, len) in [(u64::MAX - 5, 64), (0, 63), (device.capacity().get() - 63, 64)] {
+        let region = LbnRange::new(units::Lbn::new(first), Sectors::new(len));
+        let options = Options { writes: Some(region), ..Options::default() };
+        let error = Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap_err();
+        assert!(matches!(error, ProbeError::Region { .. }), "{error}");
+    }
+}
+
 /// A device that is taken away after so many commands.
 struct Cut {
     device: Emulated,

@@ -1,6 +1,6 @@
 //! `freeblock emulate`: a drive that is not there, for whoever speaks NBD.
 
-use crate::args::EmulateArgs;
+use crate::args::{EmulateArgs, TlsArgs};
 use crate::drive::resolve::resolve;
 use crate::interrupt;
 use crate::output::Console;
@@ -9,16 +9,19 @@ use device::Emulated;
 use drive::Behaviour;
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use server::{Address, Exporter, Listener, Offer, Tally};
+use server::{Address, Exporter, Listener, Offer, Tally, Tls};
 use std::fmt::Write;
 use std::fs::File;
 
 pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, Problem> {
     let found = resolve(&args.drive)?;
+    let tls = tls(&args.tls)?;
+    // Who must encrypt is not read on the way.
+    let remote = args.allow_remote || tls.as_ref().is_some_and(Tls::is_required);
     let unix = args.socket.clone().map(Address::Unix);
     let addresses = unix.into_iter().chain(args.listen.map(Address::Tcp));
     let listeners: Vec<Listener> = addresses
-        .map(|address| Listener::bind(address, args.allow_remote).map_err(Problem::failed))
+        .map(|address| Listener::bind(address, remote).map_err(Problem::failed))
         .collect::<Result<_, _>>()?;
     let mut options = File::options();
     let opened = options.read(true).write(true).create(true).truncate(false).open(&args.file);
@@ -35,7 +38,7 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
         console.note(&format!("{} at {}", found.profile.title, listener.address()));
     }
     log();
-    let offer = Offer { name: args.name.clone(), read_only: args.read_only, ..Offer::default() };
+    let offer = Offer { name: args.name.clone(), read_only: args.read_only, tls, ..Offer::default() };
     let (exporter, stop) = Exporter::new(disk, offer, listeners).map_err(Problem::failed)?;
     interrupt::watch_and(
         move || {
@@ -48,8 +51,17 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
     said(&tally, disk.lateness(), args.json)
 }
 
+/// Encryption, if there are files for it.
+pub(crate) fn tls(args: &TlsArgs) -> Result<Option<Tls>, Problem> {
+    let Some((certificate, key)) = args.tls_certificate.as_ref().zip(args.tls_key.as_ref()) else {
+        return Ok(None);
+    };
+    let tls = Tls::from_files(certificate, key, args.tls_clients.as_deref(), !args.tls_optional);
+    tls.map(Some).map_err(Problem::failed)
+}
+
 /// What happens goes to standard error, a line each.
-fn log() {
+pub(crate) fn log() {
     // One of these a process: a second is not needed.
     let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).try_init();
 }

@@ -280,6 +280,15 @@ fn a_client_fills_no_more_than_its_share() {
     assert_eq!(next(&mut connection).offset, 0);
     assert_eq!(connection.poll(), None);
 
+    // A host may have taken a write's bytes out of it: its share is free again all the same.
+    let mut writing = open();
+    writing.receive(&[request(0, 1, 1, 0, 1024), vec![7; 1024]].concat()).unwrap();
+    let mut write = next(&mut writing);
+    assert_eq!((std::mem::take(&mut write.data), writing.memory()), (vec![7; 1024], 1024));
+    writing.reply(&write, &Reply::Done).unwrap();
+    taken(&mut writing);
+    assert_eq!(writing.memory(), 0);
+
     // One request is let in, however large; and what nobody takes stops the client too.
     let mut connection = Connection::new(exports(), Tls::Off, limits);
     connection

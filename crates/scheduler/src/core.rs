@@ -8,7 +8,8 @@ mod under_way;
 mod watch;
 
 pub use outside::{
-    Caution, Command, CommandId, Conservatism, ErrorRecord, Outcome, OutsideConfig, Overheads, Part, Place,
+    Caution, Command, CommandId, Conservatism, ErrorRecord, Neighbour, Neighbours, Outcome, OutsideConfig,
+    Overheads, Part, Place,
 };
 
 use crate::background::{Background, Buffers, Ready, Urgent};
@@ -551,6 +552,10 @@ impl Core {
 impl Sessions for Core {
     fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
         self.background.open(self.drive.layout(), priority, self.config.writes_serve_reads)
+    }
+
+    fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError> {
+        self.background.set_priority(session, priority)
     }
 
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {

@@ -1,18 +1,35 @@
 //! A client's socket, and what is under way on it.
 
+use crate::tls::{Session, Tls};
 use device::{Ring, Token, Work};
 use nbd::{Connection, Violation};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use thiserror::Error;
 use units::Instant;
 
 /// Received at once.
 const RECEIVE: usize = 256 << 10;
 
+/// What ends a client, though nothing is wrong with its socket.
+#[derive(Debug, Error)]
+pub(crate) enum ClientError {
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
 #[derive(Debug)]
 pub(crate) struct Client {
     pub connection: Connection,
+    /// Once it is agreed on, everything goes through it.
+    tls: Option<Session>,
+    /// To be sent as it is, before anything else.
+    outbox: Vec<u8>,
+    /// It has been told that no more is sent.
+    closed: bool,
     socket: Arc<OwnedFd>,
     receiving: Option<Token>,
     /// And the bytes that are on their way.
@@ -27,14 +44,18 @@ pub(crate) struct Client {
     cancelled: bool,
     /// When it came.
     pub since: Instant,
-    /// When it last took or gave a byte.
+    /// When it last took or gave a byte, or was let to.
     pub stirred: Instant,
+    paused: bool,
 }
 
 impl Client {
     pub fn new(connection: Connection, socket: OwnedFd, now: Instant) -> Self {
         Self {
             connection,
+            tls: None,
+            outbox: Vec::new(),
+            closed: false,
             socket: Arc::new(socket),
             receiving: None,
             sending: None,
@@ -44,6 +65,7 @@ impl Client {
             cancelled: false,
             since: now,
             stirred: now,
+            paused: false,
         }
     }
 
@@ -57,14 +79,42 @@ impl Client {
             }
             return Ok(());
         }
-        if self.sending.is_none() && !self.connection.output().is_empty() {
-            let bytes = self.connection.take_output();
-            self.send(ring, bytes, 0)?;
+        if self.sending.is_none() {
+            let bytes = self.outgoing();
+            if !bytes.is_empty() {
+                self.send(ring, bytes, 0)?;
+            }
         }
         if self.receiving.is_none() && !self.ending && self.connection.is_ready() {
             let work = Work::Receive(Arc::clone(&self.socket), vec![0; RECEIVE]);
             self.receiving = Some(ring.start(work)?);
         }
+        Ok(())
+    }
+
+    /// What goes out next.
+    fn outgoing(&mut self) -> Vec<u8> {
+        let mut out = std::mem::take(&mut self.outbox);
+        let Some(tls) = &mut self.tls else {
+            return if out.is_empty() { self.connection.take_output() } else { out };
+        };
+        let sent = match tls.send(self.connection.output(), &mut out) {
+            Ok(plain) => {
+                self.connection.sent(plain);
+                let last = self.ending && self.connection.output().is_empty() && self.asked == 0;
+                if last && !std::mem::replace(&mut self.closed, true) { tls.close(&mut out) } else { Ok(()) }
+            }
+            Err(error) => Err(error),
+        };
+        // Into memory: it does not fail while the session lives.
+        self.gone |= sent.is_err();
+        out
+    }
+
+    /// Encrypts everything from here on, but for the word that it may begin.
+    pub fn start_tls(&mut self, tls: &Tls) -> Result<(), ClientError> {
+        self.outbox.extend(self.connection.take_output());
+        self.tls = Some(Session::new(tls)?);
         Ok(())
     }
 
@@ -82,25 +132,45 @@ impl Client {
     }
 
     /// Takes in what came from the socket.
-    pub fn received(&mut self, bytes: &[u8], now: Instant) -> Result<(), Violation> {
+    pub fn received(&mut self, bytes: &[u8], now: Instant) -> Result<(), ClientError> {
         self.stirred = now;
-        self.connection.receive(bytes)
+        let Some(tls) = &mut self.tls else { return Ok(self.connection.receive(bytes)?) };
+        let received = tls.receive(bytes);
+        if received.is_err() {
+            // What is wrong is told to the client, if it can be.
+            let _ = tls.send(&[], &mut self.outbox);
+        }
+        let received = received?;
+        if !tls.is_handshaking() && !self.connection.is_encrypted() {
+            self.connection.tls_started();
+        }
+        self.ending |= received.closed;
+        Ok(self.connection.receive(&received.plain)?)
     }
 
     /// Bytes held for it.
     pub fn memory(&self) -> usize {
-        self.connection.memory() + self.sending.map_or(0, |(_, bytes)| bytes)
+        self.connection.memory() + self.outbox.len() + self.sending.map_or(0, |(_, bytes)| bytes)
     }
 
-    /// Whether it is for the client to stir: nothing of its is at the device.
+    /// Lets nothing more in, or goes on.
+    pub fn pause(&mut self, paused: bool, now: Instant) -> Result<(), Violation> {
+        if std::mem::replace(&mut self.paused, paused) && !paused {
+            self.stirred = now;
+        }
+        self.connection.pause(paused)
+    }
+
+    /// Whether it is for the client to stir: nothing of its is at the device, and it may go on or has something to take.
     pub fn is_awaited(&self) -> bool {
-        self.asked == 0 && !self.gone
+        self.asked == 0 && !self.gone && (!self.paused || self.sending.is_some())
     }
 
     /// Whether nothing is under way any more and nothing will be.
     pub fn is_over(&self) -> bool {
         let quiet = self.sending.is_none() && self.asked == 0;
-        let said = self.gone || self.ending && self.connection.output().is_empty();
+        let empty = self.connection.output().is_empty() && self.outbox.is_empty();
+        let said = self.gone || self.ending && empty && (self.tls.is_none() || self.closed);
         quiet && said && (self.receiving.is_none() || self.ending)
     }
 

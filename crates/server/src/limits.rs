@@ -19,9 +19,11 @@ pub struct Limits {
     pub handshake: Duration,
     /// So long a client may keep others from memory without taking or giving a byte.
     pub patience: Duration,
+    /// So long clients have for taking the last answers when the server is stopped.
+    pub drain: Duration,
 }
 
-/// 64 clients with 256 MiB together, ten seconds to choose, half a minute to stir.
+/// 64 clients with 256 MiB together, ten seconds to choose, half a minute to stir, ten seconds to the end.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -30,6 +32,7 @@ impl Default for Limits {
             bytes: 256 << 20,
             handshake: Duration::from_millis(10_000),
             patience: Duration::from_millis(30_000),
+            drain: Duration::from_millis(10_000),
         }
     }
 }
@@ -58,15 +61,17 @@ impl Shares {
         clients: &mut BTreeMap<u64, Client>,
         limits: &Limits,
         extra: usize,
+        now: Instant,
     ) -> Vec<(u64, Verdict)> {
-        let mut held = clients.values().map(Client::memory).sum::<usize>() + extra;
+        // What those hold who are gone is as good as free.
+        let here = |(_, client): &(&u64, &Client)| !client.gone;
+        let mut held = clients.iter().filter(here).map(|(_, client)| client.memory()).sum::<usize>() + extra;
         if held < limits.bytes && !self.full {
             return Vec::new();
         }
         let mut verdicts = Vec::new();
         // If none of them can go on without being heard, the first must be: what all of them have sent is half a request.
-        let stuck = clients.values().all(Client::is_awaited) && extra == 0;
-        let mut forced = stuck;
+        let mut forced = clients.values().all(|client| client.asked == 0) && extra == 0;
         let turn = self.turn;
         let order: Vec<u64> = clients.range(turn..).chain(clients.range(..turn)).map(|(id, _)| *id).collect();
         self.full = held >= limits.bytes;
@@ -76,7 +81,7 @@ impl Shares {
             let (fits, forces) = (held < limits.bytes, forced && wants);
             forced &= !forces;
             let before = client.memory();
-            if let Err(violation) = client.connection.pause(!fits && !forces) {
+            if let Err(violation) = client.pause(!fits && !forces, now) {
                 verdicts.push((id, Verdict::Violation(violation)));
             }
             // Who is forced stays the first until it has said what it has to say.

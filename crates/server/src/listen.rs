@@ -34,7 +34,7 @@ impl fmt::Display for Address {
 pub enum ListenError {
     /// Without encryption, on an address that others reach.
     #[error(
-        "{0} is reached from other machines, and NBD without TLS asks nobody who they are; listen on 127.0.0.1 or a Unix socket, or allow it by name"
+        "{0} is reached from other machines, and NBD without TLS asks nobody who they are; listen on 127.0.0.1 or a Unix socket, require TLS, or allow it by name"
     )]
     Remote(SocketAddr),
     /// Something is there already.
@@ -63,7 +63,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens. `remote` allows TCP addresses that other machines reach.
+    /// Listens. `remote` allows TCP addresses that other machines reach: because nothing goes without TLS, or at the operator's
+    /// word.
     ///
     /// # Errors
     /// An address that is refused, or taken.

@@ -21,6 +21,8 @@ pub struct Server<D> {
     thread: Option<JoinHandle<(Tally, D)>>,
     stop: Stop,
     pub size: u64,
+    /// Of this machine's own address.
+    pub port: u16,
 }
 
 impl Server<Emulated> {
@@ -61,16 +63,18 @@ impl<D: Device + Send + 'static> Server<D> {
         std::fs::create_dir_all(&dir).unwrap();
         let disk = make(&dir);
         let size = disk.size().get();
-        let listener = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();
+        let unix = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();
+        let tcp = Listener::bind(Address::Tcp("127.0.0.1:0".parse().unwrap()), false).unwrap();
+        let Address::Tcp(at) = tcp.address().clone() else { panic!("{tcp:?}") };
         let (send, receive) = std::sync::mpsc::channel();
         // A ring stays with the thread that made it.
         let thread = std::thread::spawn(move || {
-            let (exporter, stop) = Exporter::new(disk, offer, vec![listener]).unwrap();
+            let (exporter, stop) = Exporter::new(disk, offer, vec![unix, tcp]).unwrap();
             send.send(stop).unwrap();
             exporter.run().unwrap()
         });
         let stop = receive.recv().unwrap();
-        Some(Self { dir, thread: Some(thread), stop, size })
+        Some(Self { dir, thread: Some(thread), stop, size, port: at.port() })
     }
 
     pub fn uri(&self) -> String {

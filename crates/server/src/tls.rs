@@ -1,0 +1,188 @@
+//! Encryption: certificates from files, and one client's session.
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Bytes that are encrypted at once, so that what a client does not take is not encrypted for nothing.
+const PIECE: usize = 1 << 20;
+
+/// What a server shows to clients who want encryption, and what it wants to be shown.
+///
+/// ```no_run
+/// use server::{Offer, Tls};
+/// let tls = Tls::from_files("disk.crt".as_ref(), "disk.key".as_ref(), Some("clients.crt".as_ref()), true)?;
+/// let offer = Offer { tls: Some(tls), ..Offer::default() };
+/// # Ok::<(), server::TlsError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tls {
+    config: Arc<ServerConfig>,
+    required: bool,
+}
+
+/// Why there can be no encryption.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file of certificates or keys that cannot be read.
+    #[error("{path}: {source}; give a file in PEM format")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// Nothing in it.
+    #[error("{path} has no certificate; give a file in PEM format")]
+    Empty {
+        /// Which.
+        path: PathBuf,
+    },
+    /// They do not belong together, or are of a kind that is not understood.
+    #[error("the certificate of {certificate} with the key of {key}: {source}")]
+    Pair {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// Why.
+        source: rustls::Error,
+    },
+    /// Certificates that nobody can be held against.
+    #[error("the certificates of {path}, which clients' are to be signed by: {why}")]
+    Clients {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+impl Tls {
+    /// The certificate (with those between it and the root, if any) and its key; with `clients`, only clients are let in
+    /// whose certificates are signed by one in that file. If it is `required`, a client learns and gets nothing without
+    /// encryption; else it may choose.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or do not fit together.
+    pub fn from_files(
+        certificate: &Path,
+        key: &Path,
+        clients: Option<&Path>,
+        required: bool,
+    ) -> Result<Self, TlsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let pair = |source| TlsError::Pair { certificate: certificate.into(), key: key.into(), source };
+        let chain = certificates(certificate)?;
+        let private = PrivateKeyDer::from_pem_file(key)
+            .map_err(|source| TlsError::File { path: key.to_owned(), source })?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_safe_default_protocol_versions().map_err(pair)?;
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let wrong = |why: String| TlsError::Clients { path: path.to_owned(), why };
+                let mut roots = RootCertStore::empty();
+                for root in certificates(path)? {
+                    roots.add(root).map_err(|error| wrong(error.to_string()))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().map_err(|error| wrong(error.to_string()))?)
+            }
+        };
+        let config = Arc::new(builder.with_single_cert(chain, private).map_err(pair)?);
+        Ok(Self { config, required })
+    }
+
+    /// Whether nothing goes without it.
+    pub fn is_required(&self) -> bool {
+        self.required
+    }
+
+    pub(crate) fn offered(tls: Option<&Self>) -> nbd::Tls {
+        match tls {
+            None => nbd::Tls::Off,
+            Some(Self { required: false, .. }) => nbd::Tls::Offered,
+            Some(_) => nbd::Tls::Required,
+        }
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |source| TlsError::File { path: path.to_owned(), source };
+    let certificates = CertificateDer::pem_file_iter(path).map_err(wrong)?;
+    let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(wrong)?;
+    if certificates.is_empty() {
+        return Err(TlsError::Empty { path: path.to_owned() });
+    }
+    Ok(certificates)
+}
+
+/// One client's encryption. It touches no socket: encrypted bytes come in and go out.
+#[derive(Debug)]
+pub(crate) struct Session {
+    connection: ServerConnection,
+}
+
+/// What came of encrypted bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    /// In the clear.
+    pub plain: Vec<u8>,
+    /// The client has said that it will send no more.
+    pub closed: bool,
+}
+
+impl Session {
+    pub fn new(tls: &Tls) -> Result<Self, rustls::Error> {
+        let mut connection = ServerConnection::new(Arc::clone(&tls.config))?;
+        // How much there is is bounded by who writes to it.
+        connection.set_buffer_limit(None);
+        Ok(Self { connection })
+    }
+
+    /// Whether the client is still showing who it is.
+    pub fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// Takes in what came from the socket.
+    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Received, rustls::Error> {
+        let mut received = Received::default();
+        while !bytes.is_empty() && !received.closed {
+            // From memory: it does not fail, but for a session that takes nothing any more.
+            if !matches!(self.connection.read_tls(&mut bytes), Ok(read) if read > 0) {
+                return Err(rustls::Error::General("bytes after the end".into()));
+            }
+            let state = self.connection.process_new_packets()?;
+            received.closed = state.peer_has_closed();
+            let before = received.plain.len();
+            received.plain.resize(before + state.plaintext_bytes_to_read(), 0);
+            let read = self.connection.reader().read_exact(&mut received.plain[before..]);
+            read.map_err(|error| rustls::Error::General(error.to_string()))?;
+        }
+        Ok(received)
+    }
+
+    /// Encrypts some of `plain`, behind whatever else is to be sent; how many bytes of it.
+    pub fn send(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<usize> {
+        let some = &plain[..plain.len().min(PIECE)];
+        self.connection.writer().write_all(some)?;
+        while self.connection.wants_write() {
+            self.connection.write_tls(out)?;
+        }
+        Ok(some.len())
+    }
+
+    /// Says that no more is sent.
+    pub fn close(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
+        self.connection.send_close_notify();
+        self.send(&[], out).map(|_| ())
+    }
+}

@@ -6,12 +6,15 @@
 
 mod carry;
 mod client;
+pub mod control;
 pub mod desk;
 mod disk;
 mod exporter;
 mod limits;
 mod listen;
+pub mod office;
 pub mod tasks;
+
 mod tls;
 
 pub use disk::{

@@ -12,15 +12,16 @@ mod disk;
 mod exporter;
 mod limits;
 mod listen;
+mod mailbox;
 pub mod office;
 pub mod tasks;
-
 mod tls;
 
 pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
 };
-pub use exporter::{Exporter, Offer, ServeError, Stop, Tally};
+pub use exporter::{Exporter, Offer, ServeError, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use tls::{Tls, TlsError};
+pub use mailbox::{Gone, Mailbox, Stop};

@@ -23,5 +23,5 @@ pub use disk::{
 pub use exporter::{Exporter, Offer, ServeError, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
-pub use tls::{Tls, TlsError};
 pub use mailbox::{Gone, Mailbox, Stop};
+pub use tls::{Tls, TlsError};

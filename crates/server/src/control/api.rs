@@ -9,7 +9,7 @@ use crate::desk::{Desk, DeskError};
 use crate::disk::DiskStatus;
 use crate::office::Handle;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Extension, Path, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -62,7 +62,8 @@ async fn guard(request: axum::extract::Request, next: axum::middleware::Next) ->
         return Refusal::new(StatusCode::FORBIDDEN, text).into_response();
     }
     if !asks && role != Role::Writer {
-        let text = "you may only ask; have your user or group put into write_uids or write_gids of control_roles";
+        let text =
+            "you may only ask; have your user or group put into write_uids or write_gids of control_roles";
         return Refusal::new(StatusCode::FORBIDDEN, text).into_response();
     }
     next.run(request).await
@@ -174,7 +175,10 @@ async fn tasks(State(disks): State<Disks>, Path(name): Path<String>) -> Told<Jso
     Ok(Json(json!({ "tasks": tasks })))
 }
 
-async fn task(State(disks): State<Disks>, Path((name, id)): Path<(String, String)>) -> Told<Json<TaskStatus>> {
+async fn task(
+    State(disks): State<Disks>,
+    Path((name, id)): Path<(String, String)>,
+) -> Told<Json<TaskStatus>> {
     Ok(Json(one(&find(&disks, &name)?, number(&id)?).await?))
 }
 

@@ -4,9 +4,9 @@ use crate::desk::status::TaskStatus;
 use crate::disk::{BOUNDS_US, DiskStatus, Latency};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt::{Error, Write};
 
@@ -38,12 +38,18 @@ impl Collector for Snapshot {
             ("foreground_failed", "Foreground requests that failed", |s| s.failed),
             ("foreground_read_bytes", "Bytes read for the foreground", |s| s.read_bytes),
             ("foreground_written_bytes", "Bytes written for the foreground", |s| s.written_bytes),
-            ("background_gap_bytes", "Background bytes in gaps of the foreground: free", |s| s.background.gap_bytes),
+            ("background_gap_bytes", "Background bytes in gaps of the foreground: free", |s| {
+                s.background.gap_bytes
+            }),
             ("background_idle_bytes", "Background bytes in idle time", |s| s.background.idle_bytes),
-            ("background_promoted_bytes", "Background bytes as foreground work", |s| s.background.promoted_bytes),
+            ("background_promoted_bytes", "Background bytes as foreground work", |s| {
+                s.background.promoted_bytes
+            }),
             ("gaps_seen", "Gaps looked at", |s| s.gaps.seen),
             ("gaps_used", "Gaps with a detour", |s| s.gaps.used),
-            ("missed_revolutions", "Commands that took whole revolutions longer than foreseen", |s| s.foresight.late),
+            ("missed_revolutions", "Commands that took whole revolutions longer than foreseen", |s| {
+                s.foresight.late
+            }),
         ];
         for (name, help, value) in counters {
             let values: Vec<(Labels<'_>, f64)> =
@@ -56,21 +62,28 @@ impl Collector for Snapshot {
                 s.foresight.within_100us
             }),
             ("harm_ratio", "What idle work cost the foreground, as a part of its time", |s| s.idle.share),
-            ("detour_harm_ratio", "What late detours cost it at most, as a part of its time", |s| s.detours.share),
+            ("detour_harm_ratio", "What late detours cost it at most, as a part of its time", |s| {
+                s.detours.share
+            }),
         ];
         for (name, help, value) in gauges {
-            let values: Vec<(Labels<'_>, f64)> = self.0.iter().map(|one| (disk(one), value(&one.1))).collect();
+            let values: Vec<(Labels<'_>, f64)> =
+                self.0.iter().map(|one| (disk(one), value(&one.1))).collect();
             family(&mut to, name, help, MetricType::Gauge, &values)?;
         }
         let tasks: [(&str, &str, fn(&TaskStatus) -> f64); 6] = [
             ("task_blocks", "Blocks of a task", |t| t.blocks as f64),
             ("task_done_blocks", "Blocks of it that are done, durably", |t| t.done as f64),
             ("task_done_bytes", "Bytes of those", |t| t.bytes as f64),
-            ("task_rate_bytes_per_second", "Its rate over the last minute", |t| t.rate_bytes_per_s.unwrap_or(0.0)),
+            ("task_rate_bytes_per_second", "Its rate over the last minute", |t| {
+                t.rate_bytes_per_s.unwrap_or(0.0)
+            }),
             ("task_bad_sectors", "Sectors that could not be read or written", |t| {
                 (t.bad_lbns.len() as u64 + t.bad_more) as f64
             }),
-            ("task_misses_deadline", "Whether it will miss its deadline", |t| f64::from(u8::from(t.misses_deadline))),
+            ("task_misses_deadline", "Whether it will miss its deadline", |t| {
+                f64::from(u8::from(t.misses_deadline))
+            }),
         ];
         for (name, help, value) in tasks {
             let of = |one: &One| {

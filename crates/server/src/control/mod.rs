@@ -153,7 +153,10 @@ async fn serve(
             }
         };
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            warn!(most = config.connections, "a client of the control socket is hung up on: there are as many as may be");
+            warn!(
+                most = config.connections,
+                "a client of the control socket is hung up on: there are as many as may be"
+            );
             continue;
         };
         let role = role(&stream, &config.roles, own);

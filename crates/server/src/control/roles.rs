@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn lists_let_users_and_groups_ask_or_change() {
-        let roles = Roles { read_uids: vec![5], read_gids: vec![50], write_uids: vec![6], write_gids: vec![60] };
+        let roles =
+            Roles { read_uids: vec![5], read_gids: vec![50], write_uids: vec![6], write_gids: vec![60] };
         let role = |uid, gid| roles.role(uid, gid, 1000);
         assert_eq!((role(5, 1), role(9, 50)), (Role::Reader, Role::Reader));
         assert_eq!((role(6, 1), role(9, 60), role(5, 60)), (Role::Writer, Role::Writer, Role::Writer));

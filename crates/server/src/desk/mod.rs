@@ -10,6 +10,7 @@ pub mod spec;
 pub mod status;
 pub mod table;
 
+use crate::office::Hand;
 use crate::tasks::job::{Context, Job, Stage};
 use crate::tasks::journal::{self, JournalError, Writer};
 use crate::tasks::{Begin, begin};
@@ -20,7 +21,6 @@ use scheduler::{Application, Harm, Record, Sessions, Wanted};
 use spec::{DiskFacts, SpecError, TaskSpec};
 use status::{TaskHarm, TaskStatus};
 use std::collections::{BTreeMap, VecDeque};
-use crate::office::Hand;
 use table::{Event, Figures, Table, TaskState};
 use thiserror::Error;
 use units::{Duration, Instant, LbnRange};

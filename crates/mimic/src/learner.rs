@@ -4,6 +4,7 @@ mod bits;
 mod cell;
 mod change;
 mod grid;
+mod kept;
 mod lines;
 
 use crate::check_points::CheckPoints;
@@ -13,6 +14,7 @@ use bits::Bits;
 use cell::Cell;
 use change::{Change, Source};
 use grid::Grid;
+pub use kept::LearntError;
 use lines::Lines;
 use scheduler::{Last, Mimic, Observed, Request};
 use std::num::NonZeroU64;
@@ -175,6 +177,17 @@ impl Side {
         Cell::from_bits(self.cells[i])
     }
 
+    /// Cells that hold something, in ascending order.
+    fn held(&self, generation: u32) -> impl Iterator<Item = (usize, Cell)> + '_ {
+        let pages = self.cells.chunks(PAGE).zip(&self.pages).enumerate();
+        let current = pages.filter(move |(_, (_, cleared))| **cleared == generation);
+        current
+            .flat_map(|(page, (cells, _))| {
+                cells.iter().enumerate().map(move |(i, bits)| (page * PAGE + i, Cell::from_bits(*bits)))
+            })
+            .filter(|(_, cell)| *cell != Cell::EMPTY)
+    }
+
     /// A cell to write to.
     fn touch(&mut self, i: usize, generation: u32) -> &mut u64 {
         let page = i / PAGE;
@@ -268,7 +281,7 @@ impl Learner {
         self.observed += 1;
         if self.config.notice_change
             && let Some((expected, source)) = self.predict(pair, distance, u64::MAX / 2)
-            && self.change.off_by(source, distance, expected.as_nanos().abs_diff(time.as_nanos()))
+            && self.change.seen(source, distance, expected.as_nanos(), time.as_nanos())
         {
             self.forget();
         }

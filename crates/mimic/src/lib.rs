@@ -11,7 +11,7 @@
 //! | off-line | [`Prober`] probes a black box as its [`ProbePlan`] says, and yields a [`Table`] |
 //! | on-line | [`Learner`] learns from requests as they are carried out, within a fixed memory, from nothing or a [`Table`] |
 //! | by hand | [`TableBuilder`] makes one of [`Samples`] that were measured in any way |
-//! | kept | [`Saved`]: bytes for a file, versioned and checksummed |
+//! | kept | [`Saved`], [`Learner::save`]: bytes for a file, versioned and checksummed |
 //! | asked | [`Table::time`] for a pair and a distance; `Mimic::time` for requests |
 //!
 //! All of it is sans-IO and deterministic: whoever has a drive carries out what the prober asks for, and tells it the
@@ -20,6 +20,7 @@
 mod check_points;
 mod distance;
 mod file;
+mod frame;
 mod learner;
 mod prober;
 mod search;
@@ -28,8 +29,9 @@ mod table;
 
 pub use check_points::CheckPoints;
 pub use distance::{Distance, Pair};
-pub use file::{FileError, LONGEST_NAME, Saved};
-pub use learner::{Learner, LearnerConfig, LearnerError, LearnerStats};
+pub use file::{FileError, Saved};
+pub use frame::LONGEST_NAME;
+pub use learner::{Learner, LearnerConfig, LearnerError, LearnerStats, LearntError};
 pub use prober::{ProbeAccess, ProbeError, ProbePlan, ProbeReport, Prober};
 pub use summary::{Metric, Samples, UnknownMetric};
 pub use table::{Knot, Table, TableBuilder};

@@ -45,9 +45,31 @@ fn core(known: Option<DriveModel>, capacity: Sectors, policy: PolicyName) -> (Ar
     (Arc::new(known), Config { policy, place, ..Config::default() })
 }
 
-fn stats(run: &mut Outside<Box<dyn Source>>) -> LearnerStats {
+/// Goes on with what was learnt, on a drive with noise that nobody knows: so many requests for the first so many bytes.
+fn go_on(drive: &str, learner: Learner, (bytes, waiting): (u64, u32), requests: u64) -> Learner {
+    let profile = builtin::find(drive).expect("a built-in drive");
+    let (drive, _) = black_box(&profile, Behaviour::noisy(), 5).expect("a profile with firmware");
+    let model = drive.model();
+    let (capacity, sector) = (model.layout().capacity(), model.sector_bytes());
+    let known = DriveModel::unknown(capacity, sector).expect("a drive's size");
+    let (known, config) = core(Some(known), capacity, SMTF);
+    let area = Sectors::new(bytes / sector.get()).min(capacity);
+    let source =
+        Box::new(Random::new(RandomConfig::new(area, sector), 11).expect("a load")) as Box<dyn Source>;
+    let issuer = Issuer::new(source, Arrival::outstanding(waiting), Instant::ZERO, 11).expect("a load");
+    let mut run = Outside::new(drive, known, config, issuer, Background::None).expect("a configuration");
+    run.core_mut().set_mimic(Some(Box::new(learner)));
+    run.advance(requests, &mut Nothing).expect("requests on the drive");
+    taken(&mut run)
+}
+
+fn taken(run: &mut Outside<Box<dyn Source>>) -> Learner {
     let mimic: Box<dyn Any> = run.core_mut().set_mimic(None).expect("the learner that was given");
-    mimic.downcast::<Learner>().expect("a learner").stats()
+    *mimic.downcast::<Learner>().expect("a learner")
+}
+
+fn stats(run: &mut Outside<Box<dyn Source>>) -> LearnerStats {
+    taken(run).stats()
 }
 
 /// Mean access time in milliseconds over the second half of so many requests, twenty waiting, of a core without a profile.
@@ -135,4 +157,37 @@ fn idle_time_teaches_it_without_a_profile() {
     run.advance(3_000, &mut Nothing).expect("requests on the drive");
     let (harm, learnt) = (run.harm().share(), stats(&mut run));
     assert!(learnt.known > 1_000 && harm < 0.11, "{learnt:?}, {harm}");
+}
+
+/// Sectors of the largest drive here.
+const LARGEST: Sectors = Sectors::new(1 << 33);
+
+#[test]
+fn another_drive_of_the_same_speed_is_noticed_through_the_noise() {
+    for (old, new) in [
+        ("quantum-atlas-10k", "seagate-cheetah-9lp"),
+        ("seagate-cheetah-9lp", "quantum-atlas-10k"),
+        ("seagate-cheetah-18lp", "seagate-cheetah-9lp"),
+        ("quantum-atlas-10k", "nearline-4tb"),
+    ] {
+        let place = (100_000_000, 20);
+        let learnt = go_on(old, learner(LARGEST), place, 20_000);
+        assert_eq!(learnt.stats().changes, 0, "{old}");
+        let noticed = go_on(new, learnt, place, 4_000);
+        assert_eq!(noticed.stats().changes, 1, "{old}, then {new}");
+        let relearnt = go_on(new, noticed, place, 10_000);
+        assert_eq!(relearnt.stats().changes, 1, "once is enough: {old}, then {new}");
+    }
+}
+
+#[test]
+fn another_load_is_not_taken_for_another_drive() {
+    for drive in ["quantum-atlas-10k", "nearline-4tb"] {
+        let mut learner = learner(LARGEST);
+        for (bytes, waiting) in [(100_000_000, 20), (9_000_000_000, 4), (10_000_000, 64), (1_000_000_000, 2)]
+        {
+            learner = go_on(drive, learner, (bytes, waiting), 20_000);
+            assert_eq!(learner.stats().changes, 0, "{drive}, {bytes} bytes, {waiting} waiting");
+        }
+    }
 }

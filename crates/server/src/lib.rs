@@ -14,6 +14,7 @@ mod limits;
 mod listen;
 mod mailbox;
 pub mod office;
+mod running;
 pub mod tasks;
 mod tls;
 
@@ -24,4 +25,5 @@ pub use exporter::{Exporter, Offer, ServeError, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
+pub use running::Running;
 pub use tls::{Tls, TlsError};

@@ -1,42 +1,71 @@
 //! What SMTF asks in a simulation.
 
 use crate::args::{SimulateArgs, Switch};
+use crate::files;
 use crate::mimic::load;
 use crate::problem::Problem;
-use mimic::{Learner, LearnerConfig};
+use mimic::{Learner, LearnerConfig, LearntError};
 use model::DriveModel;
 use scheduler::policy::PolicyName;
 use units::Sectors;
 
-/// Refuses a table that nothing asks.
+/// Refuses files that nothing asks.
 ///
 /// # Errors
-/// `--mimic` without `--policy smtf`.
+/// `--mimic` or `--learnt` without `--policy smtf`.
 pub(super) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
-    if args.mimic.is_some() && !matches!(args.policy, PolicyName::Smtf(_)) {
-        return Err(Problem::usage(format!("--mimic does not go with --policy {}", args.policy))
-            .help("leave it out, or give --policy smtf"));
+    let smtf = matches!(args.policy, PolicyName::Smtf(_));
+    for (flag, given) in [("--mimic", args.mimic.is_some()), ("--learnt", args.learnt.is_some())] {
+        if given && !smtf {
+            return Err(Problem::usage(format!("{flag} does not go with --policy {}", args.policy))
+                .help("leave it out, or give --policy smtf"));
+        }
     }
     Ok(())
 }
 
-/// A learner, if the policy asks one; it starts from the table that is named.
+/// A learner, if the policy asks one; it goes on from what was learnt before, or starts from the table that is named.
 ///
 /// # Errors
-/// A table that cannot be read. One of another drive is taken: SMTF is to notice.
+/// A table, or something learnt, that cannot be read; what was learnt of another drive. A table of another drive is taken:
+/// SMTF is to notice.
 pub(super) fn learner(
     args: &SimulateArgs,
+    name: &str,
     drive: &DriveModel,
     grain: Sectors,
 ) -> Result<Option<Learner>, Problem> {
     if !matches!(args.policy, PolicyName::Smtf(_)) {
         return Ok(None);
     }
-    let table = args.mimic.as_deref().map(load).transpose()?.map(|saved| saved.table);
     let config = LearnerConfig {
         seed: args.seed,
         probe_idle: args.idle_time == Some(Switch::On),
         ..LearnerConfig::new(drive.layout().capacity(), grain)
     };
+    if let Some(path) = &args.learnt {
+        files::check_replaceable(path)?;
+        if path.exists() {
+            let refused = |error: LearntError| {
+                Problem::failed(format!("{}: {error}", path.display())).help(format!(
+                    "remove {0}, or name a file that is not there, and smtf begins anew; nothing of {0} has changed",
+                    path.display()
+                ))
+            };
+            return Learner::load(config, name, &files::read(path)?).map(Some).map_err(refused);
+        }
+    }
+    let table = args.mimic.as_deref().map(load).transpose()?.map(|saved| saved.table);
     Learner::new(config, table).map(Some).map_err(Problem::failed)
+}
+
+/// Puts what was learnt where `--learnt` says.
+///
+/// # Errors
+/// A file that cannot be written; what was there is still there then.
+pub(super) fn keep(args: &SimulateArgs, name: &str, learner: Option<&Learner>) -> Result<(), Problem> {
+    match (&args.learnt, learner) {
+        (Some(path), Some(learner)) => files::replace(path, learner.save(name)),
+        _ => Ok(()),
+    }
 }

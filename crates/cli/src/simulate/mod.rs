@@ -12,6 +12,7 @@ use crate::problem::Problem;
 use crate::values::{self, Load};
 use drive::{Behaviour, DriveError};
 use foreground::Foreground;
+use mimic::Learner;
 use model::DriveModel;
 use run::{Goal, Run};
 use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Place, SearchBudget};
@@ -54,7 +55,7 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
     let model = Arc::new(model);
     let Foreground { issuer, requests, description, remark, grain } =
         foreground::build(args, &model, config)?;
-    let learner = mimicked::learner(args, &model, grain)?;
+    let learner = mimicked::learner(args, &drive.profile.name, &model, grain)?;
     if let Some(remark) = remark {
         console.note(&remark);
     }
@@ -90,7 +91,8 @@ pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, 
             run.requests()
         ));
     }
-    let mimic = run.mimic();
+    mimicked::keep(args, &drive.profile.name, run.learner())?;
+    let mimic = run.learner().map(Learner::stats);
     let result = show::Result { report: run.report(), mimic, seed: args.seed, wall: started.elapsed() };
     if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }
 }

@@ -4,7 +4,7 @@ use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use drive::Drive;
-use mimic::{Learner, LearnerStats};
+use mimic::Learner;
 use model::DriveModel;
 use scheduler::{Config, SubmitError};
 use sim::{Background, Inside, Observer, Outside, Report, SetupError};
@@ -169,10 +169,10 @@ impl<S: Source> Run<S> {
         either!(&mut self.host, run => run.core_mut().set_mimic(mimic));
     }
 
-    /// What that has learnt.
-    pub(crate) fn mimic(&self) -> Option<LearnerStats> {
+    /// What that has become.
+    pub(crate) fn learner(&self) -> Option<&Learner> {
         let mimic: &dyn Any = either!(&self.host, run => run.core().mimic())?;
-        mimic.downcast_ref::<Learner>().map(Learner::stats)
+        mimic.downcast_ref::<Learner>()
     }
 
     /// What came out.

@@ -145,6 +145,7 @@ fn calls_that_are_wrong_are_refused() {
     run_with(&["mimic", "check", &file, "emulated:mimic-base"])
         .complained(1, &["small.mimic", "the drive has"]);
     run_with(&["simulate", "--mimic", &file]).complained(2, &["--policy smtf"]);
+    run_with(&["simulate", "--learnt", &file]).complained(2, &["--learnt", "--policy smtf"]);
     run("simulate --policy smtf:all").complained(2, &["set or priority"]);
 }
 
@@ -203,4 +204,32 @@ fn without_a_profile_a_scan_goes_on_in_idle_time_only() {
     let idle = run(&format!("{scan} --requests 500 --idle-time on")).json();
     let [more, fewer] = [idle, gaps].map(|json| number(&json, "/background/blocks"));
     assert!(more > fewer + 100.0, "{more} {fewer}");
+}
+
+#[test]
+fn what_was_learnt_outlives_the_run() {
+    let dir = Dir::new();
+    let file = dir.path("atlas.learnt");
+    let args =
+        "simulate --where outside --blind --policy smtf --outstanding 20 --requests 3000 --json --learnt";
+    let first = run(&format!("{args} {file} --seed 5")).json();
+    let second = run(&format!("{args} {file} --seed 6")).json();
+    let observed = |json| number(json, "/mimic/observed");
+    assert!(
+        observed(&first) > 2_900.0 && observed(&second) > 2.0 * observed(&first) - 10.0,
+        "{first} {second}"
+    );
+    assert!(number(&second, "/mimic/known") > 1.8 * number(&first, "/mimic/known"));
+    assert_eq!(dir.names(), ["atlas.learnt"], "nothing is left beside it");
+
+    let whole = fs::read(&file).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    fs::write(&file, &damaged).unwrap();
+    let anew = &["atlas.learnt", "damaged", "checksum", "begins anew"];
+    run(&format!("{args} {file}")).complained(1, anew);
+    assert_eq!(fs::read(&file).unwrap(), damaged, "it is still there");
+    fs::write(&file, &whole).unwrap();
+    let other = &["atlas.learnt", "quantum-atlas-10k", "seagate-cheetah-9lp", "begins anew"];
+    run(&format!("{args} {file} --drive seagate-cheetah-9lp")).complained(1, other);
 }

@@ -37,6 +37,13 @@ impl Cell {
         (self.0 >> MEAN_BITS) as u8
     }
 
+    /// Two cells' samples in one.
+    pub fn joined(self, other: Self, window: u8) -> Self {
+        let (n, m) = (u64::from(self.count()), u64::from(other.count()));
+        let mean = (self.mean() * n + other.mean() * m + (n + m) / 2) / (n + m).max(1);
+        Self::new(mean, (n + m).min(u64::from(window)) as u8)
+    }
+
     /// With one sample more.
     pub fn with(self, ns: u64, window: u8) -> Self {
         let count = self.count().saturating_add(1).min(window.max(1));

@@ -35,6 +35,20 @@ impl Lines {
         self.known.has(i)
     }
 
+    /// Whether it goes straight from a known cell to the next.
+    pub fn is_straight(&self, i: usize) -> bool {
+        self.straight.has(i)
+    }
+
+    /// Puts back a cell that was known, and whether it went straight to the next.
+    pub fn restore(&mut self, i: usize, straight: bool) {
+        self.len += usize::from(!self.known.has(i));
+        self.known.insert(i);
+        if straight {
+            self.straight.insert(i);
+        }
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.known.iter()
     }

@@ -16,7 +16,7 @@ use device::{Abilities, Answer, Ask, Device, Ended, Failure, Run, Work};
 use model::DriveModel;
 use requests::{Requests, State, Turn};
 use scheduler::{
-    Action, Application, Command, Config, Core, IdleTimeError, Outcome, Record, Request, Sessions,
+    Action, Application, Command, Config, Core, IdleTimeError, Mimic, Outcome, Record, Request, Sessions,
     SubmitError,
 };
 use status::Counters;
@@ -168,6 +168,11 @@ impl<D: Device> Disk<D> {
             counters: Counters::new(),
             told: Instant::ZERO,
         })
+    }
+
+    /// Gives SMTF what it asks; it learns from each foreground request from here on.
+    pub fn set_mimic(&mut self, mimic: Box<dyn Mimic>) {
+        self.core.set_mimic(Some(mimic));
     }
 
     /// Takes an application in.

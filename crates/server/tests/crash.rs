@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::{open, request};
+use support::{choose, request};
 
 const BLOCK: u32 = 4096;
 const BLOCKS: u64 = 64;
@@ -33,21 +33,22 @@ fn export() -> Option<PathBuf> {
 
 fn start(program: &Path, dir: &Path) -> Child {
     let mut command = Command::new(program);
-    let command =
-        command.arg(dir.join("disk")).arg(dir.join("s")).stdin(Stdio::piped()).stderr(Stdio::null());
+    let command = command.arg(dir.join("disk")).arg(dir.join("s")).stdin(Stdio::piped());
     command.spawn().unwrap()
 }
 
-fn connect(dir: &Path, child: &mut Child) -> Option<UnixStream> {
+/// A client of the one that is there now: the socket of one that was killed takes connections for a moment, and breaks them.
+fn connect(dir: &Path, child: &mut Child) -> UnixStream {
     loop {
-        if let Ok(mut client) = UnixStream::connect(dir.join("s")) {
-            open(&mut client);
-            return Some(client);
+        assert!(child.try_wait().unwrap().is_none(), "it starts over what it left behind");
+        let Ok(mut client) = UnixStream::connect(dir.join("s")) else {
+            std::thread::yield_now();
+            continue;
+        };
+        if client.read_exact(&mut [0; 18]).is_ok() {
+            choose(&mut client);
+            return client;
         }
-        if child.try_wait().unwrap().is_some() {
-            return None;
-        }
-        std::thread::yield_now();
     }
 }
 
@@ -120,10 +121,10 @@ fn what_was_acknowledged_survives_a_kill_at_any_moment() {
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::File::create(dir.join("disk")).unwrap().set_len(BLOCKS * u64::from(BLOCK)).unwrap();
     let rounds = if std::env::var_os("FREEBLOCK_LONG").is_some() { 200 } else { 12 };
-    let (mut dice, mut number, mut blocks) = (Dice(20_001_023), 1, BTreeMap::new());
+    let (mut dice, mut number, mut blocks) = (Dice(20_001_023), 1u64, BTreeMap::new());
     for round in 0..rounds {
         let mut child = start(&program, &dir);
-        let mut client = connect(&dir, &mut child).expect("it starts over what it left behind");
+        let mut client = connect(&dir, &mut child);
         // What is there now is what is there from now on.
         for at in 0..BLOCKS {
             client.write_all(&request(0, at, at * u64::from(BLOCK), BLOCK)).unwrap();

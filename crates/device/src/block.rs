@@ -75,3 +75,46 @@ pub trait Device: Debug {
     /// The next answer; `now` is when the host takes it.
     fn poll(&mut self, now: Instant) -> Option<Answer>;
 }
+
+/// One that is chosen at run time.
+impl<D: Device + ?Sized> Device for Box<D> {
+    fn sector_bytes(&self) -> Bytes {
+        (**self).sector_bytes()
+    }
+
+    fn size(&self) -> Bytes {
+        (**self).size()
+    }
+
+    fn abilities(&self) -> Abilities {
+        (**self).abilities()
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<Run> {
+        (**self).runs(range)
+    }
+
+    fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
+        (**self).ask(now, id, range, ask);
+    }
+
+    fn next_work(&mut self) -> Option<(u64, Work)> {
+        (**self).next_work()
+    }
+
+    fn ended(&mut self, now: Instant, work: u64, ended: Ended) {
+        (**self).ended(now, work, ended);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        (**self).next_event()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        (**self).advance(now);
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Answer> {
+        (**self).poll(now)
+    }
+}

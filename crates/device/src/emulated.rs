@@ -68,7 +68,9 @@ pub enum Failure {
         found: usize,
     },
     /// There are no such sectors.
-    #[error("LBNs {range} on a device of {sectors} sectors; ask for at least one, and for none beyond the end")]
+    #[error(
+        "LBNs {range} on a device of {sectors} sectors; ask for at least one, and for none beyond the end"
+    )]
     Outside {
         /// What was asked for.
         range: LbnRange,

@@ -4,18 +4,18 @@ use crate::carry::{Begun, Carried, Target, blame, extents};
 use crate::client::{Client, ClientError};
 use crate::limits::{Limits, Shares, Verdict};
 use crate::listen::Listener;
+use crate::mailbox::{Door, Mailbox, Stop};
 use crate::tls::Tls;
 use device::{Answer, Ask, Clock, Device, Ended, Ring, Token, Work};
 use nbd::{Abilities, BlockSizes, Command, Connection, Event, Export, Reply, Request};
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use thiserror::Error;
-use tracing::{debug, info, warn};
-use units::LbnRange;
+use tracing::{debug, error, info, warn};
+use units::{Instant, Lbn, LbnRange, Sectors};
 
 /// What ends a server.
 #[derive(Debug, Error)]
@@ -29,6 +29,9 @@ pub enum ServeError {
         "io_uring: {0}; it needs Linux 5.11 or later, and may be switched off (sysctl kernel.io_uring_disabled)"
     )]
     Ring(io::Error),
+    /// A defect.
+    #[error("the thread that serves the disk has ended before its time; its log says why")]
+    Ended,
 }
 
 /// What a server has done.
@@ -40,20 +43,6 @@ pub struct Tally {
     pub requests: u64,
     /// Requests answered with an error.
     pub failed: u64,
-}
-
-/// Ends a server from another thread or a signal's handler: what clients have asked is still answered.
-#[derive(Debug)]
-pub struct Stop(UnixStream);
-
-impl Stop {
-    /// Now.
-    ///
-    /// # Errors
-    /// The server is gone already.
-    pub fn stop(&self) -> io::Result<()> {
-        (&self.0).write_all(&[0])
-    }
 }
 
 /// How a device is offered.
@@ -90,8 +79,10 @@ pub struct Exporter<D> {
     works: BTreeMap<Token, u64>,
     next: u64,
     stopping: bool,
+    /// When clients are hung up on that do not take their answers.
+    drained_by: Option<Instant>,
     tally: Tally,
-    stop: Arc<OwnedFd>,
+    door: Door<D>,
     // Last, so that what is under way ends before what it works on.
     ring: Ring,
 }
@@ -122,7 +113,8 @@ impl<D: Device> Exporter<D> {
         let blocks = BlockSizes::sectors(u32::try_from(sector.get()).unwrap_or(u32::MAX));
         let export = Export::new(offer.name, disk.size().get())?.with(abilities).blocks(blocks)?;
         let ring = Ring::new().map_err(ServeError::Ring)?;
-        let (ours, theirs) = UnixStream::pair().map_err(ServeError::Ring)?;
+        let door = Door::new().map_err(ServeError::Ring)?;
+        let stop = door.mailbox().stopper();
         let most = (u64::from(blocks.maximum) / sector.get()).max(1);
         let exporter = Self {
             clock: Clock::start(),
@@ -140,11 +132,17 @@ impl<D: Device> Exporter<D> {
             works: BTreeMap::new(),
             next: 0,
             stopping: false,
+            drained_by: None,
             tally: Tally::default(),
-            stop: Arc::new(ours.into()),
+            door,
             ring,
         };
-        Ok((exporter, Stop(theirs)))
+        Ok((exporter, stop))
+    }
+
+    /// How other threads have something done with the device while it is served.
+    pub fn mailbox(&self) -> Mailbox<D> {
+        self.door.mailbox()
     }
 
     /// Serves until it is stopped; what it has done, and the device.
@@ -153,17 +151,18 @@ impl<D: Device> Exporter<D> {
     /// The ring's. A client's errors end that client only.
     pub fn run(mut self) -> Result<(Tally, D), ServeError> {
         self.serve().map_err(ServeError::Ring)?;
+        self.flush().map_err(ServeError::Ring)?;
         Ok((self.tally, self.disk))
     }
 
     fn serve(&mut self) -> io::Result<()> {
-        self.ring.start(Work::Readable(Arc::clone(&self.stop)))?;
+        self.ring.start(Work::Readable(self.door.wire()))?;
         for at in 0..self.listeners.len() {
             self.accept(at)?;
         }
         while !self.stopping || !self.clients.is_empty() {
             let late = self.shares.next_event(&self.clients, &self.limits);
-            let until = self.disk.next_event().into_iter().chain(late).min();
+            let until = [self.disk.next_event(), late, self.drained_by].into_iter().flatten().min();
             self.ring.wait(until.map(|at| self.clock.at(at)))?;
             while let Some(ended) = self.ring.next_ended() {
                 self.ended(ended)?;
@@ -174,11 +173,59 @@ impl<D: Device> Exporter<D> {
                 self.answered(answer);
             }
             self.share();
-            while let Some((name, work)) = self.disk.next_work() {
-                self.works.insert(self.ring.start(work)?, name);
-            }
+            self.work()?;
             self.tend()?;
         }
+        Ok(())
+    }
+
+    /// The ring does what the device wants done.
+    fn work(&mut self) -> io::Result<()> {
+        while let Some((name, work)) = self.disk.next_work() {
+            self.works.insert(self.ring.start(work)?, name);
+        }
+        Ok(())
+    }
+
+    /// Nobody is there any more: what was acknowledged goes to the medium.
+    fn flush(&mut self) -> io::Result<()> {
+        let name = self.next;
+        self.next += 1;
+        self.disk.ask(self.clock.now(), name, LbnRange::new(Lbn::ZERO, Sectors::ZERO), Ask::Flush);
+        loop {
+            let now = self.clock.now();
+            self.disk.advance(now);
+            while let Some(answer) = self.disk.poll(now) {
+                if answer.id == name {
+                    if let Err(failure) = answer.result {
+                        error!(%failure, "the last flush");
+                    }
+                    return Ok(());
+                }
+            }
+            self.work()?;
+            self.ring.wait(self.disk.next_event().map(|at| self.clock.at(at)))?;
+            while let Some(ended) = self.ring.next_ended() {
+                self.ended(ended)?;
+            }
+        }
+    }
+
+    /// Somebody has rung: calls are made, and perhaps it is the end.
+    fn rung(&mut self) -> io::Result<()> {
+        let stop = self.door.answer()?;
+        while let Some(call) = self.door.next() {
+            call(&mut self.disk, self.clock.now());
+        }
+        if stop && !self.stopping {
+            info!("stopping");
+            self.stopping = true;
+            self.drained_by = Some(self.clock.now() + self.limits.drain);
+            for (token, _) in self.accepting.clone() {
+                self.ring.cancel(token)?;
+            }
+        }
+        self.ring.start(Work::Readable(self.door.wire()))?;
         Ok(())
     }
 
@@ -220,9 +267,14 @@ impl<D: Device> Exporter<D> {
 
     /// All clients go on; those that are over, go.
     fn tend(&mut self) -> io::Result<()> {
-        for client in self.clients.values_mut() {
+        let hurry = self.drained_by.take_if(|at| *at <= self.clock.now()).is_some();
+        for (id, client) in &mut self.clients {
             if self.stopping && client.asked == 0 {
                 client.ending = true;
+            }
+            if hurry {
+                warn!(client = id, "hung up on: it does not take its answers");
+                client.gone = true;
             }
             client.go_on(&mut self.ring)?;
         }
@@ -252,13 +304,7 @@ impl<D: Device> Exporter<D> {
                     self.accept(at)?;
                 }
             }
-            Work::Readable(_) => {
-                info!("stopping");
-                self.stopping = true;
-                for (token, _) in self.accepting.clone() {
-                    self.ring.cancel(token)?;
-                }
-            }
+            Work::Readable(_) => self.rung()?,
             Work::Receive(_, bytes) => {
                 let Some(id) = self.whose(token) else { return Ok(()) };
                 match result {

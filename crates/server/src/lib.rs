@@ -6,16 +6,24 @@
 
 mod carry;
 mod client;
+pub mod control;
+pub mod desk;
 mod disk;
 mod exporter;
 mod limits;
 mod listen;
+mod mailbox;
+pub mod office;
+mod running;
+pub mod tasks;
 mod tls;
 
 pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
 };
-pub use exporter::{Exporter, Offer, ServeError, Stop, Tally};
+pub use exporter::{Exporter, Offer, ServeError, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
+pub use mailbox::{Gone, Mailbox, Stop};
+pub use running::Running;
 pub use tls::{Tls, TlsError};

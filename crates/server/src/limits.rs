@@ -19,9 +19,11 @@ pub struct Limits {
     pub handshake: Duration,
     /// So long a client may keep others from memory without taking or giving a byte.
     pub patience: Duration,
+    /// So long clients have for taking the last answers when the server is stopped.
+    pub drain: Duration,
 }
 
-/// 64 clients with 256 MiB together, ten seconds to choose, half a minute to stir.
+/// 64 clients with 256 MiB together, ten seconds to choose, half a minute to stir, ten seconds to the end.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -30,6 +32,7 @@ impl Default for Limits {
             bytes: 256 << 20,
             handshake: Duration::from_millis(10_000),
             patience: Duration::from_millis(30_000),
+            drain: Duration::from_millis(10_000),
         }
     }
 }

@@ -122,5 +122,5 @@ fn what_is_brought_near_is_not_sent() {
     drop(client);
     let (tally, disk) = server.ended();
     assert_eq!((tally.requests, tally.failed), (1, 0));
-    assert_eq!(disk.lateness().len(), 2, "in pieces of a megabyte");
+    assert_eq!(disk.lateness().len(), 3, "in pieces of a megabyte, and the last flush");
 }

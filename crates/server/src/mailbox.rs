@@ -1,0 +1,157 @@
+//! How other threads have something done on a disk's thread.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, io};
+use thiserror::Error;
+use units::Instant;
+
+/// Calls that may wait; whoever sends more waits himself.
+const MOST_CALLS: usize = 256;
+
+pub(crate) type Call<D> = Box<dyn FnOnce(&mut D, Instant) + Send>;
+
+/// The server has ended; nothing more is done on its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the disk's server has ended")]
+pub struct Gone;
+
+/// Sends calls to the thread that serves a device: they run there between two events, with the device and the time.
+///
+/// No lock is taken for a request of the foreground: that thread looks only when it is woken. Not to be used from a call,
+/// which would wait for itself.
+pub struct Mailbox<D> {
+    calls: SyncSender<Call<D>>,
+    bell: Arc<Bell>,
+}
+
+impl<D> Clone for Mailbox<D> {
+    fn clone(&self) -> Self {
+        Self { calls: self.calls.clone(), bell: Arc::clone(&self.bell) }
+    }
+}
+
+impl<D> fmt::Debug for Mailbox<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailbox").finish_non_exhaustive()
+    }
+}
+
+impl<D> Mailbox<D> {
+    /// Has `call` done, and does not wait for it.
+    ///
+    /// # Errors
+    /// The server has ended.
+    pub fn send(&self, call: impl FnOnce(&mut D, Instant) + Send + 'static) -> Result<(), Gone> {
+        self.calls.send(Box::new(call)).map_err(|_| Gone)?;
+        self.bell.ring().map_err(|_| Gone)
+    }
+
+    /// Has `call` done, and waits for its answer.
+    ///
+    /// # Errors
+    /// The server has ended, before the call or with it.
+    pub fn ask<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut D, Instant) -> R + Send + 'static,
+    ) -> Result<R, Gone> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        self.send(move |disk, now| {
+            // Whoever asked may have gone.
+            let _ = answer.send(call(disk, now));
+        })?;
+        answered.recv().map_err(|_| Gone)
+    }
+
+    /// What ends the server.
+    pub fn stopper(&self) -> Stop {
+        Stop(Arc::clone(&self.bell))
+    }
+}
+
+/// Ends a server from another thread or a signal's handler: what clients have asked is still answered.
+#[derive(Clone, Debug)]
+pub struct Stop(Arc<Bell>);
+
+impl Stop {
+    /// Now.
+    ///
+    /// # Errors
+    /// The server is gone already.
+    pub fn stop(&self) -> io::Result<()> {
+        self.0.stopping.store(true, Ordering::Release);
+        self.0.ring()
+    }
+}
+
+/// Wakes the thread that waits for its ring.
+#[derive(Debug)]
+struct Bell {
+    stopping: AtomicBool,
+    wire: Mutex<UnixStream>,
+}
+
+impl Bell {
+    fn ring(&self) -> io::Result<()> {
+        let mut wire = self.wire.lock().unwrap_or_else(PoisonError::into_inner);
+        match wire.write(&[0]) {
+            // Full is as good: it is woken anyway.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+}
+
+/// The server's end of it.
+#[derive(Debug)]
+pub(crate) struct Door<D> {
+    calls: Receiver<Call<D>>,
+    /// To make more mailboxes from.
+    mailbox: Mailbox<D>,
+    wire: Arc<OwnedFd>,
+    heard: UnixStream,
+}
+
+impl<D> Door<D> {
+    pub fn new() -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        theirs.set_nonblocking(true)?;
+        let heard = ours.try_clone()?;
+        heard.set_nonblocking(true)?;
+        let (sender, calls) = mpsc::sync_channel(MOST_CALLS);
+        let bell = Arc::new(Bell { stopping: AtomicBool::new(false), wire: Mutex::new(theirs) });
+        Ok(Self { calls, mailbox: Mailbox { calls: sender, bell }, wire: Arc::new(ours.into()), heard })
+    }
+
+    pub fn mailbox(&self) -> Mailbox<D> {
+        self.mailbox.clone()
+    }
+
+    /// What becomes readable when somebody wants something.
+    pub fn wire(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.wire)
+    }
+
+    /// Whether to stop. What waits is taken with [`next`](Self::next) afterwards.
+    pub fn answer(&mut self) -> io::Result<bool> {
+        let mut bytes = [0; 256];
+        loop {
+            match self.heard.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.mailbox.bell.stopping.load(Ordering::Acquire))
+    }
+
+    pub fn next(&mut self) -> Option<Call<D>> {
+        self.calls.try_recv().ok()
+    }
+}

@@ -188,8 +188,10 @@ impl Electronics {
 pub(crate) struct FromProfile {
     model: Arc<DriveModel>,
     electronics: Electronics,
-    /// By how much a read and a write come later than the profile has it, as far as being late has shown: a profile that
-    /// was probed by reading does not know how long a head settles before it writes.
+    /// Whether being late widens the margin: a profile that was probed by reading does not know how long a head settles
+    /// before it writes.
+    learns: bool,
+    /// By how much a read and a write come later than the profile has it, as far as being late has shown.
     margin: [Duration; 2],
     /// What was chosen last: read or write, and when its first sector was to pass.
     chosen: Option<(Op, Duration)>,
@@ -210,17 +212,17 @@ impl FromProfile {
         seed: u64,
     ) -> Result<Self, LabError> {
         let electronics = Electronics::of(profile, behaviour, size, seed)?;
-        Self::with(profile, |_| Ok(electronics))
+        Self::with(profile, false, |_| Ok(electronics))
     }
 
-    /// By all that a profile says, as of one that was probed.
+    /// By all that a profile says, as of one that was probed; how late it was is learnt.
     ///
     /// # Errors
     /// A profile that is no drive, or has no electronics.
     pub(crate) fn by(profile: &Profile) -> Result<Self, LabError> {
         let none = || LabError::new(format!("drive {}", profile.name), "its profile has no firmware section");
         let firmware = profile.firmware.as_ref().ok_or_else(none)?;
-        Self::with(profile, |model| {
+        Self::with(profile, true, |model| {
             let overheads = Overheads::of(firmware, model, false);
             Ok(Electronics { before: overheads.command, after: overheads.completion })
         })
@@ -228,12 +230,13 @@ impl FromProfile {
 
     fn with(
         profile: &Profile,
+        learns: bool,
         electronics: impl FnOnce(&DriveModel) -> Result<Electronics, LabError>,
     ) -> Result<Self, LabError> {
         let model = DriveModel::from_profile(profile)
             .map_err(|e| LabError::new(format!("drive {}", profile.name), e))?;
         let electronics = electronics(&model)?;
-        Ok(Self { model: Arc::new(model), electronics, margin: [Duration::ZERO; 2], chosen: None })
+        Ok(Self { model: Arc::new(model), electronics, learns, margin: [Duration::ZERO; 2], chosen: None })
     }
 
     /// Where the arm is when `last` is done.
@@ -295,7 +298,7 @@ impl Chooser for FromProfile {
     }
 
     fn served(&mut self, seen: &Observed) {
-        let Some((op, expected)) = self.chosen.take() else { return };
+        let Some((op, expected)) = self.chosen.take().filter(|_| self.learns) else { return };
         let turn = self.model.rpm().time_within(units::Arc::TURN);
         let margin = &mut self.margin[usize::from(op.is_write())];
         *margin = match seen.time > expected + turn / 2 {

@@ -412,6 +412,13 @@ fn hundreds_of_thousands_of_blocks_are_few_tasks() {
         fn open(&mut self, _: scheduler::Priority) -> Result<units::SessionId, scheduler::SessionError> {
             Ok(units::SessionId::new(0))
         }
+        fn set_priority(
+            &mut self,
+            _: units::SessionId,
+            _: scheduler::Priority,
+        ) -> Result<(), scheduler::SessionError> {
+            Ok(())
+        }
         fn serve_reads_by_writes(
             &mut self,
             _: units::SessionId,

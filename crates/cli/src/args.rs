@@ -56,6 +56,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock emulate quantum-atlas-10k --file atlas.img --socket /run/atlas.sock\n  nbdinfo 'nbd+unix:///?socket=/run/atlas.sock'\n\nReads and writes take as long as the drive would take; the bytes are in FILE, which holds no more than was written. Writes\nare acknowledged from the medium. It serves until Ctrl-C, answers what was asked, and says how late it was: what the emulation\nadds to the drive's times. A second Ctrl-C ends it at once."
     )]
     Emulate(EmulateArgs),
+    /// Serve disks over NBD, and do maintenance in their gaps
+    #[cfg(target_os = "linux")]
+    #[command(
+        after_help = "Example:\n  freeblock serve --config /etc/freeblock.toml\n  freeblock serve --disk d0=emulated:quantum-atlas-10k,file=atlas.img --listen unix:/run/d0.sock\n  freeblock serve --disk d0=/dev/sdb --profile sdb.toml --listen unix:/run/d0.sock\n\nWithout a profile requests go out in the order of what has been learnt of the drive (SMTF), and background work is done in\nidle time only; with one (`freeblock probe` writes it) by shortest positioning time, and background work goes into the gaps. It serves until Ctrl-C or\nSIGTERM, answers what was asked, flushes, and says what it has done. A second Ctrl-C ends it at once."
+    )]
+    Serve(Box<crate::serve::args::ServeArgs>),
     /// Random histories of the scheduler on simulated drives, with every promise held after each step
     #[command(
         after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends it after the history under way and prints the command that goes on; -o FILE keeps the history as well. A second one ends it at once."

@@ -61,7 +61,7 @@ pub(crate) fn tls(args: &TlsArgs) -> Result<Option<Tls>, Problem> {
 }
 
 /// What happens goes to standard error, a line each.
-fn log() {
+pub(crate) fn log() {
     // One of these a process: a second is not needed.
     let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).try_init();
 }

@@ -18,6 +18,8 @@ mod output;
 mod probe;
 mod problem;
 mod progress;
+#[cfg(target_os = "linux")]
+mod serve;
 mod simulate;
 mod tables;
 mod torture;
@@ -81,6 +83,8 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Probe(args) => probe::execute(&args, console).map(Outcome::from),
         #[cfg(target_os = "linux")]
         Command::Emulate(args) => emulate::execute(&args, console).map(Outcome::from),
+        #[cfg(target_os = "linux")]
+        Command::Serve(args) => serve::execute(&args, console).map(Outcome::from),
         Command::Torture(args) => torture::execute(&args, console),
         Command::Mimic(command) => mimic::execute(command, console).map(Outcome::from),
     }

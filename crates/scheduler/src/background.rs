@@ -118,6 +118,11 @@ impl Background {
         self.place(session).ok().map(|at| self.shares[at].priority)
     }
 
+    pub fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError> {
+        self.share(session)?.priority = priority;
+        Ok(())
+    }
+
     pub fn register(
         &mut self,
         layout: &Layout,

@@ -119,6 +119,12 @@ pub trait Sessions {
     /// Too many are open.
     fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError>;
 
+    /// Gives a session another priority, from the next choice on.
+    ///
+    /// # Errors
+    /// No such session.
+    fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError>;
+
     /// Whether a write of the same place, foreground or background, is as good as a read to this session: its data are
     /// what is on the medium then. True for a new session. A scrubber wants to know whether the medium can be read,
     /// and says false.

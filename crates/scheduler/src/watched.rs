@@ -96,6 +96,10 @@ impl<W: Watch> Sessions for Watched<'_, W> {
         Ok(session)
     }
 
+    fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError> {
+        self.core().set_priority(session, priority)
+    }
+
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
         self.core().serve_reads_by_writes(session, on)?;
         self.watch.serves(session, on);

@@ -4,7 +4,7 @@
 
 use freeblock_scheduler::{
     Action, Bad, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request,
-    Sessions, Sharing, Wanted, Whose,
+    SessionError, Sessions, Sharing, Wanted, Whose,
 };
 use model::{DriveModel, builtin};
 use std::collections::BTreeMap;
@@ -132,6 +132,25 @@ fn sessions_share_by_priority() {
     let capacity = host.drive.layout().capacity().get();
     let (low, high) = (host.open(priority(10)), host.open(priority(30)));
     // Far apart, so that no access serves both.
+    for i in 0..2_000 {
+        host.read(low, range(i * capacity / 2_000 / 8 * 8, 800));
+        host.read(high, range((i * capacity / 2_000 + capacity / 4_000) / 8 * 8, 800));
+    }
+    host.busy(6_000, &mut Ready);
+    let delivered = host.delivered();
+    let ratio = delivered[&high] as f64 / delivered[&low] as f64;
+    assert!((2.0..4.5).contains(&ratio), "{delivered:?}");
+}
+
+#[test]
+fn a_new_priority_counts_from_then_on() {
+    let mut host = Host::new(Config::default());
+    let capacity = host.drive.layout().capacity().get();
+    let (low, high) = (host.open(priority(30)), host.open(priority(10)));
+    host.core.set_priority(low, priority(10)).unwrap();
+    host.core.set_priority(high, priority(30)).unwrap();
+    let strange = SessionId::new(99);
+    assert_eq!(host.core.set_priority(strange, priority(1)), Err(SessionError::NoSession(strange)));
     for i in 0..2_000 {
         host.read(low, range(i * capacity / 2_000 / 8 * 8, 800));
         host.read(high, range((i * capacity / 2_000 + capacity / 4_000) / 8 * 8, 800));

@@ -29,6 +29,9 @@ pub enum ServeError {
         "io_uring: {0}; it needs Linux 5.11 or later, and may be switched off (sysctl kernel.io_uring_disabled)"
     )]
     Ring(io::Error),
+    /// A defect.
+    #[error("the thread that serves the disk has ended before its time; its log says why")]
+    Ended,
 }
 
 /// What a server has done.

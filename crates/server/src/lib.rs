@@ -6,11 +6,16 @@
 
 mod carry;
 mod client;
+pub mod control;
+pub mod desk;
 mod disk;
 mod exporter;
 mod limits;
 mod listen;
 mod mailbox;
+pub mod office;
+mod running;
+pub mod tasks;
 mod tls;
 
 pub use disk::{
@@ -20,4 +25,5 @@ pub use exporter::{Exporter, Offer, ServeError, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
+pub use running::Running;
 pub use tls::{Tls, TlsError};

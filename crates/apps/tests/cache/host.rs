@@ -71,6 +71,10 @@ impl Sessions for Registry {
         Ok(SessionId::new(0))
     }
 
+    fn set_priority(&mut self, session: SessionId, _: Priority) -> Result<(), SessionError> {
+        self.known(session)
+    }
+
     fn serve_reads_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
         self.known(session)
     }

@@ -481,6 +481,10 @@ impl Sessions for FakeSessions {
         Ok(SessionId::new(1))
     }
 
+    fn set_priority(&mut self, session: SessionId, _: Priority) -> Result<(), SessionError> {
+        Err(SessionError::NoSession(session))
+    }
+
     fn serve_reads_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
         Err(SessionError::NoSession(session))
     }

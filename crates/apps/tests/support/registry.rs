@@ -179,6 +179,10 @@ impl Sessions for Registry {
         Ok(id)
     }
 
+    fn set_priority(&mut self, session: SessionId, _: Priority) -> Result<(), SessionError> {
+        self.known(session).map(drop)
+    }
+
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
         self.known(session)?.by_writes = on;
         Ok(())

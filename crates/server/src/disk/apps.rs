@@ -14,7 +14,7 @@ use units::{Bytes, Instant, LbnRange, SessionId, TaskId};
 /// What an application of a live disk is asked beside its blocks. Nothing, by default.
 pub trait Guard {
     /// A foreground write is about to be chosen from: whether it is to wait. It is asked for again after the next record
-    /// that is delivered. A snapshot promotes the blocks that it still has to read, and says true until they have come.
+    /// that is delivered, and the next call ([`Disk::call`](super::Disk::call)). A snapshot promotes the blocks that it still has to read, and says true until they have come.
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         let _ = (sessions, range);
         false

@@ -16,7 +16,7 @@ use device::{Abilities, Answer, Ask, Device, Ended, Failure, Run, Work};
 use model::DriveModel;
 use requests::{Requests, State, Turn};
 use scheduler::{
-    Action, Application, Command, Config, Core, IdleTimeError, Outcome, Record, Request, Sessions,
+    Action, Application, Command, Config, Core, IdleTimeError, Mimic, Outcome, Record, Request, Sessions,
     SubmitError,
 };
 use status::Counters;
@@ -170,6 +170,11 @@ impl<D: Device> Disk<D> {
         })
     }
 
+    /// Gives SMTF what it asks; it learns from each foreground request from here on.
+    pub fn set_mimic(&mut self, mimic: Box<dyn Mimic>) {
+        self.core.set_mimic(Some(mimic));
+    }
+
     /// Takes an application in.
     pub fn host<T: Application + Guard + Send + 'static>(&mut self, app: T) -> Place<T> {
         self.apps.add(app)
@@ -191,6 +196,7 @@ impl<D: Device> Disk<D> {
         self.pump(now);
         let world = World { core: &mut self.core, blocks: &mut self.blocks };
         let answer = self.apps.call(place, world, call);
+        self.ask_again();
         self.pump(now);
         answer
     }
@@ -433,6 +439,11 @@ impl<D: Device> Disk<D> {
         self.counters.delivered(&record);
         let world = World { core: &mut self.core, blocks: &mut self.blocks };
         self.apps.done(world, &record, &bytes, now);
+        self.ask_again();
+    }
+
+    /// Whether writes that are held may go now.
+    fn ask_again(&mut self) {
         for turn in std::mem::take(&mut self.held) {
             self.begin(turn);
         }

@@ -1,0 +1,59 @@
+//! The flags of `freeblock serve`.
+
+use super::config::{DeviceSpec, Place};
+use clap::Args;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Everything from a file: see docs/freeblock.toml, in which each option is explained
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy"], required_unless_present = "disk")]
+    pub(crate) config: Option<PathBuf>,
+    /// A disk: /dev/NAME, a file, or emulated:NAME-or-FILE,file=PATH for a drive that one does not have (`,noise` and `,seed=N` may follow)
+    #[arg(long, value_name = "NAME=DEVICE", requires = "listen")]
+    pub(crate) disk: Option<NamedDevice>,
+    /// Where clients come in; may be given several times
+    #[arg(long, value_name = "unix:PATH|tcp:ADDRESS:PORT")]
+    pub(crate) listen: Vec<Place>,
+    /// What is known of the drive: a built-in name or a profile; of an emulated one everything is, and `none` forgets that
+    #[arg(long, value_name = "NAME|FILE|none")]
+    pub(crate) profile: Option<String>,
+    /// In which order requests are served: fcfs, c-look, sstf, sptf, sptf-sw:N, smtf
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) policy: Option<String>,
+    /// Let other machines in, although nobody is asked who they are
+    #[arg(long)]
+    pub(crate) allow_remote: bool,
+    /// Where tasks keep what must outlive the daemon
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// The socket by which tasks are started and looked at
+    #[arg(long, value_name = "PATH")]
+    pub(crate) control: Option<PathBuf>,
+    /// Keep all inputs of the scheduler, to be replayed with `freeblock simulate --replay-live`; of several disks each gets FILE.NAME
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Print what has been done as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A disk and what it is called.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedDevice {
+    pub(crate) name: String,
+    pub(crate) device: DeviceSpec,
+}
+
+impl FromStr for NamedDevice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, device) = text
+            .split_once('=')
+            .filter(|(name, _)| !name.is_empty() && !name.contains(['/', ':']))
+            .ok_or("give NAME=DEVICE, as in d0=/dev/sdb")?;
+        Ok(Self { name: name.to_owned(), device: device.parse()? })
+    }
+}

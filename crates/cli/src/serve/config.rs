@@ -1,0 +1,415 @@
+//! What `freeblock serve` is told: the file docs/freeblock.toml, or its flags.
+
+use super::args::ServeArgs;
+use crate::files;
+use crate::problem::Problem;
+use crate::values;
+use scheduler::policy::PolicyName;
+use serde::Deserialize;
+use server::Address;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use toml::Spanned;
+use units::Duration;
+
+/// A drive, as it is named on the command line and in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceSpec {
+    /// A block device or a file.
+    Raw(PathBuf),
+    /// A drive that one does not have.
+    Emulated {
+        /// A built-in drive's name or a profile.
+        drive: String,
+        /// Its bytes.
+        file: PathBuf,
+        /// Whether it differs from its profile as real drives do.
+        noise: bool,
+        /// Seed of that.
+        seed: u64,
+    },
+}
+
+impl FromStr for DeviceSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let Some(rest) = text.strip_prefix("emulated:") else {
+            return match text {
+                "" => Err("give a device, a file, or emulated:NAME,file=PATH".into()),
+                path => Ok(Self::Raw(path.into())),
+            };
+        };
+        let mut parts = rest.split(',');
+        let drive = parts.next().unwrap_or_default().to_owned();
+        let (mut file, mut noise, mut seed) = (None, false, 1);
+        for part in parts {
+            match part.split_once('=') {
+                Some(("file", path)) if !path.is_empty() => file = Some(PathBuf::from(path)),
+                Some(("seed", number)) => seed = values::seed(number)?,
+                None if part == "noise" => noise = true,
+                _ => {
+                    return Err(format!(
+                        "{part:?} is nothing that an emulated drive has; give file=PATH, noise or seed=N"
+                    ));
+                }
+            }
+        }
+        match file {
+            Some(file) if !drive.is_empty() => Ok(Self::Emulated { drive, file, noise, seed }),
+            _ => Err(
+                "give emulated:NAME,file=PATH: a built-in drive's name or a profile, and where its bytes are"
+                    .into(),
+            ),
+        }
+    }
+}
+
+/// Where clients come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place(pub(crate) Address);
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Self(Address::Unix(path.into()))),
+            Some(("tcp", address)) => match address.parse() {
+                Ok(address) => Ok(Self(Address::Tcp(address))),
+                Err(_) => {
+                    Err(format!("{address:?} is no address with a port; give one as in tcp:127.0.0.1:10809"))
+                }
+            },
+            _ => Err("give unix:PATH or tcp:ADDRESS:PORT".into()),
+        }
+    }
+}
+
+/// The file as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    state: Option<PathBuf>,
+    control: Option<PathBuf>,
+    #[serde(default)]
+    limits: LimitsText,
+    disk: Vec<DiskText>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DiskText {
+    name: Spanned<String>,
+    device: Spanned<String>,
+    listen: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    allow_remote: bool,
+    export: Option<String>,
+    #[serde(default)]
+    read_only: bool,
+    #[serde(default)]
+    buffered: bool,
+    profile: Option<String>,
+    policy: Option<Spanned<String>>,
+    harm_percent: Option<Spanned<f64>>,
+    idle_after_ms: Option<Spanned<f64>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LimitsText {
+    clients: Option<Spanned<u64>>,
+    requests_per_client: Option<Spanned<u64>>,
+    bytes_per_client: Option<Spanned<String>>,
+    bytes: Option<Spanned<String>>,
+    handshake_s: Option<Spanned<u64>>,
+    patience_s: Option<Spanned<u64>>,
+    drain_s: Option<Spanned<u64>>,
+    partial_blocks: Option<Spanned<u64>>,
+}
+
+/// All that is to be served.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) state: Option<PathBuf>,
+    pub(crate) control: Option<PathBuf>,
+    pub(crate) limits: server::Limits,
+    /// Blocks of the background that may be half read at once.
+    pub(crate) partial_blocks: usize,
+    pub(crate) disks: Vec<DiskConfig>,
+}
+
+/// One disk of it.
+#[derive(Clone, Debug)]
+pub(crate) struct DiskConfig {
+    pub(crate) name: String,
+    pub(crate) device: DeviceSpec,
+    pub(crate) listen: Vec<Address>,
+    pub(crate) allow_remote: bool,
+    /// The export's name.
+    pub(crate) export: String,
+    pub(crate) read_only: bool,
+    pub(crate) buffered: bool,
+    /// A built-in name, a file, or `none`.
+    pub(crate) profile: Option<String>,
+    pub(crate) policy: Option<PolicyName>,
+    pub(crate) harm_ppm: u32,
+    /// `None`: idle time is left alone.
+    pub(crate) idle_after: Option<Duration>,
+}
+
+/// Half-read blocks of a megabyte are then a gigabyte at most.
+const PARTIAL_BLOCKS: usize = 1 << 10;
+
+/// 1%, as everywhere.
+const HARM_PPM: u32 = 10_000;
+
+/// FAST'04, section 5.2.
+const IDLE_AFTER: Duration = Duration::from_millis(20);
+
+impl Config {
+    /// What the command line says.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or says what cannot be: with the place underlined.
+    pub(crate) fn new(args: &ServeArgs) -> Result<Self, Problem> {
+        let mut config = match (&args.config, &args.disk) {
+            (Some(path), _) => Self::from_file(path)?,
+            (None, Some(disk)) => {
+                let policy = args.policy.as_deref().map(values::policy).transpose();
+                Self {
+                    state: None,
+                    control: None,
+                    limits: server::Limits::default(),
+                    partial_blocks: PARTIAL_BLOCKS,
+                    disks: vec![DiskConfig {
+                        name: disk.name.clone(),
+                        device: disk.device.clone(),
+                        listen: args.listen.iter().map(|place| place.0.clone()).collect(),
+                        allow_remote: args.allow_remote,
+                        export: String::new(),
+                        read_only: false,
+                        buffered: false,
+                        profile: args.profile.clone(),
+                        policy: policy.map_err(Problem::usage)?,
+                        harm_ppm: HARM_PPM,
+                        idle_after: Some(IDLE_AFTER),
+                    }],
+                }
+            }
+            (None, None) => return Err(Problem::usage("nothing to serve").help("give --config or --disk")),
+        };
+        config.state = args.state.clone().or(config.state);
+        config.control = args.control.clone().or(config.control);
+        Ok(config)
+    }
+
+    fn from_file(path: &Path) -> Result<Self, Problem> {
+        let name = path.display().to_string();
+        let text = String::from_utf8(files::read(path)?)
+            .map_err(|_| Problem::failed(format!("{name} is no text in UTF-8")))?;
+        Self::from_toml(&text, &name)
+    }
+
+    /// The same from a file's text.
+    pub(crate) fn from_toml(text: &str, name: &str) -> Result<Self, Problem> {
+        let file: FileText = toml::from_str(text).map_err(|error| {
+            let span = error.span().unwrap_or_default();
+            Problem::failed(format!("{name}: {}", error.message()))
+                .help("docs/freeblock.toml explains every option")
+                .at(name, text, span, "here")
+        })?;
+        let place = Source { name, text };
+        let (limits, partial_blocks) = file.limits.check(&place)?;
+        let mut disks: Vec<DiskConfig> = Vec::new();
+        for disk in file.disk {
+            let (name, span) = (disk.name.get_ref().clone(), disk.name.span());
+            if disks.iter().any(|other| other.name == name) {
+                return Err(place.problem(span, "another disk is called so; give each a name of its own"));
+            }
+            disks.push(disk.check(&place)?);
+        }
+        if disks.is_empty() {
+            return Err(Problem::failed(format!("{name}: no disk")).help("give one [[disk]] table for each"));
+        }
+        Ok(Self { state: file.state, control: file.control, limits, partial_blocks, disks })
+    }
+}
+
+/// What mistakes are underlined in.
+struct Source<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn problem(&self, span: std::ops::Range<usize>, message: impl std::fmt::Display) -> Problem {
+        Problem::failed(format!("{}: {message}", self.name)).at(self.name, self.text, span, "here")
+    }
+
+    /// A value out of its range, or what it is.
+    fn within<T: Copy + PartialOrd + std::fmt::Display>(
+        &self,
+        value: Option<&Spanned<T>>,
+        (least, most): (T, T),
+        default: T,
+    ) -> Result<T, Problem> {
+        match value {
+            None => Ok(default),
+            Some(found) if (least..=most).contains(found.get_ref()) => Ok(*found.get_ref()),
+            Some(found) => {
+                let message = format!("{} is out of range; give {least} to {most}", found.get_ref());
+                Err(self.problem(found.span(), message))
+            }
+        }
+    }
+
+    fn parsed<T>(
+        &self,
+        value: &Spanned<String>,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Result<T, Problem> {
+        parse(value.get_ref()).map_err(|message| self.problem(value.span(), message))
+    }
+}
+
+impl DiskText {
+    fn check(self, place: &Source<'_>) -> Result<DiskConfig, Problem> {
+        if self.name.get_ref().is_empty() || self.name.get_ref().contains(['/', '.']) {
+            let message = "a disk's name is a part of file names; give one without slashes and dots";
+            return Err(place.problem(self.name.span(), message));
+        }
+        let listen = self.listen.get_ref().iter();
+        let listen: Vec<Address> = listen
+            .map(|one| place.parsed(one, |text| text.parse::<Place>()).map(|listen| listen.0))
+            .collect::<Result<_, _>>()?;
+        if listen.is_empty() {
+            return Err(place.problem(self.listen.span(), "nobody could come; give at least one place"));
+        }
+        let policy = self.policy.as_ref().map(|policy| place.parsed(policy, values::policy)).transpose()?;
+        let harm = place.within(self.harm_percent.as_ref(), (0.0, 100.0), f64::from(HARM_PPM) / 1e4)?;
+        let idle = place.within(self.idle_after_ms.as_ref(), (0.0, 3.6e6), IDLE_AFTER.as_millis_f64())?;
+        let idle_after = Duration::from_millis_f64(idle).filter(|time| *time > Duration::ZERO);
+        Ok(DiskConfig {
+            device: place.parsed(&self.device, |text| text.parse())?,
+            export: self.export.unwrap_or_default(),
+            name: self.name.into_inner(),
+            listen,
+            allow_remote: self.allow_remote,
+            read_only: self.read_only,
+            buffered: self.buffered,
+            profile: self.profile,
+            policy,
+            harm_ppm: (harm * 1e4).round() as u32,
+            idle_after,
+        })
+    }
+}
+
+impl LimitsText {
+    fn check(&self, place: &Source<'_>) -> Result<(server::Limits, usize), Problem> {
+        let standard = server::Limits::default();
+        let size = |value: Option<&Spanned<String>>, default: usize| match value {
+            None => Ok(default),
+            Some(text) => place.parsed(text, |text| {
+                let bytes = usize::try_from(values::bytes(text)?.get()).unwrap_or(usize::MAX);
+                // One request of the largest size must have room.
+                (bytes >= 32 << 20).then_some(bytes).ok_or("give at least 32MiB, a whole request".to_owned())
+            }),
+        };
+        let seconds = |value: Option<&Spanned<u64>>, default: Duration| {
+            place.within(value, (1, 3600), default.as_nanos() / 1_000_000_000).map(Duration::from_secs)
+        };
+        let clients = place.within(self.clients.as_ref(), (1, 1_000), standard.clients as u64)?;
+        let each = standard.client.requests as u64;
+        let requests = place.within(self.requests_per_client.as_ref(), (1, 1_024), each)?;
+        let partial = place.within(self.partial_blocks.as_ref(), (1, 1 << 15), PARTIAL_BLOCKS as u64)?;
+        let mut client = standard.client;
+        client.requests = requests as usize;
+        client.bytes = size(self.bytes_per_client.as_ref(), client.bytes)?;
+        let limits = server::Limits {
+            clients: clients as usize,
+            client,
+            bytes: size(self.bytes.as_ref(), standard.bytes)?,
+            handshake: seconds(self.handshake_s.as_ref(), standard.handshake)?,
+            patience: seconds(self.patience_s.as_ref(), standard.patience)?,
+            drain: seconds(self.drain_s.as_ref(), standard.drain)?,
+        };
+        Ok((limits, partial as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = include_str!("../../../../docs/freeblock.toml");
+
+    /// Lines such as `# harm_percent = 1.0` are options, the others say what they are.
+    fn uncommented() -> String {
+        let option = |line: &str| {
+            let key = line.split(" = ").next().unwrap_or_default();
+            line.contains(" = ") && key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+        };
+        let lines = EXAMPLE.lines().map(|line| match line.strip_prefix("# ") {
+            Some(rest) if option(rest) => rest,
+            _ => line,
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_example_is_the_configuration_with_its_standard_values() {
+        let short = Config::from_toml(EXAMPLE, "example").unwrap();
+        let long = Config::from_toml(&uncommented(), "example").unwrap();
+        assert_eq!(short.limits, long.limits);
+        assert_eq!(short.partial_blocks, long.partial_blocks);
+        let [short, long] = [&short.disks[0], &long.disks[0]];
+        let policy = Some("sptf".parse().unwrap());
+        let profile = Some("/etc/freeblock/d0.toml".to_owned());
+        let named = DiskConfig { policy, profile, ..short.clone() };
+        assert_eq!(format!("{named:?}"), format!("{long:?}"));
+        assert_eq!((short.harm_ppm, short.idle_after), (10_000, Some(Duration::from_millis(20))));
+    }
+
+    #[test]
+    fn the_example_names_every_option() {
+        let text = uncommented();
+        let table = text.parse::<toml::Table>().unwrap();
+        let keys = |table: &toml::Table| table.keys().cloned().collect::<Vec<_>>().join(" ");
+        assert_eq!(keys(&table), "control disk limits state");
+        let limits = table["limits"].as_table().unwrap();
+        let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
+        assert_eq!(keys(limits), expected);
+        let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
+        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen name policy profile read_only";
+        assert_eq!(keys(disk), expected);
+    }
+
+    #[test]
+    fn mistakes_name_their_place_and_the_mend() {
+        let disk = "[[disk]]\nname = \"a\"\ndevice = \"/dev/null\"\nlisten = [\"unix:/s\"]\n";
+        let mistakes = [
+            ("lsten = 1\n", "unknown field `lsten`"),
+            ("", "missing field `disk`"),
+            ("disk = []\n", "no disk"),
+            (&format!("[limits]\nclients = 0\n{disk}"), "0 is out of range; give 1 to 1000"),
+            (&format!("[limits]\nbytes = \"1k\"\n{disk}"), "at least 32MiB"),
+            (&format!("{disk}policy = \"best\"\n"), "best"),
+            (&format!("{disk}harm_percent = nan\n"), "NaN is out of range"),
+            (&format!("{disk}harm_percent = 101.0\n"), "give 0 to 100"),
+            (&format!("{disk}{disk}"), "another disk is called so"),
+            (&disk.replace("\"a\"", "\"../a\""), "without slashes"),
+            (&disk.replace("unix:/s", "udp:1"), "unix:PATH or tcp:ADDRESS:PORT"),
+            (&disk.replace("[\"unix:/s\"]", "[]"), "at least one place"),
+            (&disk.replace("/dev/null", "emulated:x"), "file=PATH"),
+            (&disk.replace("/dev/null", "emulated:x,file=y,speed=3"), "speed=3"),
+        ];
+        for (text, expected) in mistakes {
+            let problem = Config::from_toml(text, "f.toml").unwrap_err();
+            assert!(problem.to_string().contains(expected), "{text}: {problem}");
+            assert!(problem.to_string().starts_with("f.toml: "), "{problem}");
+        }
+    }
+}

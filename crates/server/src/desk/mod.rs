@@ -1,0 +1,742 @@
+//! The desk: the one application of a disk. It owns all of its tasks, and the sessions of client programs.
+//!
+//! A [`Desk`] is a state machine: it reads no clock and touches no file. What it wants done with files comes out of
+//! [`Desk::order`], and what has become of it goes in by [`Desk::told`]; [`crate::tasks::Clerks`] carries orders out.
+
+pub mod order;
+mod pace;
+mod routes;
+pub mod spec;
+pub mod status;
+pub mod table;
+
+use crate::office::Hand;
+use crate::tasks::job::{Context, Job, Stage};
+use crate::tasks::journal::{self, JournalError, Writer};
+use crate::tasks::{Begin, begin};
+use order::{Lane, News, Order, Told, Work};
+use pace::Pace;
+use routes::{Owner, Routed, Routes};
+use scheduler::{Application, Harm, Record, Sessions, Wanted};
+use spec::{DiskFacts, SpecError, TaskSpec};
+use status::{TaskHarm, TaskStatus};
+use std::collections::{BTreeMap, VecDeque};
+use table::{Event, Figures, Table, TaskState};
+use thiserror::Error;
+use units::{Duration, Instant, LbnRange};
+
+/// Tasks of a disk that are not over, at most.
+pub const MOST_LIVE: usize = 64;
+/// Tasks that are remembered; of those that are over the oldest are dropped.
+pub const MOST_REMEMBERED: usize = 1_000;
+/// After so long what could not go on tries again.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Progress is put into the journal so often, and more seldom the longer it is: a megabyte a second at most.
+const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// A journal shorter than this is not worth writing anew.
+const LEAST_COMPACTION: u64 = 64 << 10;
+
+/// Called when something is durable, or will not be, and why.
+pub type Waiter = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// What a desk is set up with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The disk.
+    pub disk: DiskFacts,
+    /// The most bytes that a backup keeps in the state directory while its target takes nothing.
+    pub keep_bytes_max: u64,
+    /// Drawn at random: names of images, and of the disk if it has none, come of it.
+    pub seed: u128,
+}
+
+/// Why a call was refused. Nothing has changed then.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DeskError {
+    /// There is no such task.
+    #[error("there is no task {0}; look at the list of tasks")]
+    NoTask(u64),
+    /// It is over.
+    #[error("task {id} is {state}; start a new one")]
+    Over {
+        /// Which.
+        id: u64,
+        /// How it ended.
+        state: TaskState,
+    },
+    /// A field is wrong.
+    #[error(transparent)]
+    Field(#[from] SpecError),
+    /// Another task, or a client, is in the way.
+    #[error("{0}")]
+    Busy(String),
+    /// As many as may be.
+    #[error("{MOST_LIVE} tasks are not over yet; wait for one to end, or cancel one")]
+    TooMany,
+}
+
+/// A task that is not over.
+struct Live {
+    job: Box<dyn Job>,
+    paused: bool,
+    pace: Pace,
+    retry_at: Option<Instant>,
+    save_at: Instant,
+    harm: Harm,
+    shared: bool,
+}
+
+/// All tasks of a disk.
+pub struct Desk {
+    setup: Setup,
+    table: Table,
+    writer: Writer,
+    dice: u64,
+    live: BTreeMap<u64, Live>,
+    routes: Routes,
+    orders: VecDeque<Order>,
+    hand: Option<Hand>,
+    /// Of the last entry that was ordered; of the last that is durable.
+    seq: u64,
+    durable: u64,
+    appended: u64,
+    compacted: u64,
+    trouble: Option<String>,
+    /// Created, and not durable yet: they begin when they are.
+    creating: VecDeque<(u64, u64)>,
+    saving: VecDeque<(u64, u64, Figures)>,
+    claimed: BTreeMap<u64, Figures>,
+    waiters: Vec<(u64, Waiter)>,
+    /// Clients that have the disk open for writing.
+    writers: usize,
+    now: Instant,
+    unix_ms: u64,
+    harm: Harm,
+    /// Writes of sessions that wait for a block to be kept.
+    wanted: Vec<LbnRange>,
+    /// Tasks that a flush is under way for.
+    flushing: Vec<u64>,
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Desk").field("setup", &self.setup).field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl Desk {
+    /// A desk with the tasks of its journal, whose bytes these are; none of a new one.
+    ///
+    /// # Errors
+    /// They are no journal.
+    pub fn open(setup: Setup, journal: &[u8]) -> Result<Self, JournalError> {
+        let loaded = journal::load(journal)?;
+        let (table, volume) = match loaded {
+            Some(loaded) => (loaded.table, loaded.writer.volume()),
+            None => (Table::default(), spec::volume(setup.seed)),
+        };
+        let (writer, bytes) = Writer::fresh(volume, &table);
+        let claimed = table.iter().map(|(id, entry)| (id, entry.figures.clone())).collect();
+        let compacted = bytes.len() as u64;
+        let first = Order { lane: Lane::Journal, work: Work::Journal { seq: 1, bytes, replace: true } };
+        Ok(Self {
+            dice: setup.seed as u64 ^ (setup.seed >> 64) as u64,
+            setup,
+            table,
+            writer,
+            live: BTreeMap::new(),
+            routes: Routes::default(),
+            orders: VecDeque::from([first]),
+            hand: None,
+            seq: 1,
+            durable: 0,
+            appended: 0,
+            compacted,
+            trouble: None,
+            creating: VecDeque::new(),
+            saving: VecDeque::new(),
+            claimed,
+            waiters: Vec::new(),
+            writers: 0,
+            now: Instant::ZERO,
+            unix_ms: 0,
+            harm: Harm::default(),
+            wanted: Vec::new(),
+            flushing: Vec::new(),
+        })
+    }
+
+    /// Goes on with all tasks that are not over. Once, before any client can write to the disk: what a backup has still
+    /// to read must not be overwritten unseen.
+    pub fn begin(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64) {
+        (self.now, self.unix_ms) = (now, unix_ms);
+        let ids: Vec<u64> = self.table.iter().filter(|(_, e)| !e.state.is_over()).map(|(id, _)| id).collect();
+        for id in ids {
+            self.begin_one(sessions, id);
+        }
+    }
+
+    /// The disk.
+    pub fn disk(&self) -> &DiskFacts {
+        &self.setup.disk
+    }
+
+    /// From here on orders are handed over as they are given, and [`order`](Self::order) has none.
+    pub(crate) fn hand_orders_to(&mut self, hand: Hand) {
+        self.hand = Some(hand);
+        self.hand_over();
+    }
+
+    fn hand_over(&mut self) {
+        if let Some(hand) = &self.hand {
+            self.orders.drain(..).for_each(hand);
+        }
+    }
+
+    /// The time of what is called next.
+    pub(crate) fn set_now(&mut self, now: Instant, unix_ms: u64) {
+        (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
+    }
+
+    /// Nothing more will be called: progress is saved, and nobody is handed anything afterwards.
+    pub(crate) fn close(&mut self) {
+        let ids: Vec<u64> = self.live.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.save(id, true));
+        self.hand_over();
+        self.hand = None;
+    }
+
+    /// The next order to be carried out.
+    pub fn order(&mut self) -> Option<Order> {
+        self.orders.pop_front()
+    }
+
+    /// Why the journal cannot be written, if it cannot.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// How many clients have the disk open for writing.
+    pub fn set_writers(&mut self, writers: usize) {
+        self.writers = writers;
+    }
+
+    /// Why no client should open the disk now, if none should.
+    pub fn is_taken(&self) -> Option<String> {
+        let mut live = self.live.keys().filter_map(|id| Some((id, self.table.get(*id)?)));
+        let taken = live.find(|(_, entry)| {
+            let what = entry.spec.check(&self.setup.disk).ok();
+            what.and_then(|what| what.needs_alone()) == Some(false)
+        });
+        taken.map(|(id, entry)| format!("{} {id} has the disk for itself", entry.spec.kind))
+    }
+
+    /// Starts a task; its number, and when it is durable.
+    ///
+    /// # Errors
+    /// A wrong field, or something is in the way.
+    pub fn start(&mut self, spec: TaskSpec) -> Result<(u64, u64), DeskError> {
+        let what = spec.check(&self.setup.disk)?;
+        let live = || self.table.iter().filter(|(_, entry)| !entry.state.is_over());
+        if live().count() >= MOST_LIVE {
+            return Err(DeskError::TooMany);
+        }
+        if what.needs_alone() == Some(false) && self.writers > 0 {
+            return Err(DeskError::Busy(format!(
+                "{} clients have the disk open for writing; let them close it, or say force",
+                self.writers
+            )));
+        }
+        for (id, entry) in live() {
+            let Ok(other) = entry.spec.check(&self.setup.disk) else { continue };
+            let both = what.writes() && (other.writes() || other.is_snapshot());
+            if both || (what.is_snapshot() && other.writes()) {
+                let kind = entry.spec.kind;
+                return Err(DeskError::Busy(format!(
+                    "{kind} {id} is {}, and a {} cannot go beside it; wait for it, or cancel it",
+                    entry.state, spec.kind
+                )));
+            }
+        }
+        let (id, image) = (self.table.next_id(), self.roll());
+        let seq = self.note(Event::Created { id, spec, at: self.unix_ms, image });
+        self.creating.push_back((seq, id));
+        self.forget_old();
+        Ok((id, seq))
+    }
+
+    /// Has a task stand still; when that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn pause(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, DeskError> {
+        self.not_over(id)?;
+        self.with(sessions, id, |live, cx| {
+            live.paused = true;
+            live.job.pause(cx, true);
+        });
+        self.settle(sessions, id);
+        Ok(self.state(id, TaskState::Paused, None))
+    }
+
+    /// Has it go on; when that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn resume(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, DeskError> {
+        self.not_over(id)?;
+        let queued = self.state(id, TaskState::Queued, None);
+        self.with(sessions, id, |live, cx| {
+            live.paused = false;
+            live.pace.forget();
+            live.job.pause(cx, false);
+            if matches!(live.job.stage(), Stage::Waiting(_)) {
+                live.retry_at = None;
+                live.job.retry(cx);
+            }
+        });
+        self.settle(sessions, id);
+        Ok(self.seq.max(queued))
+    }
+
+    /// Gives it up; when that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn cancel(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, DeskError> {
+        self.not_over(id)?;
+        Ok(self.end(sessions, id, TaskState::Cancelled, None))
+    }
+
+    /// Gives it another priority; when that is durable.
+    ///
+    /// # Errors
+    /// Out of bounds; it is over, or never was.
+    pub fn set_priority(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        id: u64,
+        priority: u8,
+    ) -> Result<u64, DeskError> {
+        let known = spec::check_priority(priority)?;
+        self.not_over(id)?;
+        let seq = self.note(Event::Priority { id, priority });
+        for session in self.routes.sessions_of(Owner::Task(id)) {
+            // It may have been closed in this very moment.
+            let _ = sessions.set_priority(session, known);
+        }
+        Ok(seq)
+    }
+
+    /// Gives it another deadline, or none; when that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn set_deadline(&mut self, id: u64, deadline_unix_s: Option<u64>) -> Result<u64, DeskError> {
+        self.not_over(id)?;
+        Ok(self.note(Event::Deadline { id, deadline_unix_s }))
+    }
+
+    /// Calls `waiter` when the entry is durable.
+    pub fn when_durable(&mut self, seq: u64, waiter: Waiter) {
+        if seq <= self.durable {
+            waiter(Ok(()));
+        } else {
+            self.waiters.push((seq, waiter));
+        }
+    }
+
+    /// All tasks that are remembered, the oldest first.
+    pub fn tasks(&self) -> Vec<TaskStatus> {
+        self.table.iter().filter_map(|(id, _)| self.task(id)).collect()
+    }
+
+    /// One of them.
+    pub fn task(&self, id: u64) -> Option<TaskStatus> {
+        let entry = self.table.get(id)?;
+        let live = self.live.get(&id);
+        let figures = self.claimed.get(&id).cloned().unwrap_or_default();
+        let rate = live.and_then(|live| live.pace.rate());
+        let left = match figures.done {
+            0 => None,
+            done => Some(figures.bytes / done * figures.blocks.saturating_sub(done)),
+        };
+        let runs = entry.state == TaskState::Running;
+        let eta = live.zip(left).filter(|_| runs).and_then(|(live, left)| live.pace.eta(left));
+        let now = self.unix_ms as f64 / 1e3;
+        let end = if entry.state.is_over() { entry.changed as f64 / 1e3 } else { now + eta.unwrap_or(0.0) };
+        let ms = |d: Duration| d.as_nanos() as f64 / 1e6;
+        let harm = live.map_or_else(Harm::default, |live| live.harm);
+        Some(TaskStatus {
+            id,
+            disk: self.setup.disk.name.clone(),
+            kind: entry.spec.kind,
+            state: entry.state,
+            reason: entry.reason.clone(),
+            priority: entry.spec.priority,
+            created_unix_s: entry.created as f64 / 1e3,
+            changed_unix_s: entry.changed as f64 / 1e3,
+            deadline_unix_s: entry.spec.deadline_unix_s,
+            misses_deadline: entry.spec.deadline_unix_s.is_some_and(|deadline| end > deadline as f64),
+            done: figures.done,
+            blocks: figures.blocks,
+            bytes: figures.bytes,
+            rate_bytes_per_s: rate.filter(|_| runs),
+            eta_s: eta,
+            harm: TaskHarm {
+                foreground_ms: ms(harm.foreground),
+                late_ms: ms(harm.late),
+                early_ms: ms(harm.early),
+                share: harm.share(),
+                shared: live.is_some_and(|live| live.shared),
+            },
+            bad_lbns: figures.bad,
+            bad_more: figures.bad_more,
+            spec: entry.spec.clone(),
+        })
+    }
+
+    /// An order has been carried out.
+    pub fn told(&mut self, sessions: &mut dyn Sessions, told: Told, now: Instant) {
+        self.now = self.now.max(now);
+        let (id, kept) = match (told.lane, told.news) {
+            (Lane::Journal, News::Journal { seq, failed }) => return self.journaled(sessions, seq, failed),
+            (Lane::Journal, _) => return,
+            (Lane::Target(id), news) => (id, (false, news)),
+            (Lane::Kept(id), news) => (id, (true, news)),
+        };
+        self.with(sessions, id, |live, cx| live.job.told(cx, kept.0, kept.1));
+        self.settle(sessions, id);
+    }
+
+    /// To be called about once a second: what is due is done. `harm` is the core's account.
+    pub fn tick(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64, harm: Harm) {
+        (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
+        if self.trouble.is_some() {
+            self.compact();
+        }
+        self.charge(harm);
+        self.keep_wanted(sessions);
+        let ids: Vec<u64> = self.live.keys().copied().collect();
+        for id in ids {
+            let bytes = self.claimed.get(&id).map_or(0, |f| f.bytes);
+            self.with(sessions, id, |live, cx| {
+                live.pace.see(cx.now, bytes);
+                live.job.tick(cx);
+                let stuck = matches!(live.job.stage(), Stage::Waiting(_)) && !live.paused;
+                if stuck && live.retry_at.is_some_and(|at| at <= cx.now) {
+                    live.retry_at = Some(cx.now + PATIENCE);
+                    live.job.retry(cx);
+                }
+            });
+            self.save(id, false);
+            self.settle(sessions, id);
+        }
+    }
+
+    /// Whether a write of the foreground to `range` has to wait: ask again after the next record, or order that was
+    /// carried out.
+    pub fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
+        let needed: Vec<u64> =
+            self.live.iter().filter(|(_, l)| l.job.needs(range)).map(|(id, _)| *id).collect();
+        let mut held = false;
+        for id in needed {
+            held |= self.with(sessions, id, |live, cx| live.job.hold(cx, range)).unwrap_or(false);
+            self.settle(sessions, id);
+        }
+        held
+    }
+
+    /// Whether the disk should make durable what was written to it; [`flushed`](Self::flushed) is called for that.
+    pub fn wants_flush(&mut self) -> bool {
+        // Each of them: all are told together.
+        let flushing: Vec<u64> =
+            self.live.iter_mut().filter_map(|(id, live)| live.job.wants_flush().then_some(*id)).collect();
+        let wants = !flushing.is_empty();
+        self.flushing.extend(flushing);
+        wants
+    }
+
+    /// All that had been written when it was wanted is durable, or why not.
+    pub fn flushed(&mut self, sessions: &mut dyn Sessions, told: &Result<(), String>) {
+        for id in std::mem::take(&mut self.flushing) {
+            self.with(sessions, id, |live, cx| live.job.flushed(cx, told.clone()));
+            self.settle(sessions, id);
+        }
+    }
+
+    /// A random number: splitmix64.
+    fn roll(&mut self) -> u64 {
+        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.dice;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn not_over(&self, id: u64) -> Result<(), DeskError> {
+        match self.table.get(id) {
+            None => Err(DeskError::NoTask(id)),
+            Some(entry) if entry.state.is_over() => Err(DeskError::Over { id, state: entry.state }),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Puts an event into table and journal; when it is durable.
+    fn note(&mut self, event: Event) -> u64 {
+        let bytes = self.writer.entry(&event);
+        if !self.table.apply(event) {
+            debug_assert!(false, "an event that does not fit");
+            return self.seq;
+        }
+        self.seq += 1;
+        self.appended = self.appended.saturating_add(bytes.len() as u64);
+        let work = Work::Journal { seq: self.seq, bytes, replace: false };
+        self.orders.push_back(Order { lane: Lane::Journal, work });
+        if self.appended > LEAST_COMPACTION.max(self.compacted.saturating_mul(2)) {
+            self.compact();
+        }
+        self.hand_over();
+        self.seq
+    }
+
+    /// Writes the journal anew.
+    fn compact(&mut self) {
+        let (writer, bytes) = Writer::fresh(self.writer.volume(), &self.table);
+        self.writer = writer;
+        self.seq += 1;
+        (self.compacted, self.appended) = (bytes.len() as u64, 0);
+        let work = Work::Journal { seq: self.seq, bytes, replace: true };
+        self.orders.push_back(Order { lane: Lane::Journal, work });
+        self.hand_over();
+    }
+
+    fn state(&mut self, id: u64, state: TaskState, reason: Option<String>) -> u64 {
+        let Some(entry) = self.table.get(id) else { return self.seq };
+        if entry.state.is_over() || (entry.state, &entry.reason) == (state, &reason) {
+            return self.seq;
+        }
+        self.note(Event::State { id, state, reason, at: self.unix_ms })
+    }
+
+    /// Drops the oldest of those that are over, if there are too many.
+    fn forget_old(&mut self) {
+        while self.table.iter().count() > MOST_REMEMBERED {
+            let Some((id, _)) = self.table.iter().find(|(_, e)| e.state.is_over()) else { return };
+            self.note(Event::Forgotten { id });
+            self.claimed.remove(&id);
+        }
+    }
+
+    fn journaled(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: Option<String>) {
+        let told = match &failed {
+            Some(why) => Err(format!("the journal of tasks cannot be written: {why}")),
+            None => Ok(()),
+        };
+        let (due, later) = std::mem::take(&mut self.waiters).into_iter().partition(|(at, _)| *at <= seq);
+        self.waiters = later;
+        let due: Vec<(u64, Waiter)> = due;
+        due.into_iter().for_each(|(_, waiter)| waiter(told.clone()));
+        self.trouble = told.err();
+        let created: Vec<u64> = {
+            let all = std::mem::take(&mut self.creating);
+            let (due, later) = all.into_iter().partition(|(at, _)| *at <= seq);
+            self.creating = later;
+            let due: VecDeque<(u64, u64)> = due;
+            due.into_iter().map(|(_, id)| id).collect()
+        };
+        if let Some(why) = self.trouble.clone() {
+            for id in created {
+                self.end(sessions, id, TaskState::Failed, Some(why.clone()));
+            }
+            return;
+        }
+        self.durable = self.durable.max(seq);
+        for id in created {
+            self.begin_one(sessions, id);
+        }
+        while self.saving.front().is_some_and(|(at, ..)| *at <= seq) {
+            let Some((_, id, figures)) = self.saving.pop_front() else { return };
+            self.claimed.insert(id, figures);
+            self.with(sessions, id, |live, cx| live.job.saved(cx));
+            self.settle(sessions, id);
+        }
+    }
+
+    fn begin_one(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        let Some(entry) = self.table.get(id).filter(|e| !e.state.is_over()) else { return };
+        let what = match entry.spec.check(&self.setup.disk) {
+            Ok(what) => what,
+            Err(error) => {
+                let why = format!("it does not fit the disk any more: {error}");
+                self.end(sessions, id, TaskState::Failed, Some(why));
+                return;
+            }
+        };
+        let (paused, shared) = (entry.state == TaskState::Paused && entry.reason.is_none(), false);
+        let asked = Begin {
+            what: &what,
+            volume: self.writer.volume(),
+            image: entry.image,
+            figures: &entry.figures,
+            saved: &entry.saved,
+            keep_bytes_max: self.setup.keep_bytes_max,
+        };
+        let priority = spec::check_priority(entry.spec.priority).unwrap_or_default();
+        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Task(id) };
+        let disk = &self.setup.disk;
+        let mut cx =
+            Context { id, sessions: &mut routed, orders: &mut self.orders, disk, priority, now: self.now };
+        let mut job = begin(&mut cx, &asked);
+        if paused {
+            job.pause(&mut cx, true);
+        }
+        let (harm, save_at) = (Harm::default(), self.now);
+        let live = Live { job, paused, pace: Pace::default(), retry_at: None, save_at, harm, shared };
+        self.live.insert(id, live);
+        self.hand_over();
+        self.settle(sessions, id);
+    }
+
+    /// Lets a task's job do something.
+    fn with<R>(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        id: u64,
+        call: impl FnOnce(&mut Live, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let live = self.live.get_mut(&id)?;
+        let priority = self.table.get(id).and_then(|e| scheduler::Priority::new(e.spec.priority));
+        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Task(id) };
+        let mut cx = Context {
+            id,
+            sessions: &mut routed,
+            orders: &mut self.orders,
+            disk: &self.setup.disk,
+            priority: priority.unwrap_or_default(),
+            now: self.now,
+        };
+        let told = call(live, &mut cx);
+        self.hand_over();
+        Some(told)
+    }
+
+    /// Puts a task's progress into the journal, if there is any and it is time.
+    fn save(&mut self, id: u64, at_once: bool) {
+        let Some(live) = self.live.get_mut(&id).filter(|live| at_once || live.save_at <= self.now) else {
+            return;
+        };
+        let Some((figures, saved)) = live.job.save() else { return };
+        live.save_at = self.now + SAVE_EVERY + Duration::from_micros(saved.len() as u64);
+        let seq = self.note(Event::Progress { id, figures: figures.clone(), saved });
+        self.saving.push_back((seq, id, figures));
+    }
+
+    /// The table follows the job.
+    fn settle(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        let Some(live) = self.live.get_mut(&id) else { return };
+        let (stage, paused, now) = (live.job.stage(), live.paused, self.now);
+        match &stage {
+            Stage::Waiting(_) => drop(live.retry_at.get_or_insert(now + PATIENCE)),
+            _ => live.retry_at = None,
+        }
+        match stage {
+            Stage::Done => {
+                self.save(id, true);
+                self.end(sessions, id, TaskState::Done, None);
+            }
+            Stage::Failed(why) => {
+                self.save(id, true);
+                self.end(sessions, id, TaskState::Failed, Some(why));
+            }
+            _ if paused => drop(self.state(id, TaskState::Paused, None)),
+            Stage::Waiting(why) => drop(self.state(id, TaskState::Paused, Some(why))),
+            Stage::Opening => drop(self.state(id, TaskState::Queued, None)),
+            Stage::Running => drop(self.state(id, TaskState::Running, None)),
+        }
+    }
+
+    fn end(&mut self, sessions: &mut dyn Sessions, id: u64, state: TaskState, reason: Option<String>) -> u64 {
+        self.with(sessions, id, |live, cx| {
+            live.job.close(cx);
+            cx.target(Work::End);
+            cx.kept(Work::End);
+        });
+        self.live.remove(&id);
+        self.creating.retain(|(_, other)| *other != id);
+        self.routes.forget(Owner::Task(id));
+        self.state(id, state, reason)
+    }
+
+    /// What the core's account has grown by is put down to every task that ran.
+    fn charge(&mut self, harm: Harm) {
+        let since = |now: Duration, then: Duration| {
+            Duration::from_nanos(now.as_nanos().saturating_sub(then.as_nanos()))
+        };
+        let grown = Harm {
+            foreground: since(harm.foreground, self.harm.foreground),
+            late: since(harm.late, self.harm.late),
+            early: since(harm.early, self.harm.early),
+        };
+        self.harm = harm;
+        let table = &self.table;
+        let runs = |id: &u64| table.get(*id).is_some_and(|e| e.state == TaskState::Running);
+        let many = self.live.keys().filter(|id| runs(id)).count() > 1;
+        for (_, live) in self.live.iter_mut().filter(|(id, _)| runs(id)) {
+            live.harm.foreground += grown.foreground;
+            live.harm.late += grown.late;
+            live.harm.early += grown.early;
+            live.shared |= many;
+        }
+    }
+
+    /// Blocks that a session wants to write, and that a backup has not read yet.
+    fn keep_wanted(&mut self, sessions: &mut dyn Sessions) {
+        for range in std::mem::take(&mut self.wanted) {
+            self.hold(sessions, range);
+        }
+    }
+}
+
+impl crate::Guard for Desk {
+    fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
+        Desk::hold(self, sessions, range)
+    }
+
+    fn wants_flush(&mut self) -> bool {
+        Desk::wants_flush(self)
+    }
+
+    fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &device::Failure>) {
+        Desk::flushed(self, sessions, &result.map_err(ToString::to_string));
+    }
+}
+
+impl Application for Desk {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
+        self.now = self.now.max(now);
+        if let Some(Owner::Task(id)) = self.routes.owner(done.session) {
+            self.with(sessions, id, |live, cx| live.job.done(cx, done, bytes));
+            self.settle(sessions, id);
+        }
+        self.keep_wanted(sessions);
+    }
+
+    fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
+        let owner = self.routes.owner(wanted.session);
+        if self.live.values().any(|live| live.job.needs(wanted.range)) {
+            // Once is enough: it is asked for again.
+            if self.wanted.len() < MOST_LIVE && !self.wanted.contains(&wanted.range) {
+                self.wanted.push(wanted.range);
+            }
+            return false;
+        }
+        match owner {
+            Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

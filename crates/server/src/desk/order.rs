@@ -1,0 +1,179 @@
+//! What a desk has done for it by whoever may wait for a file, and what it is told of that.
+//!
+//! A desk touches no file: its disk's loop must not wait for one. It gives orders, each for a lane; the orders of a lane
+//! are carried out one after the other, in order, and lanes do not wait for each other.
+
+use apps::backup::image::Header;
+use scheduler::BlockSet;
+use std::path::PathBuf;
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// The journal of all tasks.
+    Journal,
+    /// What a task writes to, or reads from.
+    Target(u64),
+    /// What a task keeps in the state directory, out of the way of its target.
+    Kept(u64),
+}
+
+/// An order.
+#[derive(Debug)]
+pub struct Order {
+    /// Who carries it out.
+    pub lane: Lane,
+    /// What it is.
+    pub work: Work,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Work {
+    /// Append to the journal, or write it anew, durably: [`News::Journal`].
+    Journal {
+        /// To be told with the news.
+        seq: u64,
+        /// What.
+        bytes: Vec<u8>,
+        /// In the place of everything.
+        replace: bool,
+    },
+    /// Open an image or a replica: [`News::Opened`], [`News::Trouble`] or [`News::Refused`].
+    Open(Box<Target>),
+    /// Add a block to it. Nothing is told if all is well.
+    Put {
+        /// Which.
+        block: u64,
+        /// All its bytes; none if it is lost.
+        bytes: Vec<u8>,
+        /// The sectors in it that are bad.
+        bad: Vec<u32>,
+    },
+    /// Make durable what was put: [`News::Synced`], [`News::Full`] or [`News::Trouble`].
+    Sync {
+        /// To be told with the news.
+        mark: u64,
+    },
+    /// All was put, but for what is in the kept blocks: [`News::Finished`], [`News::Full`] or [`News::Trouble`].
+    Finish,
+    /// Open the kept blocks: [`News::Opened`] or [`News::Refused`].
+    OpenKept {
+        /// Of what they are.
+        header: Header,
+        /// The most bytes.
+        most: u64,
+    },
+    /// Keep a block, durably: [`News::Synced`], or [`News::Refused`] where there is no more room.
+    Keep {
+        /// To be told with the news.
+        mark: u64,
+        /// Which.
+        block: u64,
+        /// All its bytes; none if it is lost.
+        bytes: Vec<u8>,
+        /// The sectors in it that are bad.
+        bad: Vec<u32>,
+    },
+    /// Verify images: [`News::Verified`], or [`News::Refused`].
+    Verify {
+        /// In order.
+        images: Vec<PathBuf>,
+        /// Bytes in a sector of the disk.
+        sector_bytes: u64,
+        /// Sectors of the disk.
+        capacity: u64,
+    },
+    /// Read the next blocks of the images: [`News::Chunks`].
+    Read {
+        /// About so many bytes.
+        most: usize,
+    },
+    /// Read a file whole: [`News::Bytes`].
+    Load(PathBuf),
+    /// The task is over: let go of its files. What it kept is removed.
+    End,
+}
+
+/// An image or a replica.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its file.
+    pub path: PathBuf,
+    /// What is to be in it.
+    pub header: Header,
+    /// Which of the two.
+    pub replica: bool,
+    /// Nothing of it was ever written: what is there already is somebody else's.
+    pub fresh: bool,
+    /// Whatever is there.
+    pub force: bool,
+    /// A replica's progress.
+    pub saved: Vec<u8>,
+    /// Sectors of the disk: the last block may reach beyond them.
+    pub capacity: u64,
+    /// Files that are the disk itself.
+    pub own: Vec<PathBuf>,
+}
+
+/// A block of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Its number among all chunks of all images, in order.
+    pub number: u64,
+    /// Of which image, counted from the full one.
+    pub image: usize,
+    /// Its first LBN.
+    pub first: u64,
+    /// Its bytes, cut where the disk ends.
+    pub bytes: Vec<u8>,
+    /// The sectors in it that the backup could not read: they are not restored.
+    pub bad: Vec<u32>,
+}
+
+/// What has become of an order.
+#[derive(Debug)]
+pub struct Told {
+    /// Of which lane.
+    pub lane: Lane,
+    /// What.
+    pub news: News,
+}
+
+/// What there is to tell.
+#[derive(Debug)]
+pub enum News {
+    /// The journal is durable up to there, or is not.
+    Journal {
+        /// Of the order.
+        seq: u64,
+        /// Why not.
+        failed: Option<String>,
+    },
+    /// It is open, and has these blocks.
+    Opened(Box<BlockSet>),
+    /// What was ordered before is durable.
+    Synced {
+        /// Of the order.
+        mark: u64,
+        /// A replica's progress.
+        saved: Vec<u8>,
+    },
+    /// There is no room for now: try again.
+    Full(String),
+    /// It cannot be reached: open it again.
+    Trouble(String),
+    /// It never will be.
+    Refused(String),
+    /// It is whole and durable.
+    Finished,
+    /// The images are sound, and have so many chunks.
+    Verified {
+        /// In all images.
+        chunks: u64,
+    },
+    /// The next blocks; none: there are no more.
+    Chunks(Vec<Chunk>),
+    /// The file.
+    Bytes(Vec<u8>),
+}

@@ -1,0 +1,361 @@
+//! What a task is asked to do.
+
+use apps::snapshot::VolumeId;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use thiserror::Error;
+use units::{Bytes, Lbn, LbnRange, Sectors};
+
+/// The most sectors in a block of a task: 16 MiB of 512-byte sectors. A block is kept in memory whole.
+pub const MOST_BLOCK_SECTORS: u64 = 1 << 15;
+
+/// The most images that a restore takes, one on top of the other.
+pub const MOST_IMAGES: usize = 1_000;
+
+/// What a disk is, as far as its tasks care.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskFacts {
+    /// Its name, under which the daemon offers it.
+    pub name: String,
+    /// Its size.
+    pub capacity: Sectors,
+    /// Bytes in a sector.
+    pub sector_bytes: Bytes,
+    /// Files and devices that it lives on, and that no task may write to.
+    pub own: Vec<PathBuf>,
+}
+
+impl DiskFacts {
+    /// All of it.
+    pub fn whole(&self) -> LbnRange {
+        LbnRange::new(Lbn::ZERO, self.capacity)
+    }
+}
+
+/// The kinds of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Reads every block once and names the sectors that cannot be read.
+    Scrub,
+    /// An image file of the disk as it was when the task was started.
+    Backup,
+    /// Images written back to the disk.
+    Restore,
+    /// The same as a backup, each block to its own address in a file or on another disk.
+    Replica,
+    /// Blocks moved to where a plan says.
+    Reorganize,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Scrub => "scrub",
+            Self::Backup => "backup",
+            Self::Restore => "restore",
+            Self::Replica => "replica",
+            Self::Reorganize => "reorganize",
+        })
+    }
+}
+
+/// A task as a user asks for it; every field but `kind` may be left out where the kind does not need it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TaskSpec {
+    /// What kind of task.
+    pub kind: Kind,
+    /// Its share of the gaps against others', 1 to 100; 20 if nothing is said.
+    #[serde(default = "usual_priority")]
+    pub priority: u8,
+    /// When it should be done, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_unix_s: Option<u64>,
+    /// Scrub: the first sector; 0 if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_lbn: Option<u64>,
+    /// Scrub: how many sectors; all up to the end if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sectors: Option<u64>,
+    /// Scrub, backup, replica: sectors in a block, the unit that is read at a time; 64 KiB if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_sectors: Option<u64>,
+    /// Backup: the image file, which must not exist. Replica: a file or block device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<PathBuf>,
+    /// Restore: the full image, and then the differences on top of it in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<PathBuf>,
+    /// Reorganize: the plan's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PathBuf>,
+    /// Reorganize: blocks of staging area; 1024 if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staging: Option<u64>,
+    /// Restore, reorganize: although clients have the disk open. Replica: although something is there already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+}
+
+fn usual_priority() -> u8 {
+    scheduler::Priority::default().get()
+}
+
+impl TaskSpec {
+    /// A task of this kind with nothing else said.
+    pub fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            priority: usual_priority(),
+            deadline_unix_s: None,
+            first_lbn: None,
+            sectors: None,
+            block_sectors: None,
+            to: None,
+            from: Vec::new(),
+            plan: None,
+            staging: None,
+            force: false,
+        }
+    }
+
+    /// What is to be done, if it can be on this disk.
+    ///
+    /// # Errors
+    /// The first field that is wrong, and what it may be.
+    pub fn check(&self, disk: &DiskFacts) -> Result<What, SpecError> {
+        use Kind::{Backup, Reorganize, Replica, Restore, Scrub};
+        check_priority(self.priority)?;
+        let kind = self.kind;
+        let stray = |field, given: bool, kinds: &[Kind]| match given && !kinds.contains(&kind) {
+            true => Err(SpecError::new(field, format!("a {kind} has no such thing"), "leave it out")),
+            false => Ok(()),
+        };
+        stray("first_lbn", self.first_lbn.is_some(), &[Scrub])?;
+        stray("sectors", self.sectors.is_some(), &[Scrub])?;
+        stray("block_sectors", self.block_sectors.is_some(), &[Scrub, Backup, Replica])?;
+        stray("to", self.to.is_some(), &[Backup, Replica])?;
+        stray("from", !self.from.is_empty(), &[Restore])?;
+        stray("plan", self.plan.is_some(), &[Reorganize])?;
+        stray("staging", self.staging.is_some(), &[Reorganize])?;
+        stray("force", self.force, &[Restore, Reorganize, Replica])?;
+        Ok(match kind {
+            Scrub => What::Scrub { range: self.range(disk)?, block: self.block(disk)? },
+            Backup => What::Backup { to: path("to", self.to.as_ref())?, block: self.block(disk)? },
+            Replica => {
+                let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
+                What::Replica { to, block, force: self.force }
+            }
+            Restore => {
+                let given = self.from.first();
+                let some =
+                    given.ok_or_else(|| SpecError::new("from", "nothing is given".into(), "name the images"));
+                some?;
+                if self.from.len() > MOST_IMAGES {
+                    let found = format!("{} images", self.from.len());
+                    return Err(SpecError::new(
+                        "from",
+                        found,
+                        "give at most 1000, or make a new full backup",
+                    ));
+                }
+                let from: Result<_, _> = self.from.iter().map(|p| path("from", Some(p))).collect();
+                What::Restore { from: from?, force: self.force }
+            }
+            Reorganize => {
+                let staging = self.staging.unwrap_or(1024);
+                if !(2..=1 << 20).contains(&staging) {
+                    return Err(SpecError::new("staging", staging.to_string(), "give 2 to 1048576 blocks"));
+                }
+                let plan = path("plan", self.plan.as_ref())?;
+                What::Reorganize { plan, staging, force: self.force }
+            }
+        })
+    }
+
+    fn range(&self, disk: &DiskFacts) -> Result<LbnRange, SpecError> {
+        let all = disk.capacity.get();
+        let first = self.first_lbn.unwrap_or(0);
+        let Some(rest) = all.checked_sub(first).filter(|rest| *rest > 0) else {
+            let mend = "give an LBN of the disk";
+            return Err(SpecError::new("first_lbn", format!("{first} on a disk of {all} sectors"), mend));
+        };
+        let sectors = self.sectors.unwrap_or(rest);
+        if sectors == 0 || sectors > rest {
+            let found = format!("{sectors} from LBN {first} on");
+            return Err(SpecError::new("sectors", found, format!("give 1 to {rest}")));
+        }
+        Ok(LbnRange::new(Lbn::new(first), Sectors::new(sectors)))
+    }
+
+    fn block(&self, disk: &DiskFacts) -> Result<Sectors, SpecError> {
+        let usual = (64 * 1024 / disk.sector_bytes.get().max(1)).clamp(1, disk.capacity.get().max(1));
+        let block = self.block_sectors.unwrap_or(usual);
+        if !(1..=MOST_BLOCK_SECTORS).contains(&block) {
+            return Err(SpecError::new("block_sectors", block.to_string(), "give 1 to 32768"));
+        }
+        Ok(Sectors::new(block))
+    }
+}
+
+/// A priority that sessions know.
+///
+/// # Errors
+/// Outside 1 to 100.
+pub fn check_priority(priority: u8) -> Result<scheduler::Priority, SpecError> {
+    let known = scheduler::Priority::new(priority);
+    known.ok_or_else(|| SpecError::new("priority", priority.to_string(), "give 1 to 100"))
+}
+
+/// The daemon's working directory is not the user's.
+fn path(field: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, SpecError> {
+    let Some(path) = given else {
+        return Err(SpecError::new(field, "nothing is given".into(), "name a file"));
+    };
+    if !path.is_absolute() {
+        return Err(SpecError::new(field, path.display().to_string(), "give a path that begins with /"));
+    }
+    Ok(path.clone())
+}
+
+/// A task that was found possible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Reads blocks.
+    Scrub {
+        /// Which LBNs.
+        range: LbnRange,
+        /// The unit.
+        block: Sectors,
+    },
+    /// Into an image.
+    Backup {
+        /// Its file.
+        to: PathBuf,
+        /// The unit.
+        block: Sectors,
+    },
+    /// Onto a file or disk.
+    Replica {
+        /// Which.
+        to: PathBuf,
+        /// The unit.
+        block: Sectors,
+        /// Whatever is there.
+        force: bool,
+    },
+    /// From images.
+    Restore {
+        /// Their files, in order.
+        from: Vec<PathBuf>,
+        /// Whoever has the disk open.
+        force: bool,
+    },
+    /// By a plan.
+    Reorganize {
+        /// Its file.
+        plan: PathBuf,
+        /// Blocks of staging area.
+        staging: u64,
+        /// Whoever has the disk open.
+        force: bool,
+    },
+}
+
+impl What {
+    /// Whether it needs the disk for itself, and whether that was waived.
+    pub(crate) fn needs_alone(&self) -> Option<bool> {
+        match self {
+            Self::Restore { force, .. } | Self::Reorganize { force, .. } => Some(*force),
+            _ => None,
+        }
+    }
+
+    /// Whether it changes what is on the disk.
+    pub(crate) fn writes(&self) -> bool {
+        matches!(self, Self::Restore { .. } | Self::Reorganize { .. })
+    }
+
+    /// Whether it is of one instant.
+    pub(crate) fn is_snapshot(&self) -> bool {
+        matches!(self, Self::Backup { .. } | Self::Replica { .. })
+    }
+}
+
+/// A field that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{field}: {found}; {mend}")]
+pub struct SpecError {
+    /// Which field.
+    pub field: &'static str,
+    /// What is there.
+    pub found: String,
+    /// What to do about it.
+    pub mend: String,
+}
+
+impl SpecError {
+    pub(crate) fn new(field: &'static str, found: String, mend: impl Into<String>) -> Self {
+        Self { field, found, mend: mend.into() }
+    }
+}
+
+/// What a new disk is given once and keeps: the name in its images.
+pub(crate) fn volume(random: u128) -> VolumeId {
+    VolumeId(random)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disk() -> DiskFacts {
+        DiskFacts {
+            name: "d".into(),
+            capacity: Sectors::new(1000),
+            sector_bytes: Bytes::new(512),
+            own: Vec::new(),
+        }
+    }
+
+    fn refused(json: &str) -> String {
+        let spec: TaskSpec = serde_json::from_str(json).unwrap();
+        spec.check(&disk()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_scrub_is_of_the_whole_disk_in_blocks_of_64_kib() {
+        let what = TaskSpec::new(Kind::Scrub).check(&disk()).unwrap();
+        assert_eq!(what, What::Scrub { range: disk().whole(), block: Sectors::new(128) });
+    }
+
+    #[test]
+    fn every_mistake_names_its_field_and_the_mend() {
+        let mistakes = [
+            (r#"{"kind":"scrub","priority":0}"#, "priority: 0; give 1 to 100"),
+            (
+                r#"{"kind":"scrub","first_lbn":1000}"#,
+                "first_lbn: 1000 on a disk of 1000 sectors; give an LBN of the disk",
+            ),
+            (r#"{"kind":"scrub","first_lbn":990,"sectors":11}"#, "sectors: 11 from LBN 990 on; give 1 to 10"),
+            (r#"{"kind":"scrub","block_sectors":0}"#, "block_sectors: 0; give 1 to 32768"),
+            (r#"{"kind":"scrub","to":"/a"}"#, "to: a scrub has no such thing; leave it out"),
+            (r#"{"kind":"backup"}"#, "to: nothing is given; name a file"),
+            (r#"{"kind":"backup","to":"a"}"#, "to: a; give a path that begins with /"),
+            (r#"{"kind":"restore"}"#, "from: nothing is given; name the images"),
+            (r#"{"kind":"restore","from":["x"]}"#, "from: x; give a path that begins with /"),
+            (r#"{"kind":"reorganize","plan":"/p","staging":1}"#, "staging: 1; give 2 to 1048576 blocks"),
+            (
+                r#"{"kind":"backup","to":"/a","force":true}"#,
+                "force: a backup has no such thing; leave it out",
+            ),
+        ];
+        for (json, said) in mistakes {
+            assert_eq!(refused(json), said);
+        }
+        let strange =
+            serde_json::from_str::<TaskSpec>(r#"{"kind":"scrub","prio":1}"#).unwrap_err().to_string();
+        assert!(strange.starts_with("unknown field `prio`"), "{strange}");
+    }
+}

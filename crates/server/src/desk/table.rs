@@ -1,0 +1,196 @@
+//! All tasks that there were, as the journal has them.
+
+use super::spec::TaskSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Bad sectors that are listed; more are counted.
+pub const MOST_BAD: usize = 1_000;
+
+/// How a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskState {
+    /// It will begin: its files are being read, or another task has to end first.
+    Queued,
+    /// It works.
+    Running,
+    /// It stands still, on request or because it cannot go on; what it has done is kept.
+    Paused,
+    /// All is done.
+    Done,
+    /// It will not be done.
+    Failed,
+    /// It was given up on request.
+    Cancelled,
+}
+
+impl TaskState {
+    /// Whether nothing more will happen.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
+impl std::fmt::Display for TaskState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// What of a task is done and durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Blocks done.
+    pub done: u64,
+    /// Blocks of the task; 0 as long as that is not known.
+    pub blocks: u64,
+    /// Bytes of the blocks done.
+    pub bytes: u64,
+    /// Sectors that could not be read or written, at most [`MOST_BAD`] of them.
+    pub bad: Vec<u64>,
+    /// How many more there are.
+    pub bad_more: u64,
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub spec: TaskSpec,
+    /// Milliseconds since 1970.
+    pub created: u64,
+    pub changed: u64,
+    /// A random number: the name of its image.
+    pub image: u64,
+    pub state: TaskState,
+    pub reason: Option<String>,
+    pub figures: Figures,
+    /// What the task itself knows of its progress; a task of one that is over has none.
+    pub saved: Vec<u8>,
+}
+
+/// What happens to the table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub(crate) enum Event {
+    /// A task was asked for.
+    Created { id: u64, spec: TaskSpec, at: u64, image: u64 },
+    /// Another state.
+    State { id: u64, state: TaskState, reason: Option<String>, at: u64 },
+    /// Another priority.
+    Priority { id: u64, priority: u8 },
+    /// Another deadline.
+    Deadline { id: u64, deadline_unix_s: Option<u64> },
+    /// So much is durable. The task's own knowledge comes with it.
+    Progress {
+        id: u64,
+        figures: Figures,
+        #[serde(skip)]
+        saved: Vec<u8>,
+    },
+    /// A task that is over was dropped.
+    Forgotten { id: u64 },
+    /// Numbers up to this one have been used.
+    Used { id: u64 },
+}
+
+/// The tasks by their numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Table {
+    entries: BTreeMap<u64, Entry>,
+    /// The highest number that was used.
+    used: u64,
+}
+
+impl Table {
+    pub fn get(&self, id: u64) -> Option<&Entry> {
+        self.entries.get(&id)
+    }
+
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Entry)> {
+        self.entries.iter().map(|(id, entry)| (*id, entry))
+    }
+
+    /// A number that no task had.
+    pub fn next_id(&self) -> u64 {
+        self.used.saturating_add(1)
+    }
+
+    /// Whether the event fits; if not, nothing has changed.
+    pub fn apply(&mut self, event: Event) -> bool {
+        match event {
+            Event::Created { id, spec, at, image } => {
+                if id <= self.used {
+                    return false;
+                }
+                self.used = id;
+                let entry = Entry {
+                    spec,
+                    created: at,
+                    changed: at,
+                    image,
+                    state: TaskState::Queued,
+                    reason: None,
+                    figures: Figures::default(),
+                    saved: Vec::new(),
+                };
+                self.entries.insert(id, entry);
+            }
+            Event::State { id, state, reason, at } => {
+                // What is over stays so.
+                let Some(entry) = self.entries.get_mut(&id).filter(|e| !e.state.is_over()) else {
+                    return false;
+                };
+                (entry.state, entry.reason, entry.changed) = (state, reason, at);
+                if state.is_over() {
+                    entry.saved = Vec::new();
+                }
+            }
+            Event::Priority { id, priority } => match self.entries.get_mut(&id) {
+                Some(entry) => entry.spec.priority = priority,
+                None => return false,
+            },
+            Event::Deadline { id, deadline_unix_s } => match self.entries.get_mut(&id) {
+                Some(entry) => entry.spec.deadline_unix_s = deadline_unix_s,
+                None => return false,
+            },
+            Event::Progress { id, figures, saved } => {
+                let Some(entry) = self.entries.get_mut(&id).filter(|e| !e.state.is_over()) else {
+                    return false;
+                };
+                (entry.figures, entry.saved) = (figures, saved);
+            }
+            Event::Forgotten { id } => {
+                if !self.entries.get(&id).is_some_and(|e| e.state.is_over()) {
+                    return false;
+                }
+                self.entries.remove(&id);
+            }
+            Event::Used { id } => self.used = self.used.max(id),
+        }
+        true
+    }
+
+    /// Events that make this table of an empty one.
+    pub fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (&id, entry) in &self.entries {
+            let Entry { spec, created, changed, image, state, reason, figures, saved } = entry.clone();
+            events.push(Event::Created { id, spec, at: created, image });
+            // While the task is not over: afterwards no progress is taken.
+            if figures != Figures::default() || !saved.is_empty() {
+                events.push(Event::Progress { id, figures, saved });
+            }
+            events.push(Event::State { id, state, reason, at: changed });
+        }
+        events.push(Event::Used { id: self.used });
+        events
+    }
+}

@@ -1,0 +1,209 @@
+//! Files in memory: they fill up, vanish, and lose at a power cut what was not synced.
+
+use crate::tasks::files::{File, Files, How};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use workload::random::Stream;
+
+/// A number below `n`, which is not zero.
+pub fn below(chance: &mut Stream, n: u64) -> u64 {
+    chance.below(std::num::NonZeroU64::new(n).unwrap())
+}
+
+#[derive(Clone, Debug, Default)]
+struct Blob {
+    durable: Vec<u8>,
+    now: Vec<u8>,
+    /// Since the last sync: where and what.
+    unsynced: Vec<(usize, Vec<u8>)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// A file keeps its number when it is renamed.
+    names: BTreeMap<PathBuf, u64>,
+    blobs: BTreeMap<u64, Blob>,
+    next: u64,
+    /// Directory, and how many bytes its files may have in all.
+    limits: BTreeMap<PathBuf, u64>,
+    /// Directories that cannot be reached.
+    gone: Vec<PathBuf>,
+}
+
+impl State {
+    fn make(&mut self, path: &Path) -> u64 {
+        self.next += 1;
+        let (next, id) = (self.next, *self.names.entry(path.into()).or_insert(self.next));
+        if id == next {
+            self.blobs.insert(id, Blob::default());
+        }
+        id
+    }
+}
+
+/// A file system.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Arc<Mutex<State>>);
+
+impl Memory {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn limit(&self, directory: &str, bytes: Option<u64>) {
+        match bytes {
+            Some(bytes) => drop(self.state().limits.insert(directory.into(), bytes)),
+            None => drop(self.state().limits.remove(Path::new(directory))),
+        }
+    }
+
+    pub fn set_gone(&self, directory: &str, gone: bool) {
+        let mut state = self.state();
+        state.gone.retain(|d| d != Path::new(directory));
+        if gone {
+            state.gone.push(directory.into());
+        }
+    }
+
+    pub fn put(&self, path: &str, bytes: &[u8]) {
+        let blob = Blob { durable: bytes.to_vec(), now: bytes.to_vec(), unsynced: Vec::new() };
+        let mut state = self.state();
+        let id = state.make(Path::new(path));
+        state.blobs.insert(id, blob);
+    }
+
+    pub fn get(&self, path: &str) -> Option<Vec<u8>> {
+        let state = self.state();
+        state.names.get(Path::new(path)).and_then(|id| state.blobs.get(id)).map(|b| b.now.clone())
+    }
+
+    /// What was not synced is there or not, write by write, the last one torn.
+    pub fn power_cut(&self, chance: &mut Stream) {
+        for blob in self.state().blobs.values_mut() {
+            for (at, bytes) in std::mem::take(&mut blob.unsynced) {
+                if below(chance, 2) == 0 {
+                    let len = if below(chance, 3) == 0 {
+                        below(chance, bytes.len() as u64 + 1) as usize
+                    } else {
+                        bytes.len()
+                    };
+                    let end = at + len;
+                    if blob.durable.len() < end {
+                        blob.durable.resize(end, 0);
+                    }
+                    blob.durable[at..end].copy_from_slice(&bytes[..len]);
+                }
+            }
+            blob.now = blob.durable.clone();
+        }
+    }
+}
+
+struct Handle {
+    memory: Memory,
+    path: PathBuf,
+    id: u64,
+}
+
+impl Handle {
+    fn with<R>(&self, call: impl FnOnce(&mut Blob, Option<u64>) -> io::Result<R>) -> io::Result<R> {
+        let mut state = self.memory.state();
+        if state.gone.iter().any(|d| self.path.starts_with(d)) {
+            return Err(io::Error::other("the device is gone"));
+        }
+        let limit = state.limits.iter().find(|(d, _)| self.path.starts_with(d)).map(|(d, l)| (d.clone(), *l));
+        let room = limit.map(|(d, limit)| {
+            let inside = state.names.iter().filter(|(p, _)| p.starts_with(&d));
+            let used: u64 =
+                inside.filter_map(|(_, id)| state.blobs.get(id)).map(|b| b.now.len() as u64).sum();
+            limit.saturating_sub(used)
+        });
+        call(state.blobs.get_mut(&self.id).unwrap(), room)
+    }
+}
+
+impl File for Handle {
+    fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.with(|blob, _| {
+            let from = (at as usize).min(blob.now.len());
+            let n = into.len().min(blob.now.len() - from);
+            into[..n].copy_from_slice(&blob.now[from..from + n]);
+            Ok(n)
+        })
+    }
+
+    fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.with(|blob, room| {
+            let at = at as usize;
+            let grows = (at + bytes.len()).saturating_sub(blob.now.len()) as u64;
+            let lacks = grows.saturating_sub(room.unwrap_or(u64::MAX)) as usize;
+            let n = bytes.len().saturating_sub(lacks);
+            if n == 0 && !bytes.is_empty() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            if blob.now.len() < at + n {
+                blob.now.resize(at + n, 0);
+            }
+            blob.now[at..at + n].copy_from_slice(&bytes[..n]);
+            blob.unsynced.push((at, bytes[..n].to_vec()));
+            Ok(n)
+        })
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.with(|blob, _| {
+            blob.durable = blob.now.clone();
+            blob.unsynced.clear();
+            Ok(())
+        })
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        // Durable at once: what a cut takes back is for writes to show.
+        self.with(|blob, _| {
+            blob.now.resize(len as usize, 0);
+            blob.durable.resize(len as usize, 0);
+            blob.unsynced.retain(|(at, bytes)| at + bytes.len() <= len as usize);
+            Ok(())
+        })
+    }
+
+    fn len(&mut self) -> io::Result<u64> {
+        self.with(|blob, _| Ok(blob.now.len() as u64))
+    }
+
+    fn is_device(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+impl Files for Memory {
+    fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
+        let mut state = self.state();
+        if state.gone.iter().any(|d| path.starts_with(d))
+            || (how != How::Make && !state.names.contains_key(path))
+        {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let id = state.make(path);
+        Ok(Box::new(Handle { memory: self.clone(), path: path.into(), id }))
+    }
+
+    fn is_same(&self, a: &Path, b: &Path) -> bool {
+        a == b
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.state().names.remove(path);
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        let id = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.into(), id);
+        Ok(())
+    }
+}

@@ -1,0 +1,5 @@
+#![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
+
+mod memory;
+mod rig;
+mod tasks;

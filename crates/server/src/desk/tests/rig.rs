@@ -1,0 +1,270 @@
+//! A desk on a simulated drive, with files in memory, a foreground, and power cuts.
+
+use super::memory::Memory;
+use crate::desk::order::{Lane, Order, Told};
+use crate::desk::spec::{DiskFacts, TaskSpec};
+use crate::desk::status::TaskStatus;
+use crate::desk::table::TaskState;
+use crate::desk::{Desk, Setup};
+use crate::tasks::clerk::{Clerk, journal_path, read_whole};
+use model::{DriveModel, Profile};
+use scheduler::{Config, IdleTime};
+use sim::{Place, Platters, Volume};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, RequestId, Sectors};
+use workload::random::Stream;
+
+pub const SECTOR: usize = 512;
+pub const STATE: &str = "/state";
+
+pub struct Rig {
+    pub volume: Volume,
+    pub desk: Place<Desk>,
+    pub files: Memory,
+    pub drive: Arc<DriveModel>,
+    clerks: BTreeMap<Lane, Clerk>,
+    /// Orders that nobody has carried out yet.
+    orders: VecDeque<Order>,
+    /// How many orders are carried out in a step: a slow file system, at 0 a hung one.
+    pub pace: usize,
+    held: VecDeque<(LbnRange, Vec<u8>)>,
+    in_flight: BTreeMap<RequestId, (LbnRange, Vec<u8>)>,
+    /// What clients believe is on the disk.
+    pub now: Vec<u8>,
+    pub keep: u64,
+    ticked: Instant,
+    writes: u64,
+    cuts: u128,
+}
+
+pub fn drive() -> Arc<DriveModel> {
+    let toml = include_str!("../../../../model/tests/data/tiny.toml");
+    Arc::new(DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap())
+}
+
+pub fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}
+
+pub fn setup(drive: &DriveModel, keep: u64, seed: u128) -> Setup {
+    let disk = DiskFacts {
+        name: "tiny".into(),
+        capacity: drive.layout().capacity(),
+        sector_bytes: Bytes::new(SECTOR as u64),
+        own: vec!["/disk".into()],
+    };
+    Setup { disk, keep_bytes_max: keep, seed }
+}
+
+impl Rig {
+    /// A drive on which each sector says where it is.
+    pub fn new() -> Self {
+        let drive = drive();
+        let capacity = drive.layout().capacity().get();
+        let bytes: Vec<u8> = (0..capacity).flat_map(|lbn| stamp(lbn, 0)).collect();
+        let mut platters = Platters::blank(&drive);
+        platters.medium_mut().write(range(0, capacity), &bytes).unwrap();
+        Self::over(drive, platters, Memory::default(), bytes, Instant::ZERO, 1 << 30, 7)
+    }
+
+    fn over(
+        drive: Arc<DriveModel>,
+        platters: Platters,
+        files: Memory,
+        now: Vec<u8>,
+        at: Instant,
+        keep: u64,
+        seed: u128,
+    ) -> Self {
+        let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+        let mut volume = Volume::starting_at(at, Arc::clone(&drive), config, platters).unwrap();
+        let journal = read_whole(&files, &journal_path(Path::new(STATE))).unwrap();
+        let desk = volume.host(Desk::open(setup(&drive, keep, seed), &journal).unwrap());
+        let mut rig = Self {
+            volume,
+            desk,
+            files,
+            drive,
+            clerks: BTreeMap::new(),
+            orders: VecDeque::new(),
+            pace: usize::MAX,
+            held: VecDeque::new(),
+            in_flight: BTreeMap::new(),
+            now,
+            keep,
+            ticked: at,
+            writes: 0,
+            cuts: seed,
+        };
+        rig.volume.call(desk, |desk, sessions| desk.begin(sessions, at, ms(at))).unwrap();
+        rig.serve();
+        rig
+    }
+
+    pub fn call<R>(&mut self, call: impl FnOnce(&mut Desk, &mut dyn scheduler::Sessions) -> R) -> R {
+        let told = self.volume.call(self.desk, call).unwrap();
+        self.serve();
+        told
+    }
+
+    pub fn start(&mut self, spec: TaskSpec) -> u64 {
+        self.call(|desk, _| desk.start(spec)).unwrap().0
+    }
+
+    pub fn task(&self, id: u64) -> TaskStatus {
+        self.volume.app(self.desk).unwrap().task(id).unwrap()
+    }
+
+    /// Carries out orders and asks again for writes that are held, as long as anything comes of it.
+    pub fn serve(&mut self) {
+        for _ in 0..self.pace {
+            self.take_orders();
+            let Some(Order { lane, work }) = self.orders.pop_front() else { break };
+            let files = Arc::new(self.files.clone());
+            let clerk =
+                self.clerks.entry(lane).or_insert_with(|| Clerk::new(lane, files, PathBuf::from(STATE)));
+            if let Some(news) = clerk.execute(work) {
+                let now = self.volume.now();
+                self.volume.call(self.desk, |desk, s| desk.told(s, Told { lane, news }, now)).unwrap();
+            }
+        }
+        self.take_orders();
+        let flush = self.volume.call(self.desk, |desk, _| desk.wants_flush()).unwrap();
+        if flush {
+            // The simulated drive has no cache.
+            self.volume.call(self.desk, |desk, s| desk.flushed(s, &Ok(()))).unwrap();
+            return self.serve();
+        }
+        for (range, bytes) in std::mem::take(&mut self.held) {
+            self.offer(range, bytes);
+        }
+    }
+
+    fn take_orders(&mut self) {
+        while let Some(order) = self.volume.call(self.desk, |desk, _| desk.order()).unwrap() {
+            self.orders.push_back(order);
+        }
+    }
+
+    fn offer(&mut self, range: LbnRange, bytes: Vec<u8>) {
+        // As the disk does: what overlaps goes in the order in which it came.
+        let behind = self.held.iter().any(|(other, _)| other.overlaps(range));
+        let under_way = self.in_flight.values().any(|(other, _)| other.overlaps(range));
+        let held = behind || under_way || self.volume.call(self.desk, |desk, s| desk.hold(s, range)).unwrap();
+        if held {
+            self.held.push_back((range, bytes));
+        } else {
+            let id = self.volume.submit_write(range, bytes.clone()).unwrap();
+            self.in_flight.insert(id, (range, bytes));
+        }
+    }
+
+    /// A client writes.
+    pub fn write(&mut self, range: LbnRange) {
+        self.writes += 1;
+        let lbns = range.start().get()..range.end().get();
+        let bytes: Vec<u8> = lbns.flat_map(|lbn| stamp(lbn, self.writes)).collect();
+        self.offer(range, bytes);
+        self.serve();
+    }
+
+    pub fn read(&mut self, range: LbnRange) {
+        self.volume.submit_read(range).unwrap();
+    }
+
+    /// Writes that clients wait for.
+    pub fn outstanding(&self) -> usize {
+        self.held.len() + self.in_flight.len()
+    }
+
+    /// The next thing that happens, or a tick. Whether there was anything but ticks.
+    pub fn step(&mut self) -> bool {
+        let due = self.ticked + Duration::from_millis(200);
+        let next = self.volume.next_at().filter(|at| *at <= due);
+        match next {
+            Some(_) => drop(self.volume.step().unwrap()),
+            None => {
+                self.volume.run_until(due).unwrap();
+                self.ticked = due;
+                let harm = self.volume.core().harm();
+                self.volume.call(self.desk, |desk, s| desk.tick(s, due, ms(due), harm)).unwrap();
+            }
+        }
+        while let Some(done) = self.volume.completion() {
+            if let Some((range, bytes)) = self.in_flight.remove(&done.id) {
+                let at = range.start().get() as usize * SECTOR;
+                self.now[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+        self.serve();
+        next.is_some()
+    }
+
+    /// Until the task is over, or stands still.
+    pub fn run(&mut self, id: u64) -> TaskState {
+        for _ in 0..200_000 {
+            let state = self.task(id).state;
+            if state.is_over() || state == TaskState::Paused {
+                return state;
+            }
+            self.step();
+        }
+        panic!("no end: {:?}", self.task(id));
+    }
+
+    pub fn run_for(&mut self, time: Duration) {
+        let until = self.volume.now() + time;
+        while self.volume.now() < until {
+            self.step();
+        }
+    }
+
+    /// Until no client waits.
+    pub fn settle(&mut self) {
+        for _ in 0..100_000 {
+            if self.outstanding() == 0 {
+                return;
+            }
+            self.step();
+        }
+        panic!("{} writes wait for ever", self.held.len());
+    }
+
+    /// The power fails, or only the daemon is killed; then all begins again.
+    pub fn crash(self, power: Option<&mut Stream>) -> Self {
+        let Self { volume, files, drive, mut now, keep, cuts, in_flight, .. } = self;
+        let at = volume.now();
+        let platters = volume.power_cut().unwrap();
+        if let Some(chance) = power {
+            files.power_cut(chance);
+        }
+        // Of writes that nobody was told of, the medium says what became.
+        for (range, bytes) in in_flight.values() {
+            let from = range.start().get() as usize * SECTOR;
+            platters.medium().read(*range, &mut now[from..from + bytes.len()]).unwrap();
+        }
+        Self::over(drive, platters, files, now, at + Duration::from_secs(1), keep, cuts + 1)
+    }
+
+    pub fn medium(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.now.len()];
+        self.volume.platters().medium().read(range(0, (bytes.len() / SECTOR) as u64), &mut bytes).unwrap();
+        bytes
+    }
+}
+
+/// A sector that says where it is and which write made it.
+fn stamp(lbn: u64, version: u64) -> [u8; SECTOR] {
+    let mut sector = [0; SECTOR];
+    for (i, chunk) in sector.chunks_mut(16).enumerate() {
+        chunk[..8].copy_from_slice(&lbn.wrapping_mul(0x9e37_79b9).wrapping_add(i as u64).to_le_bytes());
+        chunk[8..].copy_from_slice(&version.to_le_bytes());
+    }
+    sector
+}
+
+fn ms(at: Instant) -> u64 {
+    1_000_000 + at.as_nanos() / 1_000_000
+}

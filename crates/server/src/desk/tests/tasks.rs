@@ -1,0 +1,396 @@
+//! Tasks on a drive that is busy, by kind and by what goes wrong.
+
+use super::memory::below;
+use super::rig::{Rig, SECTOR, range};
+use crate::desk::DeskError;
+use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::table::TaskState;
+use apps::backup::{Destination, restore, verify};
+use sim::Cure;
+use units::{Duration, Lbn};
+use workload::random::Stream;
+
+const IMAGE: &str = "/backups/image";
+
+fn backup() -> TaskSpec {
+    TaskSpec { to: Some(IMAGE.into()), block_sectors: Some(8), ..TaskSpec::new(Kind::Backup) }
+}
+
+fn replica() -> TaskSpec {
+    TaskSpec { to: Some(IMAGE.into()), block_sectors: Some(8), ..TaskSpec::new(Kind::Replica) }
+}
+
+fn scrub() -> TaskSpec {
+    TaskSpec { block_sectors: Some(8), ..TaskSpec::new(Kind::Scrub) }
+}
+
+/// A disk to restore to.
+struct Bytes(Vec<u8>);
+
+impl Destination for Bytes {
+    fn write_at(&mut self, at: Lbn, bytes: &[u8]) -> Result<bool, String> {
+        let from = at.get() as usize * SECTOR;
+        let to = (from + bytes.len()).min(self.0.len());
+        self.0[from..to].copy_from_slice(&bytes[..to - from]);
+        Ok(true)
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What the image holds.
+fn restored(rig: &Rig) -> Vec<u8> {
+    let image = rig.files.get(IMAGE).unwrap();
+    verify(&mut image.as_slice()).unwrap();
+    let mut disk = Bytes(vec![0; rig.now.len()]);
+    restore(&mut image.as_slice(), None, &mut disk).unwrap();
+    disk.0
+}
+
+/// Some client's next access.
+fn access(rig: &mut Rig, chance: &mut Stream) {
+    let capacity = (rig.now.len() / SECTOR) as u64;
+    let len = 1 + below(chance, 24);
+    let range = range(below(chance, capacity - len), len);
+    if below(chance, 3) == 0 { rig.read(range) } else { rig.write(range) }
+}
+
+/// Clients go on until the task is over or stands still.
+fn busy(rig: &mut Rig, id: u64, chance: &mut Stream) -> TaskState {
+    for _ in 0..50_000 {
+        let state = rig.task(id).state;
+        if state.is_over() || state == TaskState::Paused {
+            return state;
+        }
+        if rig.outstanding() < 4 {
+            access(rig, chance);
+        }
+        rig.step();
+    }
+    panic!("no end: {:?}", rig.task(id));
+}
+
+#[test]
+fn a_scrub_reads_all_and_names_what_is_bad() {
+    let mut rig = Rig::new();
+    rig.volume.platters_mut().spoil(Lbn::new(77), Cure::None);
+    rig.volume.platters_mut().spoil(Lbn::new(2_000), Cure::None);
+    let id = rig.start(scrub());
+    assert_eq!(rig.run(id), TaskState::Done);
+    let task = rig.task(id);
+    assert_eq!((task.done, task.bad_lbns, task.bad_more), (task.blocks, vec![77, 2_000], 0));
+    assert!(task.blocks > 600);
+}
+
+#[test]
+fn a_backup_is_of_the_instant_at_which_it_began() {
+    for seed in 0..4 {
+        let (mut rig, mut chance) = (Rig::new(), Stream::new(seed, "clients"));
+        let then = rig.now.clone();
+        let id = rig.start(backup());
+        assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done);
+        rig.settle();
+        assert_ne!(rig.now, then, "nothing was overwritten meanwhile");
+        assert!(restored(&rig) == then, "the image is not of that instant");
+        assert_eq!(rig.task(id).done, rig.task(id).blocks);
+        assert_eq!(rig.files.get("/state/task-1.kept"), None, "what was kept is gone");
+    }
+}
+
+#[test]
+fn a_replica_is_too() {
+    for seed in 0..3 {
+        let (mut rig, mut chance) = (Rig::new(), Stream::new(seed, "clients"));
+        let then = rig.now.clone();
+        let id = rig.start(replica());
+        assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done);
+        rig.settle();
+        assert_ne!(rig.now, then);
+        assert!(rig.files.get(IMAGE).unwrap() == then);
+    }
+}
+
+#[test]
+fn bad_sectors_are_named_and_the_rest_is_in_the_image() {
+    let (mut rig, mut chance) = (Rig::new(), Stream::new(3, "clients"));
+    let bad = [5, 1_000, 1_001, 4_000];
+    bad.iter().for_each(|lbn| rig.volume.platters_mut().spoil(Lbn::new(*lbn), Cure::Write));
+    let mut then = rig.now.clone();
+    let id = rig.start(backup());
+    // A foreground write mends a sector; its block is kept before.
+    rig.write(range(1_000, 8));
+    assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done);
+    assert_eq!(rig.task(id).bad_lbns, bad);
+    for lbn in bad {
+        then[lbn as usize * SECTOR..][..SECTOR].fill(0);
+    }
+    assert!(restored(&rig) == then);
+}
+
+/// The kill comes at any step, with the power or without; the tasks go on, and what they give is right.
+#[test]
+fn crashes_at_random_moments_forget_no_task_and_spoil_no_backup() {
+    for seed in 0..16 {
+        let mut chance = Stream::new(seed, "crashes");
+        let mut rig = Rig::new();
+        rig.pace = 1 + below(&mut chance, 4) as usize;
+        let then = rig.now.clone();
+        let spec = if seed % 2 == 0 { backup() } else { replica() };
+        let ids = [rig.start(scrub()), rig.start(spec)];
+        while rig.task(ids[1]).state == TaskState::Queued && rig.task(ids[1]).blocks == 0 {
+            rig.step();
+        }
+        let mut claimed = [0, 0];
+        for _ in 0..5 {
+            for _ in 0..below(&mut chance, 400) {
+                if rig.outstanding() < 4 {
+                    access(&mut rig, &mut chance);
+                }
+                rig.step();
+            }
+            for (id, claimed) in ids.iter().zip(&mut claimed) {
+                *claimed = rig.task(*id).done.max(*claimed);
+            }
+            let power = below(&mut chance, 2) == 0;
+            rig = rig.crash(power.then_some(&mut chance));
+            rig.pace = 1 + below(&mut chance, 4) as usize;
+            for (id, claimed) in ids.iter().zip(&claimed) {
+                let task = rig.task(*id);
+                assert!(task.done >= *claimed, "seed {seed}: claimed {claimed}, then {task:?}");
+                assert!(
+                    !matches!(task.state, TaskState::Failed | TaskState::Cancelled),
+                    "seed {seed}: {task:?}"
+                );
+            }
+        }
+        rig.pace = usize::MAX;
+        for id in ids {
+            assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done, "seed {seed}: {:?}", rig.task(id));
+        }
+        rig.settle();
+        let copy = if seed % 2 == 0 { restored(&rig) } else { rig.files.get(IMAGE).unwrap() };
+        assert!(copy == then, "seed {seed}");
+        assert!(rig.medium() == rig.now, "seed {seed}: the foreground's own bytes");
+    }
+}
+
+#[test]
+fn a_full_target_pauses_the_task_and_holds_nobody_up() {
+    for spec in [backup(), replica()] {
+        let (mut rig, mut chance) = (Rig::new(), Stream::new(1, "clients"));
+        let then = rig.now.clone();
+        let room = if spec.kind == Kind::Backup { 300_000 } else { rig.now.len() as u64 };
+        rig.files.limit("/backups", Some(room));
+        let id = rig.start(spec.clone());
+        let state = busy(&mut rig, id, &mut chance);
+        if spec.kind == Kind::Replica {
+            assert_eq!(state, TaskState::Done, "a replica takes its room at once");
+            continue;
+        }
+        assert_eq!(state, TaskState::Paused);
+        let reason = rig.task(id).reason.unwrap();
+        assert!(reason.starts_with("/backups/image: no storage space"), "{reason}");
+        // Clients write all over it.
+        for _ in 0..300 {
+            access(&mut rig, &mut chance);
+            rig.run_for(Duration::from_millis(5));
+        }
+        rig.settle();
+        rig = rig.crash(None);
+        rig.run_for(Duration::from_secs(2));
+        assert_eq!(rig.task(id).state, TaskState::Paused);
+        rig.files.limit("/backups", None);
+        rig.run_for(Duration::from_secs(12));
+        assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done);
+        assert!(restored(&rig) == then);
+    }
+}
+
+#[test]
+fn a_target_that_vanishes_pauses_the_task_until_it_is_back() {
+    for spec in [backup(), replica()] {
+        let (mut rig, mut chance) = (Rig::new(), Stream::new(1, "clients"));
+        let then = rig.now.clone();
+        let id = rig.start(spec.clone());
+        for _ in 0..300 {
+            access(&mut rig, &mut chance);
+            rig.step();
+        }
+        assert_eq!(rig.task(id).state, TaskState::Running);
+        rig.files.set_gone("/backups", true);
+        assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Paused);
+        assert!(rig.task(id).reason.unwrap().contains("the device is gone"));
+        for _ in 0..100 {
+            access(&mut rig, &mut chance);
+            rig.run_for(Duration::from_millis(5));
+        }
+        rig.settle();
+        rig.files.set_gone("/backups", false);
+        // It tries again by itself; who resumes it need not wait.
+        rig.call(|desk, s| desk.resume(s, id)).unwrap();
+        rig.run_for(Duration::from_secs(1));
+        assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done, "{:?}", rig.task(id));
+        rig.settle();
+        let copy = if spec.kind == Kind::Backup { restored(&rig) } else { rig.files.get(IMAGE).unwrap() };
+        assert!(copy == then, "{spec:?}");
+    }
+}
+
+#[test]
+fn a_backup_that_would_keep_too_much_gives_up_and_lets_writes_go() {
+    let (mut rig, mut chance) = (Rig::new(), Stream::new(1, "clients"));
+    rig.keep = 100_000;
+    rig = rig.crash(None);
+    let id = rig.start(backup());
+    rig.call(|desk, s| desk.pause(s, id)).unwrap();
+    for _ in 0..100 {
+        access(&mut rig, &mut chance);
+        rig.run_for(Duration::from_millis(20));
+    }
+    rig.settle();
+    let task = rig.task(id);
+    assert_eq!(task.state, TaskState::Failed);
+    assert!(task.reason.unwrap().starts_with("more than 100000 bytes of the disk as it was"));
+}
+
+#[test]
+fn images_are_restored_and_a_crash_writes_nothing_twice() {
+    let (mut rig, mut chance) = (Rig::new(), Stream::new(5, "clients"));
+    let then = rig.now.clone();
+    let id = rig.start(backup());
+    assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done);
+    rig.settle();
+    let spec = TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(Kind::Restore) };
+    rig.call(|desk, _| desk.set_writers(1));
+    let refused = rig.call(|desk, _| desk.start(spec.clone())).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "1 clients have the disk open for writing; let them close it, or say force"
+    );
+    rig.call(|desk, _| desk.set_writers(0));
+    let id = rig.start(spec);
+    let taken = rig.call(|desk, _| desk.is_taken());
+    assert_eq!(taken.unwrap(), "restore 2 has the disk for itself");
+    let busy = rig.call(|desk, _| desk.start(TaskSpec { to: Some("/b".into()), ..backup() })).unwrap_err();
+    assert!(matches!(busy, DeskError::Busy(_)), "{busy}");
+    let mut claimed = 0;
+    for _ in 0..4 {
+        for _ in 0..below(&mut chance, 300) {
+            rig.step();
+        }
+        claimed = rig.task(id).done.max(claimed);
+        rig = rig.crash(Some(&mut chance));
+        assert!(rig.task(id).done >= claimed);
+    }
+    assert_eq!(rig.run(id), TaskState::Done);
+    assert!(rig.medium() == then);
+}
+
+#[test]
+fn a_damaged_image_is_refused_before_anything_is_written() {
+    let mut rig = Rig::new();
+    let id = rig.start(backup());
+    assert_eq!(rig.run(id), TaskState::Done);
+    let mut image = rig.files.get(IMAGE).unwrap();
+    image[50_000] ^= 1;
+    rig.files.put(IMAGE, &image);
+    rig.write(range(0, 16));
+    rig.settle();
+    let before = rig.medium();
+    let id = rig.start(TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(Kind::Restore) });
+    assert_eq!(rig.run(id), TaskState::Failed);
+    assert!(rig.task(id).reason.unwrap().contains("the image is damaged at byte"));
+    assert!(rig.medium() == before);
+}
+
+#[test]
+fn what_is_there_already_is_not_overwritten() {
+    let mut rig = Rig::new();
+    rig.files.put(IMAGE, b"somebody's only copy");
+    for (spec, said) in [
+        (backup(), "/backups/image: something else is there; name a new file"),
+        (replica(), "/backups/image: the file is not empty; name a new one, or say force"),
+        (
+            TaskSpec { to: Some("/disk".into()), ..backup() },
+            "/disk: that is the disk itself; name another file",
+        ),
+    ] {
+        let id = rig.start(spec);
+        assert_eq!(rig.run(id), TaskState::Failed);
+        assert_eq!(rig.task(id).reason.unwrap(), said);
+    }
+    assert_eq!(rig.files.get(IMAGE).unwrap(), b"somebody's only copy");
+}
+
+#[test]
+fn pause_resume_cancel_priority_and_deadline() {
+    let mut rig = Rig::new();
+    let id = rig.start(TaskSpec { deadline_unix_s: Some(1_001), ..scrub() });
+    rig.run_for(Duration::from_millis(400));
+    rig.call(|desk, s| desk.pause(s, id)).unwrap();
+    rig.run_for(Duration::from_millis(400));
+    let done = rig.task(id).done;
+    assert!(done > 0 && done < rig.task(id).blocks);
+    rig = rig.crash(None);
+    rig.run_for(Duration::from_secs(2));
+    let task = rig.task(id);
+    assert_eq!((task.state, task.done), (TaskState::Paused, done), "paused also after a restart");
+    assert!(task.misses_deadline);
+    rig.call(|desk, _| desk.set_deadline(id, None)).unwrap();
+    rig.call(|desk, s| desk.set_priority(s, id, 90)).unwrap();
+    let refused = rig.call(|desk, s| desk.set_priority(s, id, 101)).unwrap_err();
+    assert_eq!(refused.to_string(), "priority: 101; give 1 to 100");
+    rig.call(|desk, s| desk.resume(s, id)).unwrap();
+    assert_eq!(rig.run(id), TaskState::Done);
+    let task = rig.task(id);
+    assert_eq!((task.priority, task.misses_deadline), (90, false));
+    let over = rig.call(|desk, s| desk.cancel(s, id)).unwrap_err();
+    assert_eq!(over.to_string(), "task 1 is done; start a new one");
+    let other = rig.start(scrub());
+    rig.call(|desk, s| desk.cancel(s, other)).unwrap();
+    assert_eq!(rig.task(other).state, TaskState::Cancelled);
+    assert_eq!(rig.call(|desk, s| desk.pause(s, 9)).unwrap_err(), DeskError::NoTask(9));
+    assert_eq!(rig.crash(None).task(other).state, TaskState::Cancelled);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
+    let mut rig = Rig::new();
+    let old = rig.start(scrub());
+    rig.run_for(Duration::from_millis(400));
+    rig.files.limit("/state", Some(0));
+    let told = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let heard = told.clone();
+    let id = rig.call(|desk, _| {
+        let (id, seq) = desk.start(scrub()).unwrap();
+        desk.when_durable(seq, Box::new(move |told| *heard.lock().unwrap() = Some(told)));
+        id
+    });
+    let said = told.lock().unwrap().clone().unwrap().unwrap_err();
+    assert!(said.starts_with("the journal of tasks cannot be written: "), "{said}");
+    assert_eq!(rig.task(id).state, TaskState::Failed);
+    let done = rig.task(old).done;
+    rig.run_for(Duration::from_secs(1));
+    assert_eq!(rig.task(old).done, done, "nothing is claimed that is not durable");
+    rig.files.limit("/state", None);
+    assert_eq!(rig.run(old), TaskState::Done);
+    rig.run_for(Duration::from_secs(1));
+    let rig = rig.crash(None);
+    assert_eq!(rig.task(old).state, TaskState::Done);
+    assert_eq!(rig.task(old).done, rig.task(old).blocks);
+}
+
+#[test]
+fn old_tasks_are_dropped_and_numbers_never_come_back() {
+    let mut rig = Rig::new();
+    for _ in 0..super::super::MOST_REMEMBERED + 5 {
+        let id = rig.start(scrub());
+        rig.call(|desk, s| desk.cancel(s, id)).unwrap();
+    }
+    let rig = rig.crash(None);
+    let tasks = rig.volume.app(rig.desk).unwrap().tasks();
+    assert_eq!(tasks.len(), super::super::MOST_REMEMBERED);
+    assert_eq!(tasks.last().unwrap().id, super::super::MOST_REMEMBERED as u64 + 5);
+}

@@ -1,0 +1,70 @@
+//! A device that is served on a thread of its own.
+
+use crate::exporter::{Exporter, Offer, ServeError, Tally};
+use crate::listen::Listener;
+use crate::mailbox::{Mailbox, Stop};
+use device::Device;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+
+/// A device under service: clients come in at its listeners, other threads through its mailbox.
+#[derive(Debug)]
+pub struct Running<D> {
+    name: String,
+    mailbox: Mailbox<D>,
+    thread: JoinHandle<Result<(Tally, D), ServeError>>,
+}
+
+impl<D: Device + Send + 'static> Running<D> {
+    /// Begins to serve. A thread and its ring belong to one device.
+    ///
+    /// # Errors
+    /// An export that cannot be offered, or a system that gives no thread or no ring.
+    pub fn start(
+        name: impl Into<String>,
+        disk: D,
+        offer: Offer,
+        listeners: Vec<Listener>,
+    ) -> Result<Self, ServeError> {
+        let name = name.into();
+        let (tell, told) = mpsc::sync_channel(1);
+        let serve = move || {
+            let exporter = match Exporter::new(disk, offer, listeners) {
+                Ok((exporter, _)) => exporter,
+                Err(error) => {
+                    // Nobody waits for the thread's own result then.
+                    let _ = tell.send(Err(error));
+                    return Err(ServeError::Ended);
+                }
+            };
+            let _ = tell.send(Ok(exporter.mailbox()));
+            exporter.run()
+        };
+        let thread = Builder::new().name(format!("disk {name}")).spawn(serve).map_err(ServeError::Ring)?;
+        let mailbox = told.recv().unwrap_or(Err(ServeError::Ended))?;
+        Ok(Self { name, mailbox, thread })
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How to have something done with the device.
+    pub fn mailbox(&self) -> Mailbox<D> {
+        self.mailbox.clone()
+    }
+
+    /// How to end it.
+    pub fn stopper(&self) -> Stop {
+        self.mailbox.stopper()
+    }
+
+    /// Waits for its end; what it has done, and the device.
+    ///
+    /// # Errors
+    /// Its ring has failed.
+    pub fn join(self) -> Result<(Tally, D), ServeError> {
+        self.thread.join().unwrap_or(Err(ServeError::Ended))
+    }
+}

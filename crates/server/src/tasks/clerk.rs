@@ -1,0 +1,186 @@
+//! Carries out a desk's orders, a clerk a lane.
+
+use super::files::{File, Files, How};
+use super::images::Images;
+use super::kept::Kept;
+use super::target::Open;
+use crate::desk::order::{Lane, News, Work};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a lane has open.
+enum Has {
+    Nothing,
+    Target(Box<Open>),
+    Kept(Kept),
+    Images(Images),
+}
+
+/// Carries out the orders of one lane.
+pub(crate) struct Clerk {
+    lane: Lane,
+    files: Arc<dyn Files>,
+    state: PathBuf,
+    has: Has,
+    journal: Option<(Box<dyn File>, u64)>,
+}
+
+/// The journal of a state directory.
+pub(crate) fn journal_path(state: &Path) -> PathBuf {
+    state.join("tasks.journal")
+}
+
+/// What a task keeps there.
+pub(crate) fn kept_path(state: &Path, id: u64) -> PathBuf {
+    state.join(format!("task-{id}.kept"))
+}
+
+/// Reads a file whole; none is there: no bytes.
+pub(crate) fn read_whole(files: &dyn Files, path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = match files.open(path, How::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+    let n = file.read_at(0, &mut bytes)?;
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+/// Writes all of it.
+pub(crate) fn write_all(file: &mut dyn File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match file.write_at(at.saturating_add(done as u64), rest)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => done += n,
+        }
+    }
+    Ok(())
+}
+
+impl Clerk {
+    pub fn new(lane: Lane, files: Arc<dyn Files>, state: PathBuf) -> Self {
+        Self { lane, files, state, has: Has::Nothing, journal: None }
+    }
+
+    /// Carries out an order; what there is to tell.
+    pub fn execute(&mut self, work: Work) -> Option<News> {
+        match work {
+            Work::Journal { seq, bytes, replace } => {
+                let failed = self.journal(&bytes, replace).err().map(|e| e.to_string());
+                if failed.is_some() {
+                    // Whatever is at its end now, it is written anew next time.
+                    self.journal = None;
+                }
+                Some(News::Journal { seq, failed })
+            }
+            Work::Open(target) => {
+                let id = self.id();
+                Some(match Open::new(&self.files, *target, kept_path(&self.state, id)) {
+                    Ok((open, present)) => {
+                        self.has = Has::Target(Box::new(open));
+                        News::Opened(Box::new(present))
+                    }
+                    Err(news) => news,
+                })
+            }
+            Work::Put { block, bytes, bad } => self.target()?.put(block, &bytes, &bad),
+            Work::Sync { mark } => self.target()?.sync(mark),
+            Work::Finish => self.target()?.finish(),
+            Work::OpenKept { header, most } => {
+                let path = kept_path(&self.state, self.id());
+                Some(match Kept::open(&*self.files, &path, header, most) {
+                    Ok((kept, present)) => {
+                        self.has = Has::Kept(kept);
+                        News::Opened(Box::new(present))
+                    }
+                    Err(why) => News::Refused(format!("{}: {why}", path.display())),
+                })
+            }
+            Work::Keep { mark, block, bytes, bad } => match &mut self.has {
+                Has::Kept(kept) => Some(match kept.keep(block, &bytes, &bad) {
+                    Ok(()) => News::Synced { mark, saved: Vec::new() },
+                    Err(why) => News::Refused(why),
+                }),
+                _ => None,
+            },
+            Work::Verify { images, sector_bytes, capacity } => {
+                Some(match Images::open(&*self.files, &images, sector_bytes, capacity) {
+                    Ok(images) => {
+                        let chunks = images.chunks();
+                        self.has = Has::Images(images);
+                        News::Verified { chunks }
+                    }
+                    Err(news) => news,
+                })
+            }
+            Work::Read { most } => match &mut self.has {
+                Has::Images(images) => Some(images.read(most).map_or_else(News::Trouble, News::Chunks)),
+                _ => None,
+            },
+            Work::Load(path) => Some(match self.load(&path) {
+                Ok(bytes) => News::Bytes(bytes),
+                Err(error) => News::Refused(format!("{}: {error}", path.display())),
+            }),
+            Work::End => {
+                self.has = Has::Nothing;
+                if let Lane::Kept(id) = self.lane {
+                    // What cannot be removed does no harm: a task's number is never used again.
+                    let _ = self.files.remove(&kept_path(&self.state, id));
+                }
+                None
+            }
+        }
+    }
+
+    fn load(&self, path: &Path) -> io::Result<Vec<u8>> {
+        /// A plan of 2^28 blocks.
+        const MOST: u64 = 6 << 30;
+        let mut file = self.files.open(path, How::Read)?;
+        let len = file.len()?;
+        if len > MOST {
+            return Err(io::Error::other(format!("{len} bytes are too many; give a file of at most {MOST}")));
+        }
+        let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+        let n = file.read_at(0, &mut bytes)?;
+        bytes.truncate(n);
+        Ok(bytes)
+    }
+
+    fn id(&self) -> u64 {
+        match self.lane {
+            Lane::Target(id) | Lane::Kept(id) => id,
+            Lane::Journal => 0,
+        }
+    }
+
+    fn target(&mut self) -> Option<&mut Open> {
+        match &mut self.has {
+            Has::Target(open) => Some(open),
+            _ => None,
+        }
+    }
+
+    fn journal(&mut self, bytes: &[u8], replace: bool) -> io::Result<()> {
+        let path = journal_path(&self.state);
+        if replace {
+            let new = self.state.join("tasks.journal.new");
+            let mut file = self.files.open(&new, How::Make)?;
+            file.set_len(0)?;
+            write_all(&mut *file, 0, bytes)?;
+            file.sync()?;
+            self.files.rename(&new, &path)?;
+            self.journal = Some((file, bytes.len() as u64));
+            return Ok(());
+        }
+        let Some((file, at)) = &mut self.journal else {
+            return Err(io::Error::other("the journal has to be written anew"));
+        };
+        write_all(&mut **file, *at, bytes)?;
+        file.sync()?;
+        *at = at.saturating_add(bytes.len() as u64);
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! What a restore reads from.
+
+use super::files::{Files, How};
+use super::source::FileSource;
+use crate::desk::order::{Chunk, News};
+use apps::backup::image::{self, Header};
+use apps::backup::{Point, restore};
+use std::path::PathBuf;
+
+/// Images that were verified, one on top of the other.
+pub(crate) struct Images {
+    files: Vec<(FileSource, Header, String)>,
+    chunks: u64,
+    sector: u64,
+    capacity: u64,
+    /// Where reading goes on: which image, which byte.
+    at: (usize, u64),
+    number: u64,
+}
+
+impl Images {
+    /// Opens and verifies all of them: every checksum, and that each goes on top of the one before.
+    pub fn open(files: &dyn Files, paths: &[PathBuf], sector: u64, capacity: u64) -> Result<Self, News> {
+        let (mut open, mut chunks, mut onto) = (Vec::new(), 0u64, None);
+        for path in paths {
+            let place = path.display().to_string();
+            let file = files.open(path, How::Read).map_err(|e| News::Trouble(format!("{place}: {e}")))?;
+            let mut source = FileSource(file);
+            let header = restore::verify(&mut source).map_err(|damage| match &damage.what {
+                image::What::Source(_) => News::Trouble(format!("{place}: {damage}")),
+                _ => News::Refused(format!("{place}: {damage}")),
+            })?;
+            let refused = |why: String| News::Refused(format!("{place}: {why}"));
+            if u64::from(header.sector_bytes) != sector {
+                let found = header.sector_bytes;
+                return Err(refused(format!(
+                    "sectors of {found} bytes, and the disk's have {sector}; give its own"
+                )));
+            }
+            // The last block may be padded, by less than a block.
+            let last = header.shape.home(header.shape.blocks.saturating_sub(1)).get();
+            if header.shape.blocks > 0 && last >= capacity {
+                return Err(refused("the image is of a larger disk; restore it there".into()));
+            }
+            let volume = header.shape.volume;
+            if let Some(base) = header.base.filter(|base| onto != Some(Point { volume, snapshot: *base })) {
+                return Err(refused(format!(
+                    "it is a difference from {base} of {volume}; name that before it, and the full image first"
+                )));
+            }
+            onto = Some(Point { volume, snapshot: header.snapshot });
+            chunks = chunks.saturating_add(header.chunks);
+            open.push((source, header, place));
+        }
+        Ok(Self { files: open, chunks, sector, capacity, at: (0, image::HEADER_BYTES), number: 0 })
+    }
+
+    /// In all images.
+    pub fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// The next ones, in order, of one image: those of the next must not overtake them.
+    pub fn read(&mut self, most: usize) -> Result<Vec<Chunk>, String> {
+        let (mut chunks, mut bytes) = (Vec::new(), 0);
+        while bytes < most {
+            let (index, at) = self.at;
+            let Some((source, header, place)) = self.files.get_mut(index) else { break };
+            match image::chunk(source, header, at).map_err(|e| format!("{place}: {e}"))? {
+                Some(chunk) => {
+                    self.at.1 = chunk.end;
+                    let first = header.shape.home(chunk.block).get();
+                    let mut data = chunk.bytes;
+                    let room = self.capacity.saturating_sub(first).saturating_mul(self.sector);
+                    data.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+                    bytes += data.len();
+                    chunks.push(Chunk {
+                        number: self.number,
+                        image: index,
+                        first,
+                        bytes: data,
+                        bad: chunk.bad,
+                    });
+                    self.number += 1;
+                }
+                None => {
+                    self.at = (index + 1, image::HEADER_BYTES);
+                    if !chunks.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(chunks)
+    }
+}

@@ -1,0 +1,80 @@
+//! Tasks at work, and the files that they need.
+
+pub(crate) mod clerk;
+mod clerks;
+pub(crate) mod files;
+mod images;
+pub(crate) mod job;
+pub(crate) mod journal;
+mod keeper;
+mod kept;
+mod outlet;
+mod restore;
+mod scrub;
+mod snapshot;
+mod source;
+mod target;
+
+pub use clerks::{Clerks, Tell};
+pub use journal::JournalError;
+
+use crate::desk::order::Target;
+use crate::desk::spec::What;
+use crate::desk::table::Figures;
+use apps::backup::image::Header;
+use apps::snapshot::{Shape, SnapshotId, VolumeId};
+use job::{Context, Job};
+use units::Lbn;
+
+/// What a job begins with.
+pub(crate) struct Begin<'a> {
+    pub what: &'a What,
+    pub volume: VolumeId,
+    pub image: u64,
+    pub figures: &'a Figures,
+    pub saved: &'a [u8],
+    pub keep_bytes_max: u64,
+}
+
+/// Begins a task, or goes on with it.
+pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
+    match asked.what {
+        What::Scrub { range, block } => Box::new(scrub::Scrub::begin(cx, *range, *block, asked.saved)),
+        What::Backup { to, block } => Box::new(snapshot(cx, asked, to, *block, None)),
+        What::Replica { to, block, force } => Box::new(snapshot(cx, asked, to, *block, Some(*force))),
+        What::Restore { from, .. } => {
+            Box::new(restore::Restore::begin(cx, from.clone(), asked.saved, asked.figures))
+        }
+        What::Reorganize { .. } => Box::new(job::Refused("not yet".into())),
+    }
+}
+
+fn snapshot(
+    cx: &mut Context<'_>,
+    asked: &Begin<'_>,
+    to: &std::path::Path,
+    block: units::Sectors,
+    replica: Option<bool>,
+) -> snapshot::Snapshot {
+    let blocks = cx.disk.capacity.get().div_ceil(block.get().max(1));
+    let header = Header {
+        image: asked.image,
+        shape: Shape { volume: asked.volume, first: Lbn::ZERO, block, blocks },
+        // A task's number is never used again.
+        snapshot: SnapshotId(cx.id),
+        base: None,
+        sector_bytes: u32::try_from(cx.disk.sector_bytes.get()).unwrap_or(u32::MAX),
+        chunks: blocks,
+    };
+    let target = Target {
+        path: to.to_owned(),
+        header,
+        replica: replica.is_some(),
+        fresh: asked.saved.is_empty() && asked.figures.blocks == 0,
+        force: replica.unwrap_or(false),
+        saved: asked.saved.to_vec(),
+        capacity: cx.disk.capacity.get(),
+        own: cx.disk.own.clone(),
+    };
+    snapshot::Snapshot::begin(cx, target, asked.keep_bytes_max, asked.figures)
+}

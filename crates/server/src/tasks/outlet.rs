@@ -1,0 +1,111 @@
+//! A disk that stands still, as `apps::backup` sees it, and where the backup's blocks go.
+
+use apps::backup::{Output, image::Header};
+use apps::snapshot::{Extent, Gone, Place, Provider, Shape, SnapshotId};
+use scheduler::BlockSet;
+use units::{LbnRange, Sectors};
+
+/// Every block at home: nothing is overwritten before it is safe.
+pub(crate) struct Still {
+    pub shape: Shape,
+    pub capacity: Sectors,
+}
+
+impl Still {
+    fn run(&self, from: u64, blocks: u64) -> LbnRange {
+        let start = self.shape.home(from);
+        let rest = self.capacity.get().saturating_sub(start.get());
+        LbnRange::new(start, Sectors::new(blocks.saturating_mul(self.shape.block.get()).min(rest)))
+    }
+}
+
+impl Provider for Still {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn next(&self, _: SnapshotId, _: Option<SnapshotId>, from: u64) -> Result<Option<Extent>, Gone> {
+        let blocks = self.shape.blocks.saturating_sub(from);
+        Ok((blocks > 0).then(|| Extent { first: from, blocks, place: Some(self.run(from, blocks)) }))
+    }
+
+    fn locate(&self, _: SnapshotId, block: u64) -> Result<Place, Gone> {
+        Ok(Place::At(self.run(block, 1)))
+    }
+}
+
+/// A block for the target.
+pub(crate) struct Put {
+    pub block: u64,
+    pub bytes: Vec<u8>,
+    pub bad: Vec<u32>,
+}
+
+/// Takes a backup's blocks, until the desk orders them to be written.
+pub(crate) struct Outlet {
+    header: Header,
+    present: BlockSet,
+    kept: BlockSet,
+    out: Vec<Put>,
+    ending: bool,
+    ended: bool,
+}
+
+impl Outlet {
+    pub fn new(header: Header, present: BlockSet, kept: BlockSet) -> Self {
+        Self { header, present, kept, out: Vec::new(), ending: false, ended: false }
+    }
+
+    /// A block has been kept: what is read of it from here on is too new.
+    pub fn keep(&mut self, block: u64) {
+        self.kept.insert(block);
+    }
+
+    /// What has come since the last time.
+    pub fn take(&mut self) -> Vec<Put> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Whether all has come.
+    pub fn is_ending(&self) -> bool {
+        self.ending
+    }
+
+    /// The target is whole.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Output for Outlet {
+    fn present(&self, each: &mut dyn FnMut(u64)) {
+        self.present.for_each(0, self.present.blocks(), each);
+    }
+
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
+        if !self.kept.contains(block) {
+            let mut bytes = bytes.to_vec();
+            if !bytes.is_empty() {
+                // The disk's last block may be shorter than the format's.
+                bytes.resize(self.header.block_bytes(), 0);
+            }
+            self.out.push(Put { block, bytes, bad: bad.to_vec() });
+        }
+    }
+
+    fn flush(&mut self) -> Result<bool, String> {
+        Ok(!self.ending || self.ended)
+    }
+
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    fn finish(&mut self) {
+        self.ending = true;
+    }
+
+    fn header(&self) -> &Header {
+        &self.header
+    }
+}

@@ -1,0 +1,396 @@
+//! Restore: images back onto the disk, through a session.
+//!
+//! All images are verified before the first block is written. Blocks go in the images' order through a bounded window;
+//! those of a difference begin when all of the image before it are on the medium, so that none is overtaken.
+
+use super::job::{Context, Job, Stage};
+use crate::desk::order::{Chunk, News, Work};
+use crate::desk::table::{Figures, MOST_BAD};
+use scheduler::{BlockSet, Parameter, Record, SessionError, Wanted};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use units::{Lbn, LbnRange, Sectors, SessionId};
+
+/// Bytes in the window.
+const WINDOW: usize = 8 << 20;
+
+/// A block on its way to the disk.
+struct Writing {
+    chunk: Chunk,
+    /// Sectors that have not been written.
+    left: u64,
+}
+
+/// A restore at work.
+pub(crate) struct Restore {
+    images: Vec<PathBuf>,
+    saved: Vec<u8>,
+    session: Option<SessionId>,
+    /// Chunks that are on the medium, by number.
+    done: Option<BlockSet>,
+    waiting: VecDeque<Chunk>,
+    writing: BTreeMap<u64, Writing>,
+    bytes: usize,
+    reading: bool,
+    read_all: bool,
+    bad: BTreeSet<u64>,
+    bad_more: u64,
+    written_bytes: u64,
+    /// Written, and perhaps still in the disk's cache; asked to be flushed.
+    landed: Vec<u64>,
+    flushing: Option<Vec<u64>>,
+    flush_due: bool,
+    paused: bool,
+    trouble: Option<String>,
+    failed: Option<String>,
+    refused: Option<SessionError>,
+    news: bool,
+}
+
+impl Restore {
+    /// Begins it, or goes on from what was saved.
+    pub fn begin(cx: &mut Context<'_>, images: Vec<PathBuf>, saved: &[u8], before: &Figures) -> Self {
+        let restore = Self {
+            images,
+            saved: saved.to_vec(),
+            session: None,
+            done: None,
+            waiting: VecDeque::new(),
+            writing: BTreeMap::new(),
+            bytes: 0,
+            reading: false,
+            read_all: false,
+            bad: before.bad.iter().copied().collect(),
+            bad_more: before.bad_more,
+            written_bytes: before.bytes,
+            landed: Vec::new(),
+            flushing: None,
+            flush_due: false,
+            paused: false,
+            trouble: None,
+            failed: None,
+            refused: None,
+            news: false,
+        };
+        restore.verify(cx);
+        restore
+    }
+
+    fn verify(&self, cx: &mut Context<'_>) {
+        let (sector_bytes, capacity) = (cx.disk.sector_bytes.get(), cx.disk.capacity.get());
+        cx.target(Work::Verify { images: self.images.clone(), sector_bytes, capacity });
+    }
+
+    fn verified(&mut self, cx: &mut Context<'_>, chunks: u64) {
+        let known =
+            if self.saved.is_empty() { Some(BlockSet::empty(chunks)) } else { decode(&self.saved, chunks) };
+        let Some(mut done) = known else {
+            self.failed = Some("the images have changed since the restore began; begin anew".into());
+            return;
+        };
+        // After trouble in the middle the window begins again; what is on the medium by now is not written again.
+        if let Some(before) = &self.done {
+            before.for_each(0, before.blocks(), |n| {
+                let _ = done.insert(n);
+            });
+        }
+        if self.session.is_none() {
+            match cx.sessions.open(cx.priority) {
+                Ok(session) => self.session = Some(session),
+                Err(error) => {
+                    self.failed = Some(error.to_string());
+                    return;
+                }
+            }
+            if self.paused {
+                self.pause(cx, true);
+            }
+        }
+        (self.done, self.trouble, self.read_all, self.news) = (Some(done), None, false, true);
+        self.go_on(cx);
+    }
+
+    /// Reads on and writes on, as far as the window goes.
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        let Some(session) = self.session else { return };
+        self.refused = None;
+        while let Some(chunk) = self.waiting.pop_front() {
+            let Some(done) = &self.done else { return };
+            let landed = self.landed.iter().chain(self.flushing.iter().flatten());
+            if done.contains(chunk.number)
+                || landed.into_iter().any(|n| *n == chunk.number)
+                || self.writing.contains_key(&chunk.number)
+            {
+                self.bytes = self.bytes.saturating_sub(chunk.bytes.len());
+                continue;
+            }
+            // Of another image: all before it have to be on the medium.
+            if self.writing.values().next().is_some_and(|w| w.chunk.image != chunk.image) {
+                self.waiting.push_front(chunk);
+                break;
+            }
+            let sector = cx.disk.sector_bytes.get();
+            if let Err(error) = self.write(cx, session, chunk, sector) {
+                match error {
+                    SessionError::TooManyTasks { .. } => self.refused = Some(error),
+                    other => self.failed = Some(other.to_string()),
+                }
+                break;
+            }
+        }
+        if !self.reading && !self.read_all && self.bytes < WINDOW / 2 && self.trouble.is_none() {
+            self.reading = true;
+            cx.target(Work::Read { most: WINDOW / 2 });
+        }
+    }
+
+    /// Registers a chunk's sound runs; what of it could not be registered waits.
+    fn write(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: SessionId,
+        chunk: Chunk,
+        sector: u64,
+    ) -> Result<(), SessionError> {
+        let sectors = (chunk.bytes.len() as u64).checked_div(sector).unwrap_or(0);
+        let (mut tasks, mut left, mut from) = (Vec::new(), 0, 0);
+        for end in chunk.bad.iter().map(|s| u64::from(*s)).chain([sectors]) {
+            let end = end.min(sectors);
+            if end > from {
+                let range =
+                    LbnRange::new(Lbn::new(chunk.first.saturating_add(from)), Sectors::new(end - from));
+                match cx.sessions.write(session, range, range.len(), Parameter(chunk.number)) {
+                    Ok(task) => tasks.push(task),
+                    Err(error) => {
+                        // All of it or nothing.
+                        tasks.into_iter().for_each(|task| {
+                            let _ = cx.sessions.abort(task);
+                        });
+                        self.waiting.push_front(chunk);
+                        return Err(error);
+                    }
+                }
+                left += end - from;
+            }
+            from = end + 1;
+        }
+        for lbn in chunk.bad.iter().map(|s| chunk.first.saturating_add(u64::from(*s))) {
+            self.note_bad(lbn);
+        }
+        let number = chunk.number;
+        self.writing.insert(number, Writing { chunk, left });
+        if left == 0 {
+            self.written(number);
+        }
+        Ok(())
+    }
+
+    fn note_bad(&mut self, lbn: u64) {
+        if self.bad.len() < MOST_BAD {
+            self.bad.insert(lbn);
+        } else if !self.bad.contains(&lbn) {
+            self.bad_more += 1;
+        }
+    }
+
+    /// All of a chunk is on the medium.
+    fn written(&mut self, number: u64) {
+        if let Some(writing) = self.writing.remove(&number) {
+            let bytes = writing.chunk.bytes.len();
+            self.bytes = self.bytes.saturating_sub(bytes);
+            self.written_bytes = self.written_bytes.saturating_add(bytes as u64);
+        }
+        self.landed.push(number);
+    }
+
+    /// Whether nothing is left but to flush.
+    fn is_written(&self) -> bool {
+        self.read_all && self.writing.is_empty() && self.waiting.is_empty()
+    }
+
+    fn is_done(&self) -> bool {
+        self.done.as_ref().is_some_and(|done| done.len() == done.blocks())
+    }
+}
+
+impl Job for Restore {
+    fn done(&mut self, cx: &mut Context<'_>, record: &Record, _: &[u8]) {
+        let number = record.parameter.0;
+        let Some(writing) = self.writing.get_mut(&number) else { return };
+        writing.left = writing.left.saturating_sub(record.range.len().get());
+        let left = writing.left;
+        if let Some(lbn) = record.bad {
+            self.note_bad(lbn.get());
+        }
+        if left == 0 {
+            self.written(number);
+            self.go_on(cx);
+        }
+    }
+
+    fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
+        let Some(writing) = self.writing.get(&wanted.parameter.0) else { return false };
+        let sectors = wanted.range.len().get().max(1);
+        let sector = into.len() as u64 / sectors;
+        let Some(ahead) = wanted.range.start().get().checked_sub(writing.chunk.first) else { return false };
+        let Ok(from) = usize::try_from(ahead.saturating_mul(sector)) else { return false };
+        let bytes = writing.chunk.bytes.get(from..from.saturating_add(into.len()));
+        if let Some(bytes) = bytes {
+            into.copy_from_slice(bytes);
+        }
+        bytes.is_some()
+    }
+
+    fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
+        match news {
+            News::Verified { chunks } => self.verified(cx, chunks),
+            News::Chunks(chunks) => {
+                self.reading = false;
+                self.read_all = chunks.is_empty() && self.waiting.is_empty();
+                self.bytes += chunks.iter().map(|c| c.bytes.len()).sum::<usize>();
+                self.waiting.extend(chunks);
+                self.go_on(cx);
+            }
+            News::Trouble(why) => {
+                self.reading = false;
+                self.trouble = Some(why);
+            }
+            News::Refused(why) => self.failed = Some(why),
+            _ => {}
+        }
+    }
+
+    fn wants_flush(&mut self) -> bool {
+        let due = self.flush_due || self.is_written();
+        if !due || self.flushing.is_some() || self.landed.is_empty() {
+            return false;
+        }
+        self.flush_due = false;
+        self.flushing = Some(std::mem::take(&mut self.landed));
+        true
+    }
+
+    fn flushed(&mut self, _: &mut Context<'_>, told: Result<(), String>) {
+        let flushed = self.flushing.take().unwrap_or_default();
+        match (told, &mut self.done) {
+            (Ok(()), Some(done)) => {
+                flushed.into_iter().for_each(|n| {
+                    let _ = done.insert(n);
+                });
+                self.news = true;
+            }
+            (Err(why), _) => self.failed = Some(format!("the disk cannot be flushed: {why}; restore again")),
+            (Ok(()), None) => {}
+        }
+    }
+
+    fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
+        self.paused = paused;
+        if let Some(session) = self.session {
+            let _ = if paused { cx.sessions.suspend(session) } else { cx.sessions.resume(session) };
+        }
+    }
+
+    fn retry(&mut self, cx: &mut Context<'_>) {
+        match self.trouble {
+            Some(_) => {
+                self.bytes -= self.waiting.drain(..).map(|c| c.bytes.len()).sum::<usize>().min(self.bytes);
+                self.verify(cx);
+            }
+            None => self.go_on(cx),
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_>) {
+        self.flush_due = true;
+        if self.refused.is_some() {
+            self.go_on(cx);
+        }
+    }
+
+    fn close(&mut self, cx: &mut Context<'_>) {
+        if let Some(session) = self.session.take() {
+            let _ = cx.sessions.close(session);
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        match (&self.failed, &self.trouble) {
+            (Some(why), _) => Stage::Failed(why.clone()),
+            _ if self.is_done() => Stage::Done,
+            (None, Some(why)) => Stage::Waiting(why.clone()),
+            (None, None) if self.done.is_none() => Stage::Opening,
+            (None, None) => Stage::Running,
+        }
+    }
+
+    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+        if !std::mem::take(&mut self.news) {
+            return None;
+        }
+        let done = self.done.as_ref()?;
+        self.saved = encode(done);
+        let figures = Figures {
+            done: done.len(),
+            blocks: done.blocks(),
+            bytes: self.written_bytes,
+            bad: self.bad.iter().copied().collect(),
+            bad_more: self.bad_more,
+        };
+        Some((figures, self.saved.clone()))
+    }
+}
+
+/// A set as its size and runs: first, length; numbers of eight bytes. Chunks come about in order, so runs are few.
+fn encode(set: &BlockSet) -> Vec<u8> {
+    let mut bytes = set.blocks().to_le_bytes().to_vec();
+    let mut at = 0;
+    while let Some((first, end)) = set.run(at, set.blocks()) {
+        bytes.extend(first.to_le_bytes());
+        bytes.extend((end - first).to_le_bytes());
+        at = end;
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8], blocks: u64) -> Option<BlockSet> {
+    let mut numbers = bytes.chunks(8).map(|b| b.try_into().ok().map(u64::from_le_bytes));
+    (numbers.next()?? == blocks).then_some(())?;
+    let mut missing = BlockSet::full(blocks);
+    while let Some(first) = numbers.next() {
+        let (first, len) = (first?, numbers.next()??);
+        let end = first.checked_add(len).filter(|end| *end <= blocks)?;
+        missing.remove_range(first, end);
+    }
+    let mut done = BlockSet::full(blocks);
+    let mut at = 0;
+    while let Some((first, end)) = missing.run(at, blocks) {
+        done.remove_range(first, end);
+        at = end;
+    }
+    Some(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_set_comes_back(blocks in 1u64..3_000, gone in proptest::collection::vec((0u64..3_000, 1u64..99), 0..20)) {
+            let mut set = BlockSet::full(blocks);
+            for (first, len) in gone {
+                set.remove_range(first.min(blocks), (first + len).min(blocks));
+            }
+            let back = decode(&encode(&set), blocks).unwrap();
+            prop_assert_eq!(back.len(), set.len());
+            set.for_each(0, blocks, |b| assert!(back.contains(b)));
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64), blocks in 0u64..999) {
+            let _ = decode(&bytes, blocks);
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Backup and replica: the disk as it was at one instant, read while clients write on.
+//!
+//! The instant is that of [`Snapshot::begin`]. From there on a foreground write to a block that is not safe yet is held
+//! ([`Job::hold`]), the block is read out of turn ([`Keeper`]) and kept durably in the state directory; then the write
+//! goes. So whatever the background reads of a block that is not safe is what it held at that instant, and what it reads
+//! of one that was kept is not used. A target that is slow, full or away holds nobody up.
+
+use super::job::{Context, Job, Stage, blocks_of};
+use super::keeper::{Keeper, Read};
+use super::outlet::{Outlet, Still};
+use crate::desk::order::{News, Target, Work};
+use crate::desk::table::{Figures, MOST_BAD};
+use apps::backup::image::Header;
+use apps::backup::{Backup, State};
+use scheduler::{Application, BlockSet, Record};
+use std::collections::BTreeSet;
+use units::{Lbn, LbnRange, Sectors};
+
+/// Bytes that may be on their way to the target: beyond them reading waits.
+const MOST_UNSYNCED: u64 = 16 << 20;
+
+/// A backup or replica at work.
+pub(crate) struct Snapshot {
+    target: Target,
+    opened: (Option<BlockSet>, Option<BlockSet>),
+    /// The journal says that the target is this task's: before that nothing is written to it.
+    claimed: bool,
+    backup: Option<Backup<Still, Outlet>>,
+    keeper: Keeper,
+    /// Safe, in the target or kept: a write may go.
+    safe: BlockSet,
+    /// Ordered to be kept: what the background reads of them is too new.
+    kept: BlockSet,
+    /// Put since the last sync was ordered.
+    unsynced: Vec<u64>,
+    /// Of the sync that was ordered.
+    syncing: Option<Vec<u64>>,
+    /// Synced, and on its way into the journal.
+    journaling: Option<(Vec<u64>, Vec<u8>)>,
+    handed: bool,
+    bytes_out: u64,
+    finishing: bool,
+    finished: bool,
+    paused: bool,
+    suspended: bool,
+    /// Why the target takes nothing; whether it has to be opened again.
+    trouble: Option<(String, bool)>,
+    failed: Option<String>,
+    bad: BTreeSet<u64>,
+    bad_more: u64,
+    /// Figures have changed since they were saved.
+    news: bool,
+    saved: Vec<u8>,
+    marks: u64,
+}
+
+impl Snapshot {
+    /// The instant, or after a restart what goes on of it.
+    pub fn begin(cx: &mut Context<'_>, target: Target, keep_most: u64, before: &Figures) -> Self {
+        let (blocks, claimed) = (target.header.shape.blocks, !target.fresh);
+        cx.kept(Work::OpenKept { header: target.header, most: keep_most });
+        cx.target(Work::Open(Box::new(target.clone())));
+        Self {
+            saved: target.saved.clone(),
+            target,
+            opened: (None, None),
+            claimed,
+            backup: None,
+            keeper: Keeper::default(),
+            safe: BlockSet::empty(blocks),
+            kept: BlockSet::empty(blocks),
+            unsynced: Vec::new(),
+            syncing: None,
+            journaling: None,
+            handed: false,
+            bytes_out: 0,
+            finishing: false,
+            finished: false,
+            paused: false,
+            suspended: false,
+            trouble: None,
+            failed: None,
+            bad: before.bad.iter().copied().collect(),
+            bad_more: before.bad_more,
+            news: true,
+            marks: 0,
+        }
+    }
+
+    fn header(&self) -> Header {
+        self.target.header
+    }
+
+    /// Where a block lies; the last may be shorter.
+    fn range(&self, cx: &Context<'_>, block: u64) -> LbnRange {
+        let start = self.header().shape.home(block);
+        let rest = cx.disk.capacity.get().saturating_sub(start.get());
+        LbnRange::new(start, Sectors::new(rest.min(self.header().shape.block.get())))
+    }
+
+    fn fail(&mut self, why: String) {
+        self.failed.get_or_insert(why);
+    }
+
+    /// Both are open: begins to read what neither has.
+    fn start(&mut self, cx: &mut Context<'_>) {
+        let (Some(target), Some(_), true) = (&self.opened.0, &self.opened.1, self.claimed) else { return };
+        let mut present = target.clone();
+        self.kept.for_each(0, self.kept.blocks(), |block| {
+            let _ = present.insert(block);
+        });
+        let still = Still { shape: self.header().shape, capacity: cx.disk.capacity };
+        let outlet = Outlet::new(self.header(), present, self.kept.clone());
+        let snapshot = (self.header().snapshot, None);
+        let sector = self.header().sector_bytes as usize;
+        match Backup::start(still, outlet, snapshot, sector, cx.sessions, cx.priority) {
+            Ok(backup) => {
+                self.backup = Some(backup);
+                self.suspended = false;
+                self.flow(cx);
+                self.collect(cx);
+            }
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    /// Suspends or resumes reading, as things stand.
+    fn flow(&mut self, cx: &mut Context<'_>) {
+        let Some(backup) = &self.backup else { return };
+        let suspend = self.paused || self.trouble.is_some() || self.bytes_out > MOST_UNSYNCED;
+        if suspend != self.suspended {
+            // Of a session that is closed nothing comes; that is as good.
+            let _ = match suspend {
+                true => cx.sessions.suspend(backup.session()),
+                false => cx.sessions.resume(backup.session()),
+            };
+            self.suspended = suspend;
+        }
+    }
+
+    /// Hands on what the backup has put out.
+    fn collect(&mut self, cx: &mut Context<'_>) {
+        let Some(backup) = &mut self.backup else { return };
+        let outlet = backup.output_mut();
+        for put in outlet.take() {
+            self.unsynced.push(put.block);
+            self.bytes_out = self.bytes_out.saturating_add(put.bytes.len() as u64);
+            let home = self.target.header.shape.home(put.block);
+            note_bad(&mut self.bad, &mut self.bad_more, home, &put.bad);
+            cx.target(Work::Put { block: put.block, bytes: put.bytes, bad: put.bad });
+        }
+        let ending = backup.output_mut().is_ending();
+        match backup.state().clone() {
+            State::Gone(gone) => self.fail(gone.to_string()),
+            State::OutputFailed(why) => self.fail(why),
+            State::Refused(_) | State::Running | State::TargetFull | State::Finished => {}
+        }
+        if ending && !self.finishing && self.trouble.is_none() {
+            self.finishing = true;
+            cx.target(Work::Finish);
+        }
+        if self.bytes_out > MOST_UNSYNCED {
+            self.sync(cx);
+        }
+        self.flow(cx);
+    }
+
+    /// Has what was put made durable, if that is not under way.
+    fn sync(&mut self, cx: &mut Context<'_>) {
+        if self.syncing.is_none() && self.journaling.is_none() && !self.unsynced.is_empty() {
+            self.syncing = Some(std::mem::take(&mut self.unsynced));
+            self.marks += 1;
+            cx.target(Work::Sync { mark: self.marks });
+        }
+    }
+
+    fn keep(&mut self, cx: &mut Context<'_>, read: Read) {
+        let Read { block, mut bytes, bad } = read;
+        if self.kept.contains(block) {
+            return;
+        }
+        bytes.resize(self.header().block_bytes(), 0);
+        let home = self.header().shape.home(block);
+        note_bad(&mut self.bad, &mut self.bad_more, home, &bad);
+        self.kept.insert(block);
+        if let Some(backup) = &mut self.backup {
+            backup.output_mut().keep(block);
+        }
+        cx.kept(Work::Keep { mark: block, block, bytes, bad });
+    }
+
+    fn told_target(&mut self, cx: &mut Context<'_>, news: News) {
+        match news {
+            News::Opened(present) => {
+                present.for_each(0, present.blocks(), |block| {
+                    let _ = self.safe.insert(block);
+                });
+                self.opened.0 = Some(*present);
+                (self.trouble, self.news, self.target.fresh) = (None, true, false);
+                self.start(cx);
+            }
+            News::Synced { saved, .. } => {
+                if let Some(blocks) = self.syncing.take() {
+                    let (all, last) = self.journaling.get_or_insert_default();
+                    all.extend(blocks);
+                    *last = saved;
+                    (self.handed, self.news) = (false, true);
+                }
+                self.room(cx);
+            }
+            News::Finished => {
+                (self.finished, self.news) = (true, true);
+                let shape = self.header().shape;
+                self.safe = BlockSet::full(shape.blocks);
+                if let Some(backup) = &mut self.backup {
+                    backup.output_mut().end();
+                    backup.go_on(cx.sessions);
+                }
+            }
+            News::Full(why) => {
+                self.unsync();
+                self.trouble = Some((why, false));
+            }
+            News::Trouble(why) => {
+                // What was put and is not durable will be read again: nobody has overwritten it.
+                self.unsync();
+                self.unsynced.clear();
+                self.trouble = Some((why, true));
+                self.drop_backup(cx);
+            }
+            News::Refused(why) => self.fail(why),
+            News::Journal { .. } | News::Verified { .. } | News::Chunks(_) | News::Bytes(_) => {}
+        }
+        self.flow(cx);
+    }
+
+    /// A sync that came to nothing: its blocks wait for the next.
+    fn unsync(&mut self) {
+        self.unsynced.extend(self.syncing.take().into_iter().flatten());
+        self.finishing = false;
+    }
+
+    /// The target has taken what was on its way.
+    fn room(&mut self, cx: &mut Context<'_>) {
+        let size = self.header().block_bytes() as u64;
+        self.bytes_out = size.saturating_mul(self.unsynced.len() as u64);
+        if self.trouble.as_ref().is_some_and(|(_, reopen)| !reopen) {
+            self.trouble = None;
+            self.collect(cx);
+        }
+    }
+
+    fn drop_backup(&mut self, cx: &mut Context<'_>) {
+        if let Some(backup) = self.backup.take() {
+            let _ = cx.sessions.close(backup.session());
+        }
+        self.opened.0 = None;
+        (self.finishing, self.bytes_out) = (false, 0);
+    }
+
+    fn told_kept(&mut self, cx: &mut Context<'_>, news: News) {
+        match news {
+            News::Opened(present) => {
+                present.for_each(0, present.blocks(), |block| {
+                    self.safe.insert(block);
+                    self.kept.insert(block);
+                });
+                self.opened.1 = Some(*present);
+                self.news = true;
+                self.start(cx);
+            }
+            News::Synced { mark: block, .. } => {
+                self.safe.insert(block);
+                self.news = true;
+            }
+            News::Refused(why) | News::Trouble(why) => self.fail(why),
+            _ => {}
+        }
+    }
+}
+
+fn note_bad(bad: &mut BTreeSet<u64>, more: &mut u64, home: Lbn, sectors: &[u32]) {
+    for lbn in sectors.iter().map(|s| home.get().saturating_add(u64::from(*s))) {
+        if bad.len() < MOST_BAD {
+            bad.insert(lbn);
+        } else if !bad.contains(&lbn) {
+            *more += 1;
+        }
+    }
+}
+
+impl Job for Snapshot {
+    fn done(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]) {
+        if self.keeper.is_of(record) {
+            let sector = self.header().sector_bytes as usize;
+            match self.keeper.done(cx, record, bytes, sector) {
+                Ok(Some(read)) => self.keep(cx, read),
+                Ok(None) => {}
+                Err(error) => self.fail(format!("a block could not be kept: {error}")),
+            }
+        } else if let Some(backup) = &mut self.backup {
+            backup.done(cx.sessions, record, bytes, cx.now);
+            self.collect(cx);
+        }
+    }
+
+    fn told(&mut self, cx: &mut Context<'_>, kept: bool, news: News) {
+        match kept {
+            true => self.told_kept(cx, news),
+            false => self.told_target(cx, news),
+        }
+    }
+
+    fn needs(&self, range: LbnRange) -> bool {
+        let (first, end) = blocks_of(range, self.header().shape.block, self.safe.blocks());
+        self.failed.is_none() && !self.finished && self.safe.count(first, end) < end.saturating_sub(first)
+    }
+
+    fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> bool {
+        if !self.needs(range) {
+            return false;
+        }
+        let (first, end) = blocks_of(range, self.header().shape.block, self.safe.blocks());
+        for block in first..end {
+            if self.safe.contains(block) || self.kept.contains(block) {
+                continue;
+            }
+            let place = self.range(cx, block);
+            if let Err(error) = self.keeper.ask(cx, block, place)
+                && !matches!(error, scheduler::SessionError::TooManyTasks { .. })
+            {
+                self.fail(format!("a block could not be kept: {error}"));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
+        self.paused = paused;
+        self.flow(cx);
+    }
+
+    fn retry(&mut self, cx: &mut Context<'_>) {
+        match self.trouble.clone() {
+            Some((_, true)) => {
+                // A replica goes on from what the journal has.
+                self.target.saved = self.saved.clone();
+                let target = Box::new(self.target.clone());
+                cx.target(Work::Open(target));
+            }
+            Some((_, false)) => {
+                self.marks += 1;
+                self.syncing = Some(std::mem::take(&mut self.unsynced));
+                cx.target(Work::Sync { mark: self.marks });
+            }
+            None => {
+                if let Some(backup) = &mut self.backup {
+                    backup.go_on(cx.sessions);
+                    self.collect(cx);
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_>) {
+        if self.trouble.is_none() {
+            self.sync(cx);
+            if let Some(backup) = &mut self.backup
+                && matches!(backup.state(), State::Refused(_))
+            {
+                backup.go_on(cx.sessions);
+                self.collect(cx);
+            }
+        }
+    }
+
+    fn close(&mut self, cx: &mut Context<'_>) {
+        self.drop_backup(cx);
+        self.keeper.close(cx);
+    }
+
+    fn stage(&self) -> Stage {
+        if let Some(why) = &self.failed {
+            return Stage::Failed(why.clone());
+        }
+        match &self.trouble {
+            _ if self.finished => Stage::Done,
+            Some((why, _)) => Stage::Waiting(why.clone()),
+            None if self.backup.is_none() => Stage::Opening,
+            None => Stage::Running,
+        }
+    }
+
+    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+        if !self.claimed && self.opened.0.is_none() || !std::mem::take(&mut self.news) {
+            return None;
+        }
+        let mut done = self.safe.len();
+        if let Some((blocks, saved)) = &self.journaling {
+            self.handed = true;
+            // Durable, though not safe before the journal says so: a replica is known by it alone.
+            done += blocks.iter().filter(|b| !self.safe.contains(**b)).count() as u64;
+            if !saved.is_empty() {
+                self.saved = saved.clone();
+            }
+        }
+        let blocks = self.header().shape.blocks;
+        let bytes = done.saturating_mul(self.header().block_bytes() as u64);
+        let bad = self.bad.iter().copied().collect();
+        let figures = Figures { done: done.min(blocks), blocks, bytes, bad, bad_more: self.bad_more };
+        Some((figures, self.saved.clone()))
+    }
+
+    fn saved(&mut self, cx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.claimed, true) {
+            self.start(cx);
+        }
+        if self.handed
+            && let Some((blocks, _)) = self.journaling.take()
+        {
+            self.handed = false;
+            blocks.into_iter().for_each(|block| {
+                let _ = self.safe.insert(block);
+            });
+            if self.trouble.is_none() && self.bytes_out > MOST_UNSYNCED {
+                self.sync(cx);
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Files as `apps::backup` sees them.
+
+use super::files::File;
+use apps::backup::{Destination, Sink, Source};
+use std::io;
+use units::Lbn;
+
+/// A file that is read.
+pub(crate) struct FileSource(pub Box<dyn File>);
+
+impl Source for FileSource {
+    fn read_at(&mut self, at: u64, into: &mut [u8]) -> Result<usize, String> {
+        self.0.read_at(at, into).map_err(|e| e.to_string())
+    }
+
+    fn size(&mut self) -> Result<u64, String> {
+        self.0.len().map_err(|e| e.to_string())
+    }
+}
+
+/// A file that is appended to.
+pub(crate) struct FileSink {
+    file: Box<dyn File>,
+    at: u64,
+    /// Why it took no more, the last time.
+    full: String,
+}
+
+impl FileSink {
+    pub fn new(file: Box<dyn File>, at: u64) -> Self {
+        Self { file, at, full: String::new() }
+    }
+
+    /// Bytes in it.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Why it took no more, the last time.
+    pub fn full(&self) -> &str {
+        &self.full
+    }
+
+    pub fn sync_now(&mut self) -> Result<(), String> {
+        self.file.sync().map_err(|e| e.to_string())
+    }
+}
+
+/// Whether it is room that is missing.
+pub(crate) fn no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull, WriteZero};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge | WriteZero)
+}
+
+impl Sink for FileSink {
+    fn append(&mut self, bytes: &[u8]) -> Result<usize, String> {
+        match self.file.write_at(self.at, bytes) {
+            Ok(n) => {
+                self.at = self.at.saturating_add(n as u64);
+                Ok(n)
+            }
+            Err(error) if no_room(&error) => {
+                self.full = error.to_string();
+                Ok(0)
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.sync_now()
+    }
+}
+
+/// A file or device that has each block at its address.
+pub(crate) struct FileDestination {
+    pub file: Box<dyn File>,
+    pub sector: u64,
+    /// Where the disk ends: the last block may be padded.
+    pub end: u64,
+    /// Whether it has its size; a file is given it with the first block.
+    pub sized: bool,
+    /// Why it took no more, the last time.
+    pub full: String,
+}
+
+impl Destination for FileDestination {
+    fn write_at(&mut self, at: Lbn, bytes: &[u8]) -> Result<bool, String> {
+        let from = at.get().checked_mul(self.sector).ok_or("an LBN beyond all files")?;
+        let room = usize::try_from(self.end.saturating_sub(from)).unwrap_or(usize::MAX);
+        let bytes = bytes.get(..room.min(bytes.len())).unwrap_or_default();
+        let sized = if self.sized { Ok(()) } else { self.file.set_len(self.end) };
+        self.sized |= sized.is_ok();
+        match sized.and_then(|()| super::clerk::write_all(&mut *self.file, from, bytes)) {
+            Ok(()) => Ok(true),
+            Err(error) if no_room(&error) => {
+                self.full = error.to_string();
+                Ok(false)
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.file.sync().map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,265 @@
+//! What a backup writes to.
+
+use super::files::{Files, How};
+use super::kept;
+use super::source::{FileDestination, FileSink, FileSource};
+use crate::desk::order::{News, Target};
+use apps::backup::image::{self, Header};
+use apps::backup::{ImageWriter, Output, Replica};
+use scheduler::BlockSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// An image or a replica that is open.
+pub(crate) struct Open {
+    output: Box<dyn Durable>,
+    header: Header,
+    files: Arc<dyn Files>,
+    kept: PathBuf,
+    place: String,
+    /// The blocks in it.
+    has: BlockSet,
+    /// Whether what it begins with is durable.
+    headed: bool,
+    /// Whether the output was told that all was put.
+    ended: bool,
+    /// Why nothing can be done with it: until it is opened again.
+    lost: Option<String>,
+}
+
+/// An output, and how to make it durable.
+trait Durable: Send {
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]);
+    fn flush(&mut self) -> Result<bool, String>;
+    fn finish(&mut self);
+    /// Makes durable what was flushed; what has to be saved of it elsewhere.
+    fn sync(&mut self) -> Result<Vec<u8>, String>;
+    /// Why it took no more.
+    fn full(&mut self) -> String;
+}
+
+impl Durable for ImageWriter<FileSink> {
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
+        ImageWriter::put(self, block, bytes, bad);
+    }
+
+    fn flush(&mut self) -> Result<bool, String> {
+        ImageWriter::flush(self)
+    }
+
+    fn finish(&mut self) {
+        ImageWriter::finish(self);
+    }
+
+    fn sync(&mut self) -> Result<Vec<u8>, String> {
+        self.sink_mut().sync_now().map(|()| Vec::new())
+    }
+
+    fn full(&mut self) -> String {
+        self.sink_mut().full().to_owned()
+    }
+}
+
+impl Durable for Replica<FileDestination> {
+    fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
+        Output::put(self, block, bytes, bad);
+    }
+
+    fn flush(&mut self) -> Result<bool, String> {
+        Output::flush(self)
+    }
+
+    fn finish(&mut self) {
+        Output::finish(self);
+    }
+
+    fn sync(&mut self) -> Result<Vec<u8>, String> {
+        self.progress()
+    }
+
+    fn full(&mut self) -> String {
+        self.destination_mut().full.clone()
+    }
+}
+
+impl Open {
+    /// Opens it; the blocks in it.
+    pub fn new(files: &Arc<dyn Files>, target: Target, kept: PathBuf) -> Result<(Self, BlockSet), News> {
+        let place = target.path.display().to_string();
+        let refused = |why: &str| News::Refused(format!("{place}: {why}"));
+        if target.own.iter().any(|own| files.is_same(own, &target.path)) {
+            return Err(refused("that is the disk itself; name another file"));
+        }
+        let mut has = BlockSet::empty(target.header.shape.blocks);
+        let output: Box<dyn Durable> = match target.replica {
+            true => Self::replica(&**files, &target, &mut has)?,
+            false => Self::image(&**files, &target, &mut has)?,
+        };
+        let (header, files) = (target.header, Arc::clone(files));
+        let open = Self {
+            output,
+            header,
+            files,
+            kept,
+            place,
+            has: has.clone(),
+            headed: !has.is_empty(),
+            ended: false,
+            lost: None,
+        };
+        Ok((open, has))
+    }
+
+    fn image(files: &dyn Files, target: &Target, has: &mut BlockSet) -> Result<Box<dyn Durable>, News> {
+        let place = target.path.display();
+        let trouble = |e: io::Error| News::Trouble(format!("{place}: {e}"));
+        let how = if target.fresh { How::Make } else { How::Write };
+        let mut file = files.open(&target.path, how).map_err(trouble)?;
+        if file.is_device().map_err(trouble)? {
+            return Err(News::Refused(format!("{place}: an image is a file; name one, or make a replica")));
+        }
+        if file.len().map_err(trouble)? == 0 {
+            return Ok(Box::new(ImageWriter::new(target.header, FileSink::new(file, 0))));
+        }
+        let mut source = FileSource(file);
+        let scan = match image::scan(&mut source) {
+            Ok(scan) if scan.header == target.header => scan,
+            // A header of ours that a crash cut off: no block was durable.
+            Err(_) if !target.fresh && short(&mut source) => {
+                source.0.set_len(0).map_err(trouble)?;
+                return Ok(Box::new(ImageWriter::new(target.header, FileSink::new(source.0, 0))));
+            }
+            _ => return Err(News::Refused(format!("{place}: something else is there; name a new file"))),
+        };
+        if let Some(image::Damage { at, what: image::What::Source(why) }) = &scan.cut {
+            return Err(News::Trouble(format!("{place}: at byte {at}: {why}")));
+        }
+        source.0.set_len(scan.keep).map_err(trouble)?;
+        // A daemon that was killed leaves blocks that nobody made durable: they may be overwritten from here on.
+        source.0.sync().map_err(trouble)?;
+        let at = scan.keep;
+        let writer = ImageWriter::resume(scan, FileSink::new(source.0, at));
+        writer.blocks().for_each(|block| {
+            let _ = has.insert(block);
+        });
+        Ok(Box::new(writer))
+    }
+
+    fn replica(files: &dyn Files, target: &Target, has: &mut BlockSet) -> Result<Box<dyn Durable>, News> {
+        let place = target.path.display();
+        let trouble = |e: io::Error| News::Trouble(format!("{place}: {e}"));
+        let refused = |why: String| News::Refused(format!("{place}: {why}"));
+        let how = if target.fresh { How::Make } else { How::Write };
+        let mut file = files.open(&target.path, how).map_err(trouble)?;
+        let sector = u64::from(target.header.sector_bytes);
+        let (len, size) = (file.len().map_err(trouble)?, target.capacity.saturating_mul(sector));
+        let device = file.is_device().map_err(trouble)?;
+        if device {
+            if len < size {
+                return Err(refused(format!("{len} bytes, and the disk has {size}; name a larger one")));
+            }
+            if target.fresh && !target.force {
+                return Err(refused("what is on it will be overwritten; say force to have that".into()));
+            }
+        } else if target.fresh && len > 0 && !target.force {
+            return Err(refused("the file is not empty; name a new one, or say force".into()));
+        }
+        let destination = FileDestination { file, sector, end: size, sized: device, full: String::new() };
+        let replica = match target.saved.is_empty() {
+            true => Replica::new(target.header, None, destination).map_err(|e| refused(e.to_string()))?,
+            false => Replica::resume(&target.saved, destination).map_err(|e| refused(e.to_string()))?,
+        };
+        replica.present(&mut |block| {
+            let _ = has.insert(block);
+        });
+        Ok(Box::new(replica))
+    }
+
+    /// Adds a block, once.
+    pub fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Option<News> {
+        if self.lost.is_some() || !self.has.insert(block) {
+            return None;
+        }
+        // A power cut that keeps a block but not the header before it would leave a file that nobody knows.
+        if !self.headed {
+            match self.flush().and_then(|()| self.output.sync().map_err(|why| self.lose(why))) {
+                Ok(_) => self.headed = true,
+                Err(News::Full(_)) => {}
+                Err(news) => return Some(news),
+            }
+        }
+        self.output.put(block, bytes, bad);
+        self.flush().err()
+    }
+
+    /// Makes durable what was put.
+    pub fn sync(&mut self, mark: u64) -> Option<News> {
+        if let Err(news) = self.flush() {
+            return Some(news);
+        }
+        Some(match self.output.sync() {
+            Ok(saved) => News::Synced { mark, saved },
+            Err(why) => self.lose(why),
+        })
+    }
+
+    /// Adds the kept blocks that are missing, and the end.
+    pub fn finish(&mut self) -> Option<News> {
+        if let Some(why) = &self.lost {
+            return Some(News::Trouble(why.clone()));
+        }
+        if !self.ended {
+            let Self { files, kept, header, has, output, .. } = self;
+            // Written as they are read: all of them at once may be more than memory has.
+            let (mut told, mut flushed) = (Ok(()), Ok(true));
+            told = told.and(kept::each(&**files, kept, header, |block, bytes, bad| {
+                if matches!(flushed, Ok(true)) && has.insert(block) {
+                    output.put(block, bytes, bad);
+                    flushed = output.flush();
+                }
+            }));
+            if let Err(why) = told.and(flushed.map(drop)) {
+                return Some(self.lose(why));
+            }
+            if let Err(news) = self.flush() {
+                return Some(news);
+            }
+            if self.has.len() != self.header.chunks {
+                return Some(News::Refused(format!(
+                    "{}: {} blocks of {} were kept; begin anew",
+                    self.place,
+                    self.has.len(),
+                    self.header.chunks
+                )));
+            }
+            self.output.finish();
+            self.ended = true;
+        }
+        Some(match self.flush().and_then(|()| self.output.sync().map_err(|why| self.lose(why))) {
+            Ok(_) => News::Finished,
+            Err(news) => news,
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), News> {
+        if let Some(why) = &self.lost {
+            return Err(News::Trouble(why.clone()));
+        }
+        match self.output.flush() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(News::Full(format!("{}: {}", self.place, self.output.full()))),
+            Err(why) => Err(self.lose(why)),
+        }
+    }
+
+    fn lose(&mut self, why: String) -> News {
+        let why = format!("{}: {why}", self.place);
+        self.lost = Some(why.clone());
+        News::Trouble(why)
+    }
+}
+
+fn short(source: &mut FileSource) -> bool {
+    source.0.len().is_ok_and(|len| len < image::HEADER_BYTES)
+}

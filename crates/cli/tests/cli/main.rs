@@ -13,5 +13,7 @@ mod mistakes;
 mod probe;
 mod simulate;
 mod support;
+#[cfg(target_os = "linux")]
+mod tasks;
 mod terminal;
 mod torture;

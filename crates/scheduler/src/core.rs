@@ -8,7 +8,8 @@ mod under_way;
 mod watch;
 
 pub use outside::{
-    Caution, Command, CommandId, Conservatism, ErrorRecord, Outcome, OutsideConfig, Overheads, Part, Place,
+    Caution, Command, CommandId, Conservatism, ErrorRecord, Neighbour, Neighbours, Outcome, OutsideConfig,
+    Overheads, Part, Place,
 };
 
 use crate::background::{Background, Buffers, Ready, Urgent};

@@ -21,8 +21,9 @@ mod task_index;
 mod watched;
 
 pub use crate::core::{
-    Access, Action, Bad, Caution, Command, CommandId, Config, Conservatism, Core, ErrorRecord, Outcome,
-    OutsideConfig, Overheads, Part, Place, PlannerStats, Purpose, Sharing, SubmitError, Whose,
+    Access, Action, Bad, Caution, Command, CommandId, Config, Conservatism, Core, ErrorRecord, Neighbour,
+    Neighbours, Outcome, OutsideConfig, Overheads, Part, Place, PlannerStats, Purpose, Sharing, SubmitError,
+    Whose,
 };
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;

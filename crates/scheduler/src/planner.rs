@@ -45,14 +45,17 @@ pub struct Stop {
     pub count: u32,
 }
 
+/// The most stops of a detour: two tracks, each on both sides of its end.
+pub(crate) const MOST_STOPS: usize = 4;
+
 /// The best use of a gap that was found: one track, or two in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detour {
     /// Wanted sectors in it.
     pub score: u64,
-    /// Where to stop, in order.
-    pub stops: [Option<Stop>; 2],
-    /// Whether the one stop is had with the foreground request, by a command for both.
+    /// Where to stop, in order. In the drive two at most; outside it each is for LBNs that follow each other.
+    pub stops: [Option<Stop>; MOST_STOPS],
+    /// Whether the last stop is had with the foreground request, by a command for both.
     pub merged: bool,
 }
 
@@ -198,7 +201,7 @@ impl Planner {
         }
         let budget = budget.lookups();
         let tally = Tally {
-            best: Detour { score: 0, stops: [None; 2], merged: false },
+            best: Detour { score: 0, stops: [None; MOST_STOPS], merged: false },
             depth: background.depth().max(1),
             densest: self.densest,
             useful: Duration::ZERO,
@@ -400,6 +403,8 @@ impl Search<'_> {
             self.tally.best.stops = [
                 Some(Stop { track: source.index(), op: ops.0, first: first.0, count: end }),
                 Some(Stop { track: there.index(), op: ops.1, first: window.0, count: window.1 }),
+                None,
+                None,
             ];
             self.tally.sharpen(self.drive);
         }
@@ -543,7 +548,7 @@ impl Tally {
         let score = background.score(track, (first, count), op);
         if score > self.best.score {
             let stop = Stop { track: track.index(), op, first, count };
-            self.best = Detour { score, stops: [Some(stop), None], merged: false };
+            self.best = Detour { score, stops: [Some(stop), None, None, None], merged: false };
             self.sharpen(drive);
         }
     }

@@ -16,7 +16,6 @@ const PIECE: usize = 1 << 20;
 ///
 /// ```no_run
 /// use server::{Offer, Tls};
-/// # use freeblock_server as server;
 /// let tls = Tls::from_files("disk.crt".as_ref(), "disk.key".as_ref(), Some("clients.crt".as_ref()), true)?;
 /// let offer = Offer { tls: Some(tls), ..Offer::default() };
 /// # Ok::<(), server::TlsError>(())

@@ -8,13 +8,15 @@
 mod clock;
 mod config;
 mod decide;
+mod fit;
 mod forecast;
 mod guard;
 mod margin;
+mod neighbours;
 mod parts;
 mod record;
 
-pub use config::{Conservatism, OutsideConfig, Overheads, Place};
+pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
 pub use guard::Caution;
 pub use parts::Part;
 pub use record::ErrorRecord;
@@ -25,10 +27,11 @@ use crate::background::Buffers;
 use crate::foreground::Request;
 use crate::idle::Harm;
 use clock::{Clock, moved};
-use forecast::{Forecast, Standing, forecast};
+use forecast::{Forecast, HeldBack, Standing, forecast};
 use guard::Guard;
 use margin::Margins;
 use model::{DriveModel, Position};
+use neighbours::Learned;
 use record::Observed;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -42,6 +45,9 @@ const AGREEING: u32 = 4;
 
 /// So many one after another that nothing explains, and it is looked for anew.
 const DISAGREEING: u32 = 6;
+
+/// More commands at the drive than this are not foreseen exactly.
+const MOST_AT_DRIVE: usize = 8;
 
 /// Bad sectors that are remembered; beyond, all are learned anew.
 const MOST_KNOWN_BAD: usize = 1 << 16;
@@ -102,6 +108,8 @@ struct Order {
     /// Nothing else is to come with this tag.
     last: bool,
     work: Work,
+    /// How it stands to the command before it, if that is on the same track.
+    neighbour: Option<Neighbour>,
     sent: Option<Instant>,
     forecast: Forecast,
 }
@@ -136,8 +144,10 @@ pub(super) struct Outside {
     next_tag: u64,
     /// Platter time of the last decision.
     decided: Instant,
-    /// What the last command in the queue or before it does.
-    last_op: Op,
+    /// What the last command in the queue or before it does, and the LBN behind it.
+    last: (Op, Lbn),
+    learned: Learned,
+    held_back: HeldBack,
     /// To be sent, in this order.
     queue: VecDeque<Order>,
     /// At the drive, in the order of sending.
@@ -169,7 +179,9 @@ impl Outside {
             next_id: 1,
             next_tag: 1,
             decided: Instant::ZERO,
-            last_op: Op::Read,
+            last: (Op::Read, Lbn::ZERO),
+            learned: Learned::default(),
+            held_back: HeldBack::default(),
             queue: VecDeque::new(),
             device: VecDeque::new(),
             base: Standing {
@@ -177,6 +189,7 @@ impl Outside {
                 track: drive.layout().track_at(position.cylinder, position.head),
                 free: Instant::ZERO,
                 ready: Instant::ZERO,
+                bus: Instant::ZERO,
             },
             retries: VecDeque::new(),
             bad: Vec::new(),
@@ -209,17 +222,42 @@ impl Outside {
 
     /// Where the head will be when all that was decided on is done.
     fn standing(&self, drive: &DriveModel) -> Standing {
-        let last = self.queue.back().or(self.device.back());
-        match last {
-            None => self.base,
-            Some(_) => {
-                let mut at = self.base;
-                for order in self.device.iter().chain(&self.queue) {
-                    at = self.follow(drive, &at, order).1;
-                }
-                at
+        self.walk(drive, &[], |_| {})
+    }
+
+    /// Foresees all that was decided on, and `more` behind it, of which `each` learns.
+    fn walk(&self, drive: &DriveModel, more: &[(Op, LbnRange)], mut each: impl FnMut(&Forecast)) -> Standing {
+        let decided = self.device.iter().chain(&self.queue);
+        let decided = decided.map(|order| (order.sent, (order.command.op, order.command.range), false));
+        let mut at = self.base;
+        // A command is sent when there is room for it: when the host has heard of the one so many before it.
+        let room = usize::from(self.config.at_drive).clamp(1, MOST_AT_DRIVE);
+        let mut heard = [Instant::ZERO; MOST_AT_DRIVE];
+        for (i, (sent, what, new)) in decided.chain(more.iter().map(|what| (None, *what, true))).enumerate() {
+            let sent = sent.map_or(self.decided.max(heard[i % room]), |sent| self.clock.platter(sent));
+            let (forecast, next) = forecast(drive, &self.config.overheads, &at, (sent, self.held_back), what);
+            heard[i % room] = forecast.heard_at_latest;
+            at = next;
+            if new {
+                each(&forecast);
             }
         }
+        at
+    }
+
+    /// When the second of two commands that are decided on now can be sent.
+    fn second_sent(&self, drive: &DriveModel) -> Instant {
+        if self.device.len() + 1 < usize::from(self.config.at_drive) {
+            return self.decided;
+        }
+        let mut heard = self.decided;
+        let mut at = self.base;
+        for order in &self.device {
+            let (forecast, next) = self.follow(drive, &at, order);
+            at = next;
+            heard = heard.max(forecast.heard_at_latest);
+        }
+        heard
     }
 
     /// Which sectors are bad; those that were written are good again.
@@ -240,7 +278,7 @@ impl Outside {
     fn follow(&self, drive: &DriveModel, from: &Standing, order: &Order) -> (Forecast, Standing) {
         let sent = order.sent.map_or(self.decided, |sent| self.clock.platter(sent));
         let Command { op, range, .. } = order.command;
-        forecast(drive, &self.config.overheads, from, sent, (op, range))
+        forecast(drive, &self.config.overheads, from, (sent, self.held_back), (op, range))
     }
 
     /// Foresees all that is at the drive anew.
@@ -300,6 +338,11 @@ impl Outside {
             self.base.free = moved(self.clock.platter(ended), if explained { left } else { 0 });
         }
         self.base.ready = if overheads.overlap { self.base.free } else { self.clock.platter(now) };
+        self.base.bus = self.clock.platter(now);
+        if self.config.late_bus && plausible && turns == 0 && !op.is_write() {
+            let late = Duration::from_nanos(late.max(0).unsigned_abs());
+            self.held_back.learn(&overheads, order.command.range.len().get(), late);
+        }
         Observed { error: late, turns, explained }
     }
 }
@@ -363,17 +406,32 @@ impl Core {
         if !(order.command.op.is_write() && outside.config.overheads.write_back) {
             outside.record.note(&seen, moved);
             outside.guard.note(seen.explained && seen.turns == 0);
-            outside.margins.learn(&outside.config.conservatism, &outside.record);
+            outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
+            outside.margins.learn(&outside.record);
         }
         let turn = super::under_way::turn(&drive);
-        let lost = turn * seen.turns.clamp(0, 100).unsigned_abs();
+        // A head that is late loses a turn at most, or what of one drives lose that begin in the middle; what takes longer
+        // has other reasons. Data that cross the bus late cost the head nothing, but keep a request waiting that is merged
+        // with others.
+        let merged = order.command.foreground.is_some_and(|asked| asked != order.command.range);
+        let lost = match seen {
+            Observed { explained: true, turns: ..=0, .. } if !merged => Duration::ZERO,
+            Observed { error, .. } => Duration::from_nanos(error.max(0).unsigned_abs()).min(turn),
+        };
+        let time =
+            foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs();
         match order.work {
             Work::Foreground { detoured, .. } => {
-                let time = foreseen.end.saturating_since(foreseen.service) + lost;
                 outside.guard.account(time, if detoured { lost } else { Duration::ZERO });
             }
-            Work::Detour => outside.guard.account(Duration::ZERO, lost),
+            // The foreground would have waited meanwhile.
+            Work::Detour => outside.guard.account(time, lost),
             Work::Idle | Work::Probe => {}
+        }
+        if let Some(bound) = outside.config.harm_ppm
+            && let Some(share) = outside.guard.look()
+        {
+            outside.margins.steer(&outside.config.conservatism, share, bound);
         }
         outside.foresee(&drive);
         self.hand_out(&mut outside, order, outcome);
@@ -468,6 +526,7 @@ impl Core {
         outside.retries.extend(jobs.into_iter().rev());
         outside.base.free = outside.clock.platter(now);
         outside.base.ready = outside.base.free;
+        outside.base.bus = outside.base.free;
         self.outside = Some(outside);
     }
 

@@ -3,9 +3,13 @@
 //! FAST'02, section 4.3: a detour is one command for LBNs that follow each other; what lies on the destination track is
 //! asked for together with the foreground request, with a lower first LBN and a larger count.
 
-use super::{Detour, Gap, LOOKUPS_PER_TRACK, Passing, Search, Stop, last_turn};
-use model::{Position, TrackRef};
+use super::{Detour, Gap, LOOKUPS_PER_TRACK, MOST_STOPS, Passing, Search, Stop, last_turn};
+use crate::core::Neighbour;
+use model::{DriveModel, Position, TrackRef};
 use units::{Cylinder, Duration, FULL_TURN, Instant, Lbn, Op, Sectors, TrackIndex};
+
+/// Where a detour stops.
+type Stops = [Option<Stop>; MOST_STOPS];
 
 /// What commands allow and cost.
 #[derive(Clone, Copy)]
@@ -16,14 +20,21 @@ pub(crate) struct Terms<'a> {
     pub least_margin: Duration,
     /// From the gap's beginning until the arm sets out for a first command, to read or to write.
     pub before: [Duration; 2],
+    /// No first command gets to its sectors before this.
+    pub ready: [Instant; 2],
     /// The same between a detour that reads or writes and the foreground's command.
     pub between: [Duration; 2],
     /// Tracks that no command of a detour may be on, beside source and destination.
     pub not_on: &'a [TrackIndex],
-    /// Whether a command that reads or writes may be on the source track, or the destination's.
-    pub on_source: [bool; 2],
-    pub on_destination: [bool; 2],
-    pub both_sides: bool,
+    /// When the arm can set out at the soonest for the second command of those that are decided on now, to read or to write:
+    /// the host sends it when there is room.
+    pub second: [Instant; 2],
+    /// What the last command before the gap does, and the LBN behind it.
+    pub last: (Op, Lbn),
+    /// Beyond that, from a command's end to another that does something else.
+    pub change: Duration,
+    /// Which commands may be neighbours on a track.
+    pub allows: &'a dyn Fn(Neighbour) -> bool,
     /// The foreground's first LBN and the sector that it is on; nothing can be merged with a request that is to be in
     /// order with others.
     pub merge: Option<(Lbn, u32)>,
@@ -38,6 +49,27 @@ impl Terms<'_> {
         self.between[usize::from(op.is_write())]
     }
 
+    fn ready(&self, op: Op) -> Instant {
+        self.ready[usize::from(op.is_write())]
+    }
+
+    fn second(&self, op: Op) -> Instant {
+        self.second[usize::from(op.is_write())]
+    }
+
+    /// From the end of a command until another can begin on the same track, if it does something else: what is written
+    /// comes over the bus when what was read has gone.
+    fn turnaround(&self, first: Op, second: Op) -> Duration {
+        if first == second { self.between(first) } else { self.between(first) + self.change }
+    }
+
+    /// Sectors that pass on a track from the end of one command on it to the begin of the next.
+    fn skipped(&self, drive: &DriveModel, track: &TrackRef<'_>, op: Op) -> u32 {
+        let lost = self.before(op).max(self.between(op));
+        let sectors = track.track().sectors;
+        (drive.rpm().arc_in(lost).parts() * u64::from(sectors) / FULL_TURN + 1) as u32
+    }
+
     /// What any detour that is a command of its own costs at least, beside bare seeks.
     pub fn least(&self) -> Duration {
         let fewest = |d: [Duration; 2]| d[0].min(d[1]);
@@ -46,16 +78,237 @@ impl Terms<'_> {
 }
 
 impl Search<'_> {
-    /// The destination's sectors before the request, to be had with it; and what may be asked for on its own on the two
-    /// tracks.
+    /// The destination's sectors before the request, to be had with it; what may be asked for beside on the two tracks;
+    /// and each in turn.
     pub(super) fn source_and_destination_by_command(&mut self, terms: &Terms<'_>) {
         self.merge(terms);
-        let (source, destination) = (self.gap.source, self.destination);
-        self.track_by_command(&destination, terms, terms.on_destination);
-        if let Some(source) = source.filter(|s| terms.on_source != [false; 2] && *s != destination.index()) {
-            let source = self.drive.layout().track_ref(source);
-            self.track_by_command(&source, terms, terms.on_source);
+        for &work in self.ops {
+            self.destination_by_command(work, terms);
         }
+        let Some(source) = self.gap.source.filter(|s| *s != self.destination.index()) else { return };
+        let source = self.drive.layout().track_ref(source);
+        for &work in self.ops {
+            if let Some(window) = self.source_window(&source, work, terms) {
+                let (score, stops) = self.best_parts(&source, work, window, terms);
+                self.consider_stops(score, [stops[0], stops[1], None, None], false);
+                if work == self.gap.op {
+                    self.split_by_command(&source, window, terms);
+                }
+            }
+        }
+    }
+
+    /// What of the source track may be asked for: a window of it, in time.
+    fn source_window(
+        &self,
+        source: &TrackRef<'_>,
+        work: Op,
+        terms: &Terms<'_>,
+    ) -> Option<(Instant, Instant)> {
+        let Gap { at, from, op, deadline, .. } = self.gap;
+        let there = Position::from(*self.destination.track());
+        let (last_op, last_end) = terms.last;
+        let back = self.drive.move_time(from, there, op);
+        let widened = back + (terms.margin)(from.cylinder.distance(there.cylinder));
+        let until = deadline.checked_sub(widened + terms.between(work))?;
+        let begin = (at + terms.before(work)).max(terms.ready(work));
+        if until <= begin || terms.second(op) + back > deadline {
+            return None;
+        }
+        let allows = |backward| (terms.allows)(Neighbour { first: last_op, second: work, backward });
+        let from = last_turn(self.drive, begin, until);
+        let (first, count) = source.track().passing(self.drive.rpm(), from, until);
+        // Two windows, ahead of the last command and behind it: what is not allowed is cut off at either end.
+        let (mut begin, mut end, mut seen) = (from, until, 0);
+        let rpm = self.drive.rpm();
+        let track = source.track();
+        straight_parts(source, (first, count), |(sector, sectors)| {
+            let backward = lbn_of(source, sector).is_some_and(|first| first < last_end);
+            if !allows(backward) {
+                let wait = rpm.earliest_angle(from).until(track.sector_angle(sector));
+                let (starts, ends) =
+                    (from + rpm.time_within(wait), from + rpm.time_within(wait + track.arc(sector, sectors)));
+                if seen == 0 {
+                    begin = begin.max(ends);
+                } else {
+                    end = end.min(starts);
+                }
+            }
+            seen += 1;
+        });
+        (begin < end).then_some((begin, end))
+    }
+
+    /// On the destination track, ahead of the command of the foreground: what lies behind the track's end; or what the
+    /// foreground's command cannot fetch since it does something else.
+    fn destination_by_command(&mut self, work: Op, terms: &Terms<'_>) {
+        let Gap { at, from, op, deadline, .. } = self.gap;
+        let track = self.destination;
+        let Some((lbn, _)) = terms.merge else { return };
+        let to = Position::from(*track.track());
+        let widened =
+            if from == to { Duration::ZERO } else { (terms.margin)(from.cylinder.distance(to.cylinder)) };
+        let arrive = at + terms.before(work) + self.drive.move_time(from, to, work) + widened;
+        let arrive = arrive.max(terms.ready(work));
+        let turnaround = if work == op { Duration::ZERO } else { terms.turnaround(work, op) };
+        let Some(until) = deadline.checked_sub(turnaround) else { return };
+        if arrive >= until || terms.second(op) > deadline {
+            return;
+        }
+        let arrive = last_turn(self.drive, arrive, until);
+        let (first, count) = track.track().passing(self.drive.rpm(), arrive, until);
+        if u64::from(count) * self.tally.depth <= self.tally.best.score {
+            return;
+        }
+        self.tally.spend(LOOKUPS_PER_TRACK);
+        let allows = |backward| (terms.allows)(Neighbour { first: work, second: op, backward });
+        let (stops, merged) = self.before_foreground(&track, work, (first, count), (op, lbn), terms, allows);
+        let score = self.score_of(&stops, merged);
+        self.consider_stops(score, stops, merged);
+    }
+
+    /// The commands for a window on the destination track that ends where the foreground begins, and whether the last is
+    /// merged with its.
+    fn before_foreground(
+        &self,
+        track: &TrackRef<'_>,
+        work: Op,
+        window: Passing,
+        (op, lbn): (Op, Lbn),
+        terms: &Terms<'_>,
+        allows: impl Fn(bool) -> bool,
+    ) -> (Stops, bool) {
+        let mut parts = [(0, 0); 2];
+        let mut found = 0;
+        straight_parts(track, window, |part| {
+            if found < 2 {
+                parts[found] = part;
+            }
+            found += 1;
+        });
+        let stop = |(first, count): Passing| Stop { track: track.index(), op: work, first, count };
+        let backward = |part: Passing| lbn_of(track, part.0).is_some_and(|first| first > lbn);
+        let none = [None; MOST_STOPS];
+        match (found, parts) {
+            // What lies right before the foreground is merged with it, and nothing else.
+            (1, [part, _]) if work == op && !backward(part) => ([Some(stop(part)), None, None, None], true),
+            (1, [part, _]) if allows(backward(part)) => {
+                let cut = if work == op { terms.skipped(self.drive, track, work) } else { 0 };
+                match part.1.checked_sub(cut).filter(|n| *n > 0) {
+                    Some(left) => ([Some(stop((part.0, left))), None, None, None], false),
+                    None => (none, false),
+                }
+            }
+            (2, [far, near]) if work == op && allows(true) => {
+                let skipped = terms.skipped(self.drive, track, work);
+                match near.1.checked_sub(skipped).filter(|n| *n > 0) {
+                    Some(left) => ([Some(stop(far)), Some(stop((near.0 + skipped, left))), None, None], true),
+                    None => (none, false),
+                }
+            }
+            (2, [far, near]) if work != op => {
+                let far = allows(true).then(|| stop(far));
+                let near = allows(false).then(|| stop(near));
+                match (far, near) {
+                    (Some(far), None) => ([Some(far), None, None, None], false),
+                    (_, near) => ([near, None, None, None], false),
+                }
+            }
+            _ => (none, false),
+        }
+    }
+
+    fn score_of(&self, stops: &Stops, merged: bool) -> u64 {
+        let last = stops.iter().flatten().count();
+        let layout = self.drive.layout();
+        let stops = stops.iter().flatten().enumerate();
+        stops
+            .map(|(i, stop)| {
+                let track = layout.track_ref(stop.track);
+                match stop.op {
+                    Op::Read => self.background.score(&track, (stop.first, stop.count), stop.op),
+                    Op::Write => {
+                        let to_end = merged && i + 1 == last;
+                        self.background.longest_write(&track, (stop.first, stop.count), to_end).1.into()
+                    }
+                }
+            })
+            .sum()
+    }
+
+    fn consider_stops(&mut self, score: u64, stops: Stops, merged: bool) {
+        if score > self.tally.best.score {
+            self.tally.best = Detour { score, stops, merged };
+            self.tally.sharpen(self.drive);
+        }
+    }
+
+    /// Stay on the source track for a while, then go to the destination track, and fetch what is left there before the
+    /// request: the best instant to change over.
+    fn split_by_command(&mut self, source: &TrackRef<'_>, window: (Instant, Instant), terms: &Terms<'_>) {
+        let Gap { from, op, deadline, .. } = self.gap;
+        let Some((lbn, sector)) = terms.merge else { return };
+        let (rpm, there) = (self.drive.rpm(), self.destination);
+        let (track, destination) = (*source.track(), *there.track());
+        let to = Position::from(destination);
+        let crossing =
+            self.drive.move_time(from, to, op) + (terms.margin)(from.cylinder.distance(to.cylinder));
+        let arrive = window.0 + crossing;
+        if arrive >= deadline {
+            return;
+        }
+        let first = track.passing(rpm, window.0, window.1);
+        let turn_before = last_turn(self.drive, Instant::ZERO, deadline);
+        let second = destination.passing(rpm, arrive.max(turn_before), deadline);
+        // Without neighbours there, only what lies before the request on this side of the track's end.
+        let backward = (terms.allows)(Neighbour { first: op, second: op, backward: true });
+        let near = if backward { second.1 } else { second.1.min(sector) };
+        if u64::from(first.1.min(near) + second.1) * self.tally.depth <= self.tally.best.score {
+            return;
+        }
+        self.tally.spend(2 * LOOKUPS_PER_TRACK);
+        let super::Planner { on_source, on_destination, .. } = &mut *self.planner;
+        let list = |items: &mut Vec<Passing>, track: &TrackRef<'_>, window, by_end: bool| {
+            items.clear();
+            self.background.items(track, window, op, |_, _, item, passing| {
+                items.push((if by_end { passing + item.sectors } else { passing }, item.sectors));
+            });
+            items.sort_unstable();
+        };
+        list(on_source, source, first, true);
+        list(on_destination, &there, second, false);
+        let far = second.1 - near;
+        on_destination.retain(|item| item.0 >= far);
+        let mut remaining: u64 = on_destination.iter().map(|item| u64::from(item.1)).sum();
+        let to_first = rpm.earliest_angle(window.0).until(track.sector_angle(first.0));
+        let (mut gained, mut lost, mut found) = (0, 0, None);
+        for &(end, sectors) in on_source.iter() {
+            gained += u64::from(sectors);
+            let arrive = window.0 + rpm.time_within(to_first + track.arc(first.0, end)) + crossing;
+            if arrive >= deadline {
+                break;
+            }
+            let window = destination.passing(rpm, arrive.max(turn_before), deadline);
+            let missed = second.1.saturating_sub(window.1);
+            while let Some(&(_, sectors)) = on_destination.get(lost).filter(|i| i.0 < missed) {
+                remaining -= u64::from(sectors);
+                lost += 1;
+            }
+            if gained + remaining > self.tally.best.score.max(found.map_or(0, |(score, _, _)| score)) {
+                found = Some((gained + remaining, end, window));
+            }
+        }
+        let Some((_, end, mut left)) = found else { return };
+        if !backward && left.1 > sector {
+            left = ((left.0 + (left.1 - sector)) % destination.sectors, sector);
+        }
+        let (_, at_source) = self.best_parts_of(source, op, (first.0, end), terms);
+        let (behind, merged) = self.before_foreground(&there, op, left, (op, lbn), terms, |b| b && backward);
+        let stops = [at_source[0], at_source[1], behind[0], behind[1]];
+        let mut packed = [None; MOST_STOPS];
+        packed.iter_mut().zip(stops.into_iter().flatten()).for_each(|(slot, stop)| *slot = Some(stop));
+        let score = self.score_of(&packed, merged);
+        self.consider_stops(score, packed, merged);
     }
 
     pub(super) fn merge(&mut self, terms: &Terms<'_>) {
@@ -69,6 +322,7 @@ impl Search<'_> {
         let distance = from.cylinder.distance(to.cylinder);
         let widened = if from == to { Duration::ZERO } else { (terms.margin)(distance) };
         let arrive = at + terms.before(op) + self.drive.move_time(from, to, op) + widened;
+        let arrive = arrive.max(terms.ready(op));
         if arrive >= deadline {
             return;
         }
@@ -86,7 +340,10 @@ impl Search<'_> {
             return;
         }
         let count = count.min(sector - begin);
-        self.consider(&track, op, &[(sector - count, count)], true);
+        let stop = Stop { track: track.index(), op, first: sector - count, count };
+        let stops = [Some(stop), None, None, None];
+        let score = self.score_of(&stops, true);
+        self.consider_stops(score, stops, true);
     }
 
     /// Every other track of a cylinder.
@@ -105,88 +362,101 @@ impl Search<'_> {
         tracks.extend(drive.layout().tracks_on_if(Cylinder::new(cylinder), promising).map(|t| t.index()));
         for &track in &tracks {
             if self.background.track_bound(track).is_none_or(|bound| bound > self.tally.best.score) {
-                self.track_by_command(&drive.layout().track_ref(track), terms, [true; 2]);
+                self.track_by_command(&drive.layout().track_ref(track), terms);
             }
         }
         self.planner.tracks = tracks;
     }
 
     /// A command of its own, or two, on a track.
-    pub(super) fn track_by_command(&mut self, track: &TrackRef<'_>, terms: &Terms<'_>, allowed: [bool; 2]) {
-        if allowed == [false; 2] {
-            return;
-        }
+    fn track_by_command(&mut self, track: &TrackRef<'_>, terms: &Terms<'_>) {
         let Gap { at, from, op, deadline, .. } = self.gap;
         let there = Position::from(*self.destination.track());
         let position = Position::from(*track.track());
-        // A command of its own takes time to begin even where the head need not move.
         let widened = |a: Position, b: Position| (terms.margin)(a.cylinder.distance(b.cylinder));
-        let back = self.drive.move_time(position, there, op) + widened(position, there);
+        let plain = self.drive.move_time(position, there, op);
+        if terms.second(op) + plain > deadline {
+            return;
+        }
+        let back = plain + widened(position, there);
         let go_widened = widened(from, position);
-        for &work in self.ops.iter().filter(|op| allowed[usize::from(op.is_write())]) {
+        for &work in self.ops {
             let Some(leave) = deadline.checked_sub(back + terms.between(work)) else { continue };
             let arrive = at + terms.before(work) + self.drive.move_time(from, position, work) + go_widened;
+            let arrive = arrive.max(terms.ready(work));
             if arrive < leave {
-                self.straight_window(track, work, (arrive, leave), terms);
+                let (score, stops) = self.best_parts(track, work, (arrive, leave), terms);
+                self.consider_stops(score, [stops[0], stops[1], None, None], false);
             }
         }
     }
 
-    /// The best part of a window that one command, or two, can ask for.
-    fn straight_window(
+    /// The best that one command, or two, can ask for in a window of time.
+    fn best_parts(
         &mut self,
         track: &TrackRef<'_>,
         op: Op,
         (from, until): (Instant, Instant),
         terms: &Terms<'_>,
-    ) {
+    ) -> (u64, [Option<Stop>; 2]) {
         let from = last_turn(self.drive, from, until);
-        let (first, count) = track.track().passing(self.drive.rpm(), from, until);
-        if u64::from(count) * self.tally.depth <= self.tally.best.score {
+        let window = track.track().passing(self.drive.rpm(), from, until);
+        if u64::from(window.1) * self.tally.depth <= self.tally.best.score {
             self.tally.spend(1);
-            return;
+            return (0, [None; 2]);
         }
         self.tally.spend(LOOKUPS_PER_TRACK);
+        self.best_parts_of(track, op, window, terms)
+    }
+
+    /// The same of a window of sectors.
+    fn best_parts_of(
+        &self,
+        track: &TrackRef<'_>,
+        op: Op,
+        window: Passing,
+        terms: &Terms<'_>,
+    ) -> (u64, [Option<Stop>; 2]) {
+        let mut best = (0, [None; 2]);
         let mut parts: [Passing; 2] = [(0, 0); 2];
         let mut found = 0;
-        straight_parts(track, (first, count), |part| {
-            self.consider(track, op, &[part], false);
+        let score = |part| match op {
+            Op::Read => self.background.score(track, part, op),
+            Op::Write => self.background.longest_write(track, part, false).1.into(),
+        };
+        let stop = |(first, count): Passing| Some(Stop { track: track.index(), op, first, count });
+        let mut both = 0;
+        straight_parts(track, window, |part| {
+            let this = score(part);
+            if this > best.0 {
+                best = (this, [stop(part), None]);
+            }
             if found < 2 {
                 parts[found] = part;
             }
+            both += this;
             found += 1;
         });
-        if terms.both_sides && found == 2 {
+        let across = Neighbour { first: op, second: op, backward: true };
+        if found == 2 && both > best.0 && (terms.allows)(across) {
             // The arm is under way for the second command only when the first is done.
-            let rpm = self.drive.rpm();
-            let lost = terms.before(op).max(terms.between(op));
-            let sectors = track.track().sectors;
-            let skipped = rpm.arc_in(lost).parts() * u64::from(sectors) / FULL_TURN + 1;
+            let skipped = terms.skipped(self.drive, track, op);
             let (second, count) = parts[1];
-            let skipped = skipped as u32;
             if skipped < count {
-                self.consider(track, op, &[parts[0], (second + skipped, count - skipped)], false);
+                let second = (second + skipped, count - skipped);
+                let both = score(parts[0]) + score(second);
+                if both > best.0 {
+                    best = (both, [stop(parts[0]), stop(second)]);
+                }
             }
         }
+        best
     }
+}
 
-    fn consider(&mut self, track: &TrackRef<'_>, op: Op, parts: &[Passing], merged: bool) {
-        let score: u64 = parts
-            .iter()
-            .filter(|part| part.1 > 0)
-            .map(|&part| match op {
-                Op::Read => self.background.score(track, part, op),
-                Op::Write => self.background.longest_write(track, part, merged).1.into(),
-            })
-            .sum();
-        if score > self.tally.best.score {
-            let stop = |part: Option<&Passing>| {
-                part.map(|&(first, count)| Stop { track: track.index(), op, first, count })
-            };
-            self.tally.best = Detour { score, stops: [stop(parts.first()), stop(parts.get(1))], merged };
-            self.tally.sharpen(self.drive);
-        }
-    }
+fn lbn_of(track: &TrackRef<'_>, sector: u32) -> Option<Lbn> {
+    let extent = track.extents().find(|e| e.sector <= sector && sector < e.sector + e.len)?;
+    Some(extent.lbn + Sectors::new(u64::from(sector - extent.sector)))
 }
 
 /// The parts of a window whose LBNs follow each other, in the order of passing: `(first sector, sectors)`. A slipped

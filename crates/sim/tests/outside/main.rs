@@ -5,6 +5,7 @@
 mod promises;
 mod rig;
 mod surprise;
+mod troubled;
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Outside, SetupError, black_box};

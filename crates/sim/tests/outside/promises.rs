@@ -4,7 +4,7 @@ use crate::rig::{Rig, outside, paper, profile};
 use model::random_profile::Size;
 use proptest::prelude::*;
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{Config, IdleTime, OutsideConfig, Sessions};
+use scheduler::{Config, IdleTime, Neighbours, OutsideConfig, Sessions};
 use units::{Duration, Op};
 
 #[derive(Clone, Debug)]
@@ -74,13 +74,7 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     let conservatism = Duration::from_micros(case.conservatism);
     let mut place = paper(&profile, conservatism);
     if case.free {
-        place = OutsideConfig {
-            on_source: true,
-            on_destination: true,
-            both_sides: true,
-            merge_after: true,
-            ..place
-        };
+        place = OutsideConfig { neighbours: Neighbours::Always, late_bus: true, merge_after: true, ..place };
     }
     // Blocks that no gap can hold must come all the same.
     let idle = Some(IdleTime { harm_ppm: 1_000_000, ..IdleTime::default() });

@@ -1,80 +1,210 @@
-//! A drive that is not what the core was told: it notices, leaves the gaps alone, says so, and comes back.
+//! A drive that is not what the core was told: it notices, leaves the gaps alone, says so, and comes back. Each against a
+//! twin without background work.
 
-use drive::{Behaviour, BlackBox, Flash, FlashConfig};
+use crate::troubled::Troubled;
+use drive::{
+    Behaviour, BlackBox, Flash, FlashConfig, Queue, QueueOrder, Recalibration, Shingled, ShingledConfig,
+    SpindleDrift,
+};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, Profile, builtin};
 use scheduler::{Caution, Config, OutsideConfig, Overheads, Place};
 use std::sync::Arc;
-use units::{Instant, Sectors};
+use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
-fn atlas() -> (Profile, Arc<DriveModel>) {
-    let profile = builtin::find("quantum-atlas-10k").unwrap();
+fn profile(name: &str) -> (Profile, Arc<DriveModel>) {
+    let profile = builtin::find(name).unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
     (profile, model)
 }
 
-fn load(model: &DriveModel) -> Issuer<Oltp> {
-    let source = Oltp::new(OltpConfig::new(model.layout().capacity(), model.sector_bytes()), 3).unwrap();
-    Issuer::new(source, Arrival::oltp(10), Instant::ZERO, 3).unwrap()
-}
-
-fn guarded(overheads: Overheads) -> Config {
-    Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..Config::default() }
+fn atlas() -> (Profile, Arc<DriveModel>) {
+    profile("quantum-atlas-10k")
 }
 
 const SCAN: Background = Background::Scan { block: Sectors::new(8) };
 
-/// How much longer the foreground's responses are with the scan than without, in percent.
-fn harm(run: impl Fn(Background) -> Outside<Oltp>) -> f64 {
-    let response = |background| {
-        let mut run = run(background);
-        run.advance(6_000, &mut Nothing).unwrap();
-        run.report().foreground.mean_response_ms
-    };
-    (response(SCAN) / response(Background::None) - 1.0) * 100.0
+/// Requests of a run, and of a part of it after which the core is asked how it is.
+const REQUESTS: u64 = 12_000;
+const PART: u64 = 100;
+
+/// A scan and its twin.
+struct Twins {
+    /// By how many percent a foreground request's time at the drive is longer with the scan.
+    slower: f64,
+    /// How the core was after each part.
+    cautions: Vec<Option<Caution>>,
+    detours: u64,
+    scan: Outside<Oltp>,
+}
+
+impl Twins {
+    /// Runs over what `device` makes, of which the core is told `known` and `overheads`.
+    fn run(device: impl Fn() -> Box<dyn BlackBox>, known: &Arc<DriveModel>, config: OutsideConfig) -> Self {
+        let begin = |background| {
+            let device = device();
+            // What both have, so that every request is there.
+            let capacity = known.layout().capacity().min(device.capacity());
+            let source = Oltp::new(OltpConfig::new(capacity, known.sector_bytes()), 3).unwrap();
+            let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, 3).unwrap();
+            let config = Config { place: Place::Outside(config), ..Config::default() };
+            Outside::over(device, Arc::clone(known), config, load, background).unwrap()
+        };
+        let mut plain = begin(Background::None);
+        plain.advance(REQUESTS, &mut Nothing).unwrap();
+        let mut scan = begin(SCAN);
+        let mut cautions = Vec::new();
+        for _ in 0..REQUESTS / PART {
+            scan.advance(PART, &mut Nothing).unwrap();
+            cautions.push(scan.core().caution());
+        }
+        // Of the response, what a request waits for others is left out: the busier a drive, the more of that.
+        let access = |run: &Outside<Oltp>| run.report().foreground.mean_access_ms;
+        let slower = (access(&scan) / access(&plain) - 1.0) * 100.0;
+        Self { slower, cautions, detours: scan.planner_stats().detours, scan }
+    }
+
+    /// The same with a drive that is told rightly but for how it behaves.
+    fn of(behaviour: Behaviour) -> Self {
+        let (profile, model) = atlas();
+        let (_, overheads) = black_box(&profile, behaviour, 1).unwrap();
+        let device = || Box::new(black_box(&profile, behaviour, 1).unwrap().0) as Box<dyn BlackBox>;
+        Self::run(device, &model, OutsideConfig::beyond(overheads))
+    }
+
+    fn assert_unharmed(&self) {
+        assert!(self.slower < 1.0, "{:.2}% slower; {} detours", self.slower, self.detours);
+    }
+
+    /// The part of the time in which the core left the gaps alone.
+    fn cautious(&self) -> f64 {
+        self.cautions.iter().flatten().count() as f64 / self.cautions.len() as f64
+    }
+
+    fn mb_per_s(&self) -> f64 {
+        self.scan.report().background.mb_per_s
+    }
 }
 
 #[test]
 fn a_drive_as_told_is_trusted() {
+    let twins = Twins::of(Behaviour::noisy());
+    twins.assert_unharmed();
+    assert!(twins.mb_per_s() > 5.0, "{}", twins.mb_per_s());
+    // Trust takes some hundred commands.
+    let later = &twins.cautions[10..];
+    assert!(!later.contains(&Some(Caution::Mistrust)), "{later:?}");
+    let harm = twins.scan.core().detour_harm().unwrap();
+    assert!(harm.share() < 0.012, "{harm:?}");
+}
+
+#[test]
+fn before_anything_is_known_no_gap_is_used() {
     let (profile, model) = atlas();
-    let (drive, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
-    let mut run = Outside::new(drive, Arc::clone(&model), guarded(overheads), load(&model), SCAN).unwrap();
-    assert_eq!(run.core_mut().caution(), Some(Caution::Unsynchronised));
-    run.advance(4_000, &mut Nothing).unwrap();
-    assert!(run.report().background.mb_per_s > 3.0);
-    let harm = run.core_mut().detour_harm().unwrap();
-    assert!(harm.share() < 0.02, "{harm:?}");
+    let (_, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+    let core = scheduler::Core::new(
+        model,
+        Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..Config::default() },
+    );
+    assert_eq!(core.caution(), Some(Caution::Unsynchronised));
 }
 
 #[test]
 fn arms_that_are_slower_than_told_are_not_trusted() {
-    let (profile, model) = atlas();
-    let behaviour = Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::noisy() };
-    let run = |background| {
-        let (drive, overheads) = black_box(&profile, behaviour, 1).unwrap();
-        Outside::new(drive, Arc::clone(&model), guarded(overheads), load(&model), background).unwrap()
-    };
-    let mut with = run(SCAN);
-    with.advance(6_000, &mut Nothing).unwrap();
-    assert!(with.core_mut().caution().is_some(), "{:?}", with.prediction_errors().map(|e| e.late()));
-    let harm = harm(run);
-    assert!(harm < 2.0, "{harm}% slower");
+    let twins = Twins::of(Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::noisy() });
+    twins.assert_unharmed();
+    assert!(twins.cautious() > 0.9, "{}", twins.cautious());
+}
+
+#[test]
+fn another_drive_s_profile_is_not_trusted() {
+    let (_, wrong) = profile("seagate-cheetah-18lp");
+    let (profile, _) = atlas();
+    let (_, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+    let device = || Box::new(black_box(&profile, Behaviour::noisy(), 1).unwrap().0) as Box<dyn BlackBox>;
+    let twins = Twins::run(device, &wrong, OutsideConfig::beyond(overheads));
+    twins.assert_unharmed();
+    assert!(twins.cautious() > 0.9, "{}", twins.cautious());
 }
 
 #[test]
 fn a_device_without_a_head_gets_no_detours() {
     let (_, model) = atlas();
-    let run = |background| {
-        let capacity = model.layout().capacity();
-        let config = FlashConfig { capacity, ..FlashConfig::default() };
-        let device: Box<dyn BlackBox> = Box::new(Flash::new(config, 1));
-        let overheads = Overheads { overlap: true, ..Overheads::default() };
-        Outside::over(device, Arc::clone(&model), guarded(overheads), load(&model), background).unwrap()
+    let device = || {
+        let config = FlashConfig { capacity: model.layout().capacity(), ..FlashConfig::default() };
+        Box::new(Flash::new(config, 1)) as Box<dyn BlackBox>
     };
-    let mut with = run(SCAN);
-    with.advance(6_000, &mut Nothing).unwrap();
-    assert!(with.core_mut().caution().is_some());
-    let detours = with.planner_stats().detours;
-    assert!(detours < 60, "{detours} detours for 6,000 requests");
+    let overheads = Overheads { overlap: true, ..Overheads::default() };
+    let twins = Twins::run(device, &model, OutsideConfig::beyond(overheads));
+    twins.assert_unharmed();
+    assert!(twins.detours < REQUESTS / 100, "{} detours", twins.detours);
+    assert!(twins.cautious() > 0.9, "{}", twins.cautious());
+}
+
+#[test]
+fn a_shingled_drive_is_not_harmed() {
+    let (profile, model) = atlas();
+    let (_, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+    let device = || {
+        let (drive, _) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+        let config = ShingledConfig::of(model.layout().capacity(), model.sector_bytes());
+        Box::new(Shingled::new(drive, config).unwrap()) as Box<dyn BlackBox>
+    };
+    let twins = Twins::run(device, &model, OutsideConfig::beyond(overheads));
+    twins.assert_unharmed();
+    assert!(twins.cautious() > 0.9, "{}", twins.cautious());
+}
+
+#[test]
+fn a_queue_that_cannot_be_kept_in_order_is_not_trusted() {
+    let (profile, model) = atlas();
+    let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
+    let behaviour = Behaviour { queue, ..Behaviour::noisy() };
+    let (_, overheads) = black_box(&profile, behaviour, 1).unwrap();
+    let device = || Box::new(black_box(&profile, behaviour, 1).unwrap().0) as Box<dyn BlackBox>;
+    // More commands than two at the drive, so that it has something to choose from.
+    let config = OutsideConfig { at_drive: 6, ..OutsideConfig::beyond(overheads) };
+    let twins = Twins::run(device, &model, config);
+    twins.assert_unharmed();
+    assert!(twins.cautious() > 0.9, "{}", twins.cautious());
+}
+
+#[test]
+fn a_drive_that_recalibrates_for_a_second_is_trusted_again_at_once() {
+    let recalibration = Recalibration { every: Duration::from_secs(5), takes: Duration::from_secs(1) };
+    let twins = Twins::of(Behaviour { recalibration: Some(recalibration), ..Behaviour::noisy() });
+    twins.assert_unharmed();
+    assert!(twins.cautious() < 0.3, "{} {:?}", twins.cautious(), twins.cautions);
+    assert!(twins.mb_per_s() > 4.0, "{}", twins.mb_per_s());
+}
+
+#[test]
+fn a_spindle_that_drifts_fast_is_followed() {
+    let drift = SpindleDrift { most_ppm: 20_000, step: Duration::from_millis(200) };
+    let twins = Twins::of(Behaviour { drift: Some(drift), ..Behaviour::noisy() });
+    twins.assert_unharmed();
+    assert!(twins.mb_per_s() > 4.0, "{}", twins.mb_per_s());
+}
+
+#[test]
+fn when_trouble_ends_the_gaps_are_used_again() {
+    let (profile, model) = atlas();
+    let (_, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+    let second = |s| Instant::ZERO + Duration::from_secs(s);
+    let device = || {
+        let (drive, _) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+        // Somewhere between host and drive something holds answers back.
+        let held = Duration::from_millis(8);
+        Box::new(Troubled::new(Box::new(drive), second(20)..second(45), held)) as Box<dyn BlackBox>
+    };
+    let twins = Twins::run(device, &model, OutsideConfig::beyond(overheads));
+    twins.assert_unharmed();
+    let third = twins.cautions.len() / 6;
+    let quiet = |part: &[Option<Caution>]| part.iter().filter(|c| c.is_none()).count();
+    let (first, rest) = twins.cautions.split_at(third);
+    assert!(quiet(first) > third / 2, "{first:?}");
+    let mistrusted = rest.iter().filter(|c| matches!(c, Some(Caution::Mistrust | Caution::Unsynchronised)));
+    assert!(mistrusted.count() > third, "{rest:?}");
+    assert!(quiet(&rest[rest.len() - third..]) > third / 2, "{rest:?}");
 }

@@ -85,8 +85,8 @@ impl Overheads {
 }
 
 impl Conservatism {
-    /// Learned, from the 0.3 ms of FAST'02 on, so that 0.5% of the moves come too late.
-    pub const LEARNED: Self = Self::Learned { late_ppm: 5_000, start: Duration::from_micros(300) };
+    /// Learned, from the 0.3 ms of FAST'02 on.
+    pub const LEARNED: Self = Self::Learned { start: Duration::from_micros(300) };
 }
 
 fn index(op: Op) -> usize {
@@ -98,14 +98,47 @@ fn index(op: Op) -> usize {
 pub enum Conservatism {
     /// The same for every move (FAST'02, section 3.3).
     Constant(Duration),
-    /// What the observed errors of moves over like distances ask for, so that no more than this part of the moves, in
-    /// millionths, comes too late; `start` until enough has been seen.
+    /// The observed spread of moves over like distances, and on top of it what keeps the harm done below its bound; `start`
+    /// until something has been seen.
     Learned {
-        /// Moves that may be too late, in millionths.
-        late_ppm: u32,
         /// Before anything is known.
         start: Duration,
     },
+}
+
+/// Two commands, one right behind the other, on one track, as the drive sees them. A drive may take them for the beginning of
+/// a sequence and read ahead before it turns to anything else (FAST'02, section 4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// What the first does.
+    pub first: Op,
+    /// What the second does.
+    pub second: Op,
+    /// Whether the second goes for lower LBNs than the first.
+    pub backward: bool,
+}
+
+impl Neighbour {
+    /// Kinds that there are.
+    pub(crate) const KINDS: usize = 8;
+
+    pub(crate) fn kind(self) -> usize {
+        index(self.first) * 4 + index(self.second) * 2 + usize::from(self.backward)
+    }
+}
+
+/// Whether detours may use commands that are each other's neighbours on a track: the source track, the destination's on the
+/// far side of its end, both sides of any track's end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Neighbours {
+    /// Not at all (FAST'02, section 4.3).
+    #[default]
+    Never,
+    /// As long as what the drive does behind them is as foreseen; a kind that costs turns is left alone for a while, then
+    /// tried again.
+    Learned,
+    /// Always: for a drive that does not read ahead.
+    Always,
 }
 
 /// How a core outside the drive works.
@@ -118,17 +151,12 @@ pub struct OutsideConfig {
     /// The most commands at the drive. Two keep the head busy while data cross the bus, and leave the drive nothing to
     /// reorder (FAST'02, section 3.3).
     pub at_drive: u8,
-    /// Whether a detour may be a command of its own on the source track.
-    pub on_source: bool,
-    /// Whether a detour may be a command of its own on the destination track.
-    pub on_destination: bool,
-    /// Whether a detour may be a command of its own on either when it reads where the foreground writes, or the other way
-    /// round: a drive takes only reads that follow reads for a sequence.
-    pub mixed: bool,
+    /// Whether a command of a detour may come right behind another on its track, or right before the foreground's on its.
+    pub neighbours: Neighbours,
     /// Whether what time is left behind a detour goes into blocks that are merged into the foreground's command.
     pub merge_after: bool,
-    /// Whether a detour may take both sides of a track's end, with two commands.
-    pub both_sides: bool,
+    /// Whether plans allow for data that cross the bus as late as has been seen.
+    pub late_bus: bool,
     /// How much a completion corrects what is believed of the platter's angle, in 256ths: 256 believes the last one.
     pub resync: u16,
     /// The most that the foreground's time at the head may grow by through detours that were back too late, in
@@ -144,11 +172,9 @@ impl OutsideConfig {
             overheads,
             conservatism: Conservatism::Constant(conservatism),
             at_drive: 2,
-            on_source: false,
-            on_destination: false,
-            mixed: false,
+            neighbours: Neighbours::Never,
             merge_after: false,
-            both_sides: false,
+            late_bus: false,
             resync: 256,
             harm_ppm: None,
         }
@@ -187,11 +213,13 @@ impl OutsideConfig {
     }
 
     /// What goes beyond FAST'02: conservatism that is learned, what is left behind a detour merged with the foreground, and
-    /// harm bounded to 1%. Not [`mixed`](Self::mixed): `freeblock lab run fast02-beyond` shows that it loses.
+    /// harm bounded to 1%.
     pub const fn beyond(overheads: Overheads) -> Self {
         Self {
             conservatism: Conservatism::LEARNED,
             merge_after: true,
+            late_bus: true,
+            neighbours: Neighbours::Learned,
             harm_ppm: Some(10_000),
             ..Self::paper(overheads, Duration::ZERO)
         }

@@ -1,8 +1,8 @@
 //! What is sent next: a foreground request with a detour before it or merged into it, or background work in idle time.
 
-use super::forecast::{Standing, forecast};
-use super::record::class;
-use super::{Command, CommandId, Conservatism, Order, Outside, Work};
+use super::fit::range_of;
+use super::forecast::Standing;
+use super::{Command, CommandId, Conservatism, Neighbour, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job, plain_end};
 use crate::core::{Core, Purpose};
@@ -33,10 +33,21 @@ impl Outside {
         let id = CommandId(self.next_id);
         self.next_id += 1;
         let command = Command { id, op, range, purpose, foreground, useful };
-        let from = self.standing(drive);
-        let (forecast, _) = forecast(drive, &self.config.overheads, &from, self.decided, (op, range));
-        self.last_op = op;
-        self.queue.push_back(Order { command, tag, last, work, sent: None, forecast });
+        let mut forecast = None;
+        self.walk(drive, &[(op, range)], |foreseen| forecast = Some(*foreseen));
+        let Some(forecast) = forecast else { return };
+        let neighbour = self.neighbour(drive, op, range);
+        self.last = (op, range.end());
+        self.queue.push_back(Order { command, tag, last, work, neighbour, sent: None, forecast });
+    }
+
+    /// How a command stands to the last one that was decided on.
+    fn neighbour(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<Neighbour> {
+        let (first, end) = self.last;
+        let before = drive.layout().locate(Lbn::new(end.get().checked_sub(1)?))?;
+        let behind = drive.layout().locate(range.start())?;
+        let backward = range.start() < end;
+        (before.track == behind.track).then_some(Neighbour { first, second: op, backward })
     }
 
     /// When the arm can set out for the next command.
@@ -53,14 +64,14 @@ impl Outside {
     pub(super) fn margin(&self, distance: u32) -> Duration {
         match self.config.conservatism {
             Conservatism::Constant(margin) => margin,
-            Conservatism::Learned { start, .. } => self.margins.of(class(distance)).unwrap_or(start),
+            Conservatism::Learned { start } => self.margins.of(distance, start),
         }
     }
 
     fn least_margin(&self) -> Duration {
         match self.config.conservatism {
             Conservatism::Constant(margin) => margin,
-            Conservatism::Learned { .. } => self.margins.least(),
+            Conservatism::Learned { start } => self.margins.least(start),
         }
     }
 }
@@ -104,26 +115,32 @@ impl Core {
         buffers: &mut dyn Buffers,
     ) {
         self.pass_over(&job);
-        let detour = self.detour_for(outside, standing, &job, None);
+        let detour = self.detour_for(outside, standing, &job, None).and_then(|detour| {
+            outside.fit(&self.drive, detour, (job.pending.request.op, *job.ranges().first()?))
+        });
         self.background.look(Focus::All);
         let mut merged = None;
-        let mut detoured = false;
+        let mut sent = Vec::new();
         if let Some(detour) = detour {
             self.stats.detours += 1;
-            for stop in detour.stops.into_iter().flatten() {
-                let stop_tag = if detour.merged { tag } else { outside.next_tag() };
-                let Some((range, useful)) = self.take_straight(&stop, stop_tag, detour.merged, buffers)
-                else {
+            let stops = detour.stops.iter().flatten().count();
+            for (i, stop) in detour.stops.into_iter().flatten().enumerate() {
+                let with_it = detour.merged && i + 1 == stops;
+                let stop_tag = if with_it { tag } else { outside.next_tag() };
+                let Some((range, useful)) = self.take_straight(&stop, stop_tag, with_it, buffers) else {
                     continue;
                 };
-                detoured = true;
-                if detour.merged {
+                if with_it {
                     merged = Some((range, useful));
                 } else {
-                    let what = (Purpose::Background { useful }, None, useful);
-                    outside.push(&self.drive, (stop.op, range, (stop_tag, true), Work::Detour), what);
+                    sent.push((stop.op, range, stop_tag, useful));
                 }
             }
+        }
+        let detoured = !sent.is_empty() || merged.is_some();
+        for (op, range, tag, useful) in sent {
+            let what = (Purpose::Background { useful }, None, useful);
+            outside.push(&self.drive, (op, range, (tag, true), Work::Detour), what);
         }
         if detoured && merged.is_none() && outside.config.merge_after {
             // What lies in the way of the head that comes back, and may yet come in time.
@@ -181,37 +198,37 @@ impl Core {
         let first = *job.ranges().first()?;
         let piece = drive.layout().pieces(first).next()?;
         let set_out = outside.set_out(standing, op);
-        let earliest = standing.ready.max(outside.decided) + outside.config.overheads.shortest_access;
+        let overheads = outside.config.overheads;
+        // In a queue a command's own time runs beside what came before.
+        let begun = if overheads.overlap { outside.decided } else { standing.ready.max(outside.decided) };
+        let earliest = begun + overheads.shortest_access;
         let whole = op.is_write() || u64::from(piece.len) == first.len().get();
         let approach = Approach::arriving_after(&drive, (standing.position, set_out, earliest), op, &piece);
         if approach.missed.is_some() && whole {
             return None;
         }
         let at = standing.free.max(outside.decided);
-        let overheads = outside.config.overheads;
         let before = |op| outside.set_out(standing, op).saturating_since(at);
         let between = |last| if overheads.overlap { Duration::ZERO } else { overheads.between(last, op) };
-        let not_on: Vec<TrackIndex> = match outside.config.on_source && outside.config.on_destination {
-            true => Vec::new(),
-            false => {
-                let ahead = outside.device.iter().chain(&outside.queue).map(|o| o.command.range);
-                let ranges = ahead.chain(job.ranges().iter().copied());
-                ranges.flat_map(|range| drive.layout().pieces(range).map(|piece| piece.track)).collect()
-            }
-        };
-        let mixed = outside.config.mixed;
-        let allowed =
-            |all: bool, beside: Op| [all || mixed && beside.is_write(), all || mixed && !beside.is_write()];
+        // Source and destination are looked at on their own.
+        let ahead = outside.device.iter().chain(&outside.queue).map(|o| o.command.range);
+        let ranges = ahead.chain(job.ranges().iter().copied());
+        let not_on: Vec<TrackIndex> =
+            ranges.flat_map(|range| drive.layout().pieces(range).map(|piece| piece.track)).collect();
+        let allows = |neighbour| outside.learned.allows(outside.config.neighbours, neighbour);
+        let second = outside.second_sent(&drive);
         let margin = |distance| outside.margin(distance);
         let terms = Terms {
             margin: &margin,
             least_margin: outside.least_margin(),
             before: [before(Op::Read), before(Op::Write)],
+            ready: [earliest, begun],
             between: [between(Op::Read), between(Op::Write)],
             not_on: &not_on,
-            on_source: allowed(outside.config.on_source, outside.last_op),
-            on_destination: allowed(outside.config.on_destination, op),
-            both_sides: outside.config.both_sides,
+            second: [second + overheads.command(Op::Read), second + overheads.command(Op::Write)],
+            change: overheads.bus_sector * 16,
+            last: outside.last,
+            allows: &allows,
             merge: (!job.is_promoted_write()).then_some((piece.lbn, piece.sector)),
         };
         let gap = Gap {
@@ -240,13 +257,8 @@ impl Core {
         let drive = Arc::clone(&self.drive);
         let layout = drive.layout();
         let track = layout.track_ref(stop.track);
-        let sectors = track.track().sectors;
         self.background.take_for(tag);
-        let lbns = |first: u32, count: u32| {
-            let at = |sector: u32| layout.lbn_at(Location { track: stop.track, sector: sector % sectors });
-            let (first, last) = (at(first)?, at(first + count - 1)?);
-            (last >= first).then(|| LbnRange::new(first, last.since(first) + Sectors::new(1)))
-        };
+        let lbns = |first: u32, count: u32| range_of(&drive, &Stop { first, count, ..*stop });
         if stop.op == Op::Read {
             let taken = self.background.take_reads(&drive, stop.track, (stop.first, stop.count), false)?;
             // A merged command goes on to the request.

@@ -18,6 +18,8 @@ pub(super) struct Standing {
     pub free: Instant,
     /// When the drive can turn to the next command.
     pub ready: Instant,
+    /// When the last read's data have crossed the bus.
+    pub bus: Instant,
 }
 
 /// The course of a command, in platter time.
@@ -33,10 +35,14 @@ pub(super) struct Forecast {
     pub end: Instant,
     /// The host learns of it.
     pub heard: Instant,
+    /// The same when its data cross the bus as late as they may.
+    pub heard_at_latest: Instant,
     /// Cylinders to its first track.
     pub distance: u32,
     /// Whether the head had to move at all.
     pub moves: bool,
+    /// Whether it comes among the first track's sectors, and what has passed is had a turn later.
+    pub in_two_parts: bool,
 }
 
 impl Forecast {
@@ -46,12 +52,42 @@ impl Forecast {
     }
 }
 
+/// How late a read's data may be, as a part of their time on the bus, in 65536ths: nine of ten are not later.
+///
+/// How bus and medium overlap varies, and does not matter to the head (FAST'02, section 5.2); but until the host has heard
+/// it sends nothing, and a write's data come behind those of a read before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HeldBack(u32);
+
+/// Fewer sectors tell nothing.
+const TELLING: u64 = 16;
+
+/// A step up; nine down make up for it.
+const STEP: u32 = 65_536 / 32;
+
+impl HeldBack {
+    /// Of a read's time on the bus.
+    fn of(self, bus: Duration) -> Duration {
+        bus * u64::from(self.0) / 65_536
+    }
+
+    /// The host has heard of a read so much later than was foreseen.
+    pub fn learn(&mut self, overheads: &Overheads, sectors: u64, late: Duration) {
+        let bus = overheads.bus_sector * sectors;
+        if sectors < TELLING || bus == Duration::ZERO {
+            return;
+        }
+        let seen = (late.as_nanos().saturating_mul(65_536) / bus.as_nanos()).min(65_536) as u32;
+        self.0 = if seen > self.0 { self.0 + STEP } else { self.0.saturating_sub(STEP / 9) };
+    }
+}
+
 /// What the head does for `range` after `from`, if the drive has the command at `sent`; and where that leaves it.
 pub(super) fn forecast(
     drive: &DriveModel,
     overheads: &Overheads,
     from: &Standing,
-    sent: Instant,
+    (sent, held_back): (Instant, HeldBack),
     (op, range): (Op, LbnRange),
 ) -> (Forecast, Standing) {
     let service = from.ready.max(sent);
@@ -69,6 +105,8 @@ pub(super) fn forecast(
     let mut waiting = 0;
     // Sectors up to the end of the piece: any order is possible when their data are there, however many follow.
     let mut written = 0;
+    // Its data come when the command has been taken in and those of a read before it have gone.
+    let bus_from = (begun + overheads.command(op)).max(if overheads.overlap { from.bus } else { begun });
     let whole = |piece: &Piece| u64::from(piece.len) == range.len().get();
     for piece in drive.layout().pieces(range) {
         let earliest = match (&done, op) {
@@ -78,7 +116,7 @@ pub(super) fn forecast(
         let mut approach = Approach::arriving_after(drive, (at.position, at.free, earliest), op, &piece);
         let missed = approach.missed.take();
         if op.is_write() {
-            let data = |sectors: u64| begun + overheads.command(op) + overheads.bus_sector * sectors;
+            let data = |sectors: u64| bus_from + overheads.bus_sector * sectors;
             written += u64::from(piece.len);
             let all = data(written.next_multiple_of(BURST).min(range.len().get()));
             approach.missed = missed.filter(|&missed| all <= approach.rear_start(drive, &piece, missed));
@@ -100,11 +138,13 @@ pub(super) fn forecast(
             start: if approach.missed.is_some() { approach.arrive } else { start },
             end,
             heard: end,
+            heard_at_latest: end,
             distance: at.position.cylinder.distance(to.cylinder),
             moves: at.position != to,
+            in_two_parts: approach.missed.is_some(),
         });
         first.end = end;
-        at = Standing { position: to, track: Some(piece.track), free: end, ready: end };
+        at = Standing { position: to, track: Some(piece.track), free: end, ready: end, ..*from };
     }
     let sectors = range.len().get();
     let mut done = done.unwrap_or(Forecast {
@@ -113,19 +153,28 @@ pub(super) fn forecast(
         start: set_out,
         end: set_out,
         heard: set_out,
+        heard_at_latest: set_out,
         distance: 0,
         moves: false,
+        in_two_parts: false,
     });
     let bus = overheads.bus_sector * sectors;
-    done.heard = if op.is_write() && overheads.write_back {
-        service + overheads.command(op) + bus + overheads.tail(op)
-    } else if op.is_write() {
-        done.end + overheads.tail(op)
+    let tail = overheads.tail(op);
+    (done.heard, at.bus) = if op.is_write() {
+        let crossed = bus_from + bus;
+        let back = if overheads.write_back { service + overheads.command(op) + bus } else { done.end };
+        (back + tail, crossed)
     } else {
-        // The bus may be slower than the medium.
-        let behind = (done.start + bus).saturating_since(done.end + overheads.bus_sector);
-        done.end + overheads.tail(op) + behind.max(overheads.bus_sector * u64::from(waiting))
+        // The bus may be slower than the medium, or taken.
+        let first = if overheads.overlap { done.start.max(from.bus) } else { done.start };
+        let last = done.end + overheads.bus_sector * (u64::from(waiting) + 1);
+        let crossed = last.max(first + bus);
+        let latest = crossed + held_back.of(bus);
+        let tail = tail.saturating_sub(overheads.bus_sector);
+        done.heard_at_latest = latest + tail;
+        (crossed + tail, latest)
     };
+    done.heard_at_latest = done.heard_at_latest.max(done.heard);
     at.ready = if overheads.overlap { done.end } else { done.heard };
     (done, at)
 }

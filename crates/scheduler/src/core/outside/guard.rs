@@ -2,8 +2,9 @@
 //!
 //! Two accounts, both of the last some thousand commands. Trust: how many commands were done when they were foreseen. A
 //! drive that is not what its profile says, that reorders, or has no head at all, has none. Harm: the turns that
-//! foreground requests lost to detours that were back too late, against the foreground's time at the head. It is an upper
-//! bound: some would have been lost anyway.
+//! foreground requests lost to detours that were back too late, against the foreground's time at the head. Some would have
+//! been lost anyway; what the foreground gains where a detour lets it choose later is not in it either. Tests and the lab
+//! measure the truth against a run without detours.
 
 use crate::idle::Harm;
 use units::Duration;
@@ -20,6 +21,9 @@ const HARM_MEMORY: Duration = Duration::from_secs(60);
 
 /// The foreground's time is taken to be at least this, so that the first detour that is late does not end them all.
 const LEAST: Duration = Duration::from_secs(2);
+
+/// So many commands between two looks at the harm.
+const LOOK: u32 = 512;
 
 /// Why a core outside the drive leaves the gaps alone; idle time is used all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,13 +45,21 @@ pub(super) struct Guard {
     foreseen: u32,
     trusted: bool,
     recent: Harm,
+    /// Commands accounted since the last look.
+    accounted: u32,
     /// Since the beginning.
     pub all: Harm,
 }
 
 impl Guard {
     pub fn new() -> Self {
-        Self { foreseen: 65_536 / 2, trusted: false, recent: Harm::default(), all: Harm::default() }
+        Self {
+            foreseen: 65_536 / 2,
+            trusted: false,
+            recent: Harm::default(),
+            accounted: 0,
+            all: Harm::default(),
+        }
     }
 
     /// A command was done, when it was foreseen or not.
@@ -59,16 +71,28 @@ impl Guard {
         self.trusted = self.foreseen >= if self.trusted { MISTRUSTED } else { TRUSTED };
     }
 
-    /// The foreground had the head for `time`; of that, `late` was lost to a detour.
+    /// The foreground had the head for `time`, detours for it included; of that, `late` was lost.
     pub fn account(&mut self, time: Duration, late: Duration) {
         for harm in [&mut self.recent, &mut self.all] {
             harm.foreground += time;
             harm.late += late;
         }
+        self.accounted += 1;
         if self.recent.foreground >= HARM_MEMORY {
             self.recent.foreground = self.recent.foreground / 2;
             self.recent.late = self.recent.late / 2;
         }
+    }
+
+    /// From time to time: the harm of late, in millionths of the foreground's time.
+    pub fn look(&mut self) -> Option<u64> {
+        if self.accounted < LOOK {
+            return None;
+        }
+        self.accounted = 0;
+        let time = u128::from(self.recent.foreground.max(LEAST).as_nanos());
+        let net = u128::from(self.recent.late.as_nanos());
+        u64::try_from(net * 1_000_000 / time).ok()
     }
 
     /// Whether caution is called for, where detours may cost so many millionths.

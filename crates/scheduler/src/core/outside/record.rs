@@ -15,7 +15,11 @@ const CLASSES: usize = 24;
 pub(crate) const SLACK_NS: u64 = 25_000;
 
 /// Slack bins: up to 1.6 ms; a head with more in hand is not what seek times decide about.
-const SLACKS: usize = 64;
+pub(crate) const SLACKS: usize = 64;
+
+/// Half of the arrivals is forgotten after so many: an arm that ages is followed, and trouble that has ended does not count
+/// for ever.
+const MEMORY: u32 = 1 << 15;
 
 /// An observation: a command is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct ErrorRecord {
     early: u64,
     unexplained: u64,
     arrivals: Vec<Arrivals>,
+    /// Arrivals since half of them were forgotten.
+    aged: u32,
 }
 
 impl Default for ErrorRecord {
@@ -64,6 +70,7 @@ impl Default for ErrorRecord {
             early: 0,
             unexplained: 0,
             arrivals: vec![Arrivals::default(); CLASSES],
+            aged: 0,
         }
     }
 }
@@ -137,6 +144,12 @@ impl ErrorRecord {
         self.late += u64::from(seen.turns > 0);
         self.early += u64::from(seen.turns < 0);
         let Some((distance, slack)) = moved else { return };
+        self.aged += 1;
+        if self.aged == MEMORY {
+            self.aged = 0;
+            let bins = self.arrivals.iter_mut().flat_map(|class| &mut class.late);
+            bins.for_each(|bin| *bin = (bin.0 / 2, bin.1 / 2));
+        }
         let bins = &mut self.arrivals[class(distance)].late;
         if let Some(bin) = bins.get_mut((slack.as_nanos() / SLACK_NS) as usize) {
             bin.0 = bin.0.saturating_add(1);

@@ -13,6 +13,7 @@ mod limits;
 mod listen;
 mod mailbox;
 mod running;
+mod tape;
 pub mod tasks;
 mod tls;
 
@@ -24,4 +25,5 @@ pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
 pub use running::Running;
+pub use tape::{ReplayError, Replayed, Tape, replay};
 pub use tls::{Tls, TlsError};

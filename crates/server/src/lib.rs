@@ -6,12 +6,14 @@
 
 mod carry;
 mod client;
+pub mod control;
 pub mod desk;
 mod disk;
 mod exporter;
 mod limits;
 mod listen;
 mod mailbox;
+pub mod office;
 mod running;
 mod tape;
 pub mod tasks;

@@ -1,13 +1,14 @@
 //! Where clients come in.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Where a server listens.
@@ -99,12 +100,36 @@ fn clear(path: &Path) -> Result<(), ListenError> {
     if !there.file_type().is_socket() {
         return taken("it is no socket");
     }
-    if UnixStream::connect(path).is_ok() {
+    if answers(path) {
         return taken("a server answers there");
     }
-    std::fs::remove_file(path)
-        .map_err(|source| ListenError::System { address: Address::Unix(path.to_owned()), source })
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(ListenError::System { address: Address::Unix(path.to_owned()), source })
+        }
+        _ => Ok(()),
+    }
 }
+
+/// Whether a server is there. The socket of one that was killed takes connections for a moment after its end, until the
+/// kernel has taken its ring down, and then breaks them: a server says something, or at least stays.
+fn answers(path: &Path) -> bool {
+    while let Ok(mut stream) = UnixStream::connect(path) {
+        let heard = stream.set_read_timeout(Some(STAYS)).and_then(|()| stream.read(&mut [0]));
+        match heard {
+            Ok(1..) => return true,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return true;
+            }
+            // It has hung up, or was never taken in: is anybody still there?
+            Ok(0) | Err(_) => std::thread::sleep(STAYS / 100),
+        }
+    }
+    false
+}
+
+/// So long a connection lives that is nobody's any more, many times over.
+const STAYS: Duration = Duration::from_millis(500);
 
 impl Drop for Listener {
     fn drop(&mut self) {

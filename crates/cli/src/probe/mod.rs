@@ -81,7 +81,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
 
 /// From the beginning, or from the state file if there is one.
 fn begin(args: &ProbeArgs) -> Result<Probe, Problem> {
-    let options = Options { seed: args.seed, name: args.name.clone() };
+    let options = Options { seed: args.seed, name: args.name.clone(), ..Options::default() };
     let Some(path) = args.resume.as_ref().filter(|path| path.exists()) else {
         return Ok(Probe::new(options));
     };

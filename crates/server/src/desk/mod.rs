@@ -10,6 +10,7 @@ pub mod spec;
 pub mod status;
 pub mod table;
 
+use crate::office::Hand;
 use crate::tasks::job::{Context, Job, Stage};
 use crate::tasks::journal::{self, JournalError, Writer};
 use crate::tasks::{Begin, begin};
@@ -94,6 +95,7 @@ pub struct Desk {
     live: BTreeMap<u64, Live>,
     routes: Routes,
     orders: VecDeque<Order>,
+    hand: Option<Hand>,
     /// Of the last entry that was ordered; of the last that is durable.
     seq: u64,
     durable: u64,
@@ -145,6 +147,7 @@ impl Desk {
             live: BTreeMap::new(),
             routes: Routes::default(),
             orders: VecDeque::from([first]),
+            hand: None,
             seq: 1,
             durable: 0,
             appended: 0,
@@ -176,6 +179,31 @@ impl Desk {
     /// The disk.
     pub fn disk(&self) -> &DiskFacts {
         &self.setup.disk
+    }
+
+    /// From here on orders are handed over as they are given, and [`order`](Self::order) has none.
+    pub(crate) fn hand_orders_to(&mut self, hand: Hand) {
+        self.hand = Some(hand);
+        self.hand_over();
+    }
+
+    fn hand_over(&mut self) {
+        if let Some(hand) = &self.hand {
+            self.orders.drain(..).for_each(hand);
+        }
+    }
+
+    /// The time of what is called next.
+    pub(crate) fn set_now(&mut self, now: Instant, unix_ms: u64) {
+        (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
+    }
+
+    /// Nothing more will be called: progress is saved, and nobody is handed anything afterwards.
+    pub(crate) fn close(&mut self) {
+        let ids: Vec<u64> = self.live.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.save(id, true));
+        self.hand_over();
+        self.hand = None;
     }
 
     /// The next order to be carried out.
@@ -468,6 +496,7 @@ impl Desk {
         if self.appended > LEAST_COMPACTION.max(self.compacted.saturating_mul(2)) {
             self.compact();
         }
+        self.hand_over();
         self.seq
     }
 
@@ -479,6 +508,7 @@ impl Desk {
         (self.compacted, self.appended) = (bytes.len() as u64, 0);
         let work = Work::Journal { seq: self.seq, bytes, replace: true };
         self.orders.push_back(Order { lane: Lane::Journal, work });
+        self.hand_over();
     }
 
     fn state(&mut self, id: u64, state: TaskState, reason: Option<String>) -> u64 {
@@ -564,6 +594,7 @@ impl Desk {
         let (harm, save_at) = (Harm::default(), self.now);
         let live = Live { job, paused, pace: Pace::default(), retry_at: None, save_at, harm, shared };
         self.live.insert(id, live);
+        self.hand_over();
         self.settle(sessions, id);
     }
 
@@ -585,7 +616,9 @@ impl Desk {
             priority: priority.unwrap_or_default(),
             now: self.now,
         };
-        Some(call(live, &mut cx))
+        let told = call(live, &mut cx);
+        self.hand_over();
+        Some(told)
     }
 
     /// Puts a task's progress into the journal, if there is any and it is time.

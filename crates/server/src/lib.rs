@@ -15,6 +15,7 @@ mod listen;
 mod mailbox;
 pub mod office;
 mod running;
+mod tape;
 pub mod tasks;
 mod tls;
 
@@ -26,4 +27,5 @@ pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
 pub use running::Running;
+pub use tape::{ReplayError, Replayed, Tape, replay};
 pub use tls::{Tls, TlsError};

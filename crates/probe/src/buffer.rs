@@ -48,13 +48,13 @@ fn asked(
         let then = place.saturating_add_signed(offset).min(capacity - count);
         let wait = 1.0 + meter.draw.unit();
         let one = meter.read(place, first_count)?;
-        let at = one.completed + Duration::from_nanos((wait * meter.revolution) as u64);
+        let at = one.completed + Duration::from_nanos((wait * meter.revolution()) as u64);
         responses.push(meter.execute(at, Op::Read, then, count)?.response_ns());
     }
     let middle = median(&mut responses);
     let low = responses.first().copied().unwrap_or(0.0);
     // Of seven hits the median is the rule; the medium's responses lie all over a turn.
-    let near = responses.iter().filter(|&&ns| ns - low < 0.06 * meter.revolution).count();
+    let near = responses.iter().filter(|&&ns| ns - low < 0.06 * meter.revolution()).count();
     Ok((near >= TRIES - 2, if near >= TRIES - 2 { low } else { middle }))
 }
 
@@ -78,13 +78,15 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
         found.hit_ns = same_ns.max(ahead_ns);
     }
     // What is longer by a few percent of a turn is the medium's.
-    meter.hit_below = found.hit_ns + (0.01 * meter.revolution).min(60_000.0);
+    meter.hit_below = found.hit_ns + (0.01 * meter.revolution()).min(60_000.0);
     found.bus_sector_ns = bus(meter, &found)?;
     if reads_ahead {
         found.ahead = how_far(meter)?;
     }
     found.segments = places(meter, &found)?;
     meter.segments = found.segments;
+    meter.ahead = found.ahead;
+    meter.keeps_before = found.keeps_before;
     Ok(found)
 }
 
@@ -106,7 +108,7 @@ fn how_far(meter: &mut Meter<'_>) -> Result<u64, ProbeError> {
         for _ in 0..3 {
             let place = capacity / 8 + meter.draw.below(capacity / 2);
             let one = meter.read(place, 1)?;
-            let at = one.completed + Duration::from_nanos((4.3 * meter.revolution) as u64);
+            let at = one.completed + Duration::from_nanos((4.3 * meter.revolution()) as u64);
             let two = meter.execute(at, Op::Read, place + 2 * far, 1)?;
             hits += u32::from(meter.is_hit(&two));
         }

@@ -36,10 +36,12 @@ pub(crate) fn run(
     map: &Map,
     predictor: &mut Predictor,
 ) -> Result<(Check, Vec<Unsure>), ProbeError> {
-    let capacity = meter.capacity();
+    // What was not mapped is unsure anyway.
+    let capacity = map.mapped.clamp(1, meter.capacity());
     let sectors = SECTORS.min(capacity);
     let mut check = Check { requests: REQUESTS, ..Check::default() };
     let mut strange = Vec::new();
+    let mut reads = Vec::new();
     // The first goes where the arm was not.
     meter.read(0, 1)?;
     for _ in 0..WARM_UP {
@@ -52,9 +54,10 @@ pub(crate) fn run(
         let lbn = meter.draw.below(capacity - sectors + 1);
         let error = predicted(meter, predictor, lbn, sectors)?;
         let part = 1.0 / REQUESTS as f64;
+        reads.push((lbn, error.abs() < NEAR));
         if error.abs() < NEAR {
             check.within_50us += part;
-        } else if wrap(error / meter.revolution).abs() * meter.revolution < NEAR {
+        } else if wrap(error / meter.revolution()).abs() * meter.revolution() < NEAR {
             check.turns_off += part;
         } else {
             check.elsewhere += part;
@@ -62,14 +65,27 @@ pub(crate) fn run(
         }
     }
     let mut unsure = second_look(meter, map, &strange)?;
-    if check.within_50us < ENOUGH && unsure.is_empty() {
+    let sure: Vec<bool> = reads
+        .iter()
+        .filter(|&&(lbn, _)| !unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn)))
+        .map(|&(_, near)| near)
+        .collect();
+    let near = sure.iter().filter(|&&near| near).count() as f64;
+    if near < ENOUGH * sure.len() as f64 || sure.is_empty() {
         // No part is worse than another: moves, not places, are what is not known well.
         let why = format!(
-            "of {REQUESTS} reads all over the drive {:.1}% came whole turns off, {:.1}% otherwise",
+            "of {REQUESTS} reads all over it {:.1}% came whole turns off, {:.1}% otherwise",
             100.0 * check.turns_off,
             100.0 * check.elsewhere
         );
-        unsure.push(Unsure { first: Lbn::ZERO, end: Lbn::new(capacity), why });
+        unsure = vec![Unsure { first: Lbn::ZERO, end: Lbn::new(capacity), why }];
+    }
+    if capacity < meter.capacity() {
+        unsure.push(Unsure {
+            first: Lbn::new(capacity),
+            end: Lbn::new(meter.capacity()),
+            why: "mapping ended there: too many zones, or too long".to_owned(),
+        });
     }
     Ok((check, unsure))
 }
@@ -89,7 +105,7 @@ fn predicted(
 /// Looks again at the parts of the drive where reads came at angles that the map does not have.
 fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<Unsure>, ProbeError> {
     meter.find_phase()?;
-    let capacity = meter.capacity();
+    let capacity = map.mapped.clamp(1, meter.capacity());
     let size = capacity.div_ceil(PARTS).max(1);
     let mut parts: Vec<u64> = strange.iter().map(|lbn| lbn / size).collect();
     parts.sort_unstable();
@@ -105,7 +121,7 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
                 continue;
             };
             let error = meter.deviation(lbn, expected)?;
-            off += u64::from(error.abs() * meter.revolution > NEAR);
+            off += u64::from(error.abs() * meter.revolution() > NEAR);
         }
         if off as f64 > UNSURE * SECOND_LOOK as f64 {
             let why = format!("{off} of {SECOND_LOOK} sectors stand elsewhere than the map has them");

@@ -46,7 +46,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, shape: Shape) -> Result<Opt
         let sector = meter.draw.below(zone.sectors);
         meter.read(zone.lbn_near(track + period, sector), 1)?;
         let reading = meter.read(first, 2 * EACH_SIDE)?;
-        least = least.min(reading.response_ns() / meter.revolution);
+        least = least.min(reading.response_ns() / meter.revolution());
         gap = frac(zone.track_angle(track + 1) - zone.track_angle(track));
     }
     if least == f64::MAX {
@@ -54,5 +54,5 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, shape: Shape) -> Result<Opt
     }
     // The luckiest read waited for little before its first sector. A short move takes less than a third of a turn.
     let whole = gap + 2.0 * EACH_SIDE as f64 / zone.sectors as f64;
-    Ok(Some(Crossing { gap_ns: gap * meter.revolution, lost: least > whole + 0.85 }))
+    Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost: least > whole + 0.85 }))
 }

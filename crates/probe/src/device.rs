@@ -41,6 +41,9 @@ pub trait Device {
 
     /// Waits until `at`, unless that has passed, then carries out a command and waits until it is done.
     ///
+    /// A write puts back what the sectors hold, which the handle has read before: it costs what any write costs, and
+    /// nothing is lost, even if the power fails. Writes come only where [`Options::writes`](crate::Options) allows them.
+    ///
     /// # Errors
     /// The command failed; the device can take another one.
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError>;

@@ -3,6 +3,7 @@
 use crate::device::DeviceError;
 use crate::journal::StateError;
 use thiserror::Error;
+use units::LbnRange;
 
 /// Why a probe ended without a profile.
 #[derive(Debug, Error)]
@@ -16,6 +17,18 @@ pub enum ProbeError {
     /// A saved state does not belong to this device or this program.
     #[error(transparent)]
     State(#[from] StateError),
+    /// Writes are allowed where there is no drive, or to too little of it.
+    #[error(
+        "writes are allowed to {region} of a drive of {capacity} sectors; name at least {least} sectors inside it"
+    )]
+    Region {
+        /// What the user named.
+        region: LbnRange,
+        /// Sectors of the drive.
+        capacity: u64,
+        /// What is needed.
+        least: u64,
+    },
     /// The times do not look like a disk's.
     #[error("{stage}: {problem}; {mend}")]
     Unlike {

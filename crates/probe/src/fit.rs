@@ -1,5 +1,6 @@
 //! Least squares for a zone's angles: where its first track stands, and the rotations of its levels.
 
+use crate::turns::wrap;
 use crate::zone::Zone;
 
 /// The most unknowns: an angle and three levels.
@@ -8,13 +9,30 @@ const MOST: usize = 5;
 /// Before anything is measured each unknown is taken to be known to a fiftieth of a turn.
 const PRIOR: f64 = 0.02;
 
+/// A rotation known to a standard deviation of so many sectors that is no further from whole ones is whole.
+const WHOLE: f64 = 0.05;
+
+/// To what a rotation of whole sectors is known, turns.
+const EXACT: f64 = 1e-9;
+
+/// One measurement: where an LBN stood, as the mean of so many readings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Measured {
+    lbn: u64,
+    angle: f64,
+    readings: f64,
+}
+
 /// The normal equations of what has been measured, in units of one reading's spread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fit {
     matrix: [[f64; MOST]; MOST],
-    right: [f64; MOST],
     /// The spread of one reading, turns.
     spread: f64,
+    measured: Vec<Measured>,
+    /// Levels whose rotations are taken for whole sectors; none once that has proved wrong.
+    pinned: [bool; MOST],
+    never_pin: bool,
 }
 
 /// How often an LBN's angle has each unknown in it.
@@ -38,22 +56,82 @@ impl Fit {
         fit
     }
 
+    /// For a zone with the same rotations at another angle: they are known as well as before.
+    pub(crate) fn for_zone_like(&self, zone: &Zone) -> Self {
+        let mut fit = Self::new(self.spread);
+        for i in 1..=zone.levels.len().min(MOST - 1) {
+            // That they are the same is an assumption.
+            fit.matrix[i][i] += (self.spread / (2.0 * self.deviation(i)).max(EXACT)).powi(2);
+            fit.pinned[i] = self.pinned[i];
+        }
+        fit.never_pin = self.never_pin;
+        fit
+    }
+
     /// Takes in that `lbn` stood `error` turns after its prediction, as the mean of `readings`, and corrects the zone.
     pub(crate) fn take(&mut self, zone: &mut Zone, lbn: u64, error: f64, readings: f64) {
-        let x = weights(zone, lbn);
+        self.measured.push(Measured { lbn, angle: zone.predict(lbn) + error, readings });
+        self.correct(zone, weights(zone, lbn), error, readings);
+    }
+
+    fn correct(&mut self, zone: &mut Zone, x: [f64; MOST], error: f64, weight: f64) {
+        let mut right = [0.0; MOST];
         for i in 0..MOST {
             for j in 0..MOST {
-                self.matrix[i][j] += readings * x[i] * x[j];
+                self.matrix[i][j] += weight * x[i] * x[j];
             }
-            self.right[i] += readings * x[i] * error;
+            right[i] += weight * x[i] * error;
         }
-        let by = solve(self.matrix, self.right);
         // From the corrected zone on, everything so far is off by nothing.
-        self.right = [0.0; MOST];
+        let by = solve(self.matrix, right);
         zone.angle += by[0];
         for (level, by) in zone.levels.iter_mut().zip(by.iter().skip(1)) {
             level.advance += by;
         }
+    }
+
+    /// Takes rotations for whole sectors that are known to be next to them, as those of most drives are.
+    pub(crate) fn pin(&mut self, zone: &mut Zone, allowed: bool) {
+        if !allowed || self.never_pin {
+            return;
+        }
+        for i in 1..=zone.levels.len().min(MOST - 1) {
+            let deviation = self.deviation(i);
+            let n = zone.sectors as f64;
+            let advance = zone.levels.get(i - 1).map_or(0.0, |l| l.advance);
+            let off = (advance * n).round() / n - advance;
+            if !self.pinned[i] && deviation * n < WHOLE && off.abs() < 3.0 * deviation {
+                self.pinned[i] = true;
+                let mut x = [0.0; MOST];
+                x[i] = 1.0;
+                self.correct(zone, x, off, (self.spread / EXACT).powi(2));
+            }
+        }
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned.contains(&true)
+    }
+
+    /// Rotations are not of whole sectors after all: what was measured says what they are. False if none was pinned.
+    pub(crate) fn unpin(&mut self, zone: &mut Zone) -> bool {
+        if !self.is_pinned() {
+            return false;
+        }
+        let mut fit = Self { never_pin: true, ..Self::new(self.spread) };
+        for m in &self.measured {
+            let error = wrap(m.angle - zone.predict(m.lbn));
+            fit.take(zone, m.lbn, error, m.readings);
+        }
+        *self = fit;
+        true
+    }
+
+    /// The standard deviation of an unknown, turns.
+    fn deviation(&self, i: usize) -> f64 {
+        let mut x = [0.0; MOST];
+        x[i] = 1.0;
+        solve(self.matrix, x)[i].max(0.0).sqrt() * self.spread
     }
 
     /// The standard deviation of a prediction, turns.
@@ -102,7 +180,6 @@ fn solve(mut a: [[f64; MOST]; MOST], mut b: [f64; MOST]) -> [f64; MOST] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turns::wrap;
     use crate::zone::Level;
 
     #[test]

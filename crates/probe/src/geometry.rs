@@ -84,6 +84,9 @@ const MOST_HEADS: u64 = 32;
 /// The widest band looked for, tracks.
 const WIDEST: u64 = 600;
 
+/// When looking for the shape ends, of the time that a probe may take.
+const LONGEST: f64 = 0.72;
+
 /// A move's time by how many tracks further its end is.
 struct Moves {
     /// Tracks, ns.
@@ -200,8 +203,11 @@ fn steps(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
 fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -> Result<Moves, ProbeError> {
     let mut times = Vec::new();
     let searches = if meter.is_noisy() { 3 } else { 1 };
-    let mut guess = (0.0, 0.35 * meter.revolution);
+    let mut guess = (0.0, 0.35 * meter.revolution());
     for (i, &step) in steps.iter().enumerate() {
+        if !meter.is_within(LONGEST) {
+            break;
+        }
         meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
         // Only the zone's first tracks are surely the first of a cylinder or band of any size.
         let from = 0;

@@ -24,6 +24,13 @@ const WRITE: u64 = 1 << 63;
 const RESYNC: usize = 15;
 const RECENT: usize = 90;
 
+/// Reads whose ends are so near to one another agree, turns.
+const AGREES: f64 = 0.025;
+
+/// How much a spindle's speed may have changed during a pause, and how many speeds are tried on either side.
+const MOST_SLOWER: f64 = 0.012;
+const SPEEDS: i32 = 60;
+
 /// A saved state cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StateError {
@@ -255,19 +262,52 @@ impl<'a> Recorder<'a> {
             self.journal.entries.iter().rev().filter(|e| e.op == Op::Read).take(RECENT).copied().collect();
         let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.timed.completed);
         let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
-        let mut offsets = Vec::new();
+        let mut repeated = Vec::new();
         // The oldest first: the youngest may still be in the drive's buffer.
         for entry in reads.iter().rev().step_by(RECENT.div_ceil(RESYNC)) {
             let timed = self.device.execute(self.device.now(), Op::Read, entry.range)?;
-            offsets.push((phase(entry.timed.completed) - phase(timed.completed)).rem_euclid(1.0));
+            let offset = (phase(entry.timed.completed) - phase(timed.completed)).rem_euclid(1.0);
+            repeated.push((timed.completed, offset));
         }
-        // The median on a circle: the offset that the others are nearest to.
-        let distance = |a: f64, b: f64| (a - b).abs().min(1.0 - (a - b).abs());
-        let total = |a: f64| offsets.iter().map(|&b| distance(a, b)).sum::<f64>();
-        let offset = offsets.iter().copied().min_by(|&a, &b| total(a).total_cmp(&total(b))).unwrap_or(0.0);
+        let (offset, agree) = best_offset(&repeated, turn);
+        if agree * 5 < repeated.len() * 3 {
+            return Err(StateError::Other {
+                problem: format!(
+                    "of {} reads repeated, {agree} end where the platter must then have stood: this is another drive",
+                    repeated.len()
+                ),
+            }
+            .into());
+        }
         let behind = end.as_nanos().saturating_sub(self.device.now().as_nanos());
         Ok(((behind as f64 / turn).ceil() * turn + offset * turn).round() as u64)
     }
+}
+
+/// The offset of phases that most reads agree on, at the last of them, and how many do; on a spindle whose speed may
+/// have changed since.
+fn best_offset(repeated: &[(Instant, f64)], turn: f64) -> (f64, usize) {
+    let wrapped = |a: f64| (a + 0.5).rem_euclid(1.0) - 0.5;
+    let Some(&(last, _)) = repeated.last() else { return (0.0, 0) };
+    let mut best = (0.0, 0, f64::MAX);
+    for step in -SPEEDS..=SPEEDS {
+        let slower = MOST_SLOWER * f64::from(step) / f64::from(SPEEDS);
+        let at_last = |&(at, offset): &(Instant, f64)| {
+            let turns = last.saturating_since(at).as_nanos() as f64 / turn;
+            (offset + slower * turns).rem_euclid(1.0)
+        };
+        for one in repeated {
+            let middle = at_last(one);
+            let near: Vec<f64> =
+                repeated.iter().map(|r| wrapped(at_last(r) - middle)).filter(|d| d.abs() < AGREES).collect();
+            let apart: f64 = near.iter().map(|d| d.abs()).sum();
+            // As many as can be, then as near as can be.
+            if (near.len(), -apart) > (best.1, -best.2) {
+                best = (middle, near.len(), apart);
+            }
+        }
+    }
+    (best.0, best.1)
 }
 
 #[cfg(test)]

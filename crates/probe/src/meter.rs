@@ -1,9 +1,12 @@
 //! Timed reads, and what they say about where a sector stands on the platter.
 
 use crate::draw::Draw;
+use crate::elsewhere::Elsewhere;
 use crate::error::ProbeError;
 use crate::journal::{Journal, Recorder};
-use crate::turns::{frac, wrap};
+use crate::platter::Platter;
+use crate::turns::wrap;
+use crate::zone::Zone;
 use std::ops::ControlFlow;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
@@ -38,19 +41,33 @@ struct Anchor {
 }
 
 /// Anchors at most, and rounds in which they are learnt.
-const MOST_ANCHORS: u64 = 40;
-const ANCHOR_ROUNDS: usize = 10;
+const MOST_ANCHORS: u64 = 520;
+const ANCHOR_ROUNDS: usize = 8;
 
-/// Between two anchors: a spindle that goes wrong by a ten-thousandth is two thousandths of a turn off then.
-const ANCHOR_EVERY: Duration = Duration::from_millis(120);
+/// Between two sectors whose angles are known: a spindle that goes wrong by a ten-thousandth is two thousandths of a
+/// turn off after a tenth of a second.
+const FOLLOW_EVERY: Duration = Duration::from_millis(60);
 
-/// How much of an anchor's error is believed at once, of the phase and of the speed.
-const FOLLOW: f64 = 0.6;
-const FOLLOW_SPEED: f64 = 0.25;
+/// Between two anchors, where others' angles are known as well.
+const ANCHOR_EVERY: Duration = Duration::from_millis(1_500);
 
-/// An anchor further off than this has waited for something else, turns; so many in a row have not.
-const LOST: f64 = 0.02;
-const MOST_LOST: u32 = 4;
+/// How much worse than a reading an anchor's first is.
+const FIRST_READINGS: f64 = 20.0;
+
+/// The spread of an angle before it is known, ns.
+const SPREAD_AT_FIRST: f64 = 6_000.0;
+
+/// So many anchors in a row that make no sense mean that the platter is elsewhere.
+const MOST_ASTRAY: u32 = 2;
+
+/// Anchors read to find the platter again after a while without.
+const FIND_AGAIN: usize = 16;
+
+/// Drive time that a probe may take, s: of a drive of so many bytes, how it grows, at most.
+const LEAST_S: f64 = 300.0;
+const SMALL: f64 = 9e9;
+const GROWTH: f64 = 0.408;
+const MOST_S: f64 = 3_600.0;
 
 /// One read.
 #[derive(Clone, Copy, Debug)]
@@ -77,23 +94,27 @@ pub(crate) struct Meter<'a> {
     begun: Option<Instant>,
     /// The last LBN for which the arm moved.
     pub(crate) last: u64,
-    /// One turn, ns; 0 while it is not known.
-    pub(crate) revolution: f64,
-    /// Where the platter stood at an instant; angles at others follow from the speed.
-    phase: f64,
-    phase_at: Instant,
+    platter: Platter,
     /// Sectors whose angles stand fast, read now and then to follow a spindle that drifts; none for one that does not.
     anchors: Vec<Anchor>,
     next_anchor: usize,
     anchored: Instant,
     /// Anchors in a row that made no sense.
-    lost: u32,
+    astray: u32,
+    /// When a sector whose angle was known was read last.
+    followed: Instant,
     /// Spread of one angle, turns.
     pub(crate) spread: f64,
     /// Responses below this came from the buffer, ns.
     pub(crate) hit_below: f64,
     /// Reads of other places after which a place is not in the buffer.
     pub(crate) segments: u64,
+    /// How many sectors after one read are in it, at least.
+    pub(crate) ahead: u64,
+    /// Where a read costs little.
+    elsewhere: Option<Elsewhere>,
+    /// Whether sectors just before one read are in the buffer.
+    pub(crate) keeps_before: bool,
     commands: u64,
 }
 
@@ -109,16 +130,18 @@ impl<'a> Meter<'a> {
             now: Instant::ZERO,
             begun: None,
             last: 0,
-            revolution: 0.0,
-            phase: 0.0,
-            phase_at: Instant::ZERO,
+            platter: Platter::new(),
             anchors: Vec::new(),
             next_anchor: 0,
             anchored: Instant::ZERO,
-            lost: 0,
+            astray: 0,
+            followed: Instant::ZERO,
             spread: 0.0,
             hit_below: 0.0,
             segments: 0,
+            ahead: 0,
+            elsewhere: None,
+            keeps_before: false,
             commands: 0,
         }
     }
@@ -143,8 +166,21 @@ impl<'a> Meter<'a> {
         self.now.saturating_since(self.begun.unwrap_or(self.now))
     }
 
+    /// Whether so much of the drive time that a probe may take is not used up yet: five minutes for 9 GB, an hour for
+    /// 4 TB.
+    pub(crate) fn is_within(&self, share: f64) -> bool {
+        let bytes = self.capacity() as f64 * self.sector_bytes() as f64;
+        let allowed = (LEAST_S * (bytes / SMALL).powf(GROWTH)).clamp(LEAST_S, MOST_S);
+        self.drive_time().as_secs_f64() < share * allowed
+    }
+
+    /// One turn, ns; 0 while it is not known.
+    pub(crate) const fn revolution(&self) -> f64 {
+        self.platter.revolution
+    }
+
     pub(crate) fn set_revolution(&mut self, ns: f64) {
-        self.revolution = ns;
+        self.platter.revolution = ns;
         self.recorder.set_revolution(ns);
     }
 
@@ -198,9 +234,7 @@ impl<'a> Meter<'a> {
     /// Where the platter stands at `at`, in turns; the end of a sector is where it stands at the completion of a read
     /// of that sector alone, less a constant that is the same for all.
     pub(crate) fn turns_at(&self, at: Instant) -> f64 {
-        let (later, earlier) = (at.saturating_since(self.phase_at), self.phase_at.saturating_since(at));
-        let since = later.as_nanos() as f64 - earlier.as_nanos() as f64;
-        frac(self.phase + since / self.revolution)
+        self.platter.turns_at(at)
     }
 
     /// Begins to follow the spindle: a ring of sectors in the drive's middle, learnt in some rounds.
@@ -216,19 +250,19 @@ impl<'a> Meter<'a> {
         }
         self.draw.shuffle(&mut anchors);
         self.anchors = anchors;
-        self.phase = self.turns_at(self.now);
-        self.phase_at = self.now;
-        let mut squares = Vec::new();
+        self.platter.begin_to_follow(self.now);
+        self.spread = SPREAD_AT_FIRST / self.revolution();
+        let mut errors = Vec::new();
         for round in 0..ANCHOR_ROUNDS {
             for _ in 0..ring {
                 let error = self.read_anchor()?;
                 if round >= ANCHOR_ROUNDS / 2 {
-                    squares.extend(error.map(f64::abs));
+                    errors.extend(error.map(f64::abs));
                 }
             }
         }
         // The median of a normal error is two thirds of its spread; what the clock cannot tell is left to it.
-        self.spread = f64::max(crate::turns::median(&mut squares) / 0.67, 0.6 / self.revolution);
+        self.spread = f64::max(crate::turns::median(&mut errors) / 0.67, 0.6 / self.revolution());
         Ok(())
     }
 
@@ -239,6 +273,7 @@ impl<'a> Meter<'a> {
         let Some(lbn) = self.anchors.get(index).map(|a| a.lbn) else { return Ok(None) };
         let reading = self.read(lbn, 1)?;
         self.anchored = self.now;
+        self.followed = self.now;
         if self.is_hit(&reading) {
             return Ok(None);
         }
@@ -249,80 +284,76 @@ impl<'a> Meter<'a> {
             anchor.readings = 1.0;
             return Ok(None);
         }
-        let error = wrap(angle - anchor.angle);
-        if error.abs() > LOST && self.lost < MOST_LOST {
-            self.lost += 1;
+        // At first the speed, and so the angle, is known badly.
+        let spread = self.spread * (1.0 + FIRST_READINGS / anchor.readings.powi(2)).sqrt();
+        let Some(error) = self.platter.take(reading.completed, anchor.angle, spread) else {
+            self.astray += 1;
+            if self.astray > MOST_ASTRAY {
+                // What was taken for known near by was not.
+                self.elsewhere = None;
+                self.platter.find_again(reading.completed, anchor.angle, spread);
+                self.astray = 0;
+            }
             return Ok(None);
-        }
-        self.lost = 0;
+        };
+        self.astray = 0;
         if anchor.readings < ANCHOR_ROUNDS as f64 {
             anchor.readings += 1.0;
-            anchor.angle += error / anchor.readings;
+            anchor.angle -= error / anchor.readings;
         }
-        let turns = reading.completed.saturating_since(self.phase_at).as_nanos() as f64 / self.revolution;
-        self.phase = frac(angle - FOLLOW * error);
-        self.phase_at = reading.completed;
-        if turns > 0.5 && error.abs() < LOST {
-            // Ahead of where it should be: the turns took longer than was thought.
-            self.revolution *= 1.0 + FOLLOW_SPEED * error / turns.max(4.0);
-            self.recorder.set_revolution(self.revolution);
-        }
+        self.recorder.set_revolution(self.platter.revolution);
         Ok(Some(error))
     }
 
-    /// Where a sector stands, from readings between two anchors each: what the spindle does meanwhile falls out.
-    pub(crate) fn fine_angle(&mut self, lbn: u64, readings: usize) -> Result<f64, ProbeError> {
-        if self.anchors.is_empty() {
-            return self.angle(lbn);
-        }
-        let mut angles = Vec::new();
-        for _ in 0..4 * readings {
-            let Some((known, from)) = self.known_anchor()? else { continue };
-            let reading = self.read(lbn, 1)?;
-            if self.is_hit(&reading) {
-                self.leave(lbn)?;
-                continue;
-            }
-            let Some((then, to)) = self.known_anchor()? else { continue };
-            let turns = |a: Instant, b: Instant| b.saturating_since(a).as_nanos() as f64 / self.revolution;
-            let (part, whole) = (turns(from, reading.completed), turns(from, to));
-            let off = wrap(then - known - whole);
-            if off.abs() > LOST {
-                continue;
-            }
-            angles.push(frac(known + part + off * part / whole));
-            if angles.len() == readings {
-                break;
+    /// The read that was just done was of one sector that stands at `angle`, known to a standard deviation of
+    /// `spread`: the spindle is followed by it.
+    pub(crate) fn follow(&mut self, angle: f64, spread: f64) {
+        if self.is_noisy() {
+            let spread = (spread * spread + self.spread * self.spread).sqrt();
+            if self.platter.take(self.now, angle, spread).is_some() {
+                self.followed = self.now;
             }
         }
-        let Some(&first) = angles.first() else { return self.angle(lbn) };
-        let mut apart: Vec<f64> = angles.iter().map(|a| wrap(a - first)).collect();
-        // A median of many, a mean of two.
-        let middle = crate::turns::median(&mut apart);
-        let near: Vec<f64> =
-            apart.iter().copied().filter(|a| (a - middle).abs() < 4.0 * self.spread).collect();
-        Ok(frac(first + near.iter().sum::<f64>() / near.len().max(1) as f64))
     }
 
-    /// Reads the next anchor: where it stands, and when it ended there.
-    fn known_anchor(&mut self) -> Result<Option<(f64, Instant)>, ProbeError> {
-        let index = self.next_anchor % self.anchors.len().max(1);
-        let error = self.read_anchor()?;
-        Ok(error.and(self.anchors.get(index)).map(|a| (a.angle, self.now)))
-    }
-
-    /// Reads an anchor if it is time to.
+    /// Reads a sector whose angle is known, if it is time to.
     pub(crate) fn keep_phase(&mut self) -> Result<(), ProbeError> {
-        if !self.anchors.is_empty() && self.now.saturating_since(self.anchored) > ANCHOR_EVERY {
+        let late = |now: Instant, then, every| now.saturating_since(then) > every;
+        if !self.is_noisy() || !late(self.now, self.followed, FOLLOW_EVERY) {
+            return Ok(());
+        }
+        if !late(self.now, self.anchored, ANCHOR_EVERY)
+            && let Some(near) = self.known_elsewhere(self.last)
+            && !self.read_elsewhere(near)?
+        {
+            return Ok(());
+        }
+        if late(self.now, self.followed, FOLLOW_EVERY) {
             self.read_anchor()?;
         }
         Ok(())
     }
 
+    /// Reads a sector whose angle is known; whether it came from the buffer.
+    fn read_elsewhere(&mut self, lbn: u64) -> Result<bool, ProbeError> {
+        let reading = self.read(lbn, 1)?;
+        if self.is_hit(&reading) {
+            return Ok(true);
+        }
+        let turns = reading.response_ns() / self.revolution();
+        if let Some(known) = self.elsewhere.as_mut() {
+            known.learn(turns);
+            if let Some((angle, spread)) = known.angle(lbn) {
+                self.follow(angle, spread);
+            }
+        }
+        Ok(false)
+    }
+
     /// Reads anchors until the platter's place is known again after a while without.
     pub(crate) fn find_phase(&mut self) -> Result<(), ProbeError> {
-        if !self.anchors.is_empty() {
-            for _ in 0..4 * MOST_LOST {
+        if self.is_noisy() {
+            for _ in 0..FIND_AGAIN {
                 self.read_anchor()?;
             }
         }
@@ -371,6 +402,10 @@ impl<'a> Meter<'a> {
         let mut tries = 0;
         while done <= self.segments && tries < 4 * (self.segments + 2) {
             tries += 1;
+            if let Some(other) = self.known_elsewhere(lbn) {
+                done += u64::from(!self.read_elsewhere(other)?);
+                continue;
+            }
             let other = low + self.draw.below(reach);
             if other.abs_diff(lbn) < reach / 50 {
                 continue;
@@ -379,6 +414,27 @@ impl<'a> Meter<'a> {
             done += u64::from(!self.is_hit(&reading));
         }
         Ok(())
+    }
+
+    /// A sector not far from `lbn` that will pass soon.
+    fn known_elsewhere(&mut self, lbn: u64) -> Option<u64> {
+        let margin = 2 * self.ahead.max(256);
+        let reach = (10 * margin * (self.segments + 1)).max(50_000).min(self.capacity() / 4);
+        let known = self.elsewhere.as_ref()?;
+        let low = lbn.saturating_sub(reach).max(known.zone.first);
+        let high = lbn.saturating_add(reach).min(known.end);
+        let room = high.checked_sub(low).filter(|&room| room > reach / 4)?;
+        let somewhere = low + self.draw.below(room);
+        let angle = self.platter.turns_at(self.now) + known.wait;
+        let other = known.passing(somewhere, angle);
+        (other.abs_diff(lbn) > margin).then_some(other)
+    }
+
+    /// LBNs of `zone` until `end` stand where it has them, to a standard deviation of `spread`:
+    /// [`leave`](Self::leave) goes there.
+    pub(crate) fn knows(&mut self, zone: &Zone, end: u64, spread: f64) {
+        let wait = self.elsewhere.as_ref().map_or(0.5, |known| known.wait);
+        self.elsewhere = Some(Elsewhere { zone: zone.clone(), end, spread, wait });
     }
 
     /// Angle of `lbn`, and how far it is from `expected`.

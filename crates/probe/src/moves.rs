@@ -16,6 +16,11 @@ pub(crate) trait Target {
 
     /// The part of a turn that its sectors take.
     fn sector(&self) -> f64;
+
+    /// What is done there.
+    fn op(&self) -> Op {
+        Op::Read
+    }
 }
 
 /// Where a search stops, ns.
@@ -40,7 +45,7 @@ pub(crate) fn shortest<T: Target>(
             Some(false) if widened < 8 => {
                 widened += 1;
                 low = high;
-                high += 0.4 * meter.revolution;
+                high += 0.4 * meter.revolution();
             }
             _ => return Ok(None),
         }
@@ -103,7 +108,7 @@ fn trial<T: Target>(
     for _ in 0..ATTEMPTS {
         meter.keep_phase()?;
         let Some(target) = leg(meter)? else { return Ok(None) };
-        let turn = meter.revolution;
+        let turn = meter.revolution();
         let response = ns + target.sector() * turn + bus_ns;
         let then = meter.turns_at(meter.now() + Duration::from_nanos(response as u64));
         let Some((lbn, angle)) = target.at_angle(then) else { continue };
@@ -113,7 +118,7 @@ fn trial<T: Target>(
             continue;
         }
         let at = meter.now() + Duration::from_nanos((wait * turn) as u64);
-        let reading = meter.execute(at, Op::Read, lbn, 1)?;
+        let reading = meter.execute(at, target.op(), lbn, 1)?;
         if meter.is_hit(&reading) {
             continue;
         }

@@ -11,26 +11,31 @@ use crate::layout;
 use crate::mapping::{Map, Mapper};
 use crate::meter::{Hook, Meter};
 use crate::predict::Predictor;
-use crate::report::{Check, Report, Unsure};
+use crate::report::{Check, Report};
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
+use crate::writes::{self, Writes};
 use crate::zero;
 use model::Layout;
-use model::profile::{Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek};
-use units::Lbn;
+use model::profile::{
+    Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek, WriteBack,
+};
+use units::LbnRange;
 
 /// What the user allows and chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Seed of the probe's own dice: which sectors it reads.
     pub seed: u64,
+    /// Sectors that may be written; without them nothing is written, and writes are not measured.
+    pub writes: Option<LbnRange>,
     /// The found profile's name: lower case, digits, hyphens.
     pub name: String,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, name: "probed".to_owned() }
+        Self { seed: 1, writes: None, name: "probed".to_owned() }
     }
 }
 
@@ -81,6 +86,13 @@ impl Probe {
     /// A command that failed, a hook that said so, a state of another drive, or times that are no disk's. The journal
     /// keeps what was measured.
     pub fn run(&mut self, device: &mut dyn Device, hook: &mut Hook<'_>) -> Result<Outcome, ProbeError> {
+        if let Some(region) = self.options.writes {
+            let capacity = device.capacity().get();
+            let inside = region.checked_end().is_some_and(|end| end.get() <= capacity);
+            if !inside || region.len().get() < writes::LEAST {
+                return Err(ProbeError::Region { region, capacity, least: writes::LEAST });
+            }
+        }
         let recorder = Recorder::new(device, &mut self.journal)?;
         let mut meter = Meter::new(recorder, hook);
         characterise(&mut meter, &self.options)
@@ -103,7 +115,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     if !spin.steady {
         meter.stage("spindle", 0.05);
         meter.anchor()?;
-        let us = meter.spread * meter.revolution / 1e3;
+        let us = meter.spread * meter.revolution() / 1e3;
         report.add(
             "spread of an angle",
             format!("{us:.1} us"),
@@ -113,7 +125,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     }
     let map = Mapper::new(meter).run()?;
     let geometry = geometry::find(meter, &map, &buffer)?;
-    let bus_turns = buffer.bus_sector_ns / meter.revolution;
+    let bus_turns = buffer.bus_sector_ns / meter.revolution();
     let (cylinders, spec) = layout::assemble(&map, geometry.shape, bus_turns);
     of_map(&mut report, &map, &geometry, cylinders);
     let zero_latency = zero::find(meter, &map, buffer.bus_sector_ns)?;
@@ -137,9 +149,15 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         report.add("read over a change of head", value.to_owned(), 0.95, "");
     }
     of_seeks(&mut report, &seeks, zero_latency);
+    let written = match options.writes {
+        Some(region) => Some(writes::find(meter, &placed, &buffer, &seeks, region)?),
+        None => None,
+    };
+    of_writes(&mut report, written.as_ref());
     // A speed that wanders is given as it is now.
-    let rpm = (60e9 / meter.revolution).round() as u32;
-    let profile = profile(options, meter, rpm, cylinders, heads, spec, &buffer, &seeks, zero_latency);
+    let rpm = (60e9 / meter.revolution()).round() as u32;
+    let profile =
+        profile(options, meter, rpm, cylinders, heads, spec, &buffer, &seeks, zero_latency, written.as_ref());
     let mut predictor = Predictor::new(&profile).map_err(|e| ProbeError::Unlike {
         stage: "profile",
         problem: e.to_string(),
@@ -148,13 +166,6 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let (check, unsure) = check::run(meter, &map, &mut predictor)?;
     report.check = check;
     report.unsure = unsure;
-    if map.mapped < meter.capacity() {
-        report.unsure.push(Unsure {
-            first: Lbn::new(map.mapped),
-            end: Lbn::new(meter.capacity()),
-            why: "mapping ended there: too many zones, or too long".to_owned(),
-        });
-    }
     report.commands = meter.commands();
     report.drive_time_s = meter.drive_time().as_secs_f64();
     Ok(Outcome { profile, report })
@@ -170,7 +181,6 @@ fn of_buffer(report: &mut Report, buffer: &Buffer) {
         report.add("hit", format!("{:.3} ms for a sector", buffer.hit_ns / 1e6), 1.0, "");
         report.add("bus", format!("{:.4} ms a sector", buffer.bus_sector_ns / 1e6), 1.0, "");
     }
-    report.add("write cache", "not measured".to_owned(), 0.0, "writes were not allowed");
 }
 
 fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
@@ -249,7 +259,34 @@ fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
         None => ("not seen", 0.3, "the bus is slower than the medium, so that nothing depends on it"),
     };
     report.add("zero-latency reads", value.to_owned(), sure, note);
-    report.add("write settle", "not measured".to_owned(), 0.0, "writes were not allowed");
+}
+
+fn of_writes(report: &mut Report, written: Option<&Writes>) {
+    let Some(written) = written else {
+        for what in ["write cache", "write settle"] {
+            report.add(what, "not measured".to_owned(), 0.0, "writes were not allowed");
+        }
+        return;
+    };
+    let value = match (written.write_back, written.kept) {
+        (true, _) => format!("write-back: acknowledged after {:.3} ms", written.acknowledged_ns / 1e6),
+        (false, true) => "write-through: acknowledged from the medium, kept for reads".to_owned(),
+        (false, false) => "off, or write-through that keeps nothing for reads".to_owned(),
+    };
+    report.add("write cache", value, 0.95, "");
+    match written.settle_ms {
+        Some((ms, apart)) => {
+            let sure = if apart < 0.1 { 0.95 } else { 0.6 };
+            let note = format!("beyond a read of the same sector; measurements {apart:.3} ms apart");
+            report.add("write settle", format!("{ms:.3} ms"), sure, note);
+        }
+        None => report.add(
+            "write settle",
+            "not seen".to_owned(),
+            0.0,
+            "writes are acknowledged before the head is there; switch the write cache off to see it",
+        ),
+    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "the one place where all findings meet")]
@@ -263,6 +300,7 @@ fn profile(
     buffer: &Buffer,
     seeks: &Seeks,
     zero_latency: Option<bool>,
+    written: Option<&Writes>,
 ) -> Profile {
     let ms = |ns: f64| (ns / 10.0).round() / 1e5;
     let hit = ms((buffer.hit_ns - buffer.bus_sector_ns).max(0.0));
@@ -284,7 +322,7 @@ fn profile(
         mechanics: Mechanics {
             head_switch_ms: seeks.head_switch_ms,
             cylinder_switch_ms: seeks.cylinder_switch_ms,
-            write_settle_ms: 0.0,
+            write_settle_ms: written.and_then(|w| w.settle_ms).map_or(0.0, |(ms, _)| ms),
             zero_latency_read: zero_latency,
             zero_latency_write: zero_latency,
         },
@@ -312,6 +350,10 @@ fn profile(
                 read_ahead: if buffer.reads_ahead { ReadAhead::Segment } else { ReadAhead::None },
                 read_ahead_over_requested: i32::from(buffer.reads_ahead && !buffer.keeps),
                 read_free_sectors: buffer.keeps_before,
+                write_back: match written {
+                    Some(Writes { write_back: true, .. }) => WriteBack::Always,
+                    _ => WriteBack::None,
+                },
                 ..Cache::default()
             },
             ..Firmware::default()

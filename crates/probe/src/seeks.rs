@@ -6,7 +6,7 @@ use crate::meter::Meter;
 use crate::moves::{Target, shortest_of};
 use crate::turns::frac;
 use model::{Layout, Location};
-use units::{Cylinder, Head, Lbn, TrackIndex};
+use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// What was found.
 #[derive(Clone, Debug)]
@@ -20,12 +20,24 @@ pub(crate) struct Seeks {
     pub(crate) cylinder_switch_ms: Option<f64>,
 }
 
+impl Seeks {
+    /// The time of a move over `distance` cylinders, overhead included, ms.
+    pub(crate) fn at(&self, distance: u32) -> f64 {
+        let after = self.curve.partition_point(|p| p.0 < distance);
+        let point = self.curve.get(after).or(self.curve.last());
+        point.map_or(self.head_switch_ms, |p| p.1) + self.overhead_ms
+    }
+}
+
 /// A track of the assembled layout.
-struct InLayout<'a> {
-    layout: &'a Layout,
-    index: TrackIndex,
-    end_turns: f64,
-    capacity: u64,
+pub(crate) struct InLayout<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) index: TrackIndex,
+    /// From a sector's start to the end of its read, turns.
+    pub(crate) end_turns: f64,
+    /// Sectors that may be asked for.
+    pub(crate) within: LbnRange,
+    pub(crate) op: Op,
 }
 
 impl Target for InLayout<'_> {
@@ -39,12 +51,16 @@ impl Target for InLayout<'_> {
             let at = Location { track: self.index, sector: sector as u32 };
             let lbn = self.layout.lbn_at(at)?;
             // A layout that holds a little more than the drive does no harm.
-            (lbn.get() < self.capacity).then(|| (lbn.get(), ends(sector)))
+            self.within.contains(lbn).then(|| (lbn.get(), ends(sector)))
         })
     }
 
     fn sector(&self) -> f64 {
         1.0 / f64::from(self.layout.track(self.index).sectors)
+    }
+
+    fn op(&self) -> Op {
+        self.op
     }
 }
 
@@ -74,6 +90,20 @@ fn distances(cylinders: u32) -> Vec<u32> {
     list
 }
 
+/// Every fourth, then every second, then all: whenever there is no more time, the curve is known as a whole.
+fn coarse_first(list: Vec<u32>) -> Vec<u32> {
+    let pass = |i: usize| if i.is_multiple_of(4) { 0 } else { 1 + i % 2 };
+    let mut ordered: Vec<(usize, u32)> = list.into_iter().enumerate().map(|(i, d)| (pass(i), d)).collect();
+    ordered.sort_by_key(|&(pass, _)| pass);
+    ordered.into_iter().map(|(_, d)| d).collect()
+}
+
+/// When the curve must be known, of the time that a probe may take.
+const LONGEST: f64 = 0.9;
+
+/// A search begins so far on both sides of where the move is thought to be, ns.
+const AROUND: f64 = 250_000.0;
+
 /// Measures moves on an assembled layout; `end_turns` is from a sector's start to the end of its read, the sector's own
 /// passing left out.
 pub(crate) struct SeekMeter<'m, 'a> {
@@ -86,17 +116,24 @@ impl SeekMeter<'_, '_> {
     /// Everything about the arm.
     pub(crate) fn run(mut self) -> Result<Seeks, ProbeError> {
         let cylinders = self.layout.cylinders();
-        let list = distances(cylinders);
+        let list = coarse_first(distances(cylinders));
         let mut points: Vec<(u32, f64, f64)> = Vec::new();
-        let turn = self.meter.revolution;
+        let turn = self.meter.revolution();
         for (i, &d) in list.iter().enumerate() {
+            if !self.meter.is_within(LONGEST) {
+                break;
+            }
             self.meter.stage("seek curve", 0.75 + 0.2 * i as f64 / list.len() as f64);
-            let range = match points.last() {
-                Some(&(_, ns, _)) => ((ns - 250_000.0).max(0.0), ns + 250_000.0),
-                None => (0.0, 0.5 * turn),
+            // Between its neighbours, or after the last.
+            let after = points.partition_point(|p| p.0 < d);
+            let before = after.checked_sub(1).and_then(|i| points.get(i)).map(|p| p.1);
+            let range = match (before, points.get(after).map(|p| p.1)) {
+                (Some(a), Some(b)) => ((f64::min(a, b) - AROUND).max(0.0), f64::max(a, b) + AROUND),
+                (Some(a), None) => ((a - AROUND).max(0.0), a + AROUND),
+                (None, _) => (0.0, 0.5 * turn),
             };
             if let Some((ns, spread)) = self.moved(d, false, range)? {
-                points.push((d, ns, spread));
+                points.insert(after, (d, ns, spread));
             }
         }
         self.refine(&mut points)?;
@@ -152,6 +189,9 @@ impl SeekMeter<'_, '_> {
             wanted.truncate(left);
             left -= wanted.len();
             for (d, before, after) in wanted {
+                if !self.meter.is_within(LONGEST) {
+                    break;
+                }
                 let (low, high) = (f64::min(before, after), f64::max(before, after));
                 if let Some((ns, spread)) =
                     self.moved(d, false, ((low - 200_000.0).max(0.0), high + 200_000.0))?
@@ -172,13 +212,14 @@ impl SeekMeter<'_, '_> {
         range: (f64, f64),
     ) -> Result<Option<(f64, f64)>, ProbeError> {
         let (layout, bus) = (self.layout, self.buffer.bus_sector_ns);
-        let end_turns = bus / self.meter.revolution;
+        let end_turns = bus / self.meter.revolution();
         let mut leg = |meter: &mut Meter<'_>| -> Result<Option<InLayout<'_>>, ProbeError> {
             for _ in 0..8 {
                 if let Some(index) = target(meter, layout, distance, other_head) {
                     let sector = 1.0 / f64::from(layout.track(index).sectors);
-                    let capacity = meter.capacity();
-                    return Ok(Some(InLayout { layout, index, end_turns: sector + end_turns, capacity }));
+                    let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
+                    let end_turns = sector + end_turns;
+                    return Ok(Some(InLayout { layout, index, end_turns, within, op: Op::Read }));
                 }
                 // From here there is no such move.
                 let away = meter.draw.below(meter.capacity());

@@ -11,7 +11,7 @@ const READS: u32 = 24;
 pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, bus_ns: f64) -> Result<Option<bool>, ProbeError> {
     let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else { return Ok(None) };
     let n = zone.sectors;
-    if bus_ns * n as f64 > meter.revolution || n < 4 {
+    if bus_ns * n as f64 > meter.revolution() || n < 4 {
         return Ok(None);
     }
     let half = n / 2;
@@ -27,7 +27,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, bus_ns: f64) -> Result<Opti
         let sector = i * n / u64::from(READS);
         meter.read(zone.lbn_near((track + 1) % zone.tracks(), sector), 1)?;
         let reading = meter.read(first, half)?;
-        longest = longest.max(reading.response_ns() / meter.revolution);
+        longest = longest.max(reading.response_ns() / meter.revolution());
     }
     // A head that comes among the sectors is done a turn later, or waits for the first: up to a turn and a half.
     Ok(Some(longest < 1.0 + 0.5 * 0.5 + 0.12))

@@ -1,11 +1,11 @@
 //! A drive behind the probe's handle.
 
-#![allow(clippy::unwrap_used, dead_code, reason = "shared by tests and the sweep; each uses a part")]
+#![allow(clippy::unwrap_used, dead_code, reason = "shared by tests and the example; each uses a part")]
 
 use drive::{Behaviour, Command, Drive, Rules};
 use model::Profile;
-use probe::{Device, DeviceError, Timed};
-use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
+use probe::{Device, DeviceError, Report, Timed};
+use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
 /// An emulated drive, of which the probe sees the commands and the clock.
 pub struct Emulated {
@@ -66,10 +66,35 @@ pub fn random(seed: u64) -> Profile {
     profile
 }
 
+/// The default noise with all that is random in it switched off: its bus, its queue.
+pub fn without_chance() -> Behaviour {
+    Behaviour {
+        seek_spread: Duration::ZERO,
+        late_settles: Default::default(),
+        missed_landings_ppm: 0,
+        drift: None,
+        recalibration: None,
+        command_spread: Duration::ZERO,
+        completion_spread: Duration::ZERO,
+        overlap_percent: 0,
+        ..Behaviour::noisy()
+    }
+}
+
+/// How random reads were predicted: within 50 us, whole turns off, otherwise off; and, of those outside regions that the
+/// report calls unsure, within 50 us.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    pub near: f64,
+    pub turns: f64,
+    pub other: f64,
+    pub sure: f64,
+}
+
 /// Random reads of 4 KiB on the true drive, each predicted by a drive made of the found profile that did the same
-/// until then: shares within 50 us, off by whole turns, and off otherwise.
-pub fn predictions(truth: &Profile, found: &Profile, requests: u64) -> (f64, f64, f64) {
-    predictions_on(Emulated::new(truth), truth, found, requests)
+/// until then.
+pub fn predictions(truth: &Profile, found: &Profile, report: &Report, requests: u64) -> Shares {
+    predictions_on(Emulated::new(truth), truth, found, report, requests)
 }
 
 /// The same on a drive that is there.
@@ -77,22 +102,47 @@ pub fn predictions_on(
     mut drive: Emulated,
     truth: &Profile,
     found: &Profile,
+    report: &Report,
     requests: u64,
+) -> Shares {
+    let (near, turns, other) = predicted(&mut drive, truth, found, requests, &|_| true);
+    // Whoever knows that a region is unsure learns nothing of the platter's place there.
+    let is_sure = |lbn: u64| !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
+    let sure = if report.unsure.is_empty() {
+        near
+    } else {
+        predicted(&mut drive, truth, found, requests, &is_sure).0
+    };
+    Shares { near, turns, other, sure }
+}
+
+/// Shares of reads within 50 us, whole turns off, otherwise off, of LBNs that are wanted.
+fn predicted(
+    drive: &mut Emulated,
+    truth: &Profile,
+    found: &Profile,
+    requests: u64,
+    wanted: &dyn Fn(u64) -> bool,
 ) -> (f64, f64, f64) {
     let capacity = drive.capacity().get();
     let mut predictor = probe::Predictor::new(found).unwrap();
     let turn = 60e9 / f64::from(truth.rpm);
     let mut state = 0x1234_5678_9abc_def0u64;
-    let (mut near, mut turns, mut other) = (0, 0, 0);
+    let (mut near, mut turns, mut other) = (0_u64, 0_u64, 0_u64);
     // The first 60 tell how the platter stands to the clock.
-    for i in 0..requests + 60 {
+    let mut warm_up = 60;
+    for _ in 0..100 * requests {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let lbn = ((u128::from(state) * u128::from(capacity - 7)) >> 64) as u64;
+        if !wanted(lbn) {
+            continue;
+        }
         let range = LbnRange::new(units::Lbn::new(lbn), Sectors::new(8));
         let timed = drive.execute(drive.now(), Op::Read, range).unwrap();
         predictor.read(timed.submitted, range);
         let error = predictor.completed(timed.completed) as f64;
-        if i < 60 {
+        if warm_up > 0 {
+            warm_up -= 1;
             continue;
         }
         if error.abs() <= 50_000.0 {
@@ -102,7 +152,10 @@ pub fn predictions_on(
         } else {
             other += 1;
         }
+        if near + turns + other == requests {
+            break;
+        }
     }
-    let share = |n: u64| n as f64 / requests as f64;
+    let share = |n: u64| n as f64 / (near + turns + other).max(1) as f64;
     (share(near), share(turns), share(other))
 }

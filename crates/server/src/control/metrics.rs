@@ -28,13 +28,17 @@ pub(crate) fn encode(disks: &[One]) -> String {
 #[derive(Debug)]
 struct Snapshot(Vec<One>);
 
+/// A metric's name, what it is, and where it is had from.
+type Named<T, V> = (&'static str, &'static str, fn(&T) -> V);
+type Of = fn(&DiskStatus) -> &Latency;
+
 /// Labels in order.
 type Labels<'a> = Vec<(&'static str, String)>;
 
 impl Collector for Snapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), Error> {
         let disk = |one: &One| vec![("disk", one.0.clone())];
-        let counters: [(&str, &str, fn(&DiskStatus) -> u64); 9] = [
+        let counters: [Named<DiskStatus, u64>; 9] = [
             ("foreground_failed", "Foreground requests that failed", |s| s.failed),
             ("foreground_read_bytes", "Bytes read for the foreground", |s| s.read_bytes),
             ("foreground_written_bytes", "Bytes written for the foreground", |s| s.written_bytes),
@@ -56,7 +60,7 @@ impl Collector for Snapshot {
                 self.0.iter().map(|one| (disk(one), value(&one.1) as f64)).collect();
             family(&mut to, name, help, MetricType::Counter, &values)?;
         }
-        let gauges: [(&str, &str, fn(&DiskStatus) -> f64); 4] = [
+        let gauges: [Named<DiskStatus, f64>; 4] = [
             ("outstanding", "Foreground requests that are not answered yet", |s| s.outstanding as f64),
             ("foreseen_ratio", "The part of commands foreseen to a tenth of a millisecond", |s| {
                 s.foresight.within_100us
@@ -71,7 +75,7 @@ impl Collector for Snapshot {
                 self.0.iter().map(|one| (disk(one), value(&one.1))).collect();
             family(&mut to, name, help, MetricType::Gauge, &values)?;
         }
-        let tasks: [(&str, &str, fn(&TaskStatus) -> f64); 6] = [
+        let tasks: [Named<TaskStatus, f64>; 6] = [
             ("task_blocks", "Blocks of a task", |t| t.blocks as f64),
             ("task_done_blocks", "Blocks of it that are done, durably", |t| t.done as f64),
             ("task_done_bytes", "Bytes of those", |t| t.bytes as f64),
@@ -128,7 +132,7 @@ fn family(
 
 /// Counts were made elsewhere: the library has no histogram that can be filled with them.
 fn histograms(out: &mut String, disks: &[One]) {
-    let kinds: [(&str, &str, fn(&DiskStatus) -> &Latency); 5] = [
+    let kinds: [(&str, &str, Of); 5] = [
         ("read_seconds", "Foreground reads", |s| &s.reads),
         ("write_seconds", "Foreground writes", |s| &s.writes),
         ("flush_seconds", "Flushes", |s| &s.flushes),

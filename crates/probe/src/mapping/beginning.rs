@@ -1,0 +1,195 @@
+//! How a zone begins: its density, its first boundary, its first skew.
+
+use super::Mapper;
+use super::event::MOST_SLIPPED;
+use crate::error::ProbeError;
+use crate::turns::{frac, wrap};
+use crate::zone::{Level, Region, Shift, Zone};
+
+/// Distances from a zone's first LBN over which its density is measured.
+const DENSITY_STEPS: [u64; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192];
+
+/// An angle that so many standard deviations of a reading do not hide.
+const SEEN: f64 = 8.0;
+
+/// A density from which that of the next zone may be guessed.
+const LIKE_BEFORE: u64 = 48;
+
+impl Mapper<'_, '_> {
+    /// Density, first boundary and first skew of the zone that begins at `first`, whose angle may be known.
+    pub(super) fn begin(&mut self, first: u64, angle: Option<f64>) -> Result<Zone, ProbeError> {
+        self.known = f64::INFINITY;
+        let angle = match angle {
+            Some(angle) => angle,
+            None => self.sure_angle_alone(first)?,
+        };
+        if let Some(zone) = self.begin_like(first, angle)? {
+            return Ok(zone);
+        }
+        let last = self.capacity - 1 - first;
+        let sectors = self.density(first, angle)?;
+        let (mut sectors, sure) = self.counted(first, sectors, angle)?;
+        if self.meter.is_noisy()
+            && let Some(before) = self.map.zones.last().map(|z| z.sectors)
+            && !(before / 2..=before * 2).contains(&sectors)
+        {
+            // Readings that went wrong, rather than another density.
+            sectors = before;
+        }
+        let mut zone = Zone::new(first, sectors, angle);
+        zone.end = self.capacity;
+        if last < sectors {
+            return Ok(zone);
+        }
+        // On one track without an end, everything is where its angle says until the next track begins.
+        if sure || self.meets(&zone, first + sectors - 1)? {
+            let next = self.sure_angle(first + sectors, sectors)?;
+            zone.levels.push(Level { unit: 1, advance: wrap(next - angle) });
+            return Ok(zone);
+        }
+        let (mut low, mut high) = (first, first + sectors - 1);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.meets(&zone, middle)? { low = middle } else { high = middle }
+        }
+        if let Some(zone) = self.begin_short(&zone, high)? {
+            return Ok(zone);
+        }
+        zone.end = high;
+        Ok(zone)
+    }
+
+    /// A zone that begins as the one before did, at another angle.
+    fn begin_like(&mut self, first: u64, angle: f64) -> Result<Option<Zone>, ProbeError> {
+        let Some(before) = self.map.zones.last() else { return Ok(None) };
+        let (n, top) = (before.sectors, before.levels.last().map_or(0, |l| l.unit));
+        if top == 0 || first + (top + 2) * n >= self.capacity {
+            return Ok(None);
+        }
+        let mut zone = Zone::new(first, n, angle);
+        zone.end = self.capacity;
+        zone.levels.clone_from(&before.levels);
+        zone.region = before.region;
+        let at = |track: u64, sector: u64| zone.lbn_near(track, sector);
+        let mut points =
+            vec![first + n / 2, at(1, 0), at(1, n - 1), at(top, 0), at(top, n / 2), at(top - 1, n - 1)];
+        if let Some(region) = zone.region {
+            points.extend([first + region.lbns - 1, first + region.lbns]);
+        }
+        Ok(self.all_meet(&zone, &points)?.then_some(zone))
+    }
+
+    /// The exact number of sectors on a track, where readings are too spread to tell it: tracks end where the next
+    /// LBN stands elsewhere. Also whether the first one was seen to end there.
+    fn counted(&mut self, first: u64, sectors: u64, angle: f64) -> Result<(u64, bool), ProbeError> {
+        let unsure = (6.0 * self.spread * sectors as f64).ceil() as u64;
+        if unsure < 1 || !self.meter.is_noisy() || sectors < 4 {
+            return Ok((sectors, false));
+        }
+        let mut ends = Vec::new();
+        let (mut begin, mut angle) = (first, angle);
+        for _ in 0..3 {
+            let zone = Zone::new(begin, sectors, angle);
+            let (mut low, mut high) =
+                (begin + sectors.saturating_sub(unsure + 1), begin + sectors + unsure + 1);
+            // A track ends with a jump of many sectors; one more or less over the track is none.
+            let loose = 2.0 * self.tolerance(1);
+            if high >= self.capacity
+                || !self.look(&zone, low, loose)?.met
+                || self.look(&zone, high, loose)?.met
+            {
+                break;
+            }
+            while high - low > 1 {
+                let middle = low + (high - low) / 2;
+                let on = self.look(&zone, middle, loose)?.met;
+                if on { low = middle } else { high = middle }
+            }
+            ends.push(high - begin);
+            if ends == [sectors] {
+                return Ok((sectors, true));
+            }
+            begin = high;
+            angle = self.sure_angle(begin, sectors)?;
+        }
+        // Two tracks that hold as many say it; a slip makes one of three shorter.
+        ends.sort_unstable();
+        Ok((ends.windows(2).rev().find(|w| w[0] == w[1]).map_or(sectors, |w| w[0]), false))
+    }
+
+    /// A zone whose first track ends early at `next`: a slip on it, or spares on every track.
+    fn begin_short(&mut self, zone: &Zone, next: u64) -> Result<Option<Zone>, ProbeError> {
+        let angle = self.sure_angle(next, zone.sectors)?;
+        let mut slipped = zone.clone();
+        let by = (wrap(angle - zone.predict(next)) * zone.sectors as f64).round();
+        if by >= 1.0 && by <= MOST_SLIPPED as f64 && next + (by as u64) < zone.first + zone.sectors {
+            slipped.shifts.push(Shift { lbn: next, sectors: by as u64 });
+            let end = zone.first + zone.sectors - by as u64;
+            if self.all_meet(&slipped, &[next, next + (end - next) / 2, end - 1])? {
+                let after = self.sure_angle(end, zone.sectors)?;
+                slipped.levels.push(Level { unit: 1, advance: wrap(after - zone.angle) });
+                return Ok(Some(slipped));
+            }
+        }
+        let lbns = next - zone.first;
+        if self.meter.is_noisy() && lbns < zone.sectors / 4 {
+            // A reading went wrong, rather than most of each track is spare.
+            return Ok(None);
+        }
+        if lbns == 0 || lbns >= zone.sectors {
+            return Ok(None);
+        }
+        let mut spared = zone.clone();
+        spared.region = Some(Region { lbns, spares: zone.sectors - lbns });
+        spared.levels.push(Level { unit: 1, advance: wrap(angle - zone.angle) });
+        let near = [next + lbns - 1, next + lbns / 2];
+        if self.all_meet(&spared, &near)? && self.angle_breaks(&spared, next + lbns)? {
+            return Ok(Some(spared));
+        }
+        Ok(None)
+    }
+
+    /// Whether a track ends before `lbn`, which the zone has as the first of another.
+    fn angle_breaks(&mut self, zone: &Zone, lbn: u64) -> Result<bool, ProbeError> {
+        if lbn >= self.capacity {
+            return Ok(false);
+        }
+        let on = zone.predict(lbn - 1) + 1.0 / zone.sectors as f64;
+        Ok(self.meter.deviation(lbn, on)?.abs() >= self.tolerance(zone.sectors))
+    }
+
+    /// Sectors on the track of `first`, which stands at `start`.
+    fn density(&mut self, first: u64, start: f64) -> Result<u64, ProbeError> {
+        let room = self.capacity - 1 - first;
+        // The density does not change by much from zone to zone.
+        let steps: Vec<u64> = match self.map.zones.last().map(|z| z.sectors).filter(|&n| n >= LIKE_BEFORE) {
+            Some(n) => vec![n / 16, n / 3, n * 3 / 4],
+            None => DENSITY_STEPS.to_vec(),
+        };
+        let steps: Vec<u64> = steps.into_iter().filter(|&k| k > 0 && k <= room).collect();
+        let mut angles = Vec::new();
+        for &k in steps.iter().rev() {
+            angles.push((k as f64, self.angle(first + k)?));
+        }
+        let tolerance = self.tolerance(1);
+        let mut sector = None;
+        let mut reach = 1.0;
+        for &(k, angle) in angles.iter().rev() {
+            let turned = wrap(angle - start);
+            if sector.is_none() && turned.abs() < SEEN * self.spread {
+                // Sectors so small that readings hide them: more of them show.
+                continue;
+            }
+            let so_far = sector.unwrap_or(frac(turned) / k);
+            let off = wrap(turned - k * so_far);
+            if sector.is_some() && off.abs() > f64::min(tolerance * (1.0 + k / reach), 0.1) {
+                break;
+            }
+            sector = Some(so_far + off / k);
+            reach = k;
+        }
+        let sector: f64 = sector.unwrap_or(1.0);
+        let sectors = (1.0 / sector.max(1e-6)).round();
+        Ok(sectors.clamp(1.0, 1e5) as u64)
+    }
+}

@@ -1,0 +1,230 @@
+//! The course of a zone: predictions ever farther ahead.
+
+use super::event::Event;
+use super::{LONGEST, Mapper};
+use crate::error::ProbeError;
+use crate::fit::Fit;
+use crate::turns::wrap;
+use crate::zone::{Shift, Zone};
+
+/// Tracks that are all looked at while only one skew of a zone is known; more than a cylinder has.
+const DENSE_TRACKS: u64 = 24;
+
+/// How much further each prediction goes than the last, and how much less after one that failed.
+const FURTHER: u64 = 4;
+const BACK: u64 = 16;
+
+/// The farthest prediction, tracks.
+const FARTHEST: u64 = 1 << 24;
+
+/// What predictions may be unsure of, three standard deviations, of the tolerance.
+const UNSURE: f64 = 0.4;
+
+/// Deviations of at most so many sectors come from slips, or from rotations not known well.
+const FEW_SECTORS: f64 = 4.0;
+
+/// What is no whole number of sectors.
+const PART: f64 = 0.28;
+
+/// LBNs in a row that turned out right after all before one is taken for off.
+const MOST_DOUBTS: u32 = 3;
+
+impl Mapper<'_, '_> {
+    /// Follows the zone to its end.
+    pub(super) fn extend(&mut self, zone: &mut Zone) -> Result<(), ProbeError> {
+        let end = zone.end.min(self.capacity);
+        zone.end = end;
+        let n = zone.sectors;
+        let Some(&base) = zone.levels.last() else { return Ok(()) };
+        let told = self.tells_sectors(n);
+        let tolerance = self.tolerance(n);
+        // The middle of a track that is right.
+        let mut good = zone.first + n / 2;
+        if base.unit > 1 || zone.region.is_some() {
+            good = zone.lbn_near(base.unit, n / 2);
+        }
+        let mut step = 1;
+        let mut fit = self.begin_fit(zone);
+        let mut doubts = 0;
+        while good < end - 1 {
+            if !self.meter.is_within(LONGEST) {
+                zone.end = good + 1;
+                return Ok(());
+            }
+            let (target, unsure) = self.target(zone, &fit, good, &mut step);
+            self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
+            self.known = unsure / 3.0;
+            let look = self.look(zone, target, unsure.min(tolerance))?;
+            if look.met && self.is_no_chance(zone, good, target, unsure.min(tolerance))? {
+                fit.take(zone, target, look.error, look.readings);
+                fit.pin(zone, told && self.meter.is_noisy());
+                good = target;
+                self.meter.knows(zone, good, unsure / 3.0);
+                // Every track at first: what recurs must not be stepped over.
+                let dense = zone.levels.len() == 1 && zone.locate(target).0 < DENSE_TRACKS;
+                step = if dense { 1 } else { (step * FURTHER).min(FARTHEST) };
+                continue;
+            }
+            step = (step / BACK).max(1);
+            let few = (look.error * n as f64).abs() < FEW_SECTORS || look.error.abs() < 2.5 * tolerance;
+            if !told && few {
+                if self.grows(zone, good, target, look.error)? {
+                    fit.take(zone, target, look.error, look.readings);
+                    good = target;
+                    continue;
+                }
+                // A slip or some: put to the right track, not to the right sector.
+                let from = self.track_from(zone, good, target, look.error.abs() / 2.0)?;
+                let sectors = (look.error * n as f64).round();
+                if sectors >= 1.0 && from > zone.shifts.last().map_or(0, |s| s.lbn) {
+                    zone.shifts.push(Shift { lbn: from, sectors: sectors as u64 });
+                } else {
+                    fit.take(zone, target, look.error, look.readings);
+                }
+                good = target;
+                continue;
+            }
+            let mut bad = target;
+            let threshold = self.threshold(zone, look.error);
+            if self.meter.is_noisy() {
+                (good, bad) = self.off_tracks(zone, good, bad, threshold)?;
+                if told && let Some(shift) = self.slip_on_track(zone, good, bad)? {
+                    zone.shifts.push(shift);
+                    good = bad;
+                    continue;
+                }
+            }
+            let (off, looked) = self.first_off(zone, good, bad, threshold)?;
+            if self.meter.is_noisy()
+                && doubts < MOST_DOUBTS
+                && looked.is_none()
+                && self.look(zone, off, 0.0)?.met
+            {
+                // A reading went wrong somewhere: nothing is off here.
+                doubts += 1;
+                good = off;
+                continue;
+            }
+            doubts = 0;
+            let angle = match looked {
+                Some(look) if self.meter.is_noisy() => zone.predict(off) + look.error,
+                _ => self.sure_angle(off, n)?,
+            };
+            if few && fit.is_pinned() && self.is_between(zone, off, angle)? && fit.unpin(zone) {
+                continue;
+            }
+            if told
+                && self.meter.is_noisy()
+                && let Some(first) = self.density_changes(zone, off, wrap(angle - zone.predict(off)))?
+            {
+                zone.end = first;
+                self.fit = Some(fit);
+                return Ok(());
+            }
+            match self.classify(zone, off, angle)? {
+                Event::Slip(sectors) => zone.shifts.push(Shift { lbn: off, sectors }),
+                Event::Level(level) => {
+                    zone.levels.push(level);
+                    // It was read twice.
+                    fit.take(zone, off, 0.0, 2.0);
+                    fit.pin(zone, told && self.meter.is_noisy());
+                }
+                Event::Alone => zone.odd.push(off),
+                Event::End => {
+                    zone.end = off;
+                    self.found = Some((off, angle));
+                    self.fit = Some(fit);
+                    return Ok(());
+                }
+            }
+            good = off;
+        }
+        self.fit = Some(fit);
+        Ok(())
+    }
+
+    /// The LBN that is predicted next, so many tracks ahead as the fit is sure of, and three standard deviations of
+    /// its prediction.
+    fn target(&self, zone: &Zone, fit: &Fit, good: u64, step: &mut u64) -> (u64, f64) {
+        let (n, last) = (zone.sectors, zone.end - 1);
+        loop {
+            let ahead = good.saturating_add(step.saturating_mul(n)).min(last);
+            let (_, sector) = zone.locate(ahead);
+            // The middle of a track: a slip more or less does not push it off.
+            let target = if ahead == last {
+                ahead
+            } else {
+                (ahead + n / 2).saturating_sub(sector).clamp(good + 1, last)
+            };
+            let unsure = 3.0 * fit.uncertainty(zone, target);
+            if *step <= 1 || unsure <= UNSURE * self.tolerance(n) {
+                return (target, unsure);
+            }
+            *step /= 2;
+        }
+    }
+
+    /// Whether another LBN, on the track before a target far ahead, stands where the zone has it as well: beyond the
+    /// zone's end one of some hundred meets a prediction by chance.
+    pub(super) fn is_no_chance(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        target: u64,
+        more: f64,
+    ) -> Result<bool, ProbeError> {
+        let back = zone.sectors + zone.sectors / 3;
+        if !self.meter.is_noisy() || target - good < 2 * back {
+            return Ok(true);
+        }
+        Ok(self.look(zone, target - back, more)?.met)
+    }
+
+    /// Whether an error grows evenly from the zone's beginning, as that of a rotation not known well does; that of a
+    /// slip is all there or not at all.
+    fn grows(&mut self, zone: &Zone, good: u64, target: u64, error: f64) -> Result<bool, ProbeError> {
+        let (track, _) = zone.locate(target);
+        let from = zone.shifts.last().map_or(0, |s| zone.locate(s.lbn).0);
+        for part in [0.5, 0.75] {
+            let at = zone.lbn_near((track as f64 * part) as u64, zone.sectors / 2);
+            if zone.locate(at).0 <= from || at >= target {
+                return Ok(false);
+            }
+            let threshold = 0.5 * part * error.abs();
+            let look = self.look_within(zone, at, threshold)?;
+            let far = wrap(look.error - part * error).abs();
+            if far > 0.35 * error.abs() || at < good && look.met && far > 0.25 * error.abs() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether what is off is off by a part of a sector, and what comes before it as well: no slip is.
+    fn is_between(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<bool, ProbeError> {
+        let by = wrap(angle - zone.predict(off)) * zone.sectors as f64;
+        if (by - by.round()).abs() < PART && by.round() != 0.0 {
+            return Ok(false);
+        }
+        let before = off.saturating_sub(zone.sectors / 3).max(zone.first);
+        let look = self.look_within(zone, before, PART / zone.sectors as f64)?;
+        Ok(!look.met)
+    }
+
+    /// What the beginning of a zone says of its angles: some readings each of its first LBN and of each level's
+    /// second unit.
+    fn begin_fit(&mut self, zone: &mut Zone) -> Fit {
+        let mut fit = Fit::new(self.spread);
+        let like = self.map.zones.last().is_some_and(|before| before.alike(zone, 1e-12));
+        if let Some(before) = self.fit.as_ref().filter(|_| like) {
+            fit = before.for_zone_like(zone);
+        }
+        fit.take(zone, zone.first, 0.0, 2.0);
+        let firsts: Vec<u64> =
+            zone.levels.iter().map(|l| zone.lbn_near(l.unit, 0)).filter(|&l| l < zone.end).collect();
+        for lbn in firsts {
+            fit.take(zone, lbn, 0.0, if like { 1.0 } else { 2.0 });
+        }
+        fit
+    }
+}

@@ -1,0 +1,160 @@
+//! Where a zone's predictions begin to fail.
+
+use super::Mapper;
+use super::event::NEARLY_WHOLE;
+use super::look::Look;
+use crate::error::ProbeError;
+use crate::zone::{Shift, Zone};
+
+/// Where readings vary, a slip of no more than this is put to the right track, not to the right sector, ns.
+const SLIP_ENOUGH: f64 = 32_000.0;
+
+impl Mapper<'_, '_> {
+    /// What is further off than this belongs to what is off by `by`: where a sector cannot be told, about half of it.
+    pub(super) fn threshold(&self, zone: &Zone, by: f64) -> f64 {
+        let tolerance = self.tolerance(zone.sectors);
+        if self.tells_sectors(zone.sectors) {
+            tolerance
+        } else {
+            (by.abs() / 2.0).clamp(0.7 * tolerance, 2.0 * tolerance)
+        }
+    }
+
+    /// The first LBN that is further off than `threshold`, between one that is right and one that is not; and what a
+    /// look at it said, if that is known.
+    pub(super) fn first_off(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        bad: u64,
+        threshold: f64,
+    ) -> Result<(u64, Option<Look>), ProbeError> {
+        let (mut good, mut bad) = (good, bad);
+        if self.meter.is_noisy()
+            && let Some(begins) = track_between(zone, good, bad)
+        {
+            // Most of what is off begins with a track.
+            let look = self.look_within(zone, begins, threshold)?;
+            if look.met {
+                good = begins;
+            } else if self.look_within(zone, begins - 1, threshold)?.met {
+                return Ok((begins, Some(look)));
+            } else {
+                bad = begins - 1;
+            }
+        }
+        let off = self.halve(zone, good, bad, threshold, false)?;
+        // One reading for each half may go wrong once; what came of them is looked at twice.
+        if off == good + 1 || self.look_within(zone, off - 1, threshold)?.met {
+            let look = self.look_within(zone, off, threshold)?;
+            if !look.met {
+                return Ok((off, Some(look)));
+            }
+        }
+        Ok((self.halve(zone, good, bad, threshold, true)?, None))
+    }
+
+    /// Places on tracks next to each other of which the first is right and the other is not, where readings vary.
+    pub(super) fn off_tracks(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        bad: u64,
+        threshold: f64,
+    ) -> Result<(u64, u64), ProbeError> {
+        let n = zone.sectors;
+        let more = threshold - self.tolerance(n);
+        let (mut right, mut wrong) = (good, bad);
+        loop {
+            while wrong - right > n + n / 2 {
+                let middle = right + (wrong - right) / 2;
+                let (_, sector) = zone.locate(middle);
+                let middle = (middle + n / 2).saturating_sub(sector);
+                if middle <= right || middle >= wrong {
+                    break;
+                }
+                if self.glance(zone, middle, threshold)? { right = middle } else { wrong = middle }
+            }
+            if self.is_no_chance(zone, good, right, more)? {
+                return Ok((right, wrong));
+            }
+            (right, wrong) = (good, right);
+        }
+    }
+
+    /// A slip so small that its track is near enough, between places on tracks next to each other.
+    pub(super) fn slip_on_track(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        bad: u64,
+    ) -> Result<Option<Shift>, ProbeError> {
+        let n = zone.sectors;
+        let look = self.look(zone, bad, 0.0)?;
+        let sectors = (look.error * n as f64).round();
+        let part = (look.error * n as f64 - sectors).abs();
+        let near = sectors * self.meter.revolution() / n as f64;
+        if look.met || sectors < 1.0 || near > SLIP_ENOUGH || part > NEARLY_WHOLE {
+            return Ok(None);
+        }
+        let shift = Shift { lbn: good + (bad - good).div_ceil(2), sectors: sectors as u64 };
+        let mut trial = zone.clone();
+        trial.shifts.push(shift);
+        let points = [bad + n, bad + 2 * n, bad + 3 * n];
+        let sure = points.iter().all(|&p| p < zone.end) && self.all_meet(&trial, &points)?;
+        Ok(sure.then_some(shift))
+    }
+
+    fn halve(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        bad: u64,
+        threshold: f64,
+        twice: bool,
+    ) -> Result<u64, ProbeError> {
+        let n = zone.sectors;
+        let (mut good, mut bad) = (good, bad);
+        // From track to track first, then inside.
+        while bad - good > 1 {
+            let mut middle = good + (bad - good) / 2;
+            if bad - good > 3 * n {
+                let (_, sector) = zone.locate(middle);
+                middle = (middle + n / 2).saturating_sub(sector);
+            }
+            let right = if twice {
+                self.look_within(zone, middle, threshold)?.met
+            } else {
+                self.glance(zone, middle, threshold)?
+            };
+            if right { good = middle } else { bad = middle }
+        }
+        Ok(bad)
+    }
+
+    /// The middle of the first track that is further off than `half`: near enough where a sector cannot be told.
+    pub(super) fn track_from(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        bad: u64,
+        half: f64,
+    ) -> Result<u64, ProbeError> {
+        let n = zone.sectors;
+        let (mut good, mut bad) = (good, bad);
+        while bad - good > 2 * n {
+            let middle = good + (bad - good) / 2;
+            let (_, sector) = zone.locate(middle);
+            let middle = (middle + n / 2).saturating_sub(sector);
+            if self.look_within(zone, middle, half)?.met { good = middle } else { bad = middle }
+        }
+        Ok(good + (bad - good).div_ceil(2))
+    }
+}
+
+/// The first LBN of the only track that begins between two LBNs.
+fn track_between(zone: &Zone, good: u64, bad: u64) -> Option<u64> {
+    let (before, after) = (zone.locate(good).0, zone.locate(bad).0);
+    let begins = zone.lbn_near(after, 0);
+    (after == before + 1 && begins > good + 1 && begins < bad).then_some(begins)
+}

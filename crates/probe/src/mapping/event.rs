@@ -1,0 +1,155 @@
+//! What is where a zone's predictions begin to fail: a slip, a rotation that recurs, one moved LBN, the zone's end.
+
+use super::Mapper;
+use crate::error::ProbeError;
+use crate::turns::wrap;
+use crate::zone::{Level, Shift, Zone};
+
+/// The longest run of slipped sectors taken for one.
+pub(super) const MOST_SLIPPED: u64 = 256;
+
+/// The longest such run with others so near that they hide the next track.
+const MOST_SLIPPED_AMONG: u64 = 32;
+
+/// The same where readings vary, and the density of another zone does not show over a few LBNs.
+const MOST_SLIPPED_UNSEEN: u64 = 8;
+
+/// Units of a level in one of the next; a band has some hundred tracks.
+const MOST_REPEATS: u64 = 4_096;
+
+/// The most levels: track, cylinder or run, band.
+const MOST_LEVELS: usize = 3;
+
+/// What is this near to whole sectors may be one, sectors.
+pub(super) const NEARLY_WHOLE: f64 = 0.35;
+
+/// A density that begins so few LBNs from a track begins with it.
+const BEGINS: f64 = 6.0;
+
+/// What is at the first LBN that is off.
+pub(super) enum Event {
+    Slip(u64),
+    Level(Level),
+    Alone,
+    End,
+}
+
+impl Mapper<'_, '_> {
+    /// What is at `off`, the first LBN that is not where the zone has it.
+    pub(super) fn classify(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<Event, ProbeError> {
+        let n = zone.sectors;
+        if off + 2 < zone.end && self.all_meet(zone, &[off + 1, off + 2])? {
+            return Ok(Event::Alone);
+        }
+        let (track, sector) = zone.locate(off);
+        let top = zone.levels.last().map_or(1, |l| l.unit);
+        let regular = sector == 0 && track > top && track % top == 0;
+        if regular && track / top <= MOST_REPEATS && zone.levels.len() < MOST_LEVELS {
+            let advance = wrap(angle - zone.angle);
+            // Rotations that were read once or twice are not known to a sector three times as far.
+            let loose = if self.meter.is_noisy() { 2.0 * self.tolerance(n) } else { 0.0 };
+            let whole = (advance * n as f64).round() / n as f64;
+            let near = wrap(whole - advance).abs() * (n as f64) < NEARLY_WHOLE;
+            let guesses = if self.meter.is_noisy() && self.tells_sectors(n) && near {
+                vec![(whole, 0.0), (advance, loose)]
+            } else {
+                vec![(advance, loose)]
+            };
+            for (advance, loose) in guesses {
+                let level = Level { unit: track, advance };
+                if self.recurs(zone, level, loose)? {
+                    return Ok(Event::Level(level));
+                }
+            }
+        }
+        Ok(self.slip(zone, off, angle)?.unwrap_or(Event::End))
+    }
+
+    /// The first LBN of another density that begins where this one goes on: what follows `off`, which is off by `error`,
+    /// is off by ever more. Where readings vary that looks like one slip after another.
+    pub(super) fn density_changes(
+        &mut self,
+        zone: &Zone,
+        off: u64,
+        error: f64,
+    ) -> Result<Option<u64>, ProbeError> {
+        let n = zone.sectors;
+        let sectors = |turns: f64| turns * n as f64;
+        if n < 16 || sectors(error).abs() > 2.5 || off + n >= zone.end {
+            return Ok(None);
+        }
+        let mut errors = Vec::new();
+        for quarter in (1..=3).rev() {
+            errors.push(self.look(zone, off + quarter * n / 4, 0.0)?.error);
+        }
+        let [far, middle, near] = errors.as_slice() else { return Ok(None) };
+        let (bent, grown) = (sectors(wrap(middle - near) - wrap(far - middle)), sectors(wrap(far - near)));
+        if bent.abs() > f64::max(0.6, 0.1 * grown.abs()) || grown.abs() < 1.5 {
+            return Ok(None);
+        }
+        // Back along the line to where nothing is off.
+        let back = (sectors(wrap(*near)) / grown * (n / 2) as f64 - (n / 4) as f64).round();
+        let (_, sector) = zone.locate(off);
+        let first = if (back - sector as f64).abs() < BEGINS { sector } else { back.max(0.0) as u64 };
+        let first = off.saturating_sub(first);
+        Ok((first > zone.first).then_some(first))
+    }
+
+    /// Whether a rotation recurs after as many tracks again, and again.
+    fn recurs(&mut self, zone: &Zone, level: Level, loose: f64) -> Result<bool, ProbeError> {
+        let (n, track) = (zone.sectors, level.unit);
+        let mut trial = zone.clone();
+        trial.levels.push(level);
+        let points = [
+            trial.lbn_near(track, n - 1),
+            trial.lbn_near(track + 1, 0),
+            trial.lbn_near(2 * track - 1, n / 2),
+            trial.lbn_near(2 * track, 0),
+            trial.lbn_near(2 * track, n / 2),
+            trial.lbn_near(2 * track + 1, n / 2),
+            trial.lbn_near(3 * track, n / 2),
+        ];
+        Ok(trial.lbn_near(2 * track, 0) < self.capacity - 1
+            && self.all_meet_within(&trial, &points, loose)?)
+    }
+
+    /// Whether sectors were stepped over before `off`.
+    fn slip(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<Option<Event>, ProbeError> {
+        let n = zone.sectors;
+        if !self.tells_sectors(n) {
+            return Ok(None);
+        }
+        let by = (wrap(angle - zone.predict(off)) * n as f64).round();
+        let guess = if by >= 1.0 && by <= MOST_SLIPPED as f64 { by as u64 } else { 0 };
+        for sectors in std::iter::once(guess).chain(1..=8).filter(|&m| m > 0 && m < n) {
+            let mut trial = zone.clone();
+            trial.shifts.push(Shift { lbn: off, sectors });
+            if wrap(trial.predict(off) - angle).abs() >= self.tolerance(n) {
+                continue;
+            }
+            let (track, _) = trial.locate(off);
+            let last = trial.lbn_near(track, n - 1);
+            let points = [(off + last) / 2, last, last + 1, last + n / 2, last + n];
+            if last + n < self.capacity && self.all_meet(&trial, &points)? {
+                return Ok(Some(Event::Slip(sectors)));
+            }
+            // Another slip may follow soon. If the next few LBNs agree, and no track begins here, it is one.
+            let most = if self.meter.is_noisy() { MOST_SLIPPED_UNSEEN } else { MOST_SLIPPED_AMONG };
+            let few = [off + 1, off + 2, off + 3];
+            if sectors <= most
+                && off + n < self.capacity
+                && self.all_meet(&trial, &few)?
+                && !self.track_begins(zone, off, angle)?
+            {
+                return Ok(Some(Event::Slip(sectors)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether `off` is the first of a whole track of the zone's density.
+    fn track_begins(&mut self, zone: &Zone, off: u64, angle: f64) -> Result<bool, ProbeError> {
+        let alone = Zone::new(off, zone.sectors, angle);
+        self.all_meet(&alone, &[off + zone.sectors - 1, off + zone.sectors * 3 / 4])
+    }
+}

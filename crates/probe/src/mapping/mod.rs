@@ -1,0 +1,122 @@
+//! From LBN 0 to the last: zones, track boundaries, skews, slips, by angles alone.
+//!
+//! A zone's rotations repeat, so a few of them say where each LBN should stand. The mapper predicts ever farther
+//! ahead ([`course`]); where a prediction fails it looks for the first LBN that is off ([`edge`]), and finds out what is
+//! there ([`event`]).
+
+mod beginning;
+mod course;
+mod edge;
+mod event;
+mod join;
+mod look;
+
+use crate::error::ProbeError;
+use crate::fit::Fit;
+use crate::meter::Meter;
+use crate::zone::Zone;
+
+/// The most zones; beyond that the drive is not understood.
+const MOST_ZONES: usize = 4_096;
+
+/// When mapping ends, of the time that a probe may take.
+pub(super) const LONGEST: f64 = 0.6;
+
+/// An angle this near is near enough where readings vary, ns: half of what counts as predicted.
+const GOOD_ENOUGH: f64 = 25_000.0;
+
+/// A sector that takes so many standard deviations of a reading can be told from the next.
+const TOLD: f64 = 4.0;
+
+/// The map, and what of it is strange.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Map {
+    pub(crate) zones: Vec<Zone>,
+    /// From here on the drive was not understood; its capacity, if it was.
+    pub(crate) mapped: u64,
+}
+
+impl Map {
+    pub(crate) fn zone_of(&self, lbn: u64) -> Option<&Zone> {
+        let after = self.zones.partition_point(|z| z.first <= lbn);
+        self.zones.get(after.checked_sub(1)?).filter(|z| lbn < z.end)
+    }
+
+    pub(crate) fn predict(&self, lbn: u64) -> Option<f64> {
+        self.zone_of(lbn).map(|z| z.predict(lbn))
+    }
+}
+
+pub(crate) struct Mapper<'m, 'a> {
+    meter: &'m mut Meter<'a>,
+    capacity: u64,
+    /// Of one reading, turns.
+    spread: f64,
+    /// To what the predictions of the stretch looked at are known, turns; infinite while it is not known.
+    known: f64,
+    /// What is known of the angles of the zone before.
+    fit: Option<Fit>,
+    /// An LBN that begins something else, and its angle.
+    found: Option<(u64, f64)>,
+    map: Map,
+}
+
+impl<'m, 'a> Mapper<'m, 'a> {
+    pub(crate) fn new(meter: &'m mut Meter<'a>) -> Self {
+        let capacity = meter.capacity();
+        let spread = meter.spread.max(0.6 / meter.revolution());
+        Self { meter, capacity, spread, known: f64::INFINITY, fit: None, found: None, map: Map::default() }
+    }
+
+    /// How near to its prediction an angle meets it, on a track of so many sectors.
+    fn tolerance(&self, sectors: u64) -> f64 {
+        let turn = self.meter.revolution();
+        if !self.meter.is_noisy() {
+            // A nanosecond of clock, and what of it adds up.
+            6.0 / turn + 2e-5
+        } else if self.tells_sectors(sectors) {
+            f64::min(0.5 / sectors as f64, GOOD_ENOUGH / turn)
+        } else {
+            f64::max(3.5 * self.spread, GOOD_ENOUGH / turn)
+        }
+    }
+
+    /// Whether one sector more or less can be told.
+    fn tells_sectors(&self, sectors: u64) -> bool {
+        !self.meter.is_noisy() || 1.0 / sectors as f64 > TOLD * self.spread
+    }
+
+    /// Maps the drive.
+    pub(crate) fn run(mut self) -> Result<Map, ProbeError> {
+        let mut at = 0;
+        while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.is_within(LONGEST) {
+            self.meter.stage("zones and tracks", 0.05 + 0.6 * at as f64 / self.capacity as f64);
+            let angle = self.found.take().filter(|&(lbn, _)| lbn == at).map(|(_, angle)| angle);
+            let mut zone = self.begin(at, angle)?;
+            self.extend(&mut zone)?;
+            // What is not understood is left behind an LBN at a time.
+            zone.end = zone.end.clamp(at + 1, self.capacity);
+            if let Some(joined) = self.join(&zone)? {
+                self.map.zones.pop();
+                let known = joined.end;
+                zone = joined;
+                if zone.region.is_some() && known == self.capacity {
+                    self.extend(&mut zone)?;
+                }
+            }
+            at = zone.end;
+            self.map.zones.push(zone);
+        }
+        self.map.mapped = at.min(self.capacity);
+        if at < self.capacity {
+            // What was not understood is taken to go on as before, and is reported as unsure.
+            let sectors = self.map.zones.last().map_or(1, |z| z.sectors);
+            let angle = self.angle(at)?;
+            let mut rest = Zone::new(at, sectors, angle);
+            rest.end = self.capacity;
+            rest.levels = self.map.zones.last().map(|z| z.levels.clone()).unwrap_or_default();
+            self.map.zones.push(rest);
+        }
+        Ok(self.map)
+    }
+}

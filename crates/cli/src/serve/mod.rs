@@ -11,7 +11,7 @@ use args::ServeArgs;
 use config::{Config, DiskConfig};
 use open::AnyDevice;
 use serde::Serialize;
-use server::{Address, Disk, DiskStatus, Listener, Offer, Running, Tally};
+use server::{Address, Disk, DiskStatus, Listener, Moment, Offer, Running, Tally};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -39,8 +39,10 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         }
     }
     let stoppers: Vec<_> = running.iter().map(Running::stopper).collect();
+    tell(Moment::Ready);
     interrupt::watch_and(
         move || {
+            tell(Moment::Stopping);
             for stop in &stoppers {
                 // It may have ended by itself.
                 let _ = stop.stop();
@@ -49,6 +51,13 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         || {},
     );
     said(end(running), args.json)
+}
+
+/// To the service manager; a daemon whose manager does not listen serves all the same.
+fn tell(moment: Moment) {
+    if let Err(error) = server::notify(moment) {
+        tracing::warn!(%error, ?moment, "the service manager was not told");
+    }
 }
 
 /// Where a disk's inputs are recorded.

@@ -1,6 +1,8 @@
 //! The command line.
 
 use crate::probe::DeviceName;
+#[cfg(unix)]
+use crate::tasks::args::{BackupArgs, Daemon, OneTask, PriorityArgs, ReplicaArgs, RestoreArgs, ScrubArgs};
 use crate::values::{self, Load};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use scheduler::policy::{AgeWeight, PolicyName};
@@ -62,6 +64,56 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock serve --config /etc/freeblock.toml\n  freeblock serve --disk d0=emulated:quantum-atlas-10k,file=atlas.img --listen unix:/run/d0.sock\n  freeblock serve --disk d0=/dev/sdb --profile sdb.toml --listen unix:/run/d0.sock\n\nWithout a profile requests go out in the order of what has been learnt of the drive (SMTF), and background work is done in\nidle time only; with one (`freeblock probe` writes it) by shortest positioning time, and background work goes into the gaps. It serves until Ctrl-C or\nSIGTERM, answers what was asked, flushes, and says what it has done. A second Ctrl-C ends it at once."
     )]
     Serve(Box<crate::serve::args::ServeArgs>),
+    /// Have a daemon read every block of a disk once, and name the sectors that cannot be read
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock scrub --wait\n  freeblock scrub --disk d0 --priority 50 --deadline 6h\n\nThe exit code is 0 when it was started, with --wait when it is done. Ctrl-C while waiting leaves it running."
+    )]
+    Scrub(ScrubArgs),
+    /// Have a daemon write an image of a disk as it is now, while clients write on
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock backup /backups/d0.image --wait\n\nThe daemon writes the file. When that is full or away the task is paused, and tries again. Ctrl-C while waiting leaves it running."
+    )]
+    Backup(BackupArgs),
+    /// Have a daemon copy a disk as it is now to a file or another disk, while clients write on
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock replica /dev/sdc --force --wait\n\nUntil it is done the target is neither what it was nor the copy. Ctrl-C while waiting leaves it running."
+    )]
+    Replica(ReplicaArgs),
+    /// Have a daemon write images back to a disk
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock restore /backups/d0.image --wait\n\nAll images are verified before anything is written. Ctrl-C while waiting leaves it running."
+    )]
+    Restore(RestoreArgs),
+    /// How a daemon's disks and tasks stand
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock status\n  freeblock status --json")]
+    Status(Daemon),
+    /// A daemon's tasks
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock tasks\n  freeblock tasks --disk d0 --json")]
+    Tasks(Daemon),
+    /// Have a task stand still; what it has done is kept
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock pause 3")]
+    Pause(OneTask),
+    /// Have a paused task go on
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock resume 3")]
+    Resume(OneTask),
+    /// Give a task up
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock cancel 3\n\nAn image that is not finished stays where it is."
+    )]
+    Cancel(OneTask),
+    /// Give a task another share of the gaps
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock priority 3 80")]
+    Priority(PriorityArgs),
     /// Random histories of the scheduler on simulated drives, with every promise held after each step
     #[command(
         after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends it after the history under way and prints the command that goes on; -o FILE keeps the history as well. A second one ends it at once."

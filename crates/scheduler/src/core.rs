@@ -500,6 +500,19 @@ impl Core {
         self.background.priority(session)
     }
 
+    fn register(
+        &mut self,
+        session: SessionId,
+        op: Op,
+        blocks: (LbnRange, Sectors),
+        parameter: Parameter,
+    ) -> Result<TaskId, SessionError> {
+        let task = self.background.register(self.drive.layout(), session, op, blocks, parameter)?;
+        // It may lie on the track under the head.
+        self.idle.not_before = Instant::ZERO;
+        Ok(task)
+    }
+
     /// What a session has promoted may go: it is not suspended any more.
     fn release(&mut self, session: SessionId) {
         let (pool, promoted) = (&mut self.pool, &mut self.promoted);
@@ -573,7 +586,7 @@ impl Sessions for Core {
         block: Sectors,
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
-        self.background.register(self.drive.layout(), session, Op::Read, (range, block), parameter)
+        self.register(session, Op::Read, (range, block), parameter)
     }
 
     fn write(
@@ -583,7 +596,7 @@ impl Sessions for Core {
         block: Sectors,
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
-        self.background.register(self.drive.layout(), session, Op::Write, (range, block), parameter)
+        self.register(session, Op::Write, (range, block), parameter)
     }
 
     /// From here on nothing of the task is delivered, not what is under way and not what waits to be polled. A write
@@ -633,6 +646,7 @@ impl Sessions for Core {
 
     fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
         self.background.suspend(session, false)?;
+        self.idle.not_before = Instant::ZERO;
         self.release(session);
         Ok(())
     }

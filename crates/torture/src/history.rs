@@ -18,7 +18,7 @@ const PATIENCE: u64 = 30_000;
 /// The same for one session among others.
 const PATIENCE_SHARED: u64 = 60_000;
 
-/// Seconds of silence without a block for anybody, after which idle time is of no use.
+/// Seconds of silence without a block for anybody, beyond what work may rest for, after which idle time is of no use.
 const SILENCE_S: u64 = 30;
 
 /// What a history came to.
@@ -303,7 +303,7 @@ impl World {
             if now != left {
                 (left, silence) = (now, 0);
             }
-            hold(silence < SILENCE_S, Check::Starved, || {
+            hold(silence < SILENCE_S + self.longest_rest_s(), Check::Starved, || {
                 format!(
                     "{left} blocks are wanted, and {silence} s of silence have brought none: {}",
                     self.wanted()

@@ -120,6 +120,7 @@ pub(crate) struct World {
     pub twin: Twin,
     /// Since when the foreground has asked for nothing.
     since: Instant,
+    patience: idle::Patience,
     /// The foreground request done last.
     before: Option<RequestId>,
     /// A request that found the drive idle: what the core says it cost.
@@ -160,6 +161,7 @@ impl World {
             drained: true,
             twin: Twin::new(&drive, config),
             since: Instant::ZERO,
+            patience: idle::Patience::default(),
             before: None,
             alone: None,
             hash: 0,
@@ -314,7 +316,7 @@ impl World {
         self.mechanics.place(Position::default());
         (self.retry, self.fate, self.late) = (None, None, Duration::ZERO);
         (self.before, self.alone) = (None, None);
-        self.since = Instant::ZERO;
+        (self.since, self.patience) = (Instant::ZERO, idle::Patience::default());
         self.sequence += 1;
         self.clients.restart(&mut self.core, self.now, self.sequence)?;
         self.scrub_goes_on()?;

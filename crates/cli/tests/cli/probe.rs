@@ -54,3 +54,20 @@ fn writes_are_measured_where_they_are_allowed() {
     let said = run_with(&["probe", DEVICE, "--allow-writes", "100000-120000", "-o", &found]).worked();
     assert!(said.contains("write settle") && !said.contains("writes were not allowed"), "{said}");
 }
+
+/// A file in the page cache's stead is no disk: its sectors take what memory takes.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_does_not_spin_is_refused_and_keeps_its_bytes() {
+    let dir = Dir::new();
+    let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| (i % 251) as u8).collect();
+    let path = dir.path("disk");
+    std::fs::write(&path, &bytes).unwrap();
+    let run = run_with(&["probe", &path, "--allow-writes", "64-4095"]);
+    if run.err.contains("O_DIRECT") || run.err.contains("io_uring") {
+        println!("skipped: {}", run.err);
+        return;
+    }
+    run.complained(1, &["spins"]);
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}

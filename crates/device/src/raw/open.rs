@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use thiserror::Error;
 use units::{Bytes, Sectors};
 
@@ -100,8 +101,25 @@ pub(super) struct Opened {
     pub direct: bool,
 }
 
+/// A program that was killed with operations on a ring under way lets go of its files a moment after its end, when the
+/// kernel has taken the ring down. So often, and so long each time, one who has a device is asked again.
+const PATIENCE: (u32, Duration) = (20, Duration::from_millis(50));
+
 /// Opens `path`.
 pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
+    let (times, pause) = PATIENCE;
+    for _ in 0..times {
+        match open_now(path, options) {
+            Err(OpenError::Locked { .. } | OpenError::InUse { user: User::Unknown, .. }) => {
+                std::thread::sleep(pause);
+            }
+            result => return result,
+        }
+    }
+    open_now(path, options)
+}
+
+fn open_now(path: &Path, options: Options) -> Result<Opened, OpenError> {
     let failed = |source| OpenError::System { path: path.to_owned(), source };
     let kind = path.metadata().map_err(failed)?.file_type();
     let (file, direct) = if kind.is_block_device() {

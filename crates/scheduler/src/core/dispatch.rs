@@ -51,6 +51,7 @@ impl Core {
         let Some(pending) = Pending::new(&self.drive, request, now, self.next_sequence) else { return false };
         let job = Job { pending, runs: Vec::new() };
         self.displaced = self.displaced.or(Some(self.position));
+        self.idle.not_before = Instant::ZERO;
         let until = self.lay_out(now, &job, None);
         self.accesses.iter_mut().for_each(|access| access.purpose = Purpose::Idle { useful: 0 });
         self.busy = Some(UnderWay { until, work: Work::Probe(job) });
@@ -119,6 +120,7 @@ impl Core {
         self.pass_over(job);
         let request = job.pending.request;
         let from = self.displaced.take();
+        self.idle.not_before = Instant::ZERO;
         let began = self.position;
         let until = self.lay_out(now, job, Some(buffers));
         if let Some(from) = from.filter(|_| job.pending.promoted.is_some()) {
@@ -138,6 +140,7 @@ impl Core {
             };
             self.idle.harm.foreground += plain;
             self.idle.visited(job.pending.position().cylinder);
+            self.config.idle.iter().for_each(|idle| self.idle.settle(idle));
         }
         until
     }
@@ -344,6 +347,7 @@ impl Core {
         if !long && !idle.short {
             return None;
         }
+        self.idle.settle(&idle);
         let range = if long { self.idle.range(&idle, now) } else { Range::Track };
         let way = match range {
             Range::Track => None,
@@ -352,11 +356,18 @@ impl Core {
         };
         let found = way.map_or(Err(Duration::MAX), |way| self.draw_and_visit(now, way, buffers));
         self.background.look(Focus::All);
+        if found.is_ok() && self.displaced.is_some() {
+            self.idle.left(&idle);
+        }
         found
             .or_else(|pause| {
                 let visit = self.track.and_then(|track| self.visit_track(now, track, &[Op::Read], buffers));
                 if long && visit.is_none() {
-                    self.idle.not_before = now + pause.min(idle.threshold);
+                    // On the track there will be no more until somebody asks for it or the head goes elsewhere.
+                    self.idle.not_before = match range {
+                        Range::Track => self.idle.relief(),
+                        Range::Middle(_) | Range::Hardest => now + pause.min(idle.threshold),
+                    };
                 }
                 visit.ok_or(pause)
             })

@@ -248,6 +248,11 @@ proptest! {
             let deadline = arrive + world.drive.rpm().time_within(wait);
             let gap = Gap { at, from, source: Some(source), destination, op, deadline };
             let World { drive, background, planner, .. } = &mut world;
+            // The head is on its way to a track, the next gap is planned, and nothing comes of it: all is wanted as before.
+            let sectors = drive.layout().track(destination).sectors;
+            background.take_reads(drive, destination, (0, sectors), false);
+            planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::UNLIMITED));
+            background.cut(drive.layout(), sectors, 0, 0);
             let (found, _) = planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::UNLIMITED));
             let expected = naive_best(&world, &gap);
             prop_assert_eq!(found.map_or(0, |d| d.score), expected, "{:?}", gap);

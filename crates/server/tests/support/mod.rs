@@ -131,13 +131,15 @@ pub fn works(program: &str, args: &[&str]) -> String {
     out.into_owned()
 }
 
-/// Chooses the export without a name, in the old way.
+/// Is greeted, and chooses the export without a name, in the old way.
 pub fn open(client: &mut UnixStream) {
-    let mut greeting = [0; 18];
-    client.read_exact(&mut greeting).unwrap();
+    client.read_exact(&mut [0; 18]).unwrap();
+    choose(client);
+}
+
+pub fn choose(client: &mut UnixStream) {
     client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
-    let mut export = [0; 10];
-    client.read_exact(&mut export).unwrap();
+    client.read_exact(&mut [0; 10]).unwrap();
 }
 
 pub fn request(kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {

@@ -9,12 +9,32 @@ use model::Position;
 use scheduler::Harm;
 use units::{Duration, RequestId};
 
-/// Silence after which idle work may go anywhere whatever it has cost (`scheduler/src/idle.rs`).
-const ASLEEP: Duration = Duration::from_secs(10);
+/// Silence after which idle work goes on at first, whatever it has cost (`scheduler/src/idle.rs`).
+const FIRST: Duration = Duration::from_secs(10);
+
+/// How long the foreground must have been silent before work goes on that has cost more than the bound.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    silence: Duration,
+    /// Such work has been done since the last request.
+    used: bool,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { silence: FIRST, used: false }
+    }
+}
+
+/// The net harm, and the most that it may be before idle work rests.
+fn net_and_bound(harm: Harm, ppm: u32) -> (u128, u128) {
+    let net = harm.late.saturating_sub(harm.early).as_nanos();
+    (net.into(), u128::from(harm.foreground.as_nanos()) * u128::from(ppm) / 1_000_000)
+}
 
 impl World {
     /// Whether idle work stays where it may be.
-    pub(super) fn check_idle(&self, exec: &Exec, from: Position) -> Result<(), Broken> {
+    pub(super) fn check_idle(&mut self, exec: &Exec, from: Position) -> Result<(), Broken> {
         let Some(idle) = self.setup.idle else {
             return Err((Check::IdleRange, "idle time is used, and is not to be".into()));
         };
@@ -35,12 +55,37 @@ impl World {
                 exec.accesses
             )
         })?;
-        let harm = self.core.harm();
-        let net = u128::from(harm.late.saturating_sub(harm.early).as_nanos());
-        let bound = u128::from(harm.foreground.as_nanos()) * u128::from(idle.harm_ppm) / 1_000_000;
-        hold(net <= bound || silence >= ASLEEP, Check::IdleRange, || {
-            format!("idle time has cost {net} ns of {bound}, and the head leaves its track")
-        })
+        let (net, bound) = net_and_bound(self.core.harm(), idle.harm_ppm);
+        if net > bound {
+            self.patience.used = true;
+            let patience = self.patience.silence;
+            hold(silence >= patience, Check::IdleRange, || {
+                format!(
+                    "idle time has cost {net} ns of {bound}, and after {} ns of silence, not {}, the head leaves its track",
+                    silence.as_nanos(),
+                    patience.as_nanos()
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A request has ended idle time, or none was used: what patience there is from here on.
+    pub(super) fn learn_patience(&mut self, was: Harm, promoted: bool) {
+        let Some(idle) = self.setup.idle else { return };
+        let is = self.core.harm();
+        if std::mem::take(&mut self.patience.used) && is.late > was.late {
+            self.patience.silence += self.patience.silence;
+        }
+        let (net, bound) = net_and_bound(is, idle.harm_ppm);
+        if !promoted && net * 2 <= bound {
+            self.patience = Patience::default();
+        }
+    }
+
+    /// The longest silence, in seconds, for which work that is wanted may rest.
+    pub(crate) fn longest_rest_s(&self) -> u64 {
+        self.patience.silence.as_nanos() / 1_000_000_000
     }
 
     /// Notes what a request that found the drive idle is said to have cost.

@@ -82,6 +82,7 @@ impl World {
                 self.twin.leaves();
             }
             self.check_harm(&exec, harm);
+            self.learn_patience(harm, exec.promoted);
         }
         self.exec = Some(exec);
         Ok(())

@@ -1,0 +1,126 @@
+//! Control: JSON in, JSON out.
+
+use crate::http;
+use serde_json::Value;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why nothing came of a request.
+#[derive(Debug, Error)]
+pub enum ControlError {
+    /// No daemon can be reached.
+    #[error("{}: {error}; is the daemon running, and is this its control socket?", .socket.display())]
+    Unreachable {
+        /// Where it was looked for.
+        socket: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
+    /// It refuses.
+    #[error("{message}")]
+    Refused {
+        /// The HTTP code.
+        code: u16,
+        /// The field that is wrong, if it is one.
+        field: Option<String>,
+        /// Why, and what to do about it.
+        message: String,
+    },
+    /// It speaks otherwise.
+    #[error("what answers at {} is no freeblock daemon: {what}", .socket.display())]
+    Strange {
+        /// Where.
+        socket: PathBuf,
+        /// What it said.
+        what: String,
+    },
+}
+
+/// A daemon's control socket.
+///
+/// ```no_run
+/// use client::{Control, USUAL_PATH};
+/// use serde_json::json;
+/// let control = Control::new(USUAL_PATH);
+/// let task = control.post("/v1/disks/data/tasks", &json!({ "kind": "scrub" }))?;
+/// println!("task {} is {}", task["id"], task["state"]);
+/// # Ok::<(), client::ControlError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Control {
+    socket: PathBuf,
+}
+
+impl Control {
+    /// Of the daemon that listens there. Nothing is connected yet.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        Self { socket: socket.into() }
+    }
+
+    /// Where it is.
+    pub fn socket(&self) -> &std::path::Path {
+        &self.socket
+    }
+
+    /// Asks.
+    ///
+    /// # Errors
+    /// Unreachable, or it refuses.
+    pub fn get(&self, path: &str) -> Result<Value, ControlError> {
+        self.json("GET", path, None)
+    }
+
+    /// Starts or steers.
+    ///
+    /// # Errors
+    /// Unreachable, or it refuses.
+    pub fn post(&self, path: &str, body: &Value) -> Result<Value, ControlError> {
+        self.json("POST", path, Some(body))
+    }
+
+    /// Changes.
+    ///
+    /// # Errors
+    /// Unreachable, or it refuses.
+    pub fn patch(&self, path: &str, body: &Value) -> Result<Value, ControlError> {
+        self.json("PATCH", path, Some(body))
+    }
+
+    /// Asks for text, as /metrics is.
+    ///
+    /// # Errors
+    /// Unreachable, or it refuses.
+    pub fn text(&self, path: &str) -> Result<String, ControlError> {
+        let body = self.bytes("GET", path, None)?;
+        String::from_utf8(body).map_err(|_| self.strange("what is no text"))
+    }
+
+    fn json(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, ControlError> {
+        let body = body.map(Value::to_string);
+        let bytes = self.bytes(method, path, body.as_ref().map(String::as_bytes))?;
+        serde_json::from_slice(&bytes).map_err(|_| self.strange("what is no JSON"))
+    }
+
+    fn bytes(&self, method: &str, path: &str, body: Option<&[u8]>) -> Result<Vec<u8>, ControlError> {
+        let answer = http::request(&self.socket, method, path, body);
+        let (code, body) =
+            answer.map_err(|error| ControlError::Unreachable { socket: self.socket.clone(), error })?;
+        match code {
+            200..=299 => Ok(body),
+            _ => Err(refusal(code, &body).unwrap_or_else(|| self.strange(&format!("code {code}")))),
+        }
+    }
+
+    fn strange(&self, what: &str) -> ControlError {
+        ControlError::Strange { socket: self.socket.clone(), what: what.into() }
+    }
+}
+
+/// What a daemon says when it refuses.
+pub(crate) fn refusal(code: u16, body: &[u8]) -> Option<ControlError> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    let error = value.get("error")?;
+    let text = |key: &str| error.get(key).and_then(Value::as_str).map(str::to_owned);
+    Some(ControlError::Refused { code, field: text("field"), message: text("message")? })
+}

@@ -1,0 +1,101 @@
+//! As much of HTTP/1.1 as the control socket needs: a request a connection.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// An answer is no longer.
+const MOST_BODY: usize = 64 << 20;
+/// Nor its head.
+const MOST_HEAD: usize = 64 << 10;
+/// The daemon answers within ten seconds, or says that it cannot.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An answer's code, and its body.
+pub(crate) type Answer = (u16, Vec<u8>);
+
+/// Sends a request and takes the answer.
+pub(crate) fn request(socket: &Path, method: &str, path: &str, body: Option<&[u8]>) -> io::Result<Answer> {
+    let mut stream = connect(socket)?;
+    let body = body.unwrap_or_default();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: freeblock\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut whole = head.into_bytes();
+    whole.extend_from_slice(body);
+    stream.write_all(&whole)?;
+    let (code, length, rest) = head_of(&mut stream)?;
+    Ok((code, body_of(&mut stream, length, rest)?))
+}
+
+/// Makes the connection something else: the stream, and what of it has come already. An answer, where it is refused.
+pub(crate) fn upgrade(
+    socket: &Path,
+    path: &str,
+    protocol: &str,
+) -> io::Result<Result<(UnixStream, Vec<u8>), Answer>> {
+    let mut stream = connect(socket)?;
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: freeblock\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\nContent-Length: 0\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    let (code, length, rest) = head_of(&mut stream)?;
+    if code != 101 {
+        return Ok(Err((code, body_of(&mut stream, length, rest)?)));
+    }
+    stream.set_read_timeout(None)?;
+    Ok(Ok((stream, rest)))
+}
+
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn strange(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("no daemon answers so: {what}"))
+}
+
+/// The code, the body's length if it is told, and what has come of the body.
+fn head_of(stream: &mut UnixStream) -> io::Result<(u16, Option<usize>, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+            break end;
+        }
+        if bytes.len() > MOST_HEAD {
+            return Err(strange("a head without an end"));
+        }
+        let mut some = [0; 4096];
+        match stream.read(&mut some)? {
+            0 => return Err(strange("it hung up")),
+            n => bytes.extend_from_slice(some.get(..n).unwrap_or_default()),
+        }
+    };
+    let rest = bytes.split_off(end + 4);
+    let head = String::from_utf8(bytes).map_err(|_| strange("a head that is no text"))?;
+    let code = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let code = code.filter(|_| head.starts_with("HTTP/1.")).ok_or_else(|| strange("no HTTP"))?;
+    let length = head.lines().filter_map(|line| line.split_once(':')).find_map(|(name, value)| {
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok()).flatten()
+    });
+    Ok((code, length, rest))
+}
+
+fn body_of(stream: &mut UnixStream, length: Option<usize>, mut body: Vec<u8>) -> io::Result<Vec<u8>> {
+    let most = length.unwrap_or(MOST_BODY);
+    if most > MOST_BODY {
+        return Err(strange("a body of more than 64 MiB"));
+    }
+    let missing = most.saturating_sub(body.len());
+    stream.take(missing as u64).read_to_end(&mut body)?;
+    match length {
+        Some(length) if body.len() != length => Err(strange("a body that is cut off")),
+        _ => Ok(body),
+    }
+}

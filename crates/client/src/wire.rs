@@ -1,0 +1,481 @@
+//! The protocol of a session, version 1, sans-IO: frames, little-endian.
+//!
+//! A frame is the length of what follows (u32), a kind (u8) and its fields. Calls have a number of the client's choice,
+//! which comes back with the answer; answers come in the calls' order. After a [`Event::Wanted`] the client sends
+//! [`Call::Buffer`] or [`Call::NotNow`]; neither is answered.
+
+use thiserror::Error;
+
+/// The version.
+pub const VERSION: u32 = 1;
+/// What the connection is upgraded to.
+pub const PROTOCOL: &str = "freeblock-session";
+/// The most bytes in a frame after its length: a block of 1 MiB and its head.
+pub const MOST_FRAME: usize = (1 << 20) + 64;
+
+/// Why bytes are no frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum WireError {
+    /// No frame is so long.
+    #[error("a frame of {0} bytes; none has more than {MOST_FRAME}")]
+    TooLong(u64),
+    /// There is no such kind.
+    #[error("a frame of kind {0}, which version {VERSION} does not have")]
+    Kind(u8),
+    /// Its fields are cut off, or too many.
+    #[error("a frame of kind {0} that has not the length of its kind")]
+    Length(u8),
+}
+
+/// Sectors: the first LBN, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The first LBN.
+    pub start: u64,
+    /// How many sectors.
+    pub sectors: u64,
+}
+
+/// What a client sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Read every block of `block` sectors in the range: [`Event::Answer`] with the task's number.
+    Read {
+        /// The call's number.
+        call: u32,
+        /// Which sectors.
+        range: Range,
+        /// Sectors in a block.
+        block: u64,
+        /// Comes back with each record.
+        parameter: u64,
+    },
+    /// Write every block; each is asked for when its turn comes.
+    Write {
+        /// The call's number.
+        call: u32,
+        /// Which sectors.
+        range: Range,
+        /// Sectors in a block.
+        block: u64,
+        /// Comes back with each record.
+        parameter: u64,
+    },
+    /// End a task: answered with how many of its blocks had not come.
+    Abort {
+        /// The call's number.
+        call: u32,
+        /// The task's.
+        task: u64,
+    },
+    /// Withdraw every block that touches the range: answered with how many.
+    AbortRange {
+        /// The call's number.
+        call: u32,
+        /// Which sectors.
+        range: Range,
+    },
+    /// Make every block that touches the range foreground work: answered with how many.
+    Promote {
+        /// The call's number.
+        call: u32,
+        /// Which sectors.
+        range: Range,
+    },
+    /// Leave the session alone.
+    Suspend {
+        /// The call's number.
+        call: u32,
+    },
+    /// Go on.
+    Resume {
+        /// The call's number.
+        call: u32,
+    },
+    /// End the session: answered with how many blocks had not come; then the daemon hangs up.
+    Close {
+        /// The call's number.
+        call: u32,
+    },
+    /// The bytes of a wanted block.
+    Buffer {
+        /// The task.
+        task: u64,
+        /// The block's first LBN.
+        start: u64,
+        /// All its bytes.
+        bytes: Vec<u8>,
+    },
+    /// They are not at hand: ask again later.
+    NotNow {
+        /// The task.
+        task: u64,
+        /// The block's first LBN.
+        start: u64,
+    },
+}
+
+/// What a daemon sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The first.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// Sectors of the disk.
+        sectors: u64,
+        /// Bytes in a sector.
+        sector_bytes: u32,
+    },
+    /// A call worked.
+    Answer {
+        /// Which.
+        call: u32,
+        /// What came of it.
+        value: u64,
+    },
+    /// A call was refused; nothing has changed.
+    Refused {
+        /// Which.
+        call: u32,
+        /// Why, and what to do about it.
+        text: String,
+    },
+    /// A block is done with.
+    Record {
+        /// Of which task.
+        task: u64,
+        /// The block.
+        range: Range,
+        /// What came with the task.
+        parameter: u64,
+        /// Whether it was written.
+        write: bool,
+        /// The first bad sector, where the medium could not serve it: then there are no bytes.
+        bad: Option<u64>,
+        /// Whether nothing more is to come.
+        last: bool,
+        /// What was read.
+        bytes: Vec<u8>,
+    },
+    /// A block is about to be written: its bytes, please.
+    Wanted {
+        /// Of which task.
+        task: u64,
+        /// The block.
+        range: Range,
+        /// What came with the task.
+        parameter: u64,
+    },
+}
+
+/// Something that is sent in a frame.
+pub trait Frame: Sized {
+    /// Appends it.
+    fn encode(&self, out: &mut Vec<u8>);
+    /// Of a frame's kind and fields.
+    ///
+    /// # Errors
+    /// They are none.
+    fn decode(kind: u8, fields: &[u8]) -> Result<Self, WireError>;
+}
+
+fn frame(out: &mut Vec<u8>, kind: u8, fields: &[u64], tail: &[u8]) {
+    let len = 1 + fields.len() * 8 + tail.len();
+    out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
+    out.push(kind);
+    fields.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
+    out.extend_from_slice(tail);
+}
+
+/// Numbers of eight bytes each, then the rest.
+fn fields<const N: usize>(kind: u8, bytes: &[u8]) -> Result<([u64; N], &[u8]), WireError> {
+    let (head, rest) = bytes.split_at_checked(N * 8).ok_or(WireError::Length(kind))?;
+    let mut numbers = [0; N];
+    for (number, bytes) in numbers.iter_mut().zip(head.chunks_exact(8)) {
+        *number = bytes.try_into().map(u64::from_le_bytes).map_err(|_| WireError::Length(kind))?;
+    }
+    Ok((numbers, rest))
+}
+
+/// The same, and nothing after them.
+fn only<const N: usize>(kind: u8, bytes: &[u8]) -> Result<[u64; N], WireError> {
+    match fields(kind, bytes)? {
+        (numbers, []) => Ok(numbers),
+        _ => Err(WireError::Length(kind)),
+    }
+}
+
+fn small(kind: u8, n: u64) -> Result<u32, WireError> {
+    u32::try_from(n).map_err(|_| WireError::Length(kind))
+}
+
+impl Frame for Call {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Read { call, range, block, parameter } => {
+                frame(out, 1, &[u64::from(*call), range.start, range.sectors, *block, *parameter], &[]);
+            }
+            Self::Write { call, range, block, parameter } => {
+                frame(out, 2, &[u64::from(*call), range.start, range.sectors, *block, *parameter], &[]);
+            }
+            Self::Abort { call, task } => frame(out, 3, &[u64::from(*call), *task], &[]),
+            Self::AbortRange { call, range } => {
+                frame(out, 4, &[u64::from(*call), range.start, range.sectors], &[]);
+            }
+            Self::Promote { call, range } => {
+                frame(out, 5, &[u64::from(*call), range.start, range.sectors], &[]);
+            }
+            Self::Suspend { call } => frame(out, 6, &[u64::from(*call)], &[]),
+            Self::Resume { call } => frame(out, 7, &[u64::from(*call)], &[]),
+            Self::Close { call } => frame(out, 8, &[u64::from(*call)], &[]),
+            Self::Buffer { task, start, bytes } => frame(out, 9, &[*task, *start], bytes),
+            Self::NotNow { task, start } => frame(out, 10, &[*task, *start], &[]),
+        }
+    }
+
+    fn decode(kind: u8, bytes: &[u8]) -> Result<Self, WireError> {
+        let call = |n| small(kind, n);
+        Ok(match kind {
+            1 | 2 => {
+                let [n, start, sectors, block, parameter] = only(kind, bytes)?;
+                let (call, range) = (call(n)?, Range { start, sectors });
+                match kind {
+                    1 => Self::Read { call, range, block, parameter },
+                    _ => Self::Write { call, range, block, parameter },
+                }
+            }
+            3 => {
+                let [n, task] = only(kind, bytes)?;
+                Self::Abort { call: call(n)?, task }
+            }
+            4 | 5 => {
+                let [n, start, sectors] = only(kind, bytes)?;
+                let (call, range) = (call(n)?, Range { start, sectors });
+                if kind == 4 { Self::AbortRange { call, range } } else { Self::Promote { call, range } }
+            }
+            6..=8 => {
+                let [n] = only(kind, bytes)?;
+                let call = call(n)?;
+                match kind {
+                    6 => Self::Suspend { call },
+                    7 => Self::Resume { call },
+                    _ => Self::Close { call },
+                }
+            }
+            9 => {
+                let ([task, start], bytes) = fields(kind, bytes)?;
+                Self::Buffer { task, start, bytes: bytes.to_vec() }
+            }
+            10 => {
+                let [task, start] = only(kind, bytes)?;
+                Self::NotNow { task, start }
+            }
+            _ => return Err(WireError::Kind(kind)),
+        })
+    }
+}
+
+const WRITE: u64 = 1;
+const BAD: u64 = 2;
+const LAST: u64 = 4;
+
+impl Frame for Event {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Hello { version, sectors, sector_bytes } => {
+                frame(out, 128, &[u64::from(*version), *sectors, u64::from(*sector_bytes)], &[]);
+            }
+            Self::Answer { call, value } => frame(out, 129, &[u64::from(*call), *value], &[]),
+            Self::Refused { call, text } => frame(out, 130, &[u64::from(*call)], text.as_bytes()),
+            Self::Record { task, range, parameter, write, bad, last, bytes } => {
+                let flag = |on: bool, flag: u64| if on { flag } else { 0 };
+                let flags = flag(*write, WRITE) | flag(bad.is_some(), BAD) | flag(*last, LAST);
+                let bad = bad.unwrap_or(0);
+                frame(out, 131, &[*task, range.start, range.sectors, *parameter, flags, bad], bytes);
+            }
+            Self::Wanted { task, range, parameter } => {
+                frame(out, 132, &[*task, range.start, range.sectors, *parameter], &[]);
+            }
+        }
+    }
+
+    fn decode(kind: u8, bytes: &[u8]) -> Result<Self, WireError> {
+        Ok(match kind {
+            128 => {
+                let [version, sectors, size] = only(kind, bytes)?;
+                Self::Hello { version: small(kind, version)?, sectors, sector_bytes: small(kind, size)? }
+            }
+            129 => {
+                let [n, value] = only(kind, bytes)?;
+                Self::Answer { call: small(kind, n)?, value }
+            }
+            130 => {
+                let ([n], text) = fields(kind, bytes)?;
+                Self::Refused { call: small(kind, n)?, text: String::from_utf8_lossy(text).into_owned() }
+            }
+            131 => {
+                let ([task, start, sectors, parameter, flags, bad], bytes) = fields(kind, bytes)?;
+                let bad = (flags & BAD != 0).then_some(bad);
+                let (write, last) = (flags & WRITE != 0, flags & LAST != 0);
+                let range = Range { start, sectors };
+                Self::Record { task, range, parameter, write, bad, last, bytes: bytes.to_vec() }
+            }
+            132 => {
+                let [task, start, sectors, parameter] = only(kind, bytes)?;
+                Self::Wanted { task, range: Range { start, sectors }, parameter }
+            }
+            _ => return Err(WireError::Kind(kind)),
+        })
+    }
+}
+
+/// Puts frames together from bytes as they come.
+#[derive(Clone, Debug, Default)]
+pub struct Decoder {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Decoder {
+    /// Bytes have come.
+    pub fn push(&mut self, bytes: &[u8]) {
+        // What has been taken is dropped when it is worth it.
+        if self.at > self.bytes.len() / 2 {
+            self.bytes.drain(..self.at);
+            self.at = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame.
+    ///
+    /// # Errors
+    /// The bytes are no frames; nothing that follows is any more.
+    pub fn take<T: Frame>(&mut self) -> Result<Option<T>, WireError> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let Some((len, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let len = u32::from_le_bytes(*len) as usize;
+        if len > MOST_FRAME {
+            return Err(WireError::TooLong(len as u64));
+        }
+        let Some(body) = rest.get(..len) else { return Ok(None) };
+        let (kind, fields) = body.split_first().ok_or(WireError::Length(0))?;
+        let frame = T::decode(*kind, fields)?;
+        self.at += 4 + len;
+        Ok(Some(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn arb_range() -> impl Strategy<Value = Range> {
+        any::<(u64, u64)>().prop_map(|(start, sectors)| Range { start, sectors })
+    }
+
+    fn arb_call() -> impl Strategy<Value = Call> {
+        let bytes = proptest::collection::vec(any::<u8>(), 0..99);
+        prop_oneof![
+            (any::<u32>(), arb_range(), any::<u64>(), any::<u64>())
+                .prop_map(|(call, range, block, parameter)| Call::Read { call, range, block, parameter }),
+            (any::<u32>(), arb_range(), any::<u64>(), any::<u64>())
+                .prop_map(|(call, range, block, parameter)| Call::Write { call, range, block, parameter }),
+            any::<(u32, u64)>().prop_map(|(call, task)| Call::Abort { call, task }),
+            (any::<u32>(), arb_range()).prop_map(|(call, range)| Call::AbortRange { call, range }),
+            (any::<u32>(), arb_range()).prop_map(|(call, range)| Call::Promote { call, range }),
+            any::<u32>().prop_map(|call| Call::Suspend { call }),
+            any::<u32>().prop_map(|call| Call::Resume { call }),
+            any::<u32>().prop_map(|call| Call::Close { call }),
+            (any::<u64>(), any::<u64>(), bytes).prop_map(|(task, start, bytes)| Call::Buffer {
+                task,
+                start,
+                bytes
+            }),
+            any::<(u64, u64)>().prop_map(|(task, start)| Call::NotNow { task, start }),
+        ]
+    }
+
+    fn arb_event() -> impl Strategy<Value = Event> {
+        let bytes = proptest::collection::vec(any::<u8>(), 0..99);
+        prop_oneof![
+            any::<(u32, u64, u32)>().prop_map(|(version, sectors, sector_bytes)| Event::Hello {
+                version,
+                sectors,
+                sector_bytes
+            }),
+            any::<(u32, u64)>().prop_map(|(call, value)| Event::Answer { call, value }),
+            (any::<u32>(), ".{0,20}").prop_map(|(call, text)| Event::Refused { call, text }),
+            (any::<(u64, u64, bool, bool)>(), arb_range(), any::<Option<u64>>(), bytes).prop_map(
+                |((task, parameter, write, last), range, bad, bytes)| Event::Record {
+                    task,
+                    range,
+                    parameter,
+                    write,
+                    bad,
+                    last,
+                    bytes
+                }
+            ),
+            (any::<(u64, u64)>(), arb_range()).prop_map(|((task, parameter), range)| Event::Wanted {
+                task,
+                range,
+                parameter
+            }),
+        ]
+    }
+
+    /// However the bytes are cut, the frames come out as they went in.
+    fn comes_back<T: Frame + PartialEq + std::fmt::Debug>(frames: &[T], pieces: &[usize]) {
+        let mut bytes = Vec::new();
+        frames.iter().for_each(|f| f.encode(&mut bytes));
+        let (mut decoder, mut back, mut rest) = (Decoder::default(), Vec::<T>::new(), bytes.as_slice());
+        let mut pieces = pieces.iter().cycle();
+        while !rest.is_empty() {
+            let (piece, more) = rest.split_at((*pieces.next().unwrap()).min(rest.len()));
+            decoder.push(piece);
+            rest = more;
+            while let Some(frame) = decoder.take().unwrap() {
+                back.push(frame);
+            }
+        }
+        assert_eq!(back, frames);
+    }
+
+    proptest! {
+        #[test]
+        fn calls_come_back(
+            frames in proptest::collection::vec(arb_call(), 1..9),
+            pieces in proptest::collection::vec(1usize..50, 1..5),
+        ) {
+            comes_back(&frames, &pieces);
+        }
+
+        #[test]
+        fn events_come_back(
+            frames in proptest::collection::vec(arb_event(), 1..9),
+            pieces in proptest::collection::vec(1usize..50, 1..5),
+        ) {
+            comes_back(&frames, &pieces);
+        }
+
+        #[test]
+        fn no_bytes_panic_and_none_are_waited_for_in_vain(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut decoder = Decoder::default();
+            decoder.push(&bytes);
+            while let Ok(Some(_)) = decoder.take::<Call>() {}
+            let mut decoder = Decoder::default();
+            decoder.push(&bytes);
+            while let Ok(Some(_)) = decoder.take::<Event>() {}
+        }
+    }
+
+    #[test]
+    fn a_frame_too_long_is_refused_before_it_comes() {
+        let mut decoder = Decoder::default();
+        decoder.push(&u32::MAX.to_le_bytes());
+        assert_eq!(decoder.take::<Call>(), Err(WireError::TooLong(u64::from(u32::MAX))));
+    }
+}

@@ -1,0 +1,309 @@
+//! The routes, version 1 (docs/CONTROL.md).
+
+use super::reply::Refusal;
+use super::roles::Role;
+use super::{metrics, session};
+use crate::desk::spec::TaskSpec;
+use crate::desk::status::TaskStatus;
+use crate::desk::{Desk, DeskError};
+use crate::disk::DiskStatus;
+use crate::office::Handle;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use scheduler::Sessions;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The largest body.
+const MOST_BODY: usize = 64 << 10;
+/// A disk that does not answer for so long is given up.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two looks at the tasks, for events.
+const LOOK: Duration = Duration::from_millis(500);
+
+pub(crate) type Disks = Arc<BTreeMap<String, Handle>>;
+type Told<T> = Result<T, Refusal>;
+
+/// All routes over these disks.
+pub(crate) fn router(disks: Disks) -> Router {
+    Router::new()
+        .route("/v1/disks", get(all_disks))
+        .route("/v1/disks/{disk}", get(one_disk))
+        .route("/v1/disks/{disk}/tasks", get(tasks).post(start))
+        .route("/v1/disks/{disk}/tasks/{id}", get(task).patch(change))
+        .route("/v1/disks/{disk}/tasks/{id}/{what}", post(act))
+        .route("/v1/disks/{disk}/sessions", post(session::open))
+        .route("/v1/status", get(status))
+        .route("/v1/events", get(events))
+        .route("/metrics", get(all_metrics))
+        .fallback(nothing)
+        .method_not_allowed_fallback(no_method)
+        .layer(DefaultBodyLimit::max(MOST_BODY))
+        .layer(axum::middleware::from_fn(guard))
+        .with_state(disks)
+}
+
+/// Lets nobody in who may not.
+async fn guard(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    let role = request.extensions().get::<Role>().copied().unwrap_or(Role::Nobody);
+    let asks = request.method().is_safe();
+    if role == Role::Nobody {
+        let text = "you may not use this socket; have your user or group put into control_roles of the configuration";
+        return Refusal::new(StatusCode::FORBIDDEN, text).into_response();
+    }
+    if !asks && role != Role::Writer {
+        let text =
+            "you may only ask; have your user or group put into write_uids or write_gids of control_roles";
+        return Refusal::new(StatusCode::FORBIDDEN, text).into_response();
+    }
+    next.run(request).await
+}
+
+async fn nothing() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "there is no such thing; docs/CONTROL.md has all paths, as /v1/disks")
+}
+
+async fn no_method() -> Refusal {
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods; docs/CONTROL.md has them")
+}
+
+pub(crate) fn find(disks: &Disks, name: &str) -> Told<Handle> {
+    disks.get(name).cloned().ok_or_else(|| {
+        let names: Vec<&str> = disks.keys().map(String::as_str).collect();
+        let message = format!("there is no disk {name:?}; the disks are {}", names.join(", "));
+        Refusal::new(StatusCode::NOT_FOUND, message)
+    })
+}
+
+/// Has something done on the disk's thread, and waits for the answer.
+pub(crate) async fn ask<T: Send + 'static>(
+    disk: &Handle,
+    call: impl FnOnce(&mut Desk, &mut dyn Sessions) -> T + Send + 'static,
+) -> Told<T> {
+    let (tell, told) = oneshot::channel();
+    let call = move |desk: &mut Desk, sessions: &mut dyn Sessions| {
+        // Whoever asked may have gone.
+        let _ = tell.send(call(desk, sessions));
+    };
+    disk.post(Box::new(call)).map_err(|_| Refusal::gone())?;
+    wait(told).await
+}
+
+async fn wait<T>(told: oneshot::Receiver<T>) -> Told<T> {
+    match tokio::time::timeout(PATIENCE, told).await {
+        Ok(Ok(told)) => Ok(told),
+        _ => Err(Refusal::gone()),
+    }
+}
+
+/// The same for what changes a task: answers with the task when the change is durable.
+async fn durably(
+    disk: &Handle,
+    call: impl FnOnce(&mut Desk, &mut dyn Sessions) -> Result<(u64, u64), DeskError> + Send + 'static,
+) -> Told<TaskStatus> {
+    let (tell, told) = oneshot::channel();
+    let id = ask(disk, move |desk, sessions| {
+        let (id, seq) = call(desk, sessions)?;
+        desk.when_durable(seq, Box::new(move |done| drop(tell.send(done))));
+        Ok::<u64, DeskError>(id)
+    })
+    .await??;
+    wait(told).await?.map_err(|why| Refusal::new(StatusCode::INSUFFICIENT_STORAGE, why))?;
+    one(disk, id).await
+}
+
+async fn one(disk: &Handle, id: u64) -> Told<TaskStatus> {
+    ask(disk, move |desk, _| desk.task(id)).await?.ok_or_else(|| DeskError::NoTask(id).into())
+}
+
+pub(crate) async fn disk_status(disk: &Handle) -> Told<DiskStatus> {
+    let (tell, told) = oneshot::channel();
+    disk.status(move |status| drop(tell.send(status))).map_err(|_| Refusal::gone())?;
+    wait(told).await
+}
+
+fn facts(disk: &Handle) -> Value {
+    let facts = disk.facts();
+    json!({
+        "name": facts.name,
+        "sectors": facts.capacity.get(),
+        "sector_bytes": facts.sector_bytes.get(),
+    })
+}
+
+async fn all_disks(State(disks): State<Disks>) -> Json<Value> {
+    Json(json!({ "disks": disks.values().map(facts).collect::<Vec<_>>() }))
+}
+
+async fn whole(disk: &Handle) -> Told<Value> {
+    let mut value = facts(disk);
+    let status = disk_status(disk).await?;
+    let (tasks, trouble, taken) =
+        ask(disk, |desk, _| (desk.tasks(), desk.trouble().map(str::to_owned), desk.is_taken())).await?;
+    if let Some(map) = value.as_object_mut() {
+        map.insert("status".into(), serde_json::to_value(status)?);
+        map.insert("tasks".into(), serde_json::to_value(tasks)?);
+        map.insert("trouble".into(), trouble.or(taken).into());
+    }
+    Ok(value)
+}
+
+async fn one_disk(State(disks): State<Disks>, Path(name): Path<String>) -> Told<Json<Value>> {
+    Ok(Json(whole(&find(&disks, &name)?).await?))
+}
+
+async fn status(State(disks): State<Disks>) -> Told<Json<Value>> {
+    let mut all = Vec::new();
+    for disk in disks.values() {
+        all.push(whole(disk).await?);
+    }
+    Ok(Json(json!({ "version": env!("CARGO_PKG_VERSION"), "disks": all })))
+}
+
+async fn tasks(State(disks): State<Disks>, Path(name): Path<String>) -> Told<Json<Value>> {
+    let tasks = ask(&find(&disks, &name)?, |desk, _| desk.tasks()).await?;
+    Ok(Json(json!({ "tasks": tasks })))
+}
+
+async fn task(
+    State(disks): State<Disks>,
+    Path((name, id)): Path<(String, String)>,
+) -> Told<Json<TaskStatus>> {
+    Ok(Json(one(&find(&disks, &name)?, number(&id)?).await?))
+}
+
+fn number(id: &str) -> Told<u64> {
+    id.parse().map_err(|_| {
+        Refusal::new(StatusCode::NOT_FOUND, format!("{id:?} is no number of a task; give one as 1"))
+    })
+}
+
+async fn start(State(disks): State<Disks>, Path(name): Path<String>, body: Bytes) -> Told<Response> {
+    let disk = find(&disks, &name)?;
+    let spec: TaskSpec = serde_json::from_slice(&body)?;
+    let task = durably(&disk, move |desk, _| desk.start(spec)).await?;
+    let place = format!("/v1/disks/{name}/tasks/{}", task.id);
+    Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(task)).into_response())
+}
+
+/// What may be changed of a task.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    priority: Option<u8>,
+    /// `null` takes it away.
+    #[serde(default, deserialize_with = "given")]
+    deadline_unix_s: Option<Option<u64>>,
+}
+
+/// Tells null from nothing.
+fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
+async fn change(
+    State(disks): State<Disks>,
+    Path((name, id)): Path<(String, String)>,
+    body: Bytes,
+) -> Told<Json<TaskStatus>> {
+    let (disk, id) = (find(&disks, &name)?, number(&id)?);
+    let change: Change = serde_json::from_slice(&body)?;
+    if change.priority.is_none() && change.deadline_unix_s.is_none() {
+        let text = "nothing is to be changed; give priority or deadline_unix_s";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, text));
+    }
+    let task = durably(&disk, move |desk, sessions| {
+        let mut seq = 0;
+        if let Some(priority) = change.priority {
+            seq = desk.set_priority(sessions, id, priority)?;
+        }
+        if let Some(deadline) = change.deadline_unix_s {
+            seq = desk.set_deadline(id, deadline)?;
+        }
+        Ok((id, seq))
+    });
+    Ok(Json(task.await?))
+}
+
+async fn act(
+    State(disks): State<Disks>,
+    Path((name, id, what)): Path<(String, String, String)>,
+) -> Told<Json<TaskStatus>> {
+    let (disk, id) = (find(&disks, &name)?, number(&id)?);
+    let task = match what.as_str() {
+        "pause" => durably(&disk, move |desk, s| desk.pause(s, id).map(|seq| (id, seq))).await?,
+        "resume" => durably(&disk, move |desk, s| desk.resume(s, id).map(|seq| (id, seq))).await?,
+        "cancel" => durably(&disk, move |desk, s| desk.cancel(s, id).map(|seq| (id, seq))).await?,
+        _ => return Err(nothing().await),
+    };
+    Ok(Json(task))
+}
+
+/// A line for each task whenever it has changed.
+async fn events(
+    State(disks): State<Disks>,
+) -> Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>> {
+    let (sender, receiver) = tokio::sync::mpsc::channel(64);
+    tokio::spawn(async move {
+        let mut known: BTreeMap<(String, u64), TaskStatus> = BTreeMap::new();
+        loop {
+            for (name, disk) in disks.iter() {
+                let Ok(tasks) = ask(disk, |desk, _| desk.tasks()).await else { return };
+                for task in tasks {
+                    let key = (name.clone(), task.id);
+                    if known.get(&key) == Some(&task) {
+                        continue;
+                    }
+                    let event = Event::default().event("task").json_data(&task);
+                    known.insert(key, task);
+                    // A listener that is slow is waited for; one that is gone ends this.
+                    if let Ok(event) = event
+                        && sender.send(event).await.is_err()
+                    {
+                        return;
+                    }
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+            if sender.is_closed() {
+                return;
+            }
+        }
+    });
+    Sse::new(Received(receiver)).keep_alive(KeepAlive::default())
+}
+
+/// A channel's end as a stream.
+struct Received(tokio::sync::mpsc::Receiver<Event>);
+
+impl futures_core::Stream for Received {
+    type Item = Result<Event, Infallible>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|event| event.map(Ok))
+    }
+}
+
+async fn all_metrics(State(disks): State<Disks>) -> Told<Response> {
+    let mut all = Vec::new();
+    for (name, disk) in disks.iter() {
+        let tasks = ask(disk, |desk, _| desk.tasks()).await?;
+        all.push((name.clone(), disk_status(disk).await?, tasks));
+    }
+    let text = metrics::encode(&all);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}

@@ -1,0 +1,161 @@
+//! Metrics for Prometheus, made of the status at the moment of asking.
+
+use crate::desk::status::TaskStatus;
+use crate::disk::{BOUNDS_US, DiskStatus, Latency};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt::{Error, Write};
+
+/// A disk's name, its status, its tasks.
+pub(crate) type One = (String, DiskStatus, Vec<TaskStatus>);
+
+/// All of them as text.
+pub(crate) fn encode(disks: &[One]) -> String {
+    let mut registry = Registry::with_prefix("freeblock");
+    registry.register_collector(Box::new(Snapshot(disks.to_vec())));
+    let mut out = String::new();
+    // A string takes whatever is written to it.
+    let told = text::encode(&mut out, &registry);
+    debug_assert!(told.is_ok());
+    histograms(&mut out, disks);
+    out
+}
+
+#[derive(Debug)]
+struct Snapshot(Vec<One>);
+
+/// A metric's name, what it is, and where it is had from.
+type Named<T, V> = (&'static str, &'static str, fn(&T) -> V);
+type Of = fn(&DiskStatus) -> &Latency;
+
+/// Labels in order.
+type Labels<'a> = Vec<(&'static str, String)>;
+
+impl Collector for Snapshot {
+    fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let disk = |one: &One| vec![("disk", one.0.clone())];
+        let counters: [Named<DiskStatus, u64>; 9] = [
+            ("foreground_failed", "Foreground requests that failed", |s| s.failed),
+            ("foreground_read_bytes", "Bytes read for the foreground", |s| s.read_bytes),
+            ("foreground_written_bytes", "Bytes written for the foreground", |s| s.written_bytes),
+            ("background_gap_bytes", "Background bytes in gaps of the foreground: free", |s| {
+                s.background.gap_bytes
+            }),
+            ("background_idle_bytes", "Background bytes in idle time", |s| s.background.idle_bytes),
+            ("background_promoted_bytes", "Background bytes as foreground work", |s| {
+                s.background.promoted_bytes
+            }),
+            ("gaps_seen", "Gaps looked at", |s| s.gaps.seen),
+            ("gaps_used", "Gaps with a detour", |s| s.gaps.used),
+            ("missed_revolutions", "Commands that took whole revolutions longer than foreseen", |s| {
+                s.foresight.late
+            }),
+        ];
+        for (name, help, value) in counters {
+            let values: Vec<(Labels<'_>, f64)> =
+                self.0.iter().map(|one| (disk(one), value(&one.1) as f64)).collect();
+            family(&mut to, name, help, MetricType::Counter, &values)?;
+        }
+        let gauges: [Named<DiskStatus, f64>; 4] = [
+            ("outstanding", "Foreground requests that are not answered yet", |s| s.outstanding as f64),
+            ("foreseen_ratio", "The part of commands foreseen to a tenth of a millisecond", |s| {
+                s.foresight.within_100us
+            }),
+            ("harm_ratio", "What idle work cost the foreground, as a part of its time", |s| s.idle.share),
+            ("detour_harm_ratio", "What late detours cost it at most, as a part of its time", |s| {
+                s.detours.share
+            }),
+        ];
+        for (name, help, value) in gauges {
+            let values: Vec<(Labels<'_>, f64)> =
+                self.0.iter().map(|one| (disk(one), value(&one.1))).collect();
+            family(&mut to, name, help, MetricType::Gauge, &values)?;
+        }
+        let tasks: [Named<TaskStatus, f64>; 6] = [
+            ("task_blocks", "Blocks of a task", |t| t.blocks as f64),
+            ("task_done_blocks", "Blocks of it that are done, durably", |t| t.done as f64),
+            ("task_done_bytes", "Bytes of those", |t| t.bytes as f64),
+            ("task_rate_bytes_per_second", "Its rate over the last minute", |t| {
+                t.rate_bytes_per_s.unwrap_or(0.0)
+            }),
+            ("task_bad_sectors", "Sectors that could not be read or written", |t| {
+                (t.bad_lbns.len() as u64 + t.bad_more) as f64
+            }),
+            ("task_misses_deadline", "Whether it will miss its deadline", |t| {
+                f64::from(u8::from(t.misses_deadline))
+            }),
+        ];
+        for (name, help, value) in tasks {
+            let of = |one: &One| {
+                let name = one.0.clone();
+                // Those that are over do not change any more.
+                let live = one.2.clone().into_iter().filter(|t| !t.state.is_over());
+                live.map(move |t| {
+                    let labels = vec![
+                        ("disk", name.clone()),
+                        ("task", t.id.to_string()),
+                        ("kind", t.kind.to_string()),
+                        ("state", t.state.to_string()),
+                    ];
+                    (labels, value(&t))
+                })
+            };
+            let values: Vec<(Labels<'_>, f64)> = self.0.iter().flat_map(of).collect();
+            family(&mut to, name, help, MetricType::Gauge, &values)?;
+        }
+        Ok(())
+    }
+}
+
+fn family(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    values: &[(Labels<'_>, f64)],
+) -> Result<(), Error> {
+    let none: Option<&Unit> = None;
+    let mut metric = to.encode_descriptor(name, help, none, kind)?;
+    for (labels, value) in values {
+        let family = metric.encode_family(labels)?;
+        match kind {
+            MetricType::Counter => ConstCounter::new(*value).encode(family)?,
+            _ => ConstGauge::new(*value).encode(family)?,
+        }
+    }
+    Ok(())
+}
+
+/// Counts were made elsewhere: the library has no histogram that can be filled with them.
+fn histograms(out: &mut String, disks: &[One]) {
+    let kinds: [(&str, &str, Of); 5] = [
+        ("read_seconds", "Foreground reads", |s| &s.reads),
+        ("write_seconds", "Foreground writes", |s| &s.writes),
+        ("flush_seconds", "Flushes", |s| &s.flushes),
+        ("discard_seconds", "Discards", |s| &s.discards),
+        ("lateness_seconds", "How long after the device was done the host knew", |s| &s.lateness),
+    ];
+    let end = out.rfind("# EOF").unwrap_or(out.len());
+    out.truncate(end);
+    for (name, help, of) in kinds {
+        let _ = writeln!(out, "# HELP freeblock_{name} {help}.\n# TYPE freeblock_{name} histogram");
+        for (disk, status, _) in disks {
+            let latency = of(status);
+            // A disk's name is letters, digits, dots, dashes and underscores, but nobody promises that here.
+            let disk = disk.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            for (bound, count) in BOUNDS_US.iter().zip(&latency.buckets) {
+                let le = *bound as f64 / 1e6;
+                let _ = writeln!(out, "freeblock_{name}_bucket{{disk=\"{disk}\",le=\"{le}\"}} {count}");
+            }
+            let (count, sum) = (latency.count, latency.sum_us / 1e6);
+            let _ = writeln!(out, "freeblock_{name}_bucket{{disk=\"{disk}\",le=\"+Inf\"}} {count}");
+            let _ = writeln!(out, "freeblock_{name}_sum{{disk=\"{disk}\"}} {sum}");
+            let _ = writeln!(out, "freeblock_{name}_count{{disk=\"{disk}\"}} {count}");
+        }
+    }
+    out.push_str("# EOF\n");
+}

@@ -1,0 +1,63 @@
+//! Answers in JSON, errors that name the field and the mend.
+
+use crate::desk::DeskError;
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// Why a request was refused.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub code: StatusCode,
+    /// The field that is wrong, if it is one.
+    pub field: Option<String>,
+    pub message: String,
+}
+
+impl Refusal {
+    pub fn new(code: StatusCode, message: impl Into<String>) -> Self {
+        Self { code, field: None, message: message.into() }
+    }
+
+    /// The disk's thread is gone, or does not answer.
+    pub fn gone() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the disk does not answer; look at the daemon's log")
+    }
+}
+
+impl From<DeskError> for Refusal {
+    fn from(error: DeskError) -> Self {
+        let code = match error {
+            DeskError::NoTask(_) => StatusCode::NOT_FOUND,
+            DeskError::Field(_) => StatusCode::BAD_REQUEST,
+            DeskError::Over { .. } | DeskError::Busy(_) => StatusCode::CONFLICT,
+            DeskError::TooMany => StatusCode::TOO_MANY_REQUESTS,
+        };
+        let field = match &error {
+            DeskError::Field(error) => Some(error.field.to_owned()),
+            _ => None,
+        };
+        Self { code, field, message: error.to_string() }
+    }
+}
+
+impl From<serde_json::Error> for Refusal {
+    fn from(error: serde_json::Error) -> Self {
+        // Serde names fields between backticks.
+        let text = error.to_string();
+        let field = text.split('`').nth(1).filter(|_| text.contains("field")).map(str::to_owned);
+        let message = format!("the body is not as it should be: {text}; docs/CONTROL.md has all fields");
+        Self { code: StatusCode::BAD_REQUEST, field, message }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut error = json!({ "message": self.message });
+        if let (Some(field), Some(map)) = (self.field, error.as_object_mut()) {
+            map.insert("field".into(), field.into());
+        }
+        (self.code, Json(json!({ "error": error }))).into_response()
+    }
+}

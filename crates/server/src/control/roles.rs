@@ -1,0 +1,70 @@
+//! Who may do what at the control socket.
+
+use serde::{Deserialize, Serialize};
+
+/// What a peer may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Nothing.
+    Nobody,
+    /// Ask.
+    Reader,
+    /// Ask and change.
+    Writer,
+}
+
+/// Who may do what: by user, and by the primary group that the kernel names of a peer. The daemon's own user and root may
+/// always do all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Roles {
+    /// Users that may ask.
+    pub read_uids: Vec<u32>,
+    /// Groups that may ask.
+    pub read_gids: Vec<u32>,
+    /// Users that may ask and change.
+    pub write_uids: Vec<u32>,
+    /// Groups that may ask and change.
+    pub write_gids: Vec<u32>,
+}
+
+impl Roles {
+    /// What a peer may do, where the daemon is `own`.
+    pub fn role(&self, uid: u32, gid: u32, own: u32) -> Role {
+        if uid == 0 || uid == own || self.write_uids.contains(&uid) || self.write_gids.contains(&gid) {
+            Role::Writer
+        } else if self.read_uids.contains(&uid) || self.read_gids.contains(&gid) {
+            Role::Reader
+        } else {
+            Role::Nobody
+        }
+    }
+
+    /// Whether anybody but the daemon's own user and root may do anything.
+    pub(crate) fn lets_others_in(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn by_default_only_the_own_user_and_root() {
+        let roles = Roles::default();
+        assert_eq!(roles.role(0, 7, 1000), Role::Writer);
+        assert_eq!(roles.role(1000, 7, 1000), Role::Writer);
+        assert_eq!(roles.role(1001, 0, 1000), Role::Nobody, "root's group is nobody");
+    }
+
+    #[test]
+    fn lists_let_users_and_groups_ask_or_change() {
+        let roles =
+            Roles { read_uids: vec![5], read_gids: vec![50], write_uids: vec![6], write_gids: vec![60] };
+        let role = |uid, gid| roles.role(uid, gid, 1000);
+        assert_eq!((role(5, 1), role(9, 50)), (Role::Reader, Role::Reader));
+        assert_eq!((role(6, 1), role(9, 60), role(5, 60)), (Role::Writer, Role::Writer, Role::Writer));
+        assert_eq!(role(9, 9), Role::Nobody);
+    }
+}

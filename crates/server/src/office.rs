@@ -1,0 +1,232 @@
+//! A desk on a live disk: its orders are carried out on other threads, its clock ticks, and others reach it.
+
+use crate::desk::order::{Order, Told};
+use crate::desk::spec::DiskFacts;
+use crate::desk::{Desk, Setup};
+use crate::disk::{Disk, DiskStatus, Place};
+use crate::mailbox::{Gone, Mailbox};
+use crate::tasks::{Clerks, JournalError, Tell};
+use device::Device;
+use scheduler::Sessions;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+use units::Instant;
+
+/// Between two ticks of a desk.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Something done with a desk, on its disk's thread.
+pub type Call = Box<dyn FnOnce(&mut Desk, &mut dyn Sessions) + Send>;
+
+/// What a disk is asked of its status.
+type Ask = Box<dyn FnOnce(DiskStatus) + Send>;
+
+/// Why a disk has no desk.
+#[derive(Debug, Error)]
+pub enum OfficeError {
+    /// The state directory.
+    #[error("{place}: {error}; give a state directory that can be written")]
+    State {
+        /// Which.
+        place: String,
+        /// What is wrong.
+        error: io::Error,
+    },
+    /// Its journal.
+    #[error("{place}: {error}")]
+    Journal {
+        /// Of which state directory.
+        place: String,
+        /// What is wrong.
+        error: JournalError,
+    },
+}
+
+/// How others reach the desk of a disk, whatever the disk is.
+#[derive(Clone)]
+pub struct Handle {
+    facts: Arc<DiskFacts>,
+    post: Arc<dyn Fn(Call) -> Result<(), Gone> + Send + Sync>,
+    status: Arc<dyn Fn(Ask) -> Result<(), Gone> + Send + Sync>,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    /// The disk.
+    pub fn facts(&self) -> &DiskFacts {
+        &self.facts
+    }
+
+    /// Has something done with the desk; nobody waits.
+    ///
+    /// # Errors
+    /// The disk's server has ended.
+    pub fn post(&self, call: Call) -> Result<(), Gone> {
+        (self.post)(call)
+    }
+
+    /// Asks for the disk's status; `told` is called on its thread.
+    ///
+    /// # Errors
+    /// The disk's server has ended.
+    pub fn status(&self, told: impl FnOnce(DiskStatus) + Send + 'static) -> Result<(), Gone> {
+        (self.status)(Box::new(told))
+    }
+}
+
+/// A desk that was hosted, before its disk is served.
+pub struct Office {
+    desk: Place<Desk>,
+    facts: Arc<DiskFacts>,
+    clerks: Clerks,
+    orders: Receiver<Order>,
+    tell: Arc<OnceLock<Tell>>,
+}
+
+impl std::fmt::Debug for Office {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Office").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+/// A desk at work.
+#[derive(Debug)]
+pub struct Open {
+    desk: Place<Desk>,
+    thread: JoinHandle<()>,
+    handle: Handle,
+}
+
+impl Office {
+    /// Hosts a desk on a disk, with the tasks of its state directory: they go on before the disk's first client comes.
+    ///
+    /// # Errors
+    /// The state directory or its journal.
+    pub fn set_up<D: Device>(disk: &mut Disk<D>, setup: Setup, state: &Path) -> Result<Self, OfficeError> {
+        let place = state.display().to_string();
+        // The mailbox comes with the disk's thread; until then there is nobody to be told.
+        let tell: Arc<OnceLock<Tell>> = Arc::new(OnceLock::new());
+        let late = Arc::clone(&tell);
+        let told: Tell = Arc::new(move |told| {
+            if let Some(tell) = late.get() {
+                tell(told);
+            }
+        });
+        let (clerks, journal) =
+            Clerks::new(state, told).map_err(|error| OfficeError::State { place: place.clone(), error })?;
+        let facts = Arc::new(setup.disk.clone());
+        let mut desk = Desk::open(setup, &journal).map_err(|error| OfficeError::Journal { place, error })?;
+        let (sender, orders) = channel();
+        desk.hand_orders_to(Box::new(move |order| {
+            // Where nobody takes them any more, the daemon is ending.
+            let _ = sender.send(order);
+        }));
+        let desk = disk.host(desk);
+        let begun = disk.call(desk, Instant::ZERO, |desk, sessions| {
+            desk.begin(sessions, Instant::ZERO, unix_ms());
+        });
+        debug_assert!(begun.is_some(), "it was hosted here");
+        Ok(Self { desk, facts, clerks, orders, tell })
+    }
+
+    /// The disk is being served: orders are carried out from now on.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn open<D: Device + 'static>(self, mailbox: Mailbox<Disk<D>>) -> io::Result<Open> {
+        let Self { desk, facts, clerks, orders, tell } = self;
+        let teller = mailbox.clone();
+        let told: Tell = Arc::new(move |told: Told| {
+            // A disk that has ended needs no news.
+            let _ = teller.send(move |disk, now| {
+                disk.call(desk, now, |desk, sessions| desk.told(sessions, told, now));
+            });
+        });
+        let _ = tell.set(told);
+        let poster = mailbox.clone();
+        let post = move |call: Call| {
+            poster.send(move |disk: &mut Disk<D>, now| {
+                disk.call(desk, now, |desk, sessions| {
+                    desk.set_now(now, unix_ms());
+                    call(desk, sessions);
+                });
+            })
+        };
+        let asker = mailbox.clone();
+        let status = move |told: Ask| asker.send(move |disk: &mut Disk<D>, _| told(disk.status()));
+        let handle = Handle { facts, post: Arc::new(post), status: Arc::new(status) };
+        let thread = Builder::new().name("orders".into()).spawn(move || {
+            carry_out(clerks, &orders, || {
+                let tick = move |disk: &mut Disk<D>, now| {
+                    let harm = disk.core().harm();
+                    disk.call(desk, now, |desk, sessions| desk.tick(sessions, now, unix_ms(), harm));
+                };
+                let _ = mailbox.send(tick);
+            });
+        })?;
+        Ok(Open { desk, thread, handle })
+    }
+}
+
+impl Open {
+    /// How others reach it.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// The disk is not served any more: saves what is not saved yet, and waits for it.
+    pub fn close<D: Device>(self, disk: &mut Disk<D>, now: Instant) {
+        disk.call(self.desk, now, |desk, _| desk.close());
+        // A panic there has been told of by the thread itself.
+        let _ = self.thread.join();
+    }
+}
+
+/// Gives orders to clerks until the desk is closed.
+fn carry_out(mut clerks: Clerks, orders: &Receiver<Order>, tick: impl Fn()) {
+    let mut due = std::time::Instant::now() + TICK;
+    loop {
+        match orders.recv_timeout(due.saturating_duration_since(std::time::Instant::now())) {
+            Ok(order) => {
+                if let Err(error) = clerks.give(order) {
+                    tracing::error!(%error, "an order of the tasks cannot be carried out: no thread");
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                tick();
+                due = std::time::Instant::now() + TICK;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// What a desk hands orders to.
+pub(crate) type Hand = Box<dyn Fn(Order) + Send>;
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A random number, of the system's.
+///
+/// # Errors
+/// The system has none.
+pub fn random_seed() -> io::Result<u128> {
+    use std::io::Read;
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u128::from_le_bytes(bytes))
+}

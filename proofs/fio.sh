@@ -1,0 +1,20 @@
+#!/bin/bash
+# fio's own NBD client writes at random, reads back and verifies every block.
+. "$(dirname "$0")/lib.sh"
+need fio fio
+need python3 python3
+if long; then size=256m runtime=60; else size=16m runtime=2; fi
+[ "$KIND" = emulate ] && size=4m
+up 1G
+cd "$WORK" # where fio leaves its state
+fio --name=verify --ioengine=nbd --uri="$URI" --rw=randrw --rwmixread=30 --bsrange=4k-64k --iodepth=16 --size=$size \
+  --verify=crc32c --verify_fatal=1 --do_verify=1 --fsync=64 --randseed=7 --output-format=json --output="$WORK/fio.json"
+# When its connection fails fio says error 0 and nothing done.
+python3 - "$WORK/fio.json" <<'PY'
+import json, sys
+job = json.load(open(sys.argv[1]))["jobs"][0]
+read, write = job["read"]["total_ios"], job["write"]["total_ios"]
+assert job["error"] == 0 and read > 0 and write > 0, (job["error"], read, write)
+print(f"fio: {write} writes, {read} reads, all verified")
+PY
+down

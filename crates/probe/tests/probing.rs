@@ -100,6 +100,25 @@ fn a_drive_whose_times_and_speed_vary_is_found() {
     assert_eq!(found.profile.layout.zones[0].sectors_per_track, truth.layout.zones[0].sectors_per_track);
 }
 
+/// More commands than any small drive takes.
+const MOST_COMMANDS: u64 = 60_000;
+
+#[test]
+fn random_hidden_drives_are_found_or_named_in_their_time() {
+    for seed in [1, 5, 13, 18, 20] {
+        let truth = common::random(seed);
+        let found = probed(&truth);
+        holds(&truth, &found, 300.0);
+        assert!(found.report.unsure.is_empty(), "{seed}: {:?}", found.report.unsure);
+        assert!(found.report.commands <= MOST_COMMANDS, "{seed}: {} commands", found.report.commands);
+    }
+    // Densities that differ by head: not understood, in time, and said so.
+    let truth = common::random(9);
+    let found = probed(&truth);
+    holds(&truth, &found, 300.0);
+    assert!(!found.report.unsure.is_empty() && found.report.commands <= MOST_COMMANDS);
+}
+
 /// Every built-in drive at its size: some minutes of drive time each.
 #[test]
 #[ignore = "the sweep: half a minute of CPU; examples/builtin.rs prints its table"]

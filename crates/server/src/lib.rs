@@ -13,8 +13,10 @@ mod exporter;
 mod limits;
 mod listen;
 mod mailbox;
+mod notify;
 pub mod office;
 mod running;
+mod tape;
 pub mod tasks;
 mod tls;
 
@@ -25,5 +27,7 @@ pub use exporter::{Exporter, Offer, ServeError, Tally};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
+pub use notify::{Moment, notify};
 pub use running::Running;
+pub use tape::{ReplayError, Replayed, Tape, replay};
 pub use tls::{Tls, TlsError};

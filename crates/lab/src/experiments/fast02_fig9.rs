@@ -124,6 +124,14 @@ fn claims<'p>(
             b = b.measure(&what, lost, "%", Band::AtMost(loss));
         }
     }
+    let gaps = policies.iter().map(|policy| {
+        let gap = |m: &Measured| m.report.head_time.rotation / m.report.foreground.iops * 1e3;
+        format!("{} {} ms", policy.name, spread(&policy.without, gap))
+    });
+    b = b.note(format!(
+        "A request's latency without a scan, of which every move of a detour gives the conservatism away: {}.",
+        gaps.collect::<Vec<_>>().join(", ")
+    ));
     let of = |name: PolicyName| POLICIES.iter().position(|(p, _)| *p == name).unwrap_or_default();
     let (sptf, sstf, sw) = (&policies[of(PolicyName::Sptf)], &policies[of(PolicyName::Sstf)], &policies[1]);
     let lower = |of: &[Measured], than: &[Measured]| {

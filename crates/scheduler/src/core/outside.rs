@@ -7,6 +7,7 @@
 
 mod clock;
 mod config;
+mod course;
 mod decide;
 mod fit;
 mod forecast;
@@ -26,8 +27,8 @@ use super::{Action, Core, Purpose};
 use crate::background::Buffers;
 use crate::foreground::Request;
 use crate::idle::Harm;
-use clock::{Clock, moved};
-use forecast::{Forecast, HeldBack, Standing, forecast};
+use clock::Clock;
+use forecast::{Forecast, HeldBack, Standing};
 use guard::Guard;
 use margin::Margins;
 use model::{DriveModel, Position};
@@ -220,46 +221,6 @@ impl Outside {
         self.config.harm_ppm.and_then(|bound| self.guard.caution(bound))
     }
 
-    /// Where the head will be when all that was decided on is done.
-    fn standing(&self, drive: &DriveModel) -> Standing {
-        self.walk(drive, &[], |_| {})
-    }
-
-    /// Foresees all that was decided on, and `more` behind it, of which `each` learns.
-    fn walk(&self, drive: &DriveModel, more: &[(Op, LbnRange)], mut each: impl FnMut(&Forecast)) -> Standing {
-        let decided = self.device.iter().chain(&self.queue);
-        let decided = decided.map(|order| (order.sent, (order.command.op, order.command.range), false));
-        let mut at = self.base;
-        // A command is sent when there is room for it: when the host has heard of the one so many before it.
-        let room = usize::from(self.config.at_drive).clamp(1, MOST_AT_DRIVE);
-        let mut heard = [Instant::ZERO; MOST_AT_DRIVE];
-        for (i, (sent, what, new)) in decided.chain(more.iter().map(|what| (None, *what, true))).enumerate() {
-            let sent = sent.map_or(self.decided.max(heard[i % room]), |sent| self.clock.platter(sent));
-            let (forecast, next) = forecast(drive, &self.config.overheads, &at, (sent, self.held_back), what);
-            heard[i % room] = forecast.heard_at_latest;
-            at = next;
-            if new {
-                each(&forecast);
-            }
-        }
-        at
-    }
-
-    /// When the second of two commands that are decided on now can be sent.
-    fn second_sent(&self, drive: &DriveModel) -> Instant {
-        if self.device.len() + 1 < usize::from(self.config.at_drive) {
-            return self.decided;
-        }
-        let mut heard = self.decided;
-        let mut at = self.base;
-        for order in &self.device {
-            let (forecast, next) = self.follow(drive, &at, order);
-            at = next;
-            heard = heard.max(forecast.heard_at_latest);
-        }
-        heard
-    }
-
     /// Which sectors are bad; those that were written are good again.
     fn remember(&mut self, command: &Command, bad: &[Lbn]) {
         let Command { op, range, .. } = *command;
@@ -273,77 +234,6 @@ impl Outside {
             self.known_bad.clear();
         }
         self.known_bad.extend(bad.iter().take(MOST_KNOWN_BAD));
-    }
-
-    fn follow(&self, drive: &DriveModel, from: &Standing, order: &Order) -> (Forecast, Standing) {
-        let sent = order.sent.map_or(self.decided, |sent| self.clock.platter(sent));
-        let Command { op, range, .. } = order.command;
-        forecast(drive, &self.config.overheads, from, (sent, self.held_back), (op, range))
-    }
-
-    /// Foresees all that is at the drive anew.
-    fn foresee(&mut self, drive: &DriveModel) {
-        let mut at = self.base;
-        for i in 0..self.device.len() {
-            let (forecast, next) = self.follow(drive, &at, &self.device[i]);
-            self.device[i].forecast = forecast;
-            at = next;
-        }
-    }
-
-    /// Compares a completion with what was foreseen, and believes it.
-    fn resync(&mut self, drive: &DriveModel, now: Instant, order: &Order, in_turn: bool) -> Observed {
-        let overheads = self.config.overheads;
-        let op = order.command.op;
-        let foreseen = order.forecast;
-        let (_, after) = self.follow(drive, &self.base, order);
-        if op.is_write() && overheads.write_back {
-            // It is in the drive's buffer: nobody hears of the medium.
-            self.base = after;
-            if !overheads.overlap {
-                self.base.ready = self.clock.platter(now);
-            }
-            return Observed { error: 0, turns: 0, explained: true };
-        }
-        let turn = super::under_way::turn(drive).as_nanos() as i64;
-        // When the last sector had passed, by the host's clock.
-        let tail = foreseen.heard.saturating_since(foreseen.end);
-        let ended = now.checked_sub(tail).unwrap_or_default();
-        let error = self.clock.error(ended, foreseen.end);
-        let late = clock::difference(self.clock.platter(ended), foreseen.end);
-        // `error` is how far the platter is past where it was believed, so that the rest is whole turns.
-        let turns = (late + error + turn / 2).div_euclid(turn);
-        let plausible = error.abs() <= turn / NOISE && in_turn;
-        let mut left = 0;
-        if plausible {
-            left = self.clock.correct(ended, error, self.config.resync);
-            self.agreeing += 1;
-            self.disagreeing = 0;
-            self.known |= self.agreeing >= AGREEING;
-        } else {
-            self.agreeing = 0;
-            self.disagreeing += 1;
-            if !self.known || self.disagreeing >= DISAGREEING {
-                self.clock.restart(ended, error);
-                self.known = false;
-                self.disagreeing = 0;
-            }
-        }
-        let explained = plausible;
-        // A completion that comes early and fits no angle did not touch the medium: the head is where it was.
-        if !explained && late < 0 && self.known {
-            self.base.free = self.base.free.max(self.clock.platter(ended));
-        } else {
-            self.base = after;
-            self.base.free = moved(self.clock.platter(ended), if explained { left } else { 0 });
-        }
-        self.base.ready = if overheads.overlap { self.base.free } else { self.clock.platter(now) };
-        self.base.bus = self.clock.platter(now);
-        if self.config.late_bus && plausible && turns == 0 && !op.is_write() {
-            let late = Duration::from_nanos(late.max(0).unsigned_abs());
-            self.held_back.learn(&overheads, order.command.range.len().get(), late);
-        }
-        Observed { error: late, turns, explained }
     }
 }
 

@@ -178,3 +178,35 @@ pub(super) fn forecast(
     at.ready = if overheads.overlap { done.end } else { done.heard };
     (done, at)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nine_of_ten_reads_are_not_later_than_is_allowed_for() {
+        let overheads = Overheads { bus_sector: Duration::from_micros(6), ..Overheads::default() };
+        let bus = overheads.bus_sector * 100;
+        let late = |percent: u64| bus * percent / 100;
+        let mut held_back = HeldBack::default();
+        let mut state = 1u64;
+        let (mut n, mut later) = (0, 0);
+        for i in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Half of them in time, the rest by up to half of their time on the bus.
+            let seen = late(((state >> 33) % 100).saturating_sub(50));
+            if i > 1_000 {
+                n += 1;
+                later += u32::from(seen > held_back.of(bus));
+            }
+            held_back.learn(&overheads, 100, seen);
+        }
+        assert!((60..150).contains(&(later * 1_000 / n)), "{later} of {n}");
+        // A bus that is never late is soon believed.
+        (0..400).for_each(|_| held_back.learn(&overheads, 100, Duration::ZERO));
+        assert_eq!(held_back.of(bus), Duration::ZERO);
+        // Short reads tell nothing.
+        held_back.learn(&overheads, 8, late(50));
+        assert_eq!(held_back.of(bus), Duration::ZERO);
+    }
+}

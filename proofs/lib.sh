@@ -34,7 +34,7 @@ up() {
       "$FREEBLOCK" emulate "$DRIVE" --file "$WORK/disk" --socket "$SOCKET" >>"$WORK/log" 2>&1 & ;;
     serve)
       [ -e "$WORK/disk" ] || truncate -s "$1" "$WORK/disk"
-      eval "${SERVE:?the command that serves \$WORK/disk at \$SOCKET}" >>"$WORK/log" 2>&1 & ;;
+      "$FREEBLOCK" serve --disk "d0=$WORK/disk" --listen "unix:$SOCKET" >>"$WORK/log" 2>&1 & ;;
     *) echo "KIND=$KIND is none of raw, emulate, serve" >&2; exit 2 ;;
   esac
   server=$!

@@ -9,7 +9,7 @@
 #[cfg(target_os = "linux")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use device::{Options, Raw};
-    use server::{Address, Exporter, Listener, Offer};
+    use server::{Address, Exporter, Listener, Moment, Offer};
     let mut args = std::env::args_os().skip(1);
     let (Some(file), Some(socket)) = (args.next(), args.next()) else {
         return Err("usage: export FILE SOCKET".into());
@@ -17,11 +17,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let disk = Raw::open(file, Options { buffered: true, ..Options::default() })?;
     let listener = Listener::bind(Address::Unix(socket.into()), false)?;
     let (exporter, stop) = Exporter::new(disk, Offer::default(), vec![listener])?;
+    server::notify(Moment::Ready)?;
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         stop.stop()
     });
     exporter.run()?;
+    server::notify(Moment::Stopping)?;
     Ok(())
 }
 

@@ -56,33 +56,46 @@ pub enum ListenError {
     },
 }
 
-/// An open door. A Unix socket's file goes with it.
+/// An open door. A Unix socket's file goes with it, unless the service manager made it.
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) socket: Arc<OwnedFd>,
     address: Address,
+    /// The socket's file is ours to take away.
+    ours: bool,
 }
 
 impl Listener {
     /// Listens. `remote` allows TCP addresses that other machines reach: because nothing goes without TLS, or at the operator's
     /// word.
     ///
+    /// A socket on this very address that the service manager has opened and handed over (LISTEN_FDS, as systemd does it)
+    /// is used, not opened anew: clients that come while the daemon starts wait there.
+    ///
     /// # Errors
     /// An address that is refused, or taken.
     pub fn bind(address: Address, remote: bool) -> Result<Self, ListenError> {
         let failed = |address: &Address, source| ListenError::System { address: address.clone(), source };
+        if let Address::Tcp(at) = address
+            && !at.ip().is_loopback()
+            && !remote
+        {
+            return Err(ListenError::Remote(at));
+        }
+        if let Some(socket) = inherited::take(&address) {
+            return Ok(Self { socket: Arc::new(socket), address, ours: false });
+        }
         match &address {
             Address::Unix(path) => {
                 clear(path)?;
                 let listener = UnixListener::bind(path).map_err(|e| failed(&address, e))?;
-                Ok(Self { socket: Arc::new(listener.into()), address })
+                Ok(Self { socket: Arc::new(listener.into()), address, ours: true })
             }
-            Address::Tcp(at) if !at.ip().is_loopback() && !remote => Err(ListenError::Remote(*at)),
             Address::Tcp(at) => {
                 let listener = TcpListener::bind(at).map_err(|e| failed(&address, e))?;
                 // The port may have been left to the system.
                 let at = listener.local_addr().map_err(|e| failed(&address, e))?;
-                Ok(Self { socket: Arc::new(listener.into()), address: Address::Tcp(at) })
+                Ok(Self { socket: Arc::new(listener.into()), address: Address::Tcp(at), ours: true })
             }
         }
     }
@@ -90,6 +103,38 @@ impl Listener {
     /// Where it listens.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+}
+
+/// Sockets that the service manager has opened for this process.
+mod inherited {
+    use super::Address;
+    use listenfd::ListenFd;
+    use std::os::fd::OwnedFd;
+    use std::sync::{Mutex, OnceLock, PoisonError};
+
+    static SOCKETS: OnceLock<Mutex<Vec<(Address, OwnedFd)>>> = OnceLock::new();
+
+    /// The one on this address, once.
+    pub fn take(address: &Address) -> Option<OwnedFd> {
+        let sockets = SOCKETS.get_or_init(|| Mutex::new(all()));
+        let mut sockets = sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = sockets.iter().position(|(at, _)| at == address)?;
+        Some(sockets.swap_remove(place).1)
+    }
+
+    fn all() -> Vec<(Address, OwnedFd)> {
+        let mut handed = ListenFd::from_env();
+        let many = handed.len();
+        let one = |place: usize| {
+            if let Ok(Some(listener)) = handed.take_unix_listener(place) {
+                let path = listener.local_addr().ok()?.as_pathname()?.to_owned();
+                return Some((Address::Unix(path), listener.into()));
+            }
+            let listener = handed.take_tcp_listener(place).ok()??;
+            Some((Address::Tcp(listener.local_addr().ok()?), listener.into()))
+        };
+        (0..many).filter_map(one).collect()
     }
 }
 
@@ -133,7 +178,7 @@ const STAYS: Duration = Duration::from_millis(500);
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Address::Unix(path) = &self.address {
+        if let (Address::Unix(path), true) = (&self.address, self.ours) {
             // Gone already is as good.
             let _ = std::fs::remove_file(path);
         }

@@ -16,7 +16,7 @@ use server::control::{Control, ControlConfig};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, Open, random_seed};
-use server::{Address, Disk, DiskStatus, Listener, Offer, Running, Tally};
+use server::{Address, Disk, DiskStatus, Listener, Moment, Offer, Running, Tally};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -58,8 +58,10 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         console.note(&format!("control at {}", control.path().display()));
     }
     let stoppers: Vec<_> = running.iter().map(|served| served.running.stopper()).collect();
+    tell(Moment::Ready);
     interrupt::watch_and(
         move || {
+            tell(Moment::Stopping);
             for stop in &stoppers {
                 // It may have ended by itself.
                 let _ = stop.stop();
@@ -101,6 +103,13 @@ fn office(
     let seed = random_seed().map_err(Problem::failed)?;
     let setup = Setup { disk: facts, keep_bytes_max: config.keep_bytes_max, seed };
     Office::set_up(opened, setup, &state.join(&disk.name)).map(Some).map_err(Problem::failed)
+}
+
+/// To the service manager; a daemon whose manager does not listen serves all the same.
+fn tell(moment: Moment) {
+    if let Err(error) = server::notify(moment) {
+        tracing::warn!(%error, ?moment, "the service manager was not told");
+    }
 }
 
 /// Where a disk's inputs are recorded.

@@ -72,12 +72,21 @@ pub trait Device: Debug {
     /// Lets time pass until `now`.
     fn advance(&mut self, now: Instant);
 
+    /// How many clients have it open and may write; told by whoever serves it, when that changes.
+    fn set_writers(&mut self, writers: usize) {
+        let _ = writers;
+    }
+
     /// The next answer; `now` is when the host takes it.
     fn poll(&mut self, now: Instant) -> Option<Answer>;
 }
 
 /// One that is chosen at run time.
 impl<D: Device + ?Sized> Device for Box<D> {
+    fn set_writers(&mut self, writers: usize) {
+        (**self).set_writers(writers);
+    }
+
     fn sector_bytes(&self) -> Bytes {
         (**self).sector_bytes()
     }

@@ -38,6 +38,8 @@ pub(crate) struct Client {
     pub asked: usize,
     /// It has said goodbye: what is under way is still answered.
     pub ending: bool,
+    /// It has chosen the export.
+    pub opened: bool,
     /// It cannot be heard or told anything any more.
     pub gone: bool,
     /// The kernel has been asked to let go of what it works on.
@@ -61,6 +63,7 @@ impl Client {
             sending: None,
             asked: 0,
             ending: false,
+            opened: false,
             gone: false,
             cancelled: false,
             since: now,

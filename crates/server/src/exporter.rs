@@ -63,6 +63,9 @@ pub struct Offer {
 pub struct Exporter<D> {
     clock: Clock,
     disk: D,
+    /// Whether clients may write; how many have it open so.
+    writes: bool,
+    writers: usize,
     exports: Arc<[Export]>,
     target: Target,
     tls: Option<Tls>,
@@ -120,6 +123,8 @@ impl<D: Device> Exporter<D> {
             clock: Clock::start(),
             target: Target { sector, abilities: can, most },
             disk,
+            writes: !offer.read_only,
+            writers: 0,
             exports: Arc::from([export]),
             tls: offer.tls,
             limits: offer.limits,
@@ -285,6 +290,11 @@ impl<D: Device> Exporter<D> {
             }
             debug!(client = id, "closed");
         }
+        let writers = self.clients.values().filter(|client| client.opened && self.writes).count();
+        if writers != self.writers {
+            self.writers = writers;
+            self.disk.set_writers(writers);
+        }
         Ok(())
     }
 
@@ -380,7 +390,12 @@ impl<D: Device> Exporter<D> {
                         client.ending = true;
                     }
                 }
-                Event::Opened(_) => info!(client = id, "opened"),
+                Event::Opened(_) => {
+                    if let Some(client) = self.clients.get_mut(&id) {
+                        client.opened = true;
+                    }
+                    info!(client = id, "opened");
+                }
                 Event::StartTls => self.start_tls(id),
             }
         }

@@ -758,6 +758,10 @@ impl crate::Guard for Desk {
         Desk::hold(self, sessions, range)
     }
 
+    fn set_writers(&mut self, writers: usize) {
+        Desk::set_writers(self, writers);
+    }
+
     fn wants_flush(&mut self) -> bool {
         Desk::wants_flush(self)
     }

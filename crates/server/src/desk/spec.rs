@@ -44,8 +44,6 @@ pub enum Kind {
     Restore,
     /// The same as a backup, each block to its own address in a file or on another disk.
     Replica,
-    /// Blocks moved to where a plan says.
-    Reorganize,
 }
 
 impl std::fmt::Display for Kind {
@@ -55,7 +53,6 @@ impl std::fmt::Display for Kind {
             Self::Backup => "backup",
             Self::Restore => "restore",
             Self::Replica => "replica",
-            Self::Reorganize => "reorganize",
         })
     }
 }
@@ -87,13 +84,7 @@ pub struct TaskSpec {
     /// Restore: the full image, and then the differences on top of it in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<PathBuf>,
-    /// Reorganize: the plan's file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<PathBuf>,
-    /// Reorganize: blocks of staging area; 1024 if nothing is said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub staging: Option<u64>,
-    /// Restore, reorganize: although clients have the disk open. Replica: although something is there already.
+    /// Restore: although clients have the disk open. Replica: although something is there already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
@@ -114,8 +105,6 @@ impl TaskSpec {
             block_sectors: None,
             to: None,
             from: Vec::new(),
-            plan: None,
-            staging: None,
             force: false,
         }
     }
@@ -125,7 +114,7 @@ impl TaskSpec {
     /// # Errors
     /// The first field that is wrong, and what it may be.
     pub fn check(&self, disk: &DiskFacts) -> Result<What, SpecError> {
-        use Kind::{Backup, Reorganize, Replica, Restore, Scrub};
+        use Kind::{Backup, Replica, Restore, Scrub};
         check_priority(self.priority)?;
         let kind = self.kind;
         let stray = |field, given: bool, kinds: &[Kind]| match given && !kinds.contains(&kind) {
@@ -137,9 +126,7 @@ impl TaskSpec {
         stray("block_sectors", self.block_sectors.is_some(), &[Scrub, Backup, Replica])?;
         stray("to", self.to.is_some(), &[Backup, Replica])?;
         stray("from", !self.from.is_empty(), &[Restore])?;
-        stray("plan", self.plan.is_some(), &[Reorganize])?;
-        stray("staging", self.staging.is_some(), &[Reorganize])?;
-        stray("force", self.force, &[Restore, Reorganize, Replica])?;
+        stray("force", self.force, &[Restore, Replica])?;
         Ok(match kind {
             Scrub => What::Scrub { range: self.range(disk)?, block: self.block(disk)? },
             Backup => What::Backup { to: path("to", self.to.as_ref())?, block: self.block(disk)? },
@@ -162,14 +149,6 @@ impl TaskSpec {
                 }
                 let from: Result<_, _> = self.from.iter().map(|p| path("from", Some(p))).collect();
                 What::Restore { from: from?, force: self.force }
-            }
-            Reorganize => {
-                let staging = self.staging.unwrap_or(1024);
-                if !(2..=1 << 20).contains(&staging) {
-                    return Err(SpecError::new("staging", staging.to_string(), "give 2 to 1048576 blocks"));
-                }
-                let plan = path("plan", self.plan.as_ref())?;
-                What::Reorganize { plan, staging, force: self.force }
             }
         })
     }
@@ -252,29 +231,20 @@ pub enum What {
         /// Whoever has the disk open.
         force: bool,
     },
-    /// By a plan.
-    Reorganize {
-        /// Its file.
-        plan: PathBuf,
-        /// Blocks of staging area.
-        staging: u64,
-        /// Whoever has the disk open.
-        force: bool,
-    },
 }
 
 impl What {
     /// Whether it needs the disk for itself, and whether that was waived.
     pub(crate) fn needs_alone(&self) -> Option<bool> {
         match self {
-            Self::Restore { force, .. } | Self::Reorganize { force, .. } => Some(*force),
+            Self::Restore { force, .. } => Some(*force),
             _ => None,
         }
     }
 
     /// Whether it changes what is on the disk.
     pub(crate) fn writes(&self) -> bool {
-        matches!(self, Self::Restore { .. } | Self::Reorganize { .. })
+        matches!(self, Self::Restore { .. })
     }
 
     /// Whether it is of one instant.
@@ -345,7 +315,6 @@ mod tests {
             (r#"{"kind":"backup","to":"a"}"#, "to: a; give a path that begins with /"),
             (r#"{"kind":"restore"}"#, "from: nothing is given; name the images"),
             (r#"{"kind":"restore","from":["x"]}"#, "from: x; give a path that begins with /"),
-            (r#"{"kind":"reorganize","plan":"/p","staging":1}"#, "staging: 1; give 2 to 1048576 blocks"),
             (
                 r#"{"kind":"backup","to":"/a","force":true}"#,
                 "force: a backup has no such thing; leave it out",

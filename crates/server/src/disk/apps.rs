@@ -21,6 +21,11 @@ pub trait Guard {
         false
     }
 
+    /// How many clients have the disk open and may write.
+    fn set_writers(&mut self, writers: usize) {
+        let _ = writers;
+    }
+
     /// Whether it wants on the medium all that it has been told is written. Asked after each call and each record, but
     /// not while a flush for it is under way; for each true [`flushed`](Self::flushed) is called once.
     fn wants_flush(&mut self) -> bool {
@@ -119,6 +124,10 @@ impl Apps {
             None => call(&mut *app.app, &mut watched),
             Some(_) => call(&mut *app.app, &mut Noted { sessions: &mut watched, tape }),
         })
+    }
+
+    pub fn set_writers(&mut self, writers: usize) {
+        self.apps.iter_mut().for_each(|app| app.app.set_writers(writers));
     }
 
     /// Lets an application make calls.

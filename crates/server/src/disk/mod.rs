@@ -475,6 +475,10 @@ fn nowhere() -> LbnRange {
 }
 
 impl<D: Device> Device for Disk<D> {
+    fn set_writers(&mut self, writers: usize) {
+        self.apps.set_writers(writers);
+    }
+
     fn sector_bytes(&self) -> Bytes {
         self.sector
     }

@@ -115,20 +115,3 @@ pub(crate) fn blocks_of(range: LbnRange, block: Sectors, blocks: u64) -> (u64, u
     let end = range.start().get().saturating_add(range.len().get());
     ((range.start().get() / size).min(blocks), end.div_ceil(size).min(blocks))
 }
-
-/// A task that cannot even begin.
-pub(crate) struct Refused(pub String);
-
-impl Job for Refused {
-    fn done(&mut self, _: &mut Context<'_>, _: &Record, _: &[u8]) {}
-    fn pause(&mut self, _: &mut Context<'_>, _: bool) {}
-    fn retry(&mut self, _: &mut Context<'_>) {}
-    fn tick(&mut self, _: &mut Context<'_>) {}
-    fn close(&mut self, _: &mut Context<'_>) {}
-    fn stage(&self) -> Stage {
-        Stage::Failed(self.0.clone())
-    }
-    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
-        None
-    }
-}

@@ -45,7 +45,6 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
         What::Restore { from, .. } => {
             Box::new(restore::Restore::begin(cx, from.clone(), asked.saved, asked.figures))
         }
-        What::Reorganize { .. } => Box::new(job::Refused("not yet".into())),
     }
 }
 

@@ -13,7 +13,6 @@ use open::AnyDevice;
 use serde::Serialize;
 use server::{Address, Disk, DiskStatus, Listener, Offer, Running, Tally};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
 /// A disk that is served.
 type Served = Running<Disk<AnyDevice>>;
@@ -28,8 +27,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     }
     let mut running: Vec<Served> = Vec::new();
     for disk in &config.disks {
-        let record = args.record.as_deref().map(|path| record_path(path, &disk.name, config.disks.len()));
-        match start(disk, &config, record.as_deref(), console) {
+        match start(disk, &config, console) {
             Ok(served) => running.push(served),
             Err(problem) => {
                 // Those that run have acknowledged nothing that they would lose, but may have begun to.
@@ -51,27 +49,10 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     said(end(running), args.json)
 }
 
-/// Where a disk's inputs are recorded.
-fn record_path(path: &Path, disk: &str, disks: usize) -> PathBuf {
-    if disks == 1 {
-        return path.to_owned();
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(disk);
-    name.into()
-}
-
-fn start(
-    disk: &DiskConfig,
-    config: &Config,
-    record: Option<&Path>,
-    console: &Console,
-) -> Result<Served, Problem> {
+fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served, Problem> {
     let bind =
         |address: &Address| Listener::bind(address.clone(), disk.allow_remote).map_err(Problem::failed);
     let (opened, ..) = open::open(disk, config.partial_blocks)?;
-    let _ = record;
     let listeners: Vec<Listener> = disk.listen.iter().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
     let offer =

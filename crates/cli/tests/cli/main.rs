@@ -15,5 +15,7 @@ mod probe;
 mod serve;
 mod simulate;
 mod support;
+#[cfg(target_os = "linux")]
+mod tasks;
 mod terminal;
 mod torture;

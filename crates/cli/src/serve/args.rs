@@ -31,9 +31,6 @@ pub(crate) struct ServeArgs {
     /// The socket by which tasks are started and looked at
     #[arg(long, value_name = "PATH")]
     pub(crate) control: Option<PathBuf>,
-    /// Keep all inputs of the scheduler, to be replayed with `freeblock simulate --replay-live`; of several disks each gets FILE.NAME
-    #[arg(long, value_name = "FILE")]
-    pub(crate) record: Option<PathBuf>,
     /// Print what has been done as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -397,7 +397,9 @@ mod tests {
         let text = uncommented();
         let table = text.parse::<toml::Table>().unwrap();
         let keys = |table: &toml::Table| table.keys().cloned().collect::<Vec<_>>().join(" ");
-        assert_eq!(keys(&table), "control disk limits state");
+        assert_eq!(keys(&table), "control control_roles disk keep limits state");
+        let roles = table["control_roles"].as_table().unwrap();
+        assert_eq!(keys(roles), "read_gids read_uids write_gids write_uids");
         let limits = table["limits"].as_table().unwrap();
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);

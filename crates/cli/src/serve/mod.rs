@@ -18,7 +18,6 @@ use server::desk::spec::DiskFacts;
 use server::office::{Office, Open, random_seed};
 use server::{Address, Disk, DiskStatus, Listener, Moment, Offer, Running, Tally};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
 
 /// A disk that is served, and its tasks.
 struct Served {
@@ -36,8 +35,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     }
     let mut running: Vec<Served> = Vec::new();
     for disk in &config.disks {
-        let record = args.record.as_deref().map(|path| record_path(path, &disk.name, config.disks.len()));
-        match start(disk, &config, record.as_deref(), console) {
+        match start(disk, &config, console) {
             Ok(served) => running.push(served),
             Err(problem) => {
                 // Those that run have acknowledged nothing that they would lose, but may have begun to.
@@ -112,27 +110,10 @@ fn tell(moment: Moment) {
     }
 }
 
-/// Where a disk's inputs are recorded.
-fn record_path(path: &Path, disk: &str, disks: usize) -> PathBuf {
-    if disks == 1 {
-        return path.to_owned();
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".");
-    name.push(disk);
-    name.into()
-}
-
-fn start(
-    disk: &DiskConfig,
-    config: &Config,
-    record: Option<&Path>,
-    console: &Console,
-) -> Result<Served, Problem> {
+fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served, Problem> {
     let bind =
         |address: &Address| Listener::bind(address.clone(), disk.allow_remote).map_err(Problem::failed);
     let (mut opened, ..) = open::open(disk, config.partial_blocks)?;
-    let _ = record;
     let listeners: Vec<Listener> = disk.listen.iter().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
     let offer =

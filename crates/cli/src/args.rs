@@ -1,6 +1,8 @@
 //! The command line.
 
 use crate::probe::DeviceName;
+#[cfg(unix)]
+use crate::tasks::args::{BackupArgs, Daemon, OneTask, PriorityArgs, ReplicaArgs, RestoreArgs, ScrubArgs};
 use crate::values::{self, Load};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use scheduler::policy::{AgeWeight, PolicyName};
@@ -47,7 +49,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Find out what a drive is like from the times of its reads alone, and write its profile
     #[command(
-        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n\nDEVICE is emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. With `,noise` its times vary as those of a drive of 2001 did. It reads, and writes nothing to the drive. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
+        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n  freeblock probe /dev/sdb -o sdb.toml --resume sdb.state --allow-writes 1000000-1020000\n\nDEVICE is a disk's path, or emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. With `,noise` its times vary as those of a drive of 2001 did. Without --allow-writes it reads only: then a disk may be mounted, but what\nothers do on it disturbs. A disk that is to be written must be nobody else's. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
     )]
     Probe(ProbeArgs),
     /// Export a drive that one does not have over NBD, in real time
@@ -62,6 +64,56 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock serve --config /etc/freeblock.toml\n  freeblock serve --disk d0=emulated:quantum-atlas-10k,file=atlas.img --listen unix:/run/d0.sock\n  freeblock serve --disk d0=/dev/sdb --profile sdb.toml --listen unix:/run/d0.sock\n\nWithout a profile requests go out in the order of what has been learnt of the drive (SMTF), and background work is done in\nidle time only; with one (`freeblock probe` writes it) by shortest positioning time, and background work goes into the gaps. It serves until Ctrl-C or\nSIGTERM, answers what was asked, flushes, and says what it has done. A second Ctrl-C ends it at once."
     )]
     Serve(Box<crate::serve::args::ServeArgs>),
+    /// Have a daemon read every block of a disk once, and name the sectors that cannot be read
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock scrub --wait\n  freeblock scrub --disk d0 --priority 50 --deadline 6h\n\nThe exit code is 0 when it was started, with --wait when it is done. Ctrl-C while waiting leaves it running."
+    )]
+    Scrub(ScrubArgs),
+    /// Have a daemon write an image of a disk as it is now, while clients write on
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock backup /backups/d0.image --wait\n\nThe daemon writes the file. When that is full or away the task is paused, and tries again. Ctrl-C while waiting leaves it running."
+    )]
+    Backup(BackupArgs),
+    /// Have a daemon copy a disk as it is now to a file or another disk, while clients write on
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock replica /dev/sdc --force --wait\n\nUntil it is done the target is neither what it was nor the copy. Ctrl-C while waiting leaves it running."
+    )]
+    Replica(ReplicaArgs),
+    /// Have a daemon write images back to a disk
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock restore /backups/d0.image --wait\n\nAll images are verified before anything is written. Ctrl-C while waiting leaves it running."
+    )]
+    Restore(RestoreArgs),
+    /// How a daemon's disks and tasks stand
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock status\n  freeblock status --json")]
+    Status(Daemon),
+    /// A daemon's tasks
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock tasks\n  freeblock tasks --disk d0 --json")]
+    Tasks(Daemon),
+    /// Have a task stand still; what it has done is kept
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock pause 3")]
+    Pause(OneTask),
+    /// Have a paused task go on
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock resume 3")]
+    Resume(OneTask),
+    /// Give a task up
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  freeblock cancel 3\n\nAn image that is not finished stays where it is."
+    )]
+    Cancel(OneTask),
+    /// Give a task another share of the gaps
+    #[cfg(unix)]
+    #[command(after_help = "Example:\n  freeblock priority 3 80")]
+    Priority(PriorityArgs),
     /// Random histories of the scheduler on simulated drives, with every promise held after each step
     #[command(
         after_help = "Example:\n  freeblock torture --seed 7 --hours 2\n  freeblock torture --replay broken.history\n\nThe exit code is 1 when a promise is broken: the seed, the checker and the shortest history that breaks it are printed, and --replay takes it. The same seed gives the same histories. Ctrl-C ends it after the history under way and prints the command that goes on; -o FILE keeps the history as well. A second one ends it at once."
@@ -357,7 +409,7 @@ pub(crate) struct TortureArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// The drive: emulated:NAME or emulated:FILE, with `,noise` and `,seed=N` behind it
+    /// The drive: a disk's path, or emulated:NAME or emulated:FILE, with `,noise` and `,seed=N` behind it
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
     /// Write the profile there, not to standard output
@@ -366,6 +418,9 @@ pub(crate) struct ProbeArgs {
     /// Go on from this file if it is there, and keep in it what has been measured
     #[arg(long, value_name = "FILE")]
     pub(crate) resume: Option<PathBuf>,
+    /// Time writes to these sectors as well, FIRST-LAST: what stands there is read first, and each write puts it back
+    #[arg(long, value_name = "FIRST-LAST", value_parser = values::region)]
+    pub(crate) allow_writes: Option<units::LbnRange>,
     /// The found profile's name
     #[arg(long, value_name = "NAME", value_parser = values::profile_name, default_value = "probed")]
     pub(crate) name: String,

@@ -22,6 +22,8 @@ mod progress;
 mod serve;
 mod simulate;
 mod tables;
+#[cfg(unix)]
+mod tasks;
 mod torture;
 mod values;
 
@@ -85,6 +87,26 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Emulate(args) => emulate::execute(&args, console).map(Outcome::from),
         #[cfg(target_os = "linux")]
         Command::Serve(args) => serve::execute(&args, console).map(Outcome::from),
+        #[cfg(unix)]
+        Command::Scrub(args) => tasks::scrub(&args, console).map(Outcome::from),
+        #[cfg(unix)]
+        Command::Backup(args) => tasks::backup(&args, console).map(Outcome::from),
+        #[cfg(unix)]
+        Command::Replica(args) => tasks::replica(&args, console).map(Outcome::from),
+        #[cfg(unix)]
+        Command::Restore(args) => tasks::restore(&args, console).map(Outcome::from),
+        #[cfg(unix)]
+        Command::Status(args) => tasks::status(&args).map(Outcome::from),
+        #[cfg(unix)]
+        Command::Tasks(args) => tasks::tasks(&args).map(Outcome::from),
+        #[cfg(unix)]
+        Command::Pause(args) => tasks::act(&args, "pause").map(Outcome::from),
+        #[cfg(unix)]
+        Command::Resume(args) => tasks::act(&args, "resume").map(Outcome::from),
+        #[cfg(unix)]
+        Command::Cancel(args) => tasks::act(&args, "cancel").map(Outcome::from),
+        #[cfg(unix)]
+        Command::Priority(args) => tasks::priority(&args).map(Outcome::from),
         Command::Torture(args) => torture::execute(&args, console),
         Command::Mimic(command) => mimic::execute(command, console).map(Outcome::from),
     }

@@ -10,8 +10,8 @@ use thiserror::Error;
 pub const VERSION: u32 = 1;
 /// What the connection is upgraded to.
 pub const PROTOCOL: &str = "freeblock-session";
-/// The most bytes in a frame after its length: a block of 16 MiB and its head.
-pub const MOST_FRAME: usize = (16 << 20) + 64;
+/// The most bytes in a frame after its length: a block of 1 MiB and its head.
+pub const MOST_FRAME: usize = (1 << 20) + 64;
 
 /// Why bytes are no frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]

@@ -1,7 +1,8 @@
 //! How long one prediction takes: of a table and of what was learnt, each as large as its memory allows.
 //!
 //! SMTF asks for every request that waits after every completion; the budget is 100 ns a question. Questions here are for
-//! pools of 64 requests at random places, the same 256 pools over and over. `cargo bench -p freeblock-mimic`; under
+//! pools of 64 requests at random places, the same 256 pools over and over: asked at once, as SMTF does, and one after
+//! another (`one_by_one`). `cargo bench -p freeblock-mimic`; under
 //! test the tables are small. The checksum is over all answers.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -11,6 +12,9 @@ use scheduler::{Last, Mimic, Request};
 use std::num::NonZeroU64;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 use workload::random::Stream;
+
+/// How a pool is asked for.
+const WAYS: [&str; 2] = ["at_once", "one_by_one"];
 
 /// Requests that wait.
 const POOL: u64 = 64;
@@ -75,8 +79,8 @@ fn place(random: &mut Stream, capacity: u64) -> Lbn {
     Lbn::new(random.below(block) * 8)
 }
 
-/// Asks for the time of each request of a pool, as SMTF does, and takes the shortest.
-fn ask(bencher: Bencher<'_, '_>, mimic: &dyn Mimic, capacity: u64) {
+/// Asks for the times of the requests of a pool, at once as SMTF does or one by one, and takes the shortest.
+fn ask(bencher: Bencher<'_, '_>, mimic: &dyn Mimic, capacity: u64, at_once: bool) {
     let mut random = Stream::new(3, "bench-ask");
     let pools: Vec<(Last, Vec<Request>)> = (0..256)
         .map(|_| {
@@ -94,46 +98,50 @@ fn ask(bencher: Bencher<'_, '_>, mimic: &dyn Mimic, capacity: u64) {
         pools.iter().flat_map(|(last, pool)| pool.iter().map(|r| mimic.time(*last, Instant::ZERO, r)));
     let sum = answers.flatten().fold(0u64, |sum, time| sum.rotate_left(5) ^ time.as_nanos());
     println!("checksum {sum:016x}");
-    let mut next = 0;
+    let (mut next, mut times) = (0, Vec::new());
     bencher.counter(divan::counter::ItemsCount::new(POOL)).bench_local(|| {
         let (last, pool) = &pools[next % pools.len()];
         next += 1;
+        if at_once {
+            mimic.times(*last, Instant::ZERO, black_box(pool), &mut times);
+            return times.iter().flatten().min().copied();
+        }
         pool.iter().filter_map(|r| mimic.time(*last, Instant::ZERO, black_box(r))).min()
     });
 }
 
 /// A 20 TB drive, probed within 64 MB.
-#[divan::bench]
-fn table_of_20_tb(bencher: Bencher<'_, '_>) {
-    ask(bencher, &table(Metric::Mean, spread(memory() / 10)), CAPACITY);
+#[divan::bench(args = WAYS)]
+fn table_of_20_tb(bencher: Bencher<'_, '_>, way: &str) {
+    ask(bencher, &table(Metric::Mean, spread(memory() / 10)), CAPACITY, way == WAYS[0]);
 }
 
-#[divan::bench]
-fn table_of_20_tb_probabilistic(bencher: Bencher<'_, '_>) {
-    ask(bencher, &table(Metric::Probabilistic, spread(memory() / 80)), CAPACITY);
+#[divan::bench(args = WAYS)]
+fn table_of_20_tb_probabilistic(bencher: Bencher<'_, '_>, way: &str) {
+    ask(bencher, &table(Metric::Probabilistic, spread(memory() / 80)), CAPACITY, way == WAYS[0]);
 }
 
 /// A thousand distances, which any cache holds: what the search itself takes.
-#[divan::bench]
-fn table_of_a_thousand(bencher: Bencher<'_, '_>) {
-    ask(bencher, &table(Metric::Mean, even(1_000, 18_000_000)), 18_000_000);
+#[divan::bench(args = WAYS)]
+fn table_of_a_thousand(bencher: Bencher<'_, '_>, way: &str) {
+    ask(bencher, &table(Metric::Mean, even(1_000, 18_000_000)), 18_000_000, way == WAYS[0]);
 }
 
 /// A 9 GB drive whose teeth are all known: a million distances.
-#[divan::bench]
-fn table_of_9_gb(bencher: Bencher<'_, '_>) {
-    ask(bencher, &table(Metric::Mean, even(memory() / 64, 18_000_000)), 18_000_000);
+#[divan::bench(args = WAYS)]
+fn table_of_9_gb(bencher: Bencher<'_, '_>, way: &str) {
+    ask(bencher, &table(Metric::Mean, even(memory() / 64, 18_000_000)), 18_000_000, way == WAYS[0]);
 }
 
 /// No drive's: 64 MB of distances evenly over 20 TB. Each question waits for memory, whatever the search.
-#[divan::bench]
-fn table_that_no_cache_holds(bencher: Bencher<'_, '_>) {
-    ask(bencher, &table(Metric::Mean, even(memory() / 10, CAPACITY)), CAPACITY);
+#[divan::bench(args = WAYS)]
+fn table_that_no_cache_holds(bencher: Bencher<'_, '_>, way: &str) {
+    ask(bencher, &table(Metric::Mean, even(memory() / 10, CAPACITY)), CAPACITY, way == WAYS[0]);
 }
 
-#[divan::bench]
-fn learnt(bencher: Bencher<'_, '_>) {
-    ask(bencher, &learner(memory()), CAPACITY);
+#[divan::bench(args = WAYS)]
+fn learnt(bencher: Bencher<'_, '_>, way: &str) {
+    ask(bencher, &learner(memory()), CAPACITY, way == WAYS[0]);
 }
 
 #[divan::bench]

@@ -98,28 +98,35 @@ impl Knots {
     /// The last distance that is not above `distance`.
     #[inline]
     pub fn at_or_before(&self, distance: i64) -> Option<Place> {
-        let distance = distance.clamp(-FURTHEST, FURTHEST);
-        if self.leaves.first().is_none_or(|leaf| leaf.base > distance) {
-            return None;
-        }
-        let key = coarse(distance, self.shift);
-        let mut leaf = 0;
+        let [place] = self.all_at_or_before(&[distance]);
+        place
+    }
+
+    /// The same for several at once, a level of the tree after the other: no search waits for another's memory, so that
+    /// a processor fetches for all of them side by side.
+    #[inline]
+    pub fn all_at_or_before<const N: usize>(&self, distances: &[i64; N]) -> [Option<Place>; N] {
+        let keys = distances.map(|distance| coarse(distance.clamp(-FURTHEST, FURTHEST), self.shift));
+        let mut leaves = [0; N];
         for level in &self.levels {
-            let begin = leaf * FAN_OUT;
-            let group = level.get(begin..(begin + FAN_OUT).min(level.len())).unwrap_or_default();
-            let not_above = match <&[i32; FAN_OUT]>::try_from(group) {
-                // Counting all sixteen takes no branch that could be foretold wrongly; in 32 bits, four at a time.
-                Ok(full) => full.iter().map(|k| u32::from(*k <= key)).sum::<u32>() as usize,
-                Err(_) => group.partition_point(|k| *k <= key),
-            };
-            leaf = begin + not_above.saturating_sub(1);
+            for (leaf, key) in leaves.iter_mut().zip(keys) {
+                *leaf = descend(level, *leaf, key);
+            }
         }
-        let mut found = self.leaves.get(leaf)?;
-        if found.base > distance {
+        // A pass of nothing but loads: all of the leaves are on their way before the first is searched.
+        let bases = leaves.map(|leaf| self.leaves.get(leaf).map_or(i64::MAX, |leaf| leaf.base));
+        std::array::from_fn(|i| self.in_leaf((leaves[i], bases[i]), distances[i]))
+    }
+
+    /// The same where the tree has led to a leaf that begins at `base`.
+    #[inline]
+    fn in_leaf(&self, (mut leaf, base): (usize, i64), distance: i64) -> Option<Place> {
+        let distance = distance.clamp(-FURTHEST, FURTHEST);
+        if base > distance {
             // Leaves that are one to the tree.
             leaf = self.leaves.partition_point(|leaf| leaf.base <= distance).checked_sub(1)?;
-            found = self.leaves.get(leaf)?;
         }
+        let found = self.leaves.get(leaf)?;
         let way = u32::try_from(distance.abs_diff(found.base)).unwrap_or(UNUSED).min(UNUSED >> 1);
         // Below `UNUSED`, and not below the last way however it is joined.
         let key = (way << 1 | 1).min(UNUSED - 1);
@@ -162,6 +169,19 @@ impl Knots {
     }
 }
 
+/// Which of the next level, below the group that `at` stands for.
+#[inline]
+fn descend(level: &[i32], at: usize, key: i32) -> usize {
+    let begin = at * FAN_OUT;
+    let group = level.get(begin..(begin + FAN_OUT).min(level.len())).unwrap_or_default();
+    let not_above = match <&[i32; FAN_OUT]>::try_from(group) {
+        // Counting all sixteen takes no branch that could be foretold wrongly; in 32 bits, four at a time.
+        Ok(full) => full.iter().map(|k| u32::from(*k <= key)).sum::<u32>() as usize,
+        Err(_) => group.partition_point(|k| *k <= key),
+    };
+    begin + not_above.saturating_sub(1)
+}
+
 /// A distance without its lowest bits.
 #[inline]
 fn coarse(distance: i64, shift: u32) -> i32 {
@@ -200,6 +220,9 @@ mod tests {
                 let before = set.range(..=distance).next_back();
                 prop_assert_eq!(found.map(|place| knots.get(place).0), before.copied(), "at {}", distance);
                 let after = found.and_then(|place| knots.next(place)).map(|place| knots.get(place).0);
+                let beside = [distance.wrapping_add(7), distance, distance / 2, 1];
+                let alone = beside.map(|distance| knots.at_or_before(distance));
+                prop_assert_eq!(knots.all_at_or_before(&beside), alone);
                 if let Some(before) = before {
                     prop_assert_eq!(after, set.range(before + 1..).next().copied());
                 }

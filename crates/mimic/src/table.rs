@@ -5,7 +5,7 @@ use crate::search::{FURTHEST, Knots, Place};
 use crate::summary::{Metric, PARTS, Samples};
 use scheduler::{Last, Mimic, Observed, Request};
 use std::sync::Arc;
-use units::{Bytes, Duration, Instant};
+use units::{Bytes, Duration, Instant, Op};
 
 /// What is kept of a time: nanoseconds, cut at 4.29 s. No positioning takes that long.
 pub(crate) fn stored(ns: u64) -> u32 {
@@ -28,6 +28,9 @@ struct Inner {
     /// Which curve answers for a pair; [`NO_CURVE`] for none.
     answers: [u8; 4],
 }
+
+/// Requests that are looked up side by side: a processor has some ten to sixteen cache lines on their way at a time.
+const AT_ONCE: usize = 16;
 
 /// Past every curve.
 pub(crate) const NO_CURVE: u8 = 4;
@@ -109,6 +112,28 @@ impl Table {
         Bytes::new((bytes + size_of::<Inner>()) as u64)
     }
 
+    /// The times of those requests that read, or write; there are at most `N` of them.
+    #[inline]
+    fn times_of<const N: usize>(
+        &self,
+        curve: &Curve,
+        (last, at, op): (Last, Instant, Op),
+        requests: &[Request],
+        times: &mut [Option<Duration>],
+    ) {
+        let mut asked = [0; N];
+        let mine = requests.iter().filter(|request| request.op == op);
+        for (slot, request) in asked.iter_mut().zip(mine) {
+            *slot = Distance::between(last.lbn, request.range.start()).sectors();
+        }
+        let places = curve.knots.all_at_or_before(&asked);
+        let mine = requests.iter().zip(times).filter(|(request, _)| request.op == op);
+        for ((place, distance), (request, time)) in places.into_iter().zip(asked).zip(mine) {
+            let lot = lot(self.0.seed, at, request.id.get());
+            *time = curve.from(place, distance, self.0.metric, lot).map(Duration::from_nanos);
+        }
+    }
+
     pub(crate) fn curves(&self) -> &[Curve] {
         &self.0.curves
     }
@@ -128,6 +153,24 @@ impl Mimic for Table {
     fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration> {
         let (pair, distance) = key(last, request.op, request.range.start());
         Table::time(self, pair, distance, lot(self.0.seed, at, request.id.get()))
+    }
+
+    fn times(&self, last: Last, at: Instant, requests: &[Request], times: &mut Vec<Option<Duration>>) {
+        times.clear();
+        times.resize(requests.len(), None);
+        for (requests, times) in requests.chunks(AT_ONCE).zip(times.chunks_mut(AT_ONCE)) {
+            for op in [Op::Read, Op::Write] {
+                let Some(curve) = self.curve(Pair::new(last.op, op)) else { continue };
+                let asked = (last, at, op);
+                // What is not asked for is not looked up, or not much of it.
+                match requests.iter().filter(|request| request.op == op).count() {
+                    0 => {}
+                    1..=2 => self.times_of::<2>(curve, asked, requests, times),
+                    3..=6 => self.times_of::<6>(curve, asked, requests, times),
+                    _ => self.times_of::<AT_ONCE>(curve, asked, requests, times),
+                }
+            }
+        }
     }
 
     fn observe(&mut self, _: &Observed) {}
@@ -207,7 +250,13 @@ impl Curve {
 
     #[inline]
     fn at(&self, distance: i64, metric: Metric, lot: u64) -> Option<u64> {
-        let Some(left) = self.knots.at_or_before(distance) else {
+        self.from(self.knots.at_or_before(distance), distance, metric, lot)
+    }
+
+    /// The time at a distance, from the place of the last one that is not above it.
+    #[inline]
+    fn from(&self, left: Option<Place>, distance: i64, metric: Metric, lot: u64) -> Option<u64> {
+        let Some(left) = left else {
             let first = self.knots.first()?;
             return Some(self.value(first, self.knots.get(first).2, metric, lot));
         };

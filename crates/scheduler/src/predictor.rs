@@ -96,6 +96,14 @@ pub trait Mimic: Any + fmt::Debug + Send + Sync {
     /// another where the answer is drawn by lot.
     fn time(&self, last: Last, at: Instant, request: &Request) -> Option<Duration>;
 
+    /// The times of several requests after `last`, in their order, as [`time`](Self::time) has each: `times` holds them
+    /// then, and nothing else. A large table is not in a processor's caches; whoever is asked for many at once can wait for
+    /// all of them together.
+    fn times(&self, last: Last, at: Instant, requests: &[Request], times: &mut Vec<Option<Duration>>) {
+        times.clear();
+        times.extend(requests.iter().map(|request| self.time(last, at, request)));
+    }
+
     /// A request has been carried out.
     fn observe(&mut self, seen: &Observed);
 

@@ -16,6 +16,7 @@ mod mailbox;
 mod notify;
 pub mod office;
 mod running;
+mod tape;
 pub mod tasks;
 mod tls;
 
@@ -28,4 +29,5 @@ pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
 pub use notify::{Moment, notify};
 pub use running::Running;
+pub use tape::{ReplayError, Replayed, Tape, replay};
 pub use tls::{Tls, TlsError};

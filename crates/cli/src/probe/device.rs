@@ -20,6 +20,11 @@ pub(crate) enum DeviceName {
         /// Seed of that.
         seed: u64,
     },
+    /// A disk of this machine, or a file on one.
+    Raw {
+        /// Its path.
+        path: String,
+    },
 }
 
 impl FromStr for DeviceName {
@@ -27,9 +32,13 @@ impl FromStr for DeviceName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let usage = || {
-            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise` and `,seed=N` may follow"
+            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise` and `,seed=N` may follow; or \
+             a disk's path, /dev/sdX"
                 .to_owned()
         };
+        if ["/", "./", "../"].iter().any(|begin| text.starts_with(begin)) {
+            return Ok(Self::Raw { path: text.to_owned() });
+        }
         let Some(("emulated", rest)) = text.split_once(':') else { return Err(usage()) };
         let (mut drive, mut noise, mut seed) = (rest, false, 1);
         while let Some((before, option)) = drive.rsplit_once(',') {
@@ -50,16 +59,42 @@ impl FromStr for DeviceName {
 impl DeviceName {
     /// What the user calls its drive.
     pub(crate) fn drive(&self) -> &str {
-        let Self::Emulated { drive, .. } = self;
-        drive
+        let (Self::Emulated { drive: name, .. } | Self::Raw { path: name }) = self;
+        name
     }
 
-    /// Opens it.
+    /// Opens it for reads; an emulated drive, which has no bytes to lose, for writes as well.
     ///
     /// # Errors
     /// There is no such drive, or its profile does not say enough to simulate it.
     pub(crate) fn open(&self) -> Result<Box<dyn Device>, Problem> {
+        Ok(self.open_for(None)?.0)
+    }
+
+    /// The same with writes to some sectors; and, where somebody uses the disk meanwhile, a warning.
+    ///
+    /// # Errors
+    /// As above; or a disk that is to be written is in use.
+    pub(crate) fn open_for(
+        &self,
+        writes: Option<LbnRange>,
+    ) -> Result<(Box<dyn Device>, Option<String>), Problem> {
         match self {
+            #[cfg(target_os = "linux")]
+            Self::Raw { path } => {
+                let (disk, user) = super::timed::TimedRaw::open(path.as_ref(), writes)?;
+                let warning = user.map(|user| {
+                    format!(
+                        "warning: {path} is in use ({user}): what others do on it disturbs the measurement"
+                    )
+                });
+                Ok((Box::new(disk), warning))
+            }
+            #[cfg(not(target_os = "linux"))]
+            Self::Raw { path } => {
+                Err(Problem::failed(format!("{path}: disks are read on Linux only"))
+                    .help("give emulated:NAME"))
+            }
             Self::Emulated { drive: name, noise, seed } => {
                 let found = resolve(name)?;
                 let behaviour = if *noise { Behaviour::noisy() } else { Behaviour::default() };
@@ -68,7 +103,7 @@ impl DeviceName {
                     Problem::failed(format!("{name}: {error}"))
                         .help("give a profile with a [firmware] table, as `freeblock drive show NAME --toml` prints")
                 })?;
-                Ok(Box::new(Emulated { drive, now: Instant::ZERO, commands: 0 }))
+                Ok((Box::new(Emulated { drive, now: Instant::ZERO, commands: 0 }), None))
             }
         }
     }

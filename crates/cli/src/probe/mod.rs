@@ -1,6 +1,8 @@
 //! `freeblock probe`.
 
 mod device;
+#[cfg(target_os = "linux")]
+mod timed;
 
 pub(crate) use device::DeviceName;
 
@@ -34,7 +36,10 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     for path in args.output.iter().chain(&args.resume) {
         files::check_replaceable(path)?;
     }
-    let mut device = args.device.open()?;
+    let (mut device, warning) = args.device.open_for(args.allow_writes)?;
+    if let Some(warning) = warning {
+        console.note(&warning);
+    }
     let mut probe = begin(args)?;
     let mut progress = Progress::new(console, "probing", PARTS as u64);
     let mut saved = Instant::now();
@@ -81,7 +86,7 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
 
 /// From the beginning, or from the state file if there is one.
 fn begin(args: &ProbeArgs) -> Result<Probe, Problem> {
-    let options = Options { seed: args.seed, name: args.name.clone() };
+    let options = Options { seed: args.seed, writes: args.allow_writes, name: args.name.clone() };
     let Some(path) = args.resume.as_ref().filter(|path| path.exists()) else {
         return Ok(Probe::new(options));
     };

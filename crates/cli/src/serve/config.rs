@@ -7,6 +7,7 @@ use crate::values;
 use scheduler::policy::PolicyName;
 use serde::Deserialize;
 use server::Address;
+use server::control::Roles;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use toml::Spanned;
@@ -93,6 +94,9 @@ struct FileText {
     state: Option<PathBuf>,
     control: Option<PathBuf>,
     #[serde(default)]
+    control_roles: Roles,
+    keep: Option<Spanned<String>>,
+    #[serde(default)]
     limits: LimitsText,
     disk: Vec<DiskText>,
 }
@@ -134,6 +138,9 @@ struct LimitsText {
 pub(crate) struct Config {
     pub(crate) state: Option<PathBuf>,
     pub(crate) control: Option<PathBuf>,
+    pub(crate) control_roles: Roles,
+    /// The most bytes that a backup keeps in the state directory.
+    pub(crate) keep_bytes_max: u64,
     pub(crate) limits: server::Limits,
     /// Blocks of the background that may be half read at once.
     pub(crate) partial_blocks: usize,
@@ -162,6 +169,9 @@ pub(crate) struct DiskConfig {
 /// Half-read blocks of a megabyte are then a gigabyte at most.
 const PARTIAL_BLOCKS: usize = 1 << 10;
 
+/// A gigabyte: what is overwritten of a disk while a backup's target is away for some minutes.
+const KEEP_BYTES_MAX: u64 = 1 << 30;
+
 /// 1%, as everywhere.
 const HARM_PPM: u32 = 10_000;
 
@@ -181,6 +191,8 @@ impl Config {
                 Self {
                     state: None,
                     control: None,
+                    control_roles: Roles::default(),
+                    keep_bytes_max: KEEP_BYTES_MAX,
                     limits: server::Limits::default(),
                     partial_blocks: PARTIAL_BLOCKS,
                     disks: vec![DiskConfig {
@@ -202,6 +214,10 @@ impl Config {
         };
         config.state = args.state.clone().or(config.state);
         config.control = args.control.clone().or(config.control);
+        if config.control.is_some() && config.state.is_none() {
+            return Err(Problem::usage("a control socket, and no state directory for what is started there")
+                .help("give --state, or state in the file"));
+        }
         Ok(config)
     }
 
@@ -233,7 +249,10 @@ impl Config {
         if disks.is_empty() {
             return Err(Problem::failed(format!("{name}: no disk")).help("give one [[disk]] table for each"));
         }
-        Ok(Self { state: file.state, control: file.control, limits, partial_blocks, disks })
+        let keep = |text: &Spanned<String>| place.parsed(text, |text| values::bytes(text).map(|b| b.get()));
+        let keep_bytes_max = file.keep.as_ref().map(keep).transpose()?.unwrap_or(KEEP_BYTES_MAX);
+        let (state, control, control_roles) = (file.state, file.control, file.control_roles);
+        Ok(Self { state, control, control_roles, keep_bytes_max, limits, partial_blocks, disks })
     }
 }
 

@@ -8,15 +8,23 @@ use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use args::ServeArgs;
-use config::{Config, DiskConfig};
+use config::{Config, DeviceSpec, DiskConfig};
+use device::Device;
 use open::AnyDevice;
 use serde::Serialize;
+use server::control::{Control, ControlConfig};
+use server::desk::Setup;
+use server::desk::spec::DiskFacts;
+use server::office::{Office, Open, random_seed};
 use server::{Address, Disk, DiskStatus, Listener, Moment, Offer, Running, Tally};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// A disk that is served.
-type Served = Running<Disk<AnyDevice>>;
+/// A disk that is served, and its tasks.
+struct Served {
+    running: Running<Disk<AnyDevice>>,
+    office: Option<Open>,
+}
 
 pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Problem> {
     let config = Config::new(args)?;
@@ -38,7 +46,18 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
             }
         }
     }
-    let stoppers: Vec<_> = running.iter().map(Running::stopper).collect();
+    let control = match control(&config, &running) {
+        Ok(control) => control,
+        Err(problem) => {
+            stop(&running);
+            end(running);
+            return Err(problem);
+        }
+    };
+    if let Some(control) = &control {
+        console.note(&format!("control at {}", control.path().display()));
+    }
+    let stoppers: Vec<_> = running.iter().map(|served| served.running.stopper()).collect();
     tell(Moment::Ready);
     interrupt::watch_and(
         move || {
@@ -50,7 +69,40 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         },
         || {},
     );
-    said(end(running), args.json)
+    let ended = end(running);
+    drop(control);
+    said(ended, args.json)
+}
+
+/// The control socket of all disks, if there is to be one.
+fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Problem> {
+    let Some(path) = &config.control else { return Ok(None) };
+    let handles = running.iter().filter_map(|served| served.office.as_ref()).map(Open::handle).collect();
+    let config = ControlConfig { roles: config.control_roles.clone(), ..ControlConfig::new(path) };
+    Control::open(config, handles).map(Some).map_err(Problem::failed)
+}
+
+/// A desk for a disk's tasks, in its part of the state directory.
+fn office(
+    disk: &DiskConfig,
+    config: &Config,
+    opened: &mut Disk<AnyDevice>,
+) -> Result<Option<Office>, Problem> {
+    let Some(state) = &config.state else { return Ok(None) };
+    let own = match &disk.device {
+        DeviceSpec::Raw(path) => path,
+        DeviceSpec::Emulated { file, .. } => file,
+    };
+    let sector_bytes = opened.sector_bytes();
+    let facts = DiskFacts {
+        name: disk.name.clone(),
+        capacity: units::Sectors::new(opened.size().get() / sector_bytes.get().max(1)),
+        sector_bytes,
+        own: vec![own.clone()],
+    };
+    let seed = random_seed().map_err(Problem::failed)?;
+    let setup = Setup { disk: facts, keep_bytes_max: config.keep_bytes_max, seed };
+    Office::set_up(opened, setup, &state.join(&disk.name)).map(Some).map_err(Problem::failed)
 }
 
 /// To the service manager; a daemon whose manager does not listen serves all the same.
@@ -79,18 +131,35 @@ fn start(
 ) -> Result<Served, Problem> {
     let bind =
         |address: &Address| Listener::bind(address.clone(), disk.allow_remote).map_err(Problem::failed);
-    let (opened, ..) = open::open(disk, config.partial_blocks)?;
+    let (mut opened, ..) = open::open(disk, config.partial_blocks)?;
     let _ = record;
     let listeners: Vec<Listener> = disk.listen.iter().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
     let offer =
         Offer { name: disk.export.clone(), read_only: disk.read_only, tls: None, limits: config.limits };
-    let served = Running::start(&disk.name, opened, offer, listeners)
+    let office = office(disk, config, &mut opened)?;
+    let running = Running::start(&disk.name, opened, offer, listeners)
         .map_err(|e| Problem::failed(format!("{}: {e}", disk.name)))?;
     for place in places {
         console.note(&format!("{} at {place}", disk.name));
     }
-    Ok(served)
+    let opened = office.map(|office| office.open(running.mailbox())).transpose();
+    match opened {
+        Ok(office) => Ok(Served { running, office }),
+        Err(error) => {
+            let served = Served { running, office: None };
+            stop(std::slice::from_ref(&served));
+            end(vec![served]);
+            Err(Problem::failed(format!("no thread for the tasks of {}: {error}", disk.name)))
+        }
+    }
+}
+
+fn stop(running: &[Served]) {
+    for served in running {
+        // It may have ended by itself.
+        let _ = served.running.stopper().stop();
+    }
 }
 
 /// What a disk has done, or how it failed.
@@ -98,13 +167,18 @@ type Ended = (String, Result<(Tally, DiskStatus), Problem>);
 
 /// Waits for the end of all, after the first that ends by itself has ended the others.
 fn end(running: Vec<Served>) -> Vec<Ended> {
-    let stoppers: Vec<_> = running.iter().map(Running::stopper).collect();
+    let stoppers: Vec<_> = running.iter().map(|served| served.running.stopper()).collect();
     let mut ended = Vec::new();
-    for served in running {
-        let name = served.name().to_owned();
-        let result = served
+    for Served { running, office } in running {
+        let name = running.name().to_owned();
+        let result = running
             .join()
-            .map(|(tally, disk)| (tally, disk.status()))
+            .map(|(tally, mut disk)| {
+                if let Some(office) = office {
+                    office.close(&mut disk, units::Instant::ZERO);
+                }
+                (tally, disk.status())
+            })
             .map_err(|e| Problem::failed(format!("{name}: {e}")));
         for stop in &stoppers {
             let _ = stop.stop();

@@ -11,7 +11,11 @@ mod lab;
 mod mimic;
 mod mistakes;
 mod probe;
+#[cfg(target_os = "linux")]
+mod serve;
 mod simulate;
 mod support;
+#[cfg(target_os = "linux")]
+mod tasks;
 mod terminal;
 mod torture;

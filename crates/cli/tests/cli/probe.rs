@@ -39,5 +39,35 @@ fn mistakes_name_the_mend() {
     run("probe floppy").complained(2, &["emulated:NAME"]);
     run("probe emulated:atlas").complained(2, &["did you mean"]);
     run("probe emulated:mimic-base --name A/B").complained(2, &["lower-case"]);
+    for region in ["7", "9-8", "a-b", "0-18446744073709551615"] {
+        run_with(&["probe", DEVICE, "--allow-writes", region]).complained(2, &["1000000-1020000"]);
+    }
+    run_with(&["probe", DEVICE, "--allow-writes", "10-20"]).complained(1, &["at least 64 sectors"]);
+    run("probe /nowhere/disk").complained(1, &["/nowhere/disk"]);
     run_with(&["probe", DEVICE, "-o", "/nowhere/found.toml"]).complained(1, &["cannot write"]);
+}
+
+#[test]
+fn writes_are_measured_where_they_are_allowed() {
+    let dir = Dir::new();
+    let found = dir.path("found.toml");
+    let said = run_with(&["probe", DEVICE, "--allow-writes", "100000-120000", "-o", &found]).worked();
+    assert!(said.contains("write settle") && !said.contains("writes were not allowed"), "{said}");
+}
+
+/// A file in the page cache's stead is no disk: its sectors take what memory takes.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_does_not_spin_is_refused_and_keeps_its_bytes() {
+    let dir = Dir::new();
+    let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| (i % 251) as u8).collect();
+    let path = dir.path("disk");
+    std::fs::write(&path, &bytes).unwrap();
+    let run = run_with(&["probe", &path, "--allow-writes", "64-4095"]);
+    if run.stderr.contains("O_DIRECT") || run.stderr.contains("io_uring") {
+        println!("skipped: {}", run.stderr);
+        return;
+    }
+    run.complained(1, &["spins"]);
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }

@@ -92,6 +92,17 @@ impl Raw {
         Ok(Self::over(open::open(path.as_ref(), options)?, options))
     }
 
+    /// Opens a device or a file for reads only, which others may use meanwhile; and who does. For what measures, not for
+    /// what serves.
+    ///
+    /// # Errors
+    /// It is not there, or no disk.
+    pub fn open_shared(path: impl AsRef<Path>) -> Result<(Self, Option<User>), OpenError> {
+        let options = Options { read_only: true, buffered: false };
+        let (opened, user) = open::open_shared(path.as_ref())?;
+        Ok((Self::over(opened, options), user))
+    }
+
     fn over(opened: Opened, options: Options) -> Self {
         Self {
             opened,

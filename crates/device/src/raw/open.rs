@@ -149,6 +149,35 @@ fn open_now(path: &Path, options: Options) -> Result<Opened, OpenError> {
     })
 }
 
+/// Opens `path` for reads beside whoever uses it, and says who that is.
+pub(super) fn open_shared(path: &Path) -> Result<(Opened, Option<User>), OpenError> {
+    let failed = |source| OpenError::System { path: path.to_owned(), source };
+    let kind = path.metadata().map_err(failed)?.file_type();
+    if !kind.is_block_device() && !kind.is_file() {
+        return Err(OpenError::Kind { path: path.to_owned() });
+    }
+    let options = Options { read_only: true, buffered: false };
+    let file = match open_with(path, options, libc::O_DIRECT) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            return Err(OpenError::Direct { path: path.to_owned() });
+        }
+        opened => opened.map_err(failed)?,
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.file_type() != kind {
+        return Err(OpenError::Kind { path: path.to_owned() });
+    }
+    let number = metadata.rdev();
+    let (opened, user) = if kind.is_block_device() {
+        let user = System::here().user_of_device(rustix::fs::major(number), rustix::fs::minor(number));
+        (describe_block_device(path, file, number)?, user)
+    } else {
+        (describe_file(path, file, &metadata, true)?, System::here().user_of_file(path))
+    };
+    let abilities = Abilities { discard: false, write_zeroes: false, ..opened.abilities };
+    Ok((Opened { abilities, ..opened }, user))
+}
+
 fn open_with(path: &Path, options: Options, flags: libc::c_int) -> io::Result<File> {
     OpenOptions::new().read(true).write(!options.read_only).custom_flags(flags).open(path)
 }

@@ -139,7 +139,7 @@ impl Drive {
         };
         self.grow(segment, end);
         self.read_further(run, end, eager);
-        if self.queue != Queue::Serial && served == Served::Miss {
+        if served == Served::Miss {
             // What came first was read first: the arm is free a turn after that.
             self.free = self.free.min(latest);
         }

@@ -114,6 +114,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         })
         .collect();
     let worst_light = light.iter().map(|r| r.interpolated).fold(f64::NEG_INFINITY, f64::max);
+    let worst_careful = light.iter().map(|r| r.careful).fold(f64::NEG_INFINITY, f64::max);
     let worst_all = light.iter().map(|r| r.all).fold(f64::NEG_INFINITY, f64::max);
     let skews: Vec<String> = reskewed
         .iter()
@@ -132,7 +133,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
              track's, in turns (the last number of each). Table 1 gives skews in sectors, the same for tracks of 136 and \
              544; with skews of as many turns as the base disk's, which make them less on the small disk and more on the large: {}. And \
              the more there is to choose from, the more of the best hide behind a mean: the trace at {COMPRESSION} itself, a \
-             load {:.0} times lighter, has at worst {worst_light:.1}% interpolated and {worst_all:.1}% all probed.",
+             load {:.0} times lighter, has at worst {worst_light:.1}% interpolated, {worst_careful:.1}% by {CAREFUL} check points or \
+             more, and {worst_all:.1}% all probed.",
             told.join("; "),
             skews.join("; "),
             Week::hp_or_stand_in(Sectors::new(u64::MAX), lab.seed())?.factor(1.0)

@@ -17,6 +17,6 @@ pub(crate) use disk::Bare;
 pub(crate) use host::{Host, Tally};
 pub(crate) use loads::Week;
 pub(crate) use probed::probed;
-pub(crate) use real::{Electronics, FromProfile, Real};
+pub(crate) use real::{FromProfile, Real};
 pub(crate) use schedulers::{Bench, Scheduler};
 pub(crate) use survey::{PROBE_BYTES, Probe, Survey, Surveyed};

@@ -5,10 +5,12 @@ use super::disk::Disk;
 use crate::LabError;
 use drive::{Behaviour, Command, Drive, Rules, Served};
 use model::{DriveModel, Position, Profile};
+use probe::{Device, DeviceError, Options, Probe, ProbeError, Progress, Timed};
 use scheduler::policy::{AgeWeight, Policy, Sptf, View};
-use scheduler::{Last, Pending, Positioning, Predictor};
+use scheduler::{Last, Observed, Overheads, Pending, Positioning, Predictor};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
+use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 use workload::{Random, RandomConfig, Source};
 
 /// A simulated drive from outside, one command at a time.
@@ -33,9 +35,52 @@ impl Real {
         Ok(Self { drive, model: Arc::new(model), arm: Position::default(), next: 0 })
     }
 
-    /// What is known about it.
-    pub(crate) fn shared_model(&self) -> Arc<DriveModel> {
-        Arc::clone(&self.model)
+    /// Its profile, found out by reading; `None` if so many commands do not do.
+    ///
+    /// # Errors
+    /// A drive that answers as no disk does.
+    pub(crate) fn probed_profile(self, most_commands: u64) -> Result<Option<Profile>, LabError> {
+        let mut device = Timing { real: self, now: Instant::ZERO };
+        let mut hook = |progress: &Progress<'_>| match progress.journal.commands() > most_commands {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        match Probe::new(Options::default()).run(&mut device, &mut hook) {
+            Ok(outcome) => Ok(Some(outcome.profile)),
+            Err(ProbeError::Interrupted) => Ok(None),
+            Err(e) => Err(LabError::new("probing the drive", e)),
+        }
+    }
+}
+
+/// A drive as the prober of profiles sees it.
+struct Timing {
+    real: Real,
+    now: Instant,
+}
+
+impl Device for Timing {
+    fn capacity(&self) -> Sectors {
+        self.real.model.layout().capacity()
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.real.model.sector_bytes()
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        let submitted = at.max(self.now);
+        self.now = self.real.serve(submitted, op, range).map_err(|e| DeviceError {
+            op,
+            range,
+            reason: e.to_string(),
+            mend: "see what the drive's profile says".to_owned(),
+        })?;
+        Ok(Timed { submitted, completed: self.now })
     }
 }
 
@@ -137,14 +182,74 @@ impl Electronics {
     }
 }
 
-/// SPTF from outside by a profile: where the platter stands it knows from the last completion (FAST'02, section 3.2).
+/// SPTF from outside by a profile: where the platter stands it knows from the last completion (FAST'02, section 3.2), and
+/// where the arm is from the last request.
 #[derive(Clone, Debug)]
 pub(crate) struct FromProfile {
-    pub(crate) model: Arc<DriveModel>,
-    pub(crate) electronics: Electronics,
+    model: Arc<DriveModel>,
+    electronics: Electronics,
+    /// By how much a read and a write come later than the profile has it, as far as being late has shown: a profile that
+    /// was probed by reading does not know how long a head settles before it writes.
+    margin: [Duration; 2],
+    /// What was chosen last: read or write, and when its first sector was to pass.
+    chosen: Option<(Op, Duration)>,
 }
 
+/// A turn lost widens the margin by so much, one that was not narrows it by a fiftieth of it: two in a hundred are late.
+const WIDER: Duration = Duration::from_micros(50);
+
 impl FromProfile {
+    /// By a profile that is the truth, and what the drive itself says of its electronics.
+    ///
+    /// # Errors
+    /// A profile that is no drive.
+    pub(crate) fn true_to(
+        profile: &Profile,
+        behaviour: Behaviour,
+        size: Sectors,
+        seed: u64,
+    ) -> Result<Self, LabError> {
+        let electronics = Electronics::of(profile, behaviour, size, seed)?;
+        Self::with(profile, |_| Ok(electronics))
+    }
+
+    /// By all that a profile says, as of one that was probed.
+    ///
+    /// # Errors
+    /// A profile that is no drive, or has no electronics.
+    pub(crate) fn by(profile: &Profile) -> Result<Self, LabError> {
+        let none = || LabError::new(format!("drive {}", profile.name), "its profile has no firmware section");
+        let firmware = profile.firmware.as_ref().ok_or_else(none)?;
+        Self::with(profile, |model| {
+            let overheads = Overheads::of(firmware, model, false);
+            Ok(Electronics { before: overheads.command, after: overheads.completion })
+        })
+    }
+
+    fn with(
+        profile: &Profile,
+        electronics: impl FnOnce(&DriveModel) -> Result<Electronics, LabError>,
+    ) -> Result<Self, LabError> {
+        let model = DriveModel::from_profile(profile)
+            .map_err(|e| LabError::new(format!("drive {}", profile.name), e))?;
+        let electronics = electronics(&model)?;
+        Ok(Self { model: Arc::new(model), electronics, margin: [Duration::ZERO; 2], chosen: None })
+    }
+
+    /// Where the arm is when `last` is done.
+    fn arm(&self, last: Last) -> Position {
+        let layout = self.model.layout();
+        let piece = layout.pieces(LbnRange::new(last.lbn, Sectors::new(1))).next();
+        piece.map_or_else(Position::default, |piece| layout.track(piece.track).into())
+    }
+
+    /// A request where this profile has it.
+    fn placed(&self, pending: &Pending) -> Pending {
+        let layout = self.model.layout();
+        let piece = layout.pieces(pending.request.range).next().unwrap_or(pending.piece);
+        Pending { piece, track: layout.track(piece.track), ..*pending }
+    }
+
     /// An instant at which the model's platter stands as the drive's did when `last` had passed.
     fn passed(&self, last: Last) -> Option<Instant> {
         let layout = self.model.layout();
@@ -158,7 +263,8 @@ impl FromProfile {
 impl Predictor for FromProfile {
     fn positioning(&self, from: Position, at: Instant, request: &Pending) -> Positioning {
         let [read, write] = self.electronics.before;
-        let before = if request.request.op.is_write() { write } else { read };
+        let write_too = request.request.op.is_write();
+        let before = if write_too { write } else { read } + self.margin[usize::from(write_too)];
         let Positioning { seek, rest } = self.model.positioning(from, at + before, request);
         Positioning { seek, rest: rest + before }
     }
@@ -171,14 +277,30 @@ impl Chooser for FromProfile {
         };
         let [read, write] = self.electronics.after;
         let at = passed + if last.op.is_write() { write } else { read } + seen.pause;
-        Sptf.choose(&View {
-            pool: seen.queue,
+        let pool: Vec<Pending> = seen.queue.iter().map(|pending| self.placed(pending)).collect();
+        let from = self.arm(last);
+        let view = View {
+            pool: &pool,
             at,
-            from: seen.arm,
-            predictor: self,
+            from,
+            predictor: &*self,
             last: Some(last),
             mimic: None,
             age: AgeWeight::default(),
-        })
+        };
+        let chosen = Sptf.choose(&view);
+        let first = pool.get(chosen);
+        self.chosen = first.map(|p| (p.request.op, self.positioning(from, at, p).total()));
+        chosen
+    }
+
+    fn served(&mut self, seen: &Observed) {
+        let Some((op, expected)) = self.chosen.take() else { return };
+        let turn = self.model.rpm().time_within(units::Arc::TURN);
+        let margin = &mut self.margin[usize::from(op.is_write())];
+        *margin = match seen.time > expected + turn / 2 {
+            true => (*margin + WIDER).min(turn / 2),
+            false => margin.saturating_sub(WIDER / 50),
+        };
     }
 }

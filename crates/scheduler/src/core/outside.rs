@@ -411,11 +411,9 @@ impl Core {
         }
         let turn = super::under_way::turn(&drive);
         // A head that is late loses a turn at most, or what of one drives lose that begin in the middle; what takes longer
-        // has other reasons. Data that cross the bus late cost the head nothing, but keep a request waiting that is merged
-        // with others.
-        let merged = order.command.foreground.is_some_and(|asked| asked != order.command.range);
+        // has other reasons. Data that cross the bus late cost the head nothing.
         let lost = match seen {
-            Observed { explained: true, turns: ..=0, .. } if !merged => Duration::ZERO,
+            Observed { explained: true, turns: ..=0, .. } => Duration::ZERO,
             Observed { error, .. } => Duration::from_nanos(error.max(0).unsigned_abs()).min(turn),
         };
         let time =

@@ -1,9 +1,10 @@
 //! Shortest mimicked time first.
 
 use super::{Policy, View, shortest, shortest_time};
+use crate::foreground::Request;
 use crate::predictor::{Last, Predictor};
 use std::fmt;
-use units::{Lbn, Op};
+use units::{Duration, Lbn, Op};
 
 /// What is done about requests whose time the mimic does not know (ATC'03, section 6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,15 +76,18 @@ impl fmt::Display for SmtfRule {
 
 /// The request whose time a [`Mimic`](crate::Mimic) predicts to be the shortest (ATC'03, section 2). Without a mimic it is
 /// its base.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Smtf {
     rule: SmtfRule,
+    /// What is asked for, and the answers: kept so that a choice allocates nothing.
+    asked: Vec<Request>,
+    times: Vec<Option<Duration>>,
 }
 
 impl Smtf {
     /// With its rule for what is unknown.
     pub fn new(rule: SmtfRule) -> Self {
-        Self { rule }
+        Self { rule, ..Self::default() }
     }
 
     /// What the base chooses after `last`.
@@ -101,10 +105,14 @@ impl Policy for Smtf {
             return self.base(view, view.last.unwrap_or(Last { op: Op::Read, lbn: Lbn::ZERO }));
         };
         let base = self.base(view, last);
-        let time = |p: &crate::foreground::Pending| mimic.time(last, view.at, &p.request);
-        match self.rule.unknown {
-            Unknown::Set if time(&view.pool[base]).is_none() => base,
-            _ => shortest_time(view, time).unwrap_or(base),
+        if self.rule.unknown == Unknown::Set && mimic.time(last, view.at, &view.pool[base].request).is_none()
+        {
+            return base;
         }
+        self.asked.clear();
+        self.asked.extend(view.pool.iter().map(|pending| pending.request));
+        mimic.times(last, view.at, &self.asked, &mut self.times);
+        let mut times = self.times.iter();
+        shortest_time(view, |_| times.next().copied().flatten()).unwrap_or(base)
     }
 }

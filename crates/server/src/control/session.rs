@@ -1,10 +1,166 @@
-//! Sessions of client programs.
+//! Sessions of client programs: a connection becomes one (docs/CONTROL.md).
 
-use super::api::Disks;
+use super::api::{Disks, ask, find};
 use super::reply::Refusal;
-use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use crate::office::Handle;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use client::wire::{Call, Decoder, Event, Frame, PROTOCOL, VERSION};
+use hyper_util::rt::TokioIo;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::sync::{Notify, mpsc};
+use tracing::debug;
 
-pub(crate) async fn open(State(_): State<Disks>, Path(_): Path<String>) -> Refusal {
-    Refusal::new(StatusCode::NOT_IMPLEMENTED, "sessions")
+/// Fetched from the desk at a time; more only when the client has taken that.
+const BATCH: usize = 256 << 10;
+/// Calls of a client that wait for the disk.
+const MOST_CALLS: usize = 64;
+/// After a close the answer is still sent, for so long.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+type Io = TokioIo<hyper::upgrade::Upgraded>;
+
+/// `POST /v1/disks/NAME/sessions?priority=N` with `Upgrade: freeblock-session`.
+pub(crate) async fn open(
+    State(disks): State<Disks>,
+    Path(name): Path<String>,
+    Query(query): Query<BTreeMap<String, String>>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let disk = find(&disks, &name)?;
+    let bad = |field: &str, message: &str| Refusal {
+        code: StatusCode::BAD_REQUEST,
+        field: Some(field.into()),
+        message: format!("{field}: {message}"),
+    };
+    let wants = request.headers().get(header::UPGRADE);
+    if wants.is_none_or(|wants| wants != PROTOCOL) {
+        return Err(bad("Upgrade", "a session is a connection of its own; give Upgrade: freeblock-session"));
+    }
+    if let Some(strange) = query.keys().find(|key| *key != "priority") {
+        return Err(bad(strange, "a session has no such thing; leave it out"));
+    }
+    let priority = query.get("priority").map_or("20", String::as_str);
+    let priority: u8 = priority.parse().map_err(|_| bad("priority", "give 1 to 100"))?;
+    let wake = Arc::new(Notify::new());
+    let bell = Arc::clone(&wake);
+    let ring = Box::new(move || bell.notify_one());
+    let id = ask(&disk, move |desk, sessions| desk.guest_open(sessions, priority, ring)).await??;
+    // From here on the guest goes when this does, whatever happens.
+    let guest = Guest { disk, id, wake };
+    let upgrade = hyper::upgrade::on(request);
+    tokio::spawn(async move {
+        match upgrade.await {
+            Ok(upgraded) => guest.serve(TokioIo::new(upgraded)).await,
+            Err(error) => debug!(%error, "a session that was not begun"),
+        }
+    });
+    let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
+    response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static(PROTOCOL));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    Ok(response)
+}
+
+/// A guest of a desk.
+struct Guest {
+    disk: Handle,
+    id: u64,
+    wake: Arc<Notify>,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let id = self.id;
+        // A disk that has ended has closed it.
+        let _ = self.disk.post(Box::new(move |desk, sessions| desk.guest_close(sessions, id)));
+    }
+}
+
+impl Guest {
+    async fn serve(self, io: Io) {
+        let facts = self.disk.facts();
+        let hello = Event::Hello {
+            version: VERSION,
+            sectors: facts.capacity.get(),
+            sector_bytes: u32::try_from(facts.sector_bytes.get()).unwrap_or(u32::MAX),
+        };
+        let (reading, mut writing) = split(io);
+        let (sender, calls) = mpsc::channel(MOST_CALLS);
+        let hearing = tokio::spawn(hear(reading, sender));
+        if send(&mut writing, &[hello]).await.is_ok() {
+            self.talk(&mut writing, calls).await;
+        }
+        hearing.abort();
+    }
+
+    /// Answers calls and sends what has come, in turn, as fast as the client takes it.
+    async fn talk(&self, writing: &mut WriteHalf<Io>, mut calls: mpsc::Receiver<Call>) {
+        let id = self.id;
+        loop {
+            let call = tokio::select! {
+                call = calls.recv() => match call {
+                    Some(call) => Some(call),
+                    None => return,
+                },
+                () = self.wake.notified() => None,
+            };
+            let closes = matches!(call, Some(Call::Close { .. }));
+            let fetched = ask(&self.disk, move |desk, sessions| {
+                let answer = call.and_then(|call| desk.guest_call(sessions, id, call));
+                let events = if closes { Vec::new() } else { desk.guest_fetch(sessions, id, BATCH) };
+                (answer, events)
+            });
+            let Ok((answer, events)) = fetched.await else { return };
+            // More may be there than was fetched.
+            if !events.is_empty() {
+                self.wake.notify_one();
+            }
+            let all: Vec<Event> = answer.into_iter().chain(events).collect();
+            if closes {
+                let _ = tokio::time::timeout(FAREWELL, send(writing, &all)).await;
+                let _ = writing.shutdown().await;
+                return;
+            }
+            if send(writing, &all).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn send(writing: &mut WriteHalf<Io>, events: &[Event]) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    events.iter().for_each(|event| event.encode(&mut bytes));
+    writing.write_all(&bytes).await?;
+    writing.flush().await
+}
+
+/// Takes calls in until the client is gone, or sends what is none.
+async fn hear(mut reading: ReadHalf<Io>, calls: mpsc::Sender<Call>) {
+    let mut decoder = Decoder::default();
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        match reading.read(&mut bytes).await {
+            Ok(0) | Err(_) => return,
+            Ok(n) => decoder.push(bytes.get(..n).unwrap_or_default()),
+        }
+        loop {
+            match decoder.take() {
+                Ok(Some(call)) => {
+                    if calls.send(call).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    debug!(%error, "a session that does not keep to the protocol");
+                    return;
+                }
+            }
+        }
+    }
 }

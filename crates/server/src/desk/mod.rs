@@ -3,6 +3,7 @@
 //! A [`Desk`] is a state machine: it reads no clock and touches no file. What it wants done with files comes out of
 //! [`Desk::order`], and what has become of it goes in by [`Desk::told`]; [`crate::tasks::Clerks`] carries orders out.
 
+mod guests;
 pub mod order;
 mod pace;
 mod routes;
@@ -14,6 +15,8 @@ use crate::office::Hand;
 use crate::tasks::job::{Context, Job, Stage};
 use crate::tasks::journal::{self, JournalError, Writer};
 use crate::tasks::{Begin, begin};
+use client::wire::{Call, Event as Sent};
+use guests::Guest;
 use order::{Lane, News, Order, Told, Work};
 use pace::Pace;
 use routes::{Owner, Routed, Routes};
@@ -93,6 +96,8 @@ pub struct Desk {
     writer: Writer,
     dice: u64,
     live: BTreeMap<u64, Live>,
+    guests: BTreeMap<u64, Guest>,
+    next_guest: u64,
     routes: Routes,
     orders: VecDeque<Order>,
     hand: Option<Hand>,
@@ -145,6 +150,8 @@ impl Desk {
             table,
             writer,
             live: BTreeMap::new(),
+            guests: BTreeMap::new(),
+            next_guest: 1,
             routes: Routes::default(),
             orders: VecDeque::from([first]),
             hand: None,
@@ -337,6 +344,53 @@ impl Desk {
         Ok(self.note(Event::Deadline { id, deadline_unix_s }))
     }
 
+    /// Opens a session for a client program; `wake` is called, on this thread, when there is something to
+    /// [fetch](Self::guest_fetch).
+    ///
+    /// # Errors
+    /// Out of bounds, or there are too many.
+    pub fn guest_open(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        priority: u8,
+        wake: Box<dyn Fn() + Send>,
+    ) -> Result<u64, DeskError> {
+        let priority = spec::check_priority(priority)?;
+        let id = self.next_guest;
+        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+        let guest = Guest::open(&mut routed, priority, self.setup.disk.sector_bytes, self.now, wake)
+            .map_err(|error| DeskError::Busy(error.to_string()))?;
+        self.next_guest += 1;
+        self.guests.insert(id, guest);
+        Ok(id)
+    }
+
+    /// A call of a client program; what it is answered, if it is.
+    pub fn guest_call(&mut self, sessions: &mut dyn Sessions, id: u64, call: Call) -> Option<Sent> {
+        let guest = self.guests.get_mut(&id)?;
+        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+        guest.call(&mut routed, call)
+    }
+
+    /// What there is to send to a client program, about `most` bytes of it.
+    pub fn guest_fetch(&mut self, sessions: &mut dyn Sessions, id: u64, most: usize) -> Vec<Sent> {
+        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+        self.guests.get_mut(&id).map_or_else(Vec::new, |guest| guest.fetch(&mut routed, most))
+    }
+
+    /// A client program is gone: its sessions are closed.
+    pub fn guest_close(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        if let Some(guest) = self.guests.remove(&id) {
+            let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+            guest.close(&mut routed);
+        }
+    }
+
+    /// Sessions of client programs.
+    pub fn guests(&self) -> usize {
+        self.guests.len()
+    }
+
     /// Calls `waiter` when the entry is durable.
     pub fn when_durable(&mut self, seq: u64, waiter: Waiter) {
         if seq <= self.durable {
@@ -416,6 +470,7 @@ impl Desk {
             self.compact();
         }
         self.charge(harm);
+        self.guests.values_mut().for_each(|guest| guest.tick(now));
         self.keep_wanted(sessions);
         let ids: Vec<u64> = self.live.keys().copied().collect();
         for id in ids {
@@ -715,9 +770,18 @@ impl crate::Guard for Desk {
 impl Application for Desk {
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         self.now = self.now.max(now);
-        if let Some(Owner::Task(id)) = self.routes.owner(done.session) {
-            self.with(sessions, id, |live, cx| live.job.done(cx, done, bytes));
-            self.settle(sessions, id);
+        match self.routes.owner(done.session) {
+            Some(Owner::Task(id)) => {
+                self.with(sessions, id, |live, cx| live.job.done(cx, done, bytes));
+                self.settle(sessions, id);
+            }
+            Some(Owner::Guest(id)) => {
+                if let Some(guest) = self.guests.get_mut(&id) {
+                    let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+                    guest.done(&mut routed, done, bytes);
+                }
+            }
+            None => {}
         }
         self.keep_wanted(sessions);
     }
@@ -733,7 +797,10 @@ impl Application for Desk {
         }
         match owner {
             Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
-            _ => false,
+            Some(Owner::Guest(id)) => {
+                self.guests.get_mut(&id).is_some_and(|guest| guest.buffer(wanted, into))
+            }
+            None => false,
         }
     }
 }

@@ -10,7 +10,6 @@ pub(crate) enum Owner {
     /// The task of this number.
     Task(u64),
     /// The client of this number.
-    #[allow(dead_code)] // they come with the control socket
     Guest(u64),
 }
 

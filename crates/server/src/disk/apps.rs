@@ -1,6 +1,7 @@
 //! Applications on a disk: whose session is whose, and the buffers that they gave.
 
 use super::blocks::{Blocks, within};
+use crate::tape::{Noted, Taped};
 use device::Failure;
 use scheduler::{
     Application, Buffers, Core, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
@@ -88,7 +89,7 @@ impl fmt::Debug for Apps {
 
 /// What a call of an application may change beside the core.
 pub(super) struct World<'a> {
-    pub core: &'a mut Core,
+    pub core: &'a mut Taped,
     pub blocks: &'a mut Blocks,
 }
 
@@ -112,7 +113,12 @@ impl Apps {
         let Self { apps, owners, .. } = self;
         let app = apps.get_mut(index)?;
         let watch = Calls { owners, blocks: world.blocks, app: index };
-        Some(call(&mut *app.app, &mut Watched { core: world.core, watch }))
+        let Taped { core, tape } = world.core;
+        let mut watched = Watched { core, watch };
+        Some(match tape {
+            None => call(&mut *app.app, &mut watched),
+            Some(_) => call(&mut *app.app, &mut Noted { sessions: &mut watched, tape }),
+        })
     }
 
     /// Lets an application make calls.
@@ -135,7 +141,7 @@ impl Apps {
     }
 
     /// Whether anybody holds a write back. All are asked, so that all can begin what they must do first.
-    pub fn hold(&mut self, core: &mut Core, blocks: &mut Blocks, range: LbnRange) -> bool {
+    pub fn hold(&mut self, core: &mut Taped, blocks: &mut Blocks, range: LbnRange) -> bool {
         (0..self.apps.len()).fold(false, |held, index| {
             let world = World { core: &mut *core, blocks: &mut *blocks };
             self.with(index, world, |app, sessions| app.hold(sessions, range)).unwrap_or(false) || held

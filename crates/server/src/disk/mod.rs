@@ -9,6 +9,7 @@ mod status;
 pub use apps::{Guard, Hosted, Place};
 pub use status::{BOUNDS_US, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
 
+use crate::tape::{Tape, Taped};
 use apps::{Apps, Asker, World};
 use blocks::{Blocks, within};
 use commands::{Commands, Errand, Sent, blamed};
@@ -120,7 +121,7 @@ pub enum DiskError {
 #[derive(Debug)]
 pub struct Disk<D> {
     device: D,
-    core: Core,
+    core: Taped,
     sector: Bytes,
     apps: Apps,
     requests: Requests,
@@ -155,7 +156,7 @@ impl<D: Device> Disk<D> {
             return Err(DiskError::Inside);
         }
         Ok(Self {
-            core: Core::try_new(model, config)?,
+            core: Taped { core: Core::try_new(model, config)?, tape: None },
             device,
             sector,
             apps: Apps::default(),
@@ -172,7 +173,13 @@ impl<D: Device> Disk<D> {
 
     /// Gives SMTF what it asks; it learns from each foreground request from here on.
     pub fn set_mimic(&mut self, mimic: Box<dyn Mimic>) {
-        self.core.set_mimic(Some(mimic));
+        self.core.core.set_mimic(Some(mimic));
+    }
+
+    /// Notes all inputs of the core and its decisions from here on: before anything else is asked, for
+    /// [`replay`](crate::replay) begins with a fresh core.
+    pub fn record(&mut self, tape: Tape) {
+        self.core.tape = Some(tape);
     }
 
     /// Takes an application in.

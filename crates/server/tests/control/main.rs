@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // helpers of tests stand outside test functions
 
 mod daemon;
+mod sessions;
 
 use client::{Control, ControlError};
 use daemon::{Daemon, again, start};

@@ -6,6 +6,7 @@
 
 mod snapshot;
 mod spy;
+mod tape;
 mod tester;
 
 use device::{Ask, Device, Emulated, Failure};
@@ -27,13 +28,10 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// A disk over a drive that reorders, and the truth.
-fn disk(policy: &str, seed: u64) -> (Disk<Spy>, Shared) {
+/// What a core of these tests is made from.
+fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 4 };
-    let behaviour = Behaviour { queue, seek_spread: Duration::from_micros(30), ..Behaviour::default() };
-    let drive = Emulated::new(&profile, behaviour, seed, nameless()).unwrap();
     let mut overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
     overheads.write_back = false;
     let config = Config {
@@ -45,6 +43,16 @@ fn disk(policy: &str, seed: u64) -> (Disk<Spy>, Shared) {
         seed,
         ..Config::default()
     };
+    (model, config)
+}
+
+/// A disk over a drive that reorders, and the truth.
+fn disk(policy: &str, seed: u64) -> (Disk<Spy>, Shared) {
+    let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
+    let (model, config) = core(policy, seed);
+    let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 4 };
+    let behaviour = Behaviour { queue, seek_spread: Duration::from_micros(30), ..Behaviour::default() };
+    let drive = Emulated::new(&profile, behaviour, seed, nameless()).unwrap();
     let truth = Shared::default();
     (Disk::new(Spy::new(drive, &truth), model, config).unwrap(), truth)
 }
@@ -118,15 +126,17 @@ struct World {
     /// Writes that failed, and what was discarded: nobody knows what is there.
     unknown: BTreeSet<u64>,
     answers: u64,
+    tape: tape::Memory,
 }
 
 impl World {
     fn new(policy: &str, seed: u64) -> Self {
         let (mut disk, truth) = disk(policy, seed);
+        let tape = tape::record(&mut disk, policy, seed);
         let app = disk.host(Tester::new(&truth, seed));
         let latest = vec![(0, 0); disk.size().get() as usize / spy::SECTOR];
         let (asked, unknown) = (BTreeMap::new(), BTreeSet::new());
-        Self { disk, truth, app, now: Instant::ZERO, asked, latest, unknown, answers: 0 }
+        Self { disk, truth, app, now: Instant::ZERO, asked, latest, unknown, answers: 0, tape }
     }
 
     fn lbns(range: LbnRange) -> std::ops::Range<usize> {
@@ -268,6 +278,8 @@ impl World {
         assert_eq!(status.background.blocks, app.blocks);
         assert_eq!(status.background.parts_kept, 0, "parts of blocks that nobody waits for");
         assert_eq!(status.outstanding, 0);
+        let told = tape::again(&self.tape.text()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(told.blocks, app.blocks);
     }
 }
 

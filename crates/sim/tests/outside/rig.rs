@@ -22,8 +22,6 @@ pub fn profile(seed: u64, size: Size) -> Profile {
     firmware.cache.read_ahead = ReadAhead::None;
     firmware.cache.write_back = WriteBack::None;
     profile.firmware = Some(firmware);
-    // Without read-ahead, crates/drive holds the arm of a zero-latency read until its sectors would have come in order.
-    profile.mechanics.zero_latency_read = false;
     profile
 }
 

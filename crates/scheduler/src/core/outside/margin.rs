@@ -68,8 +68,8 @@ impl Margins {
     pub fn steer(&mut self, conservatism: &Conservatism, share_ppm: u64, bound: u32) {
         let Conservatism::Learned { start } = *conservatism else { return };
         let common = self.common.unwrap_or(start);
-        // Below the bound with something to spare, for what comes by chance.
-        let higher = share_ppm * 10 > u64::from(bound) * 8;
+        // Below the bound with something to spare: for what comes by chance, and for what no completion tells.
+        let higher = share_ppm * 10 > u64::from(bound) * 6;
         let next = if higher { common + common / UP } else { common.saturating_sub(common / DOWN) };
         self.common = Some(next.clamp(LEAST, MOST));
     }

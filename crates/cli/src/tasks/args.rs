@@ -1,0 +1,123 @@
+//! The flags of what talks to a daemon.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// Whom to talk to, and how.
+#[derive(Debug, Args)]
+pub(crate) struct Daemon {
+    /// The daemon's control socket
+    #[arg(long, value_name = "PATH", default_value = client::USUAL_PATH)]
+    pub(crate) control: PathBuf,
+    /// The disk; where the daemon has only one it need not be named
+    #[arg(long, value_name = "NAME")]
+    pub(crate) disk: Option<String>,
+    /// Print what the daemon says as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What every task can be told.
+#[derive(Debug, Args)]
+pub(crate) struct Start {
+    #[command(flatten)]
+    pub(crate) daemon: Daemon,
+    /// Its share of the gaps against other tasks', 1 to 100
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100), allow_negative_numbers = true)]
+    pub(crate) priority: u8,
+    /// Warn if it will not be done in this time: 90s, 30m, 6h, 2d
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub(crate) deadline: Option<u64>,
+    /// Wait until it is over; Ctrl-C leaves it running
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScrubArgs {
+    /// The first sector
+    #[arg(long, value_name = "LBN")]
+    pub(crate) first_lbn: Option<u64>,
+    /// How many sectors
+    #[arg(long, value_name = "N")]
+    pub(crate) sectors: Option<u64>,
+    /// Sectors that are read at a time
+    #[arg(long, value_name = "N")]
+    pub(crate) block_sectors: Option<u64>,
+    #[command(flatten)]
+    pub(crate) start: Start,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// The image's file, which must not exist
+    #[arg(value_name = "FILE")]
+    pub(crate) to: PathBuf,
+    /// Sectors that are read at a time
+    #[arg(long, value_name = "N")]
+    pub(crate) block_sectors: Option<u64>,
+    #[command(flatten)]
+    pub(crate) start: Start,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplicaArgs {
+    /// A file or a block device
+    #[arg(value_name = "FILE|DEVICE")]
+    pub(crate) to: PathBuf,
+    /// Sectors that are read at a time
+    #[arg(long, value_name = "N")]
+    pub(crate) block_sectors: Option<u64>,
+    /// Overwrite what is there
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) start: Start,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The images, the full one first
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) from: Vec<PathBuf>,
+    /// Although clients have the disk open for writing
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) start: Start,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneTask {
+    /// The task's number
+    #[arg(value_name = "TASK")]
+    pub(crate) id: u64,
+    #[command(flatten)]
+    pub(crate) daemon: Daemon,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PriorityArgs {
+    /// The task's number
+    #[arg(value_name = "TASK")]
+    pub(crate) id: u64,
+    /// 1 to 100
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100), allow_negative_numbers = true)]
+    pub(crate) priority: u8,
+    #[command(flatten)]
+    pub(crate) daemon: Daemon,
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    let bad = || "give a time as 90s, 30m, 6h or 2d".to_owned();
+    let unit = text.chars().last().and_then(|c| match c {
+        's' => Some(1),
+        'm' => Some(60),
+        'h' => Some(3_600),
+        'd' => Some(86_400),
+        _ => None,
+    });
+    let unit: u64 = unit.ok_or_else(bad)?;
+    let number: u64 = text.get(..text.len() - 1).and_then(|n| n.parse().ok()).ok_or_else(bad)?;
+    number.checked_mul(unit).ok_or_else(bad)
+}

@@ -1,0 +1,192 @@
+//! Commands that talk to a daemon: what it does for its disks, and how that stands.
+
+pub(crate) mod args;
+mod show;
+
+use crate::interrupt;
+use crate::output::Console;
+use crate::problem::Problem;
+use crate::progress::Progress;
+use args::{BackupArgs, Daemon, OneTask, PriorityArgs, ReplicaArgs, RestoreArgs, ScrubArgs, Start};
+use client::{Control, ControlError};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Between two looks at a task that is waited for.
+const LOOK: Duration = Duration::from_millis(250);
+
+pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Problem> {
+    let mut spec = Map::new();
+    put(&mut spec, "first_lbn", args.first_lbn);
+    put(&mut spec, "sectors", args.sectors);
+    put(&mut spec, "block_sectors", args.block_sectors);
+    start("scrub", spec, &args.start, console)
+}
+
+pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Problem> {
+    let mut spec = Map::new();
+    spec.insert("to".into(), absolute(&args.to)?.into());
+    put(&mut spec, "block_sectors", args.block_sectors);
+    start("backup", spec, &args.start, console)
+}
+
+pub(crate) fn replica(args: &ReplicaArgs, console: &Console) -> Result<String, Problem> {
+    let mut spec = Map::new();
+    spec.insert("to".into(), absolute(&args.to)?.into());
+    spec.insert("force".into(), args.force.into());
+    put(&mut spec, "block_sectors", args.block_sectors);
+    start("replica", spec, &args.start, console)
+}
+
+pub(crate) fn restore(args: &RestoreArgs, console: &Console) -> Result<String, Problem> {
+    let mut spec = Map::new();
+    let from: Vec<String> = args.from.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
+    spec.insert("from".into(), from.into());
+    spec.insert("force".into(), args.force.into());
+    start("restore", spec, &args.start, console)
+}
+
+/// What is done to a task by a path of its own.
+pub(crate) fn act(args: &OneTask, what: &str) -> Result<String, Problem> {
+    let (control, disk) = daemon(&args.daemon)?;
+    let path = format!("/v1/disks/{disk}/tasks/{}/{what}", args.id);
+    let task = control.post(&path, &json!({})).map_err(problem)?;
+    told(&args.daemon, &task)
+}
+
+pub(crate) fn priority(args: &PriorityArgs) -> Result<String, Problem> {
+    let (control, disk) = daemon(&args.daemon)?;
+    let path = format!("/v1/disks/{disk}/tasks/{}", args.id);
+    let task = control.patch(&path, &json!({ "priority": args.priority })).map_err(problem)?;
+    told(&args.daemon, &task)
+}
+
+pub(crate) fn tasks(args: &Daemon) -> Result<String, Problem> {
+    let status = all(args)?;
+    if args.json {
+        let tasks: Vec<&Value> = show::tasks_of(&status).collect();
+        return crate::drive::json(&json!({ "tasks": tasks }));
+    }
+    Ok(show::tasks(&status))
+}
+
+pub(crate) fn status(args: &Daemon) -> Result<String, Problem> {
+    let status = all(args)?;
+    if args.json { crate::drive::json(&status) } else { Ok(show::status(&status)) }
+}
+
+/// The status of all disks, or of the one that was named.
+fn all(args: &Daemon) -> Result<Value, Problem> {
+    let control = Control::new(&args.control);
+    match &args.disk {
+        Some(disk) => {
+            let disk = control.get(&format!("/v1/disks/{}", part(disk)?)).map_err(problem)?;
+            Ok(json!({ "disks": [disk] }))
+        }
+        None => control.get("/v1/status").map_err(problem),
+    }
+}
+
+fn told(args: &Daemon, task: &Value) -> Result<String, Problem> {
+    if args.json { crate::drive::json(task) } else { Ok(show::task(task)) }
+}
+
+fn put(spec: &mut Map<String, Value>, field: &str, value: Option<u64>) {
+    if let Some(value) = value {
+        spec.insert(field.into(), value.into());
+    }
+}
+
+/// The daemon's directory is another.
+fn absolute(path: &Path) -> Result<String, Problem> {
+    let path: PathBuf = std::path::absolute(path).map_err(Problem::failed)?;
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| Problem::usage(format!("{}: give a path in UTF-8", path.display())))
+}
+
+/// A name as a part of a path.
+fn part(name: &str) -> Result<&str, Problem> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
+    match !name.is_empty() && name.chars().all(plain) {
+        true => Ok(name),
+        false => {
+            Err(Problem::usage(format!("{name:?} is no disk's name")).help("`freeblock status` lists them"))
+        }
+    }
+}
+
+/// The daemon, and the disk that is meant.
+fn daemon(args: &Daemon) -> Result<(Control, String), Problem> {
+    let control = Control::new(&args.control);
+    if let Some(disk) = &args.disk {
+        return Ok((control, part(disk)?.to_owned()));
+    }
+    let disks = control.get("/v1/disks").map_err(problem)?;
+    let names: Vec<&str> =
+        disks["disks"].as_array().into_iter().flatten().filter_map(|disk| disk["name"].as_str()).collect();
+    match names.as_slice() {
+        [one] => Ok((control, (*one).to_owned())),
+        _ => Err(Problem::usage(format!("the daemon has several disks: {}", names.join(", ")))
+            .help("name one with --disk")),
+    }
+}
+
+fn problem(error: ControlError) -> Problem {
+    Problem::failed(error)
+}
+
+fn start(
+    kind: &str,
+    mut spec: Map<String, Value>,
+    args: &Start,
+    console: &Console,
+) -> Result<String, Problem> {
+    let (control, disk) = daemon(&args.daemon)?;
+    spec.insert("kind".into(), kind.into());
+    spec.insert("priority".into(), args.priority.into());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    put(&mut spec, "deadline_unix_s", args.deadline.map(|time| now.saturating_add(time)));
+    let path = format!("/v1/disks/{disk}/tasks");
+    let mut task = control.post(&path, &Value::Object(spec)).map_err(problem)?;
+    if args.wait {
+        task = wait(&control, &format!("{path}/{}", task["id"]), task, console)?;
+    }
+    told(&args.daemon, &task)
+}
+
+/// Waits until a task is over, with a bar.
+fn wait(control: &Control, path: &str, mut task: Value, console: &Console) -> Result<Value, Problem> {
+    let id = task["id"].clone();
+    interrupt::watch(|| {});
+    let label = format!("{} {id}", task["kind"].as_str().unwrap_or("task"));
+    let mut bar = Progress::new(console, &label, task["blocks"].as_u64().unwrap_or(0));
+    let mut reason = String::new();
+    loop {
+        match task["state"].as_str() {
+            Some("done") => return Ok(task),
+            Some("failed" | "cancelled") => {
+                drop(bar);
+                return Err(Problem::failed(show::task(&task).trim_end()));
+            }
+            _ => {}
+        }
+        let now = task["reason"].as_str().unwrap_or_default();
+        if now != reason && !now.is_empty() {
+            console.note(&format!("{label} is paused: {now}"));
+        }
+        reason = now.to_owned();
+        if interrupt::came() {
+            drop(bar);
+            console.note(&format!(
+                "{label} goes on; `freeblock tasks` shows it, `freeblock cancel {id}` ends it"
+            ));
+            return Ok(task);
+        }
+        std::thread::sleep(LOOK);
+        task = control.get(path).map_err(problem)?;
+        let (done, blocks) = (task["done"].as_u64().unwrap_or(0), task["blocks"].as_u64().unwrap_or(0));
+        bar.parts(done, blocks);
+        bar.at(done);
+    }
+}

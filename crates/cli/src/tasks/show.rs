@@ -1,0 +1,137 @@
+//! Tasks and disks for people.
+
+use crate::tables::{grouped, table};
+use serde_json::Value;
+use std::fmt::Write;
+
+/// All tasks of all disks.
+pub(crate) fn tasks_of(status: &Value) -> impl Iterator<Item = &Value> {
+    let disks = status["disks"].as_array().into_iter().flatten();
+    disks.flat_map(|disk| disk["tasks"].as_array().into_iter().flatten())
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or("-")
+}
+
+fn share(task: &Value) -> String {
+    match (task["done"].as_f64(), task["blocks"].as_f64()) {
+        (Some(done), Some(blocks)) if blocks > 0.0 => format!("{:.1}%", done / blocks * 100.0),
+        _ => "-".into(),
+    }
+}
+
+fn rate(task: &Value) -> String {
+    task["rate_bytes_per_s"].as_f64().map_or("-".into(), |rate| format!("{:.2} MB/s", rate / 1e6))
+}
+
+/// Seconds as people say them.
+fn time(seconds: f64) -> String {
+    let whole = seconds.max(0.0).ceil() as u64;
+    match whole {
+        0..=119 => format!("{whole} s"),
+        120..=7_199 => format!("{} min", whole / 60),
+        7_200..=172_799 => format!("{} h {} min", whole / 3_600, whole % 3_600 / 60),
+        _ => format!("{} d {} h", whole / 86_400, whole % 86_400 / 3_600),
+    }
+}
+
+fn eta(task: &Value) -> String {
+    task["eta_s"].as_f64().map_or("-".into(), time)
+}
+
+/// What is to be said of a task beside numbers.
+fn remark(task: &Value) -> String {
+    let mut remarks = Vec::new();
+    if let Some(reason) = task["reason"].as_str() {
+        remarks.push(reason.to_owned());
+    }
+    if task["misses_deadline"].as_bool() == Some(true) {
+        let over = matches!(text(task, "state"), "done" | "failed" | "cancelled");
+        remarks.push(if over { "missed its deadline" } else { "will miss its deadline" }.into());
+    }
+    let bad = task["bad_lbns"].as_array().map_or(0, Vec::len) as u64 + task["bad_more"].as_u64().unwrap_or(0);
+    if bad > 0 {
+        remarks.push(format!("{} bad sectors", grouped(bad)));
+    }
+    remarks.join("; ")
+}
+
+/// A table of all.
+pub(crate) fn tasks(status: &Value) -> String {
+    let rows: Vec<Vec<String>> = tasks_of(status)
+        .map(|task| {
+            vec![
+                task["id"].to_string(),
+                text(task, "disk").into(),
+                text(task, "kind").into(),
+                text(task, "state").into(),
+                task["priority"].to_string(),
+                share(task),
+                rate(task),
+                eta(task),
+                remark(task),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return "no tasks\n".into();
+    }
+    let header = ["task", "disk", "kind", "state", "priority", "done", "rate", "to go", ""];
+    table(&header, &[1, 2, 3, 8], rows)
+}
+
+/// One task, whole.
+pub(crate) fn task(task: &Value) -> String {
+    let mut out =
+        format!("{} {} of {} is {}", text(task, "kind"), task["id"], text(task, "disk"), text(task, "state"));
+    let said = remark(task);
+    if !said.is_empty() {
+        let _ = write!(out, ": {said}");
+    }
+    out.push('\n');
+    let number = |key: &str| task[key].as_u64().unwrap_or(0);
+    if number("blocks") > 0 {
+        let (done, blocks) = (grouped(number("done")), grouped(number("blocks")));
+        let _ = writeln!(out, "  {done} of {blocks} blocks, {}, {} to go", rate(task), eta(task));
+    }
+    let bad: Vec<String> =
+        task["bad_lbns"].as_array().into_iter().flatten().take(20).map(Value::to_string).collect();
+    if !bad.is_empty() {
+        let _ = writeln!(out, "  bad sectors: {}; --json has more of them", bad.join(", "));
+    }
+    out
+}
+
+/// Disks and tasks.
+pub(crate) fn status(status: &Value) -> String {
+    let mut out = String::new();
+    for disk in status["disks"].as_array().into_iter().flatten() {
+        let now = &disk["status"];
+        let bytes = disk["sectors"].as_f64().unwrap_or(0.0) * disk["sector_bytes"].as_f64().unwrap_or(0.0);
+        let _ = writeln!(out, "{}, {:.2} GB", text(disk, "name"), bytes / 1e9);
+        for (name, key) in [("reads", "reads"), ("writes", "writes")] {
+            let ms = |at: &str| now[key][at].as_f64().unwrap_or(0.0) / 1e3;
+            let count = now[key]["count"].as_u64().unwrap_or(0);
+            let (p50, p99) = (ms("p50_us"), ms("p99_us"));
+            let _ = writeln!(
+                out,
+                "  {name:<10}  {}, {p50:.2} ms median, {p99:.2} ms 99th percentile",
+                grouped(count)
+            );
+        }
+        let mb = |key: &str| now["background"][key].as_f64().unwrap_or(0.0) / 1e6;
+        let (gaps, idle) = (mb("gap_bytes"), mb("idle_bytes"));
+        let harm = now["idle"]["share"].as_f64().unwrap_or(0.0) * 100.0;
+        let _ = writeln!(
+            out,
+            "  background  {gaps:.1} MB in gaps, {idle:.1} MB in idle time, which cost the foreground {harm:.2}%"
+        );
+        if let Some(trouble) = disk["trouble"].as_str() {
+            let _ = writeln!(out, "  note        {trouble}");
+        }
+    }
+    out.push('\n');
+    out.push_str(&tasks(status));
+    out
+}

@@ -1,0 +1,119 @@
+//! Commands that talk to a daemon, to one that runs.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+struct Daemon {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Daemon {
+    /// `None` where there is no io_uring.
+    fn start(directory: &Path) -> Option<Self> {
+        let at = |name: &str| directory.join(name).display().to_string();
+        std::fs::create_dir_all(directory).unwrap();
+        let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../drive/tests/data/small.toml");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_freeblock"))
+            .args(["serve", "--disk", &format!("d0=emulated:{profile},file={}", at("disk"))])
+            .args([
+                "--listen",
+                &format!("unix:{}", at("nbd")),
+                "--state",
+                &at("state"),
+                "--control",
+                &at("control"),
+            ])
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let told = lines.find(|line| line.starts_with("control at") || line.contains("io_uring"));
+        std::thread::spawn(move || lines.for_each(drop));
+        if told.as_ref().is_none_or(|line| !line.starts_with("control at")) {
+            let _ = child.wait();
+            eprintln!("skipped: no daemon here: {told:?}");
+            return None;
+        }
+        Some(Self { child, directory: directory.to_owned() })
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let control = self.directory.join("control");
+        Command::new(env!("CARGO_BIN_EXE_freeblock"))
+            .args(args)
+            .arg("--control")
+            .arg(control)
+            .output()
+            .unwrap()
+    }
+
+    fn says(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn tasks_are_started_steered_and_outlive_a_kill() {
+    let directory = std::env::temp_dir().join(format!("freeblock-cli-tasks-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    assert_eq!(daemon.says(&["tasks"]), "no tasks\n");
+    assert!(daemon.says(&["scrub", "--block-sectors", "8", "--wait"]).starts_with("scrub 1 of d0 is done\n"));
+    let image = directory.join("image").display().to_string();
+    assert!(daemon.says(&["backup", &image, "--priority", "7"]).starts_with("backup 2 of d0 is "));
+    daemon.says(&["pause", "2"]);
+    daemon.says(&["priority", "2", "70"]);
+    daemon.kill();
+    drop(daemon);
+    let Some(daemon) = Daemon::start(&directory) else { return };
+    let tasks = daemon.says(&["tasks"]);
+    assert!(tasks.contains("scrub") && tasks.contains("backup") && tasks.contains("70"), "{tasks}");
+    daemon.says(&["resume", "2"]);
+    for _ in 0..400 {
+        if daemon.says(&["tasks", "--json"]).matches("\"done\",").count() >= 2 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let status = daemon.says(&["status"]);
+    assert_eq!(status.matches(" done ").count(), 3, "a header and two tasks: {status}");
+    assert!(daemon.says(&["restore", &image, "--wait"]).starts_with("restore 3 of d0 is done\n"));
+    let again = daemon.run(&["backup", &image, "--wait"]);
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert_eq!(
+        (again.status.code(), said.contains("something else is there; name a new file")),
+        (Some(1), true),
+        "{said}"
+    );
+    assert_eq!(daemon.run(&["pause", "9"]).status.code(), Some(1));
+    assert_eq!(daemon.run(&["priority", "2", "0"]).status.code(), Some(2));
+    drop(daemon);
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
+#[test]
+fn without_a_daemon_the_socket_is_named() {
+    let run =
+        Command::new(env!("CARGO_BIN_EXE_freeblock")).args(["status", "--control", "/no/such.sock"]).output();
+    let run = run.unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(1));
+    assert!(said.contains("/no/such.sock: ") && said.contains("is the daemon running"), "{said}");
+}

@@ -1,0 +1,320 @@
+//! Sessions of client programs.
+//!
+//! A guest's reads are buffered by `apps::records`, which suspends the session while the buffer is full: a client that
+//! fetches slowly holds up itself. Its writes are asked for block by block.
+
+use apps::records::{Got, Limits, Records, RecordsError, Timeout};
+use client::wire::{Call, Event, Range};
+use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
+use std::collections::{BTreeMap, VecDeque};
+use thiserror::Error;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
+
+/// The most bytes in a block: it has to go into a frame.
+const MOST_BLOCK_BYTES: u64 = 1 << 20;
+/// Blocks that a client is asked for at a time.
+const MOST_ASKED: usize = 64;
+/// Records of writes that wait to be fetched; beyond them no more is written.
+const MOST_WRITTEN: usize = 1_000;
+/// A client that has not answered in this time has said "not now".
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why a guest's call was refused.
+#[derive(Debug, Error)]
+pub(crate) enum GuestError {
+    /// By the session.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// By its buffer.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    /// A block that no frame holds.
+    #[error("a block size of {0} sectors; give blocks of at most 1 MiB")]
+    Block(u64),
+    /// A range past all numbers.
+    #[error("LBNs {0} and {1} more are past all numbers; give sectors of the disk")]
+    Range(u64, u64),
+}
+
+/// What a task of writes still owes.
+struct Writing {
+    range: LbnRange,
+    block: u64,
+    parameter: u64,
+    left: u64,
+    /// Blocks by their first LBN.
+    given: BTreeMap<u64, Vec<u8>>,
+    asked: BTreeMap<u64, Instant>,
+}
+
+impl Writing {
+    /// The block that a sector is in.
+    fn block_of(&self, lbn: Lbn) -> LbnRange {
+        let offset = lbn.get().saturating_sub(self.range.start().get()) / self.block * self.block;
+        let start = self.range.start().get().saturating_add(offset);
+        let len = self.block.min(self.range.len().get().saturating_sub(offset));
+        LbnRange::new(Lbn::new(start), Sectors::new(len))
+    }
+}
+
+/// A session of a client program.
+pub(crate) struct Guest {
+    records: Records,
+    writer: SessionId,
+    writing: BTreeMap<TaskId, Writing>,
+    out: VecDeque<Event>,
+    /// The client's own wish; because too much waits to be fetched.
+    suspended: bool,
+    full: bool,
+    sector: u64,
+    now: Instant,
+    wake: Box<dyn Fn() + Send>,
+}
+
+impl Guest {
+    /// Opens a session; `wake` is called when there is something to fetch.
+    pub fn open(
+        sessions: &mut dyn Sessions,
+        priority: Priority,
+        sector: Bytes,
+        now: Instant,
+        wake: Box<dyn Fn() + Send>,
+    ) -> Result<Self, GuestError> {
+        let records = Records::open(sessions, priority, sector, Limits::default())?;
+        let writer = match sessions.open(priority) {
+            Ok(writer) => writer,
+            Err(error) => {
+                let _ = records.close(sessions);
+                return Err(error.into());
+            }
+        };
+        let (writing, out) = (BTreeMap::new(), VecDeque::new());
+        let sector = sector.get();
+        Ok(Self { records, writer, writing, out, suspended: false, full: false, sector, now, wake })
+    }
+
+    /// A call of the client; what it is answered.
+    pub fn call(&mut self, sessions: &mut dyn Sessions, call: Call) -> Option<Event> {
+        let (number, told) = match call {
+            Call::Read { call, range, block, parameter } => {
+                let told = self.checked(range, block).and_then(|range| {
+                    let block = Sectors::new(block);
+                    Ok(self.records.read(sessions, range, block, Parameter(parameter))?.get())
+                });
+                (call, told)
+            }
+            Call::Write { call, range, block, parameter } => {
+                (call, self.checked(range, block).and_then(|r| self.write(sessions, r, block, parameter)))
+            }
+            Call::Abort { call, task } => (call, self.abort(sessions, TaskId::new(task))),
+            Call::AbortRange { call, range } => {
+                let told = place(range).and_then(|range| {
+                    let reads = self.records.abort_range(sessions, range)?;
+                    Ok(reads.saturating_add(sessions.abort_range(self.writer, range)?))
+                });
+                self.tidy(sessions);
+                (call, told)
+            }
+            Call::Promote { call, range } => {
+                let told = place(range).and_then(|range| {
+                    let reads = self.records.promote(sessions, range)?;
+                    Ok(reads.saturating_add(sessions.promote(self.writer, range)?))
+                });
+                (call, told)
+            }
+            Call::Suspend { call } => (call, self.suspend(sessions, true).map(|()| 0)),
+            Call::Resume { call } => (call, self.suspend(sessions, false).map(|()| 0)),
+            Call::Close { call } => (call, self.to_come(sessions)),
+            Call::Buffer { task, start, bytes } => {
+                self.give(TaskId::new(task), start, Some(bytes));
+                return None;
+            }
+            Call::NotNow { task, start } => {
+                self.give(TaskId::new(task), start, None);
+                return None;
+            }
+        };
+        Some(match told {
+            Ok(value) => Event::Answer { call: number, value },
+            Err(error) => Event::Refused { call: number, text: error.to_string() },
+        })
+    }
+
+    fn checked(&self, range: Range, block: u64) -> Result<LbnRange, GuestError> {
+        if block.saturating_mul(self.sector) > MOST_BLOCK_BYTES {
+            return Err(GuestError::Block(block));
+        }
+        place(range)
+    }
+
+    fn write(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        range: LbnRange,
+        block: u64,
+        parameter: u64,
+    ) -> Result<u64, GuestError> {
+        let task = sessions.write(self.writer, range, Sectors::new(block), Parameter(parameter))?;
+        let left = range.len().get().div_ceil(block.max(1));
+        let (given, asked) = (BTreeMap::new(), BTreeMap::new());
+        self.writing.insert(task, Writing { range, block: block.max(1), parameter, left, given, asked });
+        Ok(task.get())
+    }
+
+    fn abort(&mut self, sessions: &mut dyn Sessions, task: TaskId) -> Result<u64, GuestError> {
+        if self.writing.remove(&task).is_some() {
+            let before = self.out.len();
+            self.out.retain(|event| !matches!(event, Event::Wanted { task: t, .. } | Event::Record { task: t, .. } if *t == task.get()));
+            let taken = (before - self.out.len()) as u64;
+            return match sessions.abort(task) {
+                Ok(left) => Ok(left),
+                Err(_) if taken > 0 => Ok(taken),
+                Err(error) => Err(error.into()),
+            };
+        }
+        Ok(self.records.abort(sessions, task)?)
+    }
+
+    /// Drops what a withdrawal has left without a block.
+    fn tidy(&mut self, sessions: &dyn Sessions) {
+        if sessions.to_come(self.writer) == Ok(0) {
+            self.writing.clear();
+            self.out.retain(|event| !matches!(event, Event::Wanted { .. }));
+        }
+    }
+
+    fn suspend(&mut self, sessions: &mut dyn Sessions, on: bool) -> Result<(), GuestError> {
+        if on {
+            self.records.suspend(sessions)?;
+        } else {
+            self.records.resume(sessions)?;
+        }
+        self.suspended = on;
+        self.flow(sessions);
+        Ok(())
+    }
+
+    fn flow(&self, sessions: &mut dyn Sessions) {
+        // Both are idempotent, and it was opened here.
+        let _ = match self.suspended || self.full {
+            true => sessions.suspend(self.writer),
+            false => sessions.resume(self.writer),
+        };
+    }
+
+    fn to_come(&self, sessions: &dyn Sessions) -> Result<u64, GuestError> {
+        Ok(self.records.to_come().saturating_add(sessions.to_come(self.writer)?))
+    }
+
+    fn give(&mut self, task: TaskId, start: u64, bytes: Option<Vec<u8>>) {
+        let Some(writing) = self.writing.get_mut(&task) else { return };
+        // What was not asked for is not kept: memory is bounded by what is.
+        if writing.asked.remove(&start).is_some()
+            && let Some(bytes) = bytes
+            && bytes.len() as u64 == writing.block_of(Lbn::new(start)).len().get().saturating_mul(self.sector)
+        {
+            writing.given.insert(start, bytes);
+        }
+    }
+
+    /// What there is to send, about `most` bytes of it.
+    pub fn fetch(&mut self, sessions: &mut dyn Sessions, most: usize) -> Vec<Event> {
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while bytes < most {
+            if let Some(event) = self.out.pop_front() {
+                bytes += 64;
+                events.push(event);
+                continue;
+            }
+            let Ok(Got::Record(fetched)) = self.records.get(sessions, Timeout::Poll, self.now) else { break };
+            bytes += 64 + fetched.bytes.len();
+            events.push(told(&fetched.done, fetched.bytes));
+        }
+        if self.full && self.out.len() <= MOST_WRITTEN / 2 {
+            self.full = false;
+            self.flow(sessions);
+        }
+        let over = self.out.is_empty() && self.to_come(sessions).is_ok_and(|left| left == 0);
+        if let Some(Event::Record { last, .. }) = events.last_mut() {
+            *last = over;
+        }
+        events
+    }
+
+    pub fn done(&mut self, sessions: &mut dyn Sessions, record: &Record, bytes: &[u8]) {
+        if record.session == self.writer {
+            if let Some(writing) = self.writing.get_mut(&record.task) {
+                writing.left = writing.left.saturating_sub(1);
+                writing.given.remove(&record.range.start().get());
+                writing.asked.remove(&record.range.start().get());
+                if writing.left == 0 {
+                    self.writing.remove(&record.task);
+                }
+            }
+            self.out.push_back(told(record, Vec::new()));
+            if self.out.len() >= MOST_WRITTEN && !self.full {
+                self.full = true;
+                self.flow(sessions);
+            }
+        } else {
+            self.records.done(sessions, record, bytes, self.now);
+        }
+        (self.wake)();
+    }
+
+    pub fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
+        let asked: usize = self.writing.values().map(|w| w.asked.len() + w.given.len()).sum();
+        let Some(writing) = self.writing.get_mut(&wanted.task) else { return false };
+        let block = writing.block_of(wanted.range.start());
+        let start = block.start().get();
+        if let Some(bytes) = writing.given.get(&start) {
+            let from = wanted.range.start().get().saturating_sub(start).saturating_mul(self.sector);
+            let part = usize::try_from(from).ok().and_then(|at| bytes.get(at..at.checked_add(into.len())?));
+            if let Some(part) = part {
+                into.copy_from_slice(part);
+            }
+            return part.is_some();
+        }
+        if asked < MOST_ASKED && !writing.asked.contains_key(&start) {
+            writing.asked.insert(start, self.now);
+            let range = Range { start, sectors: block.len().get() };
+            let parameter = writing.parameter;
+            self.out.push_back(Event::Wanted { task: wanted.task.get(), range, parameter });
+            (self.wake)();
+        }
+        false
+    }
+
+    /// Time goes by.
+    pub fn tick(&mut self, now: Instant) {
+        self.now = now;
+        for writing in self.writing.values_mut() {
+            writing.asked.retain(|_, at| now.saturating_since(*at) < PATIENCE);
+        }
+    }
+
+    pub fn close(self, sessions: &mut dyn Sessions) {
+        let _ = sessions.close(self.writer);
+        let _ = self.records.close(sessions);
+    }
+}
+
+fn told(done: &Record, bytes: Vec<u8>) -> Event {
+    Event::Record {
+        task: done.task.get(),
+        range: Range { start: done.range.start().get(), sectors: done.range.len().get() },
+        parameter: done.parameter.0,
+        write: done.op == Op::Write,
+        bad: done.bad.map(Lbn::get),
+        last: false,
+        bytes,
+    }
+}
+
+fn place(range: Range) -> Result<LbnRange, GuestError> {
+    let found = LbnRange::new(Lbn::new(range.start), Sectors::new(range.sectors));
+    match found.checked_end() {
+        Some(_) => Ok(found),
+        None => Err(GuestError::Range(range.start, range.sectors)),
+    }
+}

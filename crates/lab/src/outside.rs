@@ -80,7 +80,7 @@ impl Told {
         let told = Self::truth(name)?;
         let drive = Drive::with_behaviour(&told.profile, Rules::HARDWARE, behaviour, seed);
         let mut device = Handle { drive: drive.map_err(|e| failed(e.into()))?, now: Instant::ZERO, sent: 0 };
-        let options = probe::Options { seed, name: "probed".into() };
+        let options = probe::Options { seed, name: "probed".into(), ..probe::Options::default() };
         let found = probe::Probe::new(options)
             .run(&mut device, &mut |_| ControlFlow::Continue(()))
             .map_err(|e| failed(e.into()))?;

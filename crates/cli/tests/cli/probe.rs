@@ -64,8 +64,8 @@ fn what_does_not_spin_is_refused_and_keeps_its_bytes() {
     let path = dir.path("disk");
     std::fs::write(&path, &bytes).unwrap();
     let run = run_with(&["probe", &path, "--allow-writes", "64-4095"]);
-    if run.stderr.contains("O_DIRECT") || run.stderr.contains("io_uring") {
-        println!("skipped: {}", run.stderr);
+    if run.err.contains("O_DIRECT") || run.err.contains("io_uring") {
+        println!("skipped: {}", run.err);
         return;
     }
     run.complained(1, &["spins"]);

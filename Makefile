@@ -9,10 +9,10 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
 CARGO := cargo
 
-.PHONY: help demo test explore lab bench lint rust cc clients
+.PHONY: help demo test torture explore lab bench bench-nbd lint rust cc clients
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
 
 demo: rust cc ## build the release binary, then run `freeblock demo`
 	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- demo
@@ -20,8 +20,29 @@ demo: rust cc ## build the release binary, then run `freeblock demo`
 # Fixed, so that a commit passes or fails for itself; `make explore` looks further.
 test: export PROPTEST_RNG_SEED ?= 20001023
 test: rust cc clients ## every test: unit, property, integration and doc tests; benchmarks run tiny
+	@$(CARGO) build --locked --quiet --package freeblock-server --example export # the proofs kill it
 	@$(CARGO) test --workspace --locked --all-targets
 	@$(CARGO) test --workspace --locked --doc
+
+# Each script says what it skips, and ends with 77 then.
+KINDS := raw serve
+PROOFS := fio filesystems postgres
+torture: export FREEBLOCK_LONG = 1
+torture: rust cc clients ## the proofs with other people's programs at length, over a file and the daemon; kill -9 by the hundred
+	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
+	@for kind in $(KINDS); do for proof in $(PROOFS); do \
+	  echo "$$proof over $$kind"; \
+	  LENGTH=long KIND=$$kind EXPORT=$(TARGET)/release/examples/export FREEBLOCK=$(TARGET)/release/freeblock \
+	    bash proofs/$$proof.sh || [ $$? = 77 ]; \
+	done; done
+	@$(CARGO) build --locked --quiet --package freeblock-server --example export
+	@$(CARGO) test --locked --package freeblock-server --test crash
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+bench-nbd: rust cc clients ## the same fio job against ours, nbdkit and qemu-nbd over a file in memory (KIND=raw without the scheduler)
+	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
+	@LENGTH=$(or $(LENGTH),long) KIND=$(or $(KIND),serve) EXPORT=$(TARGET)/release/examples/export \
+	  FREEBLOCK=$(TARGET)/release/freeblock bash proofs/bench.sh
 
 SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 explore: export PROPTEST_RNG_SEED = $(SEED)
@@ -64,19 +85,21 @@ cc:
 	  echo "make: Rust needs a C compiler to link with; install one, on Debian: apt-get install gcc libc6-dev" >&2; exit 1; \
 	fi
 
-# Programs that nobody here wrote, for the tests that hold the NBD server against them. A test whose program is missing says
-# so and passes.
+# Programs that nobody here wrote, for the tests and proofs that hold ours against them. What misses its program says so and
+# passes. nbdfuse mounts what it serves, so that it needs no fusermount.
+CLIENTS := nbdinfo nbdcopy nbdfuse qemu-img qemu-io fio mkfs.ext4 mkfs.xfs mkfs.btrfs sqlite3 pgbench nbdkit git losetup
+PACKAGES := libnbd-bin nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit git mount
 clients:
 	@missing=; \
-	for program in nbdinfo nbdcopy qemu-img qemu-io; do \
-	  command -v $$program >/dev/null || missing="$$missing $$program"; \
+	for program in $(CLIENTS); do \
+	  PATH="$$PATH:/usr/sbin:/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; \
 	done; \
 	[ -z "$$missing" ] && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "make: to test with, installing$$missing (libnbd-bin, qemu-utils)" >&2; \
+	  echo "make: to test with, installing$$missing ($(PACKAGES))" >&2; \
 	  { timeout 60 apt-get update -qq && \
-	    DEBIAN_FRONTEND=noninteractive timeout 240 apt-get install -qq -y --no-install-recommends libnbd-bin qemu-utils >/dev/null; } || \
+	    DEBIAN_FRONTEND=noninteractive timeout 400 apt-get install -qq -y --no-install-recommends $(PACKAGES) >/dev/null; } || \
 	    echo "make: that failed; the tests that need them are skipped" >&2; \
 	else \
-	  echo "make: no$$missing; tests that need them are skipped (Debian: apt-get install libnbd-bin qemu-utils)" >&2; \
+	  echo "make: no$$missing; tests that need them are skipped (Debian: apt-get install $(PACKAGES))" >&2; \
 	fi

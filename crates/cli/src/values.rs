@@ -211,6 +211,17 @@ fn within(text: &str, low: f64, high: f64, mend: &str) -> Result<f64, String> {
     if (low..=high).contains(&value) { Ok(value) } else { Err(mend.to_owned()) }
 }
 
+/// Sectors as FIRST-LAST, both of them in it.
+pub(crate) fn region(text: &str) -> Result<units::LbnRange, String> {
+    let usage = || "give the first sector and the last, as 1000000-1020000".to_owned();
+    let number = |part: &str| part.trim().parse::<u64>().map_err(|_| usage());
+    let (first, last) = text.split_once('-').ok_or_else(usage)?;
+    let (first, last) = (number(first)?, number(last)?);
+    let len = last.checked_sub(first).and_then(|more| more.checked_add(1)).ok_or_else(usage)?;
+    first.checked_add(len).ok_or_else(usage)?;
+    Ok(units::LbnRange::new(units::Lbn::new(first), units::Sectors::new(len)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,15 +296,4 @@ mod tests {
             assert!(wrong.parse::<Load>().is_err(), "{wrong}");
         }
     }
-}
-
-/// Sectors as FIRST-LAST, both of them in it.
-pub(crate) fn region(text: &str) -> Result<units::LbnRange, String> {
-    let usage = || "give the first sector and the last, as 1000000-1020000".to_owned();
-    let number = |part: &str| part.trim().parse::<u64>().map_err(|_| usage());
-    let (first, last) = text.split_once('-').ok_or_else(usage)?;
-    let (first, last) = (number(first)?, number(last)?);
-    let len = last.checked_sub(first).and_then(|more| more.checked_add(1)).ok_or_else(usage)?;
-    first.checked_add(len).ok_or_else(usage)?;
-    Ok(units::LbnRange::new(units::Lbn::new(first), units::Sectors::new(len)))
 }

@@ -63,8 +63,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Of no operation of any ring, for tests that play the kernel.
-    #[cfg(test)]
+    /// Of no operation of any ring: what was done without one.
     pub(crate) fn nobody() -> Self {
         Self { place: u32::MAX, turn: u32::MAX }
     }

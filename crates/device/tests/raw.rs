@@ -165,6 +165,22 @@ proptest! {
     }
 }
 
+/// Where it is done without the ring.
+#[test]
+fn a_file_in_memory_is_an_array() {
+    let path = PathBuf::from(format!("/dev/shm/freeblock-raw-{}", std::process::id()));
+    if std::fs::write(&path, pattern(1)).is_err() {
+        eprintln!("skipped: /dev/shm not found");
+        return;
+    }
+    let mut disk = Raw::open(&path, Options { buffered: true, ..Options::default() }).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let asks: Vec<_> = (0..40).map(|i| (i * 97, i * 13, (i % 5) as u8)).collect();
+    is_an_array(&mut disk, &asks);
+    disk.ask(Instant::ZERO, 1, range(0, 1), Ask::Read);
+    assert!(disk.next_work().is_none() && disk.poll(Instant::ZERO).is_some());
+}
+
 #[test]
 fn a_loop_device_of_any_sector_is_an_array() {
     for sector in [512, 4096] {

@@ -1,7 +1,7 @@
 //! kill -9 at random moments under load, by seed: what was acknowledged is there.
 //!
 //! A killed process takes nothing with it that it has handed to the kernel; so every acknowledged write must be there, not
-//! only the flushed ones. What a power cut does is tried in a guest (proofs/guest.sh).
+//! only the flushed ones. A power cut is another matter, and not tried here.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr, clippy::panic)] // helpers of tests stand outside test functions

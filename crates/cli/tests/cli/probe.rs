@@ -65,7 +65,7 @@ fn what_does_not_spin_is_refused_and_keeps_its_bytes() {
     std::fs::write(&path, &bytes).unwrap();
     let run = run_with(&["probe", &path, "--allow-writes", "64-4095"]);
     if run.err.contains("O_DIRECT") || run.err.contains("io_uring") {
-        println!("skipped: {}", run.err);
+        eprintln!("skipped: {}", run.err);
         return;
     }
     run.complained(1, &["spins"]);

@@ -1,6 +1,7 @@
 //! A disk or a file, past the page cache.
 
 mod in_use;
+mod memory;
 mod open;
 mod transfer;
 
@@ -200,6 +201,54 @@ impl Raw {
         self.work.push_back((name, work));
     }
 
+    /// What an operation has come to.
+    fn settle(&mut self, now: Instant, work: u64, ended: Ended) {
+        let Some(Job { id, range, step }) = self.jobs.remove(&work) else { return };
+        let result = ended.result;
+        match (step, ended.work) {
+            (Step::Transfer(mut transfer), Work::ReadAt(_, buffer, ..) | Work::WriteAt(_, buffer, ..)) => {
+                match transfer.ended(buffer, result, &self.opened.file) {
+                    Next::Piece(work) => self.start(id, range, (Step::Transfer(transfer), work)),
+                    Next::Done(bytes) => self.answer(id, now, Ok(bytes)),
+                    Next::Bad(lbn) => self.answer(id, now, Err(Failure::Medium(lbn))),
+                    Next::Failed(error) => self.answer(id, now, Err(error.into())),
+                }
+            }
+            // What cannot be forgotten is kept: nobody relies on its being gone.
+            (Step::Discard, _) => match result {
+                Err(error) if !unknown(&error) => self.answer(id, now, Err(error.into())),
+                _ => self.answer(id, now, Ok(Vec::new())),
+            },
+            (Step::Zero { through, .. }, _) if result.is_ok() => match through {
+                true => self.start(id, range, self.flush()),
+                false => self.answer(id, now, Ok(Vec::new())),
+            },
+            (Step::Zero { make, through }, _) => {
+                let error = result.err();
+                if error.as_ref().is_some_and(unknown) {
+                    self.no_holes |= make == Make::Hole;
+                    self.no_zeroing |= make == Make::Zeroes;
+                    return self.start(id, range, self.zero(range, through, make == Make::Zeroes));
+                }
+                // Written in pieces, it says which sector fails, and whether there is room.
+                let buffer = Transfer::zeroes(range, self.opened.sector, self.opened.alignment);
+                self.start(id, range, self.transfer(Way::Zero { through }, range, buffer));
+            }
+            (Step::Flush | Step::Transfer(_), _) => {
+                self.answer(id, now, result.map(|_| Vec::new()).map_err(Failure::from));
+            }
+        }
+    }
+
+    /// Of a file in memory all is done at once.
+    fn go_on(&mut self, now: Instant) {
+        while self.opened.in_memory
+            && let Some((name, work)) = self.work.pop_front()
+        {
+            self.settle(now, name, memory::carry_out(work));
+        }
+    }
+
     fn answer(&mut self, id: u64, at: Instant, result: Result<Vec<u8>, Failure>) {
         self.done.push_back(Answer { id, at, result });
     }
@@ -245,6 +294,7 @@ impl Device for Raw {
             Ask::WriteZeroes { through, keep } => self.zero(range, through, keep),
         };
         self.start(id, range, begun);
+        self.go_on(now);
     }
 
     fn next_work(&mut self) -> Option<(u64, Work)> {
@@ -252,41 +302,8 @@ impl Device for Raw {
     }
 
     fn ended(&mut self, now: Instant, work: u64, ended: Ended) {
-        let Some(Job { id, range, step }) = self.jobs.remove(&work) else { return };
-        let result = ended.result;
-        match (step, ended.work) {
-            (Step::Transfer(mut transfer), Work::ReadAt(_, buffer, ..) | Work::WriteAt(_, buffer, ..)) => {
-                match transfer.ended(buffer, result, &self.opened.file) {
-                    Next::Piece(work) => self.start(id, range, (Step::Transfer(transfer), work)),
-                    Next::Done(bytes) => self.answer(id, now, Ok(bytes)),
-                    Next::Bad(lbn) => self.answer(id, now, Err(Failure::Medium(lbn))),
-                    Next::Failed(error) => self.answer(id, now, Err(error.into())),
-                }
-            }
-            // What cannot be forgotten is kept: nobody relies on its being gone.
-            (Step::Discard, _) => match result {
-                Err(error) if !unknown(&error) => self.answer(id, now, Err(error.into())),
-                _ => self.answer(id, now, Ok(Vec::new())),
-            },
-            (Step::Zero { through, .. }, _) if result.is_ok() => match through {
-                true => self.start(id, range, self.flush()),
-                false => self.answer(id, now, Ok(Vec::new())),
-            },
-            (Step::Zero { make, through }, _) => {
-                let error = result.err();
-                if error.as_ref().is_some_and(unknown) {
-                    self.no_holes |= make == Make::Hole;
-                    self.no_zeroing |= make == Make::Zeroes;
-                    return self.start(id, range, self.zero(range, through, make == Make::Zeroes));
-                }
-                // Written in pieces, it says which sector fails, and whether there is room.
-                let buffer = Transfer::zeroes(range, self.opened.sector, self.opened.alignment);
-                self.start(id, range, self.transfer(Way::Zero { through }, range, buffer));
-            }
-            (Step::Flush | Step::Transfer(_), _) => {
-                self.answer(id, now, result.map(|_| Vec::new()).map_err(Failure::from));
-            }
-        }
+        self.settle(now, work, ended);
+        self.go_on(now);
     }
 
     fn next_event(&self) -> Option<Instant> {

@@ -99,6 +99,8 @@ pub(super) struct Opened {
     pub abilities: Abilities,
     pub block_device: bool,
     pub direct: bool,
+    /// It lies in memory, and never waits.
+    pub in_memory: bool,
 }
 
 /// A program that was killed with operations on a ring under way lets go of its files a moment after its end, when the
@@ -249,6 +251,7 @@ fn describe_block_device(path: &Path, file: File, number: u64) -> Result<Opened,
         abilities,
         block_device: true,
         direct: true,
+        in_memory: false,
     })
 }
 
@@ -261,7 +264,9 @@ fn describe_file(
     let sector = if direct { direct_sector(path, &file)? } else { SMALLEST };
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
     let rotational = System::here().queue(major, minor, "rotational");
+    let system = rustix::fs::fstatfs(&file).map(|system| system.f_type as u64);
     Ok(Opened {
+        in_memory: system.is_ok_and(|kind| kind == TMPFS),
         capacity: whole(path, metadata.len(), sector)?,
         alignment: if direct { memory_alignment(&file, sector) } else { 1 },
         file: Arc::new(file.into()),
@@ -277,6 +282,9 @@ fn describe_file(
         direct,
     })
 }
+
+/// What `statfs` says of a file system in memory (`linux/magic.h`).
+const TMPFS: u64 = 0x0102_1994;
 
 /// The sector of a file that can be read anywhere.
 const SMALLEST: Bytes = Bytes::new(512);

@@ -103,6 +103,7 @@ fn disk() -> Raw {
         abilities,
         block_device: false,
         direct: true,
+        in_memory: false,
     };
     Raw::over(opened, Options::default())
 }

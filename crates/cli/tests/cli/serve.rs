@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 /// A drive of two megabytes.
 const PROFILE: &str = include_str!("../../../drive/tests/data/small.toml");
-const SECTORS: u64 = 3_588;
+const SECTORS: u64 = 3_590;
 
 struct Daemon {
     child: Child,

@@ -107,7 +107,7 @@ pub enum DiskError {
 /// let (mut now, mut reads) = (Instant::ZERO, 0);
 /// while !disk.app(sum).unwrap().done {
 ///     reads += 1;
-///     let range = LbnRange::new(Lbn::new(reads * 1_237 % 3_900), Sectors::new(8));
+///     let range = LbnRange::new(Lbn::new(reads * 1_237 % 3_500), Sectors::new(8));
 ///     disk.ask(now, reads, range, Ask::Read);
 ///     while disk.poll(now).is_none() {
 ///         now = disk.next_event().unwrap();      // a live host waits until then

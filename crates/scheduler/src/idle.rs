@@ -23,8 +23,9 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 /// requests may be late: the one with which the bound was passed, and those that were late for work above it. Such work
 /// begins only after a silence, of ten seconds first and of twice as long after each request that was late for it, until
 /// the account is back at half of the bound: if no silence is longer than an hour, that is ten requests. So work goes on
-/// on a drive that nobody uses, and how often requests come changes nothing in the long run: see
-/// `freeblock lab run fast04-fig5` for loads down to a request an hour.
+/// on a drive that nobody uses, and how often requests come changes nothing in the long run. Less
+/// than 2% is therefore not promised to a few dozen requests a day; `freeblock lab run fast04-fig5` has loads down to a
+/// request an hour, in its full size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTime {
     /// The drive is idle when nothing came for so long, 1 ns to an hour; until then only the track under the head is read.

@@ -3,6 +3,8 @@
 //! A guest's reads are buffered by `apps::records`, which suspends the session while the buffer is full: a client that
 //! fetches slowly holds up itself. Its writes are asked for block by block.
 
+use super::routes::{Owner, Routed};
+use super::{Desk, DeskError, spec};
 use apps::records::{Got, Limits, Records, RecordsError, Timeout};
 use client::wire::{Call, Event, Range};
 use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
@@ -316,5 +318,54 @@ fn place(range: Range) -> Result<LbnRange, GuestError> {
     match found.checked_end() {
         Some(_) => Ok(found),
         None => Err(GuestError::Range(range.start, range.sectors)),
+    }
+}
+
+impl Desk {
+    /// Opens a session for a client program; `wake` is called, on this thread, when there is something to
+    /// [fetch](Self::guest_fetch).
+    ///
+    /// # Errors
+    /// Out of bounds, or there are too many.
+    pub fn guest_open(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        priority: u8,
+        wake: Box<dyn Fn() + Send>,
+    ) -> Result<u64, DeskError> {
+        let priority = spec::check_priority(priority)?;
+        let id = self.next_guest;
+        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+        let guest = Guest::open(&mut routed, priority, self.setup.disk.sector_bytes, self.now, wake)
+            .map_err(|error| DeskError::Busy(error.to_string()))?;
+        self.next_guest += 1;
+        self.guests.insert(id, guest);
+        Ok(id)
+    }
+
+    /// A call of a client program; what it is answered, if it is.
+    pub fn guest_call(&mut self, sessions: &mut dyn Sessions, id: u64, call: Call) -> Option<Event> {
+        let guest = self.guests.get_mut(&id)?;
+        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+        guest.call(&mut routed, call)
+    }
+
+    /// What there is to send to a client program, about `most` bytes of it.
+    pub fn guest_fetch(&mut self, sessions: &mut dyn Sessions, id: u64, most: usize) -> Vec<Event> {
+        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+        self.guests.get_mut(&id).map_or_else(Vec::new, |guest| guest.fetch(&mut routed, most))
+    }
+
+    /// A client program is gone: its sessions are closed.
+    pub fn guest_close(&mut self, sessions: &mut dyn Sessions, id: u64) {
+        if let Some(guest) = self.guests.remove(&id) {
+            let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+            guest.close(&mut routed);
+        }
+    }
+
+    /// Sessions of client programs.
+    pub fn guests(&self) -> usize {
+        self.guests.len()
     }
 }

@@ -3,7 +3,9 @@
 //! A [`Desk`] is a state machine: it reads no clock and touches no file. What it wants done with files comes out of
 //! [`Desk::order`], and what has become of it goes in by [`Desk::told`]; [`crate::tasks::Clerks`] carries orders out.
 
+mod calls;
 mod guests;
+mod hosted;
 pub mod order;
 mod pace;
 mod routes;
@@ -15,14 +17,12 @@ use crate::office::Hand;
 use crate::tasks::job::{Context, Job, Stage};
 use crate::tasks::journal::{self, JournalError, Writer};
 use crate::tasks::{Begin, begin};
-use client::wire::{Call, Event as Sent};
 use guests::Guest;
 use order::{Lane, News, Order, Told, Work};
 use pace::Pace;
 use routes::{Owner, Routed, Routes};
-use scheduler::{Application, Harm, Record, Sessions, Wanted};
-use spec::{DiskFacts, SpecError, TaskSpec};
-use status::{TaskHarm, TaskStatus};
+use scheduler::{Harm, Sessions};
+use spec::{DiskFacts, SpecError};
 use std::collections::{BTreeMap, VecDeque};
 use table::{Event, Figures, Table, TaskState};
 use thiserror::Error;
@@ -238,159 +238,6 @@ impl Desk {
         taken.map(|(id, entry)| format!("{} {id} has the disk for itself", entry.spec.kind))
     }
 
-    /// Starts a task; its number, and when it is durable.
-    ///
-    /// # Errors
-    /// A wrong field, or something is in the way.
-    pub fn start(&mut self, spec: TaskSpec) -> Result<(u64, u64), DeskError> {
-        let what = spec.check(&self.setup.disk)?;
-        let live = || self.table.iter().filter(|(_, entry)| !entry.state.is_over());
-        if live().count() >= MOST_LIVE {
-            return Err(DeskError::TooMany);
-        }
-        if what.needs_alone() == Some(false) && self.writers > 0 {
-            return Err(DeskError::Busy(format!(
-                "{} clients have the disk open for writing; let them close it, or say force",
-                self.writers
-            )));
-        }
-        for (id, entry) in live() {
-            let Ok(other) = entry.spec.check(&self.setup.disk) else { continue };
-            let both = what.writes() && (other.writes() || other.is_snapshot());
-            if both || (what.is_snapshot() && other.writes()) {
-                let kind = entry.spec.kind;
-                return Err(DeskError::Busy(format!(
-                    "{kind} {id} is {}, and a {} cannot go beside it; wait for it, or cancel it",
-                    entry.state, spec.kind
-                )));
-            }
-        }
-        let (id, image) = (self.table.next_id(), self.roll());
-        let seq = self.note(Event::Created { id, spec, at: self.unix_ms, image });
-        self.creating.push_back((seq, id));
-        self.forget_old();
-        Ok((id, seq))
-    }
-
-    /// Has a task stand still; when that is durable.
-    ///
-    /// # Errors
-    /// It is over, or never was.
-    pub fn pause(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, DeskError> {
-        self.not_over(id)?;
-        self.with(sessions, id, |live, cx| {
-            live.paused = true;
-            live.job.pause(cx, true);
-        });
-        self.settle(sessions, id);
-        Ok(self.state(id, TaskState::Paused, None))
-    }
-
-    /// Has it go on; when that is durable.
-    ///
-    /// # Errors
-    /// It is over, or never was.
-    pub fn resume(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, DeskError> {
-        self.not_over(id)?;
-        let queued = self.state(id, TaskState::Queued, None);
-        self.with(sessions, id, |live, cx| {
-            live.paused = false;
-            live.pace.forget();
-            live.job.pause(cx, false);
-            if matches!(live.job.stage(), Stage::Waiting(_)) {
-                live.retry_at = None;
-                live.job.retry(cx);
-            }
-        });
-        self.settle(sessions, id);
-        Ok(self.seq.max(queued))
-    }
-
-    /// Gives it up; when that is durable.
-    ///
-    /// # Errors
-    /// It is over, or never was.
-    pub fn cancel(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, DeskError> {
-        self.not_over(id)?;
-        Ok(self.end(sessions, id, TaskState::Cancelled, None))
-    }
-
-    /// Gives it another priority; when that is durable.
-    ///
-    /// # Errors
-    /// Out of bounds; it is over, or never was.
-    pub fn set_priority(
-        &mut self,
-        sessions: &mut dyn Sessions,
-        id: u64,
-        priority: u8,
-    ) -> Result<u64, DeskError> {
-        let known = spec::check_priority(priority)?;
-        self.not_over(id)?;
-        let seq = self.note(Event::Priority { id, priority });
-        for session in self.routes.sessions_of(Owner::Task(id)) {
-            // It may have been closed in this very moment.
-            let _ = sessions.set_priority(session, known);
-        }
-        Ok(seq)
-    }
-
-    /// Gives it another deadline, or none; when that is durable.
-    ///
-    /// # Errors
-    /// It is over, or never was.
-    pub fn set_deadline(&mut self, id: u64, deadline_unix_s: Option<u64>) -> Result<u64, DeskError> {
-        self.not_over(id)?;
-        Ok(self.note(Event::Deadline { id, deadline_unix_s }))
-    }
-
-    /// Opens a session for a client program; `wake` is called, on this thread, when there is something to
-    /// [fetch](Self::guest_fetch).
-    ///
-    /// # Errors
-    /// Out of bounds, or there are too many.
-    pub fn guest_open(
-        &mut self,
-        sessions: &mut dyn Sessions,
-        priority: u8,
-        wake: Box<dyn Fn() + Send>,
-    ) -> Result<u64, DeskError> {
-        let priority = spec::check_priority(priority)?;
-        let id = self.next_guest;
-        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
-        let guest = Guest::open(&mut routed, priority, self.setup.disk.sector_bytes, self.now, wake)
-            .map_err(|error| DeskError::Busy(error.to_string()))?;
-        self.next_guest += 1;
-        self.guests.insert(id, guest);
-        Ok(id)
-    }
-
-    /// A call of a client program; what it is answered, if it is.
-    pub fn guest_call(&mut self, sessions: &mut dyn Sessions, id: u64, call: Call) -> Option<Sent> {
-        let guest = self.guests.get_mut(&id)?;
-        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
-        guest.call(&mut routed, call)
-    }
-
-    /// What there is to send to a client program, about `most` bytes of it.
-    pub fn guest_fetch(&mut self, sessions: &mut dyn Sessions, id: u64, most: usize) -> Vec<Sent> {
-        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
-        self.guests.get_mut(&id).map_or_else(Vec::new, |guest| guest.fetch(&mut routed, most))
-    }
-
-    /// A client program is gone: its sessions are closed.
-    pub fn guest_close(&mut self, sessions: &mut dyn Sessions, id: u64) {
-        if let Some(guest) = self.guests.remove(&id) {
-            let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
-            guest.close(&mut routed);
-        }
-    }
-
-    /// Sessions of client programs.
-    pub fn guests(&self) -> usize {
-        self.guests.len()
-    }
-
     /// Calls `waiter` when the entry is durable.
     pub fn when_durable(&mut self, seq: u64, waiter: Waiter) {
         if seq <= self.durable {
@@ -398,56 +245,6 @@ impl Desk {
         } else {
             self.waiters.push((seq, waiter));
         }
-    }
-
-    /// All tasks that are remembered, the oldest first.
-    pub fn tasks(&self) -> Vec<TaskStatus> {
-        self.table.iter().filter_map(|(id, _)| self.task(id)).collect()
-    }
-
-    /// One of them.
-    pub fn task(&self, id: u64) -> Option<TaskStatus> {
-        let entry = self.table.get(id)?;
-        let live = self.live.get(&id);
-        let figures = self.claimed.get(&id).cloned().unwrap_or_default();
-        let rate = live.and_then(|live| live.pace.rate());
-        let left = match figures.done {
-            0 => None,
-            done => Some(figures.bytes / done * figures.blocks.saturating_sub(done)),
-        };
-        let runs = entry.state == TaskState::Running;
-        let eta = live.zip(left).filter(|_| runs).and_then(|(live, left)| live.pace.eta(left));
-        let now = self.unix_ms as f64 / 1e3;
-        let end = if entry.state.is_over() { entry.changed as f64 / 1e3 } else { now + eta.unwrap_or(0.0) };
-        let ms = |d: Duration| d.as_nanos() as f64 / 1e6;
-        let harm = live.map_or_else(Harm::default, |live| live.harm);
-        Some(TaskStatus {
-            id,
-            disk: self.setup.disk.name.clone(),
-            kind: entry.spec.kind,
-            state: entry.state,
-            reason: entry.reason.clone(),
-            priority: entry.spec.priority,
-            created_unix_s: entry.created as f64 / 1e3,
-            changed_unix_s: entry.changed as f64 / 1e3,
-            deadline_unix_s: entry.spec.deadline_unix_s,
-            misses_deadline: entry.spec.deadline_unix_s.is_some_and(|deadline| end > deadline as f64),
-            done: figures.done,
-            blocks: figures.blocks,
-            bytes: figures.bytes,
-            rate_bytes_per_s: rate.filter(|_| runs),
-            eta_s: eta,
-            harm: TaskHarm {
-                foreground_ms: ms(harm.foreground),
-                late_ms: ms(harm.late),
-                early_ms: ms(harm.early),
-                share: harm.share(),
-                shared: live.is_some_and(|live| live.shared),
-            },
-            bad_lbns: figures.bad,
-            bad_more: figures.bad_more,
-            spec: entry.spec.clone(),
-        })
     }
 
     /// An order has been carried out.
@@ -749,62 +546,6 @@ impl Desk {
     fn keep_wanted(&mut self, sessions: &mut dyn Sessions) {
         for range in std::mem::take(&mut self.wanted) {
             self.hold(sessions, range);
-        }
-    }
-}
-
-impl crate::Guard for Desk {
-    fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
-        Desk::hold(self, sessions, range)
-    }
-
-    fn set_writers(&mut self, writers: usize) {
-        Desk::set_writers(self, writers);
-    }
-
-    fn wants_flush(&mut self) -> bool {
-        Desk::wants_flush(self)
-    }
-
-    fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &device::Failure>) {
-        Desk::flushed(self, sessions, &result.map_err(ToString::to_string));
-    }
-}
-
-impl Application for Desk {
-    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
-        self.now = self.now.max(now);
-        match self.routes.owner(done.session) {
-            Some(Owner::Task(id)) => {
-                self.with(sessions, id, |live, cx| live.job.done(cx, done, bytes));
-                self.settle(sessions, id);
-            }
-            Some(Owner::Guest(id)) => {
-                if let Some(guest) = self.guests.get_mut(&id) {
-                    let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
-                    guest.done(&mut routed, done, bytes);
-                }
-            }
-            None => {}
-        }
-        self.keep_wanted(sessions);
-    }
-
-    fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
-        let owner = self.routes.owner(wanted.session);
-        if self.live.values().any(|live| live.job.needs(wanted.range)) {
-            // Once is enough: it is asked for again.
-            if self.wanted.len() < MOST_LIVE && !self.wanted.contains(&wanted.range) {
-                self.wanted.push(wanted.range);
-            }
-            return false;
-        }
-        match owner {
-            Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
-            Some(Owner::Guest(id)) => {
-                self.guests.get_mut(&id).is_some_and(|guest| guest.buffer(wanted, into))
-            }
-            None => false,
         }
     }
 }

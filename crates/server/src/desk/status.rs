@@ -1,8 +1,11 @@
 //! What is told of tasks.
 
+use super::Desk;
 use super::spec::{Kind, TaskSpec};
 use super::table::TaskState;
+use scheduler::Harm;
 use serde::{Deserialize, Serialize};
+use units::Duration;
 
 /// How a task stands, as JSON has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,4 +66,56 @@ pub struct TaskHarm {
     pub share: f64,
     /// Whether other tasks ran meanwhile: then this is theirs too.
     pub shared: bool,
+}
+
+impl Desk {
+    /// All tasks that are remembered, the oldest first.
+    pub fn tasks(&self) -> Vec<TaskStatus> {
+        self.table.iter().filter_map(|(id, _)| self.task(id)).collect()
+    }
+
+    /// One of them.
+    pub fn task(&self, id: u64) -> Option<TaskStatus> {
+        let entry = self.table.get(id)?;
+        let live = self.live.get(&id);
+        let figures = self.claimed.get(&id).cloned().unwrap_or_default();
+        let rate = live.and_then(|live| live.pace.rate());
+        let left = match figures.done {
+            0 => None,
+            done => Some(figures.bytes / done * figures.blocks.saturating_sub(done)),
+        };
+        let runs = entry.state == TaskState::Running;
+        let eta = live.zip(left).filter(|_| runs).and_then(|(live, left)| live.pace.eta(left));
+        let now = self.unix_ms as f64 / 1e3;
+        let end = if entry.state.is_over() { entry.changed as f64 / 1e3 } else { now + eta.unwrap_or(0.0) };
+        let ms = |d: Duration| d.as_nanos() as f64 / 1e6;
+        let harm = live.map_or_else(Harm::default, |live| live.harm);
+        Some(TaskStatus {
+            id,
+            disk: self.setup.disk.name.clone(),
+            kind: entry.spec.kind,
+            state: entry.state,
+            reason: entry.reason.clone(),
+            priority: entry.spec.priority,
+            created_unix_s: entry.created as f64 / 1e3,
+            changed_unix_s: entry.changed as f64 / 1e3,
+            deadline_unix_s: entry.spec.deadline_unix_s,
+            misses_deadline: entry.spec.deadline_unix_s.is_some_and(|deadline| end > deadline as f64),
+            done: figures.done,
+            blocks: figures.blocks,
+            bytes: figures.bytes,
+            rate_bytes_per_s: rate.filter(|_| runs),
+            eta_s: eta,
+            harm: TaskHarm {
+                foreground_ms: ms(harm.foreground),
+                late_ms: ms(harm.late),
+                early_ms: ms(harm.early),
+                share: harm.share(),
+                shared: live.is_some_and(|live| live.shared),
+            },
+            bad_lbns: figures.bad,
+            bad_more: figures.bad_more,
+            spec: entry.spec.clone(),
+        })
+    }
 }

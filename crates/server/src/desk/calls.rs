@@ -1,0 +1,116 @@
+//! What operators ask of a desk.
+
+use super::routes::Owner;
+use super::spec::{self, TaskSpec};
+use super::table::{Event, TaskState};
+use super::{Desk, DeskError, MOST_LIVE};
+use crate::tasks::job::Stage;
+use scheduler::Sessions;
+
+impl Desk {
+    /// Starts a task; its number, and when it is durable.
+    ///
+    /// # Errors
+    /// A wrong field, or something is in the way.
+    pub fn start(&mut self, spec: TaskSpec) -> Result<(u64, u64), DeskError> {
+        let what = spec.check(&self.setup.disk)?;
+        let live = || self.table.iter().filter(|(_, entry)| !entry.state.is_over());
+        if live().count() >= MOST_LIVE {
+            return Err(DeskError::TooMany);
+        }
+        if what.needs_alone() == Some(false) && self.writers > 0 {
+            return Err(DeskError::Busy(format!(
+                "{} clients have the disk open for writing; let them close it, or say force",
+                self.writers
+            )));
+        }
+        for (id, entry) in live() {
+            let Ok(other) = entry.spec.check(&self.setup.disk) else { continue };
+            let both = what.writes() && (other.writes() || other.is_snapshot());
+            if both || (what.is_snapshot() && other.writes()) {
+                let kind = entry.spec.kind;
+                return Err(DeskError::Busy(format!(
+                    "{kind} {id} is {}, and a {} cannot go beside it; wait for it, or cancel it",
+                    entry.state, spec.kind
+                )));
+            }
+        }
+        let (id, image) = (self.table.next_id(), self.roll());
+        let seq = self.note(Event::Created { id, spec, at: self.unix_ms, image });
+        self.creating.push_back((seq, id));
+        self.forget_old();
+        Ok((id, seq))
+    }
+
+    /// Has a task stand still; when that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn pause(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, DeskError> {
+        self.not_over(id)?;
+        self.with(sessions, id, |live, cx| {
+            live.paused = true;
+            live.job.pause(cx, true);
+        });
+        self.settle(sessions, id);
+        Ok(self.state(id, TaskState::Paused, None))
+    }
+
+    /// Has it go on; when that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn resume(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, DeskError> {
+        self.not_over(id)?;
+        let queued = self.state(id, TaskState::Queued, None);
+        self.with(sessions, id, |live, cx| {
+            live.paused = false;
+            live.pace.forget();
+            live.job.pause(cx, false);
+            if matches!(live.job.stage(), Stage::Waiting(_)) {
+                live.retry_at = None;
+                live.job.retry(cx);
+            }
+        });
+        self.settle(sessions, id);
+        Ok(self.seq.max(queued))
+    }
+
+    /// Gives it up; when that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn cancel(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, DeskError> {
+        self.not_over(id)?;
+        Ok(self.end(sessions, id, TaskState::Cancelled, None))
+    }
+
+    /// Gives it another priority; when that is durable.
+    ///
+    /// # Errors
+    /// Out of bounds; it is over, or never was.
+    pub fn set_priority(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        id: u64,
+        priority: u8,
+    ) -> Result<u64, DeskError> {
+        let known = spec::check_priority(priority)?;
+        self.not_over(id)?;
+        let seq = self.note(Event::Priority { id, priority });
+        for session in self.routes.sessions_of(Owner::Task(id)) {
+            // It may have been closed in this very moment.
+            let _ = sessions.set_priority(session, known);
+        }
+        Ok(seq)
+    }
+
+    /// Gives it another deadline, or none; when that is durable.
+    ///
+    /// # Errors
+    /// It is over, or never was.
+    pub fn set_deadline(&mut self, id: u64, deadline_unix_s: Option<u64>) -> Result<u64, DeskError> {
+        self.not_over(id)?;
+        Ok(self.note(Event::Deadline { id, deadline_unix_s }))
+    }
+}

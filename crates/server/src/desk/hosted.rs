@@ -1,0 +1,62 @@
+//! The desk as the application of its disk.
+
+use super::routes::{Owner, Routed};
+use super::{Desk, MOST_LIVE};
+use scheduler::{Application, Record, Sessions, Wanted};
+use units::{Instant, LbnRange};
+
+impl crate::Guard for Desk {
+    fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
+        Desk::hold(self, sessions, range)
+    }
+
+    fn set_writers(&mut self, writers: usize) {
+        Desk::set_writers(self, writers);
+    }
+
+    fn wants_flush(&mut self) -> bool {
+        Desk::wants_flush(self)
+    }
+
+    fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &device::Failure>) {
+        Desk::flushed(self, sessions, &result.map_err(ToString::to_string));
+    }
+}
+
+impl Application for Desk {
+    fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
+        self.now = self.now.max(now);
+        match self.routes.owner(done.session) {
+            Some(Owner::Task(id)) => {
+                self.with(sessions, id, |live, cx| live.job.done(cx, done, bytes));
+                self.settle(sessions, id);
+            }
+            Some(Owner::Guest(id)) => {
+                if let Some(guest) = self.guests.get_mut(&id) {
+                    let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+                    guest.done(&mut routed, done, bytes);
+                }
+            }
+            None => {}
+        }
+        self.keep_wanted(sessions);
+    }
+
+    fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
+        let owner = self.routes.owner(wanted.session);
+        if self.live.values().any(|live| live.job.needs(wanted.range)) {
+            // Once is enough: it is asked for again.
+            if self.wanted.len() < MOST_LIVE && !self.wanted.contains(&wanted.range) {
+                self.wanted.push(wanted.range);
+            }
+            return false;
+        }
+        match owner {
+            Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
+            Some(Owner::Guest(id)) => {
+                self.guests.get_mut(&id).is_some_and(|guest| guest.buffer(wanted, into))
+            }
+            None => false,
+        }
+    }
+}

@@ -343,7 +343,8 @@ impl Emulated {
     pub fn poll(&mut self, now: Instant) -> Option<Answer> {
         let answer = self.done.pop_front()?;
         let late: Duration = now.saturating_since(answer.at);
-        self.lateness.saturating_record(late.as_nanos());
+        // It grows; only what no histogram can hold is refused.
+        let _ = self.lateness.record(late.as_nanos());
         Some(answer)
     }
 }

@@ -167,7 +167,8 @@ impl Meter {
 
     fn note(&mut self, time: Duration) {
         let ns = time.as_nanos();
-        self.times.saturating_record(ns);
+        // It grows; only what no histogram can hold is refused.
+        let _ = self.times.record(ns);
         self.sum_ns += u128::from(ns);
         if let Some(bucket) = BOUNDS_US.iter().position(|us| ns <= us * 1_000) {
             self.buckets[bucket] += 1;
@@ -282,5 +283,23 @@ impl Counters {
                 Caution::Unknown => "unknown",
             }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `saturating_record` cuts to what the histogram has room for, which is nothing before it has grown.
+    #[test]
+    fn times_are_what_they_were() {
+        let mut meter = Meter::new();
+        for ms in 1..=100 {
+            meter.note(Duration::from_millis(ms));
+        }
+        let latency = Latency::of(&meter);
+        assert!((latency.p50_us - 50_000.0).abs() < 100.0, "{latency:?}");
+        assert!((latency.max_us - 100_000.0).abs() < 200.0, "{latency:?}");
+        assert_eq!(latency.buckets.last(), Some(&100));
     }
 }

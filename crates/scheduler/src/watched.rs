@@ -5,9 +5,9 @@ use crate::sessions::{Parameter, Priority, SessionError, Sessions};
 use units::{LbnRange, Op, Sectors, SessionId, TaskId};
 
 /// What a host wants to see of the calls that an application makes: whose session is whose, what is registered. By
-/// default nothing. Each is told after the core has answered.
-pub trait Watch {
-    /// Any call was made: the core is to be polled.
+/// default nothing. Each is told after `S`, most often the core, has answered.
+pub trait Watch<S: ?Sized = Core> {
+    /// Any call was made: a core is to be polled.
     fn called(&mut self) {}
 
     /// A session was opened.
@@ -35,15 +35,15 @@ pub trait Watch {
         let _ = (task, told);
     }
 
-    /// Blocks of a session were to be withdrawn. The core says what is left of its tasks.
+    /// Blocks of a session were to be withdrawn. Who answered says what is left of its tasks.
     fn withdrawn(
         &mut self,
-        core: &Core,
+        sessions: &S,
         session: SessionId,
         range: LbnRange,
         told: Result<u64, SessionError>,
     ) {
-        let _ = (core, session, range, told);
+        let _ = (sessions, session, range, told);
     }
 
     /// A session was to be closed.
@@ -52,7 +52,7 @@ pub trait Watch {
     }
 }
 
-/// The sessions of a core, with somebody who watches.
+/// The sessions of a core, or of who passes calls on to one, with somebody who watches.
 ///
 /// ```
 /// use freeblock_scheduler::{Config, Core, Priority, Sessions, Watch, Watched};
@@ -70,44 +70,43 @@ pub trait Watch {
 /// }
 ///
 /// let (mut core, mut owned) = (Core::new(drive, Config::default()), Vec::new());
-/// let session = Watched { core: &mut core, watch: Owned(&mut owned) }.open(Priority::default())?;
+/// let session = Watched { sessions: &mut core, watch: Owned(&mut owned) }.open(Priority::default())?;
 /// assert_eq!(owned, [session]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
-pub struct Watched<'a, W> {
+pub struct Watched<'a, W, S: ?Sized = Core> {
     /// Who answers.
-    pub core: &'a mut Core,
+    pub sessions: &'a mut S,
     /// Who watches.
     pub watch: W,
 }
 
-impl<W: Watch> Watched<'_, W> {
-    fn core(&mut self) -> &mut Core {
+impl<W: Watch<S>, S: Sessions + ?Sized> Watched<'_, W, S> {
+    fn called(&mut self) -> &mut S {
         self.watch.called();
-        self.core
+        self.sessions
     }
 }
 
-impl<W: Watch> Sessions for Watched<'_, W> {
+impl<W: Watch<S>, S: Sessions + ?Sized> Sessions for Watched<'_, W, S> {
     fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
-        let session = self.core().open(priority)?;
+        let session = self.called().open(priority)?;
         self.watch.opened(session, priority);
         Ok(session)
     }
 
     fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError> {
-        self.core().set_priority(session, priority)
+        self.called().set_priority(session, priority)
     }
 
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.core().serve_reads_by_writes(session, on)?;
+        self.called().serve_reads_by_writes(session, on)?;
         self.watch.serves(session, on);
         Ok(())
     }
 
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
-        self.core.to_come(session)
+        self.sessions.to_come(session)
     }
 
     fn read(
@@ -117,7 +116,7 @@ impl<W: Watch> Sessions for Watched<'_, W> {
         block: Sectors,
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
-        let task = self.core().read(session, range, block, parameter)?;
+        let task = self.called().read(session, range, block, parameter)?;
         self.watch.registered((session, task), (Op::Read, range, block), parameter);
         Ok(task)
     }
@@ -129,37 +128,37 @@ impl<W: Watch> Sessions for Watched<'_, W> {
         block: Sectors,
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
-        let task = self.core().write(session, range, block, parameter)?;
+        let task = self.called().write(session, range, block, parameter)?;
         self.watch.registered((session, task), (Op::Write, range, block), parameter);
         Ok(task)
     }
 
     fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        let told = self.core().abort(task);
+        let told = self.called().abort(task);
         self.watch.aborted(task, told);
         told
     }
 
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        let told = self.core().abort_range(session, range);
-        self.watch.withdrawn(self.core, session, range, told);
+        let told = self.called().abort_range(session, range);
+        self.watch.withdrawn(self.sessions, session, range, told);
         told
     }
 
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.core().promote(session, range)
+        self.called().promote(session, range)
     }
 
     fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.core().suspend(session)
+        self.called().suspend(session)
     }
 
     fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.core().resume(session)
+        self.called().resume(session)
     }
 
     fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        let told = self.core().close(session);
+        let told = self.called().close(session);
         self.watch.closed(session, told);
         told
     }

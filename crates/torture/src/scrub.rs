@@ -125,7 +125,7 @@ impl World {
         let Self { core, clients, now, sequence, .. } = self;
         let mut broken = None;
         let watch = Door { clients, now: *now, sequence: *sequence, broken: &mut broken };
-        let told = call(&mut Watched { core, watch });
+        let told = call(&mut Watched { sessions: core, watch });
         broken.map_or(Ok(told), Err)
     }
 

@@ -78,7 +78,7 @@ impl Guests {
         start: impl FnOnce(&mut dyn Sessions) -> Result<Guest, E>,
     ) -> Result<GuestId, E> {
         let owner = self.list.len();
-        let guest = start(&mut Watched { core, watch: Owner { owners: &mut self.owners, owner } })?;
+        let guest = start(&mut Watched { sessions: core, watch: Owner { owners: &mut self.owners, owner } })?;
         self.list.push((guest, Tally::default()));
         Ok(GuestId(owner))
     }
@@ -99,7 +99,10 @@ impl Guests {
         call: impl FnOnce(&mut Guest, &mut dyn Sessions) -> R,
     ) -> Option<R> {
         let (guest, _) = self.list.get_mut(id.0)?;
-        Some(call(guest, &mut Watched { core, watch: Owner { owners: &mut self.owners, owner: id.0 } }))
+        Some(call(
+            guest,
+            &mut Watched { sessions: core, watch: Owner { owners: &mut self.owners, owner: id.0 } },
+        ))
     }
 
     /// Hands a record to its owner.
@@ -116,7 +119,7 @@ impl Guests {
         let Some((guest, tally)) = self.list.get_mut(owner) else { return };
         tally.bytes += size.get();
         tally.with_foreground += if with_foreground { size.get() } else { 0 };
-        let mut calls = Watched { core, watch: Owner { owners: &mut self.owners, owner } };
+        let mut calls = Watched { sessions: core, watch: Owner { owners: &mut self.owners, owner } };
         match guest {
             // What is wrong with a page is in the delivery; pages of zeros are damaged, and that is not the question.
             Guest::Miner(miner) => drop(miner.deliver(&mut calls, record, bytes)),

@@ -3,7 +3,7 @@
 //! A guest's reads are buffered by `apps::records`, which suspends the session while the buffer is full: a client that
 //! fetches slowly holds up itself. Its writes are asked for block by block.
 
-use super::routes::{Owner, Routed};
+use super::routes::Owner;
 use super::{Desk, DeskError, spec};
 use apps::records::{Got, Limits, Records, RecordsError, Timeout};
 use client::wire::{Call, Event, Range};
@@ -335,7 +335,7 @@ impl Desk {
     ) -> Result<u64, DeskError> {
         let priority = spec::check_priority(priority)?;
         let id = self.next_guest;
-        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+        let mut routed = self.routes.of(Owner::Guest(id), sessions);
         let guest = Guest::open(&mut routed, priority, self.setup.disk.sector_bytes, self.now, wake)
             .map_err(|error| DeskError::Busy(error.to_string()))?;
         self.next_guest += 1;
@@ -346,20 +346,20 @@ impl Desk {
     /// A call of a client program; what it is answered, if it is.
     pub fn guest_call(&mut self, sessions: &mut dyn Sessions, id: u64, call: Call) -> Option<Event> {
         let guest = self.guests.get_mut(&id)?;
-        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+        let mut routed = self.routes.of(Owner::Guest(id), sessions);
         guest.call(&mut routed, call)
     }
 
     /// What there is to send to a client program, about `most` bytes of it.
     pub fn guest_fetch(&mut self, sessions: &mut dyn Sessions, id: u64, most: usize) -> Vec<Event> {
-        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+        let mut routed = self.routes.of(Owner::Guest(id), sessions);
         self.guests.get_mut(&id).map_or_else(Vec::new, |guest| guest.fetch(&mut routed, most))
     }
 
     /// A client program is gone: its sessions are closed.
     pub fn guest_close(&mut self, sessions: &mut dyn Sessions, id: u64) {
         if let Some(guest) = self.guests.remove(&id) {
-            let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+            let mut routed = self.routes.of(Owner::Guest(id), sessions);
             guest.close(&mut routed);
         }
     }

@@ -1,6 +1,6 @@
 //! The desk as the application of its disk.
 
-use super::routes::{Owner, Routed};
+use super::routes::Owner;
 use super::{Desk, MOST_LIVE};
 use scheduler::{Application, Record, Sessions, Wanted};
 use units::{Instant, LbnRange};
@@ -33,7 +33,7 @@ impl Application for Desk {
             }
             Some(Owner::Guest(id)) => {
                 if let Some(guest) = self.guests.get_mut(&id) {
-                    let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Guest(id) };
+                    let mut routed = self.routes.of(Owner::Guest(id), sessions);
                     guest.done(&mut routed, done, bytes);
                 }
             }

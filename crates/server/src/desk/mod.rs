@@ -20,7 +20,7 @@ use crate::tasks::{Begin, begin};
 use guests::Guest;
 use order::{Lane, News, Order, Told, Work};
 use pace::Pace;
-use routes::{Owner, Routed, Routes};
+use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
 use spec::{DiskFacts, SpecError};
 use std::collections::{BTreeMap, VecDeque};
@@ -435,7 +435,7 @@ impl Desk {
             keep_bytes_max: self.setup.keep_bytes_max,
         };
         let priority = spec::check_priority(entry.spec.priority).unwrap_or_default();
-        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Task(id) };
+        let mut routed = self.routes.of(Owner::Task(id), sessions);
         let disk = &self.setup.disk;
         let mut cx =
             Context { id, sessions: &mut routed, orders: &mut self.orders, disk, priority, now: self.now };
@@ -459,7 +459,7 @@ impl Desk {
     ) -> Option<R> {
         let live = self.live.get_mut(&id)?;
         let priority = self.table.get(id).and_then(|e| scheduler::Priority::new(e.spec.priority));
-        let mut routed = Routed { sessions, routes: &mut self.routes, owner: Owner::Task(id) };
+        let mut routed = self.routes.of(Owner::Task(id), sessions);
         let mut cx = Context {
             id,
             sessions: &mut routed,

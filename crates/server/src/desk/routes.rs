@@ -1,8 +1,8 @@
 //! Whose session is whose.
 
-use scheduler::{Parameter, Priority, SessionError, Sessions};
+use scheduler::{Priority, SessionError, Sessions, Watch, Watched};
 use std::collections::BTreeMap;
-use units::{LbnRange, Sectors, SessionId, TaskId};
+use units::SessionId;
 
 /// Who opened a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +12,9 @@ pub(crate) enum Owner {
     /// The client of this number.
     Guest(u64),
 }
+
+/// Sessions of which it is known who opens them.
+pub(crate) type Routed<'a> = Watched<'a, Opened<'a>, dyn Sessions + 'a>;
 
 /// Owners by session.
 #[derive(Clone, Debug, Default)]
@@ -28,80 +31,30 @@ impl Routes {
         self.owners.iter().filter(|(_, o)| **o == owner).map(|(session, _)| *session).collect()
     }
 
+    /// Sessions in which `owner` makes its calls.
+    pub fn of<'a>(&'a mut self, owner: Owner, sessions: &'a mut dyn Sessions) -> Routed<'a> {
+        Watched { sessions, watch: Opened { routes: self, owner } }
+    }
+
     pub fn forget(&mut self, owner: Owner) {
         self.owners.retain(|_, o| *o != owner);
     }
 }
 
-/// Notes who opens what.
-pub(crate) struct Routed<'a> {
-    pub sessions: &'a mut dyn Sessions,
-    pub routes: &'a mut Routes,
-    pub owner: Owner,
+/// Notes whose session is whose.
+pub(crate) struct Opened<'a> {
+    routes: &'a mut Routes,
+    owner: Owner,
 }
 
-impl Sessions for Routed<'_> {
-    fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
-        let session = self.sessions.open(priority)?;
+impl<S: Sessions + ?Sized> Watch<S> for Opened<'_> {
+    fn opened(&mut self, session: SessionId, _: Priority) {
         self.routes.owners.insert(session, self.owner);
-        Ok(session)
     }
 
-    fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError> {
-        self.sessions.set_priority(session, priority)
-    }
-
-    fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.sessions.serve_reads_by_writes(session, on)
-    }
-
-    fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
-        self.sessions.to_come(session)
-    }
-
-    fn read(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.sessions.read(session, range, block, parameter)
-    }
-
-    fn write(
-        &mut self,
-        session: SessionId,
-        range: LbnRange,
-        block: Sectors,
-        parameter: Parameter,
-    ) -> Result<TaskId, SessionError> {
-        self.sessions.write(session, range, block, parameter)
-    }
-
-    fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        self.sessions.abort(task)
-    }
-
-    fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.sessions.abort_range(session, range)
-    }
-
-    fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.sessions.promote(session, range)
-    }
-
-    fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.sessions.suspend(session)
-    }
-
-    fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.sessions.resume(session)
-    }
-
-    fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        let told = self.sessions.close(session)?;
-        self.routes.owners.remove(&session);
-        Ok(told)
+    fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
+        if told.is_ok() {
+            self.routes.owners.remove(&session);
+        }
     }
 }

@@ -119,7 +119,7 @@ impl Apps {
         let app = apps.get_mut(index)?;
         let watch = Calls { owners, blocks: world.blocks, app: index };
         let Taped { core, tape } = world.core;
-        let mut watched = Watched { core, watch };
+        let mut watched = Watched { sessions: core, watch };
         Some(match tape {
             None => call(&mut *app.app, &mut watched),
             Some(_) => call(&mut *app.app, &mut Noted { sessions: &mut watched, tape }),

@@ -83,7 +83,10 @@ impl Apps {
         let Self { apps, stirred, owners, tasks } = self;
         let app: &mut dyn Any = &mut *apps.get_mut(place.index)?.0;
         let app = app.downcast_mut()?;
-        Some(call(app, &mut Watched { core, watch: Calls { stirred, owners, tasks, app: place.index } }))
+        Some(call(
+            app,
+            &mut Watched { sessions: core, watch: Calls { stirred, owners, tasks, app: place.index } },
+        ))
     }
 
     /// Hands a record to whoever opened its session.
@@ -100,7 +103,7 @@ impl Apps {
             Some(_) => tally.failed += 1,
         }
         let watch = Calls { stirred, owners, tasks, app: index };
-        app.done(&mut Watched { core, watch }, record, bytes, now);
+        app.done(&mut Watched { sessions: core, watch }, record, bytes, now);
     }
 }
 

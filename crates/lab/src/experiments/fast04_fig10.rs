@@ -117,13 +117,15 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let describe = |staging| {
         ACTIONS.map(|action| format!("{} {:.2} h", action.name(), hours(action, largest, staging))).join(", ")
     };
-    let in_one_pass = |action, staging| {
-        let cell = Cell { action, percent: largest, staging };
-        cells.iter().position(|c| *c == cell).map_or(f64::NAN, |at| runs[at].in_one_pass)
+    let from_to = |value: fn(&Run) -> f64| {
+        let at = |action, staging| {
+            let cell = Cell { action, percent: largest, staging };
+            cells.iter().position(|c| *c == cell).map_or(f64::NAN, |at| value(&runs[at]))
+        };
+        ACTIONS
+            .map(|action| format!("{} {:.2} to {:.2}", action.name(), at(action, least), at(action, most)))
+            .join(", ")
     };
-    let passes = ACTIONS.map(|action| {
-        format!("{} {:.2} to {:.2}", action.name(), in_one_pass(action, least), in_one_pass(action, most))
-    });
     let saved = |action| hours(action, largest, least) - hours(action, largest, most);
     let claim =
         Claim::new("fast04-fig10", "20% in a few hours; circular slowest and helped most by a larger buffer")
@@ -140,15 +142,17 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
                 "{largest}% of the drive with {least} blocks of staging: {}; with {most}: {}. From the smallest to the \
                  largest buffer, over all parts of the drive: random {:.2} times faster, circular {:.2}, track shuffling \
                  {:.2}. Of the two that move single blocks, circular is helped more, as its dependencies say. Whole \
-                 tracks are helped for another reason: with more of a track in the staging area, more of it is read or \
+                 tracks gain by another reason as well: with more of a track in the staging area, more of it is read or \
                  written in one pass. Blocks right behind each other, with the smallest buffer and with the largest: {}. \
+                 Part of the time in which no more unwritable blocks could be staged: {}. \
                  In hours saved at {largest}%: random {:.2}, circular {:.2}, track shuffling {:.2}.",
                 describe(least),
                 describe(most),
                 helped(Action::Random),
                 helped(Action::Circular),
                 helped(Action::Tracks),
-                passes.join(", "),
+                from_to(|run| run.in_one_pass),
+                from_to(|run| run.held_up),
                 saved(Action::Random),
                 saved(Action::Circular),
                 saved(Action::Tracks),

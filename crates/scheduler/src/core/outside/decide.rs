@@ -25,10 +25,10 @@ impl Outside {
     fn push(
         &mut self,
         drive: &DriveModel,
-        order: (Op, LbnRange, (u64, bool), Work),
+        order: (Op, LbnRange, u64, Work),
         what: (Purpose, Option<LbnRange>, u32),
     ) {
-        let (op, range, (tag, last), work) = order;
+        let (op, range, tag, work) = order;
         let (purpose, foreground, useful) = what;
         let id = CommandId(self.next_id);
         self.next_id += 1;
@@ -38,7 +38,7 @@ impl Outside {
         let Some(forecast) = forecast else { return };
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
-        self.queue.push_back(Order { command, tag, last, work, neighbour, sent: None, forecast });
+        self.queue.push_back(Order { command, tag, work, neighbour, sent: None, forecast });
     }
 
     /// How a command stands to the last one that was decided on.
@@ -140,7 +140,7 @@ impl Core {
         let detoured = !sent.is_empty() || merged.is_some();
         for (op, range, tag, useful) in sent {
             let what = (Purpose::Background { useful }, None, useful);
-            outside.push(&self.drive, (op, range, (tag, true), Work::Detour), what);
+            outside.push(&self.drive, (op, range, tag, Work::Detour), what);
         }
         if detoured && merged.is_none() && outside.config.merge_after {
             // What lies in the way of the head that comes back, and may yet come in time.
@@ -171,14 +171,9 @@ impl Core {
             let range =
                 extra.map_or(asked, |(extra, _)| LbnRange::new(extra.start(), extra.len() + asked.len()));
             let useful = extra.map_or(0, |(_, useful)| useful);
-            let last = i + 1 == ranges.len();
             let work = Work::Foreground { job: job.clone(), detoured: detoured && i == 0 };
             let op = job.pending.request.op;
-            outside.push(
-                &self.drive,
-                (op, range, (tag, last), work),
-                (Purpose::Foreground, Some(asked), useful),
-            );
+            outside.push(&self.drive, (op, range, tag, work), (Purpose::Foreground, Some(asked), useful));
         }
     }
 
@@ -413,10 +408,9 @@ impl Core {
                 None => ranges.clear(),
             }
         }
-        for (i, &(range, useful)) in ranges.iter().enumerate() {
-            let last = i + 1 == ranges.len();
+        for (range, useful) in ranges {
             let what = (Purpose::Idle { useful }, None, useful);
-            outside.push(&drive, (op, range, (tag, last), Work::Idle), what);
+            outside.push(&drive, (op, range, tag, Work::Idle), what);
         }
     }
 
@@ -428,8 +422,11 @@ impl Core {
         });
         let Some(range) = wanted else { return false };
         self.displaced = self.displaced.or(Some(self.position));
+        if let Some(idle) = &self.config.idle {
+            self.idle.left(idle);
+        }
         let what = (Purpose::Idle { useful: 0 }, None, 0);
-        outside.push(&self.drive, (Op::Read, range, (tag, true), Work::Probe), what);
+        outside.push(&self.drive, (Op::Read, range, tag, Work::Probe), what);
         true
     }
 

@@ -1,0 +1,108 @@
+//! A core outside the drive, whose commands are done in another order than they were sent in.
+
+#![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
+
+use freeblock_scheduler::{
+    Action, Command, Config, Core, IdleTime, Outcome, OutsideConfig, Parameter, Place, Priority, Record,
+    Request, Sessions,
+};
+use model::DriveModel;
+use std::sync::Arc;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+
+fn blind() -> Core {
+    let drive = DriveModel::unknown(Sectors::new(1 << 16), Bytes::new(512)).unwrap();
+    let place = Place::Outside(OutsideConfig::blind());
+    let config = Config { place, idle: Some(IdleTime::default()), ..Config::default() };
+    Core::new(Arc::new(drive), config)
+}
+
+fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+/// What it sends and delivers at an instant.
+fn polled(core: &mut Core, now: Instant) -> (Vec<Command>, Vec<Record>, Vec<RequestId>) {
+    let (mut sent, mut delivered, mut completed) = (Vec::new(), Vec::new(), Vec::new());
+    while let Some(action) = core.poll(now) {
+        match action {
+            Action::Send(command) => sent.push(command),
+            Action::Deliver(record) => delivered.push(record),
+            Action::Completed(id) => completed.push(id),
+            other => panic!("{other:?}"),
+        }
+    }
+    (sent, delivered, completed)
+}
+
+/// A block to be written whose middle the foreground has written already: the rest takes two commands.
+fn in_two_pieces() -> Core {
+    let mut core = blind();
+    let session = core.open(Priority::default()).unwrap();
+    core.write(session, range(96, 8), Sectors::new(8), Parameter::default()).unwrap();
+    core.submit(at(0), Request { id: RequestId::new(1), op: Op::Write, range: range(99, 3) }).unwrap();
+    let (sent, ..) = polled(&mut core, at(0));
+    core.command_done(at(5), sent[0].id, Outcome::Done);
+    let (sent, delivered, completed) = polled(&mut core, at(5));
+    assert_eq!((sent.len(), delivered.len(), completed), (0, 0, vec![RequestId::new(1)]));
+    core
+}
+
+fn ranges(sent: &[Command]) -> Vec<LbnRange> {
+    sent.iter().map(|command| command.range).collect()
+}
+
+#[test]
+fn a_block_in_pieces_is_done_when_all_of_them_are_whichever_is_the_last() {
+    let mut core = in_two_pieces();
+    let (sent, ..) = polled(&mut core, at(100));
+    assert_eq!(ranges(&sent), [range(96, 3), range(102, 2)]);
+    // A drive that reports writes from its buffer may be done with the second first.
+    core.command_done(at(101), sent[1].id, Outcome::Done);
+    assert_eq!(polled(&mut core, at(101)).1, [], "a part of it is still to be written");
+    core.command_done(at(110), sent[0].id, Outcome::Done);
+    let (_, delivered, _) = polled(&mut core, at(110));
+    assert_eq!(
+        delivered.iter().map(|record| (record.range, record.bad)).collect::<Vec<_>>(),
+        [(range(96, 8), None)]
+    );
+}
+
+#[test]
+fn a_piece_that_fails_after_the_others_were_done_fails_its_block() {
+    let mut core = in_two_pieces();
+    let (sent, ..) = polled(&mut core, at(100));
+    core.command_done(at(101), sent[1].id, Outcome::Done);
+    core.command_done(at(110), sent[0].id, Outcome::Bad(&[Lbn::new(97)]));
+    let (_, delivered, _) = polled(&mut core, at(110));
+    assert_eq!(delivered.iter().map(|record| record.bad).collect::<Vec<_>>(), [Some(Lbn::new(97))]);
+}
+
+#[test]
+fn a_promoted_write_of_which_the_last_piece_was_done_when_the_first_was_lost_is_done_again() {
+    let mut core = blind();
+    let session = core.open(Priority::default()).unwrap();
+    core.write(session, range(96, 8), Sectors::new(8), Parameter::default()).unwrap();
+    core.submit(at(0), Request { id: RequestId::new(1), op: Op::Write, range: range(99, 3) }).unwrap();
+    let (sent, ..) = polled(&mut core, at(0));
+    core.command_done(at(5), sent[0].id, Outcome::Done);
+    polled(&mut core, at(5));
+    assert_eq!(core.promote(session, range(96, 8)), Ok(1));
+    let (sent, ..) = polled(&mut core, at(6));
+    assert_eq!(ranges(&sent), [range(96, 3), range(102, 2)]);
+    core.command_done(at(8), sent[1].id, Outcome::Done);
+    assert_eq!(polled(&mut core, at(8)).1, []);
+    core.lost(at(20));
+    let (again, delivered, _) = polled(&mut core, at(20));
+    assert_eq!((ranges(&again)[0], delivered), (range(96, 3), vec![]), "what was lost goes first");
+    for command in again {
+        core.command_done(at(30), command.id, Outcome::Done);
+    }
+    let (_, delivered, _) = polled(&mut core, at(30));
+    assert_eq!(delivered.len(), 1);
+    assert_eq!(core.undelivered(session), Some(0));
+}

@@ -106,3 +106,26 @@ fn a_promoted_write_of_which_the_last_piece_was_done_when_the_first_was_lost_is_
     assert_eq!(delivered.len(), 1);
     assert_eq!(core.undelivered(session), Some(0));
 }
+
+#[test]
+fn what_a_failed_write_gives_back_does_not_land_on_a_newer_one_that_is_on_its_way() {
+    let mut core = blind();
+    let session = core.open(Priority::default()).unwrap();
+    core.write(session, range(96, 8), Sectors::new(8), Parameter::default()).unwrap();
+    for (id, range) in [(1, range(80, 40)), (2, range(98, 2))] {
+        core.submit(at(0), Request { id: RequestId::new(id), op: Op::Write, range }).unwrap();
+    }
+    // The first would have written the block; so the second had nothing of it to write.
+    let (sent, ..) = polled(&mut core, at(0));
+    assert_eq!(ranges(&sent), [range(80, 40), range(98, 2)]);
+    core.command_done(at(10), sent[0].id, Outcome::NoData(Lbn::new(110)));
+    while core.poll(at(10)).is_some() {}
+    core.command_done(at(20), sent[1].id, Outcome::Done);
+    while core.poll(at(20)).is_some() {}
+    let (sent, ..) = polled(&mut core, at(200));
+    assert_eq!(ranges(&sent), [range(96, 2), range(100, 4)]);
+    for command in sent {
+        core.command_done(at(210), command.id, Outcome::Done);
+    }
+    assert_eq!(polled(&mut core, at(210)).1.len(), 1);
+}

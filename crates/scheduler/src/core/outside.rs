@@ -354,6 +354,7 @@ impl Core {
             let none = matches!(outcome, Outcome::NoData(_));
             let undone = |item: LbnRange| item.start() > stopped || none && item.end() <= stopped;
             self.background.give_back(self.drive.layout(), tag, true, undone);
+            self.overtake_again(outside);
         }
         outside.remember(&command, bad);
         let mut retry = None;
@@ -385,6 +386,16 @@ impl Core {
             // A command that failed early has given back what it would have passed over.
             outside.retries.push_back((outside.next_tag, job));
             outside.next_tag += 1;
+        }
+    }
+
+    /// What was given back had been taken when later writes of the same place were sent, so that they had nothing of it to
+    /// overtake: they are on their way, and it must not come after them.
+    fn overtake_again(&mut self, outside: &Outside) {
+        let drive = std::sync::Arc::clone(&self.drive);
+        for order in outside.device.iter().chain(&outside.queue).filter(|o| o.command.op.is_write()) {
+            self.background.take_for(order.tag);
+            self.background.overwritten(drive.layout(), order.command.range);
         }
     }
 

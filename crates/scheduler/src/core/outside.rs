@@ -36,7 +36,7 @@ use neighbours::Learned;
 use record::Observed;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
 const NOISE: i64 = 8;
@@ -353,8 +353,8 @@ impl Core {
         if let Some(stopped) = stopped {
             let none = matches!(outcome, Outcome::NoData(_));
             let undone = |item: LbnRange| item.start() > stopped || none && item.end() <= stopped;
-            self.background.give_back(self.drive.layout(), tag, true, undone);
-            self.overtake_again(outside);
+            let again = self.background.give_back(self.drive.layout(), tag, true, undone);
+            self.overtake_again(outside, command.id, &again);
         }
         outside.remember(&command, bad);
         let mut retry = None;
@@ -389,13 +389,12 @@ impl Core {
         }
     }
 
-    /// What was given back had been taken when later writes of the same place were sent, so that they had nothing of it to
-    /// overtake: they are on their way, and it must not come after them.
-    fn overtake_again(&mut self, outside: &Outside) {
-        let drive = std::sync::Arc::clone(&self.drive);
-        for order in outside.device.iter().chain(&outside.queue).filter(|o| o.command.op.is_write()) {
-            self.background.take_for(order.tag);
-            self.background.overwritten(drive.layout(), order.command.range);
+    /// What command `id` gave back had been taken when later writes of the same place were sent, so that they had nothing of
+    /// it to overtake: they are on their way, and it must not come after them.
+    fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[(TaskId, u64)]) {
+        let on_their_way = outside.device.iter().chain(&outside.queue);
+        for order in on_their_way.filter(|o| o.command.id > id && o.command.op.is_write()) {
+            self.background.overtaken(order.tag, order.command.range, blocks);
         }
     }
 
@@ -414,7 +413,9 @@ impl Core {
                         jobs.push((order.tag, job));
                     }
                 }
-                _ => self.background.give_back(self.drive.layout(), order.tag, true, |_| true),
+                _ => {
+                    self.background.give_back(self.drive.layout(), order.tag, true, |_| true);
+                }
             }
         }
         outside.retries.extend(jobs.into_iter().rev());

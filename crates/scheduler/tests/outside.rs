@@ -3,10 +3,10 @@
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 use freeblock_scheduler::{
-    Action, Command, Config, Core, IdleTime, Outcome, OutsideConfig, Parameter, Place, Priority, Record,
-    Request, Sessions,
+    Action, Command, Config, Core, IdleTime, Outcome, OutsideConfig, Overheads, Parameter, Place, Priority,
+    Record, Request, Sessions,
 };
-use model::DriveModel;
+use model::{DriveModel, Profile};
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
@@ -128,4 +128,38 @@ fn what_a_failed_write_gives_back_does_not_land_on_a_newer_one_that_is_on_its_wa
         core.command_done(at(210), command.id, Outcome::Done);
     }
     assert_eq!(polled(&mut core, at(210)).1.len(), 1);
+}
+
+/// With a foreground that is never silent, and a drive that is as it is known.
+#[test]
+fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
+    let toml = include_str!("../../model/tests/data/tiny.toml");
+    let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
+    let capacity = drive.layout().capacity().get();
+    let place = Place::Outside(OutsideConfig { harm_ppm: None, ..OutsideConfig::beyond(Overheads::default()) });
+    let mut core = Core::new(Arc::new(drive), Config { place, ..Config::default() });
+    let session = core.open(Priority::default()).unwrap();
+    let block = range(capacity / 2, 9);
+    core.write(session, block, Sectors::new(9), Parameter::default()).unwrap();
+    let hole = range(capacity / 2 + 3, 2);
+    let (mut now, mut place) = (Instant::ZERO, 1);
+    for id in 1..5_000 {
+        place = (place * 1_103_515_245 + 12_345) % (1 << 31);
+        let (op, range) = if id == 1 { (Op::Write, hole) } else { (Op::Read, range(place % (capacity - 4), 4)) };
+        core.submit(now, Request { id: RequestId::new(id), op, range }).unwrap();
+        let (mut sent, mut delivered, _) = polled(&mut core, now);
+        while !sent.is_empty() {
+            let command = sent.remove(0);
+            now = now.max(core.predicted(command.id).unwrap());
+            core.command_done(now, command.id, Outcome::Done);
+            let (more, came, _) = polled(&mut core, now);
+            sent.extend(more);
+            delivered.extend(came);
+        }
+        if let [record] = delivered[..] {
+            assert_eq!((record.range, record.bad), (block, None));
+            return;
+        }
+    }
+    panic!("{:?} of it are left", core.undelivered(session));
 }

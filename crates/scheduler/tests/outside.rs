@@ -136,7 +136,8 @@ fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
     let toml = include_str!("../../model/tests/data/tiny.toml");
     let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
     let capacity = drive.layout().capacity().get();
-    let place = Place::Outside(OutsideConfig { harm_ppm: None, ..OutsideConfig::beyond(Overheads::default()) });
+    let place =
+        Place::Outside(OutsideConfig { harm_ppm: None, ..OutsideConfig::beyond(Overheads::default()) });
     let mut core = Core::new(Arc::new(drive), Config { place, ..Config::default() });
     let session = core.open(Priority::default()).unwrap();
     let block = range(capacity / 2, 9);
@@ -145,7 +146,8 @@ fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
     let (mut now, mut place) = (Instant::ZERO, 1);
     for id in 1..5_000 {
         place = (place * 1_103_515_245 + 12_345) % (1 << 31);
-        let (op, range) = if id == 1 { (Op::Write, hole) } else { (Op::Read, range(place % (capacity - 4), 4)) };
+        let (op, range) =
+            if id == 1 { (Op::Write, hole) } else { (Op::Read, range(place % (capacity - 4), 4)) };
         core.submit(now, Request { id: RequestId::new(id), op, range }).unwrap();
         let (mut sent, mut delivered, _) = polled(&mut core, now);
         while !sent.is_empty() {

@@ -127,7 +127,8 @@ impl Front {
 
     fn check_idle(&self) -> Result<(), Broken> {
         let silence = self.now.saturating_since(self.since);
-        let used = self.setup.idle.is_some_and(|idle| silence >= idle.threshold);
+        // Sooner only what lies on the track under the head is read, from drives that are known.
+        let used = self.setup.idle.is_some_and(|idle| idle.short || silence >= idle.threshold);
         hold(used, Check::IdleRange, || {
             format!("idle time is used after {} ns of silence", silence.as_nanos())
         })?;

@@ -96,7 +96,9 @@ impl Client {
         call: impl FnOnce(&mut Records, &mut dyn Sessions) -> R,
     ) -> Option<R> {
         let place = self.place;
-        volume.call(place, |seat, sessions| seat.0.as_mut().map(|face| call(&mut face.records, sessions))).flatten()
+        volume
+            .call(place, |seat, sessions| seat.0.as_mut().map(|face| call(&mut face.records, sessions)))
+            .flatten()
     }
 
     /// Blocks that have not been fetched.
@@ -126,9 +128,9 @@ impl House {
     pub(super) fn records(&mut self, priority: u8, records: u32, bytes: u64) -> Result<(), Broken> {
         if let Some(client) = self.client.take() {
             let left = client.left();
-            let told = self.volume.call(client.place, |seat, sessions| {
-                seat.0.take().map(|face| face.records.close(sessions))
-            });
+            let told = self
+                .volume
+                .call(client.place, |seat, sessions| seat.0.take().map(|face| face.records.close(sessions)));
             let told = told.flatten().map(|told| told.ok());
             return hold(told == Some(Some(left)), Check::Count, || {
                 format!("closing the record face says {told:?}, and {left} blocks were not fetched")
@@ -337,11 +339,15 @@ impl House {
     /// What the face says of itself is what a plain queue would say.
     fn check_face(&self) -> Result<(), Broken> {
         let Some(client) = &self.client else { return Ok(()) };
-        let Some(face) = self.volume.app(client.place).and_then(|seat| seat.0.as_ref()) else { return Ok(()) };
+        let Some(face) = self.volume.app(client.place).and_then(|seat| seat.0.as_ref()) else {
+            return Ok(());
+        };
         let told = (face.records.buffered(), face.records.to_come(), face.records.is_full());
         let plain = (client.queue.len(), client.left(), client.full.is_some());
         hold(told == plain, Check::Records, || {
-            format!("of records, blocks to come and whether it is full the face says {told:?}, a queue {plain:?}")
+            format!(
+                "of records, blocks to come and whether it is full the face says {told:?}, a queue {plain:?}"
+            )
         })?;
         let session = face.records.session();
         let core = self.volume.core().undelivered(session);

@@ -123,7 +123,7 @@ fn metric(text: &str) -> Result<Metric, String> {
 }
 
 fn distance(text: &str) -> Result<i64, String> {
-    let distance = text.parse().ok().filter(|d: &i64| d.unsigned_abs() <= 1 << 61);
+    let distance = text.parse().ok().filter(|d: &i64| d.unsigned_abs() <= 1 << 44);
     distance.ok_or_else(|| "give a whole number of sectors, such as 2000 or -2000".to_owned())
 }
 

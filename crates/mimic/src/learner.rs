@@ -15,7 +15,7 @@ use bits::Bits;
 use cell::Cell;
 use change::{Change, Source};
 use grid::Grid;
-pub use kept::LearntError;
+pub use kept::{LearntError, SavedPart, Saving};
 use lines::Lines;
 use scheduler::{Last, Mimic, Observed, Request};
 use std::num::NonZeroU64;
@@ -180,12 +180,16 @@ impl Side {
 
     /// Cells that hold something, in ascending order.
     fn held(&self, generation: u32) -> impl Iterator<Item = (usize, Cell)> + '_ {
-        let pages = self.cells.chunks(PAGE).zip(&self.pages).enumerate();
-        let current = pages.filter(move |(_, (_, cleared))| **cleared == generation);
-        current
-            .flat_map(|(page, (cells, _))| {
-                cells.iter().enumerate().map(move |(i, bits)| (page * PAGE + i, Cell::from_bits(*bits)))
-            })
+        (0..self.pages.len()).flat_map(move |page| self.held_in(page, generation))
+    }
+
+    /// Those of one page.
+    fn held_in(&self, page: usize, generation: u32) -> impl Iterator<Item = (usize, Cell)> + '_ {
+        let current = self.pages.get(page) == Some(&generation);
+        let cells = if current { self.cells.chunks(PAGE).nth(page) } else { None };
+        let cells = cells.unwrap_or_default().iter().enumerate();
+        cells
+            .map(move |(i, bits)| (page * PAGE + i, Cell::from_bits(*bits)))
             .filter(|(_, cell)| *cell != Cell::EMPTY)
     }
 

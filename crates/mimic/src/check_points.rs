@@ -87,16 +87,6 @@ impl CheckPoints {
         self.times
     }
 
-    /// Table 2 from so many check points on: with few, a range that is not straight passes now and then by chance.
-    pub fn table_2_from(points: u32) -> Self {
-        let mut these = Self::NONE;
-        for stage in Self::TABLE_2.stages.into_iter().filter(|s| s.points >= points) {
-            these.stages[these.used] = stage;
-            these.used += 1;
-        }
-        these
-    }
-
     fn stages(&self) -> &[Stage] {
         &self.stages[..self.used]
     }
@@ -164,7 +154,8 @@ mod tests {
         assert_eq!(t.verdict(10, 2_001), Verdict::Bent);
         assert_eq!(CheckPoints::NONE.verdict(1, 0), Verdict::Bent);
         assert_eq!(CheckPoints::fixed(2, 500).verdict(1, 500), Verdict::Unclear);
-        assert_eq!(CheckPoints::table_2_from(3).verdict(1, 0), Verdict::Unclear);
+        assert_eq!(CheckPoints::TABLE_2.confirmed(3).most(), 30);
+        assert_eq!(CheckPoints::fixed(1, 500).confirmed(2).to_string(), "1 within 5%; 2 times in a row");
     }
 
     #[test]

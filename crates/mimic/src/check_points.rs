@@ -41,7 +41,7 @@ impl CheckPoints {
     ///
     /// Over many teeth of the saw times are as good as drawn by lot from 30% below the line to 30% above. Of such ranges
     /// one in thirty has its first check point within 1%, and passes; it may be as wide as the drive, and comes up again
-    /// at each halving. [`CAREFUL`](Self::CAREFUL) does not let them pass.
+    /// at each halving. [`CAREFUL`](Self::CAREFUL) does not let them pass, nor does this rule [twice](Self::confirmed).
     pub const TABLE_2: Self = Self {
         stages: [
             stage(1, 100),
@@ -74,7 +74,7 @@ impl CheckPoints {
     }
 
     /// The same, but a range must pass so many times before it is interpolated, each time with check points of its own. What
-    /// a range passes by chance one time in thirty, it passes three times in a row one time in 27,000.
+    /// a range of many teeth passes by chance one time in ten, it passes twice one time in a hundred.
     ///
     /// On-line the check points are those that happen to be known, and there are no others to be had: there it makes no
     /// difference.

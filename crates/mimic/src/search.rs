@@ -3,8 +3,7 @@
 /// Distances of a line, which with their times fill a cache line.
 const LINE: usize = 8;
 
-/// Lines of a block. With its head a block is a kilobyte, so that all of it is in one page of memory: whoever has read the
-/// head does not wait for the line's page to be translated.
+/// Lines of a block: as many as its head, a cache line, says the beginnings of.
 const LINES: usize = 15;
 
 /// Distances of a block.
@@ -27,24 +26,19 @@ const PAST: i32 = i32::MAX;
 /// tree of every sixteenth. The tree compares distances cut to 32 bits; it leads to the right block but where blocks
 /// begin too close together for that (not on drives of 70 TB or less), which is seen and mended.
 ///
-/// At seven million distances, 64 MB, the tree is a quarter of a megabyte and stays in a core's own cache. A search then
-/// waits for two lines of one page: the block's head, and a line with the distance, its time and mostly the next.
+/// Tree and heads are a sixteenth of it all, and apart from the lines: of a table of 64 MB the tree, a quarter of a megabyte,
+/// stays in a core's own cache, and the heads, four megabytes, in one that cores share. What a search waits for is one line
+/// with the distance, its time and mostly the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Knots {
-    blocks: Vec<Block>,
+    heads: Vec<Head>,
+    /// Of each block.
+    lines: Vec<[Line; LINES]>,
     /// The least bits that are cut off for the tree.
     shift: u32,
     /// The top first.
     levels: Vec<Vec<Group>>,
     len: usize,
-}
-
-/// Some distances that follow each other.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[repr(align(1024))]
-struct Block {
-    head: Head,
-    lines: [Line; LINES],
 }
 
 /// Where the lines of a block begin.
@@ -66,7 +60,7 @@ struct Line {
     times: [u32; LINE],
 }
 
-/// A part of a level, [`PAST`] after the last.
+/// A part of a level of the tree, [`PAST`] after the last.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 struct Group([i32; FAN_OUT]);
@@ -87,59 +81,45 @@ impl Place {
     }
 }
 
-impl Block {
-    fn new(base: i64) -> Self {
-        let line = Line { ways: [UNUSED; LINE], times: [0; LINE] };
-        Self { head: Head { base, firsts: [UNUSED; LINES - 1] }, lines: [line; LINES] }
-    }
-
-    fn push(&mut self, at: usize, distance: i64, joined: bool, time: u32) {
-        let way = (distance.abs_diff(self.head.base) as u32) << 1 | u32::from(joined);
-        let (line, slot) = (at / LINE, at % LINE);
-        self.lines[line].ways[slot] = way;
-        self.lines[line].times[slot] = time;
-        if slot == 0 && line > 0 {
-            self.head.firsts[line - 1] = way;
-        }
-    }
-
-    /// What is to be compared with ways: not below the last one that is not above `distance`, however that is joined.
-    #[inline]
-    fn key(&self, distance: i64) -> u32 {
-        let way = u32::try_from(distance.abs_diff(self.head.base)).unwrap_or(UNUSED).min(UNUSED >> 1);
-        (way << 1 | 1).min(UNUSED - 1)
-    }
-}
-
 impl Knots {
     /// Of distances in ascending order, none beyond [`FURTHEST`].
     pub fn new(knots: impl IntoIterator<Item = (i64, bool, u32)>) -> Self {
         let knots = knots.into_iter();
+        let blocks = knots.size_hint().0.div_ceil(BLOCK);
         let mut these =
-            Self { blocks: Vec::with_capacity(knots.size_hint().0.div_ceil(BLOCK)), ..Self::default() };
+            Self { heads: Vec::with_capacity(blocks), lines: Vec::with_capacity(blocks), ..Self::default() };
         let mut used = BLOCK;
         for (distance, joined, time) in knots {
-            let way = these.blocks.last().map_or(u64::MAX, |block| distance.abs_diff(block.head.base));
+            let way = these.heads.last().map_or(u64::MAX, |head| distance.abs_diff(head.base));
             if used == BLOCK || way >= u64::from(UNUSED >> 1) {
-                these.blocks.push(Block::new(distance));
+                these.heads.push(Head { base: distance, firsts: [UNUSED; LINES - 1] });
+                these.lines.push([Line { ways: [UNUSED; LINE], times: [0; LINE] }; LINES]);
                 used = 0;
             }
-            let Some(block) = these.blocks.last_mut() else { continue };
-            block.push(used, distance, joined, time);
+            let (Some(head), Some(lines)) = (these.heads.last_mut(), these.lines.last_mut()) else {
+                continue;
+            };
+            let (line, slot) = (used / LINE, used % LINE);
+            let way = (distance.abs_diff(head.base) as u32) << 1 | u32::from(joined);
+            lines[line].ways[slot] = way;
+            lines[line].times[slot] = time;
+            if slot == 0 && line > 0 {
+                head.firsts[line - 1] = way;
+            }
             used += 1;
             these.len += 1;
         }
-        these.blocks.shrink_to_fit();
+        these.heads.shrink_to_fit();
+        these.lines.shrink_to_fit();
         these.grow_tree();
         these
     }
 
     fn grow_tree(&mut self) {
-        let (Some(first), Some(last)) = (self.blocks.first(), self.blocks.last()) else { return };
-        let furthest = first.head.base.unsigned_abs().max(last.head.base.unsigned_abs());
+        let (Some(first), Some(last)) = (self.heads.first(), self.heads.last()) else { return };
+        let furthest = first.base.unsigned_abs().max(last.base.unsigned_abs());
         self.shift = (64 - furthest.leading_zeros()).saturating_sub(31);
-        let mut level: Vec<i32> =
-            self.blocks.iter().map(|block| coarse(block.head.base, self.shift)).collect();
+        let mut level: Vec<i32> = self.heads.iter().map(|head| coarse(head.base, self.shift)).collect();
         while level.len() > 1 {
             let above = level.iter().step_by(FAN_OUT).copied().collect();
             let groups = level.chunks(FAN_OUT).map(|some| {
@@ -159,7 +139,7 @@ impl Knots {
 
     /// Places are numbered below this.
     pub fn places(&self) -> usize {
-        self.blocks.len() * BLOCK
+        self.heads.len() * BLOCK
     }
 
     /// The last distance that is not above `distance`.
@@ -182,34 +162,34 @@ impl Knots {
             }
         }
         // A pass of nothing but loads: all of the heads are on their way before the first is searched.
-        let bases =
-            blocks.map(|block| self.blocks.get(block).map_or(i64::MAX, |block| read(&block.head).base));
+        let bases = blocks.map(|block| self.heads.get(block).map_or(i64::MAX, |head| read(head).base));
         let mut lines = [None; N];
         for (i, line) in lines.iter_mut().enumerate() {
             *line = self.in_head((blocks[i], bases[i]), distances[i]);
         }
-        std::array::from_fn(|i| lines[i].map(|(block, line)| self.in_line((block, line), distances[i])))
+        std::array::from_fn(|i| lines[i].and_then(|found| self.in_line(found)))
     }
 
-    /// The block and the line where the tree has led to a block that begins at `base`.
+    /// The block, the line and what is to be compared with its ways, where the tree has led to a block that begins at
+    /// `base`.
     #[inline]
-    fn in_head(&self, (mut block, base): (usize, i64), distance: i64) -> Option<(usize, usize)> {
+    fn in_head(&self, (mut block, mut base): (usize, i64), distance: i64) -> Option<(usize, usize, u32)> {
         if base > distance {
             // Blocks that are one to the tree.
-            block = self.blocks.partition_point(|block| block.head.base <= distance).checked_sub(1)?;
+            block = self.heads.partition_point(|head| head.base <= distance).checked_sub(1)?;
+            base = self.heads.get(block)?.base;
         }
-        let found = self.blocks.get(block)?;
-        let key = found.key(distance);
-        let not_above: u32 = read(&found.head).firsts.iter().map(|way| u32::from(*way <= key)).sum();
-        Some((block, not_above as usize))
+        let key = way_to(distance, base);
+        let firsts = &read(self.heads.get(block)?).firsts;
+        let not_above: u32 = firsts.iter().map(|way| u32::from(*way <= key)).sum();
+        Some((block, not_above as usize, key))
     }
 
     #[inline]
-    fn in_line(&self, (block, line): (usize, usize), distance: i64) -> Place {
-        let found = &self.blocks[block];
-        let key = found.key(distance);
-        let not_above: u32 = read(&found.lines[line]).ways.iter().map(|way| u32::from(*way <= key)).sum();
-        Place { block, line, slot: (not_above as usize).saturating_sub(1) }
+    fn in_line(&self, (block, line, key): (usize, usize, u32)) -> Option<Place> {
+        let ways = &read(self.lines.get(block)?.get(line)?).ways;
+        let not_above: u32 = ways.iter().map(|way| u32::from(*way <= key)).sum();
+        Some(Place { block, line, slot: (not_above as usize).saturating_sub(1) })
     }
 
     /// The first distance.
@@ -221,7 +201,7 @@ impl Knots {
     #[inline]
     pub fn next(&self, place: Place) -> Option<Place> {
         let Place { block, line, slot } = place;
-        let lines = &self.blocks[block].lines;
+        let lines = &self.lines[block];
         if slot + 1 < LINE {
             if read(&lines[line]).ways[slot + 1] != UNUSED {
                 return Some(Place { block, line, slot: slot + 1 });
@@ -229,16 +209,15 @@ impl Knots {
         } else if line + 1 < LINES && read(&lines[line + 1]).ways[0] != UNUSED {
             return Some(Place { block, line: line + 1, slot: 0 });
         }
-        (block + 1 < self.blocks.len()).then_some(Place { block: block + 1, line: 0, slot: 0 })
+        (block + 1 < self.lines.len()).then_some(Place { block: block + 1, line: 0, slot: 0 })
     }
 
     /// A distance, whether it is joined to the next, and its time.
     #[inline]
     pub fn get(&self, place: Place) -> (i64, bool, u32) {
-        let block = &self.blocks[place.block];
-        let line = read(&block.lines[place.line]);
+        let line = read(&self.lines[place.block][place.line]);
         let way = line.ways[place.slot];
-        (read(&block.head).base + i64::from(way >> 1), way & 1 == 1, line.times[place.slot])
+        (read(&self.heads[place.block]).base + i64::from(way >> 1), way & 1 == 1, line.times[place.slot])
     }
 
     /// All places, in ascending order.
@@ -248,7 +227,8 @@ impl Knots {
 
     /// In bytes.
     pub fn memory(&self) -> usize {
-        self.blocks.capacity() * size_of::<Block>()
+        self.heads.capacity() * size_of::<Head>()
+            + self.lines.capacity() * size_of::<[Line; LINES]>()
             + self.levels.iter().map(Vec::capacity).sum::<usize>() * size_of::<Group>()
     }
 }
@@ -262,6 +242,14 @@ fn descend(level: &[Group], at: usize, key: i32) -> usize {
         .map(read)
         .map_or(0, |Group(group)| group.iter().map(|k| u32::from(*k <= key)).sum::<u32>());
     at * FAN_OUT + (not_above as usize).saturating_sub(1)
+}
+
+/// What is to be compared with the ways of a block that begins at `base`: not below the last one that is not above
+/// `distance`, however that is joined.
+#[inline]
+fn way_to(distance: i64, base: i64) -> u32 {
+    let way = u32::try_from(distance.abs_diff(base)).unwrap_or(UNUSED).min(UNUSED >> 1);
+    (way << 1 | 1).min(UNUSED - 1)
 }
 
 /// Every read of a question goes through here, so that a test can count its cache lines.
@@ -357,12 +345,13 @@ mod tests {
         }
     }
 
-    /// What a prediction costs where no cache holds the table: cache lines beyond the tree, which a core's own cache holds.
+    /// What a prediction costs where no cache holds the table: cache lines of distances and times, beside a tree and heads
+    /// that are a sixteenth of it.
     #[test]
     fn a_question_reads_few_cache_lines() {
         let mut random = Stream::new(5, "lines");
         let drive = 18_000_000i64;
-        let even = table_of((0..1_000_000).map(|i| i * 36 - drive));
+        let even: Vec<i64> = (0..1_000_000).map(|i| i * 36 - drive).collect();
         // As random check points lie, every doubling alike.
         let mut spread: Vec<i64> = Vec::new();
         for doubling in 3..35 {
@@ -373,37 +362,32 @@ mod tests {
         spread.extend(spread.clone().iter().map(|d| -d));
         spread.sort_unstable();
         spread.dedup();
-        let spread_len = spread.len();
-        for (table, reach) in [(even, drive), (table_of(spread.iter().copied()), 1 << 35)] {
-            let knots = table.len();
-            let tree = {
-                // The tree has four bytes a block, and what the last group of each level leaves unused.
-                let blocks = knots.div_ceil(BLOCK) + 64;
-                let levels = blocks.ilog(FAN_OUT) as usize + 1;
-                assert!(
-                    table.memory().get() as usize <= (blocks + 1) * (1 << 10) + blocks * 5 + levels * 128
-                );
-                levels
-            };
+        for (distances, reach) in [(even, drive), (spread, 1 << 35)] {
+            assert!(distances.len() >= 1_000_000);
+            let table = table_of(distances.iter().copied());
+            let knots = Knots::new(distances.iter().map(|d| (*d, true, 1)));
+            let lines = knots.lines.len() * size_of::<[Line; LINES]>();
+            assert!((knots.memory() - lines) * 14 < knots.memory(), "{lines} of {}", knots.memory());
+            let above = knots.levels.len();
             let (mut sum, mut most, questions) = (0, 0, 20_000);
             for _ in 0..questions {
                 let distance = (random.next_u64() % (2 * reach as u64)) as i64 - reach;
-                let lines = lines_of(|| table.time(Pair::ALL[0], Distance::new(distance), 0).unwrap());
-                sum += lines;
-                most = most.max(lines);
+                let read = lines_of(|| table.time(Pair::ALL[0], Distance::new(distance), 0).unwrap());
+                sum += read;
+                most = most.max(read);
             }
-            // Its head and its line; the next distance may be in the next line, or in the next block.
-            assert!(most <= tree + 4, "{most} lines at most, {tree} of the tree");
+            // A line of each level, a head and a line; the next distance may be in the next line, which may be in the next
+            // block.
+            assert!(most <= above + 4, "{most} lines at most, {above} levels");
             let mean = sum as f64 / f64::from(questions);
-            assert!(mean <= tree as f64 + 2.25, "{mean} lines, {tree} of the tree, of {knots} distances");
+            assert!(mean <= above as f64 + 2.2, "{mean} lines, {above} levels");
         }
-        assert!(spread_len > 1_000_000);
     }
 
     #[test]
-    fn a_block_is_a_kilobyte_of_one_page() {
-        assert_eq!((size_of::<Block>(), align_of::<Block>(), size_of::<Head>()), (1 << 10, 1 << 10, 64));
-        assert_eq!((size_of::<Line>(), size_of::<Group>()), (64, 64));
+    fn heads_lines_and_groups_are_cache_lines() {
+        assert_eq!((size_of::<Head>(), size_of::<Line>(), size_of::<Group>()), (64, 64, 64));
+        assert_eq!((align_of::<Head>(), align_of::<Line>(), align_of::<Group>()), (64, 64, 64));
         let knots = Knots::new((0..1_000_000).map(|i| (i * 9_000, true, 7)));
         assert!(knots.memory() < 1_000_000 * 9, "{}", knots.memory());
     }

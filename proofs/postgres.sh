@@ -10,7 +10,7 @@ need runuser util-linux
 bin=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1)
 [ -n "$bin" ] && [ -x "$bin/initdb" ] || skip "initdb not found; on Debian it is in postgresql"
 id postgres >/dev/null 2>&1 || skip "user postgres not found; Debian's package postgresql makes it"
-seconds=$(long && echo 60 || echo 3)
+if long; then seconds=60 disk=512M size=400M; else seconds=3 disk=256M size=230M; fi
 
 pg() { runuser -u postgres -- "$@"; }
 sql() { pg "$bin/psql" -h "$WORK/run" -qAt postgres -c "$1"; }
@@ -36,9 +36,9 @@ recovered() {
   e2fsck -fn "$1" >"$WORK/check" 2>&1 || { cat "$WORK/check" >&2; exit 1; }
 }
 
-up 512M
+up $disk
 attach
-mkfs.ext4 -q -F "$DEVICE" 400M
+mkfs.ext4 -q -F "$DEVICE" $size
 mkdir -p "$WORK/mnt"
 mount "$DEVICE" "$WORK/mnt"
 chmod 755 "$WORK"
@@ -64,7 +64,7 @@ wait "$pid" || true
 umount "$WORK/mnt"
 detach
 end_tasks
-up 512M
+up $disk
 attach
 recovered "$DEVICE" "$before" 1000000000
 echo "postgres: $(grep -o 'tps = [0-9.]*' "$WORK/run/bench" | head -1), $found transactions, balances agree after a crash, ext4 clean"

@@ -14,6 +14,8 @@ mod mimic;
 mod mistakes;
 mod probe;
 #[cfg(target_os = "linux")]
+mod proofs;
+#[cfg(target_os = "linux")]
 mod serve;
 mod simulate;
 mod support;

@@ -74,6 +74,11 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     said(ended, args.json)
 }
 
+/// Whether a text is a configuration.
+pub(crate) fn check_config(text: &str, name: &str) -> Result<(), Problem> {
+    Config::from_toml(text, name).map(|_| ())
+}
+
 /// The control socket of all disks, if there is to be one.
 fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Problem> {
     let Some(path) = &config.control else { return Ok(None) };

@@ -9,16 +9,16 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
 /// A drive of two megabytes.
-const PROFILE: &str = include_str!("../../../drive/tests/data/small.toml");
+pub const PROFILE: &str = include_str!("../../../drive/tests/data/small.toml");
 const SECTORS: u64 = 3_590;
 
-struct Daemon {
-    child: Child,
+pub struct Daemon {
+    pub child: Child,
     rest: std::thread::JoinHandle<String>,
 }
 
 /// Starts it and waits until it says of all its `disks` that they are there. `None` where there is no io_uring.
-fn start(args: &[&str], disks: usize) -> Option<Daemon> {
+pub fn start(args: &[&str], disks: usize) -> Option<Daemon> {
     let mut child =
         command().arg("serve").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -42,7 +42,7 @@ fn start(args: &[&str], disks: usize) -> Option<Daemon> {
 
 impl Daemon {
     /// Ends it as systemd does; what it says.
-    fn end(mut self) -> Value {
+    pub fn end(mut self) -> Value {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         let mut out = String::new();
@@ -54,12 +54,12 @@ impl Daemon {
     }
 
     /// Ends it as a power cut does, but for the kernel.
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().unwrap();
     }
 }
 
-fn has(program: &str) -> bool {
+pub fn has(program: &str) -> bool {
     let has = Command::new(program).arg("--version").output().is_ok();
     if !has {
         eprintln!("skipped: {program} not found; on Debian it is in libnbd-bin or qemu-utils");
@@ -68,7 +68,7 @@ fn has(program: &str) -> bool {
 }
 
 #[track_caller]
-fn works(program: &str, args: &[&str]) -> String {
+pub fn works(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{program} {args:?}: {out}{err}");
@@ -150,14 +150,14 @@ fn mistakes_are_underlined() {
 }
 
 /// A client that keeps several requests under way.
-struct Client {
+pub struct Client {
     socket: UnixStream,
     next: u64,
-    asked: BTreeMap<u64, Asked>,
+    pub asked: BTreeMap<u64, Asked>,
 }
 
 #[derive(Clone, Copy)]
-enum Asked {
+pub enum Asked {
     Write {
         lbn: u64,
         sectors: u64,
@@ -171,7 +171,7 @@ enum Asked {
 }
 
 impl Client {
-    fn open(socket: &str) -> Self {
+    pub fn open(socket: &str) -> Self {
         let mut socket = UnixStream::connect(socket).unwrap();
         socket.read_exact(&mut [0; 18]).unwrap();
         socket.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
@@ -193,7 +193,7 @@ impl Client {
         self.next
     }
 
-    fn ask(&mut self, asked: Asked) {
+    pub fn ask(&mut self, asked: Asked) {
         let id = match asked {
             Asked::Write { lbn, sectors, stamp, fua } => {
                 let data = stamp.to_le_bytes().repeat(64 * sectors as usize);
@@ -205,14 +205,14 @@ impl Client {
     }
 
     /// The next that is acknowledged; `None` when nobody is there any more.
-    fn answer(&mut self) -> Option<Asked> {
+    pub fn answer(&mut self) -> Option<Asked> {
         let mut reply = [0; 16];
         self.socket.read_exact(&mut reply).ok()?;
         assert_eq!(&reply[..8], b"\x67\x44\x66\x98\0\0\0\0");
         self.asked.remove(&u64::from_be_bytes(reply[8..].try_into().unwrap()))
     }
 
-    fn read(&mut self, lbn: u64, sectors: u64) -> Vec<u64> {
+    pub fn read(&mut self, lbn: u64, sectors: u64) -> Vec<u64> {
         self.send((0, 0), (lbn * 512, (sectors * 512) as u32), &[]);
         let mut reply = vec![0; 16 + sectors as usize * 512];
         self.socket.read_exact(&mut reply).unwrap();
@@ -228,7 +228,7 @@ impl Client {
 }
 
 /// Numbers by seed: no crate of the workspace's own is needed for this.
-fn draw(state: &mut u64, bound: u64) -> u64 {
+pub fn draw(state: &mut u64, bound: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) % bound
 }

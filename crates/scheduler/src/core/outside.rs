@@ -98,6 +98,9 @@ pub enum Outcome<'a> {
     StoppedAt(Lbn),
     /// This sector is bad, and there are no data of the others either.
     NoData(Lbn),
+    /// Nobody knows what of it was done, or will be, and no sector is to blame: the host waits for it no longer. The
+    /// request that it was for has failed; of the background nothing has, all of it is wanted again.
+    Lost,
 }
 
 /// A command that is at the drive or will be.
@@ -237,6 +240,15 @@ impl Outside {
     }
 }
 
+impl Outside {
+    /// All that is known of the drive is that nothing foreseen is under way any more.
+    fn lost_sight(&mut self, now: Instant) {
+        self.base.free = self.clock.platter(now);
+        self.base.ready = self.base.free;
+        self.base.bus = self.base.free;
+    }
+}
+
 impl Core {
     /// The next command, if the drive is to have one more.
     pub(super) fn send(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
@@ -271,6 +283,9 @@ impl Core {
             return;
         };
         self.now = now;
+        if outcome == Outcome::Lost {
+            return self.command_lost(outside, order);
+        }
         let begun = self.watched(now, &order, outcome);
         let drive = std::sync::Arc::clone(&self.drive);
         if outside.blind {
@@ -326,6 +341,22 @@ impl Core {
         self.outside = Some(outside);
     }
 
+    /// The host waits for a command no longer: it says nothing of where the head is.
+    fn command_lost(&mut self, mut outside: Box<Outside>, order: Order) {
+        self.watch.lost_sight();
+        outside.lost_sight(self.now);
+        if !outside.blind {
+            outside.foresee(&self.drive);
+        }
+        self.background.give_back(self.drive.layout(), order.tag, true, |_| true);
+        if let Work::Foreground { .. } = order.work {
+            // As for a command that failed: the request's other parts do not mend it.
+            outside.bad.push(order.command.foreground.unwrap_or(order.command.range).start());
+        }
+        self.hand_out(&mut outside, order, Outcome::Lost);
+        self.outside = Some(outside);
+    }
+
     /// The mimic sees a command; when that began.
     fn watched(&mut self, now: Instant, order: &Order, outcome: Outcome<'_>) -> Instant {
         let Command { op, range, foreground, .. } = order.command;
@@ -344,7 +375,7 @@ impl Core {
         let Order { command, tag, last, work, .. } = order;
         let single;
         let (bad, stopped): (&[Lbn], Option<Lbn>) = match outcome {
-            Outcome::Done => (&[], None),
+            Outcome::Done | Outcome::Lost => (&[], None),
             Outcome::Bad(bad) => (bad, None),
             Outcome::StoppedAt(lbn) | Outcome::NoData(lbn) => {
                 single = [lbn];
@@ -358,7 +389,9 @@ impl Core {
             let undone = |item: LbnRange| item.start() > stopped || none && item.end() <= stopped;
             self.background.give_back(self.drive.layout(), tag, true, undone);
         }
-        outside.remember(&command, bad);
+        if outcome != Outcome::Lost {
+            outside.remember(&command, bad);
+        }
         outside.bad.extend(bad.iter().filter(|lbn| command.range.contains(**lbn)));
         let mut retry = None;
         match work {
@@ -412,9 +445,7 @@ impl Core {
         }
         outside.bad.clear();
         outside.retries.extend(jobs.into_iter().rev());
-        outside.base.free = outside.clock.platter(now);
-        outside.base.ready = outside.base.free;
-        outside.base.bus = outside.base.free;
+        outside.lost_sight(now);
         self.outside = Some(outside);
     }
 

@@ -14,6 +14,10 @@ impl crate::Guard for Desk {
         Desk::set_writers(self, writers);
     }
 
+    fn taken(&self) -> Option<String> {
+        self.is_taken()
+    }
+
     fn wants_flush(&mut self) -> bool {
         Desk::wants_flush(self)
     }
@@ -53,6 +57,8 @@ impl Application for Desk {
         }
         match owner {
             Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
+            // What was registered before waits until nobody has the disk for himself.
+            Some(Owner::Guest(_)) if !self.alone.is_empty() => false,
             Some(Owner::Guest(id)) => {
                 self.guests.get_mut(&id).is_some_and(|guest| guest.buffer(wanted, into))
             }

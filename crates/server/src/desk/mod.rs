@@ -23,7 +23,7 @@ use pace::Pace;
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
 use spec::{DiskFacts, SpecError};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use table::{Event, Figures, Table, TaskState};
 use thiserror::Error;
 use units::{Duration, Instant, LbnRange};
@@ -121,6 +121,8 @@ pub struct Desk {
     wanted: Vec<LbnRange>,
     /// Tasks that a flush is under way for.
     flushing: Vec<u64>,
+    /// Tasks beside which nobody else writes.
+    alone: BTreeSet<u64>,
 }
 
 impl std::fmt::Debug for Desk {
@@ -170,6 +172,7 @@ impl Desk {
             harm: Harm::default(),
             wanted: Vec::new(),
             flushing: Vec::new(),
+            alone: BTreeSet::new(),
         })
     }
 
@@ -228,14 +231,12 @@ impl Desk {
         self.writers = writers;
     }
 
-    /// Why no client should open the disk now, if none should.
+    /// Why nobody but a task may write to the disk now, if it is so: from the moment at which a restore is asked for until
+    /// it is over, paused or not, clients are not let in and their writes fail.
     pub fn is_taken(&self) -> Option<String> {
-        let mut live = self.live.keys().filter_map(|id| Some((id, self.table.get(*id)?)));
-        let taken = live.find(|(_, entry)| {
-            let what = entry.spec.check(&self.setup.disk).ok();
-            what.and_then(|what| what.needs_alone()) == Some(false)
-        });
-        taken.map(|(id, entry)| format!("{} {id} has the disk for itself", entry.spec.kind))
+        let id = self.alone.first()?;
+        let kind = self.table.get(*id)?.spec.kind;
+        Some(format!("{kind} {id} is writing this disk; wait until it is done, or cancel it"))
     }
 
     /// Calls `waiter` when the entry is durable.
@@ -425,6 +426,9 @@ impl Desk {
                 return;
             }
         };
+        if what.writes() {
+            self.alone.insert(id);
+        }
         let (paused, shared) = (entry.state == TaskState::Paused && entry.reason.is_none(), false);
         let asked = Begin {
             what: &what,
@@ -515,6 +519,7 @@ impl Desk {
             cx.kept(Work::End);
         });
         self.live.remove(&id);
+        self.alone.remove(&id);
         self.creating.retain(|(_, other)| *other != id);
         self.routes.forget(Owner::Task(id));
         self.state(id, state, reason)

@@ -26,6 +26,12 @@ pub trait Guard {
         let _ = writers;
     }
 
+    /// Why nobody else may write to the disk now, if it is so: then no client is let in, and what those write who are there
+    /// already fails.
+    fn taken(&self) -> Option<String> {
+        None
+    }
+
     /// Whether it wants on the medium all that it has been told is written. Asked after each call and each record, but
     /// not while a flush for it is under way; for each true [`flushed`](Self::flushed) is called once.
     fn wants_flush(&mut self) -> bool {
@@ -128,6 +134,11 @@ impl Apps {
 
     pub fn set_writers(&mut self, writers: usize) {
         self.apps.iter_mut().for_each(|app| app.app.set_writers(writers));
+    }
+
+    /// Why no client may write, if none may.
+    pub fn taken(&self) -> Option<String> {
+        self.apps.iter().find_map(|app| app.app.taken())
     }
 
     /// Lets an application make calls.

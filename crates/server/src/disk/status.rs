@@ -145,6 +145,12 @@ pub struct DiskStatus {
     pub detours: Paid,
     /// What work in idle time has cost it.
     pub idle: Paid,
+    /// Commands that were waited for no longer, because the device did not answer in time.
+    pub timed_out: u64,
+    /// Of them, those that it has not answered yet.
+    pub unanswered: usize,
+    /// Why the disk should be replaced or looked after, if it should.
+    pub failing: Option<&'static str>,
     /// Why the gaps are left alone now, if they are.
     pub caution: Option<&'static str>,
     /// How long after the device was done the host knew.
@@ -184,8 +190,16 @@ pub(super) struct Counters {
     discards: Meter,
     lateness: Meter,
     failed: u64,
+    timed_out: u64,
     bytes: [u64; 2],
     space: Space,
+}
+
+/// What waits now.
+pub(super) struct Waits {
+    pub outstanding: usize,
+    pub parts_kept: usize,
+    pub unanswered: usize,
 }
 
 impl Counters {
@@ -197,6 +211,7 @@ impl Counters {
             discards: Meter::new(),
             lateness: Meter::new(),
             failed: 0,
+            timed_out: 0,
             bytes: [0; 2],
             space: Space::default(),
         }
@@ -219,6 +234,11 @@ impl Counters {
                 self.space.promoted_bytes += own.map_or(0, |range| range.len().bytes(sector).get());
             }
         }
+    }
+
+    /// A command was waited for no longer.
+    pub fn timed_out(&mut self) {
+        self.timed_out += 1;
     }
 
     /// A request was not even taken in.
@@ -252,7 +272,8 @@ impl Counters {
         self.space.bad_blocks += u64::from(record.bad.is_some());
     }
 
-    pub fn status(&self, core: &Core, outstanding: usize, parts_kept: usize) -> DiskStatus {
+    pub fn status(&self, core: &Core, waits: &Waits) -> DiskStatus {
+        let &Waits { outstanding, parts_kept, unanswered } = waits;
         let plans = core.planner_stats();
         let foresight = core.prediction_errors().map(|record| Foresight {
             commands: record.count(),
@@ -271,6 +292,9 @@ impl Counters {
             read_bytes: self.bytes[usize::from(Op::Read.is_write())],
             written_bytes: self.bytes[usize::from(Op::Write.is_write())],
             outstanding,
+            timed_out: self.timed_out,
+            unanswered,
+            failing: (unanswered > 0).then_some("it does not answer"),
             background: Space { parts_kept, ..self.space },
             gaps: Gaps { seen: plans.gaps, used: plans.detours },
             foresight: foresight.unwrap_or_default(),

@@ -44,6 +44,9 @@ fn load(socket: &str, requests: u64) {
         client.answer().unwrap();
         answers += 1;
     }
+    while !client.asked.is_empty() {
+        client.answer().unwrap();
+    }
     client.read(0, 64);
 }
 

@@ -87,6 +87,9 @@ struct Live {
     save_at: Instant,
     harm: Harm,
     shared: bool,
+    /// Moved in gaps, and in idle time.
+    free_bytes: u64,
+    idle_bytes: u64,
 }
 
 /// All tasks of a disk.
@@ -448,7 +451,17 @@ impl Desk {
             job.pause(&mut cx, true);
         }
         let (harm, save_at) = (Harm::default(), self.now);
-        let live = Live { job, paused, pace: Pace::default(), retry_at: None, save_at, harm, shared };
+        let live = Live {
+            job,
+            paused,
+            pace: Pace::default(),
+            retry_at: None,
+            save_at,
+            harm,
+            shared,
+            free_bytes: 0,
+            idle_bytes: 0,
+        };
         self.live.insert(id, live);
         self.hand_over();
         self.settle(sessions, id);

@@ -8,7 +8,7 @@ mod requests;
 mod served;
 mod status;
 
-pub use apps::{Guard, Hosted, Place};
+pub use apps::{Guard, Hosted, Place, Spare};
 pub use patience::TIMEOUT;
 pub use status::{BOUNDS_US, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
 
@@ -20,8 +20,8 @@ use device::{Answer, Ask, Device, Failure};
 use model::DriveModel;
 use requests::{Requests, State, Turn};
 use scheduler::{
-    Action, Application, Command, Config, Core, IdleTimeError, Mimic, Outcome, Record, Request, Sessions,
-    SubmitError,
+    Action, Application, Command, Config, Core, IdleTimeError, Mimic, Outcome, Purpose, Record, Request,
+    Sessions, SubmitError,
 };
 use status::{Counters, Waits};
 use std::collections::VecDeque;
@@ -392,6 +392,7 @@ impl<D: Device> Disk<D> {
         let failure = match result {
             Ok(read) => {
                 self.counters.done(command, turn.is_none(), self.sector);
+                self.moved(command, turn);
                 let bytes = if op.is_write() { written } else { Some(read) };
                 if let Some(bytes) = bytes {
                     if op.is_write() {
@@ -416,6 +417,21 @@ impl<D: Device> Disk<D> {
             request.failure = failure;
         }
         self.core.command_done(self.told, id, outcome);
+    }
+
+    /// Each application hears what of its blocks a command has moved, unless they were asked for as foreground work.
+    fn moved(&mut self, command: &Command, turn: Option<Turn>) {
+        let when = match command.purpose {
+            Purpose::Idle { .. } => Spare::Idle,
+            Purpose::Background { .. } | Purpose::Foreground => Spare::Gap,
+        };
+        let promoted = command.foreground.filter(|_| turn.is_none());
+        let Self { core, apps, sector, .. } = self;
+        for part in core.parts(command.id) {
+            if promoted.is_none_or(|own| !own.covers(part.part)) {
+                apps.moved(part.session, part.part.len().bytes(*sector), when);
+            }
+        }
     }
 
     /// A request is done with, well or not.

@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests stand outside test functions
 
+mod silence;
 mod snapshot;
 mod spy;
 mod tape;

@@ -63,7 +63,9 @@ impl Collector for Snapshot {
         }
         let gauges: [Named<DiskStatus, f64>; 5] = [
             ("outstanding", "Foreground requests that are not answered yet", |s| s.outstanding as f64),
-            ("unanswered_commands", "Of these, those that it still has not answered", |s| s.unanswered as f64),
+            ("unanswered_commands", "Of these, those that it still has not answered", |s| {
+                s.unanswered as f64
+            }),
             ("foreseen_ratio", "The part of commands foreseen to a tenth of a millisecond", |s| {
                 s.foresight.within_100us
             }),
@@ -114,8 +116,11 @@ impl Snapshot {
         let each = |(disk, _, tasks): &One| {
             let live = tasks.iter().filter(|task| !task.state.is_over());
             let labelled = live.map(|task| {
-                let mut labels =
-                    vec![("disk", disk.clone()), ("task", task.id.to_string()), ("kind", task.kind.to_string())];
+                let mut labels = vec![
+                    ("disk", disk.clone()),
+                    ("task", task.id.to_string()),
+                    ("kind", task.kind.to_string()),
+                ];
                 labels.extend(with_state.then(|| ("state", task.state.to_string())));
                 (labels, value(task))
             });

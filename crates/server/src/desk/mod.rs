@@ -26,6 +26,7 @@ use spec::{DiskFacts, SpecError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use table::{Event, Figures, Table, TaskState};
 use thiserror::Error;
+use tracing::{error, info, warn};
 use units::{Duration, Instant, LbnRange};
 
 /// Tasks of a disk that are not over, at most.
@@ -371,6 +372,13 @@ impl Desk {
         let Some(entry) = self.table.get(id) else { return self.seq };
         if entry.state.is_over() || (entry.state, &entry.reason) == (state, &reason) {
             return self.seq;
+        }
+        let (disk, kind, why) =
+            (&self.setup.disk.name, entry.spec.kind, reason.as_deref().unwrap_or_default());
+        match state {
+            TaskState::Failed => error!(disk, task = id, %kind, why, "failed"),
+            TaskState::Paused if reason.is_some() => warn!(disk, task = id, %kind, why, "cannot go on"),
+            _ => info!(disk, task = id, %kind, why, "{state}"),
         }
         self.note(Event::State { id, state, reason, at: self.unix_ms })
     }

@@ -352,7 +352,10 @@ mod tests {
     fn quantiles_of_counts_are_those_of_what_was_counted() {
         let latency = Latency::of_counts([(30, 1), (10, 90), (20, 8), (5_000, 1)].into_iter());
         assert_eq!((latency.count, latency.sum_us), (100, 6_090.0));
-        assert_eq!((latency.p50_us, latency.p90_us, latency.p99_us, latency.max_us), (10.0, 10.0, 30.0, 5_000.0));
+        assert_eq!(
+            (latency.p50_us, latency.p90_us, latency.p99_us, latency.max_us),
+            (10.0, 10.0, 30.0, 5_000.0)
+        );
         assert_eq!((latency.buckets[0], latency.buckets[6], latency.buckets.last()), (99, 100, Some(&100)));
         assert_eq!(Latency::of_counts([].into_iter()).p99_us, 0.0);
     }

@@ -2,9 +2,10 @@
 //!
 //! The file begins with `freeblock recording 1` and a newline. Each frame is the length of what it holds (u32,
 //! little-endian), a checksum of that length, what it holds, and a checksum of all of the frame. Checksums are CRC-32 and
-//! begin where that of the frame before has ended, so that a frame that is missing, doubled or in another's place is found.
-//! A file that ends within a frame, or in nothing but zeroes, was torn: the daemon was killed, or the power went. Anything
-//! else that does not fit is damage.
+//! begin where that of the frame before has ended, so that a frame that is missing, doubled or in another's place is found;
+//! their highest bit is set, so that none ends in a zero.
+//! A file that ends within a frame, or goes on from there in nothing but zeroes, was torn: the daemon was killed, or the
+//! power went. Anything else that does not fit is damage.
 
 use std::io::{self, Read, Write};
 use thiserror::Error;
@@ -125,7 +126,7 @@ impl<W: Write> Write for Frames<W> {
 fn chained(chain: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(chain);
     hasher.update(bytes);
-    hasher.finalize()
+    hasher.finalize() | 1 << 31
 }
 
 /// Takes lines out of frames.
@@ -202,7 +203,7 @@ impl<R: Read> Lines<R> {
         let lines = self.take(u64::from(u32::from_le_bytes(*length)))?;
         let tail = self.take(TAIL as u64)?;
         let Some(sum) = tail.first_chunk::<TAIL>() else { return Ok(false) };
-        let chain = chained(chained(self.chain, &head), &lines);
+        let chain = chained(self.chain, &[head.as_slice(), &lines].concat());
         if chain != u32::from_le_bytes(*sum) {
             let torn = self.ends_in_zeroes(&tail)?;
             return if torn { Ok(false) } else { damaged("its checksum does not fit") };
@@ -219,16 +220,16 @@ impl<R: Read> Lines<R> {
         Ok(taken)
     }
 
-    /// A file system may have made room for what was never written.
-    fn ends_in_zeroes(&mut self, read: &[u8]) -> io::Result<bool> {
-        let zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    /// A file system may have made room for what was never written: whether that begins before the end of `sum`.
+    fn ends_in_zeroes(&mut self, sum: &[u8]) -> io::Result<bool> {
         let mut rest = [0; 4096];
-        let mut all = zero(read);
-        while all {
+        let (mut zeroes, mut more) = (sum.last() == Some(&0), false);
+        while zeroes {
             match self.from.read(&mut rest)? {
-                0 => return Ok(true),
-                n => all = zero(&rest[..n]),
+                0 => return Ok(more),
+                n => zeroes = rest[..n].iter().all(|byte| *byte == 0),
             }
+            more = true;
         }
         Ok(false)
     }

@@ -83,7 +83,11 @@ impl World {
 
     fn take(&mut self) {
         while let Some(answer) = self.disk.poll(self.now) {
-            assert!(self.answers.insert(answer.id, answer.result).is_none(), "{} is answered twice", answer.id);
+            assert!(
+                self.answers.insert(answer.id, answer.result).is_none(),
+                "{} is answered twice",
+                answer.id
+            );
         }
     }
 

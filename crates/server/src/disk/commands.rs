@@ -11,7 +11,7 @@ use units::{Duration, Instant, LbnRange};
 
 use super::requests::Turn;
 
-/// So many commands a device may leave without an answer; then it gets no more, and what waits for it fails in its turn.
+/// When a device has left so many commands without an answer it gets no more, and what waits for it fails in its turn.
 const MOST_SILENT: usize = 16;
 
 /// What the device is asked for, and for whom.

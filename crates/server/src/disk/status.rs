@@ -75,7 +75,7 @@ impl Latency {
         };
         Self {
             count,
-            sum_us: counts.iter().map(|(us, n)| (us * n) as f64).sum(),
+            sum_us: counts.iter().map(|(us, n)| us * n).sum::<u64>() as f64,
             p50_us: at(0.5),
             p90_us: at(0.9),
             p99_us: at(0.99),

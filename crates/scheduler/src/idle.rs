@@ -28,11 +28,13 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 /// request an hour, in its full size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleTime {
-    /// The drive is idle when nothing came for so long, 1 ns to an hour; until then only the track under the head is read.
+    /// The drive is idle when nothing came for so long, 1 ns to an hour; until then only the track under the head is read;
+    /// outside the drive by commands shorter than half a turn, as far as the account allows.
     pub threshold: Duration,
     /// Whether the time until then is used.
     pub short: bool,
-    /// The most that the foreground's time at the head may grow by, in millionths: 0 to 1,000,000.
+    /// The most that the foreground's time at the head may grow by, in millionths: 0 to 1,000,000. Outside the drive
+    /// shared with [detours](crate::OutsideConfig::harm_ppm).
     pub harm_ppm: u32,
 }
 
@@ -114,12 +116,21 @@ impl Harm {
         let net = self.late.as_nanos() as f64 - self.early.as_nanos() as f64;
         net / (self.foreground.as_nanos() as f64).max(1.0)
     }
+
+    /// The same in millionths, and no gains.
+    pub(crate) fn ppm(&self) -> u32 {
+        let net = u128::from(self.late.saturating_sub(self.early).as_nanos());
+        let ppm = net * 1_000_000 / u128::from(self.foreground.as_nanos()).max(1);
+        u32::try_from(ppm).unwrap_or(u32::MAX)
+    }
 }
 
 /// The account of one core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
     pub harm: Harm,
+    /// The millionths of its bound that other work has, which is bounded together with this.
+    pub beside_ppm: u32,
     /// Since when the foreground has asked for nothing.
     pub since: Instant,
     /// Nothing could be done in idle time; not before this instant again.
@@ -137,6 +148,7 @@ impl Idle {
     pub fn new(cylinders: u32) -> Self {
         Self {
             harm: Harm::default(),
+            beside_ppm: 0,
             since: Instant::ZERO,
             not_before: Instant::ZERO,
             patience: FIRST_PATIENCE,
@@ -193,7 +205,8 @@ impl Idle {
 
     fn level(&self, config: &IdleTime) -> Level {
         let net = self.harm.late.saturating_sub(self.harm.early).as_nanos();
-        let bound = u128::from(self.harm.foreground.as_nanos()) * u128::from(config.harm_ppm) / 1_000_000;
+        let harm_ppm = config.harm_ppm.saturating_sub(self.beside_ppm);
+        let bound = u128::from(self.harm.foreground.as_nanos()) * u128::from(harm_ppm) / 1_000_000;
         if u128::from(net) * 2 <= bound {
             Level::Low
         } else if u128::from(net) <= bound {

@@ -295,7 +295,7 @@ impl Core {
     }
 
     /// Takes what is wanted to be read in a window.
-    fn visit_to_read(
+    pub(super) fn visit_to_read(
         &mut self,
         not_before: Instant,
         track: TrackIndex,
@@ -356,10 +356,10 @@ impl Core {
         };
         let found = way.map_or(Err(Duration::MAX), |way| self.draw_and_visit(now, way, buffers));
         self.background.look(Focus::All);
-        if found.is_ok() && self.displaced.is_some() {
+        if !self.outside_drive() && found.is_ok() && self.displaced.is_some() {
             self.idle.left(&idle);
         }
-        found
+        let visit = found
             .or_else(|pause| {
                 let visit = self.track.and_then(|track| self.visit_track(now, track, &[Op::Read], buffers));
                 if long && visit.is_none() {
@@ -371,7 +371,12 @@ impl Core {
                 }
                 visit.ok_or(pause)
             })
-            .ok()
+            .ok();
+        if self.outside_drive() && visit.is_some() {
+            // Who comes meanwhile waits, be it on the same track.
+            self.idle.left(&idle);
+        }
+        visit
     }
 
     /// A turn for a head that is ready on a track: from the start of the first wanted block that passes whole. So the
@@ -390,6 +395,10 @@ impl Core {
         }
     }
 
+    fn outside_drive(&self) -> bool {
+        matches!(self.config.place, Place::Outside(_))
+    }
+
     /// A turn on a track, for the first kind of work that there is.
     pub(super) fn visit_track(
         &mut self,
@@ -402,9 +411,10 @@ impl Core {
         let there = drive.layout().track(track);
         for &op in ops {
             let ready = now + drive.move_time(self.position, there.into(), op);
-            let window = match self.config.place {
-                Place::Inside => self.whole_turn(&drive.layout().track_ref(track), ready, op),
-                Place::Outside(_) => self.straight_idle_window(track, op),
+            let window = if self.outside_drive() {
+                self.straight_idle_window(track, op)
+            } else {
+                self.whole_turn(&drive.layout().track_ref(track), ready, op)
             };
             let purpose = |useful| Purpose::Idle { useful };
             if op.is_write() {
@@ -422,8 +432,9 @@ impl Core {
                 times.push((begin, end));
                 at = end;
             }
-            // A write that has begun is finished even when the foreground waits: that costs as well.
-            if self.track != Some(track) || op.is_write() {
+            // A write that has begun is finished even when the foreground waits, and outside the drive so is a read: that
+            // costs as well.
+            if self.track != Some(track) || op.is_write() || self.outside_drive() {
                 self.displaced = self.displaced.or(Some(self.position));
                 self.arrived(track, there.into());
             }

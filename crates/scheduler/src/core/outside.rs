@@ -12,10 +12,12 @@ mod decide;
 mod fit;
 mod forecast;
 mod guard;
+mod idle;
 mod margin;
 mod neighbours;
 mod parts;
 mod record;
+mod shared;
 
 pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
 pub use guard::Caution;
@@ -28,12 +30,12 @@ use crate::background::Buffers;
 use crate::foreground::Request;
 use crate::idle::Harm;
 use clock::Clock;
-use forecast::{Forecast, HeldBack, Standing};
+use forecast::{Forecast, HeldBack, Plain, Standing};
 use guard::Guard;
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
-use record::Observed;
+use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
@@ -122,8 +124,8 @@ struct Order {
 enum Work {
     Foreground {
         job: Job,
-        /// A detour precedes it, or it is merged with one.
-        detoured: bool,
+        /// What it would have been without the detour that precedes it, or that it is merged with.
+        plain: Option<Plain>,
     },
     Detour,
     Idle,
@@ -165,6 +167,7 @@ pub(super) struct Outside {
     record: ErrorRecord,
     margins: Margins,
     guard: Guard,
+    shared: Shared,
     /// Sectors that failed: a command that passes over one to fetch others would fail for it.
     known_bad: BTreeSet<Lbn>,
 }
@@ -200,6 +203,7 @@ impl Outside {
             record: ErrorRecord::default(),
             margins: Margins::default(),
             guard: Guard::new(),
+            shared: Shared::default(),
             known_bad: BTreeSet::new(),
         }
     }
@@ -221,7 +225,12 @@ impl Outside {
         if !self.known {
             return Some(Caution::Unsynchronised);
         }
-        self.config.harm_ppm.and_then(|bound| self.guard.caution(bound))
+        self.detour_bound().and_then(|bound| self.guard.caution(bound))
+    }
+
+    /// Of the foreground's time, the millionths that detours may cost.
+    fn detour_bound(&self) -> Option<u32> {
+        self.config.harm_ppm.map(|bound| self.shared.for_detours(bound))
     }
 
     /// Which sectors are bad; those that were written are good again.
@@ -315,23 +324,25 @@ impl Core {
             outside.margins.learn(&outside.record);
         }
         let turn = super::under_way::turn(&drive);
-        // A head that is late loses a turn at most, or what of one drives lose that begin in the middle; what takes longer
-        // has other reasons. Data that cross the bus late cost the head nothing.
-        let lost = match seen {
-            Observed { explained: true, turns: ..=0, .. } => Duration::ZERO,
-            Observed { error, .. } => Duration::from_nanos(error.max(0).unsigned_abs()).min(turn),
-        };
         let time =
             foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs();
-        match order.work {
-            Work::Foreground { detoured, .. } => {
-                outside.guard.account(time, if detoured { lost } else { Duration::ZERO });
+        outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
+        match &order.work {
+            Work::Foreground { plain, .. } => {
+                let late = plain.map_or(Duration::ZERO, |plain| plain.late(&foreseen, &seen, turn));
+                outside.guard.account(time, late);
+                outside.foresee_plain(&drive);
             }
             // The foreground would have waited meanwhile.
-            Work::Detour => outside.guard.account(time, lost),
-            Work::Idle | Work::Probe => {}
+            Work::Detour => outside.guard.account(time, Duration::ZERO),
+            Work::Idle | Work::Probe => outside.foresee_plain(&drive),
         }
-        if let Some(bound) = outside.config.harm_ppm
+        if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {
+            outside.shared.weigh(&outside.guard.all, &self.idle.harm);
+            self.idle.beside_ppm =
+                idle.harm_ppm.saturating_sub(outside.shared.for_idle(bound.min(idle.harm_ppm)));
+        }
+        if let Some(bound) = outside.detour_bound()
             && let Some(share) = outside.guard.look()
         {
             outside.margins.steer(&outside.config.conservatism, share, bound);

@@ -6,6 +6,7 @@ mod promises;
 mod rig;
 mod surprise;
 mod troubled;
+mod utilisation;
 
 use drive::Behaviour;
 use freeblock_sim::{Background, Outside, SetupError, black_box};

@@ -160,7 +160,9 @@ pub struct OutsideConfig {
     /// How much a completion corrects what is believed of the platter's angle, in 256ths: 256 believes the last one.
     pub resync: u16,
     /// The most that the foreground's time at the head may grow by through detours that were back too late, in
-    /// millionths; `None` measures it and does nothing about it, as FAST'02.
+    /// millionths; `None` measures it and does nothing about it, as FAST'02. With [`IdleTime`](crate::IdleTime) this is
+    /// one bound for both: each has a part of it, more for who gets more for what it costs, and may use what the other
+    /// leaves.
     pub harm_ppm: Option<u32>,
 }
 

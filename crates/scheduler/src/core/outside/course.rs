@@ -3,7 +3,7 @@
 use super::clock::{self, moved};
 use super::forecast::{Forecast, Standing, forecast};
 use super::record::Observed;
-use super::{AGREEING, Command, DISAGREEING, MOST_AT_DRIVE, NOISE, Order, Outside};
+use super::{AGREEING, Command, DISAGREEING, MOST_AT_DRIVE, NOISE, Order, Outside, Work};
 use crate::core::under_way::turn;
 use model::DriveModel;
 use units::{Duration, Instant, LbnRange, Op};
@@ -68,6 +68,18 @@ impl Outside {
             self.device[i].forecast = forecast;
             at = next;
         }
+    }
+
+    /// The next foreground request with a detour is foreseen without it from where the head is now, if nothing of both is
+    /// done yet.
+    pub(super) fn foresee_plain(&mut self, drive: &DriveModel) {
+        let (overheads, base, held_back) = (self.config.overheads, self.base, self.held_back);
+        let next = self.device.iter_mut().chain(&mut self.queue).find(|o| !matches!(o.work, Work::Detour));
+        let Some(Order { command, work: Work::Foreground { plain: Some(plain), .. }, .. }) = next else {
+            return;
+        };
+        let what = (command.op, command.foreground.unwrap_or(command.range));
+        plain.end = forecast(drive, &overheads, &base, (plain.decided, held_back), what).0.end;
     }
 
     /// Compares a completion with what was foreseen, and believes it.

@@ -1,16 +1,14 @@
 //! What is sent next: a foreground request with a detour before it or merged into it, or background work in idle time.
 
 use super::fit::range_of;
-use super::forecast::Standing;
+use super::forecast::{Plain, Standing};
 use super::{Command, CommandId, Conservatism, Neighbour, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
-use crate::core::under_way::{Approach, Job, plain_end};
+use crate::core::under_way::{Approach, Job};
 use crate::core::{Core, Purpose};
-use crate::idle::Range;
 use crate::planner::{Detour, Gap, Reach, Stop, Terms};
 use crate::predictor::Last;
 use model::DriveModel;
-use model::layout::Location;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
@@ -22,7 +20,7 @@ impl Outside {
     }
 
     /// Puts a command into the queue.
-    fn push(
+    pub(super) fn push(
         &mut self,
         drive: &DriveModel,
         order: (Op, LbnRange, (u64, bool), Work),
@@ -42,7 +40,7 @@ impl Outside {
     }
 
     /// How a command stands to the last one that was decided on.
-    fn neighbour(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<Neighbour> {
+    pub(super) fn neighbour(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<Neighbour> {
         let (first, end) = self.last;
         let before = drive.layout().locate(Lbn::new(end.get().checked_sub(1)?))?;
         let behind = drive.layout().locate(range.start())?;
@@ -51,7 +49,7 @@ impl Outside {
     }
 
     /// When the arm can set out for the next command.
-    fn set_out(&self, at: &Standing, op: Op) -> Instant {
+    pub(super) fn set_out(&self, at: &Standing, op: Op) -> Instant {
         let overheads = &self.config.overheads;
         if overheads.overlap {
             at.free.max(self.decided + overheads.command(op))
@@ -87,7 +85,7 @@ impl Core {
             // What was to be had on the way is being waited for, or was given back: then a write is to overtake it again.
             self.background.take_for(tag);
             self.pass_over(&job);
-            self.push_foreground(outside, &job, (tag, None, false));
+            self.push_foreground(outside, &job, (tag, None, None));
             return;
         }
         let tag = outside.next_tag();
@@ -138,6 +136,11 @@ impl Core {
             }
         }
         let detoured = !sent.is_empty() || merged.is_some();
+        let plain = job.ranges().first().map(|&asked| {
+            let mut end = standing.free;
+            outside.walk(&self.drive, &[(job.pending.request.op, asked)], |foreseen| end = foreseen.end);
+            Plain { decided: outside.decided, end, commands: 1 + sent.len() as u32 }
+        });
         for (op, range, tag, useful) in sent {
             let what = (Purpose::Background { useful }, None, useful);
             outside.push(&self.drive, (op, range, (tag, true), Work::Detour), what);
@@ -154,7 +157,7 @@ impl Core {
         }
         self.background.take_for(tag);
         self.account_idle(outside, standing, &job);
-        self.push_foreground(outside, &job, (tag, merged, detoured));
+        self.push_foreground(outside, &job, (tag, merged, plain.filter(|_| detoured)));
         self.arrive_at(&outside.standing(&self.drive));
     }
 
@@ -163,7 +166,7 @@ impl Core {
         &mut self,
         outside: &mut Outside,
         job: &Job,
-        (tag, merged, detoured): (u64, Option<(LbnRange, u32)>, bool),
+        (tag, merged, plain): (u64, Option<(LbnRange, u32)>, Option<Plain>),
     ) {
         let ranges = job.ranges();
         for (i, &asked) in ranges.iter().enumerate() {
@@ -172,7 +175,7 @@ impl Core {
                 extra.map_or(asked, |(extra, _)| LbnRange::new(extra.start(), extra.len() + asked.len()));
             let useful = extra.map_or(0, |(_, useful)| useful);
             let last = i + 1 == ranges.len();
-            let work = Work::Foreground { job: job.clone(), detoured: detoured && i == 0 };
+            let work = Work::Foreground { job: job.clone(), plain: plain.filter(|_| i == 0) };
             let op = job.pending.request.op;
             outside.push(
                 &self.drive,
@@ -293,7 +296,7 @@ impl Core {
 
     /// Leaves out what lies behind a sector that is known to be bad, and is not to be fetched itself; of what is merged,
     /// what lies before it.
-    fn avoid_bad(
+    pub(super) fn avoid_bad(
         &mut self,
         outside: &Outside,
         (mut range, useful): (LbnRange, u32),
@@ -330,126 +333,5 @@ impl Core {
         });
         let to = if merged { range.end() } else { to };
         (useful > 0 && from < to).then(|| (part(from, to), useful))
-    }
-
-    /// What idle time has cost this request, or saved it.
-    fn account_idle(&mut self, outside: &Outside, standing: &Standing, job: &Job) {
-        let from = self.displaced.take();
-        if self.config.idle.is_none() || job.pending.promoted.is_some() {
-            return;
-        }
-        if outside.blind {
-            // When it is done says what it cost.
-            self.idle.visited(job.pending.position().cylinder);
-            return;
-        }
-        let op = job.pending.request.op;
-        let begin = outside.set_out(standing, op);
-        let until = plain_end(&self.drive, standing.position, begin, op, job.ranges());
-        let plain = match from {
-            Some(from) => {
-                let at = outside.clock.platter(job.pending.arrived) + outside.config.overheads.command(op);
-                let plain = plain_end(&self.drive, from, at, op, job.ranges());
-                self.idle.account(plain, until);
-                plain.saturating_since(at)
-            }
-            None => until.saturating_since(begin),
-        };
-        self.idle.harm.foreground += plain;
-        self.idle.visited(job.pending.position().cylinder);
-    }
-
-    /// Background work while the foreground asks for nothing: one command at a time, since none can be taken back.
-    fn decide_idle(&mut self, outside: &mut Outside, now: Instant, tag: u64, buffers: &mut dyn Buffers) {
-        let Some(idle) = self.config.idle else { return };
-        let silent = now.saturating_since(self.idle.since);
-        if silent < idle.threshold {
-            return;
-        }
-        // A head that may not leave its track finds nothing that can be left again at any instant: not from outside.
-        let allowed = self.idle.range(&idle, now) != Range::Track;
-        self.accesses.clear();
-        let Some(visit) = allowed.then(|| self.idle_visit(now, buffers)).flatten() else {
-            // A search that is not through yet goes on soon.
-            let searching =
-                allowed && now < self.idle.not_before && self.idle.not_before < now + idle.threshold;
-            if !(searching || allowed && self.decide_probe(outside, tag)) {
-                self.idle.not_before = now + idle.threshold;
-            }
-            return;
-        };
-        let drive = Arc::clone(&self.drive);
-        let layout = drive.layout();
-        // Each with the wanted sectors in it. Of what is to be written, the holes between are left out.
-        let mut ranges: Vec<(LbnRange, u32)> = Vec::new();
-        let mut op = Op::Read;
-        for access in &self.accesses {
-            let at = |sector| layout.lbn_at(Location { track: visit.track, sector });
-            let Some((lbn, last)) = at(access.sector).zip(at(access.sector + access.sectors - 1)) else {
-                continue;
-            };
-            let end = last + Sectors::new(1);
-            op = access.op;
-            let useful = match access.purpose {
-                Purpose::Idle { useful } => useful,
-                _ => 0,
-            };
-            match ranges.last_mut() {
-                Some((before, wanted)) if before.end() == lbn => {
-                    *before = LbnRange::new(before.start(), end.since(before.start()));
-                    *wanted += useful;
-                }
-                _ => ranges.push((LbnRange::new(lbn, end.since(lbn)), useful)),
-            }
-        }
-        if ranges.is_empty() {
-            self.background.give_back(layout, tag, true, |_| true);
-        }
-        if let [one] = &mut ranges[..]
-            && op == Op::Read
-        {
-            match self.avoid_bad(outside, *one, tag, false) {
-                Some(part) => *one = part,
-                None => ranges.clear(),
-            }
-        }
-        for (i, &(range, useful)) in ranges.iter().enumerate() {
-            let last = i + 1 == ranges.len();
-            let what = (Purpose::Idle { useful }, None, useful);
-            outside.push(&drive, (op, range, (tag, last), Work::Idle), what);
-        }
-    }
-
-    /// A command for what the mimic wants to learn from, if it wants anything.
-    fn decide_probe(&mut self, outside: &mut Outside, tag: u64) -> bool {
-        let capacity = self.drive.layout().capacity().get();
-        let wanted = self.watch.wanted().filter(|range| {
-            !range.is_empty() && range.checked_end().is_some_and(|end| end.get() <= capacity)
-        });
-        let Some(range) = wanted else { return false };
-        self.displaced = self.displaced.or(Some(self.position));
-        let what = (Purpose::Idle { useful: 0 }, None, 0);
-        outside.push(&self.drive, (Op::Read, range, (tag, true), Work::Probe), what);
-        true
-    }
-
-    /// What idle time may ask for on a track: the run of LBNs with the most in it.
-    pub(in crate::core) fn straight_idle_window(&self, track: TrackIndex, op: Op) -> (u32, u32) {
-        let there = self.drive.layout().track_ref(track);
-        let mut best = ((0, 0), 0);
-        crate::planner::straight_parts(&there, (0, there.track().sectors), |part| {
-            let all = self.background.score(&there, part, op);
-            let run = match op {
-                Op::Read => part,
-                Op::Write => self.background.longest_write(&there, part, false).0,
-            };
-            // Blocks with holes in them take several commands: better than nothing.
-            let (part, score) = if run.1 > 0 { (run, all + 1) } else { (part, all.min(1)) };
-            let score = if all > 0 { score } else { 0 };
-            if score > best.1 {
-                best = (part, score);
-            }
-        });
-        best.0
     }
 }

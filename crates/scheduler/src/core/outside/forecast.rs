@@ -1,6 +1,8 @@
 //! What a command will make the head do, and when.
 
+use super::clock::difference;
 use super::config::Overheads;
+use super::record::Observed;
 use crate::core::under_way::Approach;
 use model::{DriveModel, Piece, Position};
 use units::{Duration, Instant, LbnRange, Op, TrackIndex};
@@ -49,6 +51,29 @@ impl Forecast {
     /// How much later the head could have come and still begun in this turn.
     pub fn slack(&self) -> Duration {
         self.start.saturating_since(self.arrive)
+    }
+}
+
+/// What a foreground request with a detour would have been without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plain {
+    /// Platter time of the decision: it would have been sent then.
+    pub decided: Instant,
+    /// When its first command would have been done, as far as is known of those before the detour.
+    pub end: Instant,
+    /// Commands with the detour's.
+    pub commands: u32,
+}
+
+impl Plain {
+    /// How much later it was done, as was foreseen with the detour and as was seen then. A head that is late loses a turn
+    /// with each command at most; what takes longer has other reasons. Data that cross the bus late cost the head nothing.
+    pub fn late(&self, foreseen: &Forecast, seen: &Observed, turn: Duration) -> Duration {
+        let by = difference(foreseen.end, self.end);
+        let nanos = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+        let beyond = if seen.explained { seen.turns.saturating_mul(nanos(turn)) } else { seen.error };
+        let late = by.saturating_add(beyond).clamp(0, nanos(turn * u64::from(self.commands)));
+        Duration::from_nanos(late.unsigned_abs())
     }
 }
 

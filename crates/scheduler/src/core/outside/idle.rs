@@ -1,0 +1,209 @@
+//! What idle time is used for outside the drive, and what that has cost.
+//!
+//! A command that was sent cannot be left again, as a head in the drive leaves its track: whoever comes meanwhile waits
+//! for all of it. So each is in the account of harm, one on the track under the head like any other. While idle time is
+//! short, only that track is read (FAST'04, section 5.2), by commands that are short as well.
+
+use super::fit::range_of;
+use super::forecast::Standing;
+use super::{Neighbours, Outside, Work};
+use crate::background::{Buffers, Focus};
+use crate::core::under_way::{Job, pass, plain_end, turn};
+use crate::core::{Core, Purpose};
+use crate::idle::Range;
+use crate::planner::{Stop, straight_parts};
+use model::layout::Location;
+use std::sync::Arc;
+use units::{FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
+
+impl Core {
+    /// What idle time has cost this request, or saved it.
+    pub(super) fn account_idle(&mut self, outside: &Outside, standing: &Standing, job: &Job) {
+        let from = self.displaced.take();
+        if self.config.idle.is_none() || job.pending.promoted.is_some() {
+            return;
+        }
+        if outside.blind {
+            // When it is done says what it cost.
+            self.idle.visited(job.pending.position().cylinder);
+            return;
+        }
+        let op = job.pending.request.op;
+        let begin = outside.set_out(standing, op);
+        let until = plain_end(&self.drive, standing.position, begin, op, job.ranges());
+        let plain = match from {
+            Some(from) => {
+                let at = outside.clock.platter(job.pending.arrived) + outside.config.overheads.command(op);
+                let plain = plain_end(&self.drive, from, at, op, job.ranges());
+                self.idle.account(plain, until);
+                plain.saturating_since(at)
+            }
+            None => until.saturating_since(begin),
+        };
+        self.idle.harm.foreground += plain;
+        self.idle.visited(job.pending.position().cylinder);
+    }
+
+    /// Background work while the foreground asks for nothing: one command at a time, since none can be taken back.
+    pub(super) fn decide_idle(
+        &mut self,
+        outside: &mut Outside,
+        now: Instant,
+        tag: u64,
+        buffers: &mut dyn Buffers,
+    ) {
+        let Some(idle) = self.config.idle else { return };
+        let allowed = self.idle.range(&idle, now) != Range::Track;
+        self.accesses.clear();
+        if now.saturating_since(self.idle.since) < idle.threshold {
+            if idle.short && allowed && self.visit_short(outside) {
+                self.send_visit(outside, tag);
+            }
+            return;
+        }
+        // A head that may not leave its track finds nothing that can be left again at any instant: not from outside.
+        if allowed && self.idle_visit(now, buffers).is_some() {
+            return self.send_visit(outside, tag);
+        }
+        // A search that is not through yet goes on soon.
+        let searching = allowed && now < self.idle.not_before && self.idle.not_before < now + idle.threshold;
+        if !(searching || allowed && self.decide_probe(outside, tag)) {
+            self.idle.not_before = now + idle.threshold;
+        }
+    }
+
+    /// Takes reads on the track under the head while nobody knows how long the foreground will be silent; whether there
+    /// are any.
+    ///
+    /// Who comes meanwhile waits for half of the command in the mean, and the longer it is the more likely somebody
+    /// comes: harm grows with the square of its time. Where what is wanted lies side by side, most is had for it by
+    /// reading for as long as was waited for the first of it.
+    fn visit_short(&mut self, outside: &Outside) -> bool {
+        if self.background.is_idle() || outside.blind || !outside.known {
+            return false;
+        }
+        let drive = Arc::clone(&self.drive);
+        let standing = outside.standing(&drive);
+        let Some(track) = standing.track else { return false };
+        let there = drive.layout().track_ref(track);
+        let overheads = &outside.config.overheads;
+        let earliest = outside.set_out(&standing, Op::Read).max(outside.decided + overheads.shortest_access);
+        let (sectors, rpm) = (there.track().sectors, drive.rpm());
+        // What takes longer than half a turn is no short command.
+        let window = there.track().passing(rpm, earliest, earliest + turn(&drive) / 2);
+        self.background.look(Focus::All);
+        let mut chosen: Option<(u32, u32)> = None;
+        straight_parts(&there, window, |(first, count)| {
+            if chosen.is_some() {
+                return;
+            }
+            let mut next: Option<(u32, u32)> = None;
+            self.background.items(&there, (first, count), Op::Read, |_, _, item, passing| {
+                if next.is_none_or(|(begin, _)| passing < begin) {
+                    next = Some((passing, item.sectors));
+                }
+            });
+            let Some((begin, least)) = next else { return };
+            let first = (first + begin) % sectors;
+            let start = pass(&drive, there.track(), earliest, (first, least)).0;
+            let waited = rpm.arc_in(start.saturating_since(outside.decided)).parts();
+            let as_long = u64::from(sectors) * waited / FULL_TURN;
+            let as_long = u32::try_from(as_long).unwrap_or(u32::MAX);
+            chosen = Some((first, as_long.max(least).min(count - begin)));
+        });
+        let Some(window) = chosen else { return false };
+        // A drive may take it for the next of a sequence, and read on.
+        let stop = Stop { track, first: window.0, count: window.1, op: Op::Read };
+        let neighbour = range_of(&drive, &stop).and_then(|range| outside.neighbour(&drive, Op::Read, range));
+        let tried = match outside.config.neighbours {
+            Neighbours::Always => Neighbours::Always,
+            Neighbours::Never | Neighbours::Learned => Neighbours::Learned,
+        };
+        if neighbour.is_some_and(|neighbour| !outside.learned.allows(tried, neighbour)) {
+            return false;
+        }
+        self.visit_to_read(earliest, track, window, |useful| Purpose::Idle { useful });
+        let found = !self.accesses.is_empty();
+        if found {
+            self.displaced = self.displaced.or(Some(self.position));
+        }
+        found
+    }
+
+    /// Puts what a visit asks for into the queue.
+    fn send_visit(&mut self, outside: &mut Outside, tag: u64) {
+        let drive = Arc::clone(&self.drive);
+        let layout = drive.layout();
+        // Each with the wanted sectors in it. Of what is to be written, the holes between are left out.
+        let mut ranges: Vec<(LbnRange, u32)> = Vec::new();
+        let mut op = Op::Read;
+        for access in &self.accesses {
+            let at = |sector| layout.lbn_at(Location { track: access.track, sector });
+            let Some((lbn, last)) = at(access.sector).zip(at(access.sector + access.sectors - 1)) else {
+                continue;
+            };
+            let end = last + Sectors::new(1);
+            op = access.op;
+            let useful = match access.purpose {
+                Purpose::Idle { useful } => useful,
+                _ => 0,
+            };
+            match ranges.last_mut() {
+                Some((before, wanted)) if before.end() == lbn => {
+                    *before = LbnRange::new(before.start(), end.since(before.start()));
+                    *wanted += useful;
+                }
+                _ => ranges.push((LbnRange::new(lbn, end.since(lbn)), useful)),
+            }
+        }
+        if ranges.is_empty() {
+            self.background.give_back(layout, tag, true, |_| true);
+        }
+        if let [one] = &mut ranges[..]
+            && op == Op::Read
+        {
+            match self.avoid_bad(outside, *one, tag, false) {
+                Some(part) => *one = part,
+                None => ranges.clear(),
+            }
+        }
+        for (i, &(range, useful)) in ranges.iter().enumerate() {
+            let last = i + 1 == ranges.len();
+            let what = (Purpose::Idle { useful }, None, useful);
+            outside.push(&drive, (op, range, (tag, last), Work::Idle), what);
+        }
+    }
+
+    /// A command for what the mimic wants to learn from, if it wants anything.
+    fn decide_probe(&mut self, outside: &mut Outside, tag: u64) -> bool {
+        let capacity = self.drive.layout().capacity().get();
+        let wanted = self.watch.wanted().filter(|range| {
+            !range.is_empty() && range.checked_end().is_some_and(|end| end.get() <= capacity)
+        });
+        let Some(range) = wanted else { return false };
+        self.displaced = self.displaced.or(Some(self.position));
+        let what = (Purpose::Idle { useful: 0 }, None, 0);
+        outside.push(&self.drive, (Op::Read, range, (tag, true), Work::Probe), what);
+        true
+    }
+
+    /// What idle time may ask for on a track: the run of LBNs with the most in it.
+    pub(in crate::core) fn straight_idle_window(&self, track: TrackIndex, op: Op) -> (u32, u32) {
+        let there = self.drive.layout().track_ref(track);
+        let mut best = ((0, 0), 0);
+        straight_parts(&there, (0, there.track().sectors), |part| {
+            let all = self.background.score(&there, part, op);
+            let run = match op {
+                Op::Read => part,
+                Op::Write => self.background.longest_write(&there, part, false).0,
+            };
+            // Blocks with holes in them take several commands: better than nothing.
+            let (part, score) = if run.1 > 0 { (run, all + 1) } else { (part, all.min(1)) };
+            let score = if all > 0 { score } else { 0 };
+            if score > best.1 {
+                best = (part, score);
+            }
+        });
+        best.0
+    }
+}

@@ -1,0 +1,95 @@
+//! One bound for detours and idle time: what both cost the foreground together stays below it.
+//!
+//! Each may use what the other leaves, and has a part of its own. Which of them gets more for a turn that the foreground
+//! loses depends on the load: on a busy drive detours do, on one that is seldom used idle time. Who has got more so far
+//! has three quarters.
+
+use crate::idle::Harm;
+
+/// Of a bound, the quarters that are reserved for who has got less for what it cost, and for who has got more.
+const QUARTERS: [u32; 2] = [1, 3];
+
+/// What both have got, and cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    /// Wanted sectors, of detours and of idle time.
+    sectors: [u64; 2],
+    /// What they have cost, in millionths of the foreground's time.
+    cost_ppm: [u32; 2],
+    /// The quarters that each has of its own.
+    quarters: [u32; 2],
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { sectors: [0; 2], cost_ppm: [0; 2], quarters: [2; 2] }
+    }
+}
+
+impl Shared {
+    /// A command has brought wanted sectors.
+    pub fn had(&mut self, in_idle_time: bool, sectors: u32) {
+        self.sectors[usize::from(in_idle_time)] += u64::from(sectors);
+    }
+
+    /// Looks at what both have cost.
+    pub fn weigh(&mut self, detours: &Harm, idle: &Harm) {
+        self.cost_ppm = [detours.ppm(), idle.ppm()];
+        let got = |who: usize, other: usize| u128::from(self.sectors[who]) * u128::from(self.cost_ppm[other]);
+        let (detours, idle) = (got(0, 1), got(1, 0));
+        self.quarters = [2; 2];
+        if detours != idle {
+            let idle_first = usize::from(idle > detours);
+            self.quarters = [QUARTERS[1 - idle_first], QUARTERS[idle_first]];
+        }
+    }
+
+    /// The millionths that detours may cost.
+    pub fn for_detours(&self, bound_ppm: u32) -> u32 {
+        self.part(0, bound_ppm)
+    }
+
+    /// The millionths that idle time may cost.
+    pub fn for_idle(&self, bound_ppm: u32) -> u32 {
+        self.part(1, bound_ppm)
+    }
+
+    fn part(&self, who: usize, bound_ppm: u32) -> u32 {
+        let own = u64::from(bound_ppm) * u64::from(self.quarters[who]) / 4;
+        bound_ppm.saturating_sub(self.cost_ppm[1 - who]).max(u32::try_from(own).unwrap_or(bound_ppm))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Duration;
+
+    fn harm(late_ppm: u64) -> Harm {
+        let (foreground, late) = (Duration::from_secs(1), Duration::from_micros(late_ppm));
+        Harm { foreground, late, early: Duration::ZERO }
+    }
+
+    fn shared(sectors: (u32, u32), ppm: (u64, u64)) -> (u32, u32) {
+        let mut shared = Shared::default();
+        shared.had(false, sectors.0);
+        shared.had(true, sectors.1);
+        shared.weigh(&harm(ppm.0), &harm(ppm.1));
+        (shared.for_detours(10_000), shared.for_idle(10_000))
+    }
+
+    #[test]
+    fn who_is_alone_has_it_all() {
+        assert_eq!(shared((100, 0), (9_000, 0)).0, 10_000);
+        assert_eq!(shared((0, 100), (0, 9_000)).1, 10_000);
+    }
+
+    #[test]
+    fn who_gets_more_for_its_cost_may_cost_more() {
+        assert_eq!(shared((300, 100), (10_000, 10_000)), (7_500, 2_500));
+        assert_eq!(shared((100, 300), (10_000, 10_000)), (2_500, 7_500));
+        assert_eq!(shared((100, 100), (10_000, 10_000)), (5_000, 5_000));
+        // What the other leaves is there for the taking.
+        assert_eq!(shared((300, 100), (2_000, 3_000)), (7_500, 8_000));
+    }
+}

@@ -1,0 +1,178 @@
+//! What the foreground pays outside the drive, at every utilisation, and what idle time is used for: each against a twin
+//! without background work, over a drive with noise.
+
+use drive::Behaviour;
+use freeblock_sim::{Background, Nothing, Observer, Outside, black_box};
+use model::{DriveModel, builtin};
+use scheduler::policy::PolicyName;
+use scheduler::{
+    Config, Conservatism, Core, IdleTime, OutsideConfig, Overheads, Parameter, Place, Priority, Record,
+    Request, Sessions,
+};
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
+use workload::{Arrival, Issuer, Random, RandomConfig};
+
+const REQUESTS: u64 = 4_000;
+const BLOCK: Sectors = Sectors::new(32);
+/// What the drive does of this load one at a time, in a second.
+const ONE_AT_A_TIME: f64 = 117.0;
+
+/// A scan without an end.
+struct Scan {
+    session: SessionId,
+    /// What the foreground asked for last.
+    last: LbnRange,
+    /// Blocks that came with it, or touch the track on which it ended, and others.
+    near: u64,
+    elsewhere: u64,
+}
+
+impl Observer for Scan {
+    fn completed(&mut self, request: Request, _: Instant, _: Instant) {
+        self.last = request.range;
+    }
+
+    fn delivered(&mut self, core: &mut Core, record: Record, _: Instant) {
+        let layout = core.drive().layout();
+        let end = |range: LbnRange| layout.locate(Lbn::new(range.end().get() - 1)).unwrap().track;
+        let mut tracks = layout.pieces(record.range).map(|piece| piece.track);
+        if record.range.overlaps(self.last) || tracks.any(|track| track == end(self.last)) {
+            self.near += 1;
+        } else {
+            self.elsewhere += 1;
+        }
+        core.read(self.session, record.range, BLOCK, Parameter::default()).unwrap();
+    }
+}
+
+struct Twins {
+    /// By how many percent the mean response is longer with the scan, and the mean time at the drive.
+    response: f64,
+    access: f64,
+    scan: Outside<Random>,
+    seen: Scan,
+}
+
+fn twins(percent: u64, seed: u64, idle: Option<IdleTime>, place: fn(Overheads) -> OutsideConfig) -> Twins {
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let begin = || {
+        let (device, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let place = Place::Outside(place(overheads));
+        let config = Config { policy: PolicyName::Sptf, idle, seed, place, ..Config::default() };
+        let arrival = match percent {
+            100 => Arrival::outstanding(2),
+            _ => Arrival::Poisson { rate: ONE_AT_A_TIME * percent as f64 / 100.0 },
+        };
+        let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
+        let issuer = Issuer::new(Random::new(load, seed).unwrap(), arrival, Instant::ZERO, seed).unwrap();
+        Outside::new(device, Arc::clone(&known), config, issuer, Background::None).unwrap()
+    };
+    let mut plain = begin();
+    plain.advance(REQUESTS, &mut Nothing).unwrap();
+    let mut scan = begin();
+    let session = scan.core_mut().open(Priority::default()).unwrap();
+    let whole = LbnRange::new(Lbn::ZERO, known.layout().capacity());
+    scan.core_mut().read(session, whole, BLOCK, Parameter::default()).unwrap();
+    let nothing = LbnRange::new(Lbn::ZERO, Sectors::new(1));
+    let mut seen = Scan { session, last: nothing, near: 0, elsewhere: 0 };
+    scan.advance(REQUESTS, &mut seen).unwrap();
+    let (before, after) = (plain.report().foreground, scan.report().foreground);
+    let slower = |before: f64, after: f64| (after / before - 1.0) * 100.0;
+    Twins {
+        response: slower(before.mean_response_ms, after.mean_response_ms),
+        access: slower(before.mean_access_ms, after.mean_access_ms),
+        scan,
+        seen,
+    }
+}
+
+fn paper(overheads: Overheads) -> OutsideConfig {
+    OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::paper(overheads, Duration::from_micros(300)) }
+}
+
+/// Gaps are not used: no detour has so much to spare.
+fn idle_time_only(overheads: Overheads) -> OutsideConfig {
+    OutsideConfig { conservatism: Conservatism::Constant(Duration::from_secs(1)), ..paper(overheads) }
+}
+
+#[test]
+fn the_foreground_is_hurt_by_less_than_two_percent_at_every_utilisation() {
+    for percent in [5, 20, 40, 60, 80, 100] {
+        for place in [paper, OutsideConfig::beyond] {
+            let twins = twins(percent, 42, Some(IdleTime::default()), place);
+            assert!(twins.response < 2.0, "at {percent}%: {:.2}% slower", twins.response);
+            let (idle, detours) =
+                (twins.scan.harm().share(), twins.scan.core().detour_harm().unwrap().share());
+            assert!(idle + detours < 0.0115, "at {percent}%: {idle} in idle time and {detours} by detours");
+        }
+    }
+}
+
+#[test]
+fn what_detours_cost_is_in_their_account_however_it_came_about() {
+    // A request that comes alone is sent late when the detour's answer is late: nothing of that is the head's doing.
+    let twins = twins(20, 42, None, paper);
+    let account = twins.scan.core().detour_harm().unwrap().share() * 100.0;
+    assert!(twins.access < account + 0.2, "{:.2}% slower, {account:.2}% by the account", twins.access);
+}
+
+#[test]
+fn short_idle_periods_are_used_on_the_track_under_the_head_only() {
+    let never_long = IdleTime { threshold: Duration::from_secs(3_600), ..IdleTime::default() };
+    let used = twins(40, 42, Some(never_long), idle_time_only);
+    let head = used.scan.head();
+    assert!(head.idle_transfer > Duration::from_millis(500), "{head:?}");
+    assert_eq!(head.free_transfer, Duration::ZERO, "{head:?}");
+    assert!(used.seen.near > 1_000, "{} blocks", used.seen.near);
+    assert_eq!(used.seen.elsewhere, 0);
+    // Who came meanwhile had to wait, and that is accounted for.
+    let share = used.scan.harm().share();
+    assert!(share > 0.001 && share < 0.0115, "{share}");
+    assert!(used.response < 2.0, "{:.2}% slower", used.response);
+    let unused = twins(40, 42, Some(IdleTime { short: false, ..never_long }), idle_time_only);
+    assert_eq!(unused.scan.head().idle_transfer, Duration::ZERO);
+}
+
+#[test]
+fn long_idle_periods_go_to_the_hardest_blocks_first() {
+    // Nobody else is there: only what lies near the innermost and outermost cylinders is read at first.
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let (device, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+    let config = Config {
+        idle: Some(IdleTime::default()),
+        place: Place::Outside(paper(overheads)),
+        ..Config::default()
+    };
+    let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
+    let issuer = Issuer::new(Random::new(load, 1).unwrap(), Arrival::Silent, Instant::ZERO, 1).unwrap();
+    let mut run = Outside::new(device, Arc::clone(&known), config, issuer, Background::None).unwrap();
+    let session = run.core_mut().open(Priority::default()).unwrap();
+    let whole = LbnRange::new(Lbn::ZERO, known.layout().capacity());
+    run.core_mut().read(session, whole, BLOCK, Parameter::default()).unwrap();
+    let mut read = Read(Vec::new());
+    run.advance_to(Instant::ZERO + Duration::from_secs(20), &mut read).unwrap();
+    let cylinders = known.layout().cylinders();
+    let edge = |lbn: Lbn| {
+        let at = known.layout().locate(lbn).unwrap().track;
+        let cylinder = known.layout().track(at).cylinder.get();
+        cylinder.min(cylinders - 1 - cylinder)
+    };
+    assert!(read.0.len() > 5_000, "{}", read.0.len());
+    // Two seconds' worth of tracks from either edge, and nothing of the middle.
+    assert!(
+        read.0.iter().all(|lbn| edge(*lbn) < cylinders / 8),
+        "{:?}",
+        read.0.iter().map(|l| edge(*l)).max()
+    );
+}
+
+struct Read(Vec<Lbn>);
+
+impl Observer for Read {
+    fn delivered(&mut self, _: &mut Core, record: Record, _: Instant) {
+        self.0.push(record.range.start());
+    }
+}

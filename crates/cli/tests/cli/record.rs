@@ -54,7 +54,7 @@ fn load(socket: &str, requests: u64) {
 fn a_recorded_live_run_replays_with_identical_decisions() {
     for more in [&[][..], &["--profile", "none"]] {
         let Some(Recorded { dir, daemon, file }) = recorded(more) else { return };
-        load(&dir.path("nbd"), 150);
+        load(&dir.path("nbd"), 250);
         daemon.end();
         let told = run_with(&["simulate", "--replay-live", &file, "--json"]).json();
         assert!(number(&told, "/requests") > 150.0 && number(&told, "/commands") > 150.0, "{told}");

@@ -357,6 +357,7 @@ impl Core {
         self.watch.lost_sight();
         outside.lost_sight(self.now);
         if !outside.blind {
+            outside.foresee_plain(&self.drive);
             outside.foresee(&self.drive);
         }
         self.background.give_back(self.drive.layout(), order.tag, true, |_| true);

@@ -1,6 +1,7 @@
 //! What a served disk's mimic has learnt, over restarts.
 
-use super::config::{Config, DeviceSpec, DiskConfig};
+use super::config::{Config, DiskConfig};
+use super::names::DeviceSpec;
 use super::open::AnyDevice;
 use crate::problem::Problem;
 use mimic::Learner;

@@ -10,7 +10,7 @@ pub(crate) const PROFILE: &str = include_str!("../../../drive/tests/data/small.t
 pub(crate) const SECTORS: u64 = 3_590;
 
 pub(crate) struct Daemon {
-    child: Child,
+    pub(crate) child: Child,
     rest: std::thread::JoinHandle<String>,
 }
 
@@ -62,7 +62,7 @@ impl Daemon {
     }
 }
 
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let has = Command::new(program).arg("--version").output().is_ok();
     if !has {
         eprintln!("skipped: {program} not found; on Debian it is in libnbd-bin or qemu-utils");
@@ -71,7 +71,7 @@ fn has(program: &str) -> bool {
 }
 
 #[track_caller]
-fn works(program: &str, args: &[&str]) -> String {
+pub fn works(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{program} {args:?}: {out}{err}");

@@ -69,6 +69,11 @@ fn new_histories_of_this_commit_keep_every_promise() {
         counts.flushes,
         counts.restores,
         counts.reorganisations,
+        counts.mined,
+        counts.fetched,
+        counts.full,
+        counts.commands,
+        counts.detours,
     ] {
         assert!(happened > 0, "seed {seed}: {counts:?}");
     }

@@ -173,6 +173,7 @@ impl Setup {
             most_pending: self.most_pending,
             most_partials: self.most_partials,
             writes_serve_reads: self.writes_serve_reads,
+            writes_serve_writes: true,
             sharing: self.sharing,
             seed: self.seed,
             idle: self.idle,

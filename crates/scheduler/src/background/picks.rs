@@ -316,7 +316,7 @@ mod tests {
         let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
         let layout = drive.layout();
         let mut background = Background::new(layout, 1);
-        let session = background.open(layout, Priority::default(), true).unwrap();
+        let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
         let (first, third) = (TrackIndex::new(0), TrackIndex::new(2));
         let across = |track: TrackIndex| {
             let sectors = layout.track(track).sectors;
@@ -346,7 +346,7 @@ mod tests {
         let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
         let layout = drive.layout();
         let mut background = Background::new(layout, 1);
-        let session = background.open(layout, Priority::default(), true).unwrap();
+        let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
         let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
         let write = |background: &mut Background, range: LbnRange| {
             let work = (range, range.len());

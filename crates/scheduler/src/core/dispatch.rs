@@ -267,7 +267,8 @@ impl Core {
         }
     }
 
-    /// The detour for a gap: the lottery's winner's among those in focus, or if it finds none what lies nearest.
+    /// The detour for a gap: the lottery's winner's among those in focus, or if it finds none anybody's. Each of the two
+    /// searches has the budget; what lies near source and destination is looked at in any case (FAST'04, section 5.2).
     pub(super) fn plan(
         &mut self,
         gap: &Gap,
@@ -282,7 +283,6 @@ impl Core {
                 return Some(detour);
             }
             self.background.look_at(&holders);
-            return self.search(gap, Reach::Near, budget, terms);
         }
         self.search(gap, Reach::Drive, budget, terms)
     }

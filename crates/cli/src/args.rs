@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Drive(DriveCommand),
     /// Simulate a foreground load on a drive, with or without a background scan in its free bandwidth
     #[command(
-        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n\nThe same seed gives the same output, but for wall_s. Ctrl-C ends it at once; nothing has been written then."
+        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n  freeblock simulate --replay-live d0.recording\n\nThe same seed gives the same output, but for wall_s. Ctrl-C ends it at once; nothing has been written then."
     )]
     Simulate(Box<SimulateArgs>),
     /// The papers' experiments: their figures, the claims that ours are held against, a report
@@ -208,7 +208,7 @@ pub(crate) enum LabCommand {
     },
     /// Run experiments, and hold their results against the papers' claims
     #[command(
-        after_help = "Example:\n  freeblock lab check --quick\n  freeblock lab check osdi00-fig6a --json\n\nThe exit code is 1 when a claim does not hold."
+        after_help = "Example:\n  freeblock lab check --quick\n  freeblock lab check osdi00-fig6a --json\n  freeblock lab check --quick --known docs/known.toml\n\nThe exit code is 1 when a claim does not hold; with --known, when it is not as the list says."
     )]
     Check {
         #[command(flatten)]
@@ -216,6 +216,10 @@ pub(crate) enum LabCommand {
         /// Take results that `run` has written to the directory, if this program made them with the same size and seed
         #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = LAB_DIRECTORY)]
         resume: Option<PathBuf>,
+        /// A list of measures that are known not to hold: any other that does not is an error, and so is one of the list that
+        /// does
+        #[arg(long, value_name = "FILE")]
+        known: Option<PathBuf>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -337,6 +341,11 @@ pub(crate) struct SimulateArgs {
     /// Seed of everything random
     #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
     pub(crate) seed: u64,
+    /// Tell a fresh scheduler all that a daemon's was told, from a recording of `freeblock serve --record`, and compare every
+    /// decision; the exit code is 1 if one differs. Nothing but --json goes with it
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "policy", "mimic", "learnt", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -3,6 +3,8 @@
 // The helpers of tests are tests.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+#[cfg(target_os = "linux")]
+mod crash;
 mod demo;
 mod drive;
 #[cfg(target_os = "linux")]
@@ -12,10 +14,16 @@ mod mimic;
 mod mistakes;
 mod probe;
 #[cfg(target_os = "linux")]
+mod proofs;
+#[cfg(target_os = "linux")]
+mod record;
+#[cfg(target_os = "linux")]
 mod serve;
 mod simulate;
 mod support;
 #[cfg(target_os = "linux")]
 mod tasks;
 mod terminal;
+#[cfg(target_os = "linux")]
+mod tls;
 mod torture;

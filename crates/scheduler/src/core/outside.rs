@@ -38,7 +38,7 @@ use neighbours::Learned;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
 const NOISE: i64 = 8;
@@ -100,16 +100,18 @@ pub enum Outcome<'a> {
     StoppedAt(Lbn),
     /// This sector is bad, and there are no data of the others either.
     NoData(Lbn),
+    /// Nobody knows what of it was done, or will be, and no sector is to blame: the host waits for it no longer. The
+    /// request that it was for has failed; of the background nothing has, all of it is wanted again.
+    Lost,
 }
 
 /// A command that is at the drive or will be.
 #[derive(Clone, Debug)]
 struct Order {
     command: Command,
-    /// What of the background it fetches.
+    /// What of the background it fetches. Several commands may have one tag: a drive may be done with them in any order,
+    /// and what they fetch together is there with the last of them.
     tag: u64,
-    /// Nothing else is to come with this tag.
-    last: bool,
     work: Work,
     /// How it stands to the command before it, if that is on the same track.
     neighbour: Option<Neighbour>,
@@ -159,8 +161,6 @@ pub(super) struct Outside {
     base: Standing,
     /// Foreground requests that were lost, each with its tag.
     retries: VecDeque<(u64, Job)>,
-    /// Bad sectors of a foreground request of several commands.
-    bad: Vec<Lbn>,
     record: ErrorRecord,
     margins: Margins,
     guard: Guard,
@@ -196,7 +196,6 @@ impl Outside {
                 bus: Instant::ZERO,
             },
             retries: VecDeque::new(),
-            bad: Vec::new(),
             record: ErrorRecord::default(),
             margins: Margins::default(),
             guard: Guard::new(),
@@ -244,6 +243,13 @@ impl Outside {
         }
         self.known_bad.extend(bad.iter().take(MOST_KNOWN_BAD));
     }
+
+    /// All that is known of the drive is that nothing foreseen is under way any more.
+    fn lost_sight(&mut self, now: Instant) {
+        self.base.free = self.clock.platter(now);
+        self.base.ready = self.base.free;
+        self.base.bus = self.base.free;
+    }
 }
 
 impl Core {
@@ -280,6 +286,9 @@ impl Core {
             return;
         };
         self.now = now;
+        if outcome == Outcome::Lost {
+            return self.command_lost(outside, order);
+        }
         let begun = self.watched(now, &order, outcome);
         let drive = std::sync::Arc::clone(&self.drive);
         if outside.blind {
@@ -337,6 +346,19 @@ impl Core {
         self.outside = Some(outside);
     }
 
+    /// The host waits for a command no longer: it says nothing of where the head is.
+    fn command_lost(&mut self, mut outside: Box<Outside>, order: Order) {
+        self.watch.lost_sight();
+        outside.lost_sight(self.now);
+        if !outside.blind {
+            outside.foresee_plain(&self.drive);
+            outside.foresee(&self.drive);
+        }
+        self.background.give_back(self.drive.layout(), order.tag, true, |_| true);
+        self.hand_out(&mut outside, order, Outcome::Lost);
+        self.outside = Some(outside);
+    }
+
     /// The mimic sees a command; when that began.
     fn watched(&mut self, now: Instant, order: &Order, outcome: Outcome<'_>) -> Instant {
         let Command { op, range, foreground, .. } = order.command;
@@ -352,10 +374,11 @@ impl Core {
 
     /// What a command has done goes to whom it was for.
     fn hand_out(&mut self, outside: &mut Outside, order: Order, outcome: Outcome<'_>) {
-        let Order { command, tag, last, work, .. } = order;
+        let Order { command, tag, work, .. } = order;
+        let last = !outside.device.iter().chain(&outside.queue).any(|order| order.tag == tag);
         let single;
         let (bad, stopped): (&[Lbn], Option<Lbn>) = match outcome {
-            Outcome::Done => (&[], None),
+            Outcome::Done | Outcome::Lost => (&[], None),
             Outcome::Bad(bad) => (bad, None),
             Outcome::StoppedAt(lbn) | Outcome::NoData(lbn) => {
                 single = [lbn];
@@ -367,10 +390,12 @@ impl Core {
         if let Some(stopped) = stopped {
             let none = matches!(outcome, Outcome::NoData(_));
             let undone = |item: LbnRange| item.start() > stopped || none && item.end() <= stopped;
-            self.background.give_back(self.drive.layout(), tag, true, undone);
+            let again = self.background.give_back(self.drive.layout(), tag, true, undone);
+            self.overtake_again(outside, command.id, &again);
         }
-        outside.remember(&command, bad);
-        outside.bad.extend(bad.iter().filter(|lbn| command.range.contains(**lbn)));
+        if outcome != Outcome::Lost {
+            outside.remember(&command, bad);
+        }
         let mut retry = None;
         match work {
             Work::Foreground { job, .. } => {
@@ -383,9 +408,13 @@ impl Core {
                     return;
                 } else if job.pending.promoted.is_none() {
                     let (id, range) = (job.pending.request.id, job.pending.request.range);
-                    let first = outside.bad.iter().filter(|lbn| range.contains(**lbn)).min();
+                    // Only promoted writes take several commands.
+                    let first = match outcome {
+                        Outcome::Lost => Some(asked.start()),
+                        _ => bad.iter().copied().filter(|lbn| range.contains(*lbn)).min(),
+                    };
                     self.outbox.push_back(match first {
-                        Some(&bad) => Action::Failed { id, bad },
+                        Some(bad) => Action::Failed { id, bad },
                         None => Action::Completed(id),
                     });
                 }
@@ -393,13 +422,21 @@ impl Core {
             Work::Detour | Work::Idle if !last => return,
             Work::Detour | Work::Idle | Work::Probe => {}
         }
-        outside.bad.clear();
         let outbox = &mut self.outbox;
         self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
         if let Some(job) = retry {
             // A command that failed early has given back what it would have passed over.
             outside.retries.push_back((outside.next_tag, job));
             outside.next_tag += 1;
+        }
+    }
+
+    /// What command `id` gave back had been taken when later writes of the same place were sent, so that they had nothing of
+    /// it to overtake: they are on their way, and it must not come after them.
+    fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[(TaskId, u64)]) {
+        let on_their_way = outside.device.iter().chain(&outside.queue);
+        for order in on_their_way.filter(|o| o.command.id > id && o.command.op.is_write()) {
+            self.background.overtaken(order.tag, order.command.range, blocks);
         }
     }
 
@@ -414,18 +451,17 @@ impl Core {
             match order.work {
                 Work::Foreground { job, .. } => {
                     self.background.give_back(self.drive.layout(), order.tag, false, |_| true);
-                    if order.last {
+                    if jobs.iter().all(|(tag, _)| *tag != order.tag) {
                         jobs.push((order.tag, job));
                     }
                 }
-                _ => self.background.give_back(self.drive.layout(), order.tag, true, |_| true),
+                _ => {
+                    self.background.give_back(self.drive.layout(), order.tag, true, |_| true);
+                }
             }
         }
-        outside.bad.clear();
         outside.retries.extend(jobs.into_iter().rev());
-        outside.base.free = outside.clock.platter(now);
-        outside.base.ready = outside.base.free;
-        outside.base.bus = outside.base.free;
+        outside.lost_sight(now);
         self.outside = Some(outside);
     }
 

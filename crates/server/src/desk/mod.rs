@@ -23,9 +23,10 @@ use pace::Pace;
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
 use spec::{DiskFacts, SpecError};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use table::{Event, Figures, Table, TaskState};
 use thiserror::Error;
+use tracing::{error, info, warn};
 use units::{Duration, Instant, LbnRange};
 
 /// Tasks of a disk that are not over, at most.
@@ -87,6 +88,9 @@ struct Live {
     save_at: Instant,
     harm: Harm,
     shared: bool,
+    /// Moved in gaps, and in idle time.
+    free_bytes: u64,
+    idle_bytes: u64,
 }
 
 /// All tasks of a disk.
@@ -121,6 +125,8 @@ pub struct Desk {
     wanted: Vec<LbnRange>,
     /// Tasks that a flush is under way for.
     flushing: Vec<u64>,
+    /// Tasks beside which nobody else writes.
+    alone: BTreeSet<u64>,
 }
 
 impl std::fmt::Debug for Desk {
@@ -170,6 +176,7 @@ impl Desk {
             harm: Harm::default(),
             wanted: Vec::new(),
             flushing: Vec::new(),
+            alone: BTreeSet::new(),
         })
     }
 
@@ -228,14 +235,12 @@ impl Desk {
         self.writers = writers;
     }
 
-    /// Why no client should open the disk now, if none should.
+    /// Why nobody but a task may write to the disk now, if it is so: from the moment at which a restore is asked for until
+    /// it is over, paused or not, clients are not let in and their writes fail.
     pub fn is_taken(&self) -> Option<String> {
-        let mut live = self.live.keys().filter_map(|id| Some((id, self.table.get(*id)?)));
-        let taken = live.find(|(_, entry)| {
-            let what = entry.spec.check(&self.setup.disk).ok();
-            what.and_then(|what| what.needs_alone()) == Some(false)
-        });
-        taken.map(|(id, entry)| format!("{} {id} has the disk for itself", entry.spec.kind))
+        let id = self.alone.first()?;
+        let kind = self.table.get(*id)?.spec.kind;
+        Some(format!("{kind} {id} is writing this disk; wait until it is done, or cancel it"))
     }
 
     /// Calls `waiter` when the entry is durable.
@@ -368,6 +373,13 @@ impl Desk {
         if entry.state.is_over() || (entry.state, &entry.reason) == (state, &reason) {
             return self.seq;
         }
+        let (disk, kind, why) =
+            (&self.setup.disk.name, entry.spec.kind, reason.as_deref().unwrap_or_default());
+        match state {
+            TaskState::Failed => error!(disk, task = id, %kind, why, "failed"),
+            TaskState::Paused if reason.is_some() => warn!(disk, task = id, %kind, why, "cannot go on"),
+            _ => info!(disk, task = id, %kind, why, "{state}"),
+        }
         self.note(Event::State { id, state, reason, at: self.unix_ms })
     }
 
@@ -425,6 +437,9 @@ impl Desk {
                 return;
             }
         };
+        if what.writes() {
+            self.alone.insert(id);
+        }
         let (paused, shared) = (entry.state == TaskState::Paused && entry.reason.is_none(), false);
         let asked = Begin {
             what: &what,
@@ -444,7 +459,17 @@ impl Desk {
             job.pause(&mut cx, true);
         }
         let (harm, save_at) = (Harm::default(), self.now);
-        let live = Live { job, paused, pace: Pace::default(), retry_at: None, save_at, harm, shared };
+        let live = Live {
+            job,
+            paused,
+            pace: Pace::default(),
+            retry_at: None,
+            save_at,
+            harm,
+            shared,
+            free_bytes: 0,
+            idle_bytes: 0,
+        };
         self.live.insert(id, live);
         self.hand_over();
         self.settle(sessions, id);
@@ -515,6 +540,7 @@ impl Desk {
             cx.kept(Work::End);
         });
         self.live.remove(&id);
+        self.alone.remove(&id);
         self.creating.retain(|(_, other)| *other != id);
         self.routes.forget(Owner::Task(id));
         self.state(id, state, reason)

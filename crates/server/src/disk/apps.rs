@@ -26,6 +26,17 @@ pub trait Guard {
         let _ = writers;
     }
 
+    /// Why nobody else may write to the disk now, if it is so: then no client is let in, and what those write who are there
+    /// already fails.
+    fn taken(&self) -> Option<String> {
+        None
+    }
+
+    /// So many bytes of a session's blocks came or went with a command: in a gap of the foreground, or in idle time.
+    fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
+        let _ = (session, bytes, when);
+    }
+
     /// Whether it wants on the medium all that it has been told is written. Asked after each call and each record, but
     /// not while a flush for it is under way; for each true [`flushed`](Self::flushed) is called once.
     fn wants_flush(&mut self) -> bool {
@@ -37,6 +48,15 @@ pub trait Guard {
     fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &Failure>) {
         let _ = (sessions, result);
     }
+}
+
+/// Time of the head that the foreground had no use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spare {
+    /// A request's rotational latency: free.
+    Gap,
+    /// Nobody asked for anything.
+    Idle,
 }
 
 /// An application that a disk can host: any that owns what it has and guards what it likes.
@@ -128,6 +148,19 @@ impl Apps {
 
     pub fn set_writers(&mut self, writers: usize) {
         self.apps.iter_mut().for_each(|app| app.app.set_writers(writers));
+    }
+
+    /// Why no client may write, if none may.
+    pub fn taken(&self) -> Option<String> {
+        self.apps.iter().find_map(|app| app.app.taken())
+    }
+
+    /// Tells whoever opened a session what of its blocks has moved.
+    pub fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
+        let app = self.owners.get(&session).and_then(|at| self.apps.get_mut(*at));
+        if let Some(App { app, .. }) = app {
+            app.moved(session, bytes, when);
+        }
     }
 
     /// Lets an application make calls.

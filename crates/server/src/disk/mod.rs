@@ -3,29 +3,32 @@
 mod apps;
 mod blocks;
 mod commands;
+mod patience;
 mod requests;
+mod served;
 mod status;
 
-pub use apps::{Guard, Hosted, Place};
+pub use apps::{Guard, Hosted, Place, Spare};
+pub use patience::TIMEOUT;
 pub use status::{BOUNDS_US, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
 
 use crate::tape::{Tape, Taped};
 use apps::{Apps, Asker, World};
 use blocks::{Blocks, within};
 use commands::{Commands, Errand, Sent, blamed};
-use device::{Abilities, Answer, Ask, Device, Ended, Failure, Run, Work};
+use device::{Answer, Ask, Device, Failure};
 use model::DriveModel;
 use requests::{Requests, State, Turn};
 use scheduler::{
-    Action, Application, Command, Config, Core, IdleTimeError, Mimic, Outcome, Record, Request, Sessions,
-    SubmitError,
+    Action, Application, Command, Config, Core, IdleTimeError, Mimic, Outcome, Purpose, Record, Request,
+    Sessions, SubmitError,
 };
-use status::Counters;
+use status::{Counters, Waits};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
 use tracing::error;
-use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
+use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
 /// What cannot be a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -67,6 +70,10 @@ pub enum DiskError {
 ///   before or comes later is on the medium afterwards.
 /// * A record's bytes are what was on the medium as a whole at some instant before it is delivered, also where its block
 ///   came in parts or was not read at all but written.
+/// * A command that the device does not answer [in time](Self::set_timeout) fails the request that it was for; of the
+///   background nothing fails, its blocks are asked for again. As long as the device may still carry out a write that
+///   nobody waits for, nothing goes there that overlaps it: a late write cannot come back over a newer one.
+/// * While an application has the disk for itself ([`Guard::taken`]), writes and discards of the foreground fail.
 /// * A bad sector fails the request that asks for it, and the blocks it lies in; what was merged with them is done again
 ///   without it.
 ///
@@ -135,6 +142,8 @@ pub struct Disk<D> {
     counters: Counters,
     /// The latest time that the core was told.
     told: Instant,
+    /// So long the device has for a command.
+    timeout: Duration,
 }
 
 impl<D: Device> Disk<D> {
@@ -168,6 +177,7 @@ impl<D: Device> Disk<D> {
             answers: VecDeque::new(),
             counters: Counters::new(),
             told: Instant::ZERO,
+            timeout: TIMEOUT,
         })
     }
 
@@ -176,10 +186,18 @@ impl<D: Device> Disk<D> {
         self.core.core.set_mimic(Some(mimic));
     }
 
-    /// Notes all inputs of the core and its decisions from here on: before anything else is asked, for
-    /// [`replay`](crate::replay) begins with a fresh core.
+    /// Notes all inputs of the core and its decisions from here on: before anything else is asked, for a
+    /// [`Replay`](crate::Replay) begins with a fresh core.
     pub fn record(&mut self, tape: Tape) {
         self.core.tape = Some(tape);
+    }
+
+    /// Ends the recording, if there is one.
+    ///
+    /// # Errors
+    /// Its writer's: the recording is cut off then.
+    pub fn end_recording(&mut self) -> std::io::Result<()> {
+        self.core.tape.take().map_or(Ok(()), Tape::end)
     }
 
     /// Takes an application in.
@@ -225,7 +243,12 @@ impl<D: Device> Disk<D> {
 
     /// What it has done so far.
     pub fn status(&self) -> DiskStatus {
-        self.counters.status(&self.core, self.requests.len(), self.blocks.len())
+        let waits = Waits {
+            outstanding: self.requests.len(),
+            parts_kept: self.blocks.len(),
+            unanswered: self.commands.silent(),
+        };
+        self.counters.status(&self.core, &waits)
     }
 
     /// Goes on until nothing is left that happens without time.
@@ -242,7 +265,7 @@ impl<D: Device> Disk<D> {
                 moved = true;
             }
             while let Some(app) = self.apps.wants_flush() {
-                self.commands.push(Errand::Flush(app), nowhere(), Ask::Flush);
+                self.commands.push(now, Errand::Flush(app), nowhere(), Ask::Flush);
             }
             moved |= self.send(now);
             if !moved {
@@ -258,7 +281,7 @@ impl<D: Device> Disk<D> {
 
     fn act(&mut self, action: Action, now: Instant) {
         match action {
-            Action::Send(command) => self.command(command),
+            Action::Send(command) => self.command(command, now),
             Action::Completed(id) => self.finish(id.get(), now),
             Action::Failed { id, bad } => {
                 if let Some(request) = self.requests.get_mut(id.get()) {
@@ -273,7 +296,7 @@ impl<D: Device> Disk<D> {
     }
 
     /// The core has sent a command: a write gets its bytes.
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: Command, now: Instant) {
         let turn = self.core.request_of(command.id).map(RequestId::get);
         let ask = match command.op {
             Op::Read => Ask::Read,
@@ -287,7 +310,7 @@ impl<D: Device> Disk<D> {
                 }
             },
         };
-        self.commands.push(Errand::Command(command, turn), command.range, ask);
+        self.commands.push(now, Errand::Command(command, turn), command.range, ask);
     }
 
     /// What a command writes, and whether through to the medium. `None` where bytes are missing; a defect.
@@ -326,7 +349,7 @@ impl<D: Device> Disk<D> {
                 }
                 _ => None,
             };
-            let name = self.commands.sent(errand, range, &ask, written);
+            let name = self.commands.sent(now, errand, range, &ask, written);
             self.device.ask(now, name, range, ask);
         }
         any
@@ -334,7 +357,7 @@ impl<D: Device> Disk<D> {
 
     /// The device has answered.
     fn answered(&mut self, answer: Answer, now: Instant) {
-        let Some(Sent { errand, range, written, .. }) = self.commands.done(answer.id) else { return };
+        let Some(Sent { errand, range, since, written, .. }) = self.commands.done(answer.id) else { return };
         match errand {
             Errand::Command(command, turn) => {
                 self.told = self.told.max(answer.at);
@@ -351,6 +374,10 @@ impl<D: Device> Disk<D> {
                 let world = World { core: &mut self.core, blocks: &mut self.blocks };
                 self.apps.flushed(app, world, answer.result.as_ref().map(|_| ()));
             }
+            Errand::Nobody => {
+                let landed = written.filter(|_| answer.result.is_ok());
+                self.answered_late(range, since, now, landed.as_deref());
+            }
         }
     }
 
@@ -365,6 +392,7 @@ impl<D: Device> Disk<D> {
         let failure = match result {
             Ok(read) => {
                 self.counters.done(command, turn.is_none(), self.sector);
+                self.moved(command, turn);
                 let bytes = if op.is_write() { written } else { Some(read) };
                 if let Some(bytes) = bytes {
                     if op.is_write() {
@@ -389,6 +417,21 @@ impl<D: Device> Disk<D> {
             request.failure = failure;
         }
         self.core.command_done(self.told, id, outcome);
+    }
+
+    /// Each application hears what of its blocks a command has moved, unless they were asked for as foreground work.
+    fn moved(&mut self, command: &Command, turn: Option<Turn>) {
+        let when = match command.purpose {
+            Purpose::Idle { .. } => Spare::Idle,
+            Purpose::Background { .. } | Purpose::Foreground => Spare::Gap,
+        };
+        let promoted = command.foreground.filter(|_| turn.is_none());
+        let Self { core, apps, sector, .. } = self;
+        for part in core.parts(command.id) {
+            if promoted.is_none_or(|own| !own.covers(part.part)) {
+                apps.moved(part.session, part.part.len().bytes(*sector), when);
+            }
+        }
     }
 
     /// A request is done with, well or not.
@@ -417,7 +460,7 @@ impl<D: Device> Disk<D> {
             Ask::Write { .. } => Op::Write,
             Ask::Discard | Ask::Flush | Ask::WriteZeroes { .. } => {
                 let ask = std::mem::replace(&mut request.ask, Ask::Discard);
-                return self.commands.push(Errand::Request(turn), range, ask);
+                return self.commands.push(self.told, Errand::Request(turn), range, ask);
             }
         };
         let submitted = self.core.submit(self.told, Request { id: RequestId::new(turn), op, range });
@@ -472,91 +515,4 @@ fn bytes_of(range: LbnRange, sector: Bytes) -> usize {
 /// The range of a flush.
 fn nowhere() -> LbnRange {
     LbnRange::new(units::Lbn::ZERO, Sectors::ZERO)
-}
-
-impl<D: Device> Device for Disk<D> {
-    fn set_writers(&mut self, writers: usize) {
-        self.apps.set_writers(writers);
-    }
-
-    fn sector_bytes(&self) -> Bytes {
-        self.sector
-    }
-
-    fn size(&self) -> Bytes {
-        self.device.size()
-    }
-
-    /// What the device can, but for zeroes: they go through the core as any write.
-    fn abilities(&self) -> Abilities {
-        Abilities { write_zeroes: false, ..self.device.abilities() }
-    }
-
-    fn runs(&self, range: LbnRange) -> Vec<Run> {
-        self.device.runs(range)
-    }
-
-    fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
-        self.device.advance(now);
-        self.pump(now);
-        self.told = self.told.max(now);
-        if let Some(failure) = self.refused(range, &ask) {
-            self.counters.refused();
-            self.answers.push_back(Answer { id, at: now, result: Err(failure) });
-            return;
-        }
-        let turn = self.requests.add(id, range, ask, now);
-        if !self.requests.is_blocked(turn) {
-            self.begin(turn);
-        }
-        self.pump(now);
-    }
-
-    fn next_work(&mut self) -> Option<(u64, Work)> {
-        self.device.next_work()
-    }
-
-    fn ended(&mut self, now: Instant, work: u64, ended: Ended) {
-        self.device.ended(now, work, ended);
-        self.pump(now);
-    }
-
-    fn next_event(&self) -> Option<Instant> {
-        match self.answers.front() {
-            Some(answer) => Some(answer.at),
-            None => [self.device.next_event(), self.core.wake_at()].into_iter().flatten().min(),
-        }
-    }
-
-    fn advance(&mut self, now: Instant) {
-        self.device.advance(now);
-        self.pump(now);
-    }
-
-    fn poll(&mut self, _: Instant) -> Option<Answer> {
-        self.answers.pop_front()
-    }
-}
-
-impl<D: Device> Disk<D> {
-    /// Why a request cannot be taken in.
-    fn refused(&self, range: LbnRange, ask: &Ask) -> Option<Failure> {
-        let can = self.device.abilities();
-        match ask {
-            Ask::Flush => return None,
-            Ask::Discard if !can.discard => return Some(Failure::Unsupported("discard")),
-            Ask::WriteZeroes { .. } => return Some(Failure::Unsupported("write zeroes")),
-            _ => {}
-        }
-        let sectors = Sectors::new(self.device.size().get() / self.sector.get().max(1));
-        if range.is_empty() || range.checked_end().is_none_or(|end| end.get() > sectors.get()) {
-            return Some(Failure::Outside { range, sectors });
-        }
-        match ask {
-            Ask::Write { bytes, .. } if bytes.len() != bytes_of(range, self.sector) => {
-                Some(Failure::Length { range, expected: range.len().bytes(self.sector), found: bytes.len() })
-            }
-            _ => None,
-        }
-    }
 }

@@ -267,12 +267,12 @@ fn images_are_restored_and_a_crash_writes_nothing_twice() {
     let refused = rig.call(|desk, _| desk.start(spec.clone())).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "1 clients have the disk open for writing; let them close it, or say force"
+        "1 clients have the disk open for writing; let them close it, or say force and their writes fail"
     );
     rig.call(|desk, _| desk.set_writers(0));
     let id = rig.start(spec);
     let taken = rig.call(|desk, _| desk.is_taken());
-    assert_eq!(taken.unwrap(), "restore 2 has the disk for itself");
+    assert_eq!(taken.unwrap(), "restore 2 is writing this disk; wait until it is done, or cancel it");
     let busy = rig.call(|desk, _| desk.start(TaskSpec { to: Some("/b".into()), ..backup() })).unwrap_err();
     assert!(matches!(busy, DeskError::Busy(_)), "{busy}");
     let mut claimed = 0;
@@ -284,8 +284,11 @@ fn images_are_restored_and_a_crash_writes_nothing_twice() {
         rig = rig.crash(Some(&mut chance));
         assert!(rig.task(id).done >= claimed);
     }
+    let taken = rig.call(|desk, _| desk.is_taken()).is_some();
+    assert_eq!(taken, !rig.task(id).state.is_over(), "after a crash it still has the disk for itself");
     assert_eq!(rig.run(id), TaskState::Done);
     assert!(rig.medium() == then);
+    assert_eq!(rig.call(|desk, _| desk.is_taken()), None);
 }
 
 #[test]

@@ -41,6 +41,10 @@ impl Daemon {
     /// Ends it as systemd does; what it says.
     pub(crate) fn end(mut self) -> Value {
         let id = self.child.id().to_string();
+        // It says that it is there before it can be ended in good order.
+        while self.child.try_wait().unwrap().is_none() && !catches_term(&id) {
+            std::thread::yield_now();
+        }
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         let mut out = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
@@ -60,6 +64,13 @@ impl Daemon {
         self.child.wait().unwrap();
         self.rest.join().unwrap();
     }
+}
+
+/// Whether a process has a handler for SIGTERM, the fifteenth signal.
+fn catches_term(id: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() >> 14 & 1 == 1
 }
 
 pub(crate) fn has(program: &str) -> bool {

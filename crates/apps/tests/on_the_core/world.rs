@@ -10,7 +10,7 @@ use scheduler::{Config, IdleTime, OutsideConfig, Place, Sharing};
 use sim::{Content, Faults, Platters, Volume, black_box};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
-use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Share, Source, Think};
+use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Request, Share, Source, Think};
 
 pub fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
@@ -78,7 +78,11 @@ impl World {
         Config {
             policy: self.policy,
             sharing: if self.greedy { Sharing::Greedy } else { Sharing::Lottery },
-            idle: self.idle.then(IdleTime::default),
+            idle: match self.outside {
+                // What no gap can hold for commands comes all the same.
+                true => Some(IdleTime { harm_ppm: 1_000_000, ..IdleTime::default() }),
+                false => self.idle.then(IdleTime::default),
+            },
             most_partials: self.partials,
             seed: self.seed,
             ..Config::default()
@@ -116,7 +120,10 @@ impl World {
             reads: if writes { Share::TWO_THIRDS } else { Share::ALL },
             ..RandomConfig::new(capacity, volume.drive().sector_bytes())
         };
-        let source: Box<dyn Source> = Box::new(Random::new(config, self.seed).unwrap());
+        let source = Random::new(config, self.seed).unwrap();
+        // Outside the drive some blocks come in idle time only.
+        let left = if self.outside { REQUESTS_OUTSIDE } else { u64::MAX };
+        let source: Box<dyn Source> = Box::new(Ends { source, left });
         let think = Think::Exponential(Duration::from_micros(self.think_us));
         let arrival = Arrival::Closed(Closed { tasks: self.tasks, think });
         volume.load(Issuer::new(source, arrival, volume.now(), self.seed).unwrap(), Content::Timing);
@@ -131,4 +138,20 @@ pub fn run(volume: &mut Volume, done: impl Fn(&Volume) -> bool) -> Result<(), Te
         prop_assert!(volume.now() < end, "it does not come to an end");
     }
     Ok(())
+}
+
+/// Requests of a load of a drive that must have idle time at last.
+const REQUESTS_OUTSIDE: u64 = 500;
+
+/// A load that comes to an end.
+struct Ends {
+    source: Random,
+    left: u64,
+}
+
+impl Source for Ends {
+    fn next_request(&mut self) -> Option<Request> {
+        self.left = self.left.checked_sub(1)?;
+        self.source.next_request()
+    }
 }

@@ -235,8 +235,14 @@ impl Background {
 
     /// Gives back what a command was to fetch, as far as `which` says so of its LBNs; without `sure`, only what no retry of
     /// a foreground request fetches. Whole blocks go back: what is on its way of them besides is passed over, but for
-    /// what other commands write of them.
-    pub fn give_back(&mut self, layout: &Layout, command: u64, sure: bool, which: impl Fn(LbnRange) -> bool) {
+    /// what other commands write of them. Which blocks were given back.
+    pub fn give_back(
+        &mut self,
+        layout: &Layout,
+        command: u64,
+        sure: bool,
+        which: impl Fn(LbnRange) -> bool,
+    ) -> Vec<(TaskId, u64)> {
         let which = |shares: &[Share], p: &Pick| {
             let at = shares.binary_search_by_key(&p.session, |s| s.id);
             at.ok().and_then(|at| shares[at].item_range(p)).is_some_and(&which)
@@ -269,6 +275,7 @@ impl Background {
             }
         }
         self.look(Focus::All);
+        undone
     }
 }
 

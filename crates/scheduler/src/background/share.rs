@@ -347,6 +347,31 @@ impl Share {
         }
     }
 
+    /// The same for one block of a task, if that is wanted and `range` covers something of it.
+    pub fn overtaken(&mut self, task: TaskId, block: u64, range: LbnRange) -> Option<Pick> {
+        let slot = *self.slots.get(&task)?;
+        let session = self.id;
+        let it = self.tasks[slot as usize].as_mut().filter(|it| it.op == Op::Write && it.is_wanted(block))?;
+        if !it.block_range(block).overlaps(range) {
+            return None;
+        }
+        let (item, Took { completes, had }) = it.supersede(block, range)?;
+        if it.is_exhausted() {
+            self.leave(slot);
+        }
+        Some(Pick {
+            session,
+            task,
+            op: Op::Write,
+            by: Op::Write,
+            item,
+            completes,
+            sure: true,
+            had,
+            command: 0,
+        })
+    }
+
     /// The LBNs of a pick's block.
     pub fn block_range(&self, pick: &Pick) -> Option<LbnRange> {
         Some(self.task(pick.task)?.block_range(pick.item.block))

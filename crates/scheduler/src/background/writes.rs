@@ -13,7 +13,7 @@ use super::{Background, Buffers};
 use crate::sessions::Wanted;
 use crate::task::Item;
 use model::{DriveModel, Layout};
-use units::{LbnRange, Op, Sectors, SessionId, TrackIndex};
+use units::{LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
 
 impl Background {
     /// Takes what all sessions want to write among the sectors of a window, as far as its buffers are at hand, and what
@@ -138,6 +138,18 @@ impl Background {
             self.serve_reads(&track, (piece.sector, piece.len), true);
             self.forget_bounds(&track);
         }
+    }
+
+    /// A write to `range` is on its way, and these blocks, which were to be written before it, are wanted again: what it
+    /// covers of them is done with it.
+    pub fn overtaken(&mut self, command: u64, range: LbnRange, blocks: &[(TaskId, u64)]) {
+        for &(task, block) in blocks {
+            let Some(session) = self.owners.get(&task).copied() else { continue };
+            let Ok(share) = self.share(session) else { continue };
+            let pick = share.overtaken(task, block, range);
+            self.picks.extend(pick.map(|pick| Pick { command, ..pick }));
+        }
+        self.look(Focus::All);
     }
 
     /// `range` is about to be written: other pending writes are done as far as they lie in it. `sector` is where it begins

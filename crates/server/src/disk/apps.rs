@@ -4,13 +4,13 @@ use super::blocks::{Blocks, within};
 use crate::tape::{Noted, Taped};
 use device::Failure;
 use scheduler::{
-    Application, Buffers, Core, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
+    Application, Buffers, Core, Given, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use units::{Bytes, Instant, LbnRange, SessionId, TaskId};
+use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 
 /// What an application of a live disk is asked beside its blocks. Nothing, by default.
 pub trait Guard {
@@ -84,23 +84,15 @@ impl<T> fmt::Debug for Place<T> {
     }
 }
 
-/// Bytes that an application gave to be written, until they are sent.
-#[derive(Debug)]
-struct Given {
-    range: LbnRange,
-    bytes: Vec<u8>,
-}
-
 struct App {
     app: Box<dyn Hosted>,
     flushing: bool,
 }
 
-#[derive(Default)]
 pub(super) struct Apps {
     apps: Vec<App>,
     owners: BTreeMap<SessionId, usize>,
-    given: Vec<Given>,
+    given: Given,
 }
 
 impl fmt::Debug for Apps {
@@ -119,6 +111,10 @@ pub(super) struct World<'a> {
 }
 
 impl Apps {
+    pub fn new(sector: Bytes) -> Self {
+        Self { apps: Vec::new(), owners: BTreeMap::new(), given: Given::new(sector) }
+    }
+
     pub fn add<T: Application + Guard + Send + 'static>(&mut self, app: T) -> Place<T> {
         self.apps.push(App { app: Box::new(app), flushing: false });
         Place { index: self.apps.len() - 1, kind: PhantomData }
@@ -204,35 +200,15 @@ impl Apps {
         self.with(index, world, |app, sessions| app.flushed(sessions, result));
     }
 
-    /// Fills `into` with what was given for the sectors of `range`, except those of `but`. Whether all was there. Of
-    /// several the last counts: what was given before for the same place was not taken.
+    /// Fills `into` with what was given for the sectors of `range`, except those of `but`. Whether all was there.
     pub fn fill(&mut self, range: LbnRange, but: Option<LbnRange>, into: &mut [u8], sector: Bytes) -> bool {
-        let mut lbn = range.start();
-        while lbn < range.end() {
-            if let Some(but) = but.filter(|but| but.contains(lbn)) {
-                lbn = but.end();
-                continue;
-            }
-            let Some(last) = self.given.iter().rposition(|given| given.range.contains(lbn)) else {
-                return false;
-            };
-            let (given, later) = (&self.given[last], &self.given[last + 1..]);
-            let newer = later.iter().map(|given| given.range.start()).filter(|start| *start > lbn).min();
-            let end = given.range.end().min(range.end());
-            let end = newer.map_or(end, |start| end.min(start));
-            let end =
-                but.map(|but| but.start()).filter(|start| *start > lbn).map_or(end, |start| end.min(start));
-            let part = LbnRange::new(lbn, end.since(lbn));
-            let (from, to) = (within(given.range, part, sector), within(range, part, sector));
-            let Some((bytes, into)) =
-                from.and_then(|at| given.bytes.get(at)).zip(to.and_then(|at| into.get_mut(at)))
-            else {
-                return false;
-            };
-            into.copy_from_slice(bytes);
-            lbn = end;
-        }
-        true
+        let but = but.unwrap_or(LbnRange::new(range.end(), Sectors::ZERO));
+        let part = |from: Lbn, to: Lbn| LbnRange::new(from, to.max(from).since(from));
+        let parts = [part(range.start(), but.start()), part(but.end(), range.end())];
+        parts.into_iter().filter(|part| !part.is_empty()).all(|part| {
+            let place = within(range, part, sector).and_then(|at| into.get_mut(at));
+            place.is_some_and(|into| self.given.fill(part, into))
+        })
     }
 }
 
@@ -293,7 +269,7 @@ impl Buffers for Asker<'_> {
         let mut bytes = vec![0; wanted.range.len().bytes(self.sector).get() as usize];
         let has = app.buffer(wanted, &mut bytes);
         if has {
-            given.push(Given { range: wanted.range, bytes });
+            given.push(wanted.range, bytes);
         }
         has
     }

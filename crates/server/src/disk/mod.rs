@@ -168,7 +168,7 @@ impl<D: Device> Disk<D> {
             core: Taped { core: Core::try_new(model, config)?, tape: None },
             device,
             sector,
-            apps: Apps::default(),
+            apps: Apps::new(sector),
             requests: Requests::default(),
             held: Vec::new(),
             queued: VecDeque::new(),

@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
 CARGO := cargo
 
-.PHONY: help demo test torture explore lab bench bench-nbd lint rust cc clients
+.PHONY: help demo test torture explore lab bench bench-nbd bench-harm lint rust cc clients guest
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -25,24 +25,29 @@ test: rust cc clients ## every test: unit, property, integration and doc tests; 
 	@$(CARGO) test --workspace --locked --doc
 
 # Each script says what it skips, and ends with 77 then.
-KINDS := raw serve
+KINDS := raw serve live
 PROOFS := fio filesystems postgres
+proof = echo "$(1) over $(2)"; LENGTH=long KIND=$(2) EXPORT=$(TARGET)/release/examples/export GUEST=$(TARGET)/guest \
+  FREEBLOCK=$(TARGET)/release/freeblock bash proofs/$(1).sh || [ $$? = 77 ]
 torture: export FREEBLOCK_LONG = 1
-torture: rust cc clients ## the proofs with other people's programs at length, over a file and the daemon; kill -9 by the hundred
+torture: rust cc clients guest ## the proofs with other people's programs at length, with tasks at work and in a guest; kill -9 by the hundred; hostile bytes
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
-	@for kind in $(KINDS); do for proof in $(PROOFS); do \
-	  echo "$$proof over $$kind"; \
-	  LENGTH=long KIND=$$kind EXPORT=$(TARGET)/release/examples/export FREEBLOCK=$(TARGET)/release/freeblock \
-	    bash proofs/$$proof.sh || [ $$? = 77 ]; \
-	done; done
+	@for kind in $(KINDS); do for proof in $(PROOFS); do $(call proof,$$proof,$$kind); done; done
+	@$(call proof,guest,serve)
 	@$(CARGO) build --locked --quiet --package freeblock-server --example export
 	@$(CARGO) test --locked --package freeblock-server --test crash
+	@$(CARGO) test --locked --package freeblock-cli --test cli crash::
+	@$(CARGO) test --locked --package freeblock-hostile --test targets
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 bench-nbd: rust cc clients ## the same fio job against ours, nbdkit and qemu-nbd over a file in memory (KIND=raw without the scheduler)
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
 	@LENGTH=$(or $(LENGTH),long) KIND=$(or $(KIND),serve) EXPORT=$(TARGET)/release/examples/export \
 	  FREEBLOCK=$(TARGET)/release/freeblock bash proofs/bench.sh
+
+bench-harm: rust cc clients ## foreground latency over a drive in real time, in turns with and without a scrub and a backup
+	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock
+	@LENGTH=$(or $(LENGTH),long) KIND=live FREEBLOCK=$(TARGET)/release/freeblock bash proofs/harm.sh
 
 SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 explore: export PROPTEST_RNG_SEED = $(SEED)
@@ -102,4 +107,19 @@ clients:
 	    echo "make: that failed; the tests that need them are skipped" >&2; \
 	else \
 	  echo "make: no$$missing; tests that need them are skipped (Debian: apt-get install $(PACKAGES))" >&2; \
+	fi
+
+# What a guest boots from is downloaded by its proof; only the emulator is installed.
+GUEST_CLIENTS := qemu-system-x86_64 busybox cpio
+GUEST_PACKAGES := qemu-system-x86 busybox-static cpio
+guest:
+	@missing=; for program in $(GUEST_CLIENTS); do command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	[ -z "$$missing" ] && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "make: for the guest, installing$$missing ($(GUEST_PACKAGES))" >&2; \
+	  { timeout 60 apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive timeout 400 apt-get install -qq -y --no-install-recommends $(GUEST_PACKAGES) >/dev/null; } || \
+	    echo "make: that failed; the guest is skipped" >&2; \
+	else \
+	  echo "make: no$$missing; the guest is skipped (Debian: apt-get install $(GUEST_PACKAGES))" >&2; \
 	fi

@@ -47,7 +47,7 @@ work, rounds, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 print(f"4 KiB, two thirds reads, over a file in memory; ours is {kind}; medians of {rounds} rounds")
 print(f"{'depth':>5} {'server':<9} {'IOPS':>8} {'read p50 us':>12} {'p99 us':>8} {'server CPU us/request':>22}")
 for depth in (1, 16):
-    iops = {}
+    medians = {}
     for who in ("ours", "nbdkit", "qemu-nbd"):
         rows = []
         for round in range(1, rounds + 1):
@@ -60,7 +60,9 @@ for depth in (1, 16):
             seconds = job["job_runtime"] / 1e3
             rows.append((rate, slow["50.000000"] / 1e3, slow["99.000000"] / 1e3, cpu / (rate * (seconds + 1))))
         median = [statistics.median(row[i] for row in rows) for i in range(4)]
-        iops[who] = median[0]
+        medians[who] = median
         print(f"{depth:>5} {who:<9} {median[0]:>8.0f} {median[1]:>12.1f} {median[2]:>8.1f} {median[3]:>22.1f}")
-    print(f"{depth:>5} ours / nbdkit {iops['ours'] / iops['nbdkit']:.2f}, ours / qemu-nbd {iops['ours'] / iops['qemu-nbd']:.2f}")
+    for other in ("nbdkit", "qemu-nbd"):
+        rate, p50, _, cpu = (ours / theirs for ours, theirs in zip(medians["ours"], medians[other]))
+        print(f"{depth:>5} ours / {other}: {rate:.2f} of its IOPS, {p50:.2f} of its p50, {cpu:.2f} of its CPU a request")
 PY

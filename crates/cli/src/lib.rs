@@ -48,6 +48,22 @@ impl From<String> for Outcome {
     }
 }
 
+/// Whether a text is a configuration of `freeblock serve`; `name` is what errors call it. For tests with hostile texts.
+///
+/// # Errors
+/// What `serve` would say, with the place underlined.
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub fn check_config(text: &str, name: &str) -> Result<(), String> {
+    let mut said = String::new();
+    let checked = serve::check_config(text, name);
+    let shown = |problem: &Problem| {
+        // A string takes whatever is written to it.
+        let _ = miette::NarratableReportHandler::new().render_report(&mut said, problem);
+    };
+    checked.inspect_err(shown).map_err(|_| said)
+}
+
 /// Runs the command that the arguments (the program's name first) ask for, and prints what it says. Returns the
 /// exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {

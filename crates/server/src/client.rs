@@ -32,6 +32,8 @@ pub(crate) struct Client {
     closed: bool,
     socket: Arc<OwnedFd>,
     receiving: Option<Token>,
+    /// What is received into next: clearing a new one costs more than most requests.
+    spare: Vec<u8>,
     /// And the bytes that are on their way.
     sending: Option<(Token, usize)>,
     /// Its requests that the device has.
@@ -60,6 +62,7 @@ impl Client {
             closed: false,
             socket: Arc::new(socket),
             receiving: None,
+            spare: Vec::new(),
             sending: None,
             asked: 0,
             ending: false,
@@ -89,7 +92,9 @@ impl Client {
             }
         }
         if self.receiving.is_none() && !self.ending && self.connection.is_ready() {
-            let work = Work::Receive(Arc::clone(&self.socket), vec![0; RECEIVE]);
+            let mut buffer = std::mem::take(&mut self.spare);
+            buffer.resize(RECEIVE, 0);
+            let work = Work::Receive(Arc::clone(&self.socket), buffer);
             self.receiving = Some(ring.start(work)?);
         }
         Ok(())
@@ -149,6 +154,11 @@ impl Client {
         }
         self.ending |= received.closed;
         Ok(self.connection.receive(&received.plain)?)
+    }
+
+    /// Gives back what was received into.
+    pub fn reuse(&mut self, buffer: Vec<u8>) {
+        self.spare = buffer;
     }
 
     /// Bytes held for it.

@@ -304,7 +304,7 @@ impl<D: Device> Exporter<D> {
             Work::Accept(_) => {
                 let place = self.accepting.iter().position(|(t, _)| *t == token);
                 let at = place.map(|place| self.accepting.swap_remove(place).1);
-                if let Err(error) = &result {
+                if let Some(error) = result.err().filter(|_| !self.stopping) {
                     warn!(%error, "a client could not be taken in");
                 }
                 if let Some(socket) = client {
@@ -319,7 +319,12 @@ impl<D: Device> Exporter<D> {
                 let Some(id) = self.whose(token) else { return Ok(()) };
                 match result {
                     Ok(0) => self.lost(id, "it closed the connection"),
-                    Ok(received) => self.received(id, bytes.get(..received).unwrap_or(&bytes)),
+                    Ok(received) => {
+                        self.received(id, bytes.get(..received).unwrap_or(&bytes));
+                        if let Some(client) = self.clients.get_mut(&id) {
+                            client.reuse(bytes);
+                        }
+                    }
                     Err(error) => self.lost(id, &error.to_string()),
                 }
             }

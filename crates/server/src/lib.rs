@@ -10,6 +10,7 @@ pub mod control;
 pub mod desk;
 mod disk;
 mod exporter;
+mod learnt;
 mod limits;
 mod listen;
 mod mailbox;
@@ -25,6 +26,7 @@ pub use disk::{
     TIMEOUT,
 };
 pub use exporter::{Exporter, Offer, ServeError, Tally};
+pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};

@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod config;
+mod learnt;
 mod names;
 mod open;
 pub(crate) mod recipe;
@@ -20,13 +21,14 @@ use server::control::{Control, ControlConfig};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, Open, random_seed};
-use server::{Address, Disk, DiskStatus, Listener, Moment, Offer, Running, Tally, Tls};
+use server::{Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, Tally, Tls};
 use std::fmt::Write;
 
 /// A disk that is served, and its tasks.
 struct Served {
     running: Running<Disk<AnyDevice>>,
     office: Option<Open>,
+    learnt: Option<LearntKeeper>,
 }
 
 pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Problem> {
@@ -76,6 +78,11 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     said(ended, args.json)
 }
 
+/// Whether a text is a configuration.
+pub(crate) fn check_config(text: &str, name: &str) -> Result<(), Problem> {
+    Config::from_toml(text, name).map(|_| ())
+}
+
 /// The control socket of all disks, if there is to be one.
 fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Problem> {
     let Some(path) = &config.control else { return Ok(None) };
@@ -118,7 +125,7 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
     // Who must encrypt is not read on the way.
     let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
     let bind = |address: &Address| Listener::bind(address.clone(), remote).map_err(Problem::failed);
-    let mut opened = open::open(disk, config.partial_blocks)?;
+    let (mut opened, recipe) = open::open(disk, config.partial_blocks)?;
     let listeners: Vec<Listener> = disk.listen.iter().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
     let offer = Offer {
@@ -127,20 +134,28 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
         tls: disk.tls.clone(),
         limits: config.limits,
     };
+    let learnt = learnt::go_on(disk, config, &mut opened)?;
+    // From the very first that the core is told; what it knows by then is in the recording.
+    if let Some(path) = &disk.record {
+        open::record(path, recipe, &mut opened)?;
+    }
     let office = office(disk, config, &mut opened)?;
     let running = Running::start(&disk.name, opened, offer, listeners)
         .map_err(|e| Problem::failed(format!("{}: {e}", disk.name)))?;
     for place in places {
         console.note(&format!("{} at {place}", disk.name));
     }
+    let keeper = learnt.map(|learnt| learnt::keep(learnt, &running)).transpose();
     let opened = office.map(|office| office.open(running.mailbox())).transpose();
-    match opened {
-        Ok(office) => Ok(Served { running, office }),
-        Err(error) => {
-            let served = Served { running, office: None };
+    let opened =
+        opened.map_err(|error| Problem::failed(format!("no thread for the tasks of {}: {error}", disk.name)));
+    match keeper.and_then(|learnt| Ok((opened?, learnt))) {
+        Ok((office, learnt)) => Ok(Served { running, office, learnt }),
+        Err(problem) => {
+            let served = Served { running, office: None, learnt: None };
             stop(std::slice::from_ref(&served));
             end(vec![served]);
-            Err(Problem::failed(format!("no thread for the tasks of {}: {error}", disk.name)))
+            Err(problem)
         }
     }
 }
@@ -159,13 +174,16 @@ type Ended = (String, Result<(Tally, DiskStatus), Problem>);
 fn end(running: Vec<Served>) -> Vec<Ended> {
     let stoppers: Vec<_> = running.iter().map(|served| served.running.stopper()).collect();
     let mut ended = Vec::new();
-    for Served { running, office } in running {
+    for Served { running, office, learnt } in running {
         let name = running.name().to_owned();
         let result = running
             .join()
             .map(|(tally, mut disk)| {
                 if let Some(office) = office {
                     office.close(&mut disk, units::Instant::ZERO);
+                }
+                if let Some(learnt) = learnt {
+                    learnt.close(&disk);
                 }
                 if let Err(error) = disk.end_recording() {
                     tracing::error!(disk = name, %error, "the recording is cut off");

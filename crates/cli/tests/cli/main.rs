@@ -3,6 +3,8 @@
 // The helpers of tests are tests.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+#[cfg(target_os = "linux")]
+mod crash;
 mod demo;
 mod drive;
 #[cfg(target_os = "linux")]
@@ -11,6 +13,8 @@ mod lab;
 mod mimic;
 mod mistakes;
 mod probe;
+#[cfg(target_os = "linux")]
+mod proofs;
 #[cfg(target_os = "linux")]
 mod record;
 #[cfg(target_os = "linux")]

@@ -1,6 +1,7 @@
 //! A live run, recorded and told again.
 
-use crate::serve::{Asked, Client, Daemon, PROFILE, draw, start};
+use crate::crash::{Asked, Client, draw};
+use crate::serve::{Daemon, PROFILE, start};
 use crate::support::{Dir, command, number, run_with};
 
 /// A daemon that records, with a scrub at work.

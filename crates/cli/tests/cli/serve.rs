@@ -1,24 +1,21 @@
-//! `freeblock serve`, with programs that nobody here wrote, and killed at any moment. Real time passes; nothing here
-//! depends on how much.
+//! `freeblock serve`, with programs that nobody here wrote.
 
 use crate::support::{Dir, command, run_with};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
 /// A drive of two megabytes.
-pub const PROFILE: &str = include_str!("../../../drive/tests/data/small.toml");
-const SECTORS: u64 = 3_590;
+pub(crate) const PROFILE: &str = include_str!("../../../drive/tests/data/small.toml");
+pub(crate) const SECTORS: u64 = 3_590;
 
-pub struct Daemon {
-    pub child: Child,
+pub(crate) struct Daemon {
+    pub(crate) child: Child,
     rest: std::thread::JoinHandle<String>,
 }
 
 /// Starts it and waits until it says of all its `disks` that they are there. `None` where there is no io_uring.
-pub fn start(args: &[&str], disks: usize) -> Option<Daemon> {
+pub(crate) fn start(args: &[&str], disks: usize) -> Option<Daemon> {
     let mut child =
         command().arg("serve").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -42,7 +39,7 @@ pub fn start(args: &[&str], disks: usize) -> Option<Daemon> {
 
 impl Daemon {
     /// Ends it as systemd does; what it says.
-    pub fn end(mut self) -> Value {
+    pub(crate) fn end(mut self) -> Value {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         let mut out = String::new();
@@ -54,12 +51,18 @@ impl Daemon {
     }
 
     /// Ends it as a power cut does, but for the kernel.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
+    }
+
+    /// It has been killed: waits until it is gone.
+    pub(crate) fn gone(mut self) {
+        self.child.wait().unwrap();
+        self.rest.join().unwrap();
     }
 }
 
-pub fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let has = Command::new(program).arg("--version").output().is_ok();
     if !has {
         eprintln!("skipped: {program} not found; on Debian it is in libnbd-bin or qemu-utils");
@@ -68,7 +71,7 @@ pub fn has(program: &str) -> bool {
 }
 
 #[track_caller]
-pub fn works(program: &str, args: &[&str]) -> String {
+pub(crate) fn works(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{program} {args:?}: {out}{err}");
@@ -149,169 +152,26 @@ fn mistakes_are_underlined() {
     assert_eq!(dir.names(), ["f.toml"], "nothing is left behind");
 }
 
-/// A client that keeps several requests under way.
-pub struct Client {
-    socket: UnixStream,
-    next: u64,
-    pub asked: BTreeMap<u64, Asked>,
-}
-
-#[derive(Clone, Copy)]
-pub enum Asked {
-    Write {
-        lbn: u64,
-        sectors: u64,
-        stamp: u64,
-        fua: bool,
-    },
-    /// All that was acknowledged before this many answers.
-    Flush {
-        answers: u64,
-    },
-}
-
-impl Client {
-    pub fn open(socket: &str) -> Self {
-        let mut socket = UnixStream::connect(socket).unwrap();
-        socket.read_exact(&mut [0; 18]).unwrap();
-        socket.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
-        socket.read_exact(&mut [0; 10]).unwrap();
-        Self { socket, next: 0, asked: BTreeMap::new() }
-    }
-
-    fn send(&mut self, (flags, kind): (u16, u16), (offset, length): (u64, u32), data: &[u8]) -> u64 {
-        self.next += 1;
-        let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
-        bytes.extend(flags.to_be_bytes());
-        bytes.extend(kind.to_be_bytes());
-        bytes.extend(self.next.to_be_bytes());
-        bytes.extend(offset.to_be_bytes());
-        bytes.extend(length.to_be_bytes());
-        bytes.extend(data);
-        // Nobody may be there any more.
-        let _ = self.socket.write_all(&bytes);
-        self.next
-    }
-
-    pub fn ask(&mut self, asked: Asked) {
-        let id = match asked {
-            Asked::Write { lbn, sectors, stamp, fua } => {
-                let data = stamp.to_le_bytes().repeat(64 * sectors as usize);
-                self.send((u16::from(fua), 1), (lbn * 512, (sectors * 512) as u32), &data)
-            }
-            Asked::Flush { .. } => self.send((0, 3), (0, 0), &[]),
-        };
-        self.asked.insert(id, asked);
-    }
-
-    /// The next that is acknowledged; `None` when nobody is there any more.
-    pub fn answer(&mut self) -> Option<Asked> {
-        let mut reply = [0; 16];
-        self.socket.read_exact(&mut reply).ok()?;
-        assert_eq!(&reply[..8], b"\x67\x44\x66\x98\0\0\0\0");
-        self.asked.remove(&u64::from_be_bytes(reply[8..].try_into().unwrap()))
-    }
-
-    pub fn read(&mut self, lbn: u64, sectors: u64) -> Vec<u64> {
-        self.send((0, 0), (lbn * 512, (sectors * 512) as u32), &[]);
-        let mut reply = vec![0; 16 + sectors as usize * 512];
-        self.socket.read_exact(&mut reply).unwrap();
-        let sectors = reply[16..].chunks(512).map(|sector| {
-            assert!(
-                sector.chunks(8).all(|eight| eight == &sector[..8]),
-                "half a sector of each of two writes"
-            );
-            u64::from_le_bytes(sector[..8].try_into().unwrap())
-        });
-        sectors.collect()
-    }
-}
-
-/// Numbers by seed: no crate of the workspace's own is needed for this.
-pub fn draw(state: &mut u64, bound: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) % bound
-}
-
-/// A sector: what it must hold, or any of what may have been written since.
-#[derive(Clone, Default)]
-struct Sector {
-    safe: u64,
-    since: BTreeSet<u64>,
-}
-
 #[test]
-fn what_was_flushed_is_there_after_kill_9_at_any_moment() {
+fn what_a_disk_has_learnt_is_kept_and_a_damaged_file_stops_nobody() {
     let dir = Dir::new();
-    let profile = dir.file("small.toml", PROFILE);
-    let socket = dir.path("s");
-    let disk = format!("d0=emulated:{profile},file={},noise", dir.path("disk"));
-    let listen = format!("unix:{socket}");
-    let mut sectors = vec![Sector::default(); SECTORS as usize];
-    let (mut state, mut stamp) = (20_001_023, 0);
-    for _ in 0..6 {
-        let Some(mut daemon) = start(&["--disk", &disk, "--listen", &listen], 1) else { return };
-        let mut client = Client::open(&socket);
-        // What the last life has left.
-        let mut found = Vec::new();
-        while (found.len() as u64) < SECTORS {
-            let lbn = found.len() as u64;
-            found.extend(client.read(lbn, (SECTORS - lbn).min(1_000)));
-        }
-        for (lbn, (sector, found)) in sectors.iter_mut().zip(found).enumerate() {
-            let known = found == sector.safe || sector.since.contains(&found);
-            assert!(known, "LBN {lbn} holds {found}, not {} or later", sector.safe);
-            *sector = Sector { safe: found, since: BTreeSet::new() };
-        }
-        // Acknowledged, by the number of the answer, and not flushed.
-        let mut unflushed: Vec<(u64, u64, u64)> = Vec::new();
-        let (last, mut answers) = (20 + draw(&mut state, 120), 0);
-        loop {
-            while answers < last && client.asked.len() < 8 {
-                let lbn = draw(&mut state, SECTORS - 16);
-                let kind = draw(&mut state, 12);
-                stamp += 1;
-                client.ask(match kind {
-                    0 => Asked::Flush { answers },
-                    _ => Asked::Write { lbn, sectors: 1 + draw(&mut state, 16), stamp, fua: kind < 3 },
-                });
-                if let Some(Asked::Write { lbn, sectors: count, .. }) = client.asked.values().last() {
-                    let range = *lbn as usize..(lbn + count) as usize;
-                    sectors[range].iter_mut().for_each(|sector| _ = sector.since.insert(stamp));
-                }
-            }
-            if answers == last {
-                daemon.kill();
-            }
-            // What it had said before it died counts.
-            let Some(answered) = client.answer() else { break };
-            answers += 1;
-            // Overlapping requests are done in order: what is older than what is safe cannot come back.
-            let mut keep = |lbn: u64, stamp: u64| {
-                let sector = &mut sectors[lbn as usize];
-                if sector.safe < stamp {
-                    sector.safe = stamp;
-                    sector.since.retain(|later| *later > stamp);
-                }
-            };
-            match answered {
-                Asked::Write { lbn, sectors, stamp, fua: true } => {
-                    (lbn..lbn + sectors).for_each(|lbn| keep(lbn, stamp));
-                }
-                Asked::Write { lbn, sectors, stamp, .. } => {
-                    unflushed.extend((lbn..lbn + sectors).map(|lbn| (answers, lbn, stamp)));
-                }
-                Asked::Flush { answers: before } => unflushed.retain(|&(answer, lbn, stamp)| {
-                    let flushed = answer <= before;
-                    if flushed {
-                        keep(lbn, stamp);
-                    }
-                    !flushed
-                }),
-            }
-        }
-        daemon.child.wait().unwrap();
-        daemon.rest.join().unwrap();
-    }
-    assert!(sectors.iter().filter(|sector| sector.safe > 0).count() > 200);
+    let (profile, image) = (dir.file("small.toml", PROFILE), dir.path("d.img"));
+    let disk = format!("d=emulated:{profile},file={image}");
+    let (state, listen) = (dir.path("state"), format!("unix:{}", dir.path("d.sock")));
+    let serve = ["--disk", &disk, "--listen", &listen, "--profile", "none", "--state", &state, "--json"];
+    let learnt = std::path::Path::new(&state).join("d/learnt");
+    let Some(daemon) = start(&serve, 1) else { return };
+    daemon.end();
+    let first = std::fs::read(&learnt).unwrap();
+    assert!(first.starts_with(b"FBLEARN"));
+    // It goes on from its own file without a word, and from another begins anew, which it says.
+    let Some(daemon) = start(&serve, 1) else { return };
+    daemon.end();
+    assert_eq!(std::fs::read(&learnt).unwrap(), first);
+    std::fs::write(&learnt, &first[..first.len() - 9]).unwrap();
+    let Some(daemon) = start(&serve, 1) else { return };
+    daemon.end();
+    assert_eq!(std::fs::read(&learnt).unwrap(), first);
+    let aside = learnt.with_file_name("learnt.refused-1");
+    assert_eq!(std::fs::read(aside).unwrap(), first[..first.len() - 9]);
 }

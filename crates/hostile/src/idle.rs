@@ -5,7 +5,7 @@ use scheduler::{Priority, SessionError};
 use units::{LbnRange, Sectors, SessionId, TaskId};
 
 /// Takes every task and does none.
-pub struct Idle;
+pub(crate) struct Idle;
 
 impl Sessions for Idle {
     fn open(&mut self, _: Priority) -> Result<SessionId, SessionError> {
@@ -33,6 +33,18 @@ impl Sessions for Idle {
         Ok(())
     }
     fn close(&mut self, _: SessionId) -> Result<u64, SessionError> {
+        Ok(0)
+    }
+    fn serve_writes_by_writes(&mut self, _: SessionId, _: bool) -> Result<(), SessionError> {
+        Ok(())
+    }
+    fn set_priority(&mut self, _: SessionId, _: Priority) -> Result<(), SessionError> {
+        Ok(())
+    }
+    fn serve_reads_by_writes(&mut self, _: SessionId, _: bool) -> Result<(), SessionError> {
+        Ok(())
+    }
+    fn to_come(&self, _: SessionId) -> Result<u64, SessionError> {
         Ok(0)
     }
 }

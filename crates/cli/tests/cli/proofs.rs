@@ -1,0 +1,39 @@
+//! The proofs with other people's programs (proofs/*.sh), short, over the daemon with a scrub and a backup at work. `make
+//! torture` runs them long, over drives in real time too.
+
+use std::path::Path;
+use std::process::Command;
+
+/// A script ends with this when it misses a program, which it names.
+const SKIPPED: i32 = 77;
+
+fn proof(script: &str, settings: &[(&str, &str)]) {
+    if device::Ring::new().is_err() {
+        eprintln!("skipped: io_uring not found");
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proofs").join(script);
+    let mut command = Command::new("bash");
+    command.arg(script).env("FREEBLOCK", env!("CARGO_BIN_EXE_freeblock"));
+    command.env("KIND", "serve").env("LENGTH", "short").envs(settings.iter().copied());
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    eprint!("{out}");
+    let ended = output.status.code();
+    assert!(ended == Some(0) || ended == Some(SKIPPED), "{ended:?}: {out}{err}");
+}
+
+#[test]
+fn fio_verifies_what_it_wrote_beside_tasks() {
+    proof("fio.sh", &[]);
+}
+
+#[test]
+fn a_file_system_beside_tasks_is_clean_and_so_is_what_is_restored() {
+    proof("filesystems.sh", &[("SYSTEMS", "ext4")]);
+}
+
+#[test]
+fn postgres_beside_tasks_recovers_and_so_does_what_is_restored() {
+    proof("postgres.sh", &[]);
+}

@@ -1,0 +1,216 @@
+//! What is kept in files.
+
+use crate::{idle, sealed};
+use apps::backup::image::{Index, scan};
+use apps::backup::{Destination, Replica, restore, restore_range, salvage};
+use apps::reorganizer::{Plan, Reorganizer, Volatile};
+use apps::scrub::{Checksums, Limits, Plan as ScrubPlan, Scrubber, StoredChecksums};
+use apps::snapshot::{Entry, Volume};
+use mimic::{Distance, Learner, LearnerConfig, Pair, Saved};
+use scheduler::Priority;
+use units::{Bytes, Instant, Lbn, LbnRange, Sectors};
+
+/// A drive that takes everything.
+struct Sink;
+
+impl Destination for Sink {
+    fn write_at(&mut self, _: Lbn, _: &[u8]) -> Result<bool, String> {
+        Ok(true)
+    }
+    fn sync(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Any bytes as an image, a volume's maps, a journal entry, a checksum store, the progress of a scrub or a replica: an
+/// error, or what they say they are. And a sound image with one byte changed: that is seen.
+pub(crate) fn backup(bytes: &[u8]) {
+    images(bytes);
+    let mut image = sealed::image(bytes);
+    images(&image);
+    let sound = restore(&mut image.as_slice(), None, &mut Sink);
+    assert!(sound.is_ok(), "an image of our own: {sound:?}");
+    let at = bytes.iter().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()))
+        % image.len();
+    image[at] ^= 1;
+    assert!(restore(&mut image.as_slice(), None, &mut Sink).is_err(), "byte {at} was changed");
+    let range = LbnRange::new(Lbn::ZERO, Sectors::new(100_000));
+    let _ = Replica::resume(bytes, Sink);
+    let _ = Replica::resume(&sealed::summed(bytes.to_vec()), Sink);
+    if let Ok(entry) = Entry::decode(bytes) {
+        assert_eq!(entry.encode(), bytes);
+    }
+    if let Ok(volume) = Volume::load(bytes) {
+        let space = volume.space();
+        assert_eq!(space.current + space.kept + space.retired + space.free, space.slots);
+    }
+    let plan = ScrubPlan { range, block: Sectors::new(1), sector_bytes: 512 };
+    if let Ok(mut store) = StoredChecksums::open(plan, Limits::default(), bytes.to_vec()) {
+        assert!((0..100_000).step_by(991).all(|block| !store.known(block).changing));
+    }
+    for saved in [bytes, &sealed::summed(bytes.to_vec())] {
+        let _ = Scrubber::resume(plan, saved, (), &mut idle::Idle, Priority::default(), Instant::ZERO);
+    }
+}
+
+fn images(bytes: &[u8]) {
+    if let Ok(scan) = scan(&mut &*bytes) {
+        assert!(scan.keep <= bytes.len() as u64);
+    }
+    if let Ok(index) = Index::open(&mut &*bytes) {
+        let found = index.find(&mut &*bytes, 0, u64::MAX);
+        assert!(found.is_ok_and(|found| found.len() as u64 <= index.header().chunks));
+    }
+    let range = LbnRange::new(Lbn::ZERO, Sectors::new(100_000));
+    let whole = restore(&mut &*bytes, None, &mut Sink);
+    let _ = restore_range(&mut [bytes], range, &mut Sink);
+    assert!(whole.is_err() || salvage(&mut &*bytes, None, &mut Sink).is_ok());
+}
+
+pub(crate) fn backup_seeds() -> Vec<Vec<u8>> {
+    let plan = ScrubPlan {
+        range: LbnRange::new(Lbn::ZERO, Sectors::new(100_000)),
+        block: Sectors::new(1),
+        sector_bytes: 512,
+    };
+    let scrub = Scrubber::start(plan, (), &mut idle::Idle, Priority::default(), Instant::ZERO);
+    let progress = scrub.map(|scrub| scrub.progress()).unwrap_or_default();
+    // Without its checksum, which is made anew.
+    let bare = progress.len().saturating_sub(4);
+    let image = sealed::image(b"one\ntwo\nthree");
+    vec![image.clone(), image[..image.len() / 2].to_vec(), progress[..bare].to_vec(), progress]
+}
+
+/// Any bytes as a journal of tasks, and each line of them as an entry of a sound one: an error, or a table of tasks whose
+/// figures can be shown, and which begins as one when it is written again.
+#[cfg(target_os = "linux")]
+pub(crate) fn journal(bytes: &[u8]) {
+    use server::desk::spec::DiskFacts;
+    use server::desk::{Desk, Setup};
+    for journal in [bytes, &sealed::journal(bytes)] {
+        let disk = DiskFacts {
+            name: "d0".into(),
+            capacity: Sectors::new(1 << 20),
+            sector_bytes: Bytes::new(512),
+            own: Vec::new(),
+        };
+        let Ok(desk) = Desk::open(Setup { disk, keep_bytes_max: 1 << 30, seed: 7 }, journal) else {
+            continue;
+        };
+        for task in desk.tasks() {
+            assert_eq!(desk.task(task.id).map(|again| again.id), Some(task.id));
+            assert!(serde_json::to_string(&task).is_ok());
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn journal(_: &[u8]) {}
+
+pub(crate) fn journal_seeds() -> Vec<Vec<u8>> {
+    let created = |id: u64, spec: &str| {
+        format!("\0{{\"event\":\"created\",\"id\":{id},\"spec\":{spec},\"at\":1700000000000,\"image\":99}}\n")
+    };
+    let figures = r#"{"done":10,"blocks":100,"bytes":655360,"bad":[7,9],"bad_more":0}"#;
+    let progress = format!("{{\"event\":\"progress\",\"id\":1,\"figures\":{figures}}}");
+    let progress =
+        [&[1][..], &(progress.len() as u32).to_le_bytes(), progress.as_bytes(), b"saved\n"].concat();
+    let rest = [
+        r#"{"event":"priority","id":1,"priority":50}"#,
+        r#"{"event":"deadline","id":1,"deadline_unix_s":4000000000}"#,
+        r#"{"event":"state","id":1,"state":"done","reason":null,"at":1700000001000}"#,
+        r#"{"event":"forgotten","id":1}"#,
+        r#"{"event":"used","id":9}"#,
+    ];
+    let rest: Vec<u8> = rest.iter().flat_map(|line| format!("\0{line}\n").into_bytes()).collect();
+    let scrub = created(1, r#"{"kind":"scrub","priority":20}"#).into_bytes();
+    let backup = created(2, r#"{"kind":"backup","priority":20,"to":"/image","block_sectors":128}"#);
+    let lines = [&scrub[..], &progress, backup.as_bytes(), &rest].concat();
+    vec![sealed::journal(&lines), lines]
+}
+
+/// Any bytes as a plan of a reorganisation, and as the state of one: an error, or what they say they are.
+pub(crate) fn reorganizer(bytes: &[u8]) {
+    if let Ok(plan) = Plan::decode(bytes) {
+        assert_eq!(Plan::decode(&plan.encode()), Ok(plan));
+    }
+    let Some(plan) = some_plan() else { return };
+    let options = Default::default();
+    let recovered = Reorganizer::recover(&plan, bytes, options, Bytes::new(4), Volatile, &mut idle::Idle);
+    if let Ok(machine) = recovered {
+        let progress = machine.progress();
+        let parts = [progress.waiting, progress.staged, progress.kept, progress.done, progress.stuck];
+        assert_eq!(parts.iter().sum::<u64>(), progress.blocks);
+    }
+}
+
+fn some_plan() -> Option<Plan> {
+    let region = LbnRange::new(Lbn::ZERO, Sectors::new(64));
+    Plan::circular(region, Sectors::new(2), Sectors::new(64), 9, &mut |n| n.get() / 2).ok()
+}
+
+pub(crate) fn reorganizer_seeds() -> Vec<Vec<u8>> {
+    some_plan().iter().map(Plan::encode).collect()
+}
+
+/// Any bytes as a table of the Disk Mimic: an error, or a table that can be asked and written again.
+pub(crate) fn mimic(bytes: &[u8]) {
+    let _ = Saved::from_bytes(bytes);
+    let Ok(saved) = Saved::from_bytes(&sealed::framed(b"FBMIMIC\n", bytes)) else { return };
+    for pair in Pair::ALL {
+        for knot in saved.table.knots(pair).take(100) {
+            assert!(saved.table.time(pair, knot.distance, 0).is_some());
+            if let Some(after) = knot.distance.sectors().checked_add(1) {
+                saved.table.time(pair, Distance::new(after), u64::MAX);
+            }
+        }
+    }
+    assert_eq!(Saved::from_bytes(&saved.to_bytes()).map(|again| again.table), Ok(saved.table));
+}
+
+pub(crate) fn mimic_seeds() -> Vec<Vec<u8>> {
+    Vec::new()
+}
+
+fn learns() -> LearnerConfig {
+    LearnerConfig::new(Sectors::new(1 << 16), Sectors::new(8))
+}
+
+/// Any bytes as what a mimic has learnt: an error, or a learner that can be saved and loaded again.
+pub(crate) fn learner(bytes: &[u8]) {
+    let _ = Learner::load(learns(), "drive", bytes);
+    let Ok(learner) = Learner::load(learns(), "drive", &sealed::framed(b"FBLEARN\n", bytes)) else { return };
+    assert!(Learner::load(learns(), "drive", &learner.save("drive")).is_ok(), "what it saves it loads");
+}
+
+pub(crate) fn learner_seeds() -> Vec<Vec<u8>> {
+    let Ok(learner) = Learner::new(learns(), None) else { return Vec::new() };
+    let saved = learner.save("drive");
+    // The body of the frame: what comes before and after is put back.
+    vec![saved.get(20..saved.len().saturating_sub(4)).unwrap_or_default().to_vec(), saved]
+}
+
+/// Any bytes as the state of a probe: an error, or a journal that is written as it was read.
+pub(crate) fn probe(bytes: &[u8]) {
+    for bytes in [bytes, &sealed::summed(bytes.to_vec())] {
+        if let Ok(journal) = probe::Journal::from_bytes(bytes, "state") {
+            assert_eq!(journal.to_bytes(), bytes);
+            let _ = probe::Probe::resume(probe::Options { seed: 7, ..Default::default() }, journal);
+        }
+    }
+}
+
+pub(crate) fn probe_seeds() -> Vec<Vec<u8>> {
+    // Two reads of eight sectors that have been timed.
+    let mut state = b"FBPROBE\x01".to_vec();
+    for number in [1u64 << 20, 512, 7, 6_000_000, 2] {
+        state.extend(number.to_le_bytes());
+    }
+    for n in 0..2u64 {
+        state.extend((n * 1_000).to_le_bytes());
+        state.extend(8u32.to_le_bytes());
+        state.extend((n * 10_000_000).to_le_bytes());
+        state.extend((n * 10_000_000 + 4_000_000).to_le_bytes());
+    }
+    vec![sealed::summed(state.clone()), state]
+}

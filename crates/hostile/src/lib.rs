@@ -1,0 +1,113 @@
+//! Hostile bytes: everything that reads bytes from outside, what must hold of it whatever they are, and where to begin.
+//!
+//! A [`Target`] is a plain function of bytes that panics where a promise is broken. The fuzz targets in `fuzz/` are these
+//! functions under a fuzzer that sees which branches are taken; [`Mutator`] draws inputs by seed where there is none, so
+//! that `cargo test` drives the same functions. Formats with a checksum get one that fits, or little of them would be read.
+//!
+//! ```
+//! use hostile::{Mutator, TARGETS};
+//! let target = TARGETS.iter().find(|target| target.name == "policy").unwrap();
+//! let mut mutator = Mutator::new(7, target);
+//! for _ in 0..100 {
+//!     (target.run)(&mutator.draw());
+//! }
+//! ```
+
+mod files;
+mod idle;
+mod mutate;
+mod sealed;
+mod texts;
+mod wires;
+
+pub use mutate::Mutator;
+
+/// Something that reads bytes from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What it is called, here and in `fuzz/`.
+    pub name: &'static str,
+    /// Who writes such bytes.
+    pub from: &'static str,
+    /// Reads them.
+    ///
+    /// # Panics
+    /// What must hold of it does not.
+    pub run: fn(&[u8]),
+    /// Bytes that are good, or nearly: mutations begin with them.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "nbd", from: "a client of an export", run: wires::nbd, seeds: wires::nbd_seeds },
+    Target {
+        name: "session",
+        from: "either side of a session",
+        run: wires::session,
+        seeds: wires::session_seeds,
+    },
+    Target {
+        name: "task",
+        from: "a client of the control socket",
+        run: texts::task,
+        seeds: texts::task_seeds,
+    },
+    Target {
+        name: "config",
+        from: "the operator: `serve --config`",
+        run: texts::config,
+        seeds: texts::config_seeds,
+    },
+    Target {
+        name: "journal",
+        from: "the state directory: the tasks' journal",
+        run: files::journal,
+        seeds: files::journal_seeds,
+    },
+    Target {
+        name: "backup",
+        from: "images, saved maps, progress of scrubs and replicas",
+        run: files::backup,
+        seeds: files::backup_seeds,
+    },
+    Target {
+        name: "reorganizer",
+        from: "plans and states of reorganisations",
+        run: files::reorganizer,
+        seeds: files::reorganizer_seeds,
+    },
+    Target { name: "mimic", from: "tables of the Disk Mimic", run: files::mimic, seeds: files::mimic_seeds },
+    Target {
+        name: "learner",
+        from: "what a mimic has learnt",
+        run: files::learner,
+        seeds: files::learner_seeds,
+    },
+    Target { name: "probe", from: "the state of a probe", run: files::probe, seeds: files::probe_seeds },
+    Target { name: "profile", from: "profiles", run: texts::profile, seeds: texts::profile_seeds },
+    Target {
+        name: "disksim",
+        from: "DiskSim's parameter files",
+        run: texts::disksim,
+        seeds: texts::disksim_seeds,
+    },
+    Target { name: "trace", from: "traces", run: texts::trace, seeds: texts::trace_seeds },
+    Target { name: "policy", from: "the command line", run: texts::policy, seeds: texts::policy_seeds },
+    Target {
+        name: "scenario",
+        from: "torture's histories",
+        run: texts::scenario,
+        seeds: texts::scenario_seeds,
+    },
+];
+
+/// Runs the target of this name.
+///
+/// # Panics
+/// There is none, or what must hold of it does not.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name);
+    let Some(target) = target else { panic!("{name} is no target") };
+    (target.run)(bytes);
+}

@@ -1,0 +1,63 @@
+//! Checksums that fit, so that what is behind them is read.
+
+/// Letters, version, length, these bytes and their checksum: the frame of the mimic's files.
+pub(crate) fn framed(letters: &[u8; 8], body: &[u8]) -> Vec<u8> {
+    let mut whole = letters.to_vec();
+    whole.extend(1u32.to_le_bytes());
+    whole.extend((body.len() as u64).to_le_bytes());
+    whole.extend_from_slice(body);
+    summed(whole)
+}
+
+/// These bytes and their CRC-32.
+pub(crate) fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let sum = crc32fast::hash(&bytes);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+/// A journal of tasks with an entry for each line.
+pub(crate) fn journal(bodies: &[u8]) -> Vec<u8> {
+    let mut head = b"fbtasks\0\x01\0\0\0".to_vec();
+    head.extend(7u128.to_le_bytes());
+    let mut journal = summed(head);
+    let mut chain = crc32fast::hash(&journal[..28]);
+    for body in bodies.split(|byte| *byte == b'\n') {
+        let len = (body.len() as u32).to_le_bytes();
+        let mut hasher = crc32fast::Hasher::new();
+        [&chain.to_le_bytes(), &len[..], body].iter().for_each(|part| hasher.update(part));
+        chain = hasher.finalize();
+        [&len[..], body, &chain.to_le_bytes()].iter().for_each(|part| journal.extend_from_slice(part));
+    }
+    journal
+}
+
+/// An image of which header, chunks and index fit together: each line is a block.
+pub(crate) fn image(blocks: &[u8]) -> Vec<u8> {
+    use apps::backup::image::{Header, ImageWriter};
+    use apps::snapshot::{Shape, SnapshotId, VolumeId};
+    let lines: Vec<&[u8]> = blocks.split(|byte| *byte == b'\n').take(64).collect();
+    let shape = Shape {
+        volume: VolumeId(7),
+        first: units::Lbn::ZERO,
+        block: units::Sectors::new(2),
+        blocks: lines.len() as u64,
+    };
+    let header = Header {
+        image: 9,
+        shape,
+        snapshot: SnapshotId(1),
+        base: None,
+        sector_bytes: 512,
+        chunks: lines.len() as u64,
+    };
+    let mut writer = ImageWriter::new(header, Vec::new());
+    for (block, line) in lines.iter().enumerate() {
+        let mut bytes = line.to_vec();
+        bytes.resize(1024, 0);
+        writer.put(block as u64, &bytes, &[]);
+    }
+    writer.finish();
+    let _ = writer.flush();
+    writer.into_sink()
+}

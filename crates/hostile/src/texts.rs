@@ -1,0 +1,153 @@
+//! What people write: profiles, parameter files, traces, configurations, tasks, names.
+
+use model::{DriveModel, Profile, disksim};
+use scheduler::policy::PolicyName;
+use std::io;
+use std::path::Path;
+use units::Lbn;
+use workload::trace::{self, TraceFormat};
+
+/// Any text as a profile: an error, or a drive whose first and last LBN are where the layout says, both ways.
+pub(crate) fn profile(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(profile) = Profile::from_toml(text, "profile.toml") else { return };
+    let Ok(drive) = DriveModel::from_profile(&profile) else { return };
+    let layout = drive.layout();
+    for lbn in [0, layout.capacity().get() - 1].map(Lbn::new) {
+        let location = layout.locate(lbn).map(|at| layout.lbn_at(at));
+        assert_eq!(location, Some(Some(lbn)), "every LBN below the capacity is somewhere");
+    }
+}
+
+pub(crate) fn profile_seeds() -> Vec<Vec<u8>> {
+    vec![include_bytes!("../../drive/tests/data/small.toml").to_vec()]
+}
+
+/// Any bytes as a DiskSim parameter file, with the part after the first zero byte as every file that it sources.
+pub(crate) fn disksim(bytes: &[u8]) {
+    let cut = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    let (root, sourced) = bytes.split_at(cut);
+    let files = |path: &Path| -> io::Result<Vec<u8>> {
+        Ok(if path == Path::new("root.parv") { root } else { sourced.get(1..).unwrap_or_default() }.to_vec())
+    };
+    if let Ok(imported) = disksim::import_from(&files, Path::new("root.parv"), None) {
+        let drive = DriveModel::from_profile(&imported.profile);
+        assert!(drive.is_ok(), "what the import gives is a drive: {:?}", drive.err());
+    }
+}
+
+pub(crate) fn disksim_seeds() -> Vec<Vec<u8>> {
+    let model = "dm_disk TINY {
+    Number of data surfaces = 2, Number of cylinders = 200, Block count = 4000,
+    Layout Model = dm_layout_g1 {
+        LBN-to-PBN mapping scheme = 0, Sparing scheme used = 9, Number of spares = 0,
+        Zones = [ dm_layout_g1_zone {
+            First cylinder number = 0, Last cylinder number = 199, Blocks per track = 40
+        } ]
+    },
+    Mechanical Model = dm_mech_g1 {
+        Seek type = extracted, Full seek curve = tiny.seek,
+        Head switch time = 0.5, Rotation speed (in rpms) = 7200
+    }
+}
+";
+    vec![format!("{model}\0Seek distances measured: 2\n1, 1.5\n199, 4.0\n").into_bytes()]
+}
+
+/// Any bytes as a trace of the format that the first byte chooses, and as whatever they look like.
+pub(crate) fn trace(bytes: &[u8]) {
+    let Some((choice, bytes)) = bytes.split_first() else { return };
+    let _ = trace::read(bytes);
+    let format = TraceFormat::ALL[usize::from(*choice) % TraceFormat::ALL.len()];
+    if let Ok(trace) = trace::read_as(format, bytes) {
+        assert!(trace.records.iter().all(|r| !r.range.is_empty()));
+    }
+}
+
+pub(crate) fn trace_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        "0.5 0 1000 8 1\n1.5 0 2000 16 0\n",
+        "1.0 0 0 1000 8 R\n",
+        "0,20941264,8192,W,0.551706,\n0,20939840,8192,W,0.554041,\n",
+        "128166372003061629,hm,1,Read,383496192,32768,113736\n",
+        "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda read 0 4096\n/dev/sda write 8192 4096\n",
+    ];
+    let formats = 0..TraceFormat::ALL.len() as u8;
+    formats.flat_map(|n| texts.iter().map(move |text| [&[n], text.as_bytes()].concat())).collect()
+}
+
+/// Any text as a policy's name: an error, or a policy whose own name gives it again.
+pub(crate) fn policy(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(policy) = text.parse::<PolicyName>() {
+        assert_eq!(policy.to_string().parse(), Ok(policy));
+    }
+}
+
+pub(crate) fn policy_seeds() -> Vec<Vec<u8>> {
+    ["fcfs", "c-look", "sstf", "sptf", "sptf-sw:40", "smtf"].map(|name| name.as_bytes().to_vec()).to_vec()
+}
+
+/// Any text as a history of torture: an error, or one that is written as it was read.
+pub(crate) fn scenario(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(scenario) = torture::Scenario::parse(text) {
+        let written = scenario.to_string();
+        let again = torture::Scenario::parse(&written).map(|again| again.to_string());
+        assert_eq!(again.ok(), Some(written));
+    }
+}
+
+pub(crate) fn scenario_seeds() -> Vec<Vec<u8>> {
+    (0..4).map(|seed| torture::generate(seed).to_string().into_bytes()).collect()
+}
+
+/// Any bytes as what a client of the control socket asks for: an error, or a task that lies on the disk.
+#[cfg(target_os = "linux")]
+pub(crate) fn task(bytes: &[u8]) {
+    use server::desk::spec::{DiskFacts, TaskSpec, What};
+    let Ok(spec) = serde_json::from_slice::<TaskSpec>(bytes) else { return };
+    let capacity = units::Sectors::new(1 << 20);
+    let disk =
+        DiskFacts { name: "d0".into(), capacity, sector_bytes: units::Bytes::new(512), own: Vec::new() };
+    if let Ok(What::Scrub { range, block }) = spec.check(&disk) {
+        assert!(disk.whole().covers(range) && !range.is_empty() && block.get() > 0, "{spec:?}");
+    }
+    let text = serde_json::to_vec(&spec).unwrap_or_default();
+    assert_eq!(serde_json::from_slice::<TaskSpec>(&text).ok(), Some(spec));
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn task(_: &[u8]) {}
+
+pub(crate) fn task_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        r#"{"kind":"scrub","priority":20,"first_lbn":8,"sectors":1024,"block_sectors":8}"#,
+        r#"{"kind":"backup","to":"/image","block_sectors":128,"deadline_unix_s":4000000000}"#,
+        r#"{"kind":"restore","from":["/one","/two"],"force":true}"#,
+        r#"{"kind":"replica","to":"/copy","force":true}"#,
+    ];
+    texts.map(|text| text.as_bytes().to_vec()).to_vec()
+}
+
+/// Any text as the file of `serve --config`: an error, or disks to serve.
+#[cfg(target_os = "linux")]
+pub(crate) fn config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Err(said) = cli::check_config(text, "config.toml") {
+        assert!(!said.is_empty(), "an error says something");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn config(_: &[u8]) {}
+
+pub(crate) fn config_seeds() -> Vec<Vec<u8>> {
+    let text = include_str!("../../../docs/freeblock.toml");
+    // With every option given.
+    let given: Vec<&str> = text
+        .lines()
+        .map(|line| line.strip_prefix("# ").filter(|l| l.contains(" = ")).unwrap_or(line))
+        .collect();
+    vec![text.as_bytes().to_vec(), given.join("\n").into_bytes()]
+}

@@ -1,0 +1,155 @@
+//! What comes over sockets.
+
+use client::wire::{Call, Decoder, Event, Frame, Range};
+use nbd::{Abilities, Connection, Export, Limits, Reply, Tls};
+use std::sync::Arc;
+
+/// Bytes of the export that clients are offered.
+const SIZE: u64 = 1 << 16;
+
+/// Whatever an NBD client sends, cut where it likes: a violation, or requests that lie inside the export.
+pub(crate) fn nbd(bytes: &[u8]) {
+    // How it is cut is the first byte's affair: where must not matter.
+    let Some((cut, bytes)) = bytes.split_first() else { return };
+    for tls in [Tls::Off, Tls::Offered, Tls::Required] {
+        let whole = asked(bytes.chunks(bytes.len().max(1)), tls);
+        let parts = asked(bytes.chunks(usize::from(*cut).max(1)), tls);
+        // Who breaks the rules is not heard any more, and in parts that is noticed later.
+        let same = parts.requests.get(..whole.requests.len()) == Some(&whole.requests[..]);
+        assert!(
+            same && (whole.broken || whole.requests.len() == parts.requests.len()),
+            "{whole:?} or {parts:?}"
+        );
+    }
+}
+
+/// What a client asks for before it breaks the rules, if it does.
+#[derive(Debug, Default)]
+struct Asked {
+    requests: Vec<nbd::Request>,
+    broken: bool,
+}
+
+fn asked<'a>(parts: impl Iterator<Item = &'a [u8]>, tls: Tls) -> Asked {
+    let all = Abilities {
+        write: true,
+        flush: true,
+        fua: true,
+        trim: true,
+        write_zeroes: true,
+        cache: true,
+        block_status: true,
+        ..Abilities::default()
+    };
+    let export = Export::new("", SIZE).map(|export| export.with(all));
+    let Ok(export) = export else { panic!("an export without a name is one") };
+    let mut connection = Connection::new(Arc::from([export]), tls, Limits::default());
+    let mut asked = Asked::default();
+    for part in parts {
+        asked.broken |= connection.receive(part).is_err();
+        while let Some(event) = connection.poll() {
+            match event {
+                nbd::Event::Request(request) => {
+                    assert!(request.offset + u64::from(request.length) <= SIZE, "{request:?} is outside");
+                    let data = vec![0; request.length as usize];
+                    let told = connection.reply(&request, &Reply::Data(&data));
+                    asked.requests.push(request);
+                    asked.broken |= told.is_err();
+                }
+                nbd::Event::StartTls => connection.tls_started(),
+                nbd::Event::Opened(_) | nbd::Event::Ended => {}
+            }
+        }
+        connection.sent(connection.output().len());
+        if asked.broken {
+            break;
+        }
+    }
+    asked
+}
+
+pub(crate) fn nbd_seeds() -> Vec<Vec<u8>> {
+    let option = |kind: u32, data: &[u8]| {
+        [b"IHAVEOPT", &kind.to_be_bytes()[..], &(data.len() as u32).to_be_bytes(), data].concat()
+    };
+    let request = |flags: u16, kind: u16, offset: u64, length: u32, data: &[u8]| {
+        let parts: [&[u8]; 7] = [
+            &0x2560_9513u32.to_be_bytes(),
+            &flags.to_be_bytes(),
+            &kind.to_be_bytes(),
+            &7u64.to_be_bytes(),
+            &offset.to_be_bytes(),
+            &length.to_be_bytes(),
+            data,
+        ];
+        parts.concat()
+    };
+    let flags = [0, 0, 0, 3];
+    // INFO and GO: name, requests for information. SET_META_CONTEXT: name, queries.
+    let (none, go) = (option(8, &[]), option(7, &[0, 0, 0, 0, 0, 1, 0, 3]));
+    let meta = option(10, &[&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 15][..], b"base:allocation"].concat());
+    let some = [
+        request(0, 0, 0, 512, &[]),
+        request(1, 1, 512, 1024, &[7; 1024]),
+        request(0, 3, 0, 0, &[]),
+        request(0, 4, 0, 4096, &[]),
+        request(2, 6, 4096, 4096, &[]),
+        request(8, 7, 0, 65536, &[]),
+        request(0, 0, SIZE - 512, 512, &[]),
+        request(0, 2, 0, 0, &[]),
+    ]
+    .concat();
+    let old = [&[1][..], &flags, &option(1, &[]), &some].concat();
+    let new = [&[13][..], &flags, &none, &meta, &go, &some].concat();
+    let list = [&[2][..], &flags, &option(3, &[]), &option(6, &[0, 0, 0, 0, 0, 0]), &option(2, &[])].concat();
+    let tls = [&[64][..], &flags, &option(5, &[]), &none, &go, &some].concat();
+    vec![old, new, list, tls]
+}
+
+/// A session's frames, from client and daemon: no bytes panic, and what is taken encodes to what it was.
+pub(crate) fn session(bytes: &[u8]) {
+    frames::<Call>(bytes);
+    frames::<Event>(bytes);
+}
+
+fn frames<T: Frame + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+    let mut decoder = Decoder::default();
+    // In two pieces: where a frame is cut must not matter.
+    let (head, tail) = bytes.split_at(bytes.len() / 2);
+    for piece in [head, tail] {
+        decoder.push(piece);
+        while let Ok(Some(frame)) = decoder.take::<T>() {
+            let mut again = Vec::new();
+            frame.encode(&mut again);
+            let mut back = Decoder::default();
+            back.push(&again);
+            assert_eq!(back.take::<T>(), Ok(Some(frame)));
+        }
+    }
+}
+
+pub(crate) fn session_seeds() -> Vec<Vec<u8>> {
+    let (range, call) = (Range { start: 8, sectors: 64 }, 3);
+    let calls = [
+        Call::Read { call, range, block: 8, parameter: 5 },
+        Call::Write { call, range, block: 8, parameter: 5 },
+        Call::Promote { call, range },
+        Call::Buffer { task: 1, start: 8, bytes: vec![7; 100] },
+        Call::NotNow { task: 1, start: 8 },
+        Call::Close { call },
+    ];
+    let record =
+        |bad, bytes| Event::Record { task: 1, range, parameter: 5, write: false, bad, last: true, bytes };
+    let events = [
+        Event::Hello { version: 1, sectors: 1 << 20, sector_bytes: 512 },
+        Event::Answer { call, value: 1 },
+        Event::Refused { call, text: "no".into() },
+        record(None, vec![7; 100]),
+        record(Some(9), Vec::new()),
+        Event::Wanted { task: 1, range, parameter: 5 },
+    ];
+    let (mut from_client, mut from_daemon) = (Vec::new(), Vec::new());
+    calls.iter().for_each(|call| call.encode(&mut from_client));
+    events.iter().for_each(|event| event.encode(&mut from_daemon));
+    vec![from_client, from_daemon]
+}

@@ -50,7 +50,13 @@ pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<A
 pub(crate) fn record(path: &Path, recipe: Recipe, disk: &mut Disk<AnyDevice>) -> Result<(), Problem> {
     let learner = disk.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
     let learnt = learner.map(|learner| hex(&learner.save(&recipe.disk)));
-    let tape = recording(path, &Recipe { learnt, ..recipe })?;
+    let recipe = Recipe { learnt, ..recipe };
+    let tape = recording(path, &recipe)?;
+    // The disk goes on with what a replay will begin with, to the last bit.
+    let made = recipe.make().map_err(|error| Problem::failed(format!("{}: {error}", recipe.disk)))?;
+    if let Some(mimic) = made.mimic {
+        disk.set_mimic(mimic);
+    }
     disk.record(tape);
     Ok(())
 }

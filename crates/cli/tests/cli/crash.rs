@@ -215,7 +215,7 @@ impl Place {
         Client::open(&self.dir.path("s"))
     }
 
-    fn ask(&self, args: &[&str]) -> Value {
+    pub(crate) fn ask(&self, args: &[&str]) -> Value {
         let control = self.dir.path("control");
         let said = run_with(&[args, &["--control", &control, "--json"]].concat());
         serde_json::from_str(&said.worked()).unwrap()

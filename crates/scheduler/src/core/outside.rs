@@ -243,9 +243,7 @@ impl Outside {
         }
         self.known_bad.extend(bad.iter().take(MOST_KNOWN_BAD));
     }
-}
 
-impl Outside {
     /// All that is known of the drive is that nothing foreseen is under way any more.
     fn lost_sight(&mut self, now: Instant) {
         self.base.free = self.clock.platter(now);

@@ -125,7 +125,7 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
     // Who must encrypt is not read on the way.
     let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
     let bind = |address: &Address| Listener::bind(address.clone(), remote).map_err(Problem::failed);
-    let mut opened = open::open(disk, config.partial_blocks)?;
+    let (mut opened, recipe) = open::open(disk, config.partial_blocks)?;
     let listeners: Vec<Listener> = disk.listen.iter().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
     let offer = Offer {
@@ -134,8 +134,12 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
         tls: disk.tls.clone(),
         limits: config.limits,
     };
-    let office = office(disk, config, &mut opened)?;
     let learnt = learnt::go_on(disk, config, &mut opened)?;
+    // From the very first that the core is told; what it knows by then is in the recording.
+    if let Some(path) = &disk.record {
+        open::record(path, recipe, &mut opened)?;
+    }
+    let office = office(disk, config, &mut opened)?;
     let running = Running::start(&disk.name, opened, offer, listeners)
         .map_err(|e| Problem::failed(format!("{}: {e}", disk.name)))?;
     for place in places {

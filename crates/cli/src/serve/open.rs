@@ -2,13 +2,15 @@
 
 use super::config::DiskConfig;
 use super::names::DeviceSpec;
-use super::recipe::{Knowledge, Made, Recipe};
+use super::recipe::{Knowledge, Made, Recipe, hex};
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
 use device::{Device, Emulated, Options, Raw};
 use drive::{Behaviour, Queue};
+use mimic::Learner;
 use scheduler::Overheads;
 use server::{Disk, FrameError, Later, Lines, Tape};
+use std::any::Any;
 use std::fs::File;
 use std::path::Path;
 
@@ -18,8 +20,8 @@ pub(crate) type AnyDevice = Box<dyn Device + Send>;
 /// Opens the device, and puts a core over it.
 ///
 /// # Errors
-/// A device that cannot be had, a profile that is none or of another device, a recording that cannot be begun.
-pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<Disk<AnyDevice>, Problem> {
+/// A device that cannot be had, a profile that is none or of another device.
+pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<AnyDevice>, Recipe), Problem> {
     let (device, drive) = device(config)?;
     let recipe = Recipe {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -29,6 +31,7 @@ pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<Disk<An
         harm_ppm: config.harm_ppm,
         idle_after_ns: config.idle_after.map(units::Duration::as_nanos),
         partial_blocks,
+        learnt: None,
     };
     let wrong = |error: String| Problem::failed(format!("{}: {error}", config.name));
     let Made { model, config: core, mimic } = recipe.make().map_err(wrong)?;
@@ -37,10 +40,25 @@ pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<Disk<An
     if let Some(mimic) = mimic {
         disk.set_mimic(mimic);
     }
-    if let Some(path) = &config.record {
-        disk.record(recording(path, &recipe)?);
+    Ok((disk, recipe))
+}
+
+/// Records the disk's core, made of `recipe`, from here on.
+///
+/// # Errors
+/// A recording that cannot be begun.
+pub(crate) fn record(path: &Path, recipe: Recipe, disk: &mut Disk<AnyDevice>) -> Result<(), Problem> {
+    let learner = disk.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
+    let learnt = learner.map(|learner| hex(&learner.save(&recipe.disk)));
+    let recipe = Recipe { learnt, ..recipe };
+    let tape = recording(path, &recipe)?;
+    // The disk goes on with what a replay will begin with, to the last bit.
+    let made = recipe.make().map_err(|error| Problem::failed(format!("{}: {error}", recipe.disk)))?;
+    if let Some(mimic) = made.mimic {
+        disk.set_mimic(mimic);
     }
-    Ok(disk)
+    disk.record(tape);
+    Ok(())
 }
 
 /// The device, and what is known of it.

@@ -25,6 +25,9 @@ pub(crate) struct Recipe {
     /// Nothing: idle time is left alone.
     pub(crate) idle_after_ns: Option<u64>,
     pub(crate) partial_blocks: usize,
+    /// What a mimic had learnt before, as its file has it, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) learnt: Option<String>,
 }
 
 /// What is known of a drive.
@@ -125,7 +128,14 @@ impl Recipe {
         let mimic: Option<Box<dyn Mimic>> = match policy {
             PolicyName::Smtf(_) => {
                 let learns = LearnerConfig::new(model.layout().capacity(), Sectors::new(GRAIN));
-                Some(Box::new(Learner::new(learns, None).map_err(|e| e.to_string())?))
+                let learner = match &self.learnt {
+                    None => Learner::new(learns, None).map_err(|e| e.to_string())?,
+                    Some(digits) => {
+                        let bytes = unhex(digits).ok_or("what was learnt is not in hexadecimal digits")?;
+                        Learner::load(learns, &self.disk, &bytes).map_err(|e| e.to_string())?
+                    }
+                };
+                Some(Box::new(learner))
             }
             _ => None,
         };
@@ -144,6 +154,19 @@ impl Recipe {
     }
 }
 
+/// Bytes as digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|n| n as u8);
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    rest.is_empty().then(|| bytes.collect())?
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +182,13 @@ mod tests {
     }
 
     #[test]
+    fn bytes_come_back_from_digits() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(unhex(&hex(&bytes)), Some(bytes));
+        assert_eq!((unhex("0"), unhex("0g"), unhex("")), (None, None, Some(Vec::new())));
+    }
+
+    #[test]
     fn a_recipe_is_the_same_after_it_was_written() {
         let profile = model::builtin::find("quantum-atlas-10k").unwrap();
         let model = DriveModel::from_profile(&profile).unwrap();
@@ -171,6 +201,7 @@ mod tests {
             harm_ppm: 5,
             idle_after_ns: None,
             partial_blocks: 7,
+            learnt: None,
         };
         let again: Recipe = serde_json::from_str(&serde_json::to_string(&recipe).unwrap()).unwrap();
         assert_eq!(again, recipe);

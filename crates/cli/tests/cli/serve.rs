@@ -82,7 +82,7 @@ pub(crate) fn has(program: &str) -> bool {
 }
 
 #[track_caller]
-pub fn works(program: &str, args: &[&str]) -> String {
+pub(crate) fn works(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{program} {args:?}: {out}{err}");

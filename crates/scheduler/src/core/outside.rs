@@ -354,7 +354,6 @@ impl Core {
             outside.foresee_plain(&self.drive);
             outside.foresee(&self.drive);
         }
-        self.background.give_back(self.drive.layout(), order.tag, true, |_| true);
         self.hand_out(&mut outside, order, Outcome::Lost);
         self.outside = Some(outside);
     }
@@ -387,13 +386,16 @@ impl Core {
         };
         let outbox = &mut self.outbox;
         self.background.fail_of(tag, bad, |record| outbox.push_back(Action::Deliver(record)));
-        if let Some(stopped) = stopped {
+        let lost = outcome == Outcome::Lost;
+        if lost || stopped.is_some() {
             let none = matches!(outcome, Outcome::NoData(_));
-            let undone = |item: LbnRange| item.start() > stopped || none && item.end() <= stopped;
+            let undone = |item: LbnRange| {
+                stopped.is_none_or(|stopped| item.start() > stopped || none && item.end() <= stopped)
+            };
             let again = self.background.give_back(self.drive.layout(), tag, true, undone);
             self.overtake_again(outside, command.id, &again);
         }
-        if outcome != Outcome::Lost {
+        if !lost {
             outside.remember(&command, bad);
         }
         let mut retry = None;
@@ -409,10 +411,8 @@ impl Core {
                 } else if job.pending.promoted.is_none() {
                     let (id, range) = (job.pending.request.id, job.pending.request.range);
                     // Only promoted writes take several commands.
-                    let first = match outcome {
-                        Outcome::Lost => Some(asked.start()),
-                        _ => bad.iter().copied().filter(|lbn| range.contains(*lbn)).min(),
-                    };
+                    let first = bad.iter().copied().filter(|lbn| range.contains(*lbn)).min();
+                    let first = first.or(lost.then_some(range.start()));
                     self.outbox.push_back(match first {
                         Some(bad) => Action::Failed { id, bad },
                         None => Action::Completed(id),

@@ -15,6 +15,10 @@ impl crate::Guard for Desk {
         Desk::set_writers(self, writers);
     }
 
+    fn set_changing(&mut self, changing: bool) {
+        self.changing = changing;
+    }
+
     fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
         if let Some(Owner::Task(id)) = self.routes.owner(session)
             && let Some(live) = self.live.get_mut(&id)

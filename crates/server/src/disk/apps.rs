@@ -32,6 +32,11 @@ pub trait Guard {
         None
     }
 
+    /// Whether writes or discards of the foreground are under way; told when that changes.
+    fn set_changing(&mut self, changing: bool) {
+        let _ = changing;
+    }
+
     /// So many bytes of a session's blocks came or went with a command: in a gap of the foreground, or in idle time.
     fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
         let _ = (session, bytes, when);
@@ -144,6 +149,10 @@ impl Apps {
 
     pub fn set_writers(&mut self, writers: usize) {
         self.apps.iter_mut().for_each(|app| app.app.set_writers(writers));
+    }
+
+    pub fn set_changing(&mut self, changing: bool) {
+        self.apps.iter_mut().for_each(|app| app.app.set_changing(changing));
     }
 
     /// Why no client may write, if none may.

@@ -39,7 +39,11 @@ impl<D: Device> Device for Disk<D> {
             self.answers.push_back(Answer { id, at: now, result: Err(failure) });
             return;
         }
+        let before = self.requests.are_changing();
         let turn = self.requests.add(id, range, ask, now);
+        if self.requests.are_changing() && !before {
+            self.apps.set_changing(true);
+        }
         if !self.requests.is_blocked(turn) {
             self.begin(turn);
         }

@@ -102,8 +102,8 @@ mod tests {
         let mut later = Later::over(Slow(wait, tell), |_| Ok(())).unwrap();
         let mut given = 0;
         let error = loop {
-            match later.write(&[given as u8]) {
-                Ok(_) => given += 1,
+            match later.write_all(&[given as u8]) {
+                Ok(()) => given += 1,
                 Err(error) => break error,
             }
         };
@@ -122,9 +122,9 @@ mod tests {
         later.write_all(b"a").unwrap();
         let_it.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         let error = loop {
-            match later.write(b"b") {
+            match later.write_all(b"b") {
                 // Its thread has not come to it yet.
-                Ok(_) => {}
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
                 Err(error) => break error,
             }

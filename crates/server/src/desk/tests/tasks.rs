@@ -292,6 +292,26 @@ fn images_are_restored_and_a_crash_writes_nothing_twice() {
 }
 
 #[test]
+fn a_restore_begins_when_what_clients_had_asked_for_is_written() {
+    let mut rig = Rig::new();
+    let then = rig.now.clone();
+    let id = rig.start(backup());
+    assert_eq!(rig.run(id), TaskState::Done);
+    rig.call(|desk, _| crate::Guard::set_changing(desk, true));
+    let restore = TaskSpec { from: vec![IMAGE.into()], force: true, ..TaskSpec::new(Kind::Restore) };
+    let id = rig.start(restore);
+    rig.run_for(Duration::from_secs(5));
+    assert_eq!(rig.task(id).state, TaskState::Queued);
+    assert!(rig.call(|desk, _| desk.is_taken()).is_some(), "nothing new comes in meanwhile");
+    // The last of what had come before.
+    rig.write(range(40, 16));
+    rig.settle();
+    rig.call(|desk, _| crate::Guard::set_changing(desk, false));
+    assert_eq!(rig.run(id), TaskState::Done);
+    assert!(rig.medium() == then);
+}
+
+#[test]
 fn a_damaged_image_is_refused_before_anything_is_written() {
     let mut rig = Rig::new();
     let id = rig.start(backup());

@@ -426,6 +426,13 @@ fn hundreds_of_thousands_of_blocks_are_few_tasks() {
         ) -> Result<(), scheduler::SessionError> {
             Ok(())
         }
+        fn serve_writes_by_writes(
+            &mut self,
+            _: units::SessionId,
+            _: bool,
+        ) -> Result<(), scheduler::SessionError> {
+            Ok(())
+        }
         fn to_come(&self, _: units::SessionId) -> Result<u64, scheduler::SessionError> {
             Ok(0)
         }

@@ -208,7 +208,7 @@ pub(crate) enum LabCommand {
     },
     /// Run experiments, and hold their results against the papers' claims
     #[command(
-        after_help = "Example:\n  freeblock lab check --quick\n  freeblock lab check osdi00-fig6a --json\n\nThe exit code is 1 when a claim does not hold."
+        after_help = "Example:\n  freeblock lab check --quick\n  freeblock lab check osdi00-fig6a --json\n  freeblock lab check --quick --known docs/known.toml\n\nThe exit code is 1 when a claim does not hold; with --known, when it is not as the list says."
     )]
     Check {
         #[command(flatten)]
@@ -216,6 +216,10 @@ pub(crate) enum LabCommand {
         /// Take results that `run` has written to the directory, if this program made them with the same size and seed
         #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = LAB_DIRECTORY)]
         resume: Option<PathBuf>,
+        /// A list of measures that are known not to hold: any other that does not is an error, and so is one of the list that
+        /// does
+        #[arg(long, value_name = "FILE")]
+        known: Option<PathBuf>,
         /// Print JSON
         #[arg(long)]
         json: bool,

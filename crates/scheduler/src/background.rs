@@ -87,14 +87,14 @@ impl Background {
         &mut self,
         layout: &Layout,
         priority: Priority,
-        writes_serve_reads: bool,
+        by_writes: [bool; 2],
     ) -> Result<SessionId, SessionError> {
         if self.shares.len() >= MOST_SESSIONS {
             return Err(SessionError::TooManySessions { most: MOST_SESSIONS });
         }
         let id = SessionId::new(self.next_session);
         self.next_session += 1;
-        self.shares.push(Share::new(layout, id, priority, writes_serve_reads));
+        self.shares.push(Share::new(layout, id, priority, by_writes));
         self.share_room();
         self.look(Focus::All);
         Ok(id)
@@ -205,9 +205,13 @@ impl Background {
         Ok(left)
     }
 
-    /// Whether writes are to serve the session's reads.
-    pub fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.share(session)?.writes_serve_reads = on;
+    /// Whether writes are to serve the session's reads, or background writes its writes.
+    pub fn serve_by_writes(&mut self, session: SessionId, op: Op, on: bool) -> Result<(), SessionError> {
+        let share = self.share(session)?;
+        match op {
+            Op::Read => share.writes_serve_reads = on,
+            Op::Write => share.writes_serve_writes = on,
+        }
         Ok(())
     }
 

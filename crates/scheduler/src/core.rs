@@ -59,6 +59,9 @@ pub struct Config {
     /// Whether a write serves reads of what it overwrites, for sessions that say nothing else
     /// ([`Sessions::serve_reads_by_writes`]): its data are the content.
     pub writes_serve_reads: bool,
+    /// Whether a background write completes pending background writes of what it covers, for sessions that say nothing else
+    /// ([`Sessions::serve_writes_by_writes`]).
+    pub writes_serve_writes: bool,
     /// How sessions share the gaps.
     pub sharing: Sharing,
     /// The seed of the lottery.
@@ -78,6 +81,7 @@ impl Default for Config {
             most_pending: 1 << 16,
             most_partials: 1 << 15,
             writes_serve_reads: true,
+            writes_serve_writes: true,
             sharing: Sharing::Lottery,
             seed: 1,
             idle: None,
@@ -564,7 +568,8 @@ impl Core {
 
 impl Sessions for Core {
     fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
-        self.background.open(self.drive.layout(), priority, self.config.writes_serve_reads)
+        let Config { writes_serve_reads, writes_serve_writes, .. } = self.config;
+        self.background.open(self.drive.layout(), priority, [writes_serve_reads, writes_serve_writes])
     }
 
     fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError> {
@@ -572,7 +577,11 @@ impl Sessions for Core {
     }
 
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.background.serve_reads_by_writes(session, on)
+        self.background.serve_by_writes(session, Op::Read, on)
+    }
+
+    fn serve_writes_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.background.serve_by_writes(session, Op::Write, on)
     }
 
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {

@@ -133,6 +133,15 @@ pub trait Sessions {
     /// No such session.
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError>;
 
+    /// Whether another background write of the same place, whosever, completes a pending write of this session: both were
+    /// pending, and no order is kept among those. True for a new session. A session that says false gets each of its
+    /// writes carried out itself, with its own bytes, perhaps over those of others that were pending at the same time. A
+    /// foreground write completes what it covers all the same: its data are newer (promise 3).
+    ///
+    /// # Errors
+    /// No such session.
+    fn serve_writes_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError>;
+
     /// Blocks that the session has still to get.
     ///
     /// # Errors

@@ -102,6 +102,11 @@ impl Task {
         LbnRange::new(self.range.start() + Sectors::new(offset), Sectors::new(len))
     }
 
+    pub fn item_range(&self, item: &Item) -> LbnRange {
+        let start = self.block_range(item.block).start() + Sectors::new(item.offset.into());
+        LbnRange::new(start, Sectors::new(item.sectors.into()))
+    }
+
     pub fn memory_bytes(&self) -> usize {
         let pieces: usize = self.partial.values().map(|p| p.capacity() * 8 + 48).sum();
         self.wanted.memory_bytes() + self.begun.memory_bytes() + pieces

@@ -105,6 +105,10 @@ impl<W: Watch<S>, S: Sessions + ?Sized> Sessions for Watched<'_, W, S> {
         Ok(())
     }
 
+    fn serve_writes_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        self.called().serve_writes_by_writes(session, on)
+    }
+
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.sessions.to_come(session)
     }

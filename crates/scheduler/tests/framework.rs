@@ -203,6 +203,29 @@ fn what_the_winner_leaves_of_a_gap_goes_to_the_others() {
     assert!(both > 250, "in {both} gaps of 1,000 the scan got something beside the winner");
 }
 
+/// FAST'04, section 5.2: the second phase gives the winner strict priority, and searches all other options as well.
+#[test]
+fn a_gap_with_nothing_for_the_winner_goes_to_the_others_wherever_their_blocks_lie() {
+    let run = |winner: bool| {
+        let mut host = Host::new(Config::default());
+        let capacity = host.drive.layout().capacity().get();
+        let other = host.open(priority(1));
+        // Few enough that most gaps find nothing near.
+        for i in 0..4_000 {
+            host.read(other, range(i * (capacity / 4_000) / 8 * 8, 8));
+        }
+        if winner {
+            // Nearly out of reach, and never done.
+            let winner = host.open(priority(100));
+            (0..200).for_each(|_| host.read(winner, range(capacity - 8, 8)));
+        }
+        host.busy(600, &mut Ready);
+        host.delivered()[&other]
+    };
+    let (alone, beside) = (run(false), run(true));
+    assert!(beside * 10 > alone * 9, "{beside} blocks, alone {alone}");
+}
+
 #[test]
 fn a_session_that_never_has_a_buffer_does_not_keep_others_waiting() {
     let mut host = Host::new(Config { idle: Some(IdleTime::default()), ..Config::default() });

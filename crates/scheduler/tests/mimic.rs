@@ -17,6 +17,8 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 struct Recorder {
     seen: Vec<Observed>,
     wants: Option<LbnRange>,
+    /// It wants that again and again.
+    insists: bool,
 }
 
 impl Mimic for Recorder {
@@ -30,7 +32,7 @@ impl Mimic for Recorder {
     }
 
     fn wanted(&mut self, _: Last) -> Option<LbnRange> {
-        self.wants.take()
+        if self.insists { self.wants } else { self.wants.take() }
     }
 
     fn uses_idle_time(&self) -> bool {
@@ -144,6 +146,37 @@ fn in_idle_time_it_gets_what_it_wants_to_read() {
     let seen = seen(&mut core);
     assert_eq!((seen[0].request.range, seen[0].time), (range(77_000), end.since(wake)));
     assert_eq!(seen[0].pause, wake.since(now));
+}
+
+/// What is read for the mimic takes the head away as any idle work does: it is held to the same bound.
+#[test]
+fn what_has_cost_more_than_it_may_is_not_gone_on_with_for_the_mimic() {
+    let drive = Arc::new(DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap());
+    let idle = IdleTime { harm_ppm: 0, ..IdleTime::default() };
+    let mut core = Core::new(drive, Config { idle: Some(idle), ..Config::default() });
+    let wants = Some(range(1_900_000));
+    core.set_mimic(Some(Box::new(Recorder { wants, insists: true, ..Recorder::default() })));
+    submit(&mut core, Instant::ZERO, 1, Op::Read, 0);
+    let (mut now, _) = execute(&mut core, Instant::ZERO).unwrap();
+    let (mut id, mut last) = (1, core.harm());
+    for _ in 0..6 {
+        // Silence until it is used, then a request where the head was before.
+        while core.poll(now).is_some() {}
+        let (wake, end) = loop {
+            let wake = core.wake_at().expect("something is wanted in idle time");
+            if let Some((end, _)) = execute(&mut core, wake) {
+                break (wake, end);
+            }
+        };
+        let silence = wake.saturating_since(now);
+        let above = last.late > last.early;
+        assert!(!above || silence >= Duration::from_secs(10), "{last:?}, and used after {silence:?}");
+        id += 1;
+        submit(&mut core, end, id, Op::Read, 0);
+        now = execute(&mut core, end).unwrap().0;
+        last = core.harm();
+    }
+    assert!(last.late > last.early, "it would prove nothing if nothing had been late: {last:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Promise 3 among background writes: what has landed is never overwritten by what pended when it landed, whosever it is
 //! and whether or not it could be chosen at the time; and what is reported as written is on the medium, by itself or by
-//! a write that was concurrent.
+//! a write that was concurrent. Sessions that want each write carried out itself may overwrite what others have written
+//! meanwhile, and never what the foreground has.
 
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
@@ -49,6 +50,10 @@ struct Host {
     events: u64,
     medium: BTreeMap<Lbn, Landed>,
     tasks: BTreeMap<TaskId, Task>,
+    /// Sessions each of whose writes is to be carried out itself.
+    own: BTreeSet<SessionId>,
+    /// Sectors that each task has written.
+    passed: BTreeMap<TaskId, u64>,
     exec: Option<Exec>,
     /// What was lost and is done again, without being asked for again.
     retry: Option<Exec>,
@@ -89,6 +94,8 @@ impl Host {
             events: 0,
             medium: BTreeMap::new(),
             tasks: BTreeMap::new(),
+            own: BTreeSet::new(),
+            passed: BTreeMap::new(),
             exec: None,
             retry: None,
             requests: 0,
@@ -192,7 +199,10 @@ impl Host {
                 };
                 let registered = self.tasks.get(&wanted.task).map_or(0, |t| t.registered);
                 let there = self.medium.insert(lbn, Landed { task: Some(wanted.task), dispatched });
-                if let Some(there) = there.filter(|there| there.task != Some(wanted.task))
+                *self.passed.entry(wanted.task).or_default() += 1;
+                // Pending writes have no order among each other, for who says so.
+                let may = |there: &Landed| there.task.is_some() && self.own.contains(&wanted.session);
+                if let Some(there) = there.filter(|there| there.task != Some(wanted.task) && !may(there))
                     && registered < there.dispatched
                 {
                     self.wrong = Some(format!(
@@ -275,7 +285,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_has_landed_is_not_overwritten_by_older_background_writes(seed in 0..64u64, steps in steps()) {
+    fn what_has_landed_is_not_overwritten_by_older_background_writes(
+        seed in 0..64u64, own in prop_oneof![Just(0u8), 0..8u8], steps in steps(),
+    ) {
         let Ok(drive) = DriveModel::from_profile(&random_profile(seed, Size::Tiny)) else { return Ok(()) };
         let capacity = drive.layout().capacity().get();
         // Where the first two tracks meet, so that blocks lie across.
@@ -287,6 +299,10 @@ proptest! {
         };
         let mut host = Host::new(drive);
         let sessions: Vec<SessionId> = (0..3).map(|_| host.core.open(Priority::default()).unwrap()).collect();
+        for (_, session) in sessions.iter().enumerate().filter(|(i, _)| own >> i & 1 == 1) {
+            host.core.serve_writes_by_writes(*session, false).unwrap();
+            host.own.insert(*session);
+        }
         for step in steps {
             match step {
                 Step::Write { session, start, len, block } => {
@@ -435,4 +451,81 @@ fn a_promoted_write_completes_others_of_the_place() {
         host.step(false);
     }
     assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 2, 1, 1]));
+}
+
+#[test]
+fn a_session_may_want_each_write_carried_out_itself() {
+    let (mut host, [old, new, _]) = three();
+    host.core.serve_writes_by_writes(old, false).unwrap();
+    host.own.insert(old);
+    host.core.suspend(old).unwrap();
+    host.write(old, range(8, 8), 8);
+    host.write(new, range(0, 32), 32);
+    host.poll();
+    for _ in 0..20 {
+        host.step(false);
+    }
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![0, 1]));
+    host.core.resume(old).unwrap();
+    for _ in 0..20 {
+        host.step(false);
+    }
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
+    let task = |nth| host.tasks.keys().nth(nth).copied();
+    assert_eq!(host.medium[&Lbn::new(8)].task, task(0));
+    assert_eq!(host.medium[&Lbn::new(16)].task, task(1));
+}
+
+/// Promise 3 has no switch.
+#[test]
+fn the_foreground_s_data_are_newer_for_a_session_that_wants_each_write_carried_out() {
+    let (mut host, [old, ..]) = three();
+    host.core.serve_writes_by_writes(old, false).unwrap();
+    host.core.suspend(old).unwrap();
+    host.write(old, range(8, 16), 16);
+    host.submit(Op::Write, range(0, 16));
+    for _ in 0..4 {
+        host.step(false);
+    }
+    host.core.resume(old).unwrap();
+    for _ in 0..20 {
+        host.step(false);
+    }
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1]));
+    let whose = |lbn| host.medium[&Lbn::new(lbn)].task;
+    assert_eq!((whose(15), whose(16)), (None, host.tasks.keys().next().copied()));
+}
+
+#[test]
+fn writes_of_one_place_that_are_each_carried_out_pass_one_after_the_other() {
+    let (mut host, sessions) = three();
+    for session in sessions {
+        host.core.serve_writes_by_writes(session, false).unwrap();
+        host.own.insert(session);
+        host.write(session, range(8, 8), 8);
+    }
+    host.poll();
+    for _ in 0..40 {
+        host.step(false);
+    }
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1, 1]));
+    assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [8, 8, 8]);
+}
+
+/// What the core gives unless a session says otherwise.
+#[test]
+fn that_each_write_is_carried_out_itself_can_be_the_default() {
+    let (host, _) = three();
+    let config = Config { writes_serve_writes: false, idle: Some(IdleTime::default()), ..Config::default() };
+    let mut host = Host { core: Core::new(Arc::clone(&host.drive), config), ..host };
+    let [one, other] = [(); 2].map(|()| host.core.open(Priority::default()).unwrap());
+    host.own.extend([one, other]);
+    host.write(one, range(8, 8), 8);
+    host.write(other, range(8, 8), 8);
+    host.poll();
+    for _ in 0..40 {
+        host.step(false);
+    }
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
+    assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [8, 8]);
 }

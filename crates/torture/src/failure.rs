@@ -53,6 +53,10 @@ pub enum Check {
     Suspended,
     /// A scrub sees everything once, and finds what is wrong (promise 2).
     Scrub,
+    /// What a miner answers is what the pages that came say, each once (promise 2).
+    Mined,
+    /// The record face hands out each record once, in order, and waits as long as it is to (promise 2).
+    Records,
     /// What can go on does (promise 5).
     Hang,
     /// Every session gets on (promise 5).
@@ -105,6 +109,8 @@ impl Check {
             Self::Buffers => "buffers",
             Self::Suspended => "suspended",
             Self::Scrub => "scrub",
+            Self::Mined => "mined",
+            Self::Records => "records",
             Self::Hang => "hang",
             Self::Starved => "starved",
             Self::Bound => "bound",
@@ -120,6 +126,7 @@ impl Check {
             Self::Twin | Self::Prediction | Self::Harm | Self::IdleRange => 1,
             Self::Once | Self::Count | Self::Last | Self::Data | Self::Written => 2,
             Self::Buffers | Self::Suspended | Self::Scrub | Self::Restored | Self::Moved => 2,
+            Self::Mined | Self::Records => 2,
             Self::Acknowledged | Self::Older | Self::Stale | Self::Flushed => 3,
             Self::Bad => 4,
             Self::Hang | Self::Starved | Self::Bound => 5,

@@ -5,9 +5,9 @@ mod house;
 
 use crate::dice::Dice;
 use crate::misuse::KINDS;
-use crate::scenario::{DriveSpec, Host, Scenario, Setup};
+use crate::scenario::{Conduct, DriveSpec, Host, Knowledge, Mimicry, Outer, Scenario, Setup, Tells};
 use crate::step::{AtHand, Fate, Step};
-use scheduler::policy::{PolicyName, SeekWeight};
+use scheduler::policy::{Base, PolicyName, SeekWeight, SmtfRule, Unknown};
 use scheduler::{IdleTime, Sharing};
 use units::{Duration, Op};
 
@@ -15,15 +15,44 @@ use units::{Duration, Op};
 const BUILT_IN: [&str; 4] = ["mimic-less-capacity", "quantum-atlas-10k", "seagate-cheetah-4lp", "mimic-base"];
 
 /// The kinds of steps, by weight.
-const WEIGHTS: [u64; 21] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1];
+const WEIGHTS: [u64; 22] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1];
 
 /// The history of a seed.
 pub fn generate(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed);
-    if dice.one_in(4) {
-        return house::generate(dice);
+    match dice.below(6) {
+        0 => return house::generate(dice),
+        1 => return outside(dice),
+        _ => {}
     }
     let setup = setup(&mut dice);
+    draw(dice, setup)
+}
+
+/// The same with the core in front of a black box.
+fn outside(mut dice: Dice) -> Scenario {
+    let conduct = [Conduct::Exact, Conduct::Noisy, Conduct::Noisy, Conduct::Rough][dice.below(4) as usize];
+    let outside = Outer {
+        conduct,
+        knowledge: match dice.below(6) {
+            0 => Knowledge::Size,
+            1 => Knowledge::Wrong,
+            _ => Knowledge::Exact,
+        },
+        beyond: !dice.one_in(3),
+        at_drive: if dice.one_in(3) { dice.range(1, 5) as u8 } else { 2 },
+        tells: [Tells::All, Tells::First, Tells::Nothing][dice.below(3) as usize],
+    };
+    let setup = setup(&mut dice);
+    // Speeds that wander are followed from the beginning of time.
+    let start_ns = setup.start_ns.min(1 << 43) & ((1 << 43) - 1);
+    let idle = setup.idle.or((!dice.one_in(4)).then(IdleTime::default));
+    // From outside no track is looked at for nothing.
+    let budget = setup.budget.max(1);
+    draw(dice, Setup { host: Host::Outside, outside, start_ns, idle, budget, ..setup })
+}
+
+fn draw(mut dice: Dice, setup: Setup) -> Scenario {
     // Addresses are drawn below this; a step takes them modulo the drive's capacity.
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
@@ -32,6 +61,10 @@ pub fn generate(seed: u64) -> Scenario {
         if ![0, 2, 9, 10].contains(&kind) && dice.one_in(2) {
             *weight = 0;
         }
+    }
+    if setup.host == Host::Outside {
+        // Scrubs, mining and rot are the other host's.
+        [17, 18, 19, 20].into_iter().for_each(|kind| weights[kind] = 0);
     }
     let mut generator = Generator {
         spots: (0..3).map(|_| dice.below(capacity)).collect(),
@@ -59,12 +92,23 @@ fn setup(dice: &mut Dice) -> Setup {
     } else {
         DriveSpec::Random(dice.next())
     };
-    let policy = match dice.below(6) {
+    let policy = match dice.below(7) {
         0 | 1 => PolicyName::Fcfs,
         2 => PolicyName::CLook,
         3 => PolicyName::Sstf,
         4 => PolicyName::Sptf,
-        _ => PolicyName::SptfSw(SeekWeight::percent(dice.range(0, 200) as u16)),
+        5 => PolicyName::SptfSw(SeekWeight::percent(dice.range(0, 200) as u16)),
+        _ => {
+            let unknown = if dice.one_in(2) { Unknown::Set } else { Unknown::Priority };
+            let base = if dice.one_in(2) { Base::Sstf } else { Base::CLook };
+            PolicyName::Smtf(SmtfRule { unknown, base })
+        }
+    };
+    // It learns from every foreground request, whoever chooses.
+    let mimic = match (matches!(policy, PolicyName::Smtf(_)), dice.below(8)) {
+        (true, 0) | (false, 2..) => Mimicry::None,
+        (_, 1) => Mimicry::Probing,
+        _ => Mimicry::Learner,
     };
     let idle = dice.one_in(2).then(|| IdleTime {
         threshold: Duration::from_millis(if dice.one_in(3) { dice.range(1, 50) } else { 20 }),
@@ -84,8 +128,21 @@ fn setup(dice: &mut Dice) -> Setup {
         writes_serve_reads: !dice.one_in(3),
         // Ten years are 3.2e17 ns.
         start_ns: if dice.one_in(2) { 0 } else { dice.below(320_000_000_000_000_000) },
+        mimic,
+        outside: Outer::default(),
         seed: dice.next(),
     }
+}
+
+/// All there are, those at both ends often: one ticket among hundreds is the hardest to be fair to.
+fn priority(dice: &mut Dice) -> u8 {
+    let priority = match dice.below(6) {
+        0 => 20,
+        1 => 100,
+        2 => dice.range(1, 4),
+        _ => dice.range(1, 100),
+    };
+    priority as u8
 }
 
 struct Generator {
@@ -148,10 +205,17 @@ impl Generator {
             },
             17 => {
                 let block = [1, 2, 3, 8, 13, 40][self.dice.below(6) as usize];
-                Step::Scrub { priority: self.dice.range(5, 100) as u8, block }
+                Step::Scrub { priority: priority(&mut self.dice), block }
             }
             18 => Step::Save,
             19 => Step::Rot { lbn: self.place(1).0 },
+            20 => Step::Mine {
+                priority: priority(&mut self.dice),
+                start: self.place(1).0,
+                pages: self.dice.range(1, 40),
+                scans: self.dice.range(1, 3),
+                permille: if self.dice.one_in(2) { 1_000 } else { self.dice.range(1, 1_000) as u16 },
+            },
             _ => match self.dice.below(3) {
                 0 => Step::PowerCut,
                 _ => Step::Misuse { kind: self.dice.below(u64::from(KINDS)) as u32 },
@@ -162,12 +226,7 @@ impl Generator {
 
     fn open(&mut self) -> Step {
         self.sessions += 1;
-        let priority = match self.dice.below(4) {
-            0 => 20,
-            1 => 100,
-            _ => self.dice.range(5, 100),
-        };
-        Step::Open { session: self.sessions, priority: priority as u8 }
+        Step::Open { session: self.sessions, priority: priority(&mut self.dice) }
     }
 
     fn session(&mut self) -> u32 {

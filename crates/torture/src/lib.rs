@@ -13,6 +13,7 @@
 //! # Ok::<(), freeblock_torture::Failure>(())
 //! ```
 
+mod calls;
 mod clients;
 mod desk;
 mod dice;
@@ -21,7 +22,9 @@ mod failure;
 mod generate;
 mod history;
 mod medium;
+mod mine;
 mod misuse;
+mod outside;
 mod scenario;
 mod scrub;
 mod shrink;
@@ -34,8 +37,10 @@ mod world;
 pub use failure::{Check, Failure};
 pub use generate::generate;
 pub use history::{Outcome, run};
-pub use scenario::{DriveSpec, Host, Scenario, ScenarioError, Setup};
+pub use scenario::{
+    Conduct, DriveSpec, Host, Knowledge, Mimicry, Outer, Scenario, ScenarioError, Setup, Tells,
+};
 pub use shrink::{prefix, shrink, shrink_until};
-pub use step::{AtHand, Fate, Step};
+pub use step::{AtHand, Fate, Step, Wait};
 pub use torture::{Found, Torture};
 pub use world::Counts;

@@ -20,6 +20,8 @@ pub(crate) enum Author {
     Foreground { submitted: u64 },
     /// A background block, by its task's place in the order of events.
     Background { registered: u64 },
+    /// Somebody whose command failed, and nobody is told what of it was done: whoever waits may come over it.
+    Nobody,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +107,7 @@ impl Medium {
                 sector.newest = sector.newest.max(submitted);
                 sector.background = None;
             }
+            Author::Nobody => sector.background = None,
             Author::Background { registered } => {
                 let newest = sector.newest_background;
                 hold(newest <= registered, Check::Older, || {
@@ -133,6 +136,20 @@ impl Medium {
                 format!("a write of LBNs {range} is acknowledged, and LBN {lbn} holds something else")
             })?;
             sector.acknowledged = Some(version);
+        }
+        Ok(())
+    }
+
+    /// The same where other writes may have landed since, each lawfully: where it is still there, it must stay.
+    pub fn acknowledge_landed(&mut self, range: LbnRange, version: u64) -> Result<(), Broken> {
+        for lbn in lbns(range) {
+            let sector = self.at_mut(lbn);
+            if sector.version == version && sector.health == Health::Good {
+                sector.acknowledged = Some(version);
+            }
+            hold(sector.written.is_some(), Check::Acknowledged, || {
+                format!("a write of LBNs {range} is acknowledged, and LBN {lbn} was never written")
+            })?;
         }
         Ok(())
     }

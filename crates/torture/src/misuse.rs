@@ -1,132 +1,124 @@
 //! Calls that must be refused, each with the answer that it must get.
 
-use crate::clients::range;
+use crate::clients::{Clients, range};
 use crate::failure::{Broken, Check, hold};
-use crate::world::World;
 use scheduler::{
-    MOST_BLOCK_SECTORS, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions, SubmitError,
+    Core, MOST_BLOCK_SECTORS, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions,
+    SubmitError,
 };
-use units::{Op, RequestId, Sectors, SessionId, TaskId};
+use units::{Instant, Op, RequestId, Sectors, SessionId, TaskId};
 
 /// How many kinds there are.
 pub(crate) const KINDS: u32 = 20;
 
-impl World {
-    /// One bad call. The core must be the same afterwards, down to its last field.
-    pub(crate) fn misuse(&mut self, kind: u32) -> Result<(), Broken> {
-        if kind % KINDS == 19 {
-            return self.too_many_sessions();
-        }
-        let before = format!("{:?}", self.core);
-        let (said, wanted) = self.bad_call(kind % KINDS);
-        hold(said == wanted, Check::Refusal, || format!("misuse {kind} is answered {said}, not {wanted}"))?;
-        let after = format!("{:?}", self.core);
-        hold(before == after, Check::Refusal, || {
-            format!("misuse {kind} was refused and has changed the core")
-        })
+/// One bad call. The core must be the same afterwards, down to its last field.
+pub(crate) fn misuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
+    if kind % KINDS == 19 {
+        return too_many_sessions(core, clients);
     }
+    let before = format!("{core:?}");
+    let (said, wanted) = bad_call(core, clients, now, kind % KINDS);
+    hold(said == wanted, Check::Refusal, || format!("misuse {kind} is answered {said}, not {wanted}"))?;
+    let after = format!("{core:?}");
+    hold(before == after, Check::Refusal, || format!("misuse {kind} was refused and has changed the core"))
+}
 
-    /// What is answered, and what must be.
-    fn bad_call(&mut self, kind: u32) -> (String, String) {
-        let capacity = self.capacity();
-        let size = self.drive.layout().capacity();
-        let never = SessionId::new(u64::MAX);
-        let closed = self.clients.closed.last().copied().unwrap_or(never);
-        let open = self.clients.sessions.keys().next().copied();
-        let ended = self.clients.ended.last().copied().unwrap_or(TaskId::new(u64::MAX));
-        let (one, eight, none) = (Sectors::new(1), Sectors::new(8), Parameter::default());
-        let id = RequestId::new(u64::MAX);
-        let some = range(capacity / 2, 1);
-        let core = &mut self.core;
-        let missing = |id| SessionError::NoSession(id);
-        // Where no session is open the call is refused for that, whatever else is wrong with it.
-        let of = open.unwrap_or(never);
-        let or_missing = |error: SessionError| if open.is_some() { error } else { missing(of) };
-        let show = |said: Result<u64, SessionError>, wanted: SessionError| {
-            (format!("{said:?}"), format!("{:?}", Err::<u64, _>(wanted)))
-        };
-        let task = |said: Result<TaskId, SessionError>| said.map(TaskId::get);
-        let unit = |said: Result<(), SessionError>| said.map(|()| 0);
-        let past_end = |range| SessionError::PastEnd { range, capacity: size };
-        let submitted = |said: Result<(), SubmitError>, wanted: SubmitError| {
-            (format!("{said:?}"), format!("{:?}", Err::<(), _>(wanted)))
-        };
-        match kind {
-            0 => show(task(core.read(never, some, one, none)), missing(never)),
-            1 => show(task(core.write(closed, some, one, none)), missing(closed)),
-            2 => {
-                let empty = range(capacity / 2, 0);
-                show(
-                    task(core.read(of, empty, one, none)),
-                    or_missing(SessionError::EmptyRange(empty.start())),
-                )
-            }
-            3 => {
-                let past = range(capacity - 1, 2);
-                show(task(core.write(of, past, one, none)), or_missing(past_end(past)))
-            }
-            4 => {
-                let blocks = Sectors::new(0);
-                show(task(core.read(of, some, blocks, none)), or_missing(SessionError::BlockSize(blocks)))
-            }
-            5 => {
-                let blocks = Sectors::new(MOST_BLOCK_SECTORS + 1);
-                show(task(core.write(of, some, blocks, none)), or_missing(SessionError::BlockSize(blocks)))
-            }
-            6 => show(core.abort(ended), SessionError::NoTask(ended)),
-            7 => {
-                let range = range(0, 0);
-                let said = core.submit(self.now, Request { id, op: Op::Write, range });
-                submitted(said, SubmitError::Empty { id, range })
-            }
-            8 => {
-                let range = range(capacity, 1);
-                let said = core.submit(self.now, Request { id, op: Op::Read, range });
-                submitted(said, SubmitError::PastEnd { id, range, capacity: size })
-            }
-            9 => {
-                let range = range(u64::MAX - 3, 8);
-                let said = core.submit(self.now, Request { id, op: Op::Read, range });
-                submitted(said, SubmitError::PastEnd { id, range, capacity: size })
-            }
-            10 => show(core.close(closed), missing(closed)),
-            11 => show(core.promote(closed, some), missing(closed)),
-            12 => show(core.abort_range(never, some), missing(never)),
-            13 => show(unit(core.suspend(closed)), missing(closed)),
-            14 => show(unit(core.resume(never)), missing(never)),
-            15 => show(unit(core.serve_reads_by_writes(closed, false)), missing(closed)),
-            16 => {
-                let over = range(u64::MAX - 3, 8);
-                show(task(core.read(of, over, eight, none)), or_missing(past_end(over)))
-            }
-            17 => {
-                let empty = range(capacity / 3, 0);
-                show(core.abort_range(of, empty), or_missing(SessionError::EmptyRange(empty.start())))
-            }
-            _ => {
-                let past = range(capacity, u64::MAX - capacity);
-                show(core.promote(of, past), or_missing(past_end(past)))
-            }
+/// What is answered, and what must be.
+fn bad_call(core: &mut Core, clients: &Clients, now: Instant, kind: u32) -> (String, String) {
+    let size = core.drive().layout().capacity();
+    let capacity = size.get();
+    let never = SessionId::new(u64::MAX);
+    let closed = clients.closed.last().copied().unwrap_or(never);
+    let open = clients.sessions.keys().next().copied();
+    let ended = clients.ended.last().copied().unwrap_or(TaskId::new(u64::MAX));
+    let (one, eight, none) = (Sectors::new(1), Sectors::new(8), Parameter::default());
+    let id = RequestId::new(u64::MAX);
+    let some = range(capacity / 2, 1);
+    let missing = |id| SessionError::NoSession(id);
+    // Where no session is open the call is refused for that, whatever else is wrong with it.
+    let of = open.unwrap_or(never);
+    let or_missing = |error: SessionError| if open.is_some() { error } else { missing(of) };
+    let show = |said: Result<u64, SessionError>, wanted: SessionError| {
+        (format!("{said:?}"), format!("{:?}", Err::<u64, _>(wanted)))
+    };
+    let task = |said: Result<TaskId, SessionError>| said.map(TaskId::get);
+    let unit = |said: Result<(), SessionError>| said.map(|()| 0);
+    let past_end = |range| SessionError::PastEnd { range, capacity: size };
+    let submitted = |said: Result<(), SubmitError>, wanted: SubmitError| {
+        (format!("{said:?}"), format!("{:?}", Err::<(), _>(wanted)))
+    };
+    match kind {
+        0 => show(task(core.read(never, some, one, none)), missing(never)),
+        1 => show(task(core.write(closed, some, one, none)), missing(closed)),
+        2 => {
+            let empty = range(capacity / 2, 0);
+            show(task(core.read(of, empty, one, none)), or_missing(SessionError::EmptyRange(empty.start())))
+        }
+        3 => {
+            let past = range(capacity - 1, 2);
+            show(task(core.write(of, past, one, none)), or_missing(past_end(past)))
+        }
+        4 => {
+            let blocks = Sectors::new(0);
+            show(task(core.read(of, some, blocks, none)), or_missing(SessionError::BlockSize(blocks)))
+        }
+        5 => {
+            let blocks = Sectors::new(MOST_BLOCK_SECTORS + 1);
+            show(task(core.write(of, some, blocks, none)), or_missing(SessionError::BlockSize(blocks)))
+        }
+        6 => show(core.abort(ended), SessionError::NoTask(ended)),
+        7 => {
+            let range = range(0, 0);
+            let said = core.submit(now, Request { id, op: Op::Write, range });
+            submitted(said, SubmitError::Empty { id, range })
+        }
+        8 => {
+            let range = range(capacity, 1);
+            let said = core.submit(now, Request { id, op: Op::Read, range });
+            submitted(said, SubmitError::PastEnd { id, range, capacity: size })
+        }
+        9 => {
+            let range = range(u64::MAX - 3, 8);
+            let said = core.submit(now, Request { id, op: Op::Read, range });
+            submitted(said, SubmitError::PastEnd { id, range, capacity: size })
+        }
+        10 => show(core.close(closed), missing(closed)),
+        11 => show(core.promote(closed, some), missing(closed)),
+        12 => show(core.abort_range(never, some), missing(never)),
+        13 => show(unit(core.suspend(closed)), missing(closed)),
+        14 => show(unit(core.resume(never)), missing(never)),
+        15 => show(unit(core.serve_reads_by_writes(closed, false)), missing(closed)),
+        16 => {
+            let over = range(u64::MAX - 3, 8);
+            show(task(core.read(of, over, eight, none)), or_missing(past_end(over)))
+        }
+        17 => {
+            let empty = range(capacity / 3, 0);
+            show(core.abort_range(of, empty), or_missing(SessionError::EmptyRange(empty.start())))
+        }
+        _ => {
+            let past = range(capacity, u64::MAX - capacity);
+            show(core.promote(of, past), or_missing(past_end(past)))
         }
     }
+}
 
-    /// Opens sessions until one is refused, and closes them again.
-    fn too_many_sessions(&mut self) -> Result<(), Broken> {
-        let mut opened = Vec::new();
-        let refused = loop {
-            match self.core.open(Priority::default()) {
-                Ok(id) => opened.push(id),
-                Err(error) => break error,
-            }
-            let all = opened.len() + self.clients.sessions.len();
-            hold(all <= MOST_SESSIONS, Check::Bound, || format!("{all} sessions are open"))?;
-        };
-        let wanted = SessionError::TooManySessions { most: MOST_SESSIONS };
-        hold(refused == wanted, Check::Refusal, || format!("one session too many is answered {refused:?}"))?;
-        for id in opened {
-            let left = self.core.close(id);
-            hold(left == Ok(0), Check::Count, || format!("closing an empty session is answered {left:?}"))?;
+/// Opens sessions until one is refused, and closes them again.
+fn too_many_sessions(core: &mut Core, clients: &Clients) -> Result<(), Broken> {
+    let mut opened = Vec::new();
+    let refused = loop {
+        match core.open(Priority::default()) {
+            Ok(id) => opened.push(id),
+            Err(error) => break error,
         }
-        Ok(())
+        let all = opened.len() + clients.sessions.len();
+        hold(all <= MOST_SESSIONS, Check::Bound, || format!("{all} sessions are open"))?;
+    };
+    let wanted = SessionError::TooManySessions { most: MOST_SESSIONS };
+    hold(refused == wanted, Check::Refusal, || format!("one session too many is answered {refused:?}"))?;
+    for id in opened {
+        let left = core.close(id);
+        hold(left == Ok(0), Check::Count, || format!("closing an empty session is answered {left:?}"))?;
     }
+    Ok(())
 }

@@ -1,14 +1,20 @@
 //! A history as a file: what it was set up with, then its steps, a line each.
 
+mod outer;
+
+pub use outer::{Conduct, Knowledge, Outer, Tells};
+
 use crate::step::Step;
+use mimic::{Learner, LearnerConfig};
 use model::profile::Profile;
 use model::random_profile::{Size, random_profile};
 use model::{DriveModel, builtin};
 use scheduler::policy::{AgeWeight, PolicyName};
-use scheduler::{Config, IdleTime, SearchBudget, Sharing};
+use scheduler::{Config, Core, IdleTime, Mimic, SearchBudget, Sharing};
 use std::fmt;
+use std::sync::Arc;
 use thiserror::Error;
-use units::Duration;
+use units::{Bytes, Duration, Sectors};
 
 /// The first line of a file.
 const FORMAT: &str = "freeblock-torture 1";
@@ -43,6 +49,37 @@ pub enum Host {
     Core,
     /// A volume that holds bytes, with the other applications on it.
     Volume,
+    /// A host with a core outside the drive, in front of a black box.
+    Outside,
+}
+
+/// Who learns from the foreground's times, for SMTF to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mimicry {
+    /// Nobody: SMTF is its base.
+    None,
+    /// A learner.
+    Learner,
+    /// A learner that probes in idle time.
+    Probing,
+}
+
+/// What a learner may use: enough for every distance of a tiny drive.
+const LEARNER_BYTES: u64 = 1 << 16;
+
+impl Mimicry {
+    /// The learner, for a drive of so many sectors.
+    pub(crate) fn begin(self, capacity: Sectors, seed: u64) -> Option<Box<dyn Mimic>> {
+        let config = LearnerConfig {
+            memory: Bytes::new(LEARNER_BYTES),
+            probe_idle: self == Self::Probing,
+            seed,
+            ..LearnerConfig::new(capacity, Sectors::new(1))
+        };
+        let learner = (self != Self::None).then(|| Learner::new(config, None));
+        // What a drive has is never too much for it.
+        learner?.ok().map(|learner| -> Box<dyn Mimic> { Box::new(learner) })
+    }
 }
 
 /// What a history was set up with.
@@ -68,6 +105,10 @@ pub struct Setup {
     pub most_partials: usize,
     /// What new sessions say of writes.
     pub writes_serve_reads: bool,
+    /// Who learns from the foreground's times.
+    pub mimic: Mimicry,
+    /// Of a core outside the drive: what it is in front of.
+    pub outside: Outer,
     /// When it begins, in nanoseconds: nothing may depend on zero.
     pub start_ns: u64,
     /// The seed of the lottery, and of the steady foreground at the end.
@@ -96,7 +137,16 @@ pub struct ScenarioError {
 impl DriveSpec {
     /// The drive, or why there is none.
     pub(crate) fn build(&self) -> Result<DriveModel, String> {
-        let profile: Profile = match self {
+        let drive = DriveModel::from_profile(&self.profile()?).map_err(|e| e.to_string())?;
+        match drive.layout().capacity().get() {
+            capacity if capacity <= MOST_SECTORS => Ok(drive),
+            capacity => Err(format!("{capacity} sectors are too many; cut it to {MOST_SECTORS} or fewer")),
+        }
+    }
+
+    /// Its profile.
+    pub(crate) fn profile(&self) -> Result<Profile, String> {
+        Ok(match self {
             Self::Random(seed) => random_profile(*seed, Size::Tiny),
             Self::Cut { name, cylinders } => {
                 let mut profile = builtin::find(name).map_err(|e| e.to_string())?;
@@ -108,12 +158,7 @@ impl DriveSpec {
                 zone.defects.clear();
                 profile
             }
-        };
-        let drive = DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
-        match drive.layout().capacity().get() {
-            capacity if capacity <= MOST_SECTORS => Ok(drive),
-            capacity => Err(format!("{capacity} sectors are too many; cut it to {MOST_SECTORS} or fewer")),
-        }
+        })
     }
 }
 
@@ -127,11 +172,20 @@ impl Setup {
             most_pending: self.most_pending,
             most_partials: self.most_partials,
             writes_serve_reads: self.writes_serve_reads,
+            writes_serve_writes: true,
             sharing: self.sharing,
             seed: self.seed,
             idle: self.idle,
             place: scheduler::Place::Inside,
         }
+    }
+
+    /// A core, with its learner.
+    pub(crate) fn core(&self, drive: Arc<DriveModel>, config: Config) -> Core {
+        let mimic = self.mimic.begin(drive.layout().capacity(), self.seed);
+        let mut core = Core::new(drive, config);
+        core.set_mimic(mimic);
+        core
     }
 }
 
@@ -143,8 +197,21 @@ impl fmt::Display for Scenario {
             DriveSpec::Random(seed) => writeln!(f, "drive random {seed}")?,
             DriveSpec::Cut { name, cylinders } => writeln!(f, "drive cut {name} {cylinders}")?,
         }
-        writeln!(f, "host {}", if s.host == Host::Core { "core" } else { "volume" })?;
+        let host = match s.host {
+            Host::Core => "core",
+            Host::Volume => "volume",
+            Host::Outside => "outside",
+        };
+        writeln!(f, "host {host}")?;
+        if s.host == Host::Outside {
+            writeln!(f, "outside {}", s.outside)?;
+        }
         writeln!(f, "policy {}", s.policy)?;
+        match s.mimic {
+            Mimicry::None => {}
+            Mimicry::Learner => writeln!(f, "mimic learner")?,
+            Mimicry::Probing => writeln!(f, "mimic probing")?,
+        }
         writeln!(f, "age {}", s.age)?;
         writeln!(f, "budget {}", s.budget)?;
         writeln!(f, "sharing {}", if s.sharing == Sharing::Lottery { "lottery" } else { "greedy" })?;
@@ -185,6 +252,8 @@ impl Scenario {
             most_pending: 64,
             most_partials: 64,
             writes_serve_reads: true,
+            mimic: Mimicry::None,
+            outside: Outer::default(),
             start_ns: 0,
             seed: 1,
         };
@@ -237,6 +306,11 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         }
         ["host", "core"] => setup.host = Host::Core,
         ["host", "volume"] => setup.host = Host::Volume,
+        ["host", "outside"] => setup.host = Host::Outside,
+        ["outside", words @ ..] => setup.outside = Outer::parse(words)?,
+        ["mimic", "none"] => setup.mimic = Mimicry::None,
+        ["mimic", "learner"] => setup.mimic = Mimicry::Learner,
+        ["mimic", "probing"] => setup.mimic = Mimicry::Probing,
         ["policy", name] => setup.policy = name.parse().map_err(|e| format!("{e}"))?,
         ["age", n] => setup.age = number(n, "weight")?,
         ["budget", n] => setup.budget = number(n, "number of tracks")?,
@@ -262,7 +336,7 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         _ => {
             let shown: String = words.join(" ").chars().take(40).collect();
             return Err(format!(
-                "{shown:?} is no setting; give drive, host, policy, age, budget, sharing, idle, most-pending, \
+                "{shown:?} is no setting; give drive, host, outside, policy, mimic, age, budget, sharing, idle, most-pending, \
                  most-partials, writes-serve-reads, start or seed, or begin the steps with a line `steps`"
             ));
         }

@@ -1,6 +1,7 @@
 //! A scrubber among the clients: the application itself, its sessions seen by the model, its findings held against what
 //! was wrong.
 
+use crate::calls::Calls;
 use crate::clients::{Clients, NewTask, Session};
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Health, lbns};
@@ -13,7 +14,10 @@ use std::rc::Rc;
 use units::{Instant, Lbn, LbnRange, Op, Sectors, SessionId, TaskId};
 
 /// The number of its session; no step's own.
-const NUMBER: u32 = u32::MAX - 7;
+const SCRUBBER: u32 = u32::MAX - 7;
+
+/// The number of a miner's session.
+pub(crate) const MINER: u32 = u32::MAX - 8;
 
 /// The content of a sector is its version.
 const SECTOR_BYTES: usize = 8;
@@ -61,6 +65,10 @@ pub(crate) struct Scrub {
 
 /// Tells the model what the scrubber does with its sessions.
 struct Door<'a> {
+    /// The number of the session.
+    number: u32,
+    /// What sessions say of writes at first.
+    serve: bool,
     clients: &'a mut Clients,
     now: Instant,
     sequence: u64,
@@ -76,14 +84,15 @@ impl Door<'_> {
 
     fn counted(&mut self, told: Result<u64, SessionError>, left: u64) {
         self.see(hold(told == Ok(left), Check::Count, || {
-            format!("a scrubber is told {told:?}, and {left} blocks had not come")
+            format!("an application is told {told:?}, and {left} blocks had not come")
         }));
     }
 }
 
 impl Watch for Door<'_> {
     fn opened(&mut self, id: SessionId, priority: Priority) {
-        let session = Session { number: NUMBER, priority, serve: true, suspended: None, wanted: 0 };
+        let session =
+            Session { number: self.number, priority, serve: self.serve, suspended: None, wanted: 0 };
         let seen = self.clients.opened(id, session);
         self.see(seen);
     }
@@ -98,7 +107,7 @@ impl Watch for Door<'_> {
         (op, range, block): (Op, LbnRange, Sectors),
         parameter: Parameter,
     ) {
-        let task = NewTask { number: NUMBER, session, op, range, block: block.get(), parameter };
+        let task = NewTask { number: self.number, session, op, range, block: block.get(), parameter };
         let seen = self.clients.registered(id, task, self.now, self.sequence);
         self.see(seen);
     }
@@ -120,11 +129,16 @@ impl Watch for Door<'_> {
 }
 
 impl World {
-    /// Lets the scrubber make calls.
-    fn door<R>(&mut self, call: impl FnOnce(&mut dyn Sessions) -> R) -> Result<R, Broken> {
+    /// Lets an application make calls.
+    pub(crate) fn door<R>(
+        &mut self,
+        number: u32,
+        call: impl FnOnce(&mut dyn Sessions) -> R,
+    ) -> Result<R, Broken> {
+        let serve = self.setup.writes_serve_reads;
         let Self { core, clients, now, sequence, .. } = self;
         let mut broken = None;
-        let watch = Door { clients, now: *now, sequence: *sequence, broken: &mut broken };
+        let watch = Door { number, serve, clients, now: *now, sequence: *sequence, broken: &mut broken };
         let told = call(&mut Watched { sessions: core, watch });
         broken.map_or(Ok(told), Err)
     }
@@ -136,7 +150,7 @@ impl World {
         let plan = Plan { range, block: Sectors::new(block), sector_bytes: SECTOR_BYTES };
         let sums = Sums { plan, ideal: Rc::clone(&self.ideal) };
         let now = self.now;
-        let started = self.door(|door| Scrubber::start(plan, sums, door, priority, now))?;
+        let started = self.door(SCRUBBER, |door| Scrubber::start(plan, sums, door, priority, now))?;
         let Ok(app) = started else { return Ok(()) };
         self.check_asks_medium(app.session())?;
         let bad: BTreeSet<Lbn> = lbns(range).filter(|lbn| self.medium.health(*lbn) != Health::Good).collect();
@@ -215,7 +229,7 @@ impl World {
             None => lbns(record.range).flat_map(|lbn| self.medium.version(lbn).to_le_bytes()).collect(),
         };
         let now = self.now;
-        self.door(|door| scrub.app.done(door, record, &bytes, now))?;
+        self.door(SCRUBBER, |door| scrub.app.done(door, record, &bytes, now))?;
         let over = scrub.app.is_done();
         if over {
             return self.judge_scrub(&scrub);
@@ -280,8 +294,9 @@ impl World {
         let Some(scrub) = self.scrub.take() else { return Ok(()) };
         let sums = Sums { plan: scrub.plan, ideal: Rc::clone(&self.ideal) };
         let now = self.now;
-        let resumed =
-            self.door(|door| Scrubber::resume(scrub.plan, &scrub.saved, sums, door, scrub.priority, now))?;
+        let resumed = self.door(SCRUBBER, |door| {
+            Scrubber::resume(scrub.plan, &scrub.saved, sums, door, scrub.priority, now)
+        })?;
         let app = match resumed {
             Ok(Ok(app)) => app,
             Ok(Err(error)) => return Err((Check::Scrub, format!("a scrub cannot go on: {error}"))),

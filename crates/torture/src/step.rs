@@ -29,6 +29,17 @@ pub enum AtHand {
     Half(u64),
 }
 
+/// How long a client of the record face waits for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all: a timeout of 0.
+    Poll,
+    /// Until one comes: -1.
+    Forever,
+    /// So many nanoseconds.
+    For(u64),
+}
+
 /// One step of a history. Sessions and tasks have numbers of their own, so that a history of which steps were left out
 /// is still one; a step that names what does not exist does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +161,35 @@ pub enum Step {
     },
     /// Its progress is saved.
     Save,
+    /// A table is mined, unless one is.
+    Mine {
+        /// 1 to 100.
+        priority: u8,
+        /// Its first LBN.
+        start: u64,
+        /// Its pages.
+        pages: u64,
+        /// Scans of it, one after another.
+        scans: u64,
+        /// When a scan has seen enough: so many thousandths of the pages.
+        permille: u16,
+    },
+    /// A client opens a session over the record face, unless it has one; or closes the one it has.
+    Records {
+        /// 1 to 100.
+        priority: u8,
+        /// Records that its buffer holds.
+        records: u32,
+        /// Bytes that it holds.
+        bytes: u64,
+    },
+    /// It asks for records, and takes no more than so many.
+    Fetch {
+        /// How long it waits for each.
+        wait: Wait,
+        /// How many.
+        most: u32,
+    },
     /// The host hears of the next completion so much late.
     Late {
         /// Nanoseconds.
@@ -241,6 +281,13 @@ impl fmt::Display for Step {
             Self::Rot { lbn } => write!(f, "rot {lbn}"),
             Self::Scrub { priority, block } => write!(f, "scrub {priority} {block}"),
             Self::Save => write!(f, "save"),
+            Self::Mine { priority, start, pages, scans, permille } => {
+                write!(f, "mine {priority} {start} {pages} {scans} {permille}")
+            }
+            Self::Records { priority, records, bytes } => write!(f, "records {priority} {records} {bytes}"),
+            Self::Fetch { wait: Wait::Poll, most } => write!(f, "fetch 0 {most}"),
+            Self::Fetch { wait: Wait::Forever, most } => write!(f, "fetch -1 {most}"),
+            Self::Fetch { wait: Wait::For(ns), most } => write!(f, "fetch {ns} {most}"),
             Self::Late { ns } => write!(f, "late {ns}"),
             Self::Lose { fate: Fate::Nothing } => write!(f, "lose nothing"),
             Self::Lose { fate: Fate::All } => write!(f, "lose all"),
@@ -380,6 +427,33 @@ impl Step {
             "save" => {
                 takes(0);
                 Self::Save
+            }
+            "mine" => {
+                takes(5);
+                let permille = u16::try_from(number(4, "share")?).ok().filter(|p| (1..=1_000).contains(p));
+                Self::Mine {
+                    priority: priority(0)?,
+                    start: number(1, "first LBN")?,
+                    pages: number(2, "number of pages")?.max(1),
+                    scans: number(3, "number of scans")?.max(1),
+                    permille: permille.ok_or("no such share; give 1 to 1000 thousandths")?,
+                }
+            }
+            "records" => {
+                takes(3);
+                let records = small(1, "number of records")?;
+                Self::Records { priority: priority(0)?, records, bytes: number(2, "number of bytes")? }
+            }
+            "fetch" => {
+                takes(2);
+                let wait = match word(0) {
+                    "-1" => Wait::Forever,
+                    _ => match time(0)? {
+                        0 => Wait::Poll,
+                        ns => Wait::For(ns),
+                    },
+                };
+                Self::Fetch { wait, most: small(1, "number of records")? }
             }
             "late" => {
                 takes(1);

@@ -103,6 +103,11 @@ impl Counts {
         self.time += other.time;
         self.requests += other.requests;
         self.scrubs += other.scrubs;
+        self.mined += other.mined;
+        self.fetched += other.fetched;
+        self.full += other.full;
+        self.commands += other.commands;
+        self.detours += other.detours;
         self.blocks += other.blocks;
         self.written += other.written;
         self.bad += other.bad;

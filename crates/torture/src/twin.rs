@@ -5,6 +5,7 @@
 
 use crate::exec::Exec;
 use crate::failure::{Broken, Check, hold};
+use crate::scenario::Setup;
 use model::DriveModel;
 use scheduler::{Access, Action, Config, Core, Purpose, Request, Sessions, SubmitError};
 use std::collections::BTreeMap;
@@ -38,10 +39,10 @@ pub(crate) struct Twin {
 }
 
 impl Twin {
-    pub fn new(drive: &Arc<DriveModel>, config: Config) -> Self {
+    pub fn new(setup: &Setup, drive: &Arc<DriveModel>, config: Config) -> Self {
         let lockstep = config.idle.is_none();
         Self {
-            core: Core::new(Arc::clone(drive), Config { idle: None, ..config }),
+            core: setup.core(Arc::clone(drive), Config { idle: None, ..config }),
             lockstep,
             on: true,
             away: false,

@@ -4,12 +4,14 @@ mod idle;
 mod told;
 mod under_way;
 
-use crate::clients::{Clients, range};
+use crate::calls::Calls;
+use crate::clients::Clients;
 use crate::desk::Desk;
 use crate::dice::{Dice, mix};
 use crate::exec::{Exec, Held};
 use crate::failure::{Broken, Check, hold};
 use crate::medium::Medium;
+use crate::mine::Mine;
 use crate::scenario::Setup;
 use crate::scrub::{Ideal, Scrub};
 use crate::step::{AtHand, Fate};
@@ -50,6 +52,16 @@ pub struct Counts {
     pub requests: u64,
     /// Scrubs of the whole drive that ended.
     pub scrubs: u64,
+    /// Scans of a table that ended.
+    pub mined: u64,
+    /// Records fetched over the record face.
+    pub fetched: u64,
+    /// How often its buffer was full.
+    pub full: u64,
+    /// Commands sent by a core outside the drive.
+    pub commands: u64,
+    /// Of those, for the background in a gap, or merged with the foreground's.
+    pub detours: u64,
     /// Background blocks delivered.
     pub blocks: u64,
     /// Of those, written.
@@ -132,6 +144,7 @@ pub(crate) struct World {
     /// What was written last to each sector.
     pub ideal: Ideal,
     pub scrub: Option<Scrub>,
+    pub mine: Option<Mine>,
 }
 
 impl World {
@@ -143,7 +156,7 @@ impl World {
             setup: setup.clone(),
             config,
             mechanics: Mechanics::new(Arc::clone(&drive)),
-            core: Core::new(Arc::clone(&drive), config),
+            core: setup.core(Arc::clone(&drive), config),
             medium: Medium::new(drive.layout().capacity().get()),
             clients: Clients::default(),
             now: Instant::from_nanos(setup.start_ns),
@@ -159,7 +172,7 @@ impl World {
             late: Duration::ZERO,
             fate: None,
             drained: true,
-            twin: Twin::new(&drive, config),
+            twin: Twin::new(setup, &drive, config),
             since: Instant::ZERO,
             patience: idle::Patience::default(),
             before: None,
@@ -169,12 +182,9 @@ impl World {
             dice: Dice::new(setup.seed),
             ideal: Rc::new(RefCell::new(vec![0; drive.layout().capacity().get() as usize])),
             scrub: None,
+            mine: None,
             drive,
         })
-    }
-
-    pub fn capacity(&self) -> u64 {
-        self.drive.layout().capacity().get()
     }
 
     pub fn version(&mut self) -> u64 {
@@ -184,61 +194,6 @@ impl World {
 
     fn note(&mut self, n: u64) {
         self.hash = mix(self.hash ^ n).wrapping_add(n);
-    }
-
-    /// A foreground request comes in; whether it was taken.
-    pub fn submit(&mut self, op: Op, range: LbnRange) -> Result<bool, Broken> {
-        self.sequence += 1;
-        let id = RequestId::new(self.next_request);
-        let request = Request { id, op, range };
-        let was_idle = self.exec.as_ref().is_some_and(Exec::is_idle);
-        let told = self.core.submit(self.now, request);
-        self.twin.advance(self.now);
-        self.twin.submit(self.now, request, told)?;
-        match told {
-            Ok(()) => {
-                self.next_request += 1;
-                self.since = self.now;
-                let (version, submitted) = (self.version(), self.sequence);
-                let (alone, arrived) = (self.requests.is_empty(), self.now);
-                self.requests.insert(id, Foreground { op, range, submitted, arrived, version, alone });
-            }
-            Err(SubmitError::Full { most, .. }) => {
-                let full = most == self.setup.most_pending
-                    && self.core.pending() - self.core.promoted_pending() >= most;
-                hold(full, Check::Refusal, || format!("{request:?} is refused, and the pool is not full"))?;
-            }
-            Err(other) => return Err((Check::Refusal, format!("{request:?} is refused: {other}"))),
-        }
-        // What is under way in idle time is cut short whoever polls slowly.
-        if was_idle && told.is_ok() {
-            self.poll()?;
-        }
-        self.drain()?;
-        Ok(told.is_ok())
-    }
-
-    /// Lets time go on for so long.
-    pub fn advance(&mut self, by: Duration) -> Result<(), Broken> {
-        let until = self.now + by;
-        self.drain()?;
-        loop {
-            let due = self.exec.as_ref().map(|e| e.due);
-            let wake = self.core.wake_at().filter(|_| self.drained);
-            if let Some(wake) = wake {
-                hold(wake > self.now, Check::Endless, || "a wake-up that has passed".into())?;
-            }
-            let Some(next) = due.into_iter().chain(wake).min().filter(|next| *next <= until) else { break };
-            self.now = self.now.max(next);
-            self.twin.advance(self.now);
-            if due == Some(next) {
-                self.due()?;
-            }
-            self.drain()?;
-        }
-        self.now = until;
-        self.twin.advance(until);
-        Ok(())
     }
 
     /// Polls as often as the host does.
@@ -311,8 +266,9 @@ impl World {
         self.medium.check_acknowledged()?;
         self.requests.clear();
         self.scrub_stops();
-        self.core = Core::new(Arc::clone(&self.drive), self.config);
-        self.twin = Twin::new(&self.drive, self.config);
+        let mining = self.mining_stops();
+        self.core = self.setup.core(Arc::clone(&self.drive), self.config);
+        self.twin = Twin::new(&self.setup, &self.drive, self.config);
         self.mechanics.place(Position::default());
         (self.retry, self.fate, self.late) = (None, None, Duration::ZERO);
         (self.before, self.alone) = (None, None);
@@ -320,6 +276,7 @@ impl World {
         self.sequence += 1;
         self.clients.restart(&mut self.core, self.now, self.sequence)?;
         self.scrub_goes_on()?;
+        self.mining_begins_again(mining)?;
         self.last = (self.sequence, Vec::new());
         self.twin.on &= self.twin.is_lockstep() || self.polls.is_none();
         self.drain()
@@ -365,11 +322,103 @@ impl World {
     fn requests_waiting(&self) -> usize {
         self.core.pending() - self.core.promoted_pending()
     }
+}
 
-    /// A range of the drive, whatever the numbers are.
-    pub fn clip(&self, start: u64, len: u64) -> LbnRange {
-        let capacity = self.capacity();
-        let start = start % capacity;
-        range(start, len.clamp(1, capacity - start))
+impl Calls for World {
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn capacity(&self) -> u64 {
+        self.drive.layout().capacity().get()
+    }
+
+    fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    fn both(&mut self) -> (&mut Core, &mut Clients) {
+        (&mut self.core, &mut self.clients)
+    }
+
+    fn clock(&self) -> (Instant, u64) {
+        (self.now, self.sequence)
+    }
+
+    fn event(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    fn dice(&mut self) -> &mut Dice {
+        &mut self.dice
+    }
+
+    /// Promoted work is the foreground's: a twin on its own clock has less to do from here on.
+    fn promoted(&mut self) {
+        if self.setup.idle.is_some() && self.core.promoted_pending() > 0 {
+            self.twin.on = false;
+        }
+    }
+
+    fn outstanding(&self) -> usize {
+        self.requests.len()
+    }
+
+    fn longest_rest_s(&self) -> u64 {
+        self.patience.seconds()
+    }
+
+    fn submit(&mut self, op: Op, range: LbnRange) -> Result<bool, Broken> {
+        self.sequence += 1;
+        let id = RequestId::new(self.next_request);
+        let request = Request { id, op, range };
+        let was_idle = self.exec.as_ref().is_some_and(Exec::is_idle);
+        let told = self.core.submit(self.now, request);
+        self.twin.advance(self.now);
+        self.twin.submit(self.now, request, told)?;
+        match told {
+            Ok(()) => {
+                self.next_request += 1;
+                self.since = self.now;
+                let (version, submitted) = (self.version(), self.sequence);
+                let (alone, arrived) = (self.requests.is_empty(), self.now);
+                self.requests.insert(id, Foreground { op, range, submitted, arrived, version, alone });
+            }
+            Err(SubmitError::Full { most, .. }) => {
+                let full = most == self.setup.most_pending
+                    && self.core.pending() - self.core.promoted_pending() >= most;
+                hold(full, Check::Refusal, || format!("{request:?} is refused, and the pool is not full"))?;
+            }
+            Err(other) => return Err((Check::Refusal, format!("{request:?} is refused: {other}"))),
+        }
+        // What is under way in idle time is cut short whoever polls slowly.
+        if was_idle && told.is_ok() {
+            self.poll()?;
+        }
+        self.drain()?;
+        Ok(told.is_ok())
+    }
+
+    fn advance(&mut self, by: Duration) -> Result<(), Broken> {
+        let until = self.now + by;
+        self.drain()?;
+        loop {
+            let due = self.exec.as_ref().map(|e| e.due);
+            let wake = self.core.wake_at().filter(|_| self.drained);
+            if let Some(wake) = wake {
+                hold(wake > self.now, Check::Endless, || "a wake-up that has passed".into())?;
+            }
+            let Some(next) = due.into_iter().chain(wake).min().filter(|next| *next <= until) else { break };
+            self.now = self.now.max(next);
+            self.twin.advance(self.now);
+            if due == Some(next) {
+                self.due()?;
+            }
+            self.drain()?;
+        }
+        self.now = until;
+        self.twin.advance(until);
+        Ok(())
     }
 }

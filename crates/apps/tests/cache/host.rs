@@ -79,6 +79,10 @@ impl Sessions for Registry {
         self.known(session)
     }
 
+    fn serve_writes_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
+        self.known(session)
+    }
+
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.known(session)?;
         Ok(self.tasks.iter().filter(|task| !task.ended).count() as u64)

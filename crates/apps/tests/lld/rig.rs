@@ -489,6 +489,10 @@ impl Sessions for FakeSessions {
         Err(SessionError::NoSession(session))
     }
 
+    fn serve_writes_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
+        Err(SessionError::NoSession(session))
+    }
+
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         let under_way = self.under_way.iter().filter(|(record, _)| record.session == session);
         Ok((self.wanted.len() + under_way.count()) as u64)

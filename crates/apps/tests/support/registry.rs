@@ -188,6 +188,10 @@ impl Sessions for Registry {
         Ok(())
     }
 
+    fn serve_writes_by_writes(&mut self, session: SessionId, _: bool) -> Result<(), SessionError> {
+        self.known(session).map(drop)
+    }
+
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.sessions.get(&session).map(|s| s.left).ok_or(SessionError::NoSession(session))
     }

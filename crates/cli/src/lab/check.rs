@@ -1,5 +1,6 @@
 //! `freeblock lab check`.
 
+use super::known::Known;
 use super::{results, show};
 use crate::Outcome;
 use crate::args::LabArgs;
@@ -35,16 +36,27 @@ struct Value<'c> {
     holds: bool,
 }
 
+/// Exit code 1 when a claim does not hold; with a list of measures that are known not to, when anything is not as it says.
 pub(crate) fn execute(
     args: &LabArgs,
     kept: Option<&Path>,
+    known: Option<&Path>,
     json: bool,
     console: &Console,
 ) -> Result<Outcome, Problem> {
+    let known = known.map(Known::read).transpose()?;
     let experiments = results::chosen(args)?;
     let findings = results::obtain(args, &experiments, kept, console, |_| Ok(()))?;
     let claims: Vec<&Claim> = findings.iter().flat_map(|f| &f.saved.outcome.claims).collect();
-    judged(&claims, json)
+    let mut outcome = judged(&claims, json)?;
+    if let Some(known) = known {
+        let unlike: Vec<String> = claims.iter().flat_map(|claim| known.unlike(claim)).collect();
+        for line in &unlike {
+            console.note(&format!("error: {line}"));
+        }
+        outcome.code = u8::from(!unlike.is_empty());
+    }
+    Ok(outcome)
 }
 
 /// The table or the JSON of these claims; the exit code is 1 when one does not hold.

@@ -1,6 +1,7 @@
 //! `freeblock lab`.
 
 mod check;
+mod known;
 mod list;
 mod report;
 mod results;
@@ -18,7 +19,9 @@ pub(crate) fn execute(command: LabCommand, console: &Console) -> Result<Outcome,
         LabCommand::Run { lab, output, resume } => {
             run::execute(&lab, &output, resume, console).map(Outcome::from)
         }
-        LabCommand::Check { lab, resume, json } => check::execute(&lab, resume.as_deref(), json, console),
+        LabCommand::Check { lab, resume, known, json } => {
+            check::execute(&lab, resume.as_deref(), known.as_deref(), json, console)
+        }
         LabCommand::Report { lab, output, resume } => {
             report::execute(&lab, &output, resume.as_deref(), console).map(Outcome::from)
         }

@@ -87,6 +87,8 @@ struct Run {
     /// Of what passed under the head for the backup, in idle time.
     in_idle: f64,
     refused: u64,
+    /// Of a hundred cylinders, those that have nine tenths of the foreground's accesses.
+    visited: f64,
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
@@ -134,8 +136,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
          times {scale:.3}. Idle: {rate:.1} MB/s in all against the paper's 35 MB/s. The first half takes {half:.2} min \
          ({:.1} MB/s). Busy: \
          half of the blocks are there after {:.1} min (synthetic), {:.1} (TPC-C-like), {:.1} (Postmark-like), 99% after \
-         {:.1}, {:.0}, {:.1}: two requests anywhere bring the head everywhere; the TPC-C-like load has {} outstanding \
-         on average, so that SPTF leaves short gaps, and goes to the same places again. Snapshot-COW against \
+         {:.1}, {:.0}, {:.1}. Nine tenths of the foreground's accesses are on {:.1}, {:.1}, {:.1}% of the cylinders: \
+         two requests anywhere bring the head everywhere; the TPC-C-like load has {} outstanding on average, of which \
+         SPTF chooses those with short gaps. Snapshot-COW against \
          application-COW, in time: {}. A foreground that copies a block before it overwrites it reads that block, and \
          the backup gets it with that access ({}% of its bytes came with foreground accesses, synthetic): {}% of its \
          reads were in vain. The paper's system read such blocks twice.",
@@ -147,6 +150,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         app(Load::Synthetic, |r| r.reached[2]).mean,
         app(Load::Tpcc, |r| r.reached[2]).mean,
         app(Load::Postmark, |r| r.reached[2]).mean,
+        app(Load::Synthetic, |r| r.visited).mean,
+        app(Load::Tpcc, |r| r.visited).mean,
+        app(Load::Postmark, |r| r.visited).mean,
         outstanding(Load::Tpcc),
         LOADS.iter().zip(ratios).map(|(load, r)| format!("{} {r:+.1}%", load.name())).collect::<Vec<_>>().join(", "),
         synthetic(Cow::Snapshot, |r| r.with_foreground),
@@ -344,6 +350,7 @@ fn backup(drive: &Arc<DriveModel>, load: Load, cow: Cow, warm: u64, seed: u64) -
     let took: Duration = host.now().since(began);
     let all_along = host.responses().since(before);
     let (tally, accessed, (counts, _)) = (host.tally(backup), host.accessed(), counts(&host));
+    let visited = host.visits().percent_with_most(drive);
     drop(host);
     let (mut slower, mut response_ms) = (0.0, 0.0);
     if with.requests > 0 {
@@ -365,5 +372,6 @@ fn backup(drive: &Arc<DriveModel>, load: Load, cow: Cow, warm: u64, seed: u64) -
         with_foreground: tally.with_foreground as f64 * 100.0 / all,
         in_idle: accessed.idle as f64 * 100.0 / ((accessed.idle + accessed.gaps) as f64).max(1.0),
         refused: all_along.refused,
+        visited,
     })
 }

@@ -12,7 +12,7 @@ use scheduler::{
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::{Bytes, Instant, SessionId};
+use units::{Bytes, Instant, Lbn, SessionId};
 
 /// An image that is counted and not kept.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +62,10 @@ pub(crate) struct Tally {
     pub bytes: u64,
     /// Of these, with an access that the foreground had asked for.
     pub with_foreground: u64,
+    /// Runs of blocks that came in the order in which they stand on the drive, each right behind the last.
+    pub passes: u64,
+    /// Where the last block ended.
+    end: Option<Lbn>,
 }
 
 #[derive(Default)]
@@ -119,6 +123,8 @@ impl Guests {
         let Some((guest, tally)) = self.list.get_mut(owner) else { return };
         tally.bytes += size.get();
         tally.with_foreground += if with_foreground { size.get() } else { 0 };
+        tally.passes += u64::from(tally.end != Some(record.range.start()));
+        tally.end = Some(record.range.end());
         let mut calls = Watched { sessions: core, watch: Owner { owners: &mut self.owners, owner } };
         match guest {
             // What is wrong with a page is in the delivery; pages of zeros are damaged, and that is not the question.

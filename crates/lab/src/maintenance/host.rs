@@ -2,6 +2,7 @@
 
 use super::foreground::{Job, Kind, Region, Runs, Way, places};
 use super::guests::{Guest, GuestId, Guests, Tally};
+use super::visits::Visits;
 use crate::LabError;
 use apps::cache::{Action as CacheAction, NoHead};
 use apps::reorganizer::{AccessError, Place};
@@ -77,6 +78,7 @@ pub(crate) struct Host {
     scratch: Vec<u8>,
     responses: Responses,
     accessed: Accessed,
+    visits: Visits,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +113,7 @@ impl Host {
             scratch: Vec::new(),
             responses: Responses::default(),
             accessed: Accessed::default(),
+            visits: Visits::default(),
         }
     }
 
@@ -148,6 +151,11 @@ impl Host {
 
     pub fn accessed(&self) -> Accessed {
         self.accessed
+    }
+
+    /// Where the foreground brought the head, as far as it had to.
+    pub fn visits(&self) -> &Visits {
+        &self.visits
     }
 
     pub fn harm(&self) -> Harm {
@@ -267,6 +275,7 @@ impl Host {
         let id = RequestId::new(self.next_request);
         self.next_request += 1;
         self.requests.insert(id, whose);
+        self.visits.note(&self.drive, range.start());
         self.core.submit(self.now, Request { id, op, range }).map_err(failed)
     }
 

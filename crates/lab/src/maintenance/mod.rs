@@ -9,6 +9,7 @@ mod guests;
 mod host;
 #[cfg(test)]
 mod tests;
+mod visits;
 
 pub(crate) use foreground::Way;
 pub(crate) use guests::{Counted, Guest, GuestId};

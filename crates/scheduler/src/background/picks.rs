@@ -235,8 +235,14 @@ impl Background {
 
     /// Gives back what a command was to fetch, as far as `which` says so of its LBNs; without `sure`, only what no retry of
     /// a foreground request fetches. Whole blocks go back: what is on its way of them besides is passed over, but for
-    /// what other commands write of them.
-    pub fn give_back(&mut self, layout: &Layout, command: u64, sure: bool, which: impl Fn(LbnRange) -> bool) {
+    /// what other commands write of them. Which blocks were given back.
+    pub fn give_back(
+        &mut self,
+        layout: &Layout,
+        command: u64,
+        sure: bool,
+        which: impl Fn(LbnRange) -> bool,
+    ) -> Vec<(TaskId, u64)> {
         let which = |shares: &[Share], p: &Pick| {
             let at = shares.binary_search_by_key(&p.session, |s| s.id);
             at.ok().and_then(|at| shares[at].item_range(p)).is_some_and(&which)
@@ -269,6 +275,7 @@ impl Background {
             }
         }
         self.look(Focus::All);
+        undone
     }
 }
 
@@ -309,7 +316,7 @@ mod tests {
         let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
         let layout = drive.layout();
         let mut background = Background::new(layout, 1);
-        let session = background.open(layout, Priority::default(), true).unwrap();
+        let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
         let (first, third) = (TrackIndex::new(0), TrackIndex::new(2));
         let across = |track: TrackIndex| {
             let sectors = layout.track(track).sectors;
@@ -339,7 +346,7 @@ mod tests {
         let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
         let layout = drive.layout();
         let mut background = Background::new(layout, 1);
-        let session = background.open(layout, Priority::default(), true).unwrap();
+        let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
         let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
         let write = |background: &mut Background, range: LbnRange| {
             let work = (range, range.len());

@@ -153,7 +153,7 @@ mod tests {
             let toml = include_str!("../../../model/tests/data/tiny.toml");
             let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
             let mut background = Background::new(drive.layout(), 8);
-            let session = background.open(drive.layout(), Priority::default(), true).unwrap();
+            let session = background.open(drive.layout(), Priority::default(), [true; 2]).unwrap();
             let mut at = 0;
             let mut listed = Vec::new();
             for (write, skip, len, block) in tasks {
@@ -174,7 +174,7 @@ mod tests {
         let toml = include_str!("../../../model/tests/data/tiny.toml");
         let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
         let mut background = Background::new(drive.layout(), 8);
-        let session = background.open(drive.layout(), Priority::default(), true).unwrap();
+        let session = background.open(drive.layout(), Priority::default(), [true; 2]).unwrap();
         for (start, len, block) in [(100, 64, 8), (104, 64, 8), (100, 80, 5)] {
             let work = (range(start, len), Sectors::new(block));
             background.register(drive.layout(), session, Op::Read, work, Parameter::default()).unwrap();
@@ -190,7 +190,7 @@ mod tests {
         let layout = drive.layout();
         let whole = LbnRange::new(Lbn::ZERO, layout.capacity());
         let mut background = Background::new(drive.layout(), 8);
-        let session = background.open(layout, Priority::default(), true).unwrap();
+        let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
         let work = (whole, Sectors::new(1));
         background.register(layout, session, Op::Read, work, Parameter::default()).unwrap();
         let empty = background.memory_bytes();

@@ -272,7 +272,7 @@ mod tests {
         let drive = DriveModel::from_profile(&builtin::find("nearline-20tb").unwrap()).unwrap();
         let layout = drive.layout();
         let mut background = Background::new(layout, 8);
-        let session = background.open(layout, Priority::default(), true).unwrap();
+        let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
         let middle = want(&mut background, layout, session, layout.capacity().get() / 2);
         let looks = middle * (1 + u32::from(layout.heads()) * LOOKUPS_PER_BOUND);
         let budget = 2_400;

@@ -17,6 +17,8 @@ pub(crate) struct Share {
     pub suspended: bool,
     /// Whether reads are done with writes of the same place; a scrubber's are not.
     pub writes_serve_reads: bool,
+    /// Whether writes are done with other background writes of the same place.
+    pub writes_serve_writes: bool,
     /// Blocks that have not been handed over.
     pub undelivered: u64,
     /// Blocks that are half read.
@@ -46,12 +48,14 @@ fn lbns(range: LbnRange) -> (u64, u64) {
 }
 
 impl Share {
-    pub fn new(layout: &Layout, id: SessionId, priority: Priority, writes_serve_reads: bool) -> Self {
+    pub fn new(layout: &Layout, id: SessionId, priority: Priority, by_writes: [bool; 2]) -> Self {
+        let [writes_serve_reads, writes_serve_writes] = by_writes;
         Self {
             id,
             priority,
             suspended: false,
             writes_serve_reads,
+            writes_serve_writes,
             undelivered: 0,
             partials: 0,
             tasks: Vec::new(),
@@ -343,6 +347,31 @@ impl Share {
         }
     }
 
+    /// The same for one block of a task, if that is wanted and `range` covers something of it.
+    pub fn overtaken(&mut self, task: TaskId, block: u64, range: LbnRange) -> Option<Pick> {
+        let slot = *self.slots.get(&task)?;
+        let session = self.id;
+        let it = self.tasks[slot as usize].as_mut().filter(|it| it.op == Op::Write && it.is_wanted(block))?;
+        if !it.block_range(block).overlaps(range) {
+            return None;
+        }
+        let (item, Took { completes, had }) = it.supersede(block, range)?;
+        if it.is_exhausted() {
+            self.leave(slot);
+        }
+        Some(Pick {
+            session,
+            task,
+            op: Op::Write,
+            by: Op::Write,
+            item,
+            completes,
+            sure: true,
+            had,
+            command: 0,
+        })
+    }
+
     /// The LBNs of a pick's block.
     pub fn block_range(&self, pick: &Pick) -> Option<LbnRange> {
         Some(self.task(pick.task)?.block_range(pick.item.block))
@@ -350,8 +379,7 @@ impl Share {
 
     /// The LBNs of a pick's item.
     pub fn item_range(&self, pick: &Pick) -> Option<LbnRange> {
-        let start = self.block_range(pick)?.start() + Sectors::new(pick.item.offset.into());
-        Some(LbnRange::new(start, Sectors::new(pick.item.sectors.into())))
+        Some(self.task(pick.task)?.item_range(&pick.item))
     }
 
     /// What a record says of a pick.

@@ -7,12 +7,13 @@ use units::Op;
 impl Background {
     /// The longest run of blocks to be written without a hole between them in a window: the window that holds them, as
     /// `(first sector, sectors)`, and the sectors that are written; with `to_end`, the run that ends where the window
-    /// does. Of a block that the foreground has overwritten in part the rest counts, if that is in one piece.
+    /// does. Of a block that the foreground has overwritten in part the rest counts, if that is in one piece; with
+    /// `in_pieces`, the first of several, or with `to_end` the last, for which the window is the block's.
     pub fn longest_write(
         &self,
         track: &TrackRef<'_>,
         (first, count): (u32, u32),
-        to_end: bool,
+        (to_end, in_pieces): (bool, bool),
     ) -> ((u32, u32), u32) {
         let mut found = Vec::new();
         self.items(track, (first, count), Op::Write, |at, slot, item, passing| {
@@ -20,9 +21,12 @@ impl Background {
             let (mut pieces, mut rest) = (0, (0, 0));
             task.missing(&item, |offset, sectors| {
                 let from = passing + (offset - item.offset);
-                (pieces, rest) = (pieces + 1, (from, from + sectors));
+                if pieces == 0 || to_end {
+                    rest = (from, from + sectors);
+                }
+                pieces += 1;
             });
-            if pieces == 1 {
+            if pieces == 1 || in_pieces && pieces > 1 {
                 found.push(Run { written: rest, window: (passing, passing + item.sectors) });
             }
         });

@@ -3,7 +3,9 @@
 //! Pending writes have no order among each other; what has been written is newer than all that pend. A write is complete
 //! when it, or a concurrent write to the same place, is on the medium (FAST'04, section 3.3): so a write that is
 //! under way completes all others of what it covers, whosever they are and whether they may be chosen now or not.
-//! Otherwise one of them would in the end bring back what was there before.
+//! Otherwise one of them would in the end bring back what was there before. A session may have it otherwise for its own
+//! writes ([`Sessions::serve_writes_by_writes`](crate::Sessions::serve_writes_by_writes)): then only the foreground
+//! completes them.
 
 use super::picks::Pick;
 use super::search::Focus;
@@ -11,7 +13,7 @@ use super::{Background, Buffers};
 use crate::sessions::Wanted;
 use crate::task::Item;
 use model::{DriveModel, Layout};
-use units::{LbnRange, Op, Sectors, SessionId, TrackIndex};
+use units::{LbnRange, Op, Sectors, SessionId, TaskId, TrackIndex};
 
 impl Background {
     /// Takes what all sessions want to write among the sectors of a window, as far as its buffers are at hand, and what
@@ -35,15 +37,24 @@ impl Background {
         });
         // Of those that begin together the longest first: what lies inside it is written with it.
         found.sort_unstable_by_key(|&(at, slot, item, passing)| (passing, u32::MAX - item.sectors, at, slot));
-        let mut written = Vec::new();
+        let (mut written, mut taken) = (Vec::new(), Vec::new());
         for (at, slot, item, passing) in found.drain(..) {
+            let share = &self.shares[at];
+            let place = || share.slot(slot).map(|task| task.item_range(&item));
+            if !share.writes_serve_writes
+                && place().is_some_and(|p| taken.iter().any(|t: &LbnRange| t.overlaps(p)))
+            {
+                // It is not done with the other, and the place passes once.
+                continue;
+            }
             let pieces = self.ask(at, slot, &item, buffers);
             if pieces.is_empty() && !self.refused.contains(&at) {
                 self.refused.push(at);
             }
             for (piece, range) in pieces {
                 self.pick(at, slot, piece, (Op::Write, false));
-                self.superseded(range, Some(piece.sector));
+                self.superseded(range, Some(piece.sector), false);
+                taken.push(range);
                 written.push((passing + (piece.offset - item.offset), piece.sectors));
             }
         }
@@ -83,7 +94,7 @@ impl Background {
             let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
             for (piece, range) in self.ask(at, slot, &item, buffers) {
                 self.pick(at, slot, piece, (Op::Write, true));
-                self.superseded(range, None);
+                self.superseded(range, None, false);
                 written.push(range);
             }
         }
@@ -117,7 +128,7 @@ impl Background {
     /// A foreground write to `range` is on its way: pending writes of what it covers are done with it.
     pub fn overwritten(&mut self, layout: &Layout, range: LbnRange) {
         let any = self.shares.iter().any(|share| share.has(Op::Write) || share.has(Op::Read));
-        self.superseded(range, None);
+        self.superseded(range, None, true);
         self.look(Focus::All);
         if !any {
             return;
@@ -129,11 +140,24 @@ impl Background {
         }
     }
 
+    /// A write to `range` is on its way, and these blocks, which were to be written before it, are wanted again: what it
+    /// covers of them is done with it.
+    pub fn overtaken(&mut self, command: u64, range: LbnRange, blocks: &[(TaskId, u64)]) {
+        for &(task, block) in blocks {
+            let Some(session) = self.owners.get(&task).copied() else { continue };
+            let Ok(share) = self.share(session) else { continue };
+            let pick = share.overtaken(task, block, range);
+            self.picks.extend(pick.map(|pick| Pick { command, ..pick }));
+        }
+        self.look(Focus::All);
+    }
+
     /// `range` is about to be written: other pending writes are done as far as they lie in it. `sector` is where it begins
-    /// on its track if it is written in a detour, which may be cut short.
-    fn superseded(&mut self, range: LbnRange, sector: Option<u32>) {
+    /// on its track if it is written in a detour, which may be cut short. Those of sessions that want each carried out are
+    /// done with what the foreground writes only.
+    fn superseded(&mut self, range: LbnRange, sector: Option<u32>, foreground: bool) {
         let Self { shares, picks, command, .. } = self;
-        for share in shares {
+        for share in shares.iter_mut().filter(|share| foreground || share.writes_serve_writes) {
             share.overwritten(range, sector, |pick| picks.push(Pick { command: *command, ..pick }));
         }
     }

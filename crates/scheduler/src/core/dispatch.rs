@@ -36,10 +36,16 @@ impl Core {
         true
     }
 
-    /// Reads what the mimic wants to learn from, if it is idle time and nothing else is to be done.
+    /// Reads what the mimic wants to learn from, if it is idle time, nothing else is to be done, and the foreground has not
+    /// paid more than it may for such visits.
     fn probe(&mut self, now: Instant) -> bool {
-        let Some(idle) = self.config.idle else { return false };
+        let Some(idle) = self.config.idle.filter(|_| self.watch.uses_idle_time()) else { return false };
         if now.saturating_since(self.idle.since) < idle.threshold {
+            return false;
+        }
+        self.idle.settle(&idle);
+        if self.idle.range(&idle, now) == Range::Track {
+            self.idle.not_before = self.idle.not_before.max(self.idle.relief());
             return false;
         }
         let Some(range) = self.watch.wanted() else { return false };
@@ -51,6 +57,7 @@ impl Core {
         let Some(pending) = Pending::new(&self.drive, request, now, self.next_sequence) else { return false };
         let job = Job { pending, runs: Vec::new() };
         self.displaced = self.displaced.or(Some(self.position));
+        self.idle.left(&idle);
         self.idle.not_before = Instant::ZERO;
         let until = self.lay_out(now, &job, None);
         self.accesses.iter_mut().for_each(|access| access.purpose = Purpose::Idle { useful: 0 });
@@ -260,7 +267,8 @@ impl Core {
         }
     }
 
-    /// The detour for a gap: the lottery's winner's among those in focus, or if it finds none what lies nearest.
+    /// The detour for a gap: the lottery's winner's among those in focus, or if it finds none anybody's. Each of the two
+    /// searches has the budget; what lies near source and destination is looked at in any case (FAST'04, section 5.2).
     pub(super) fn plan(
         &mut self,
         gap: &Gap,
@@ -275,7 +283,6 @@ impl Core {
                 return Some(detour);
             }
             self.background.look_at(&holders);
-            return self.search(gap, Reach::Near, budget, terms);
         }
         self.search(gap, Reach::Drive, budget, terms)
     }

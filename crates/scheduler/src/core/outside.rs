@@ -38,7 +38,7 @@ use neighbours::Learned;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
 const NOISE: i64 = 8;
@@ -106,10 +106,9 @@ pub enum Outcome<'a> {
 #[derive(Clone, Debug)]
 struct Order {
     command: Command,
-    /// What of the background it fetches.
+    /// What of the background it fetches. Several commands may have one tag: a drive may be done with them in any order,
+    /// and what they fetch together is there with the last of them.
     tag: u64,
-    /// Nothing else is to come with this tag.
-    last: bool,
     work: Work,
     /// How it stands to the command before it, if that is on the same track.
     neighbour: Option<Neighbour>,
@@ -159,8 +158,6 @@ pub(super) struct Outside {
     base: Standing,
     /// Foreground requests that were lost, each with its tag.
     retries: VecDeque<(u64, Job)>,
-    /// Bad sectors of a foreground request of several commands.
-    bad: Vec<Lbn>,
     record: ErrorRecord,
     margins: Margins,
     guard: Guard,
@@ -196,7 +193,6 @@ impl Outside {
                 bus: Instant::ZERO,
             },
             retries: VecDeque::new(),
-            bad: Vec::new(),
             record: ErrorRecord::default(),
             margins: Margins::default(),
             guard: Guard::new(),
@@ -352,7 +348,8 @@ impl Core {
 
     /// What a command has done goes to whom it was for.
     fn hand_out(&mut self, outside: &mut Outside, order: Order, outcome: Outcome<'_>) {
-        let Order { command, tag, last, work, .. } = order;
+        let Order { command, tag, work, .. } = order;
+        let last = !outside.device.iter().chain(&outside.queue).any(|order| order.tag == tag);
         let single;
         let (bad, stopped): (&[Lbn], Option<Lbn>) = match outcome {
             Outcome::Done => (&[], None),
@@ -367,10 +364,10 @@ impl Core {
         if let Some(stopped) = stopped {
             let none = matches!(outcome, Outcome::NoData(_));
             let undone = |item: LbnRange| item.start() > stopped || none && item.end() <= stopped;
-            self.background.give_back(self.drive.layout(), tag, true, undone);
+            let again = self.background.give_back(self.drive.layout(), tag, true, undone);
+            self.overtake_again(outside, command.id, &again);
         }
         outside.remember(&command, bad);
-        outside.bad.extend(bad.iter().filter(|lbn| command.range.contains(**lbn)));
         let mut retry = None;
         match work {
             Work::Foreground { job, .. } => {
@@ -383,7 +380,8 @@ impl Core {
                     return;
                 } else if job.pending.promoted.is_none() {
                     let (id, range) = (job.pending.request.id, job.pending.request.range);
-                    let first = outside.bad.iter().filter(|lbn| range.contains(**lbn)).min();
+                    // Only promoted writes take several commands.
+                    let first = bad.iter().filter(|lbn| range.contains(**lbn)).min();
                     self.outbox.push_back(match first {
                         Some(&bad) => Action::Failed { id, bad },
                         None => Action::Completed(id),
@@ -393,13 +391,21 @@ impl Core {
             Work::Detour | Work::Idle if !last => return,
             Work::Detour | Work::Idle | Work::Probe => {}
         }
-        outside.bad.clear();
         let outbox = &mut self.outbox;
         self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
         if let Some(job) = retry {
             // A command that failed early has given back what it would have passed over.
             outside.retries.push_back((outside.next_tag, job));
             outside.next_tag += 1;
+        }
+    }
+
+    /// What command `id` gave back had been taken when later writes of the same place were sent, so that they had nothing of
+    /// it to overtake: they are on their way, and it must not come after them.
+    fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[(TaskId, u64)]) {
+        let on_their_way = outside.device.iter().chain(&outside.queue);
+        for order in on_their_way.filter(|o| o.command.id > id && o.command.op.is_write()) {
+            self.background.overtaken(order.tag, order.command.range, blocks);
         }
     }
 
@@ -414,14 +420,15 @@ impl Core {
             match order.work {
                 Work::Foreground { job, .. } => {
                     self.background.give_back(self.drive.layout(), order.tag, false, |_| true);
-                    if order.last {
+                    if jobs.iter().all(|(tag, _)| *tag != order.tag) {
                         jobs.push((order.tag, job));
                     }
                 }
-                _ => self.background.give_back(self.drive.layout(), order.tag, true, |_| true),
+                _ => {
+                    self.background.give_back(self.drive.layout(), order.tag, true, |_| true);
+                }
             }
         }
-        outside.bad.clear();
         outside.retries.extend(jobs.into_iter().rev());
         outside.base.free = outside.clock.platter(now);
         outside.base.ready = outside.base.free;

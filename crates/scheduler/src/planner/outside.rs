@@ -229,7 +229,10 @@ impl Search<'_> {
                     Op::Read => self.background.score(&track, (stop.first, stop.count), stop.op),
                     Op::Write => {
                         let to_end = merged && i + 1 == last;
-                        self.background.longest_write(&track, (stop.first, stop.count), to_end).1.into()
+                        self.background
+                            .longest_write(&track, (stop.first, stop.count), (to_end, true))
+                            .1
+                            .into()
                     }
                 }
             })
@@ -422,7 +425,7 @@ impl Search<'_> {
         let mut found = 0;
         let score = |part| match op {
             Op::Read => self.background.score(track, part, op),
-            Op::Write => self.background.longest_write(track, part, false).1.into(),
+            Op::Write => self.background.longest_write(track, part, (false, true)).1.into(),
         };
         let stop = |(first, count): Passing| Some(Stop { track: track.index(), op, first, count });
         let mut both = 0;

@@ -22,7 +22,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let drive = DriveModel::from_profile(&random_profile(seed, Size::Tiny)).unwrap();
         let mut background = Background::new(drive.layout(), 1 << 20);
-        let session = background.open(drive.layout(), Priority::default(), true).unwrap();
+        let session = background.open(drive.layout(), Priority::default(), [true; 2]).unwrap();
         let planner = Planner::new(&drive);
         Self { drive, background, planner, wanted: BTreeMap::new(), session }
     }

@@ -59,6 +59,7 @@ pub(crate) enum Call {
     Open { priority: u8 },
     SetPriority { session: u64, priority: u8 },
     Serve { session: u64, on: bool },
+    ServeWrites { session: u64, on: bool },
     Register { session: u64, write: bool, lbns: Range, block: u64, parameter: u64 },
     Abort { task: u64 },
     AbortRange { session: u64, lbns: Range },

@@ -48,6 +48,11 @@ impl Sessions for Noted<'_> {
         self.note(Call::Serve { session: session.get(), on }, answer, nothing)
     }
 
+    fn serve_writes_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
+        let answer = self.sessions.serve_writes_by_writes(session, on);
+        self.note(Call::ServeWrites { session: session.get(), on }, answer, nothing)
+    }
+
     /// Changes nothing, and is not noted.
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
         self.sessions.to_come(session)

@@ -154,6 +154,9 @@ impl Teller {
             Call::Serve { session, on } => {
                 core.serve_reads_by_writes(SessionId::new(session), on).ok().map(|()| 0)
             }
+            Call::ServeWrites { session, on } => {
+                core.serve_writes_by_writes(SessionId::new(session), on).ok().map(|()| 0)
+            }
             Call::Register { session, write, lbns: range, block, parameter } => {
                 let (session, range) = (SessionId::new(session), lbns(range));
                 let (block, parameter) = (Sectors::new(block), Parameter(parameter));

@@ -1,13 +1,13 @@
 //! Random histories of a volume and its applications.
 
-use super::setup;
+use super::{priority, setup};
 use crate::dice::Dice;
 use crate::scenario::{DriveSpec, Host, Scenario, Setup};
-use crate::step::Step;
+use crate::step::{Step, Wait};
 use units::Op;
 
 /// The kinds of steps, by weight.
-const WEIGHTS: [u64; 15] = [14, 10, 12, 3, 2, 4, 2, 5, 1, 1, 1, 1, 1, 1, 2];
+const WEIGHTS: [u64; 19] = [14, 10, 12, 3, 2, 4, 2, 5, 1, 1, 1, 1, 1, 1, 2, 2, 5, 8, 2];
 
 pub(super) fn generate(mut dice: Dice) -> Scenario {
     let drive = DriveSpec::Random(dice.next());
@@ -22,7 +22,7 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
     }
     let spots: Vec<u64> = (0..4).map(|_| dice.below(capacity)).collect();
     let busy = dice.range(0, 3);
-    let mut steps = Vec::new();
+    let (mut steps, mut tasks) = (Vec::new(), 0);
     for _ in 0..dice.range(10, 150) {
         let kind = dice.weighted(&weights);
         let place = |dice: &mut Dice, most: u64| {
@@ -44,15 +44,43 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
             }
             5 => Step::Snapshot,
             6 => Step::Forget,
-            7 => Step::Backup { priority: dice.range(5, 100) as u8, difference: dice.one_in(2) },
+            7 => Step::Backup { priority: priority(&mut dice), difference: dice.one_in(2) },
             8 => Step::Room { bytes: dice.one_in(2).then(|| dice.below(40_000)) },
-            9 => Step::Reorganize { priority: dice.range(5, 100) as u8 },
+            9 => Step::Reorganize { priority: priority(&mut dice) },
             10 => Step::Nvram { operations: dice.below(30) as u32 },
             11 => Step::Bad { lbn: place(&mut dice, 1).0, stuck: dice.one_in(3) },
             12 => Step::Mend { lbn: place(&mut dice, 1).0 },
-            13 if dice.one_in(2) => Step::Suspend { session: dice.below(2) as u32 },
-            13 => Step::Resume { session: dice.below(2) as u32 },
-            _ => Step::PowerCut,
+            13 if dice.one_in(2) => Step::Suspend { session: dice.below(3) as u32 },
+            13 => Step::Resume { session: dice.below(3) as u32 },
+            14 => Step::PowerCut,
+            15 => Step::Records {
+                priority: priority(&mut dice),
+                records: if dice.one_in(12) { 0 } else { dice.range(1, 40) as u32 },
+                bytes: if dice.one_in(2) { 1 << 20 } else { dice.range(1, 20_000) },
+            },
+            16 => {
+                tasks += 1;
+                let (start, len) = place(&mut dice, 200);
+                let op = if dice.one_in(3) { Op::Write } else { Op::Read };
+                Step::Task { op, session: 2, task: tasks, start, len, block: dice.range(1, 12) }
+            }
+            17 => Step::Fetch {
+                wait: match dice.below(4) {
+                    0 => Wait::Forever,
+                    1 => Wait::Poll,
+                    _ => Wait::For(dice.below(50_000_000)),
+                },
+                most: dice.range(1, 30) as u32,
+            },
+            _ => {
+                let (start, len) = place(&mut dice, 60);
+                let task = tasks.saturating_sub(dice.below(4) as u32);
+                match dice.below(3) {
+                    0 => Step::Abort { task },
+                    1 => Step::AbortRange { session: 2, start, len },
+                    _ => Step::Promote { session: 2, start, len },
+                }
+            }
         });
     }
     steps.push(Step::Settle { hog: false });

@@ -6,6 +6,8 @@
 
 mod backups;
 mod cached;
+mod fetched;
+mod looked;
 mod moved;
 mod seat;
 mod settle;
@@ -23,6 +25,8 @@ use apps::reorganizer::Access;
 use apps::snapshot::WriteId;
 use backups::Backups;
 use cached::Cached;
+use fetched::Client;
+use looked::Looked;
 use model::DriveModel;
 use moved::Moved;
 use scheduler::Config;
@@ -35,9 +39,6 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
 /// A foreground request that takes longer hangs: lost commands take half a second each, and there are no thousands.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Every so many steps the whole medium is looked at; after power cuts and at the end too.
-const LOOK: u64 = 8;
 
 /// Actions at one instant after which something must be wrong.
 const ENDLESS: u32 = 1 << 16;
@@ -108,8 +109,9 @@ pub(crate) struct House {
     snapshots: Snapshots,
     backups: Backups,
     moved: Option<Moved>,
+    client: Option<Client>,
+    looked: Looked,
     dice: Dice,
-    steps: u64,
     pub hash: u64,
     pub counts: Counts,
 }
@@ -162,8 +164,9 @@ impl House {
             snapshots,
             backups: Backups::default(),
             moved: None,
+            client: None,
+            looked: Looked::default(),
             dice,
-            steps: 0,
             hash: 0,
             counts: Counts::default(),
         })
@@ -233,6 +236,14 @@ impl House {
                     moved.memory.dies_after(Some(operations));
                 }
             }
+            Step::Records { priority, records, bytes } => self.records(priority, records, bytes)?,
+            Step::Task { op, task, start, len, block, .. } => {
+                self.ask_records(task, op, (start, len, block))?;
+            }
+            Step::Abort { task } => self.abort_records(task)?,
+            Step::AbortRange { start, len, .. } => self.abort_range_records(start, len)?,
+            Step::Promote { start, len, .. } => self.promote_records(start, len)?,
+            Step::Fetch { wait, most } => self.fetch(wait, most)?,
             Step::Settle { .. } => self.settle()?,
             // The rest is for the other kind of host.
             _ => {}
@@ -247,9 +258,7 @@ impl House {
         hold(waited < PATIENCE, Check::Hang, || {
             format!("somebody has waited for {} s: {}", waited.as_secs_f64(), self.told())
         })?;
-        // The whole medium takes a while.
-        self.steps += 1;
-        if self.steps.is_multiple_of(LOOK) { self.check_medium() } else { Ok(()) }
+        self.check_medium()
     }
 
     /// What is under way, in words.
@@ -280,7 +289,7 @@ impl House {
         let mut polled = (self.now(), 0);
         loop {
             let wake = self.cached.cache(&self.volume).and_then(|cache| cache.wake());
-            let wake = wake.map(|at| at.max(self.now()));
+            let wake = wake.into_iter().chain(self.fetch_due()).min().map(|at| at.max(self.now()));
             let next = self.volume.next_at();
             let Some(at) = next.into_iter().chain(wake).min().filter(|at| *at <= until) else { break };
             polled = if at == polled.0 { (at, polled.1 + 1) } else { (at, 0) };
@@ -305,6 +314,7 @@ impl House {
                 did = true;
             }
             did |= self.poll_cache()?;
+            did |= self.look_at_records()?;
             self.look_at_backups()?;
             if !did {
                 return Ok(());
@@ -435,23 +445,7 @@ impl House {
         }
     }
 
-    /// Every sector holds on the medium what was acknowledged there, or something newer.
-    fn check_medium(&mut self) -> Result<(), Broken> {
-        let plain = self.range_of(Part::Plain);
-        self.check_place(plain, plain, &self.shadow.floors(plain), Check::Acknowledged)?;
-        let cached = self.range_of(Part::Cached);
-        self.check_place(cached, cached, self.cached.flushed(), Check::Flushed)?;
-        let snapshots = range(
-            self.range_of(Part::Snapshots).start().get(),
-            self.snapshots.end().since(self.range_of(Part::Snapshots).start()).get(),
-        );
-        for (part, place) in self.snapshots.places(snapshots) {
-            self.check_place(part, place, &self.shadow.floors(part), Check::Acknowledged)?;
-        }
-        self.check_moved()
-    }
-
-    /// The same for the sectors of a range that lie at `place`; bad ones hold nothing.
+    /// The sectors of a range that lie at `place` hold what they must; bad ones hold nothing.
     fn check_place(
         &self,
         of: LbnRange,
@@ -492,12 +486,14 @@ impl House {
         self.snapshots.restart()?;
         self.backups_restart()?;
         self.moving_restarts()?;
+        self.records_restart()?;
         self.check_medium()
     }
 
     fn suspend(&mut self, which: u32, on: bool) -> Result<(), Broken> {
-        match which % 2 {
+        match which % 3 {
             0 => self.cached.suspend(&mut self.volume, on),
+            2 => self.suspend_records(on),
             _ => self.backups.suspend(&mut self.volume, on),
         }
     }

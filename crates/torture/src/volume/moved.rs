@@ -1,9 +1,11 @@
 //! A part of the drive whose blocks a reorganiser moves about: it is addressed as it was, and every block is where the
 //! plan says in the end.
 
+use super::looked::Due;
 use super::seat::{Memory, Seat};
 use super::{House, Part, Way, refused};
 use crate::failure::{Broken, Check, hold};
+use crate::medium::lbns;
 use apps::reorganizer::{Access, AccessError, Options, Place, Plan, Progress, Reorganizer, Trouble};
 use scheduler::{Priority, Sessions};
 use sim::Volume;
@@ -136,29 +138,35 @@ impl House {
         Ok(())
     }
 
-    /// What lies on the medium, by the reorganiser's map; once it is over, by the plan's letter.
-    pub(super) fn check_moved(&mut self) -> Result<(), Broken> {
+    /// What must lie on the medium, by the reorganiser's map.
+    pub(super) fn moved_dues(&self, dues: &mut Vec<Due>) -> Result<(), Broken> {
         let region = self.range_of(Part::Moved);
-        let Some(moved) = &self.moved else {
-            return self.check_place(region, region, &self.shadow.floors(region), Check::Acknowledged);
-        };
-        let Some(app) = moved.app(&self.volume) else { return Ok(()) };
-        let mut at = region.start();
-        while at < region.end() {
-            let one = LbnRange::new(at, Sectors::new(1));
-            at = one.end();
-            let pieces = match app.resolve(one) {
-                Ok(pieces) => pieces,
-                Err(AccessError::Free(_)) => continue,
-                Err(error) => return Err(refused(error)),
+        let floors = self.shadow.floors(region);
+        let app = self.moved.as_ref().map(|moved| moved.app(&self.volume));
+        for (of, floor) in lbns(region).zip(floors) {
+            let place = match app {
+                None => Some(of),
+                // Between a power cut and its recovery nobody says where anything is.
+                Some(None) => None,
+                Some(Some(app)) => match app.resolve(LbnRange::new(of, Sectors::new(1))) {
+                    Ok(pieces) => pieces.iter().find_map(|piece| match piece.place {
+                        Place::Medium(place) => Some(place),
+                        Place::Staging => None,
+                    }),
+                    Err(AccessError::Free(_)) => None,
+                    Err(error) => return Err(refused(error)),
+                },
             };
-            for piece in pieces {
-                if let Place::Medium(place) = piece.place {
-                    let place = LbnRange::new(place, one.len());
-                    self.check_place(one, place, &self.shadow.floors(one), Check::Moved)?;
-                }
-            }
+            let check = if self.moved.is_some() { Check::Moved } else { Check::Acknowledged };
+            dues.extend(place.map(|place| Due { of, place, floor, check }));
         }
+        Ok(())
+    }
+
+    /// Once it is over every block lies where the plan says, to the letter.
+    pub(super) fn check_plan(&mut self) -> Result<(), Broken> {
+        let Some(moved) = self.moved.as_ref().filter(|moved| !moved.counted) else { return Ok(()) };
+        let Some(app) = moved.app(&self.volume) else { return Ok(()) };
         if !app.progress().is_finished() || !app.faults().is_empty() {
             return Ok(());
         }
@@ -166,8 +174,7 @@ impl House {
             let to = LbnRange::new(m.to, m.from.len());
             self.check_place(m.from, to, &self.shadow.floors(m.from), Check::Moved)?;
         }
-        let first = !moved.counted;
-        if first && let Some(moved) = &mut self.moved {
+        if let Some(moved) = &mut self.moved {
             moved.counted = true;
             self.counts.reorganisations += 1;
         }

@@ -24,9 +24,10 @@ impl House {
             self.suspend(which, false)?;
         }
         self.room(None);
+        self.fetch_all()?;
         self.flush()?;
         let (mut left, mut without) = (self.left(), 0);
-        while left != [0; 2] {
+        while left != [0; 3] {
             self.request()?;
             without += 1;
             let now = self.left();
@@ -43,16 +44,17 @@ impl House {
             hold(waited < PATIENCE, Check::Hang, || format!("somebody has no answer: {}", self.told()))?;
             self.run(Duration::from_millis(20))?;
         }
+        self.check_records_over()?;
         self.check_medium()
     }
 
-    /// What backups and the reorganiser have still to do.
-    fn left(&self) -> [u64; 2] {
+    /// What backups, the reorganiser and the record face have still to do.
+    fn left(&self) -> [u64; 3] {
         let moving = match self.moving_is_over() {
             true => 0,
             false => self.progress().map_or(0, |p| 2 * p.waiting + p.staged),
         };
-        [self.backups.left(&self.volume), moving]
+        [self.backups.left(&self.volume), moving, self.records_left()]
     }
 
     /// A foreground read somewhere on the drive, room for copies and places to be moved to among it, and time for it.

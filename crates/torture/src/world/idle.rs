@@ -26,6 +26,13 @@ impl Default for Patience {
     }
 }
 
+impl Patience {
+    /// The longest rest, in seconds.
+    pub fn seconds(self) -> u64 {
+        self.silence.as_nanos() / 1_000_000_000
+    }
+}
+
 /// The net harm, and the most that it may be before idle work rests.
 fn net_and_bound(harm: Harm, ppm: u32) -> (u128, u128) {
     let net = harm.late.saturating_sub(harm.early).as_nanos();
@@ -81,11 +88,6 @@ impl World {
         if !promoted && net * 2 <= bound {
             self.patience = Patience::default();
         }
-    }
-
-    /// The longest silence, in seconds, for which work that is wanted may rest.
-    pub(crate) fn longest_rest_s(&self) -> u64 {
-        self.patience.silence.as_nanos() / 1_000_000_000
     }
 
     /// Notes what a request that found the drive idle is said to have cost.

@@ -35,7 +35,8 @@ impl World {
 
     pub(super) fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
         self.check_delivered(record)?;
-        self.scrubbed(record)
+        self.scrubbed(record)?;
+        self.mined(record)
     }
 
     fn check_delivered(&mut self, record: &Record) -> Result<(), Broken> {

@@ -23,10 +23,10 @@ impl Outside {
     pub(super) fn push(
         &mut self,
         drive: &DriveModel,
-        order: (Op, LbnRange, (u64, bool), Work),
+        order: (Op, LbnRange, u64, Work),
         what: (Purpose, Option<LbnRange>, u32),
     ) {
-        let (op, range, (tag, last), work) = order;
+        let (op, range, tag, work) = order;
         let (purpose, foreground, useful) = what;
         let id = CommandId(self.next_id);
         self.next_id += 1;
@@ -36,7 +36,7 @@ impl Outside {
         let Some(forecast) = forecast else { return };
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
-        self.queue.push_back(Order { command, tag, last, work, neighbour, sent: None, forecast });
+        self.queue.push_back(Order { command, tag, work, neighbour, sent: None, forecast });
     }
 
     /// How a command stands to the last one that was decided on.
@@ -143,7 +143,7 @@ impl Core {
         });
         for (op, range, tag, useful) in sent {
             let what = (Purpose::Background { useful }, None, useful);
-            outside.push(&self.drive, (op, range, (tag, true), Work::Detour), what);
+            outside.push(&self.drive, (op, range, tag, Work::Detour), what);
         }
         if detoured && merged.is_none() && outside.config.merge_after {
             // What lies in the way of the head that comes back, and may yet come in time.
@@ -174,14 +174,9 @@ impl Core {
             let range =
                 extra.map_or(asked, |(extra, _)| LbnRange::new(extra.start(), extra.len() + asked.len()));
             let useful = extra.map_or(0, |(_, useful)| useful);
-            let last = i + 1 == ranges.len();
             let work = Work::Foreground { job: job.clone(), plain: plain.filter(|_| i == 0) };
             let op = job.pending.request.op;
-            outside.push(
-                &self.drive,
-                (op, range, (tag, last), work),
-                (Purpose::Foreground, Some(asked), useful),
-            );
+            outside.push(&self.drive, (op, range, tag, work), (Purpose::Foreground, Some(asked), useful));
         }
     }
 
@@ -272,7 +267,7 @@ impl Core {
             }
             return range.map(|range| (range, taken.useful));
         }
-        let (window, _) = self.background.longest_write(&track, (stop.first, stop.count), merged);
+        let (window, _) = self.background.longest_write(&track, (stop.first, stop.count), (merged, true));
         let mut runs: Vec<(u32, u32)> = Vec::new();
         self.background.take_writes(&drive, stop.track, window, buffers, |passing, sectors| {
             match runs.last_mut().filter(|run| run.0 + run.1 == passing) {

@@ -167,10 +167,9 @@ impl Core {
                 None => ranges.clear(),
             }
         }
-        for (i, &(range, useful)) in ranges.iter().enumerate() {
-            let last = i + 1 == ranges.len();
+        for (range, useful) in ranges {
             let what = (Purpose::Idle { useful }, None, useful);
-            outside.push(&drive, (op, range, (tag, last), Work::Idle), what);
+            outside.push(&drive, (op, range, tag, Work::Idle), what);
         }
     }
 
@@ -182,8 +181,11 @@ impl Core {
         });
         let Some(range) = wanted else { return false };
         self.displaced = self.displaced.or(Some(self.position));
+        if let Some(idle) = &self.config.idle {
+            self.idle.left(idle);
+        }
         let what = (Purpose::Idle { useful: 0 }, None, 0);
-        outside.push(&self.drive, (Op::Read, range, (tag, true), Work::Probe), what);
+        outside.push(&self.drive, (Op::Read, range, tag, Work::Probe), what);
         true
     }
 
@@ -195,7 +197,7 @@ impl Core {
             let all = self.background.score(&there, part, op);
             let run = match op {
                 Op::Read => part,
-                Op::Write => self.background.longest_write(&there, part, false).0,
+                Op::Write => self.background.longest_write(&there, part, (false, false)).0,
             };
             // Blocks with holes in them take several commands: better than nothing.
             let (part, score) = if run.1 > 0 { (run, all + 1) } else { (part, all.min(1)) };

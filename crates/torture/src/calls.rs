@@ -1,0 +1,313 @@
+//! The calls that clients make, and what every host does in the end. A host gives its core and its clients; what is
+//! called, and what must be answered, is the same for all.
+
+use crate::clients::{Clients, NewTask, Session, range};
+use crate::dice::Dice;
+use crate::failure::{Broken, Check, hold};
+use crate::scenario::Setup;
+use crate::step::Step;
+use scheduler::{Core, MOST_SESSIONS, Parameter, Priority, SessionError, Sessions, Sharing};
+use std::collections::BTreeMap;
+use units::{Duration, Instant, LbnRange, Op, SessionId};
+
+/// Foreground requests, at the end, without a block for anybody, after which somebody starves.
+const PATIENCE: u64 = 30_000;
+
+/// The same for one session among others.
+const PATIENCE_SHARED: u64 = 60_000;
+
+/// Seconds of silence without a block for anybody, beyond what work may rest for, after which idle time is of no use.
+const SILENCE_S: u64 = 30;
+
+/// A host whose clients call.
+pub(crate) trait Calls {
+    fn setup(&self) -> &Setup;
+    fn capacity(&self) -> u64;
+    fn clients(&self) -> &Clients;
+    fn both(&mut self) -> (&mut Core, &mut Clients);
+    /// The time, and the place in the order of events.
+    fn clock(&self) -> (Instant, u64);
+    /// One more event; its place in their order.
+    fn event(&mut self) -> u64;
+    fn dice(&mut self) -> &mut Dice;
+    /// Work may have been promoted, or what was promoted may go.
+    fn promoted(&mut self) {}
+    /// A foreground request comes in; whether it was taken.
+    fn submit(&mut self, op: Op, range: LbnRange) -> Result<bool, Broken>;
+    /// Foreground requests that are not done.
+    fn outstanding(&self) -> usize;
+    /// Lets time go on for so long.
+    fn advance(&mut self, by: Duration) -> Result<(), Broken>;
+    /// The longest silence, in seconds, for which work that is wanted may rest.
+    fn longest_rest_s(&self) -> u64;
+    /// Whether gaps bring nothing now, however many there are, and a reason for that is told.
+    fn leaves_gaps_alone(&self) -> bool {
+        false
+    }
+
+    /// A range of the drive, whatever the numbers are.
+    fn clip(&self, start: u64, len: u64) -> LbnRange {
+        let capacity = self.capacity();
+        let start = start % capacity;
+        range(start, len.clamp(1, capacity - start))
+    }
+
+    /// A step that is a call; `None` for any other.
+    fn call(&mut self, step: &Step) -> Option<Result<(), Broken>> {
+        Some(match *step {
+            Step::Open { session, priority } => self.open(session, priority),
+            Step::Close { session } => match self.clients().session(session) {
+                Some(id) => self.close(id),
+                None => Ok(()),
+            },
+            Step::Task { op, session, task, start, len, block } => match self.clients().session(session) {
+                Some(session) => {
+                    let (range, parameter) = (self.clip(start, len), Parameter(self.clock().1));
+                    self.register(NewTask {
+                        number: task,
+                        session,
+                        op,
+                        range,
+                        block: block.max(1),
+                        parameter,
+                    })
+                }
+                None => Ok(()),
+            },
+            Step::Abort { task } => self.abort(task),
+            Step::AbortRange { session, start, len } => match self.clients().session(session) {
+                Some(id) => {
+                    let range = self.clip(start, len);
+                    let (core, clients) = self.both();
+                    let (told, left) = (core.abort_range(id, range), clients.withdrawn(id, range));
+                    counted(told, left, "abort-range")
+                }
+                None => Ok(()),
+            },
+            Step::Promote { session, start, len } => self.promote(session, start, len),
+            Step::Suspend { session } => self.suspend(session, true),
+            Step::Resume { session } => self.suspend(session, false),
+            Step::Serve { session, on } => match self.clients().session(session) {
+                Some(id) => {
+                    let (core, clients) = self.both();
+                    clients.serve(id, on);
+                    core.serve_reads_by_writes(id, on).map_err(refused)
+                }
+                None => Ok(()),
+            },
+            Step::Submit { op, start, len } => {
+                let range = self.clip(start, len);
+                self.submit(op, range).map(|_| ())
+            }
+            Step::Advance { ns } => self.advance(Duration::from_nanos(ns)),
+            _ => return None,
+        })
+    }
+
+    fn open(&mut self, number: u32, priority: u8) -> Result<(), Broken> {
+        let Some(priority) = Priority::new(priority) else { return Ok(()) };
+        let known = self.clients().session(number).is_some();
+        if known || self.clients().sessions.len() >= MOST_SESSIONS {
+            return Ok(());
+        }
+        let serve = self.setup().writes_serve_reads;
+        let (core, clients) = self.both();
+        let id = core.open(priority).map_err(refused)?;
+        clients.opened(id, Session { number, priority, serve, suspended: None, wanted: 0 })
+    }
+
+    fn close(&mut self, id: SessionId) -> Result<(), Broken> {
+        let (core, clients) = self.both();
+        let (told, left) = (core.close(id), clients.closed(id));
+        counted(told, left, "close")
+    }
+
+    fn register(&mut self, task: NewTask) -> Result<(), Broken> {
+        let (now, sequence) = self.clock();
+        let (core, clients) = self.both();
+        let id = task.register(core).map_err(refused)?;
+        clients.registered(id, task, now, sequence)
+    }
+
+    fn abort(&mut self, task: u32) -> Result<(), Broken> {
+        for id in self.clients().tasks_of(task) {
+            let (core, clients) = self.both();
+            let told = core.abort(id);
+            if let Some(left) = clients.aborted(id) {
+                counted(told, left, "abort")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn promote(&mut self, session: u32, start: u64, len: u64) -> Result<(), Broken> {
+        let Some(id) = self.clients().session(session) else { return Ok(()) };
+        let range = self.clip(start, len);
+        let (core, clients) = self.both();
+        let most = clients.touching(id, range);
+        let told = core.promote(id, range);
+        hold(told.is_ok_and(|n| n <= most), Check::Count, || {
+            format!("promote says {told:?}, and {most} blocks are wanted there")
+        })?;
+        self.promoted();
+        Ok(())
+    }
+
+    fn suspend(&mut self, number: u32, on: bool) -> Result<(), Broken> {
+        let Some(id) = self.clients().session(number) else { return Ok(()) };
+        let sequence = self.clock().1;
+        let (core, clients) = self.both();
+        let told = if on { core.suspend(id) } else { core.resume(id) };
+        if let Some(session) = clients.sessions.get_mut(&id) {
+            session.suspended = on.then(|| session.suspended.unwrap_or(sequence));
+        }
+        told.map_err(refused)?;
+        self.promoted();
+        Ok(())
+    }
+
+    /// No session starves: with a steady foreground, each that is not suspended gets what it asked for; once resumed,
+    /// all do.
+    fn everybody_gets_everything(&mut self, hog: bool) -> Result<(), Broken> {
+        if hog && self.setup().sharing == Sharing::Lottery {
+            self.beside_hog()?;
+        }
+        if self.setup().idle.is_some() && self.dice().one_in(2) {
+            self.in_silence()?;
+        }
+        self.in_gaps()?;
+        let of = self.clients().sessions.values();
+        let suspended: Vec<u32> = of.filter(|s| s.suspended.is_some()).map(|s| s.number).collect();
+        for number in suspended {
+            self.suspend(number, false)?;
+        }
+        self.in_gaps()
+    }
+
+    /// A foreground read somewhere, and time until it is done.
+    fn request(&mut self) -> Result<(), Broken> {
+        let (start, len) = (self.dice().next(), self.dice().range(1, 8));
+        let range = self.clip(start, len);
+        let taken = self.submit(Op::Read, range)?;
+        let mut waited = 0;
+        // A pool that is full of promoted work needs time as well.
+        while self.outstanding() > 0 || (waited == 0 && !taken) {
+            waited += 1;
+            hold(waited < 100_000, Check::Starved, || "the foreground is never done".into())?;
+            self.advance(Duration::from_millis(5))?;
+        }
+        Ok(())
+    }
+
+    fn in_gaps(&mut self) -> Result<(), Broken> {
+        let (mut left, mut without) = (self.clients().active_wanted(), 0);
+        while left > 0 {
+            self.request()?;
+            without += 1;
+            let now = self.clients().active_wanted();
+            if now != left {
+                (left, without) = (now, 0);
+            }
+            // Then silence must do.
+            if self.leaves_gaps_alone() && without > PATIENCE_CAREFUL {
+                return if self.setup().idle.is_some() { self.in_silence() } else { Ok(()) };
+            }
+            hold(without < PATIENCE, Check::Starved, || {
+                format!(
+                    "{left} blocks are wanted, and {without} requests have brought none: {}",
+                    self.wanted()
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Idle time alone is enough as well.
+    fn in_silence(&mut self) -> Result<(), Broken> {
+        let (mut left, mut silence) = (self.clients().active_wanted(), 0);
+        while left > 0 {
+            self.advance(Duration::from_secs(1))?;
+            silence += 1;
+            let now = self.clients().active_wanted();
+            if now != left {
+                (left, silence) = (now, 0);
+            }
+            hold(silence < SILENCE_S + self.longest_rest_s(), Check::Starved, || {
+                format!(
+                    "{left} blocks are wanted, and {silence} s of silence have brought none: {}",
+                    self.wanted()
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Each session gets on beside one of the highest priority that always wants everything.
+    fn beside_hog(&mut self) -> Result<(), Broken> {
+        let number = u32::MAX;
+        self.open(number, 100)?;
+        let Some(hog) = self.clients().session(number) else { return Ok(()) };
+        // One that came last, with little to want and as few tickets as there are.
+        let tickets = if self.dice().one_in(2) { 1 } else { 10 };
+        self.open(number - 1, tickets)?;
+        if let Some(session) = self.clients().session(number - 1) {
+            let (parameter, start) = (Parameter(self.event()), self.dice().next());
+            let range = self.clip(start, 12);
+            let op = if self.dice().one_in(2) { Op::Write } else { Op::Read };
+            self.register(NewTask { number: number - 1, session, op, range, block: 2, parameter })?;
+        }
+        let others = |clients: &Clients| -> Vec<(SessionId, u64)> {
+            let active = clients.sessions.iter().filter(|(id, s)| **id != hog && s.suspended.is_none());
+            active.map(|(id, s)| (*id, s.wanted)).collect()
+        };
+        let mut seen: Vec<(SessionId, u64, u64)> =
+            others(self.clients()).into_iter().map(|(id, left)| (id, left, 0)).collect();
+        while seen.iter().any(|(_, left, _)| *left > 0) {
+            if self.clients().sessions.get(&hog).is_some_and(|s| s.wanted == 0) {
+                let parameter = Parameter(self.event());
+                let range = self.clip(0, u64::MAX);
+                self.register(NewTask { number, session: hog, op: Op::Read, range, block: 1, parameter })?;
+            }
+            self.request()?;
+            let now: BTreeMap<SessionId, u64> = others(self.clients()).into_iter().collect();
+            for (id, left, without) in &mut seen {
+                // A scrub closes its session when it is over.
+                let now = now.get(id).copied().unwrap_or(0);
+                *without += 1;
+                if *left != now || now == 0 {
+                    (*left, *without) = (now, 0);
+                }
+                hold(*without < PATIENCE_SHARED, Check::Starved, || {
+                    format!(
+                        "{id} wants {left} blocks, and gets none of {without} gaps beside a session of priority 100"
+                    )
+                })?;
+            }
+        }
+        self.close(hog)
+    }
+
+    /// What is still wanted, for a message.
+    fn wanted(&self) -> String {
+        let tasks = self.clients().tasks.values().take(4);
+        let of = tasks.map(|t| {
+            let first =
+                (0..t.range.len().get().div_ceil(t.block)).map(|b| t.block_range(b)).find(|r| t.wants(*r));
+            format!("{:?} of task {} at {first:?}", t.op, t.number)
+        });
+        of.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Foreground requests without a block for anybody after which a core that leaves the gaps alone is believed.
+const PATIENCE_CAREFUL: u64 = 2_000;
+
+/// What a call says of blocks that had not come.
+pub(crate) fn counted(told: Result<u64, SessionError>, left: u64, call: &str) -> Result<(), Broken> {
+    hold(told == Ok(left), Check::Count, || format!("{call} says {told:?}, and {left} blocks had not come"))
+}
+
+/// What nobody may refuse.
+pub(crate) fn refused(error: SessionError) -> Broken {
+    (Check::Refusal, format!("a call that is right is refused: {error}"))
+}

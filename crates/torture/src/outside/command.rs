@@ -1,0 +1,410 @@
+//! Commands: sent, done, told, lost.
+
+use super::{Asked, Front, Reply};
+use crate::exec::Held;
+use crate::failure::{Broken, Check, hold};
+use crate::medium::{Author, Health, lbns};
+use crate::scenario::{Conduct, Knowledge, Tells};
+use scheduler::{Caution, Command, Outcome, Part, Purpose};
+use std::collections::BTreeSet;
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
+
+/// What a group of commands is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    Nothing,
+    /// A detour, whose request is to come.
+    Detour,
+    /// A foreground request, or promoted work.
+    Foreground(Option<RequestId>),
+    Idle,
+}
+
+/// A command that was sent.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub command: Command,
+    pub at: Instant,
+    /// Commands that were decided on together.
+    pub group: u64,
+    pub request: Option<RequestId>,
+    /// It is in a gap, or has something of a gap merged with it.
+    detour: bool,
+    held: Vec<Held>,
+    /// What failed of it.
+    bad: BTreeSet<Lbn>,
+}
+
+/// What detours have cost the foreground, counted from outside the core: how much later commands were done than the core
+/// foresaw, a turn at most each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Account {
+    foreground: Duration,
+    late: Duration,
+    /// When the last command was done.
+    heard: Instant,
+}
+
+impl Front {
+    pub(super) fn send(&mut self, command: Command, caution: Option<Caution>) -> Result<(), Broken> {
+        self.sequence += 1;
+        self.counts.commands += 1;
+        let Command { id, op, range, purpose, foreground, useful } = command;
+        for n in [id.get(), range.start().get(), range.len().get(), op.is_write().into(), useful.into()] {
+            self.note(n);
+        }
+        self.note(self.now.as_nanos());
+        let request = self.core.request_of(id);
+        self.join_group(purpose, request, caution)?;
+        let merged = foreground.is_some_and(|own| own != range);
+        let detour = merged || matches!(purpose, Purpose::Background { .. });
+        if detour {
+            self.counts.detours += 1;
+            let caution = self.caution;
+            hold(caution.is_none(), Check::Harm, || {
+                format!("a gap is used, and was to be left alone: {caution:?}, {command:?}")
+            })?;
+        }
+        let inside = range.end().get() <= self.capacity && !range.is_empty();
+        hold(inside, Check::Request, || format!("no such sectors: {command:?}"))?;
+        self.check_for(&command, request)?;
+        let mut sent = Sent {
+            command,
+            at: self.now,
+            group: self.group,
+            request,
+            detour,
+            held: Vec::new(),
+            bad: BTreeSet::new(),
+        };
+        if let Some(asked) = request.and_then(|id| self.requests.get_mut(&id)) {
+            sent.group = *asked.group.get_or_insert(sent.group);
+        }
+        // What was promoted and lost is done again as well, whoever is suspended meanwhile.
+        if request.is_none() && purpose == Purpose::Foreground {
+            let before = self.lost_promoted.iter().filter(|(lost, _)| lost.overlaps(range));
+            sent.group = before.map(|(_, group)| *group).chain([sent.group]).min().unwrap_or(sent.group);
+        }
+        if op.is_write() {
+            self.give_buffers(&mut sent)?;
+        }
+        self.waiting.push(sent);
+        self.go()
+    }
+
+    /// Commands that were decided on together: a detour and what comes behind it, the parts of a request, idle work.
+    fn join_group(
+        &mut self,
+        purpose: Purpose,
+        request: Option<RequestId>,
+        caution: Option<Caution>,
+    ) -> Result<(), Broken> {
+        let now_for = match purpose {
+            Purpose::Foreground => For::Foreground(request),
+            Purpose::Background { .. } => For::Detour,
+            Purpose::Idle { .. } => For::Idle,
+        };
+        let goes_on = match (self.group_for, now_for) {
+            (For::Detour, For::Detour | For::Foreground(_)) | (For::Idle, For::Idle) => true,
+            // Promoted work has no name: what comes right behind may be the rest of it.
+            (For::Foreground(before), For::Foreground(now)) => before == now,
+            _ => false,
+        };
+        if self.group_for == For::Detour {
+            let right = matches!(now_for, For::Detour | For::Foreground(_));
+            hold(right, Check::Request, || "a detour, and behind it no foreground".into())?;
+        }
+        if !goes_on {
+            self.group += 1;
+            self.caution = caution;
+            if now_for == For::Idle {
+                self.check_idle()?;
+            }
+        }
+        self.group_for = now_for;
+        Ok(())
+    }
+
+    fn check_idle(&self) -> Result<(), Broken> {
+        let silence = self.now.saturating_since(self.since);
+        // Sooner only what lies on the track under the head is read, from drives that are known.
+        let used = self.setup.idle.is_some_and(|idle| idle.short || silence >= idle.threshold);
+        hold(used, Check::IdleRange, || {
+            format!("idle time is used after {} ns of silence", silence.as_nanos())
+        })?;
+        let alone = self.requests.is_empty() && self.at_drive.is_empty() && self.waiting.is_empty();
+        hold(alone, Check::Request, || "the foreground waits, and idle work begins".into())
+    }
+
+    /// Whether the foreground's part of a command was asked for.
+    fn check_for(&self, command: &Command, request: Option<RequestId>) -> Result<(), Broken> {
+        if command.purpose != Purpose::Foreground {
+            return Ok(());
+        }
+        let Some(own) = command.foreground else {
+            return Err((
+                Check::Request,
+                format!("for the foreground, and nothing of it is asked for: {command:?}"),
+            ));
+        };
+        let behind = own.end() == command.range.end() && command.range.covers(own);
+        let known = match request.map(|id| (id, self.requests.get(&id))) {
+            Some((_, Some(asked))) => {
+                asked.op == command.op
+                    && asked.range.covers(own)
+                    && !lbns(own).any(|lbn| asked.passed.contains(&lbn) && !asked.bad.contains(&lbn))
+            }
+            Some((_, None)) => false,
+            // A command that was lost is done again, whoever wants it meanwhile.
+            None => self.counts.lost > 0 || lbns(own).any(|lbn| self.clients.wants(command.op, lbn)),
+        };
+        hold(behind && known, Check::Request, || {
+            format!("the drive is sent what nobody asked for: {command:?}, of {request:?}")
+        })
+    }
+
+    /// Finds the buffer of each sector that is written, but for the foreground's own.
+    fn give_buffers(&mut self, sent: &mut Sent) -> Result<(), Broken> {
+        let Command { id, range, foreground, .. } = sent.command;
+        let own = foreground.filter(|_| sent.request.is_some());
+        let parts: Vec<Part> = self.core.parts(id).into_iter().filter(|part| part.op == Op::Write).collect();
+        let mut used: Vec<Held> = Vec::new();
+        for lbn in lbns(range).filter(|lbn| !own.is_some_and(|own| own.contains(*lbn))) {
+            let tasks = || parts.iter().filter(|part| part.part.contains(lbn)).map(|part| part.task);
+            let for_it = |held: &&Held| {
+                held.wanted.range.contains(lbn) && tasks().any(|task| task == held.wanted.task)
+            };
+            let any = |held: &&Held| held.wanted.range.contains(lbn);
+            let found = self.held.iter().rev().find(for_it);
+            // Whose task was ended since is in no part any more.
+            let found = found.or_else(|| self.held.iter().rev().find(any));
+            let Some(found) = found else {
+                return Err((
+                    Check::Buffers,
+                    format!("LBN {lbn} is written, and nobody was asked for it: {:?}", sent.command),
+                ));
+            };
+            if !used.iter().any(|held| held.version == found.version) {
+                used.push(*found);
+            }
+        }
+        sent.held = used;
+        Ok(())
+    }
+
+    /// Gives the drive what overlaps nothing of which one writes, and that is before it, there, or done and not told: to
+    /// the core that is still there.
+    pub(super) fn go(&mut self) -> Result<(), Broken> {
+        let mut at = 0;
+        while at < self.waiting.len() {
+            let Command { op, range, .. } = self.waiting[at].command;
+            let untold = self.replies.iter().map(|reply| &reply.sent);
+            let before = self.waiting[..at].iter().chain(self.at_drive.values()).chain(untold);
+            let mut races = before
+                .filter(|other| other.command.range.overlaps(range))
+                .filter(|other| op.is_write() || other.command.op.is_write());
+            if races.next().is_some() {
+                at += 1;
+                continue;
+            }
+            let sent = self.waiting.remove(at);
+            let name = sent.command.id.get();
+            let taken = self.boxed.send(self.now, name, op, range);
+            taken.map_err(|e| (Check::Request, format!("the drive refuses {:?}: {e}", sent.command)))?;
+            self.at_drive.insert(name, sent);
+        }
+        Ok(())
+    }
+
+    /// Takes what the drive has done by now, and tells what is due.
+    pub(super) fn hear(&mut self) -> Result<(), Broken> {
+        self.boxed.advance(self.now);
+        while let Some((name, _)) = self.boxed.pop() {
+            if self.fate.is_some() {
+                return self.lose(name);
+            }
+            let Some(mut sent) = self.at_drive.remove(&name) else {
+                return Err((
+                    Check::Request,
+                    format!("the drive has done command {name}, which it was not sent"),
+                ));
+            };
+            sent.bad = self.bad(&sent.command);
+            let stops = self.setup.outside.tells != Tells::All;
+            let done = match sent.bad.first().filter(|_| stops) {
+                Some(bad) => bad.since(sent.command.range.start()).get(),
+                None => sent.command.range.len().get(),
+            };
+            self.pass(&sent, done, false)?;
+            let late = std::mem::replace(&mut self.late, Duration::ZERO);
+            self.replies.push(Reply { at: self.now + late, sent });
+        }
+        while let Some(at) = self.replies.iter().position(|reply| reply.at <= self.now) {
+            let reply = self.replies.remove(at);
+            self.tell(reply.sent)?;
+            self.go()?;
+            self.drain()?;
+        }
+        Ok(())
+    }
+
+    /// Sectors of a command that fail now.
+    fn bad(&self, command: &Command) -> BTreeSet<Lbn> {
+        let fails = |lbn: &Lbn| match self.medium.health(*lbn) {
+            Health::Good => false,
+            Health::Bad => !command.op.is_write(),
+            Health::Stuck => true,
+        };
+        lbns(command.range).filter(fails).collect()
+    }
+
+    /// The first sectors of a command pass. Of one that is lost nobody knows: a foreground write is then no newer than what
+    /// was there, until it is done again.
+    pub(super) fn pass(&mut self, sent: &Sent, sectors: u64, lost: bool) -> Result<(), Broken> {
+        let Command { op, range, foreground, .. } = sent.command;
+        let own = foreground.zip(sent.request.and_then(|id| self.requests.get(&id)));
+        let untold = !sent.bad.is_empty() && self.setup.outside.tells == Tells::Nothing;
+        for lbn in lbns(range).take(sectors as usize) {
+            if !op.is_write() {
+                self.medium.read(lbn, sent.at);
+                continue;
+            }
+            let (version, author) = match own.filter(|(own, _)| own.contains(lbn)) {
+                Some((_, asked)) => (asked.version, Author::Foreground { submitted: asked.submitted }),
+                None => match sent.held.iter().rev().find(|held| held.wanted.range.contains(lbn)) {
+                    Some(held) => (held.version, Author::Background { registered: held.registered }),
+                    None => return Err((Check::Buffers, format!("LBN {lbn} is written with nothing"))),
+                },
+            };
+            let unknown = untold || lost && matches!(author, Author::Foreground { .. });
+            let author = if unknown { Author::Nobody } else { author };
+            self.medium.write(lbn, sent.at, version, author)?;
+        }
+        Ok(())
+    }
+
+    /// The core learns how a command ended.
+    fn tell(&mut self, sent: Sent) -> Result<(), Broken> {
+        self.sequence += 1;
+        let Sent { command, ref bad, .. } = sent;
+        let Command { id, range, foreground, .. } = command;
+        self.account(&sent);
+        let list: Vec<Lbn> = bad.iter().copied().collect();
+        let (outcome, known) = match (list.first(), self.setup.outside.tells) {
+            (None, _) => (Outcome::Done, range),
+            (Some(_), Tells::All) => (Outcome::Bad(&list), range),
+            (Some(first), Tells::First) => {
+                (Outcome::StoppedAt(*first), LbnRange::new(range.start(), first.since(range.start())))
+            }
+            (Some(first), Tells::Nothing) => {
+                (Outcome::NoData(*first), LbnRange::new(range.start(), units::Sectors::ZERO))
+            }
+        };
+        // What the host is told of, it has the bytes of.
+        let told: BTreeSet<Lbn> = match self.setup.outside.tells {
+            Tells::All => bad.clone(),
+            _ => bad.iter().take(1).copied().collect(),
+        };
+        for part in self.core.parts(id) {
+            let kept = self.kept.entry((part.task, part.block.start())).or_default();
+            kept.there.extend(lbns(part.part).filter(|lbn| known.contains(*lbn) && !told.contains(lbn)));
+            kept.bad.extend(told.iter().filter(|lbn| part.part.contains(**lbn)));
+            kept.group = kept.group.max(sent.group);
+        }
+        if let Some((own, asked)) = foreground.zip(sent.request.and_then(|id| self.requests.get_mut(&id))) {
+            let stopped_before = told.iter().any(|lbn| *lbn < own.start()) && list.len() >= told.len();
+            if !(stopped_before && self.setup.outside.tells != Tells::All) {
+                asked.passed.extend(lbns(own).filter(|lbn| known.contains(*lbn) || told.contains(lbn)));
+                asked.bad.extend(told.iter().filter(|lbn| own.contains(**lbn)));
+            }
+            self.since = self.now;
+        } else if command.purpose == Purpose::Foreground {
+            self.since = self.now;
+        }
+        self.core.command_done(self.now, id, outcome);
+        Ok(())
+    }
+
+    /// The drive says nothing of a command when it was due, and is reset: nobody knows what it has done.
+    fn lose(&mut self, name: u64) -> Result<(), Broken> {
+        self.counts.lost += 1;
+        self.sequence += 1;
+        let first = self.at_drive.remove(&name);
+        let mut others = std::mem::take(&mut self.at_drive);
+        // The one that was lost has the fate that was drawn.
+        self.at_drive.extend(first.map(|sent| (0, sent)));
+        let names: Vec<u64> = others.keys().copied().collect();
+        for name in names {
+            if let Some(sent) = others.remove(&name) {
+                self.at_drive.insert(name, sent);
+            }
+        }
+        let lost: Vec<Sent> = self.at_drive.values().cloned().collect();
+        self.cut_off()?;
+        let told = std::mem::take(&mut self.replies).into_iter().map(|reply| reply.sent);
+        let unsent = std::mem::take(&mut self.waiting);
+        for sent in lost.into_iter().chain(told).chain(unsent) {
+            if sent.request.is_none() && sent.command.purpose == Purpose::Foreground {
+                self.lost_promoted.push((sent.command.range, sent.group));
+            }
+            // Whoever gave a buffer for what was lost still holds it.
+            self.held.extend(sent.held);
+        }
+        for asked in self.requests.values_mut() {
+            asked.passed.clear();
+            asked.bad.clear();
+        }
+        self.late = Duration::ZERO;
+        self.boxed.restart(self.now, false).map_err(|e| (Check::Panic, e))?;
+        self.group_for = For::Nothing;
+        self.core.lost(self.now);
+        Ok(())
+    }
+
+    /// Counts what detours cost, as far as that can be seen from here.
+    fn account(&mut self, sent: &Sent) {
+        let predicted = self.core.predicted(sent.command.id);
+        let took = self.now.saturating_since(self.harm.heard.max(sent.at));
+        self.harm.heard = self.now;
+        let foreground = sent.command.purpose == Purpose::Foreground;
+        if foreground || sent.detour {
+            self.harm.foreground += took;
+        }
+        if let Some(predicted) = predicted.filter(|_| sent.detour && sent.bad.is_empty()) {
+            let turn = self.known.rpm().revolution();
+            self.harm.late += self.now.saturating_since(predicted).min(turn);
+        }
+    }
+
+    /// Detours cost no more than they may: where the core knows the drive and is told of all in time.
+    pub(super) fn check_harm(&self) -> Result<(), Broken> {
+        let outer = self.setup.outside;
+        let known = outer.knowledge == Knowledge::Exact && outer.conduct != Conduct::Rough;
+        if !(outer.beyond && known) {
+            return Ok(());
+        }
+        let Some(told) = self.core.detour_harm() else { return Ok(()) };
+        let turn = self.known.rpm().revolution();
+        // A hundredth of the foreground's time, two seconds of it at least; what goes on when the bound is passed is at
+        // most what is at the drive and one decision more.
+        let slack = turn * 4 * u64::from(outer.at_drive.max(1));
+        let bound = |time: Duration| {
+            let time = time.max(Duration::from_secs(2)).as_nanos();
+            Duration::from_nanos(time / 50) + slack
+        };
+        hold(told.late <= bound(told.foreground), Check::Harm, || {
+            format!("detours have cost {:?} of {:?}, by the core's account", told.late, told.foreground)
+        })?;
+        let own = self.harm;
+        hold(own.late <= bound(own.foreground) + slack, Check::Harm, || {
+            format!("detours were late by {:?} in {:?} of the foreground", own.late, own.foreground)
+        })
+    }
+}
+
+impl Asked {
+    /// Whether all of it has passed.
+    pub fn is_done(&self) -> bool {
+        lbns(self.range).all(|lbn| self.passed.contains(&lbn))
+    }
+}

@@ -1,0 +1,421 @@
+//! A host with the core outside the drive: commands go to a black box, completions come back, late, lost, or not as
+//! foreseen.
+//!
+//! The black box says when a command is done; what it does to the medium is kept here, as a version of each sector. As
+//! every such host must, this one gives the drive nothing that overlaps a command there of which one writes: so whatever
+//! order the drive chooses, a command's effect is its own, and falls between its sending and its completion.
+
+mod boxed;
+mod command;
+mod told;
+
+use crate::calls::Calls;
+use crate::clients::Clients;
+use crate::desk::Desk;
+use crate::dice::{Dice, mix};
+use crate::exec::Held;
+use crate::failure::{Broken, Check, hold};
+use crate::medium::{Health, Medium};
+use crate::misuse::misuse;
+use crate::scenario::Setup;
+use crate::step::{AtHand, Fate, Step};
+use crate::world::Counts;
+use boxed::Boxed;
+use command::Sent;
+use model::DriveModel;
+use scheduler::{Action, Caution, Config, Core, Request, SubmitError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
+
+/// Polls at one instant after which something must be wrong.
+const ENDLESS: u32 = 1 << 20;
+
+/// Idle work may rest for so long when it has cost as much as it may: what patience doubles to in a history.
+const LONGEST_REST_S: u64 = 700;
+
+/// A foreground request that is not done.
+#[derive(Clone, Debug)]
+struct Asked {
+    op: Op,
+    range: LbnRange,
+    /// Its place in the order of events.
+    submitted: u64,
+    version: u64,
+    /// The group of commands that it was first sent in.
+    group: Option<u64>,
+    /// Sectors that have passed for it, and those of them that failed.
+    passed: BTreeSet<Lbn>,
+    bad: BTreeSet<Lbn>,
+}
+
+/// What a host has of a block that is not delivered yet.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    /// Sectors that commands have read or written for it.
+    there: BTreeSet<Lbn>,
+    /// Those that failed.
+    bad: BTreeSet<Lbn>,
+    /// The last group of commands that one of those belonged to.
+    group: u64,
+}
+
+/// What of a command is to be told.
+struct Reply {
+    at: Instant,
+    sent: Sent,
+}
+
+pub(crate) struct Front {
+    setup: Setup,
+    config: Config,
+    known: Arc<DriveModel>,
+    capacity: u64,
+    boxed: Boxed,
+    core: Core,
+    medium: Medium,
+    clients: Clients,
+    pub now: Instant,
+    sequence: u64,
+    versions: u64,
+    requests: BTreeMap<RequestId, Asked>,
+    next_request: u64,
+    polls: Option<u32>,
+    at_hand: AtHand,
+    late: Duration,
+    fate: Option<Fate>,
+    drained: bool,
+    /// Commands that wait until nothing is at the drive that they overlap, in order.
+    waiting: Vec<Sent>,
+    /// At the drive, by the command's number.
+    at_drive: BTreeMap<u64, Sent>,
+    /// Done, and not told yet.
+    replies: Vec<Reply>,
+    /// Buffers that were given and are in no command yet.
+    held: Vec<Held>,
+    /// Promoted work that was lost, and the group it was first sent in.
+    lost_promoted: Vec<(LbnRange, u64)>,
+    /// What of each block has come.
+    kept: BTreeMap<(TaskId, Lbn), Kept>,
+    /// Commands that were decided on together have a number; the last one's, what it was for, and why gaps were to be
+    /// left alone then.
+    group: u64,
+    group_for: command::For,
+    caution: Option<Caution>,
+    /// For each session that is suspended: the group that was sent last before.
+    suspended_after: BTreeMap<u32, u64>,
+    /// Since when the foreground has asked for nothing.
+    since: Instant,
+    harm: command::Account,
+    pub hash: u64,
+    pub counts: Counts,
+    dice: Dice,
+}
+
+impl Front {
+    pub fn new(setup: &Setup) -> Result<Self, Broken> {
+        let defect = |e: String| (Check::Panic, e);
+        let now = Instant::from_nanos(setup.start_ns);
+        let boxed = Boxed::new(setup, now).map_err(defect)?;
+        let drive = boxed.model();
+        let known = setup.outside.known(boxed.profile(), &drive).map_err(defect)?;
+        let place = scheduler::Place::Outside(setup.outside.config(boxed.overheads));
+        let config = Config { place, ..setup.config() };
+        let capacity = drive.layout().capacity().get();
+        Ok(Self {
+            core: setup.core(Arc::clone(&known), config),
+            setup: setup.clone(),
+            config,
+            known,
+            capacity,
+            boxed,
+            medium: Medium::new(capacity),
+            clients: Clients::default(),
+            now,
+            sequence: 0,
+            versions: 0,
+            requests: BTreeMap::new(),
+            next_request: 1,
+            polls: None,
+            at_hand: AtHand::All,
+            late: Duration::ZERO,
+            fate: None,
+            drained: true,
+            waiting: Vec::new(),
+            at_drive: BTreeMap::new(),
+            replies: Vec::new(),
+            held: Vec::new(),
+            lost_promoted: Vec::new(),
+            kept: BTreeMap::new(),
+            group: 0,
+            group_for: command::For::Nothing,
+            caution: None,
+            suspended_after: BTreeMap::new(),
+            since: Instant::ZERO,
+            harm: command::Account::default(),
+            hash: 0,
+            counts: Counts::default(),
+            dice: Dice::new(setup.seed),
+        })
+    }
+
+    pub fn step(&mut self, step: &Step) -> Result<(), Broken> {
+        self.sequence += 1;
+        if let Step::Suspend { session } = *step {
+            self.suspended_after.entry(session).or_insert(self.group);
+        }
+        if let Step::Resume { session } | Step::Close { session } = *step {
+            self.suspended_after.remove(&session);
+        }
+        if let Some(called) = self.call(step) {
+            return called;
+        }
+        match *step {
+            Step::Polls { most } => {
+                self.polls = most.map(|n| n.max(1));
+                self.drain()
+            }
+            Step::Buffers { at_hand } => {
+                self.at_hand = at_hand;
+                Ok(())
+            }
+            Step::Bad { lbn, stuck } => {
+                self.spoil(lbn, if stuck { Health::Stuck } else { Health::Bad });
+                Ok(())
+            }
+            Step::Mend { lbn } => {
+                self.spoil(lbn, Health::Good);
+                Ok(())
+            }
+            Step::Late { ns } => {
+                self.late = Duration::from_nanos(ns);
+                Ok(())
+            }
+            Step::Lose { fate } => {
+                self.fate = Some(fate);
+                Ok(())
+            }
+            Step::PowerCut => self.power_cut(),
+            Step::Misuse { kind } => misuse(&mut self.core, &self.clients, self.now, kind),
+            Step::Settle { hog } => self.settle(hog),
+            // The rest is for other hosts.
+            _ => Ok(()),
+        }
+    }
+
+    fn spoil(&mut self, lbn: u64, health: Health) {
+        let lbn = Lbn::new(lbn % self.capacity);
+        self.medium.set_health(lbn, health);
+        self.boxed.set_health(lbn, health);
+    }
+
+    fn note(&mut self, n: u64) {
+        self.hash = mix(self.hash ^ n).wrapping_add(n);
+    }
+
+    /// Polls as often as the host does.
+    fn drain(&mut self) -> Result<(), Broken> {
+        self.drained = false;
+        for polled in 0..self.polls.unwrap_or(u32::MAX) {
+            hold(polled < ENDLESS, Check::Endless, || "polls give actions without end".into())?;
+            if !self.poll()? {
+                self.drained = true;
+                return self.check_goes_on();
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<bool, Broken> {
+        let mut desk = Desk {
+            clients: &self.clients,
+            at_hand: self.at_hand,
+            held: Vec::new(),
+            versions: &mut self.versions,
+            broken: None,
+        };
+        let caution = self.core.caution();
+        let action = self.core.poll_with(self.now, &mut desk);
+        let Desk { held, broken, .. } = desk;
+        broken.map_or(Ok(()), Err)?;
+        self.held.extend(held);
+        let Some(action) = action else { return Ok(false) };
+        match action {
+            Action::Send(command) => self.send(command, caution)?,
+            Action::Completed(id) | Action::Failed { id, .. } => self.answered(id, action)?,
+            Action::Deliver(record) => self.delivered(&record)?,
+            Action::Execute | Action::Cut => {
+                return Err((Check::Request, format!("a core outside the drive says {action:?}")));
+            }
+        }
+        Ok(true)
+    }
+
+    /// What must hold after every step.
+    pub fn check(&self) -> Result<(), Broken> {
+        self.clients.check_counts(&self.core, self.drained)?;
+        let (most, told) = (usize::from(self.setup.outside.at_drive), self.core.at_drive());
+        let here = self.at_drive.len() + self.waiting.len() + self.replies.len();
+        hold(told == here && here <= most, Check::Bound, || {
+            format!("{here} commands are at the drive, the core says {told}, and {most} may be")
+        })?;
+        let (pending, promoted) = (self.core.pending(), self.core.promoted_pending());
+        let room = self.setup.most_pending;
+        // What was lost is back in the pool beside those that came meanwhile.
+        hold(pending - promoted <= room + 2 * most && promoted <= room, Check::Bound, || {
+            format!("{pending} requests wait, {promoted} of them promoted, and {room} of each may")
+        })?;
+        self.medium.check_acknowledged()
+    }
+
+    /// Nothing rests that could go on by itself.
+    fn check_goes_on(&self) -> Result<(), Broken> {
+        if !(self.at_drive.is_empty() && self.waiting.is_empty() && self.replies.is_empty()) {
+            return Ok(());
+        }
+        let (waiting, promoted) = (self.requests.len(), self.core.promoted_pending());
+        hold(waiting + promoted == 0, Check::Hang, || {
+            format!("{waiting} requests and {promoted} promoted ones wait, and nothing is at the drive")
+        })?;
+        let wanted = self.clients.active_wanted();
+        hold(wanted == 0 || self.setup.idle.is_none() || self.core.wake_at().is_some(), Check::Hang, || {
+            format!("{wanted} blocks are wanted, the drive is idle, and no wake-up is set")
+        })
+    }
+
+    /// What the host learnt of commands is gone; of what was at the drive, a part was done, each its own.
+    fn cut_off(&mut self) -> Result<(), Broken> {
+        let fate = self.fate.take();
+        for (at, (_, sent)) in std::mem::take(&mut self.at_drive).into_iter().enumerate() {
+            let all = sent.command.range.len().get();
+            let done = match fate.filter(|_| at == 0) {
+                Some(Fate::Nothing) => 0,
+                Some(Fate::All) => all,
+                Some(Fate::Sectors(n)) => u64::from(n).min(all),
+                None => [0, all, self.dice.below(all + 1)][self.dice.below(3) as usize],
+            };
+            self.pass(&sent, done, true)?;
+        }
+        Ok(())
+    }
+
+    fn power_cut(&mut self) -> Result<(), Broken> {
+        self.counts.power_cuts += 1;
+        self.sequence += 1;
+        self.cut_off()?;
+        self.medium.check_acknowledged()?;
+        self.requests.clear();
+        self.waiting.clear();
+        self.replies.clear();
+        self.held.clear();
+        self.kept.clear();
+        self.lost_promoted.clear();
+        self.core = self.setup.core(Arc::clone(&self.known), self.config);
+        self.boxed.restart(self.now, true).map_err(|e| (Check::Panic, e))?;
+        (self.late, self.caution, self.group_for) = (Duration::ZERO, None, command::For::Nothing);
+        (self.since, self.harm) = (Instant::ZERO, command::Account::default());
+        self.group += 1;
+        self.sequence += 1;
+        self.clients.restart(&mut self.core, self.now, self.sequence)?;
+        self.drain()
+    }
+
+    fn settle(&mut self, hog: bool) -> Result<(), Broken> {
+        (self.polls, self.at_hand, self.late, self.fate) = (None, AtHand::All, Duration::ZERO, None);
+        self.drain()?;
+        // Who leaves the gaps alone gives nobody anything beside a steady foreground.
+        self.everybody_gets_everything(hog && self.core.caution().is_none())?;
+        if self.clients.active_wanted() == 0 {
+            return self.clients.check_ledger();
+        }
+        Ok(())
+    }
+}
+
+impl Calls for Front {
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    fn both(&mut self) -> (&mut Core, &mut Clients) {
+        (&mut self.core, &mut self.clients)
+    }
+
+    fn clock(&self) -> (Instant, u64) {
+        (self.now, self.sequence)
+    }
+
+    fn event(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    fn dice(&mut self) -> &mut Dice {
+        &mut self.dice
+    }
+
+    fn outstanding(&self) -> usize {
+        self.requests.len()
+    }
+
+    fn longest_rest_s(&self) -> u64 {
+        LONGEST_REST_S
+    }
+
+    fn leaves_gaps_alone(&self) -> bool {
+        self.core.caution().is_some()
+    }
+
+    fn submit(&mut self, op: Op, range: LbnRange) -> Result<bool, Broken> {
+        self.sequence += 1;
+        let id = RequestId::new(self.next_request);
+        let request = Request { id, op, range };
+        let told = self.core.submit(self.now, request);
+        match told {
+            Ok(()) => {
+                self.next_request += 1;
+                self.versions += 1;
+                self.since = self.now;
+                let (version, submitted) = (self.versions, self.sequence);
+                let (group, passed, bad) = (None, BTreeSet::new(), BTreeSet::new());
+                self.requests.insert(id, Asked { op, range, submitted, version, group, passed, bad });
+            }
+            Err(SubmitError::Full { most, .. }) => {
+                let full = most == self.setup.most_pending
+                    && self.core.pending() - self.core.promoted_pending() >= most;
+                hold(full, Check::Refusal, || format!("{request:?} is refused, and the pool is not full"))?;
+            }
+            Err(other) => return Err((Check::Refusal, format!("{request:?} is refused: {other}"))),
+        }
+        self.drain()?;
+        Ok(told.is_ok())
+    }
+
+    fn advance(&mut self, by: Duration) -> Result<(), Broken> {
+        let until = self.now + by;
+        self.drain()?;
+        loop {
+            let wake = self.core.wake_at().filter(|_| self.drained);
+            if let Some(wake) = wake {
+                hold(wake > self.now, Check::Endless, || "a wake-up that has passed".into())?;
+            }
+            let due = self.replies.iter().map(|reply| reply.at).min();
+            let events = [self.boxed.next_event(), due, wake];
+            let Some(next) = events.into_iter().flatten().min().filter(|next| *next <= until) else { break };
+            self.now = self.now.max(next);
+            self.hear()?;
+            self.drain()?;
+        }
+        self.now = until;
+        self.boxed.advance(until);
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! What the foreground and the clients of a core outside the drive are told.
+
+use super::Front;
+use crate::failure::{Broken, Check, hold};
+use crate::medium::lbns;
+use scheduler::{Action, Record};
+use units::{Lbn, Op, RequestId};
+
+impl Front {
+    /// The foreground hears of a request.
+    pub(super) fn answered(&mut self, id: RequestId, action: Action) -> Result<(), Broken> {
+        self.note(id.get());
+        self.note(self.now.as_nanos());
+        let Some(asked) = self.requests.remove(&id) else {
+            return Err((Check::Once, format!("{id} is answered, and nobody waits for it")));
+        };
+        self.counts.requests += 1;
+        let expected = match asked.bad.first() {
+            Some(&bad) => Action::Failed { id, bad },
+            None => Action::Completed(id),
+        };
+        hold(action == expected, Check::Bad, || format!("{action:?}, but of it are bad {:?}", asked.bad))?;
+        if asked.bad.is_empty() {
+            hold(asked.is_done(), Check::Data, || {
+                let missing = lbns(asked.range).find(|lbn| !asked.passed.contains(lbn));
+                format!("{action:?}, and nothing has passed of LBN {missing:?}")
+            })?;
+            if asked.op.is_write() {
+                self.medium.acknowledge_landed(asked.range, asked.version)?;
+            }
+        }
+        self.check_harm()
+    }
+
+    pub(super) fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
+        let first = record.range.start().get();
+        for n in
+            [record.session.get(), record.task.get(), first, record.range.len().get(), record.last.into()]
+        {
+            self.note(n);
+        }
+        self.note(record.bad.map_or(u64::MAX, Lbn::get));
+        self.counts.blocks += 1;
+        self.counts.written += u64::from(record.op.is_write());
+        self.counts.bad += u64::from(record.bad.is_some());
+        let task = self.clients.tasks.get(&record.task);
+        let (since, served, registered) =
+            task.map_or((self.now, true, 0), |t| (t.since, t.served, t.registered));
+        let session = self.clients.sessions.get(&record.session);
+        let suspended = session.filter(|s| s.suspended.is_some()).map(|s| s.number);
+        let kept = self.kept.remove(&(record.task, record.range.start())).unwrap_or_default();
+        self.clients.delivered(record)?;
+        if let Some(bad) = record.bad {
+            let right = record.range.contains(bad) && kept.bad.contains(&bad);
+            return hold(right, Check::Bad, || {
+                format!("{record:?}, but of what commands had of it these are bad: {:?}", kept.bad)
+            });
+        }
+        if record.op == Op::Write {
+            let unwritten = self.medium.unwritten_since(record.range, since);
+            self.medium.acknowledge_background(record.range, registered);
+            return hold(unwritten.is_none(), Check::Written, || {
+                format!("{record:?}, and nothing was written to LBN {unwritten:?}")
+            });
+        }
+        let missing = lbns(record.range).find(|lbn| !kept.there.contains(lbn));
+        hold(missing.is_none(), Check::Data, || {
+            format!("{record:?}, and no command had LBN {missing:?} as a part of it")
+        })?;
+        let unread = self.medium.unread_since(record.range, since, served);
+        hold(unread.is_none(), Check::Data, || {
+            format!("{record:?}, and nothing was read of LBN {unread:?}")
+        })?;
+        let after = suspended.and_then(|number| self.suspended_after.get(&number));
+        let alone = after.is_some_and(|group| *group < kept.group);
+        hold(!alone, Check::Suspended, || format!("{record:?}, and its session was suspended before"))
+    }
+}

@@ -1,0 +1,193 @@
+//! What a core outside the drive is in front of, and what it believes of that.
+
+use drive::{BadSectors, Behaviour, Queue, QueueOrder};
+use model::{DriveModel, Profile, builtin};
+use scheduler::{OutsideConfig, Overheads};
+use std::fmt;
+use std::sync::Arc;
+use units::Duration;
+
+/// Where the firmware of a random drive is from: those have none of their own.
+const FIRMWARE: &str = "quantum-atlas-10k";
+
+/// How the drive behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conduct {
+    /// As its profile says, one command after another.
+    Exact,
+    /// As the drives of FAST'02 ([`Behaviour::noisy`]).
+    Noisy,
+    /// Far worse, and it reports writes from its buffer.
+    Rough,
+}
+
+/// What the core believes of the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// What its profile says.
+    Exact,
+    /// The profile of a drive that turns at another speed.
+    Wrong,
+    /// Its size.
+    Size,
+}
+
+/// What the host learns of a command that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tells {
+    /// Each bad sector.
+    All,
+    /// The first one, and that all before it is done.
+    First,
+    /// The first one, and nothing else.
+    Nothing,
+}
+
+/// A drive behind its interface, and the core in front of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outer {
+    /// How the drive behaves.
+    pub conduct: Conduct,
+    /// What the core believes of it.
+    pub knowledge: Knowledge,
+    /// Whether the core goes beyond FAST'02.
+    pub beyond: bool,
+    /// The most commands at the drive.
+    pub at_drive: u8,
+    /// What is told of commands that failed.
+    pub tells: Tells,
+}
+
+impl Default for Outer {
+    fn default() -> Self {
+        Self {
+            conduct: Conduct::Noisy,
+            knowledge: Knowledge::Exact,
+            beyond: true,
+            at_drive: 2,
+            tells: Tells::All,
+        }
+    }
+}
+
+impl Outer {
+    /// The drive's profile, with firmware.
+    pub(crate) fn profile(mut profile: Profile) -> Result<Profile, String> {
+        if profile.firmware.is_none() {
+            profile.firmware = builtin::find(FIRMWARE).map_err(|e| e.to_string())?.firmware;
+        }
+        Ok(profile)
+    }
+
+    /// How the drive behaves.
+    pub(crate) fn behaviour(&self) -> Behaviour {
+        let noisy = Behaviour::noisy();
+        // Reads of bad sectors are tried again; which they are the steps say.
+        let bad_sectors = Some(BadSectors { count: 0, retries: 2 });
+        match self.conduct {
+            Conduct::Exact => Behaviour {
+                write_back: Some(false),
+                read_ahead: Some(false),
+                bad_sectors,
+                queue: Queue::Tagged { order: QueueOrder::Fcfs, depth: 64 },
+                ..Behaviour::default()
+            },
+            Conduct::Noisy => Behaviour { bad_sectors, ..noisy },
+            Conduct::Rough => Behaviour {
+                seek_spread: Duration::from_micros(300),
+                missed_landings_ppm: 50_000,
+                seek_ageing_ppm: 100_000,
+                command_spread: Duration::from_micros(400),
+                completion_spread: Duration::from_micros(400),
+                write_back: Some(true),
+                bad_sectors,
+                ..noisy
+            },
+        }
+    }
+
+    /// What the core believes of the drive.
+    pub(crate) fn known(&self, profile: &Profile, drive: &DriveModel) -> Result<Arc<DriveModel>, String> {
+        let model = match self.knowledge {
+            Knowledge::Exact => DriveModel::from_profile(profile),
+            Knowledge::Wrong => {
+                let rpm = profile.rpm + profile.rpm / 50;
+                DriveModel::from_profile(&Profile { rpm, ..profile.clone() })
+            }
+            Knowledge::Size => DriveModel::unknown(drive.layout().capacity(), drive.sector_bytes()),
+        };
+        model.map(Arc::new).map_err(|e| e.to_string())
+    }
+
+    /// How the core is to work.
+    pub(crate) fn config(&self, overheads: Overheads) -> OutsideConfig {
+        let config = match (self.knowledge, self.beyond) {
+            (Knowledge::Size, _) => OutsideConfig::blind(),
+            (_, true) => OutsideConfig::beyond(overheads),
+            (_, false) => OutsideConfig::paper(overheads, Duration::from_micros(300)),
+        };
+        OutsideConfig { at_drive: self.at_drive, ..config }
+    }
+
+    /// What follows `outside` in a file.
+    pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
+        let [conduct, knowledge, manner, at_drive, tells] = words else {
+            return Err(format!(
+                "outside takes 5 words, here are {}; for example: outside noisy exact beyond 2 all",
+                words.len()
+            ));
+        };
+        let none = |word: &str, of: &str| Err(format!("{word:?}; give one of {of}"));
+        Ok(Self {
+            conduct: match *conduct {
+                "exact" => Conduct::Exact,
+                "noisy" => Conduct::Noisy,
+                "rough" => Conduct::Rough,
+                other => return none(other, "exact, noisy, rough"),
+            },
+            knowledge: match *knowledge {
+                "exact" => Knowledge::Exact,
+                "wrong" => Knowledge::Wrong,
+                "size" => Knowledge::Size,
+                other => return none(other, "exact, wrong, size"),
+            },
+            beyond: match *manner {
+                "paper" => false,
+                "beyond" => true,
+                other => return none(other, "paper, beyond"),
+            },
+            at_drive: match at_drive.parse() {
+                Ok(n @ 1..=64) => n,
+                _ => return Err(format!("{at_drive:?} commands at the drive; give 1 to 64")),
+            },
+            tells: match *tells {
+                "all" => Tells::All,
+                "first" => Tells::First,
+                "nothing" => Tells::Nothing,
+                other => return none(other, "all, first, nothing"),
+            },
+        })
+    }
+}
+
+impl fmt::Display for Outer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let conduct = match self.conduct {
+            Conduct::Exact => "exact",
+            Conduct::Noisy => "noisy",
+            Conduct::Rough => "rough",
+        };
+        let knowledge = match self.knowledge {
+            Knowledge::Exact => "exact",
+            Knowledge::Wrong => "wrong",
+            Knowledge::Size => "size",
+        };
+        let tells = match self.tells {
+            Tells::All => "all",
+            Tells::First => "first",
+            Tells::Nothing => "nothing",
+        };
+        let manner = if self.beyond { "beyond" } else { "paper" };
+        write!(f, "{conduct} {knowledge} {manner} {} {tells}", self.at_drive)
+    }
+}

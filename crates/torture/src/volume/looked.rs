@@ -1,0 +1,107 @@
+//! The medium, looked at after every step: every sector holds what was acknowledged there, or something newer.
+//!
+//! Whether a sector is right depends on nothing but its bytes, where it is said to lie, what it must hold, and what was
+//! ever to be written to it, which only grows. So a sector of which none of these has changed since it was judged is not
+//! judged again. All bytes of the medium are compared with a copy from the step before: no writer is trusted to say what
+//! it has written.
+
+use super::{House, Part, refused};
+use crate::clients::range;
+use crate::failure::{Broken, Check, hold};
+use units::{Lbn, LbnRange, Sectors};
+
+/// Sectors that are compared at once; where they differ, each of them is.
+const AT_ONCE: usize = 64;
+
+/// What a sector was judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Judged {
+    place: Lbn,
+    floor: u64,
+}
+
+/// The medium as it was judged last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Looked {
+    bytes: Vec<u8>,
+    /// By the address as its client knows it; nothing where nothing must be.
+    judged: Vec<Option<Judged>>,
+}
+
+/// What must be: a sector, where it lies, and since which version.
+pub(super) struct Due {
+    pub of: Lbn,
+    pub place: Lbn,
+    pub floor: Option<u64>,
+    pub check: Check,
+}
+
+impl House {
+    /// Every sector holds on the medium what was acknowledged there, or something newer; bad ones hold nothing.
+    pub(super) fn check_medium(&mut self) -> Result<(), Broken> {
+        let dues = self.dues()?;
+        let all = range(0, self.drive.layout().capacity().get());
+        let sectors = all.len().get() as usize;
+        let mut bytes = vec![0; sectors * self.sector];
+        self.volume.platters().medium().read(all, &mut bytes).map_err(refused)?;
+        let mut before = std::mem::take(&mut self.looked);
+        let first = before.bytes.len() != bytes.len();
+        let changed = if first { vec![true; sectors] } else { changed(&before.bytes, &bytes, self.sector) };
+        before.judged.resize(sectors, None);
+        let bad: std::collections::BTreeSet<Lbn> = self.volume.platters().bad().map(|(lbn, _)| lbn).collect();
+        let mut judged = vec![None; sectors];
+        for Due { of, place, floor, check } in dues {
+            let Some(floor) = floor.filter(|_| !bad.contains(&place)) else { continue };
+            let (at, lies) = (of.get() as usize, place.get() as usize);
+            let now = Judged { place, floor };
+            if changed[lies] || before.judged[at] != Some(now) {
+                let one = LbnRange::new(of, Sectors::new(1));
+                let held = &bytes[lies * self.sector..(lies + 1) * self.sector];
+                let wrong = self.shadow.wrong(one, held, &[Some(floor)]);
+                hold(wrong.is_none(), check, || wrong.unwrap_or_default())?;
+            }
+            judged[at] = Some(now);
+        }
+        self.looked = Looked { bytes, judged };
+        self.check_plan()
+    }
+
+    /// What must be where.
+    fn dues(&self) -> Result<Vec<Due>, Broken> {
+        let mut dues = Vec::new();
+        let mut straight = |part: LbnRange, floors: &[Option<u64>], check| {
+            for (of, floor) in super::lbns(part).zip(floors) {
+                dues.push(Due { of, place: of, floor: *floor, check });
+            }
+        };
+        let plain = self.range_of(Part::Plain);
+        straight(plain, &self.shadow.floors(plain), Check::Acknowledged);
+        straight(self.range_of(Part::Cached), self.cached.flushed(), Check::Flushed);
+        let snapshots = self.range_of(Part::Snapshots).start();
+        for (part, place) in
+            self.snapshots.places(LbnRange::new(snapshots, self.snapshots.end().since(snapshots)))
+        {
+            for ((of, place), floor) in
+                super::lbns(part).zip(super::lbns(place)).zip(self.shadow.floors(part))
+            {
+                dues.push(Due { of, place, floor, check: Check::Acknowledged });
+            }
+        }
+        self.moved_dues(&mut dues)?;
+        Ok(dues)
+    }
+}
+
+/// Which sectors differ.
+fn changed(before: &[u8], now: &[u8], sector: usize) -> Vec<bool> {
+    let mut changed = Vec::with_capacity(now.len() / sector.max(1));
+    for (before, now) in before.chunks(sector * AT_ONCE).zip(now.chunks(sector * AT_ONCE)) {
+        let each = before.chunks(sector).zip(now.chunks(sector));
+        if before == now {
+            changed.extend(each.map(|_| false));
+        } else {
+            changed.extend(each.map(|(before, now)| before != now));
+        }
+    }
+    changed
+}

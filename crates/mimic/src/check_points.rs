@@ -20,6 +20,8 @@ struct Stage {
 pub struct CheckPoints {
     stages: [Stage; 6],
     used: usize,
+    /// How often a range must pass, each time with check points of its own.
+    times: u32,
 }
 
 /// What a check point shows.
@@ -39,7 +41,7 @@ impl CheckPoints {
     ///
     /// Over many teeth of the saw times are as good as drawn by lot from 30% below the line to 30% above. Of such ranges
     /// one in thirty has its first check point within 1%, and passes; it may be as wide as the drive, and comes up again
-    /// at each halving. [`CAREFUL`](Self::CAREFUL) does not let them pass.
+    /// at each halving. [`CAREFUL`](Self::CAREFUL) does not let them pass, nor does this rule [twice](Self::confirmed).
     pub const TABLE_2: Self = Self {
         stages: [
             stage(1, 100),
@@ -50,6 +52,7 @@ impl CheckPoints {
             stage(10, 2_000),
         ],
         used: 6,
+        times: 1,
     };
 
     /// At least three check points, each stage so narrow that of ranges whose times have nothing to do with a line (from 30%
@@ -57,26 +60,31 @@ impl CheckPoints {
     pub const CAREFUL: Self = Self {
         stages: [stage(3, 300), stage(4, 500), stage(5, 750), stage(10, 1_500), stage(0, 0), stage(0, 0)],
         used: 4,
+        times: 1,
     };
 
     /// Nothing is interpolated: every distance is probed.
-    pub const NONE: Self = Self { stages: [stage(0, 0); 6], used: 0 };
+    pub const NONE: Self = Self { stages: [stage(0, 0); 6], used: 0, times: 1 };
 
     /// `points` check points, all of them within `error` hundredths of a percent (the paper's figure 6).
     pub const fn fixed(points: u32, error: u32) -> Self {
         let mut stages = [stage(0, 0); 6];
         stages[0] = Stage { points: if points == 0 { 1 } else { points }, error };
-        Self { stages, used: 1 }
+        Self { stages, used: 1, times: 1 }
     }
 
-    /// Table 2 from so many check points on: with few, a range that is not straight passes now and then by chance.
-    pub fn table_2_from(points: u32) -> Self {
-        let mut these = Self::NONE;
-        for stage in Self::TABLE_2.stages.into_iter().filter(|s| s.points >= points) {
-            these.stages[these.used] = stage;
-            these.used += 1;
-        }
-        these
+    /// The same, but a range must pass so many times before it is interpolated, each time with check points of its own. What
+    /// a range of many teeth passes by chance one time in ten, it passes twice one time in a hundred.
+    ///
+    /// On-line the check points are those that happen to be known, and there are no others to be had: there it makes no
+    /// difference.
+    #[must_use]
+    pub const fn confirmed(self, times: u32) -> Self {
+        Self { times: if times == 0 { 1 } else { times }, ..self }
+    }
+
+    pub(crate) const fn times(&self) -> u32 {
+        self.times
     }
 
     fn stages(&self) -> &[Stage] {
@@ -97,7 +105,7 @@ impl CheckPoints {
 
     /// The most check points that it may take.
     pub(crate) fn most(&self) -> u32 {
-        self.stages().iter().map(|s| s.points).max().unwrap_or(0)
+        self.stages().iter().map(|s| s.points).max().unwrap_or(0).saturating_mul(self.times)
     }
 }
 
@@ -115,6 +123,9 @@ impl std::fmt::Display for CheckPoints {
         for (i, s) in self.stages().iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
             write!(f, "{comma}{} within {}%", s.points, f64::from(s.error) / 100.0)?;
+        }
+        if self.times > 1 {
+            write!(f, "; {} times in a row", self.times)?;
         }
         Ok(())
     }
@@ -143,7 +154,8 @@ mod tests {
         assert_eq!(t.verdict(10, 2_001), Verdict::Bent);
         assert_eq!(CheckPoints::NONE.verdict(1, 0), Verdict::Bent);
         assert_eq!(CheckPoints::fixed(2, 500).verdict(1, 500), Verdict::Unclear);
-        assert_eq!(CheckPoints::table_2_from(3).verdict(1, 0), Verdict::Unclear);
+        assert_eq!(CheckPoints::TABLE_2.confirmed(3).most(), 30);
+        assert_eq!(CheckPoints::fixed(1, 500).confirmed(2).to_string(), "1 within 5%; 2 times in a row");
     }
 
     #[test]

@@ -117,7 +117,8 @@ impl Saved {
         let drive = read.name()?;
         let capacity = read.u64()?;
         let (sector, unit, samples) = (read.u32()?, read.u64()?, read.u32()?);
-        if capacity == 0 || capacity > 1 << 61 || unit == 0 || unit > capacity || sector == 0 {
+        if capacity == 0 || capacity > FURTHEST.unsigned_abs() || unit == 0 || unit > capacity || sector == 0
+        {
             return Err(read.wrong("a drive without sectors").into());
         }
         let (accesses, time) = (read.u64()?, read.u64()?);

@@ -28,6 +28,7 @@ pub(crate) enum Broken {
 }
 
 /// Bytes that are put into a frame.
+#[derive(Debug)]
 pub(crate) struct Writer {
     out: Vec<u8>,
 }
@@ -39,6 +40,18 @@ impl Writer {
         out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&0u64.to_le_bytes());
         Self { out }
+    }
+
+    /// How many bytes there are by now.
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Puts a number where another was written before.
+    pub fn put_u64_at(&mut self, at: usize, n: u64) {
+        if let Some(there) = self.out.get_mut(at..at + 8) {
+            there.copy_from_slice(&n.to_le_bytes());
+        }
     }
 
     pub fn u8(&mut self, n: u8) {

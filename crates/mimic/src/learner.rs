@@ -9,12 +9,13 @@ mod lines;
 
 use crate::check_points::CheckPoints;
 use crate::distance::{Distance, Pair, key};
-use crate::table::{Table, lot};
+use crate::search::FURTHEST;
+use crate::table::{AT_ONCE, Table, lot};
 use bits::Bits;
 use cell::Cell;
 use change::{Change, Source};
 use grid::Grid;
-pub use kept::LearntError;
+pub use kept::{LearntError, SavedPart, Saving};
 use lines::Lines;
 use scheduler::{Last, Mimic, Observed, Request};
 use std::num::NonZeroU64;
@@ -81,7 +82,7 @@ pub enum LearnerError {
     #[error("unit is 0 sectors; give what requests are aligned to, or 1")]
     Unit,
     /// No drive has so many.
-    #[error("capacity is {capacity} sectors; give 1 to 2^61")]
+    #[error("capacity is {capacity} sectors; give 1 to 2^44")]
     Capacity {
         /// Sectors.
         capacity: Sectors,
@@ -179,12 +180,16 @@ impl Side {
 
     /// Cells that hold something, in ascending order.
     fn held(&self, generation: u32) -> impl Iterator<Item = (usize, Cell)> + '_ {
-        let pages = self.cells.chunks(PAGE).zip(&self.pages).enumerate();
-        let current = pages.filter(move |(_, (_, cleared))| **cleared == generation);
-        current
-            .flat_map(|(page, (cells, _))| {
-                cells.iter().enumerate().map(move |(i, bits)| (page * PAGE + i, Cell::from_bits(*bits)))
-            })
+        (0..self.pages.len()).flat_map(move |page| self.held_in(page, generation))
+    }
+
+    /// Those of one page.
+    fn held_in(&self, page: usize, generation: u32) -> impl Iterator<Item = (usize, Cell)> + '_ {
+        let current = self.pages.get(page) == Some(&generation);
+        let cells = if current { self.cells.chunks(PAGE).nth(page) } else { None };
+        let cells = cells.unwrap_or_default().iter().enumerate();
+        cells
+            .map(move |(i, bits)| (page * PAGE + i, Cell::from_bits(*bits)))
             .filter(|(_, cell)| *cell != Cell::EMPTY)
     }
 
@@ -214,7 +219,7 @@ impl Learner {
         if unit == Sectors::ZERO {
             return Err(LearnerError::Unit);
         }
-        if capacity == Sectors::ZERO || capacity.get() > 1 << 61 {
+        if capacity == Sectors::ZERO || capacity.get() > FURTHEST.unsigned_abs() {
             return Err(LearnerError::Capacity { capacity });
         }
         if minimum == 0 || minimum > window {
@@ -271,9 +276,35 @@ impl Learner {
         if let Some(table) = &self.table {
             return table.time(pair, distance, lot).map(|time| (time, Source::Table));
         }
+        self.on_line(side, i, distance.sectors()).map(|time| (time, Source::Line))
+    }
+
+    /// The times of [`AT_ONCE`] requests at most, a step after the other, so that none waits for another's memory.
+    fn times_of(&self, asked: (Last, Instant), requests: &[Request], times: &mut [Option<Duration>]) {
+        let mut cells = [(0, 0, 0); AT_ONCE];
+        for (cell, request) in cells.iter_mut().zip(requests) {
+            let (pair, distance) = key(asked.0, request.op, request.range.start());
+            *cell = (pair.index(), self.grid.cell(distance.sectors()), distance.sectors());
+        }
+        let unknown = cells.map(|(pair, i, _)| !self.pairs[pair].lines.is_known(i));
+        if let Some(table) = &self.table {
+            table.fill(asked, requests, unknown, times);
+        }
+        for ((time, unknown), (pair, i, distance)) in times.iter_mut().zip(unknown).zip(cells) {
+            let side = &self.pairs[pair];
+            if !unknown {
+                *time = Some(Duration::from_nanos(side.cell(i).mean()));
+            } else if self.table.is_none() {
+                *time = self.on_line(side, i, distance);
+            }
+        }
+    }
+
+    /// The time at a distance in a cell that is not known, from its neighbours'.
+    #[inline]
+    fn on_line(&self, side: &Side, i: usize, distance: i64) -> Option<Duration> {
         let points = |i: usize| (self.grid.distance(i), side.cell(i).mean());
-        let ns = side.lines.between(i, points, distance.sectors())?;
-        Some((Duration::from_nanos(ns), Source::Line))
+        side.lines.between(i, points, distance).map(Duration::from_nanos)
     }
 
     /// A request at this distance took `time`, and the drive had no pause before it.
@@ -347,6 +378,14 @@ impl Mimic for Learner {
         let (pair, distance) = key(last, request.op, request.range.start());
         let seed = self.table.as_ref().map_or(0, Table::seed);
         self.time_at(pair, distance, lot(seed, at, request.id.get()))
+    }
+
+    fn times(&self, last: Last, at: Instant, requests: &[Request], times: &mut Vec<Option<Duration>>) {
+        times.clear();
+        times.resize(requests.len(), None);
+        for (requests, times) in requests.chunks(AT_ONCE).zip(times.chunks_mut(AT_ONCE)) {
+            self.times_of((last, at), requests, times);
+        }
     }
 
     fn observe(&mut self, seen: &Observed) {

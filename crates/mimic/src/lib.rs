@@ -31,7 +31,7 @@ pub use check_points::CheckPoints;
 pub use distance::{Distance, Pair};
 pub use file::{FileError, Saved};
 pub use frame::LONGEST_NAME;
-pub use learner::{Learner, LearnerConfig, LearnerError, LearnerStats, LearntError};
+pub use learner::{Learner, LearnerConfig, LearnerError, LearnerStats, LearntError, SavedPart, Saving};
 pub use prober::{ProbeAccess, ProbeError, ProbePlan, ProbeReport, Prober};
 pub use summary::{Metric, Samples, UnknownMetric};
 pub use table::{Knot, Table, TableBuilder};

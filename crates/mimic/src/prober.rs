@@ -86,8 +86,7 @@ pub struct Prober {
     ends: VecDeque<(usize, i64)>,
     points: Vec<Vec<Point>>,
     ranges: BinaryHeap<Range>,
-    /// The range that is looked at, and its check points in ascending order, the worst one's error with them.
-    current: Option<(Range, Vec<Point>, u64)>,
+    current: Option<Look>,
     probing: Option<Probing>,
     report: ProbeReport,
 }
@@ -122,6 +121,25 @@ struct Range {
     curve: u32,
     left: (i64, u32),
     right: (i64, u32),
+}
+
+/// A range that is looked at.
+#[derive(Clone, Debug)]
+struct Look {
+    range: Range,
+    /// Its check points, in ascending order.
+    checks: Vec<Point>,
+    /// How many of them count since it last passed, and the worst one's error.
+    points: u32,
+    worst: u64,
+    /// How often it has passed.
+    passed: u32,
+}
+
+impl Look {
+    fn at(range: Range) -> Self {
+        Self { range, checks: Vec::new(), points: 0, worst: 0, passed: 0 }
+    }
 }
 
 impl Range {
@@ -215,7 +233,7 @@ impl Prober {
     pub fn finish(mut self) -> (Table, ProbeReport) {
         let mut builder = TableBuilder::new(self.plan.metric, self.plan.seed);
         // What was being looked at is not confirmed.
-        let left = self.ranges.iter().chain(self.current.iter().map(|(range, _, _)| range));
+        let left = self.ranges.iter().chain(self.current.iter().map(|look| &look.range));
         self.report.unconfirmed = left.map(|r| r.inside().unsigned_abs()).sum();
         let report = self.report();
         for (pair, points) in self.plan.pairs.iter().zip(&mut self.points) {
@@ -247,9 +265,9 @@ impl Prober {
             if self.report.accesses >= self.plan.most_accesses || self.is_full() {
                 return None;
             }
-            self.current = self.ranges.pop().map(|range| (range, Vec::new(), 0));
+            self.current = self.ranges.pop().map(Look::at);
         }
-        let (range, checks, _) = self.current.as_ref()?;
+        let Look { range, checks, .. } = self.current.as_ref()?;
         // One of those that are not yet check points, each alike.
         let free = range.inside() - checks.len() as i64;
         let count = NonZeroU64::new(free.unsigned_abs()).unwrap_or(NonZeroU64::MIN);
@@ -278,20 +296,28 @@ impl Prober {
         let parts = (metric == Metric::Probabilistic)
             .then(|| Box::new(std::array::from_fn(|k| stored(samples.quantile(k)))));
         let point = Point { step, time, parts };
-        let Some((range, mut checks, worst)) = self.current.take() else {
+        let Some(mut look) = self.current.take() else {
             self.end_sampled(curve, point);
             return;
         };
+        let range = look.range;
         let line = |(step, index): (i64, u32)| (step, u64::from(self.points[curve][index as usize].time));
         let guess = on_line(line(range.left), line(range.right), step);
-        let worst = worst.max(error_of(guess, u64::from(time)));
-        let at = checks.partition_point(|c| c.step < step);
-        checks.insert(at, point);
-        let all = checks.len() as i64 == range.inside();
-        match self.plan.check_points.verdict(checks.len() as u32, worst) {
-            Verdict::Straight => self.report.confirmed += range.inside().unsigned_abs(),
-            Verdict::Unclear if !all => self.current = Some((range, checks, worst)),
-            _ => self.split(range, checks),
+        look.worst = look.worst.max(error_of(guess, u64::from(time)));
+        look.points += 1;
+        let at = look.checks.partition_point(|c| c.step < step);
+        look.checks.insert(at, point);
+        let all = look.checks.len() as i64 == range.inside();
+        match self.plan.check_points.verdict(look.points, look.worst) {
+            Verdict::Straight if all || look.passed + 1 >= self.plan.check_points.times() => {
+                self.report.confirmed += range.inside().unsigned_abs();
+            }
+            Verdict::Straight => {
+                let passed = look.passed + 1;
+                self.current = Some(Look { passed, points: 0, worst: 0, ..look });
+            }
+            Verdict::Unclear if !all => self.current = Some(look),
+            _ => self.split(range, look.checks),
         }
     }
 

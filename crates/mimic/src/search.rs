@@ -1,46 +1,75 @@
 //! Sorted distances with their times, found in few cache lines.
 
-/// Distances of a leaf: with their times as many as go into two cache lines, which a processor fetches together.
-const LEAF: usize = 14;
+/// Distances of a line, which with their times fill a cache line.
+const LINE: usize = 8;
+
+/// Lines of a block: as many as its head, a cache line, says the beginnings of.
+const LINES: usize = 15;
+
+/// Distances of a block.
+const BLOCK: usize = LINES * LINE;
 
 /// As many of a level stand for one of the next: one cache line of sixteen, compared at once.
 const FAN_OUT: usize = 16;
 
-/// No distance is further, so that it can be doubled; no drive has half as many sectors.
-pub(crate) const FURTHEST: i64 = (1 << 62) - 1;
+/// No distance is further: 2^44 sectors of 512 bytes are 9 PB. Distances 2^31 and more apart do not share a block, so the
+/// furthest also bounds what a table of few distances may waste, at 16 MB.
+pub(crate) const FURTHEST: i64 = 1 << 44;
 
-/// What is not used of a leaf.
+/// What is not used of a line.
 const UNUSED: u32 = u32::MAX;
 
-/// Distances in ascending order, each with a time and whether it is joined to the next: leaves of [`LEAF`] of them, under
-/// a tree of every sixteenth. The tree compares distances cut to 32 bits; it leads to the right leaf but where leaves
-/// begin too close together for that, which is seen and mended. At seven million distances, 64 MB, a search touches the
-/// leaf, and a group in each of five levels of which all but the lowest stay in a processor's nearer caches.
+/// What is not used of a group; no distance is cut to it.
+const PAST: i32 = i32::MAX;
+
+/// Distances in ascending order, each with a time and whether it is joined to the next: blocks of [`BLOCK`] of them under a
+/// tree of every sixteenth. The tree compares distances cut to 32 bits; it leads to the right block but where blocks
+/// begin too close together for that (not on drives of 70 TB or less), which is seen and mended.
+///
+/// Tree and heads are a sixteenth of it all, and apart from the lines: of a table of 64 MB the tree, a quarter of a megabyte,
+/// stays in a core's own cache, and the heads, four megabytes, in one that cores share. What a search waits for is one line
+/// with the distance, its time and mostly the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Knots {
-    leaves: Vec<Leaf>,
-    /// The least 32 bits that are cut off for the tree.
+    heads: Vec<Head>,
+    /// Of each block.
+    lines: Vec<[Line; LINES]>,
+    /// The least bits that are cut off for the tree.
     shift: u32,
     /// The top first.
-    levels: Vec<Vec<i32>>,
+    levels: Vec<Vec<Group>>,
     len: usize,
 }
 
-/// Some distances that follow each other.
+/// Where the lines of a block begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[repr(align(128))]
-struct Leaf {
-    /// The first.
+#[repr(align(64))]
+struct Head {
+    /// The block's first distance, which all of it is counted from.
     base: i64,
-    /// From the first, doubled, plus one if it is joined to the next; [`UNUSED`] after the last.
-    ways: [u32; LEAF],
-    times: [u32; LEAF],
+    /// The first ways of all lines but the first.
+    firsts: [u32; LINES - 1],
 }
+
+/// Distances with their times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(align(64))]
+struct Line {
+    /// From the block's first, doubled, plus one if it is joined to the next; [`UNUSED`] after the last.
+    ways: [u32; LINE],
+    times: [u32; LINE],
+}
+
+/// A part of a level of the tree, [`PAST`] after the last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(align(64))]
+struct Group([i32; FAN_OUT]);
 
 /// Which of the distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    leaf: usize,
+    block: usize,
+    line: usize,
     slot: usize,
 }
 
@@ -48,40 +77,58 @@ impl Place {
     /// A number for it below [`Knots::places`].
     #[inline]
     pub fn index(self) -> usize {
-        self.leaf * LEAF + self.slot
+        self.block * BLOCK + self.line * LINE + self.slot
     }
 }
 
 impl Knots {
     /// Of distances in ascending order, none beyond [`FURTHEST`].
     pub fn new(knots: impl IntoIterator<Item = (i64, bool, u32)>) -> Self {
-        let mut these = Self::default();
-        let mut used = LEAF;
+        let knots = knots.into_iter();
+        let blocks = knots.size_hint().0.div_ceil(BLOCK);
+        let mut these =
+            Self { heads: Vec::with_capacity(blocks), lines: Vec::with_capacity(blocks), ..Self::default() };
+        let mut used = BLOCK;
         for (distance, joined, time) in knots {
-            let way = these.leaves.last().map_or(u64::MAX, |leaf| distance.abs_diff(leaf.base));
-            if used == LEAF || way >= u64::from(UNUSED >> 1) {
-                these.leaves.push(Leaf { base: distance, ways: [UNUSED; LEAF], times: [0; LEAF] });
+            let way = these.heads.last().map_or(u64::MAX, |head| distance.abs_diff(head.base));
+            if used == BLOCK || way >= u64::from(UNUSED >> 1) {
+                these.heads.push(Head { base: distance, firsts: [UNUSED; LINES - 1] });
+                these.lines.push([Line { ways: [UNUSED; LINE], times: [0; LINE] }; LINES]);
                 used = 0;
             }
-            let Some(leaf) = these.leaves.last_mut() else { continue };
-            leaf.ways[used] = (distance.abs_diff(leaf.base) as u32) << 1 | u32::from(joined);
-            leaf.times[used] = time;
+            let (Some(head), Some(lines)) = (these.heads.last_mut(), these.lines.last_mut()) else {
+                continue;
+            };
+            let (line, slot) = (used / LINE, used % LINE);
+            let way = (distance.abs_diff(head.base) as u32) << 1 | u32::from(joined);
+            lines[line].ways[slot] = way;
+            lines[line].times[slot] = time;
+            if slot == 0 && line > 0 {
+                head.firsts[line - 1] = way;
+            }
             used += 1;
             these.len += 1;
         }
-        these.leaves.shrink_to_fit();
+        these.heads.shrink_to_fit();
+        these.lines.shrink_to_fit();
         these.grow_tree();
         these
     }
 
     fn grow_tree(&mut self) {
-        let (Some(first), Some(last)) = (self.leaves.first(), self.leaves.last()) else { return };
+        let (Some(first), Some(last)) = (self.heads.first(), self.heads.last()) else { return };
         let furthest = first.base.unsigned_abs().max(last.base.unsigned_abs());
         self.shift = (64 - furthest.leading_zeros()).saturating_sub(31);
-        let mut level: Vec<i32> = self.leaves.iter().map(|leaf| coarse(leaf.base, self.shift)).collect();
+        let mut level: Vec<i32> = self.heads.iter().map(|head| coarse(head.base, self.shift)).collect();
         while level.len() > 1 {
             let above = level.iter().step_by(FAN_OUT).copied().collect();
-            self.levels.push(std::mem::replace(&mut level, above));
+            let groups = level.chunks(FAN_OUT).map(|some| {
+                let mut group = [PAST; FAN_OUT];
+                group[..some.len()].copy_from_slice(some);
+                Group(group)
+            });
+            self.levels.push(groups.collect());
+            level = above;
         }
         self.levels.reverse();
     }
@@ -92,7 +139,7 @@ impl Knots {
 
     /// Places are numbered below this.
     pub fn places(&self) -> usize {
-        self.leaves.len() * LEAF
+        self.heads.len() * BLOCK
     }
 
     /// The last distance that is not above `distance`.
@@ -102,59 +149,75 @@ impl Knots {
         place
     }
 
-    /// The same for several at once, a level of the tree after the other: no search waits for another's memory, so that
-    /// a processor fetches for all of them side by side.
+    /// The same for several at once, a step after the other: no search waits for another's memory, so that a
+    /// processor fetches for all of them side by side.
     #[inline]
     pub fn all_at_or_before<const N: usize>(&self, distances: &[i64; N]) -> [Option<Place>; N] {
-        let keys = distances.map(|distance| coarse(distance.clamp(-FURTHEST, FURTHEST), self.shift));
-        let mut leaves = [0; N];
+        let distances = distances.map(|distance| distance.clamp(-FURTHEST, FURTHEST));
+        let keys = distances.map(|distance| coarse(distance, self.shift));
+        let mut blocks = [0; N];
         for level in &self.levels {
-            for (leaf, key) in leaves.iter_mut().zip(keys) {
-                *leaf = descend(level, *leaf, key);
+            for (block, key) in blocks.iter_mut().zip(keys) {
+                *block = descend(level, *block, key);
             }
         }
-        // A pass of nothing but loads: all of the leaves are on their way before the first is searched.
-        let bases = leaves.map(|leaf| self.leaves.get(leaf).map_or(i64::MAX, |leaf| leaf.base));
-        std::array::from_fn(|i| self.in_leaf((leaves[i], bases[i]), distances[i]))
+        // A pass of nothing but loads: all of the heads are on their way before the first is searched.
+        let bases = blocks.map(|block| self.heads.get(block).map_or(i64::MAX, |head| read(head).base));
+        let mut lines = [None; N];
+        for (i, line) in lines.iter_mut().enumerate() {
+            *line = self.in_head((blocks[i], bases[i]), distances[i]);
+        }
+        std::array::from_fn(|i| lines[i].and_then(|found| self.in_line(found)))
     }
 
-    /// The same where the tree has led to a leaf that begins at `base`.
+    /// The block, the line and what is to be compared with its ways, where the tree has led to a block that begins at
+    /// `base`.
     #[inline]
-    fn in_leaf(&self, (mut leaf, base): (usize, i64), distance: i64) -> Option<Place> {
-        let distance = distance.clamp(-FURTHEST, FURTHEST);
+    fn in_head(&self, (mut block, mut base): (usize, i64), distance: i64) -> Option<(usize, usize, u32)> {
         if base > distance {
-            // Leaves that are one to the tree.
-            leaf = self.leaves.partition_point(|leaf| leaf.base <= distance).checked_sub(1)?;
+            // Blocks that are one to the tree.
+            block = self.heads.partition_point(|head| head.base <= distance).checked_sub(1)?;
+            base = self.heads.get(block)?.base;
         }
-        let found = self.leaves.get(leaf)?;
-        let way = u32::try_from(distance.abs_diff(found.base)).unwrap_or(UNUSED).min(UNUSED >> 1);
-        // Below `UNUSED`, and not below the last way however it is joined.
-        let key = (way << 1 | 1).min(UNUSED - 1);
-        let not_above: u32 = found.ways.iter().map(|way| u32::from(*way <= key)).sum();
-        Some(Place { leaf, slot: (not_above as usize).saturating_sub(1) })
+        let key = way_to(distance, base);
+        let firsts = &read(self.heads.get(block)?).firsts;
+        let not_above: u32 = firsts.iter().map(|way| u32::from(*way <= key)).sum();
+        Some((block, not_above as usize, key))
+    }
+
+    #[inline]
+    fn in_line(&self, (block, line, key): (usize, usize, u32)) -> Option<Place> {
+        let ways = &read(self.lines.get(block)?.get(line)?).ways;
+        let not_above: u32 = ways.iter().map(|way| u32::from(*way <= key)).sum();
+        Some(Place { block, line, slot: (not_above as usize).saturating_sub(1) })
     }
 
     /// The first distance.
     pub fn first(&self) -> Option<Place> {
-        (self.len > 0).then_some(Place { leaf: 0, slot: 0 })
+        (self.len > 0).then_some(Place { block: 0, line: 0, slot: 0 })
     }
 
     /// The distance after.
     #[inline]
     pub fn next(&self, place: Place) -> Option<Place> {
-        let Place { leaf, slot } = place;
-        if slot + 1 < LEAF && self.leaves[leaf].ways[slot + 1] != UNUSED {
-            return Some(Place { leaf, slot: slot + 1 });
+        let Place { block, line, slot } = place;
+        let lines = &self.lines[block];
+        if slot + 1 < LINE {
+            if read(&lines[line]).ways[slot + 1] != UNUSED {
+                return Some(Place { block, line, slot: slot + 1 });
+            }
+        } else if line + 1 < LINES && read(&lines[line + 1]).ways[0] != UNUSED {
+            return Some(Place { block, line: line + 1, slot: 0 });
         }
-        (leaf + 1 < self.leaves.len()).then_some(Place { leaf: leaf + 1, slot: 0 })
+        (block + 1 < self.lines.len()).then_some(Place { block: block + 1, line: 0, slot: 0 })
     }
 
     /// A distance, whether it is joined to the next, and its time.
     #[inline]
     pub fn get(&self, place: Place) -> (i64, bool, u32) {
-        let leaf = &self.leaves[place.leaf];
-        let way = leaf.ways[place.slot];
-        (leaf.base + i64::from(way >> 1), way & 1 == 1, leaf.times[place.slot])
+        let line = read(&self.lines[place.block][place.line]);
+        let way = line.ways[place.slot];
+        (read(&self.heads[place.block]).base + i64::from(way >> 1), way & 1 == 1, line.times[place.slot])
     }
 
     /// All places, in ascending order.
@@ -164,35 +227,87 @@ impl Knots {
 
     /// In bytes.
     pub fn memory(&self) -> usize {
-        self.leaves.capacity() * size_of::<Leaf>()
-            + self.levels.iter().map(Vec::capacity).sum::<usize>() * size_of::<i32>()
+        self.heads.capacity() * size_of::<Head>()
+            + self.lines.capacity() * size_of::<[Line; LINES]>()
+            + self.levels.iter().map(Vec::capacity).sum::<usize>() * size_of::<Group>()
     }
 }
 
 /// Which of the next level, below the group that `at` stands for.
 #[inline]
-fn descend(level: &[i32], at: usize, key: i32) -> usize {
-    let begin = at * FAN_OUT;
-    let group = level.get(begin..(begin + FAN_OUT).min(level.len())).unwrap_or_default();
-    let not_above = match <&[i32; FAN_OUT]>::try_from(group) {
-        // Counting all sixteen takes no branch that could be foretold wrongly; in 32 bits, four at a time.
-        Ok(full) => full.iter().map(|k| u32::from(*k <= key)).sum::<u32>() as usize,
-        Err(_) => group.partition_point(|k| *k <= key),
-    };
-    begin + not_above.saturating_sub(1)
+fn descend(level: &[Group], at: usize, key: i32) -> usize {
+    // Counting all sixteen takes no branch that could be foretold wrongly; in 32 bits, four at a time.
+    let not_above = level
+        .get(at)
+        .map(read)
+        .map_or(0, |Group(group)| group.iter().map(|k| u32::from(*k <= key)).sum::<u32>());
+    at * FAN_OUT + (not_above as usize).saturating_sub(1)
 }
 
-/// A distance without its lowest bits.
+/// What is to be compared with the ways of a block that begins at `base`: not below the last one that is not above
+/// `distance`, however that is joined.
+#[inline]
+fn way_to(distance: i64, base: i64) -> u32 {
+    let way = u32::try_from(distance.abs_diff(base)).unwrap_or(UNUSED).min(UNUSED >> 1);
+    (way << 1 | 1).min(UNUSED - 1)
+}
+
+/// Every read of a question goes through here, so that a test can count its cache lines.
+#[inline(always)]
+fn read<T>(from: &T) -> &T {
+    #[cfg(test)]
+    tests::note(from);
+    from
+}
+
+/// A distance without its lowest bits, below [`PAST`].
 #[inline]
 fn coarse(distance: i64, shift: u32) -> i32 {
-    (distance >> shift).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
+    (distance >> shift).clamp(i64::from(i32::MIN), i64::from(PAST - 1)) as i32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distance::{Distance, Pair};
+    use crate::summary::{Metric, Samples};
+    use crate::table::{Table, TableBuilder};
     use proptest::prelude::*;
+    use std::cell::RefCell;
     use std::collections::BTreeSet;
+    use units::Duration;
+    use workload::random::Stream;
+
+    thread_local! {
+        /// Cache lines that were read, where somebody counts them.
+        static READ: RefCell<Option<BTreeSet<usize>>> = const { RefCell::new(None) };
+    }
+
+    /// Notes the cache lines of what is read.
+    pub(super) fn note<T>(from: &T) {
+        READ.with_borrow_mut(|lines| {
+            let Some(lines) = lines else { return };
+            let first = std::ptr::from_ref(from).addr();
+            lines.extend(first / 64..=(first + size_of::<T>() - 1) / 64);
+        });
+    }
+
+    /// How many cache lines a question reads.
+    fn lines_of<T>(question: impl FnOnce() -> T) -> usize {
+        READ.with_borrow_mut(|lines| *lines = Some(BTreeSet::new()));
+        question();
+        READ.with_borrow_mut(Option::take).map_or(0, |lines| lines.len())
+    }
+
+    fn table_of(distances: impl IntoIterator<Item = i64>) -> Table {
+        let mut builder = TableBuilder::new(Metric::Mean, 1);
+        for distance in distances {
+            let samples: Samples =
+                [Duration::from_micros(2_000 + distance.unsigned_abs() % 7_000)].into_iter().collect();
+            builder.push(Pair::ALL[0], Distance::new(distance), &samples, true);
+        }
+        builder.build()
+    }
 
     proptest! {
         #[test]
@@ -230,10 +345,50 @@ mod tests {
         }
     }
 
+    /// What a prediction costs where no cache holds the table: cache lines of distances and times, beside a tree and heads
+    /// that are a sixteenth of it.
     #[test]
-    fn a_leaf_is_two_cache_lines() {
-        assert_eq!(size_of::<Leaf>(), 128);
+    fn a_question_reads_few_cache_lines() {
+        let mut random = Stream::new(5, "lines");
+        let drive = 18_000_000i64;
+        let even: Vec<i64> = (0..1_000_000).map(|i| i * 36 - drive).collect();
+        // As random check points lie, every doubling alike.
+        let mut spread: Vec<i64> = Vec::new();
+        for doubling in 3..35 {
+            let way =
+                |random: &mut Stream| (1i64 << doubling) + (random.next_u64() >> (64 - doubling)) as i64;
+            spread.extend((0..30_000u64.min(1 << doubling)).map(|_| way(&mut random)));
+        }
+        spread.extend(spread.clone().iter().map(|d| -d));
+        spread.sort_unstable();
+        spread.dedup();
+        for (distances, reach) in [(even, drive), (spread, 1 << 35)] {
+            assert!(distances.len() >= 1_000_000);
+            let table = table_of(distances.iter().copied());
+            let knots = Knots::new(distances.iter().map(|d| (*d, true, 1)));
+            let lines = knots.lines.len() * size_of::<[Line; LINES]>();
+            assert!((knots.memory() - lines) * 14 < knots.memory(), "{lines} of {}", knots.memory());
+            let above = knots.levels.len();
+            let (mut sum, mut most, questions) = (0, 0, 20_000);
+            for _ in 0..questions {
+                let distance = (random.next_u64() % (2 * reach as u64)) as i64 - reach;
+                let read = lines_of(|| table.time(Pair::ALL[0], Distance::new(distance), 0).unwrap());
+                sum += read;
+                most = most.max(read);
+            }
+            // A line of each level, a head and a line; the next distance may be in the next line, which may be in the next
+            // block.
+            assert!(most <= above + 4, "{most} lines at most, {above} levels");
+            let mean = sum as f64 / f64::from(questions);
+            assert!(mean <= above as f64 + 2.2, "{mean} lines, {above} levels");
+        }
+    }
+
+    #[test]
+    fn heads_lines_and_groups_are_cache_lines() {
+        assert_eq!((size_of::<Head>(), size_of::<Line>(), size_of::<Group>()), (64, 64, 64));
+        assert_eq!((align_of::<Head>(), align_of::<Line>(), align_of::<Group>()), (64, 64, 64));
         let knots = Knots::new((0..1_000_000).map(|i| (i * 9_000, true, 7)));
-        assert!(knots.memory() < 1_000_000 * 10, "{}", knots.memory());
+        assert!(knots.memory() < 1_000_000 * 9, "{}", knots.memory());
     }
 }

@@ -30,7 +30,7 @@ struct Inner {
 }
 
 /// Requests that are looked up side by side: a processor has some ten to sixteen cache lines on their way at a time.
-const AT_ONCE: usize = 16;
+pub(crate) const AT_ONCE: usize = 16;
 
 /// Past every curve.
 pub(crate) const NO_CURVE: u8 = 4;
@@ -112,25 +112,56 @@ impl Table {
         Bytes::new((bytes + size_of::<Inner>()) as u64)
     }
 
-    /// The times of those requests that read, or write; there are at most `N` of them.
-    #[inline]
-    fn times_of<const N: usize>(
+    /// The times of those requests that are asked for, of [`AT_ONCE`] at most; of the others nothing is changed.
+    pub(crate) fn fill(
         &self,
-        curve: &Curve,
-        (last, at, op): (Last, Instant, Op),
+        (last, at): (Last, Instant),
         requests: &[Request],
+        asked: [bool; AT_ONCE],
         times: &mut [Option<Duration>],
     ) {
-        let mut asked = [0; N];
-        let mine = requests.iter().filter(|request| request.op == op);
-        for (slot, request) in asked.iter_mut().zip(mine) {
-            *slot = Distance::between(last.lbn, request.range.start()).sectors();
+        let of = |op| self.0.answers[Pair::new(last.op, op).index()];
+        let curves = [of(Op::Read), of(Op::Write)];
+        for (k, curve) in curves.iter().enumerate().filter(|(k, curve)| *k == 0 || **curve != curves[0]) {
+            let Some(found) = self.0.curves.get(usize::from(*curve)) else { continue };
+            // One curve for both kinds answers for both at once.
+            let both = curves[1 - k] == *curve;
+            let mut mine = [0; AT_ONCE];
+            let mut count = 0;
+            for (i, request) in requests.iter().enumerate().take(AT_ONCE) {
+                if asked[i] && (both || usize::from(request.op.is_write()) == k) {
+                    mine[count] = i;
+                    count += 1;
+                }
+            }
+            // What is not asked for is not looked up, or not much of it.
+            match count {
+                0 => {}
+                1..=2 => self.fill_by::<2>(found, (last, at), requests, &mine[..count], times),
+                3..=6 => self.fill_by::<6>(found, (last, at), requests, &mine[..count], times),
+                _ => self.fill_by::<AT_ONCE>(found, (last, at), requests, &mine[..count], times),
+            }
         }
-        let places = curve.knots.all_at_or_before(&asked);
-        let mine = requests.iter().zip(times).filter(|(request, _)| request.op == op);
-        for ((place, distance), (request, time)) in places.into_iter().zip(asked).zip(mine) {
-            let lot = lot(self.0.seed, at, request.id.get());
-            *time = curve.from(place, distance, self.0.metric, lot).map(Duration::from_nanos);
+    }
+
+    /// By this curve those of the requests that `mine` names, `N` at most.
+    #[inline]
+    fn fill_by<const N: usize>(
+        &self,
+        curve: &Curve,
+        (last, at): (Last, Instant),
+        requests: &[Request],
+        mine: &[usize],
+        times: &mut [Option<Duration>],
+    ) {
+        let mut distances = [0; N];
+        for (distance, i) in distances.iter_mut().zip(mine) {
+            *distance = Distance::between(last.lbn, requests[*i].range.start()).sectors();
+        }
+        let places = curve.knots.all_at_or_before(&distances);
+        for ((place, distance), i) in places.into_iter().zip(distances).zip(mine) {
+            let lot = lot(self.0.seed, at, requests[*i].id.get());
+            times[*i] = curve.from(place, distance, self.0.metric, lot).map(Duration::from_nanos);
         }
     }
 
@@ -159,17 +190,7 @@ impl Mimic for Table {
         times.clear();
         times.resize(requests.len(), None);
         for (requests, times) in requests.chunks(AT_ONCE).zip(times.chunks_mut(AT_ONCE)) {
-            for op in [Op::Read, Op::Write] {
-                let Some(curve) = self.curve(Pair::new(last.op, op)) else { continue };
-                let asked = (last, at, op);
-                // What is not asked for is not looked up, or not much of it.
-                match requests.iter().filter(|request| request.op == op).count() {
-                    0 => {}
-                    1..=2 => self.times_of::<2>(curve, asked, requests, times),
-                    3..=6 => self.times_of::<6>(curve, asked, requests, times),
-                    _ => self.times_of::<AT_ONCE>(curve, asked, requests, times),
-                }
-            }
+            self.fill((last, at), requests, [true; AT_ONCE], times);
         }
     }
 

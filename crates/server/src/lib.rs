@@ -10,6 +10,7 @@ pub mod control;
 pub mod desk;
 mod disk;
 mod exporter;
+mod learnt;
 mod limits;
 mod listen;
 mod mailbox;
@@ -24,6 +25,7 @@ pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
 };
 pub use exporter::{Exporter, Offer, ServeError, Tally};
+pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};

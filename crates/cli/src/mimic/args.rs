@@ -5,13 +5,13 @@ use crate::values;
 use clap::{Args, Subcommand, ValueEnum};
 use mimic::{CheckPoints, Metric};
 use std::path::PathBuf;
-use units::Bytes;
+use units::{Bytes, LbnRange};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MimicCommand {
     /// Probe a drive, knowing nothing of it, and write the table of its times
     #[command(
-        after_help = "Example:\n  freeblock mimic probe emulated:quantum-atlas-10k -o atlas.mimic\n  freeblock mimic probe emulated:nearline-4tb,seed=3,noise -o nearline.mimic --memory 64M --requests 200000\n\nThe same seed gives the same table of an emulated drive. The table is put in place whole when it is done; after Ctrl-C the one that was there is still there."
+        after_help = "Example:\n  freeblock mimic probe emulated:quantum-atlas-10k -o atlas.mimic\n  freeblock mimic probe emulated:nearline-4tb,seed=3,noise -o nearline.mimic --memory 64M --requests 200000\n  freeblock mimic probe /dev/sdX -o sdx.mimic --requests 100000\n\nA disk is read, never written; half of the requests are moves to a random place, so a hundred thousand take a quarter of an hour. Probe it while nobody else uses it. The same seed gives the same table of an emulated drive. The table is put in place whole when it is done; after Ctrl-C the one that was there is still there."
     )]
     Probe(ProbeArgs),
     /// Show a table: what it knows, and the saw-tooth of its times
@@ -21,7 +21,7 @@ pub(crate) enum MimicCommand {
     Show(ShowArgs),
     /// Hold a table against a drive: errors of its predictions, and the demerit figure
     #[command(
-        after_help = "Example:\n  freeblock mimic check atlas.mimic emulated:quantum-atlas-10k,seed=2,noise"
+        after_help = "Example:\n  freeblock mimic check atlas.mimic emulated:quantum-atlas-10k,seed=2,noise\n  freeblock mimic check sdx.mimic /dev/sdX --requests 2000"
     )]
     Check(CheckArgs),
 }
@@ -31,13 +31,13 @@ pub(crate) enum MimicCommand {
 pub(crate) enum Types {
     /// Reads alone, which answer for writes as well
     Read,
-    /// Reads and writes after reads and writes: what the drive holds is lost
+    /// Reads and writes after reads and writes: of a disk only where --allow-writes says so
     All,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// The drive: emulated:NAME, with a built-in drive's name, a profile or a DiskSim file; and then ,seed=N and ,noise
+    /// The drive: /dev/NAME or a file, by its path; or emulated:NAME, with a built-in drive's name, a profile or a DiskSim file, and then ,seed=N and ,noise
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
     /// Write the table there
@@ -52,12 +52,15 @@ pub(crate) struct ProbeArgs {
     /// What the samples come to: mean, median, maximum, minimum or probabilistic
     #[arg(long, value_name = "NAME", value_parser = metric, default_value = "mean")]
     pub(crate) summary: Metric,
-    /// When a range is interpolated: careful, table-2 (the paper's), N:PERCENT (N check points within so much), or none
+    /// When a range is interpolated: careful, table-2 (the paper's), table-2-twice (each range must pass it twice), N:PERCENT (N check points within so much), or none
     #[arg(long, value_name = "RULE", value_parser = check_points, default_value = "careful")]
     pub(crate) check_points: CheckPoints,
     /// Which requests are made
     #[arg(long, value_enum, default_value = "read")]
     pub(crate) types: Types,
+    /// Probe only these sectors, which may be written if --types says so; what stood there is put back. Nothing else of a disk is ever written
+    #[arg(long, value_name = "FIRST-LAST", value_parser = values::region)]
+    pub(crate) allow_writes: Option<LbnRange>,
     /// The furthest distance either way [default: all of the drive]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes, allow_negative_numbers = true)]
     pub(crate) reach: Option<Bytes>,
@@ -99,7 +102,7 @@ pub(crate) struct CheckArgs {
     /// A table that `mimic probe` wrote
     #[arg(value_name = "TABLE")]
     pub(crate) table: PathBuf,
-    /// The drive: emulated:NAME, with a built-in drive's name, a profile or a DiskSim file; and then ,seed=N and ,noise
+    /// The drive: /dev/NAME or a file, by its path, which is read only; or emulated:NAME, with a built-in drive's name, a profile or a DiskSim file, and then ,seed=N and ,noise
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
     /// How many reads to hold it against
@@ -123,18 +126,19 @@ fn metric(text: &str) -> Result<Metric, String> {
 }
 
 fn distance(text: &str) -> Result<i64, String> {
-    let distance = text.parse().ok().filter(|d: &i64| d.unsigned_abs() <= 1 << 61);
+    let distance = text.parse().ok().filter(|d: &i64| d.unsigned_abs() <= 1 << 44);
     distance.ok_or_else(|| "give a whole number of sectors, such as 2000 or -2000".to_owned())
 }
 
 fn check_points(text: &str) -> Result<CheckPoints, String> {
     let mend = || {
-        "give careful, table-2, none, or N:PERCENT such as 5:1.5 (1 to 100 check points, up to 100%)"
+        "give careful, table-2, table-2-twice, none, or N:PERCENT such as 5:1.5 (1 to 100 check points, up to 100%)"
             .to_owned()
     };
     match text {
         "careful" => Ok(CheckPoints::CAREFUL),
         "table-2" => Ok(CheckPoints::TABLE_2),
+        "table-2-twice" => Ok(CheckPoints::TABLE_2.confirmed(2)),
         "none" => Ok(CheckPoints::NONE),
         _ => {
             let (points, percent) = text.split_once(':').ok_or_else(mend)?;
@@ -153,7 +157,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn check_points_are_read_in_four_ways() {
+    fn check_points_are_read_in_five_ways() {
+        assert_eq!(check_points("table-2-twice"), Ok(CheckPoints::TABLE_2.confirmed(2)));
         assert_eq!(check_points("table-2"), Ok(CheckPoints::TABLE_2));
         assert_eq!(check_points("careful"), Ok(CheckPoints::CAREFUL));
         assert_eq!(check_points("none"), Ok(CheckPoints::NONE));

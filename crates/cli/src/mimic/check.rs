@@ -2,7 +2,7 @@
 
 use super::args::CheckArgs;
 use super::store::check_capacity;
-use super::{carry_out, load};
+use super::{carry_out, load, open};
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
@@ -23,7 +23,7 @@ struct Compared {
 
 pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Problem> {
     let saved = load(&args.table)?;
-    let mut device = args.device.open()?;
+    let mut device = open(&args.device, None, console)?;
     check_capacity(&saved, &args.table, device.capacity())?;
     let mut random = Stream::new(args.seed, "mimic-check");
     let mut progress = Progress::new(console, "checking", args.requests);

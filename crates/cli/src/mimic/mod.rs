@@ -11,6 +11,7 @@ pub(crate) use args::MimicCommand;
 pub(crate) use store::load;
 
 use crate::output::Console;
+use crate::probe::DeviceName;
 use crate::problem::Problem;
 use ::probe::Device;
 use units::{Duration, LbnRange, Op};
@@ -21,6 +22,22 @@ pub(crate) fn execute(command: MimicCommand, console: &Console) -> Result<String
         MimicCommand::Show(args) => show::execute(&args),
         MimicCommand::Check(args) => check::execute(&args, console),
     }
+}
+
+/// Opens a drive for reads, and writes to some sectors; where somebody else uses it, that is noted.
+///
+/// # Errors
+/// As [`DeviceName::open_for`].
+fn open(
+    device: &DeviceName,
+    writes: Option<LbnRange>,
+    console: &Console,
+) -> Result<Box<dyn Device>, Problem> {
+    let (device, warning) = device.open_for(writes)?;
+    if let Some(warning) = warning {
+        console.note(&warning);
+    }
+    Ok(device)
 }
 
 /// Carries out one request at once; how long it took.

@@ -1,9 +1,10 @@
 //! `freeblock mimic probe`.
 
 use super::args::{ProbeArgs, Types};
-use super::carry_out;
+use super::{carry_out, open};
 use crate::files;
 use crate::output::Console;
+use crate::probe::DeviceName;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::tables::{grouped, percent, span};
@@ -11,14 +12,26 @@ use crate::values;
 use mimic::{Pair, ProbePlan, ProbeReport, Prober, Saved};
 use serde::Serialize;
 use std::fmt::Write;
-use units::{Bytes, Op, Sectors};
+use units::{Bytes, Lbn, LbnRange, Op, Sectors};
 
 /// Requests between two looks at how far it has come.
 const STRIDE: u64 = 1_024;
 
 pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Problem> {
-    let mut device = args.device.open()?;
+    let writes = args.allow_writes.filter(|_| args.types == Types::All);
+    if args.types == Types::All && writes.is_none() && matches!(args.device, DeviceName::Raw { .. }) {
+        return Err(Problem::usage("--types all writes, and nothing says which sectors of the disk").help(
+            "name them with --allow-writes FIRST-LAST (what stands there is put back), or probe by reading",
+        ));
+    }
+    let mut device = open(&args.device, writes, console)?;
     let (capacity, sector) = (device.capacity(), device.sector_bytes());
+    // Where only some sectors may be touched they are the drive, for its distances.
+    let area = args.allow_writes.unwrap_or(LbnRange::new(Lbn::ZERO, capacity));
+    if area.checked_end().is_none_or(|end| end.get() > capacity.get()) {
+        return Err(Problem::usage(format!("--allow-writes {area}: the drive has {capacity} sectors"))
+            .help("name sectors that it has"));
+    }
     let unit = whole_sectors("--unit", args.unit, sector)?;
     let reach = args.reach.map(|reach| whole_sectors("--reach", reach, sector)).transpose()?;
     let plan = ProbePlan {
@@ -33,13 +46,13 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
         memory: args.memory,
         most_accesses: args.requests,
         seed: args.seed,
-        ..ProbePlan::new(capacity, unit)
+        ..ProbePlan::new(area.len(), unit)
     };
     let mut prober = Prober::new(plan).map_err(Problem::usage)?;
     files::check_replaceable(&args.output)?;
     let mut progress = Progress::new(console, "probing", args.requests);
     while let Some(access) = prober.next() {
-        let time = carry_out(device.as_mut(), access.op, access.range)?;
+        let time = carry_out(device.as_mut(), access.op, moved(access.range, area.start()))?;
         prober.done(time);
         let accesses = prober.report().accesses;
         if accesses.is_multiple_of(STRIDE) {
@@ -64,6 +77,11 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
         return crate::drive::json(&Json::new(args, &saved, &report, bytes.len()));
     }
     Ok(page(args, &saved, &report, bytes.len()))
+}
+
+/// As many sectors further.
+fn moved(range: LbnRange, by: Lbn) -> LbnRange {
+    LbnRange::new(Lbn::new(by.get() + range.start().get()), range.len())
 }
 
 fn whole_sectors(flag: &str, size: Bytes, sector: Bytes) -> Result<Sectors, Problem> {

@@ -63,18 +63,12 @@ impl DeviceName {
         name
     }
 
-    /// Opens it for reads; an emulated drive, which has no bytes to lose, for writes as well.
+    /// Opens it for reads, and writes to some sectors; an emulated drive, which has no bytes to lose, for any writes. And, where
+    /// somebody uses the disk meanwhile, a warning.
     ///
     /// # Errors
-    /// There is no such drive, or its profile does not say enough to simulate it.
-    pub(crate) fn open(&self) -> Result<Box<dyn Device>, Problem> {
-        Ok(self.open_for(None)?.0)
-    }
-
-    /// The same with writes to some sectors; and, where somebody uses the disk meanwhile, a warning.
-    ///
-    /// # Errors
-    /// As above; or a disk that is to be written is in use.
+    /// There is no such drive, or its profile does not say enough to simulate it; or a disk that is to be written is in
+    /// use.
     pub(crate) fn open_for(
         &self,
         writes: Option<LbnRange>,

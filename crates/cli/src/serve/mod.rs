@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod config;
+mod learnt;
 mod open;
 
 use crate::interrupt;
@@ -16,13 +17,14 @@ use server::control::{Control, ControlConfig};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, Open, random_seed};
-use server::{Address, Disk, DiskStatus, Listener, Moment, Offer, Running, Tally};
+use server::{Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, Tally};
 use std::fmt::Write;
 
 /// A disk that is served, and its tasks.
 struct Served {
     running: Running<Disk<AnyDevice>>,
     office: Option<Open>,
+    learnt: Option<LearntKeeper>,
 }
 
 pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Problem> {
@@ -124,19 +126,23 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
     let offer =
         Offer { name: disk.export.clone(), read_only: disk.read_only, tls: None, limits: config.limits };
     let office = office(disk, config, &mut opened)?;
+    let learnt = learnt::go_on(disk, config, &mut opened)?;
     let running = Running::start(&disk.name, opened, offer, listeners)
         .map_err(|e| Problem::failed(format!("{}: {e}", disk.name)))?;
     for place in places {
         console.note(&format!("{} at {place}", disk.name));
     }
+    let keeper = learnt.map(|learnt| learnt::keep(learnt, &running)).transpose();
     let opened = office.map(|office| office.open(running.mailbox())).transpose();
-    match opened {
-        Ok(office) => Ok(Served { running, office }),
-        Err(error) => {
-            let served = Served { running, office: None };
+    let opened =
+        opened.map_err(|error| Problem::failed(format!("no thread for the tasks of {}: {error}", disk.name)));
+    match keeper.and_then(|learnt| Ok((opened?, learnt))) {
+        Ok((office, learnt)) => Ok(Served { running, office, learnt }),
+        Err(problem) => {
+            let served = Served { running, office: None, learnt: None };
             stop(std::slice::from_ref(&served));
             end(vec![served]);
-            Err(Problem::failed(format!("no thread for the tasks of {}: {error}", disk.name)))
+            Err(problem)
         }
     }
 }
@@ -155,13 +161,16 @@ type Ended = (String, Result<(Tally, DiskStatus), Problem>);
 fn end(running: Vec<Served>) -> Vec<Ended> {
     let stoppers: Vec<_> = running.iter().map(|served| served.running.stopper()).collect();
     let mut ended = Vec::new();
-    for Served { running, office } in running {
+    for Served { running, office, learnt } in running {
         let name = running.name().to_owned();
         let result = running
             .join()
             .map(|(tally, mut disk)| {
                 if let Some(office) = office {
                     office.close(&mut disk, units::Instant::ZERO);
+                }
+                if let Some(learnt) = learnt {
+                    learnt.close(&disk);
                 }
                 (tally, disk.status())
             })

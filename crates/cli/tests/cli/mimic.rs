@@ -233,3 +233,49 @@ fn what_was_learnt_outlives_the_run() {
     let other = &["atlas.learnt", "quantum-atlas-10k", "seagate-cheetah-9lp", "begins anew"];
     run(&format!("{args} {file} --drive seagate-cheetah-9lp")).complained(1, other);
 }
+
+/// A file answers as a disk does, but for what takes time.
+#[test]
+fn a_disk_is_probed_and_checked_by_reading_alone() {
+    let dir = Dir::new();
+    let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| (i / 512 * 7 + i % 251) as u8).collect();
+    let (disk, table) = (dir.path("disk"), dir.path("disk.mimic"));
+    fs::write(&disk, &bytes).unwrap();
+    fs::set_permissions(&disk, std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
+    let probe = ["mimic", "probe", &disk, "-o", &table, "--requests", "2000", "--samples", "2", "--json"];
+    let probed = run_with(&probe);
+    if probed.err.contains("O_DIRECT") || probed.err.contains("io_uring") {
+        eprintln!("skipped: {}", probed.err);
+        return;
+    }
+    let probed = probed.json();
+    assert_eq!(probed["drive"], disk.as_str());
+    assert!(number(&probed, "/requests") >= 2_000.0 && number(&probed, "/drive_time_s") > 0.0);
+    let checked = run_with(&["mimic", "check", &table, &disk, "--requests", "200", "--json"]).json();
+    assert!(number(&checked, "/random/time_mean_ms") > 0.0, "{checked}");
+    assert!(run_with(&["mimic", "show", &table]).worked().contains(" ms "));
+    assert!(fs::read(&disk).unwrap() == bytes);
+}
+
+#[test]
+fn a_disk_is_written_only_where_it_may_be_and_keeps_its_bytes() {
+    let dir = Dir::new();
+    let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| (i / 512 * 7 + i % 251) as u8).collect();
+    let (disk, table) = (dir.path("disk"), dir.path("disk.mimic"));
+    fs::write(&disk, &bytes).unwrap();
+    let probe =
+        ["mimic", "probe", &disk, "-o", &table, "--types", "all", "--requests", "600", "--samples", "2"];
+    run_with(&probe).complained(2, &["--allow-writes FIRST-LAST"]);
+    let far = [&probe[..], &["--allow-writes", "64-9000"]].concat();
+    let refused = run_with(&far);
+    if refused.err.contains("O_DIRECT") || refused.err.contains("io_uring") {
+        eprintln!("skipped: {}", refused.err);
+        return;
+    }
+    assert!(!refused.err.is_empty() && !std::path::Path::new(&table).exists(), "{}", refused.err);
+    let probed = run_with(&[&probe[..], &["--allow-writes", "64-4095", "--json"]].concat()).json();
+    assert!(number(&probed, "/requests") >= 600.0);
+    let shown = run_with(&["mimic", "show", &table, "--json"]).json();
+    assert_eq!(shown["pairs"][3]["answered_by"], "write after write");
+    assert!(fs::read(&disk).unwrap() == bytes, "what stood there was put back, and all else left alone");
+}

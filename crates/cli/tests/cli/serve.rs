@@ -151,3 +151,27 @@ fn mistakes_are_underlined() {
     run_with(&["serve", "--disk", &disk, "--listen", &listen]).complained(1, &["cannot open"]);
     assert_eq!(dir.names(), ["f.toml"], "nothing is left behind");
 }
+
+#[test]
+fn what_a_disk_has_learnt_is_kept_and_a_damaged_file_stops_nobody() {
+    let dir = Dir::new();
+    let (profile, image) = (dir.file("small.toml", PROFILE), dir.path("d.img"));
+    let disk = format!("d=emulated:{profile},file={image}");
+    let (state, listen) = (dir.path("state"), format!("unix:{}", dir.path("d.sock")));
+    let serve = ["--disk", &disk, "--listen", &listen, "--profile", "none", "--state", &state, "--json"];
+    let learnt = std::path::Path::new(&state).join("d/learnt");
+    let Some(daemon) = start(&serve, 1) else { return };
+    daemon.end();
+    let first = std::fs::read(&learnt).unwrap();
+    assert!(first.starts_with(b"FBLEARN"));
+    // It goes on from its own file without a word, and from another begins anew, which it says.
+    let Some(daemon) = start(&serve, 1) else { return };
+    daemon.end();
+    assert_eq!(std::fs::read(&learnt).unwrap(), first);
+    std::fs::write(&learnt, &first[..first.len() - 9]).unwrap();
+    let Some(daemon) = start(&serve, 1) else { return };
+    daemon.end();
+    assert_eq!(std::fs::read(&learnt).unwrap(), first);
+    let aside = learnt.with_file_name("learnt.refused-1");
+    assert_eq!(std::fs::read(aside).unwrap(), first[..first.len() - 9]);
+}

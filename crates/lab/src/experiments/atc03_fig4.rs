@@ -28,7 +28,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let factor = week.factor(20.0);
     let others = [Scheduler::TRADITIONAL.as_slice(), &[Scheduler::GreedyOptimal]].concat();
     let flat = lab.map(others.clone(), |scheduler| Bench::new(&disk, 1, 0).run(scheduler, &week, factor))?;
-    let smtf = lab.map_seeds(SAMPLES, lab.pick(2, 3), |samples, seed| {
+    let smtf = lab.map_seeds(SAMPLES, lab.pick(2, 8), |samples, seed| {
         Bench::new(&disk, *samples, seed).run(Scheduler::Smtf(Metric::Mean), &week, factor)
     })?;
     let [_, sstf, c_look, optimal] = flat.as_slice() else {

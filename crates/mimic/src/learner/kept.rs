@@ -9,7 +9,7 @@
 
 use super::cell::Cell;
 use super::change::Change;
-use super::{Learner, LearnerConfig, LearnerError};
+use super::{Learner, LearnerConfig, LearnerError, PAGE};
 use crate::file;
 use crate::frame::{Broken, Reader, Writer, cut};
 use crate::search::FURTHEST;
@@ -96,6 +96,75 @@ impl From<Broken> for LearntError {
     }
 }
 
+/// What was learnt, on its way into the bytes of a file ([`Learner::begin_saving`]).
+#[derive(Debug)]
+pub struct Saving {
+    out: Writer,
+    generation: u32,
+    /// The pair that is next, and its page of cells.
+    pair: usize,
+    page: usize,
+    held: Held,
+}
+
+/// The cells of a pair that have been written.
+#[derive(Debug, Default)]
+struct Held {
+    count: u64,
+    /// Where their number goes.
+    count_at: usize,
+    before: Option<i64>,
+}
+
+/// How far saving has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SavedPart {
+    /// There is more to come.
+    Part,
+    /// The bytes of the file.
+    All(Vec<u8>),
+    /// The drive was found to be another, and all was forgotten meanwhile: begin anew.
+    Forgotten,
+}
+
+impl Saving {
+    /// Takes in at least so many cells, or what there is; a cell takes some nanoseconds. The learner is the one that it was
+    /// begun with.
+    pub fn go_on(&mut self, learner: &Learner, cells: usize) -> SavedPart {
+        if self.generation != learner.generation {
+            return SavedPart::Forgotten;
+        }
+        let pages = cells.div_ceil(PAGE).max(1);
+        for _ in 0..pages {
+            let Some(side) = learner.pairs.get(self.pair) else {
+                let nothing = Writer::new(LETTERS, VERSION, 0);
+                return SavedPart::All(std::mem::replace(&mut self.out, nothing).sealed());
+            };
+            if self.page == 0 {
+                self.held = Held { count_at: self.out.len(), ..Held::default() };
+                self.out.u64(0);
+            }
+            for (i, cell) in side.held_in(self.page, self.generation) {
+                let distance = learner.grid.distance(i);
+                if self.held.before.is_none() {
+                    self.out.i64(distance);
+                }
+                let way = distance.abs_diff(self.held.before.unwrap_or(distance));
+                self.out.way(way, side.lines.is_straight(i));
+                self.out.u8(cell.count());
+                self.out.u32(cell.mean() as u32);
+                self.held = Held { count: self.held.count + 1, before: Some(distance), ..self.held };
+            }
+            self.page += 1;
+            if self.page >= side.pages.len() {
+                self.out.put_u64_at(self.held.count_at, self.held.count);
+                (self.pair, self.page) = (self.pair + 1, 0);
+            }
+        }
+        SavedPart::Part
+    }
+}
+
 impl Learner {
     /// All that was learnt, for a file: a learner that is made of it predicts and goes on as this one. `drive` names the
     /// drive, by its serial number where it has one; 255 bytes of it count.
@@ -115,8 +184,37 @@ impl Learner {
     /// # Ok::<(), LearntError>(())
     /// ```
     pub fn save(&self, drive: &str) -> Vec<u8> {
-        let stats = self.stats();
-        let mut out = Writer::new(LETTERS, VERSION, 4_096 + stats.known as usize * 8);
+        let mut saving = self.begin_saving(drive);
+        loop {
+            match saving.go_on(self, usize::MAX) {
+                SavedPart::All(bytes) => return bytes,
+                // It cannot forget meanwhile.
+                SavedPart::Part => {}
+                SavedPart::Forgotten => saving = self.begin_saving(drive),
+            }
+        }
+    }
+
+    /// Begins to [`save`](Self::save) a part at a time, for who must not be kept for long; what is learnt meanwhile is in
+    /// it or not.
+    ///
+    /// ```
+    /// # use mimic::{Distance, Learner, LearnerConfig, LearntError, Pair, SavedPart};
+    /// # use units::{Duration, Op, Sectors};
+    /// # let mut learner = Learner::new(LearnerConfig::new(Sectors::new(1_000_000), Sectors::new(8)), None)?;
+    /// let mut saving = learner.begin_saving("a drive");
+    /// let bytes = loop {
+    ///     match saving.go_on(&learner, 4_096) {
+    ///         SavedPart::All(bytes) => break bytes,
+    ///         SavedPart::Part => learner.learn(Pair::ALL[0], Distance::new(801), Duration::from_micros(2_300)),
+    ///         SavedPart::Forgotten => saving = learner.begin_saving("a drive"),
+    ///     }
+    /// };
+    /// assert!(Learner::load(*learner.config(), "a drive", &bytes).is_ok());
+    /// # Ok::<(), LearntError>(())
+    /// ```
+    pub fn begin_saving(&self, drive: &str) -> Saving {
+        let mut out = Writer::new(LETTERS, VERSION, 4_096 + self.stats().known as usize * 8);
         out.name(drive);
         out.u64(self.config.capacity.get());
         out.u64(self.config.unit.get());
@@ -131,22 +229,7 @@ impl Learner {
         if let Some(table) = &self.table {
             file::put_table(table, &mut out);
         }
-        for side in &self.pairs {
-            let held = || side.held(self.generation);
-            out.u64(held().count() as u64);
-            let mut before = None;
-            for (i, cell) in held() {
-                let distance = self.grid.distance(i);
-                if before.is_none() {
-                    out.i64(distance);
-                }
-                out.way(distance.abs_diff(before.unwrap_or(distance)), side.lines.is_straight(i));
-                out.u8(cell.count());
-                out.u32(cell.mean() as u32);
-                before = Some(distance);
-            }
-        }
-        out.sealed()
+        Saving { out, generation: self.generation, pair: 0, page: 0, held: Held::default() }
     }
 
     /// A learner that goes on from what [`save`](Self::save) wrote. What it was told may have changed: with more or less

@@ -3,6 +3,7 @@
 use super::READS;
 use crate::check_points::CheckPoints;
 use crate::distance::Pair;
+use crate::search::FURTHEST;
 use crate::summary::Metric;
 use std::ops::RangeInclusive;
 use thiserror::Error;
@@ -11,8 +12,8 @@ use units::{Bytes, Sectors};
 /// The most samples of one distance.
 const MOST_SAMPLES: u32 = 1 << 16;
 
-/// The most sectors of a drive: 2^61, of 512 bytes a zettabyte.
-const MOST_SECTORS: u64 = 1 << 61;
+/// The most sectors of a drive: 2^44, of 512 bytes nine petabytes.
+const MOST_SECTORS: u64 = FURTHEST.unsigned_abs();
 
 /// The least memory: room for the distances that begin it all.
 const LEAST_MEMORY: Bytes = Bytes::new(64 << 10);
@@ -113,7 +114,7 @@ pub enum ProbeError {
     },
     /// A drive without distances.
     #[error(
-        "a drive of {capacity} sectors has no distances for requests of {unit}; it needs 4 units at least and 2^61 sectors at most"
+        "a drive of {capacity} sectors has no distances for requests of {unit}; it needs 4 units at least and 2^44 sectors at most"
     )]
     Capacity {
         /// Its sectors.

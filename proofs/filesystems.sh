@@ -33,7 +33,7 @@ for fs in $systems; do
   case $fs in
     ext4) mkfs.ext4 -q -F "$DEVICE" ${size}M ;;
     xfs) mkfs.xfs -q -f -d size=${size}m "$DEVICE" ;;
-    btrfs) mkfs.btrfs -q -f -b ${size}M "$DEVICE" 2>/dev/null ;;
+    btrfs) mkfs.btrfs -q -f -b ${size}M "$DEVICE" >>"$WORK/log" 2>&1 ;;
   esac
   mkdir -p "$WORK/mnt"
   mount "$DEVICE" "$WORK/mnt"

@@ -5,6 +5,7 @@
 need fio fio
 need python3 python3
 if long; then size=256m disk=512M; else size=16m disk=48M; fi
+[ "$KIND" != live ] || size=64m # in real time
 [ "$KIND" = emulate ] && size=4m
 up $disk
 cd "$WORK" # where fio leaves its state

@@ -33,7 +33,7 @@ pub(crate) enum Command {
     Drive(DriveCommand),
     /// Simulate a foreground load on a drive, with or without a background scan in its free bandwidth
     #[command(
-        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n\nThe same seed gives the same output, but for wall_s. Ctrl-C ends it at once; nothing has been written then."
+        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n  freeblock simulate --replay-live d0.recording\n\nThe same seed gives the same output, but for wall_s. Ctrl-C ends it at once; nothing has been written then."
     )]
     Simulate(Box<SimulateArgs>),
     /// The papers' experiments: their figures, the claims that ours are held against, a report
@@ -341,6 +341,11 @@ pub(crate) struct SimulateArgs {
     /// Seed of everything random
     #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
     pub(crate) seed: u64,
+    /// Tell a fresh scheduler all that a daemon's was told, from a recording of `freeblock serve --record`, and compare every
+    /// decision; the exit code is 1 if one differs. Nothing but --json goes with it
+    #[cfg(target_os = "linux")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "policy", "mimic", "learnt", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -95,7 +95,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {
 fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
     match cli.command {
         Command::Drive(command) => drive::execute(command, console).map(Outcome::from),
-        Command::Simulate(args) => simulate::execute(&args, console).map(Outcome::from),
+        Command::Simulate(args) => simulate::execute(&args, console),
         Command::Lab(command) => lab::execute(command, console),
         Command::Demo(args) => demo::execute(&args, console),
         Command::Probe(args) => probe::execute(&args, console).map(Outcome::from),

@@ -147,7 +147,7 @@ fn told(text: &mut String, counts: &Counts) {
         "  {} steps, {hours:.2} hours of virtual time, {} power cuts, {} commands lost\n  \
          {} foreground requests, {} held against a drive without background; {} commands for promoted work\n  \
          {} background blocks, {} of them written, {} on bad sectors; {} idle visits, {} cut short\n  \
-         {} scrubs of a whole drive",
+         {} scrubs of a whole drive, {} scans of a table; {} commands to black boxes, {} of them for detours",
         grouped(counts.steps),
         grouped(counts.power_cuts),
         grouped(counts.lost),
@@ -160,14 +160,20 @@ fn told(text: &mut String, counts: &Counts) {
         grouped(counts.idle),
         grouped(counts.cuts),
         grouped(counts.scrubs),
+        grouped(counts.mined),
+        grouped(counts.commands),
+        grouped(counts.detours),
     );
     let _ = writeln!(
         text,
-        "  {} calls of a cache, {} flushes kept, {} snapshots, {} images restored and compared, {} reorganisations",
+        "  {} calls of a cache, {} flushes kept, {} snapshots, {} images restored and compared, {} reorganisations\n  \
+         {} records fetched, {} times from a full buffer",
         grouped(counts.calls),
         grouped(counts.flushes),
         grouped(counts.snapshots),
         grouped(counts.restores),
         grouped(counts.reorganisations),
+        grouped(counts.fetched),
+        grouped(counts.full),
     );
 }

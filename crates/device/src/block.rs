@@ -77,12 +77,21 @@ pub trait Device: Debug {
         let _ = writers;
     }
 
+    /// Why no client is to be let in now, if none is.
+    fn taken(&self) -> Option<String> {
+        None
+    }
+
     /// The next answer; `now` is when the host takes it.
     fn poll(&mut self, now: Instant) -> Option<Answer>;
 }
 
 /// One that is chosen at run time.
 impl<D: Device + ?Sized> Device for Box<D> {
+    fn taken(&self) -> Option<String> {
+        (**self).taken()
+    }
+
     fn set_writers(&mut self, writers: usize) {
         (**self).set_writers(writers);
     }

@@ -80,6 +80,15 @@ pub enum Failure {
     /// The device was not made for it: see [`Abilities`](crate::Abilities).
     #[error("the device cannot {0}; ask it what it can do first")]
     Unsupported(&'static str),
+    /// There is no answer, and nobody waits for it any more: it may still be carried out.
+    #[error("the device has not answered for {} s", after.as_nanos() / 1_000_000_000)]
+    Silent {
+        /// So long it had.
+        after: Duration,
+    },
+    /// It is not to be written now.
+    #[error("{0}")]
+    Taken(String),
     /// The file or the device node under it failed.
     #[error("what the device's bytes are kept in: {0}")]
     File(#[from] io::Error),

@@ -16,7 +16,7 @@ pub struct Faults {
     pub seed: u64,
     /// Fail with an I/O error. Of a write, some sectors from the beginning are on the device.
     pub failing: u16,
-    /// Are answered late.
+    /// Are late: half of them are answered late, half are given to the device late.
     pub late: u16,
     /// So late at most.
     pub by: Duration,
@@ -50,11 +50,17 @@ pub struct Faulty<D> {
     rng: ChaCha8Rng,
     /// Of asks that the device has: what becomes of them.
     fates: BTreeMap<u64, Fate>,
-    /// Answers that are held back, by their instant and by their turn.
-    held: BTreeMap<(Instant, u64), Answer>,
+    /// Asks and answers that are held back, by their instant and by their turn.
+    held: BTreeMap<(Instant, u64), Held>,
     turn: u64,
     done: VecDeque<Answer>,
     lost: u64,
+}
+
+#[derive(Debug)]
+enum Held {
+    Ask(u64, LbnRange, Ask),
+    Answer(Answer),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +69,8 @@ enum Fate {
     /// With a number by which a write is torn.
     Failing(u64),
     Late(Duration),
+    /// The device knows nothing of it until then.
+    Delayed(Duration),
     Lost,
     /// These sectors are good again when it is done.
     Heals(LbnRange),
@@ -105,7 +113,8 @@ impl<D: Device> Faulty<D> {
         if draw < failing {
             Some(Fate::Failing(how))
         } else if draw < failing + late {
-            Some(Fate::Late(Duration::from_nanos(how % by.as_nanos().max(1))))
+            let by = Duration::from_nanos((how >> 1) % by.as_nanos().max(1));
+            Some(if how & 1 == 0 { Fate::Late(by) } else { Fate::Delayed(by) })
         } else if draw < failing + late + lost {
             Some(Fate::Lost)
         } else {
@@ -146,14 +155,31 @@ impl<D: Device> Faulty<D> {
                 }
                 Some(Fate::Late(by)) => {
                     let at = answer.at + by;
-                    self.held.insert((at, self.turn), Answer { at, ..answer });
-                    self.turn += 1;
+                    self.hold(at, Held::Answer(Answer { at, ..answer }));
                 }
+                // Of what is delayed the device knew nothing.
+                Some(Fate::Delayed(_)) => self.done.push_back(answer),
                 Some(Fate::Lost) => self.lost += 1,
             }
         }
+    }
+
+    fn hold(&mut self, until: Instant, held: Held) {
+        self.held.insert((until, self.turn), held);
+        self.turn += 1;
+    }
+
+    /// What was held back until `now` goes on.
+    fn release(&mut self, now: Instant) {
         while let Some(held) = self.held.first_entry().filter(|held| held.key().0 <= now) {
-            self.done.push_back(held.remove());
+            let ((at, _), held) = held.remove_entry();
+            match held {
+                Held::Answer(answer) => self.done.push_back(answer),
+                Held::Ask(id, range, ask) => {
+                    self.device.advance(at);
+                    self.device.ask(at, id, range, ask);
+                }
+            }
         }
     }
 }
@@ -181,6 +207,9 @@ impl<D: Device> Device for Faulty<D> {
             Some(Fate::Failing(how)) => self.torn(range, ask, how),
             _ => (range, ask),
         };
+        if let Some(Fate::Delayed(by)) = fate {
+            return self.hold(now + by, Held::Ask(id, range, ask));
+        }
         if let Some(fate) = fate {
             self.fates.insert(id, fate);
         }
@@ -202,12 +231,15 @@ impl<D: Device> Device for Faulty<D> {
     }
 
     fn advance(&mut self, now: Instant) {
+        self.release(now);
         self.device.advance(now);
         self.collect(now);
+        self.release(now);
     }
 
     fn poll(&mut self, now: Instant) -> Option<Answer> {
         self.collect(now);
+        self.release(now);
         self.done.pop_front()
     }
 }

@@ -115,6 +115,8 @@ pub struct Connection {
     requests: usize,
     bytes: usize,
     paused: bool,
+    /// Why no export may be chosen.
+    closed: Option<String>,
 }
 
 impl Connection {
@@ -142,6 +144,7 @@ impl Connection {
             requests: 0,
             bytes: 0,
             paused: false,
+            closed: None,
         }
     }
 
@@ -179,6 +182,11 @@ impl Connection {
         let resumed = self.paused && !paused;
         self.paused = paused;
         if resumed { self.go_on() } else { Ok(()) }
+    }
+
+    /// Lets no export be chosen from here on, and says why; or lets one be. Who has chosen keeps it.
+    pub fn set_closed(&mut self, why: Option<String>) {
+        self.closed = why;
     }
 
     fn is_paused(&self) -> bool {

@@ -144,6 +144,28 @@ fn what_is_not_in_order_is_refused_and_the_client_goes_on() {
 }
 
 #[test]
+fn while_nobody_is_let_in_clients_are_told_why_and_who_is_in_stays() {
+    const POLICY: u32 = 1 << 31 | 2;
+    let mut connection = greeted(Tls::Off);
+    connection.set_closed(Some("a restore".into()));
+    let go = option(7, &[string("disk"), vec![0, 0]].concat());
+    connection.receive(&go).unwrap();
+    assert_eq!(replies(&taken(&mut connection)), [(7, POLICY, b"a restore".to_vec())]);
+    assert!(!connection.is_open());
+    // In the old way there is no answer but the end.
+    let mut old = connection.clone();
+    let error = old.receive(&option(1, b"disk")).unwrap_err().to_string();
+    assert!(error.contains("nobody is let in now"), "{error}");
+    connection.set_closed(None);
+    connection.receive(&go).unwrap();
+    connection.set_closed(Some("a restore".into()));
+    assert!(connection.is_open());
+    connection.receive(&request(0, 0, 1, 0, 512)).unwrap();
+    assert!(matches!(connection.poll(), Some(Event::Opened(_))));
+    assert!(matches!(connection.poll(), Some(Event::Request(_))));
+}
+
+#[test]
 fn a_client_that_does_not_keep_to_the_protocol_is_told_why() {
     let fails = |bytes: &[u8]| greeted(Tls::Off).receive(bytes).unwrap_err();
     assert!(matches!(fails(b"GET / HTTP/1.1\r\n\r\n"), Violation::Magic { what: "an option", .. }));

@@ -10,6 +10,7 @@ mod block_set;
 mod bounds;
 mod core;
 mod foreground;
+mod given;
 mod idle;
 mod lottery;
 mod planner;
@@ -28,6 +29,7 @@ pub use crate::core::{
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;
 pub use foreground::{Pending, Request};
+pub use given::Given;
 pub use idle::{Harm, IdleTime, IdleTimeError};
 pub use planner::{Detour, Gap, SearchBudget, Stop};
 pub use predictor::{Last, Mimic, Observed, Positioning, Predictor};

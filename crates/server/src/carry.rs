@@ -115,6 +115,7 @@ pub(crate) fn blame(failure: &Failure, sector: Bytes) -> (Errno, Option<u64>) {
     match failure {
         Failure::Medium(lbn) => (Errno::Io, lbn.get().checked_mul(sector.get())),
         Failure::File(error) if error.kind() == io::ErrorKind::StorageFull => (Errno::NoSpace, None),
+        Failure::Taken(_) => (Errno::NotPermitted, None),
         Failure::Command(_) | Failure::Length { .. } => (Errno::Invalid, None),
         Failure::Unsupported(_) => (Errno::NotSupported, None),
         _ => (Errno::Io, None),

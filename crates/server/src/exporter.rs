@@ -381,6 +381,9 @@ impl<D: Device> Exporter<D> {
 
     fn received(&mut self, id: u64, bytes: &[u8]) {
         let Some(client) = self.clients.get_mut(&id) else { return };
+        if !client.connection.is_open() {
+            client.connection.set_closed(self.disk.taken());
+        }
         let result = client.received(bytes, self.clock.now());
         self.events(id, result);
     }

@@ -23,6 +23,7 @@ mod tls;
 
 pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
+    TIMEOUT,
 };
 pub use exporter::{Exporter, Offer, ServeError, Tally};
 pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};
@@ -31,5 +32,5 @@ pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
 pub use notify::{Moment, notify};
 pub use running::Running;
-pub use tape::{ReplayError, Replayed, Tape, replay};
+pub use tape::{FrameError, Frames, Later, Lines, Replay, ReplayError, Replayed, Tape};
 pub use tls::{Tls, TlsError};

@@ -29,6 +29,20 @@ impl fmt::Display for Address {
     }
 }
 
+impl Address {
+    /// Whether it may be listened on: not where other machines come in, unless `remote` allows it, because nothing goes
+    /// without TLS or at the operator's word.
+    ///
+    /// # Errors
+    /// [`ListenError::Remote`].
+    pub fn check(&self, remote: bool) -> Result<(), ListenError> {
+        match *self {
+            Self::Tcp(at) if !at.ip().is_loopback() && !remote => Err(ListenError::Remote(at)),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// A place where nobody can listen, or nobody should.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -66,8 +80,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens. `remote` allows TCP addresses that other machines reach: because nothing goes without TLS, or at the operator's
-    /// word.
+    /// Listens. `remote` allows TCP addresses that other machines reach, as in [`Address::check`].
     ///
     /// A socket on this very address that the service manager has opened and handed over (LISTEN_FDS, as systemd does it)
     /// is used, not opened anew: clients that come while the daemon starts wait there.
@@ -76,12 +89,7 @@ impl Listener {
     /// An address that is refused, or taken.
     pub fn bind(address: Address, remote: bool) -> Result<Self, ListenError> {
         let failed = |address: &Address, source| ListenError::System { address: address.clone(), source };
-        if let Address::Tcp(at) = address
-            && !at.ip().is_loopback()
-            && !remote
-        {
-            return Err(ListenError::Remote(at));
-        }
+        address.check(remote)?;
         if let Some(socket) = inherited::take(&address) {
             return Ok(Self { socket: Arc::new(socket), address, ours: false });
         }

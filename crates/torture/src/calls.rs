@@ -8,7 +8,7 @@ use crate::scenario::Setup;
 use crate::step::Step;
 use scheduler::{Core, MOST_SESSIONS, Parameter, Priority, SessionError, Sessions, Sharing};
 use std::collections::BTreeMap;
-use units::{Duration, Instant, LbnRange, Op, SessionId};
+use units::{Duration, Instant, LbnRange, Op, RequestId, SessionId};
 
 /// Foreground requests, at the end, without a block for anybody, after which somebody starves.
 const PATIENCE: u64 = 30_000;
@@ -18,6 +18,12 @@ const PATIENCE_SHARED: u64 = 60_000;
 
 /// Seconds of silence without a block for anybody, beyond what work may rest for, after which idle time is of no use.
 const SILENCE_S: u64 = 30;
+
+/// In millionths: where age counts for less, a request may wait for longer than a history lasts.
+const LEAST_AGE: u32 = 5_000;
+
+/// No access of a tiny drive takes longer.
+const LONGEST_ACCESS: Duration = Duration::from_millis(60);
 
 /// A host whose clients call.
 pub(crate) trait Calls {
@@ -36,6 +42,10 @@ pub(crate) trait Calls {
     fn submit(&mut self, op: Op, range: LbnRange) -> Result<bool, Broken>;
     /// Foreground requests that are not done.
     fn outstanding(&self) -> usize;
+    /// The request that was taken last.
+    fn newest(&self) -> RequestId;
+    /// Whether a request is not done.
+    fn waits(&self, request: RequestId) -> bool;
     /// Lets time go on for so long.
     fn advance(&mut self, by: Duration) -> Result<(), Broken>;
     /// The longest silence, in seconds, for which work that is wanted may rest.
@@ -181,7 +191,43 @@ pub(crate) trait Calls {
         for number in suspended {
             self.suspend(number, false)?;
         }
-        self.in_gaps()
+        self.in_gaps()?;
+        self.no_request_starves()
+    }
+
+    /// Where age counts, whoever waits far away has his turn, however many there are nearer.
+    fn no_request_starves(&mut self) -> Result<(), Broken> {
+        let (age, most) = (self.setup().age, self.setup().most_pending);
+        if age < LEAST_AGE || most < 4 || !self.dice().one_in(3) {
+            return Ok(());
+        }
+        let (near, capacity) = (self.dice().next() % self.capacity(), self.capacity());
+        let far = self.clip(near + capacity / 2, 1);
+        if !self.submit(Op::Read, far)? {
+            return Ok(());
+        }
+        let (old, step) = (self.newest(), Duration::from_millis(2));
+        let longest = Duration::from_secs(2) + LONGEST_ACCESS * (4_000_000 / u64::from(age));
+        let mut waited = Duration::ZERO;
+        while self.waits(old) {
+            while self.outstanding() < 4 {
+                let by = self.dice().below(24);
+                let range = self.clip(near + by, 1);
+                if !self.submit(Op::Read, range)? {
+                    break;
+                }
+            }
+            self.advance(step)?;
+            waited += step;
+            hold(waited < longest, Check::Starved, || {
+                format!(
+                    "a request for LBN {} has waited for {} s while others passed it",
+                    far.start(),
+                    waited.as_secs_f64()
+                )
+            })?;
+        }
+        self.advance(Duration::from_secs(1))
     }
 
     /// A foreground read somewhere, and time until it is done.

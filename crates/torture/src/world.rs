@@ -365,6 +365,14 @@ impl Calls for World {
         self.requests.len()
     }
 
+    fn newest(&self) -> RequestId {
+        RequestId::new(self.next_request - 1)
+    }
+
+    fn waits(&self, request: RequestId) -> bool {
+        self.requests.contains_key(&request)
+    }
+
     fn longest_rest_s(&self) -> u64 {
         self.patience.seconds()
     }

@@ -1,14 +1,16 @@
 //! Drives, loads and faults that all these tests share.
 
-use model::DriveModel;
+use drive::Behaviour;
+use model::profile::WriteBack;
 use model::random_profile::{Size, random_profile};
+use model::{DriveModel, Profile, builtin};
 use proptest::prelude::*;
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, Sharing};
-use sim::{Content, Faults, Platters, Volume};
+use scheduler::{Config, IdleTime, OutsideConfig, Place, Sharing};
+use sim::{Content, Faults, Platters, Volume, black_box};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Sectors};
-use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Share, Source, Think};
+use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Request, Share, Source, Think};
 
 pub fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
@@ -27,6 +29,8 @@ pub struct World {
     pub think_us: u64,
     pub lost_ppm: u32,
     pub late_ppm: u32,
+    /// The core is outside the drive, which is noisy.
+    pub outside: bool,
 }
 
 pub fn worlds() -> impl Strategy<Value = World> {
@@ -34,10 +38,13 @@ pub fn worlds() -> impl Strategy<Value = World> {
     let ppm = || prop_oneof![Just(0), 0..100_000u32];
     (
         (any::<u64>(), any::<u64>(), policy, any::<bool>(), any::<bool>()),
-        (prop_oneof![Just(1usize << 15), 2..6usize], 1..8u32, 0..40_000u64, ppm(), ppm()),
+        (prop_oneof![Just(1usize << 15), 2..6usize], 1..8u32, 0..40_000u64, ppm(), ppm(), any::<bool>()),
     )
         .prop_map(
-            |((drive, seed, policy, greedy, idle), (partials, tasks, think_us, lost_ppm, late_ppm))| World {
+            |(
+                (drive, seed, policy, greedy, idle),
+                (partials, tasks, think_us, lost_ppm, late_ppm, outside),
+            )| World {
                 drive,
                 seed,
                 policy,
@@ -48,20 +55,34 @@ pub fn worlds() -> impl Strategy<Value = World> {
                 think_us,
                 lost_ppm,
                 late_ppm,
+                outside,
             },
         )
 }
 
 impl World {
     pub fn drive(&self) -> Arc<DriveModel> {
-        Arc::new(DriveModel::from_profile(&random_profile(self.drive, Size::Tiny)).unwrap())
+        Arc::new(DriveModel::from_profile(&self.profile()).unwrap())
+    }
+
+    /// Every write goes to the medium before it is reported.
+    fn profile(&self) -> Profile {
+        let mut profile = random_profile(self.drive, Size::Tiny);
+        let mut firmware = builtin::find("seagate-cheetah-18lp").unwrap().firmware.unwrap();
+        firmware.cache.write_back = WriteBack::None;
+        profile.firmware = Some(firmware);
+        profile
     }
 
     pub fn config(&self) -> Config {
         Config {
             policy: self.policy,
             sharing: if self.greedy { Sharing::Greedy } else { Sharing::Lottery },
-            idle: self.idle.then(IdleTime::default),
+            idle: match self.outside {
+                // What no gap can hold for commands comes all the same.
+                true => Some(IdleTime { harm_ppm: 1_000_000, ..IdleTime::default() }),
+                false => self.idle.then(IdleTime::default),
+            },
             most_partials: self.partials,
             seed: self.seed,
             ..Config::default()
@@ -70,7 +91,16 @@ impl World {
 
     /// Switches a drive on, for the `life`th time.
     pub fn start(&self, platters: Platters, now: Instant, life: u64) -> Volume {
-        let mut volume = Volume::starting_at(now, self.drive(), self.config(), platters).unwrap();
+        let (drive, config) = (self.drive(), self.config());
+        let mut volume = if self.outside {
+            let (profile, behaviour) = (self.profile(), Behaviour::noisy());
+            let seed = self.seed.wrapping_add(life);
+            let (_, overheads) = black_box(&profile, behaviour, seed).unwrap();
+            let config = Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..config };
+            Volume::outside(now, (&profile, behaviour, seed), drive, config, platters).unwrap()
+        } else {
+            Volume::starting_at(now, drive, config, platters).unwrap()
+        };
         volume.set_faults(Faults {
             seed: self.seed.wrapping_add(life),
             lost_ppm: self.lost_ppm,
@@ -90,7 +120,10 @@ impl World {
             reads: if writes { Share::TWO_THIRDS } else { Share::ALL },
             ..RandomConfig::new(capacity, volume.drive().sector_bytes())
         };
-        let source: Box<dyn Source> = Box::new(Random::new(config, self.seed).unwrap());
+        let source = Random::new(config, self.seed).unwrap();
+        // Outside the drive some blocks come in idle time only.
+        let left = if self.outside { REQUESTS_OUTSIDE } else { u64::MAX };
+        let source: Box<dyn Source> = Box::new(Ends { source, left });
         let think = Think::Exponential(Duration::from_micros(self.think_us));
         let arrival = Arrival::Closed(Closed { tasks: self.tasks, think });
         volume.load(Issuer::new(source, arrival, volume.now(), self.seed).unwrap(), Content::Timing);
@@ -105,4 +138,20 @@ pub fn run(volume: &mut Volume, done: impl Fn(&Volume) -> bool) -> Result<(), Te
         prop_assert!(volume.now() < end, "it does not come to an end");
     }
     Ok(())
+}
+
+/// Requests of a load of a drive that must have idle time at last.
+const REQUESTS_OUTSIDE: u64 = 500;
+
+/// A load that comes to an end.
+struct Ends {
+    source: Random,
+    left: u64,
+}
+
+impl Source for Ends {
+    fn next_request(&mut self) -> Option<Request> {
+        self.left = self.left.checked_sub(1)?;
+        self.source.next_request()
+    }
 }

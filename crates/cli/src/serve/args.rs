@@ -1,6 +1,7 @@
 //! The flags of `freeblock serve`.
 
-use super::config::{DeviceSpec, Place};
+use super::names::{DeviceSpec, Place};
+use crate::args::TlsArgs;
 use clap::Args;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,7 +9,7 @@ use std::str::FromStr;
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Everything from a file: see docs/freeblock.toml, in which each option is explained
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy"], required_unless_present = "disk")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "allow_remote", "record", "tls_certificate"], required_unless_present = "disk")]
     pub(crate) config: Option<PathBuf>,
     /// A disk: /dev/NAME, a file, or emulated:NAME-or-FILE,file=PATH for a drive that one does not have (`,noise` and `,seed=N` may follow)
     #[arg(long, value_name = "NAME=DEVICE", requires = "listen")]
@@ -25,6 +26,11 @@ pub(crate) struct ServeArgs {
     /// Let other machines in, although nobody is asked who they are
     #[arg(long)]
     pub(crate) allow_remote: bool,
+    /// Record what the scheduler is told and what it decides, for `freeblock simulate --replay-live`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
     /// Where tasks keep what must outlive the daemon
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,

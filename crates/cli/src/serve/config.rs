@@ -1,91 +1,18 @@
 //! What `freeblock serve` is told: the file docs/freeblock.toml, or its flags.
 
 use super::args::ServeArgs;
+use super::names::{DeviceSpec, Place};
+use super::tls::TlsText;
 use crate::files;
 use crate::problem::Problem;
 use crate::values;
 use scheduler::policy::PolicyName;
 use serde::Deserialize;
-use server::Address;
 use server::control::Roles;
+use server::{Address, Tls};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use toml::Spanned;
 use units::Duration;
-
-/// A drive, as it is named on the command line and in the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DeviceSpec {
-    /// A block device or a file.
-    Raw(PathBuf),
-    /// A drive that one does not have.
-    Emulated {
-        /// A built-in drive's name or a profile.
-        drive: String,
-        /// Its bytes.
-        file: PathBuf,
-        /// Whether it differs from its profile as real drives do.
-        noise: bool,
-        /// Seed of that.
-        seed: u64,
-    },
-}
-
-impl FromStr for DeviceSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let Some(rest) = text.strip_prefix("emulated:") else {
-            return match text {
-                "" => Err("give a device, a file, or emulated:NAME,file=PATH".into()),
-                path => Ok(Self::Raw(path.into())),
-            };
-        };
-        let mut parts = rest.split(',');
-        let drive = parts.next().unwrap_or_default().to_owned();
-        let (mut file, mut noise, mut seed) = (None, false, 1);
-        for part in parts {
-            match part.split_once('=') {
-                Some(("file", path)) if !path.is_empty() => file = Some(PathBuf::from(path)),
-                Some(("seed", number)) => seed = values::seed(number)?,
-                None if part == "noise" => noise = true,
-                _ => {
-                    return Err(format!(
-                        "{part:?} is nothing that an emulated drive has; give file=PATH, noise or seed=N"
-                    ));
-                }
-            }
-        }
-        match file {
-            Some(file) if !drive.is_empty() => Ok(Self::Emulated { drive, file, noise, seed }),
-            _ => Err(
-                "give emulated:NAME,file=PATH: a built-in drive's name or a profile, and where its bytes are"
-                    .into(),
-            ),
-        }
-    }
-}
-
-/// Where clients come in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place(pub(crate) Address);
-
-impl FromStr for Place {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once(':') {
-            Some(("unix", path)) if !path.is_empty() => Ok(Self(Address::Unix(path.into()))),
-            Some(("tcp", address)) => match address.parse() {
-                Ok(address) => Ok(Self(Address::Tcp(address))),
-                Err(_) => {
-                    Err(format!("{address:?} is no address with a port; give one as in tcp:127.0.0.1:10809"))
-                }
-            },
-            _ => Err("give unix:PATH or tcp:ADDRESS:PORT".into()),
-        }
-    }
-}
 
 /// The file as it is written.
 #[derive(Debug, Deserialize)]
@@ -118,6 +45,9 @@ struct DiskText {
     policy: Option<Spanned<String>>,
     harm_percent: Option<Spanned<f64>>,
     idle_after_ms: Option<Spanned<f64>>,
+    timeout_s: Option<Spanned<u64>>,
+    record: Option<PathBuf>,
+    tls: Option<TlsText>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -164,6 +94,11 @@ pub(crate) struct DiskConfig {
     pub(crate) harm_ppm: u32,
     /// `None`: idle time is left alone.
     pub(crate) idle_after: Option<Duration>,
+    /// So long the device has for a command.
+    pub(crate) timeout: Duration,
+    /// Where all that its core is told is recorded.
+    pub(crate) record: Option<PathBuf>,
+    pub(crate) tls: Option<Tls>,
 }
 
 /// Half-read blocks of a megabyte are then a gigabyte at most.
@@ -207,6 +142,9 @@ impl Config {
                         policy: policy.map_err(Problem::usage)?,
                         harm_ppm: HARM_PPM,
                         idle_after: Some(IDLE_AFTER),
+                        timeout: server::TIMEOUT,
+                        record: args.record.clone(),
+                        tls: crate::emulate::tls(&args.tls)?,
                     }],
                 }
             }
@@ -257,13 +195,13 @@ impl Config {
 }
 
 /// What mistakes are underlined in.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     name: &'a str,
     text: &'a str,
 }
 
 impl Source<'_> {
-    fn problem(&self, span: std::ops::Range<usize>, message: impl std::fmt::Display) -> Problem {
+    pub(super) fn problem(&self, span: std::ops::Range<usize>, message: impl std::fmt::Display) -> Problem {
         Problem::failed(format!("{}: {message}", self.name)).at(self.name, self.text, span, "here")
     }
 
@@ -306,9 +244,19 @@ impl DiskText {
         if listen.is_empty() {
             return Err(place.problem(self.listen.span(), "nobody could come; give at least one place"));
         }
+        let tls = self.tls.as_ref().map(|tls| tls.check(place)).transpose()?;
+        // Who must encrypt is not read on the way, and may be asked who he is.
+        let safe = self.allow_remote || tls.as_ref().is_some_and(Tls::is_required);
+        for (address, text) in listen.iter().zip(self.listen.get_ref()).filter(|_| !safe) {
+            if let Err(error) = address.check(false) {
+                return Err(place.problem(text.span(), error));
+            }
+        }
         let policy = self.policy.as_ref().map(|policy| place.parsed(policy, values::policy)).transpose()?;
         let harm = place.within(self.harm_percent.as_ref(), (0.0, 100.0), f64::from(HARM_PPM) / 1e4)?;
         let idle = place.within(self.idle_after_ms.as_ref(), (0.0, 3.6e6), IDLE_AFTER.as_millis_f64())?;
+        let timeout =
+            place.within(self.timeout_s.as_ref(), (1, 3_600), server::TIMEOUT.as_nanos() / 1_000_000_000)?;
         let idle_after = Duration::from_millis_f64(idle).filter(|time| *time > Duration::ZERO);
         Ok(DiskConfig {
             device: place.parsed(&self.device, |text| text.parse())?,
@@ -322,6 +270,9 @@ impl DiskText {
             policy,
             harm_ppm: (harm * 1e4).round() as u32,
             idle_after,
+            timeout: Duration::from_secs(timeout),
+            record: self.record,
+            tls,
         })
     }
 }
@@ -369,7 +320,8 @@ mod tests {
     fn uncommented() -> String {
         let option = |line: &str| {
             let key = line.split(" = ").next().unwrap_or_default();
-            line.contains(" = ") && key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+            // Files that there are not.
+            line.contains(" = ") && key != "tls" && key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
         };
         let lines = EXAMPLE.lines().map(|line| match line.strip_prefix("# ") {
             Some(rest) if option(rest) => rest,
@@ -387,7 +339,8 @@ mod tests {
         let [short, long] = [&short.disks[0], &long.disks[0]];
         let policy = Some("sptf".parse().unwrap());
         let profile = Some("/etc/freeblock/d0.toml".to_owned());
-        let named = DiskConfig { policy, profile, ..short.clone() };
+        let record = Some("/var/lib/freeblock/d0.recording".into());
+        let named = DiskConfig { policy, profile, record, ..short.clone() };
         assert_eq!(format!("{named:?}"), format!("{long:?}"));
         assert_eq!((short.harm_ppm, short.idle_after), (10_000, Some(Duration::from_millis(20))));
     }
@@ -404,8 +357,19 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen name policy profile read_only";
+        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen name policy profile read_only record timeout_s";
         assert_eq!(keys(disk), expected);
+    }
+
+    #[test]
+    fn the_example_of_encryption_is_understood() {
+        let line = EXAMPLE.lines().find_map(|line| line.strip_prefix("# tls = ")).unwrap();
+        let config =
+            format!("[[disk]]\nname = \"a\"\ndevice = \"x\"\nlisten = [\"unix:/s\"]\ntls = {line}\n");
+        let problem = Config::from_toml(&config, "f.toml").unwrap_err().to_string();
+        assert!(problem.starts_with("f.toml: /etc/freeblock/d0.crt: "), "{problem}");
+        let problem = Config::from_toml(&config.replace("key", "keys"), "f.toml").unwrap_err().to_string();
+        assert!(problem.contains("unknown field `keys`"), "{problem}");
     }
 
     #[test]
@@ -424,6 +388,8 @@ mod tests {
             (&disk.replace("\"a\"", "\"../a\""), "without slashes"),
             (&disk.replace("unix:/s", "udp:1"), "unix:PATH or tcp:ADDRESS:PORT"),
             (&disk.replace("[\"unix:/s\"]", "[]"), "at least one place"),
+            (&disk.replace("unix:/s", "tcp:0.0.0.0:10809"), "reached from other machines"),
+            (&format!("{disk}timeout_s = 0\n"), "give 1 to 3600"),
             (&disk.replace("/dev/null", "emulated:x"), "file=PATH"),
             (&disk.replace("/dev/null", "emulated:x,file=y,speed=3"), "speed=3"),
         ];

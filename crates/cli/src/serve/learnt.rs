@@ -1,14 +1,16 @@
 //! What a served disk's mimic has learnt, over restarts.
 
-use super::config::{Config, DeviceSpec, DiskConfig};
+use super::config::{Config, DiskConfig};
+use super::names::DeviceSpec;
 use super::open::AnyDevice;
 use crate::problem::Problem;
 use mimic::Learner;
 use server::{Disk, Learnt, LearntKeeper, Running, SAVE_EVERY};
 use std::any::Any;
 
-/// Lets a disk that learns go on from what its part of the state directory holds. `None` where it does not learn, or there is
-/// no state directory.
+/// Lets a disk that learns go on from what its part of the state directory holds. `None` where it does not learn, there is no
+/// state directory, or it is recorded: a recording is told to a fresh core, so it is made of one, and what that learns does
+/// not take the place of what was known.
 ///
 /// # Errors
 /// Its part of the state directory cannot be made.
@@ -18,7 +20,7 @@ pub(super) fn go_on(
     opened: &mut Disk<AnyDevice>,
 ) -> Result<Option<Learnt>, Problem> {
     let learner = opened.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
-    let (Some(learner), Some(state)) = (learner, &config.state) else { return Ok(None) };
+    let (Some(learner), Some(state), None) = (learner, &config.state, &disk.record) else { return Ok(None) };
     let state = state.join(&disk.name);
     std::fs::create_dir_all(&state).map_err(|e| {
         Problem::failed(format!("{}: {e}", state.display()))

@@ -3,21 +3,25 @@
 pub(crate) mod args;
 mod config;
 mod learnt;
+mod names;
 mod open;
+pub(crate) mod recipe;
+mod tls;
 
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use args::ServeArgs;
-use config::{Config, DeviceSpec, DiskConfig};
+use config::{Config, DiskConfig};
 use device::Device;
+use names::DeviceSpec;
 use open::AnyDevice;
 use serde::Serialize;
 use server::control::{Control, ControlConfig};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, Open, random_seed};
-use server::{Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, Tally};
+use server::{Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, Tally, Tls};
 use std::fmt::Write;
 
 /// A disk that is served, and its tasks.
@@ -118,15 +122,24 @@ fn tell(moment: Moment) {
 }
 
 fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served, Problem> {
-    let bind =
-        |address: &Address| Listener::bind(address.clone(), disk.allow_remote).map_err(Problem::failed);
-    let (mut opened, ..) = open::open(disk, config.partial_blocks)?;
+    // Who must encrypt is not read on the way.
+    let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
+    let bind = |address: &Address| Listener::bind(address.clone(), remote).map_err(Problem::failed);
+    let (mut opened, recipe) = open::open(disk, config.partial_blocks)?;
     let listeners: Vec<Listener> = disk.listen.iter().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
-    let offer =
-        Offer { name: disk.export.clone(), read_only: disk.read_only, tls: None, limits: config.limits };
-    let office = office(disk, config, &mut opened)?;
+    let offer = Offer {
+        name: disk.export.clone(),
+        read_only: disk.read_only,
+        tls: disk.tls.clone(),
+        limits: config.limits,
+    };
     let learnt = learnt::go_on(disk, config, &mut opened)?;
+    // From the very first that the core is told; what it knows by then is in the recording.
+    if let Some(path) = &disk.record {
+        open::record(path, recipe, &mut opened)?;
+    }
+    let office = office(disk, config, &mut opened)?;
     let running = Running::start(&disk.name, opened, offer, listeners)
         .map_err(|e| Problem::failed(format!("{}: {e}", disk.name)))?;
     for place in places {
@@ -171,6 +184,9 @@ fn end(running: Vec<Served>) -> Vec<Ended> {
                 }
                 if let Some(learnt) = learnt {
                     learnt.close(&disk);
+                }
+                if let Err(error) = disk.end_recording() {
+                    tracing::error!(disk = name, %error, "the recording is cut off");
                 }
                 (tally, disk.status())
             })

@@ -1,56 +1,82 @@
 //! A disk as it is configured: its device, what is known of it, and the core.
 
-use super::config::{DeviceSpec, DiskConfig};
+use super::config::DiskConfig;
+use super::names::DeviceSpec;
+use super::recipe::{Knowledge, Made, Recipe, hex};
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
 use device::{Device, Emulated, Options, Raw};
 use drive::{Behaviour, Queue};
-use mimic::{Learner, LearnerConfig};
-use model::{DriveModel, Profile};
-use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Overheads, Place};
-use server::Disk;
+use mimic::Learner;
+use scheduler::Overheads;
+use server::{Disk, FrameError, Later, Lines, Tape};
+use std::any::Any;
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
-use units::Sectors;
 
 /// Any device, chosen at run time.
 pub(crate) type AnyDevice = Box<dyn Device + Send>;
-
-/// Sectors to a step of what a mimic learns: 64 KiB of 512-byte sectors.
-const GRAIN: u64 = 128;
-
-/// What a core needs to know of its drive.
-struct Known {
-    model: DriveModel,
-    outside: OutsideConfig,
-    /// Of a drive that nobody has characterised nothing is known, and its mimic learns.
-    blind: bool,
-}
 
 /// Opens the device, and puts a core over it.
 ///
 /// # Errors
 /// A device that cannot be had, a profile that is none or of another device.
-pub(crate) fn open(
-    config: &DiskConfig,
-    partial_blocks: usize,
-) -> Result<(Disk<AnyDevice>, Arc<DriveModel>, Config), Problem> {
+pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<AnyDevice>, Recipe), Problem> {
+    let (device, drive) = device(config)?;
+    let recipe = Recipe {
+        version: env!("CARGO_PKG_VERSION").into(),
+        disk: config.name.clone(),
+        policy: config.policy.unwrap_or_else(|| drive.policy()).to_string(),
+        drive,
+        harm_ppm: config.harm_ppm,
+        idle_after_ns: config.idle_after.map(units::Duration::as_nanos),
+        partial_blocks,
+        learnt: None,
+    };
+    let wrong = |error: String| Problem::failed(format!("{}: {error}", config.name));
+    let Made { model, config: core, mimic } = recipe.make().map_err(wrong)?;
+    let mut disk = Disk::new(device, model, core).map_err(|error| wrong(error.to_string()))?;
+    disk.set_timeout(config.timeout);
+    if let Some(mimic) = mimic {
+        disk.set_mimic(mimic);
+    }
+    Ok((disk, recipe))
+}
+
+/// Records the disk's core, made of `recipe`, from here on.
+///
+/// # Errors
+/// A recording that cannot be begun.
+pub(crate) fn record(path: &Path, recipe: Recipe, disk: &mut Disk<AnyDevice>) -> Result<(), Problem> {
+    let learner = disk.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
+    let learnt = learner.map(|learner| hex(&learner.save(&recipe.disk)));
+    let recipe = Recipe { learnt, ..recipe };
+    let tape = recording(path, &recipe)?;
+    // The disk goes on with what a replay will begin with, to the last bit.
+    let made = recipe.make().map_err(|error| Problem::failed(format!("{}: {error}", recipe.disk)))?;
+    if let Some(mimic) = made.mimic {
+        disk.set_mimic(mimic);
+    }
+    disk.record(tape);
+    Ok(())
+}
+
+/// The device, and what is known of it.
+fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
     let profile = match config.profile.as_deref() {
         None | Some("none") => None,
         Some(name) => Some(resolve(name)?),
     };
     let forget = config.profile.as_deref() == Some("none");
-    let (device, known) = match &config.device {
+    match &config.device {
         DeviceSpec::Raw(path) => {
             let options = Options { read_only: config.read_only, buffered: config.buffered };
             let device = Raw::open(path, options).map_err(Problem::failed)?;
             let known = match profile {
                 Some(found) => characterised(found, &config.name)?,
-                None => unknown(&device)?,
+                None => unknown(&device),
             };
-            (Box::new(device) as AnyDevice, known)
+            Ok((Box::new(device) as AnyDevice, known))
         }
         DeviceSpec::Emulated { drive, file, noise, seed } => {
             let own = resolve(drive)?;
@@ -62,40 +88,40 @@ pub(crate) fn open(
                 .map_err(|e| Problem::failed(format!("{}: {e}", file.display())))?;
             let known = match profile {
                 Some(found) => characterised(found, &config.name)?,
-                None if forget => unknown(&device)?,
+                None if forget => unknown(&device),
                 None => emulated(own, behaviour, *seed)?,
             };
-            (Box::new(device) as AnyDevice, known)
+            Ok((Box::new(device) as AnyDevice, known))
         }
-    };
-    let standard = if known.blind {
-        PolicyName::Smtf(Default::default())
-    } else {
-        "sptf".parse().map_err(Problem::failed)?
-    };
-    let policy = config.policy.unwrap_or(standard);
-    let idle = config.idle_after.map(|threshold| IdleTime {
-        threshold,
-        harm_ppm: config.harm_ppm,
-        ..IdleTime::default()
-    });
-    let outside = OutsideConfig { harm_ppm: Some(config.harm_ppm), ..known.outside };
-    let core = Config {
-        policy,
-        idle,
-        place: Place::Outside(outside),
-        most_partials: partial_blocks,
-        ..Config::default()
-    };
-    let model = Arc::new(known.model);
-    let mut disk = Disk::new(device, Arc::clone(&model), core)
-        .map_err(|error| Problem::failed(format!("{}: {error}", config.name)))?;
-    if matches!(policy, PolicyName::Smtf(_)) {
-        let learns = LearnerConfig::new(model.layout().capacity(), Sectors::new(GRAIN));
-        let learner = Learner::new(learns, None).map_err(Problem::failed)?;
-        disk.set_mimic(Box::new(learner));
     }
-    Ok((disk, model, core))
+}
+
+/// Begins a recording. One that is there already is kept beside it, under the name of the last one.
+fn recording(path: &Path, recipe: &Recipe) -> Result<Tape, Problem> {
+    let failed = |error: std::io::Error| {
+        Problem::failed(format!("the recording {}: {error}", path.display()))
+            .help("give a file in a directory that can be written")
+    };
+    match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+        Ok(there) => match Lines::new(there) {
+            Err(FrameError::NoRecording) => {
+                return Err(Problem::failed(format!(
+                    "{} is there already, and no recording",
+                    path.display()
+                ))
+                .help("give another name, or remove it"));
+            }
+            _ => {
+                let mut last = path.as_os_str().to_owned();
+                last.push(".last");
+                std::fs::rename(path, last).map_err(failed)?;
+            }
+        },
+    }
+    let setup = serde_json::to_value(recipe).map_err(Problem::failed)?;
+    Tape::new(Later::create(path).map_err(failed)?, &setup).map_err(failed)
 }
 
 /// A file that no other daemon has.
@@ -111,26 +137,24 @@ fn alone(path: &Path) -> Result<File, Problem> {
 }
 
 /// A drive of which there is a profile; it may take several commands, and overlaps them.
-fn characterised(found: Resolved, name: &str) -> Result<Known, Problem> {
-    let Profile { firmware, .. } = &found.profile;
+fn characterised(found: Resolved, name: &str) -> Result<Knowledge, Problem> {
+    let firmware = &found.profile.firmware;
     let firmware = firmware.as_ref().ok_or_else(|| {
         Problem::failed(format!("{name}: its profile does not say what commands cost"))
             .help("give a profile with a [firmware] table, as `freeblock probe` writes it")
     })?;
     let overheads = Overheads::of(firmware, &found.model, true);
-    Ok(Known { outside: OutsideConfig::beyond(overheads), model: found.model, blind: false })
+    Ok(Knowledge::Profile { toml: found.text, costs: overheads.into() })
 }
 
 /// An emulated drive, of which all is known.
-fn emulated(own: Resolved, behaviour: Behaviour, seed: u64) -> Result<Known, Problem> {
+fn emulated(own: Resolved, behaviour: Behaviour, seed: u64) -> Result<Knowledge, Problem> {
     let (_, overheads) = sim::black_box(&own.profile, behaviour, seed).map_err(Problem::failed)?;
     debug_assert_eq!(overheads.overlap, behaviour.queue != Queue::Serial);
-    Ok(Known { outside: OutsideConfig::beyond(overheads), model: own.model, blind: false })
+    Ok(Knowledge::Profile { toml: own.text, costs: overheads.into() })
 }
 
-fn unknown(device: &dyn Device) -> Result<Known, Problem> {
-    let sector = device.sector_bytes();
-    let sectors = Sectors::new(device.size().get() / sector.get().max(1));
-    let model = DriveModel::unknown(sectors, sector).map_err(Problem::failed)?;
-    Ok(Known { model, outside: OutsideConfig::blind(), blind: true })
+fn unknown(device: &dyn Device) -> Knowledge {
+    let sector_bytes = device.sector_bytes().get();
+    Knowledge::Size { sectors: device.size().get() / sector_bytes.max(1), sector_bytes }
 }

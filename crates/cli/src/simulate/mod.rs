@@ -1,10 +1,13 @@
 //! `freeblock simulate`.
 
 mod foreground;
+#[cfg(target_os = "linux")]
+mod live;
 mod mimicked;
 pub(crate) mod run;
 mod show;
 
+use crate::Outcome;
 use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
 use crate::drive::resolve::resolve;
 use crate::output::Console;
@@ -24,7 +27,15 @@ use units::{Bytes, Duration, Sectors};
 /// One page of most hosts; the scans of the documentation use it.
 const DEFAULT_BLOCK: Bytes = Bytes::new(4096);
 
-pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
+pub(crate) fn execute(args: &SimulateArgs, console: &Console) -> Result<Outcome, Problem> {
+    #[cfg(target_os = "linux")]
+    if let Some(path) = &args.replay_live {
+        return live::execute(path, args.json, console);
+    }
+    simulate(args, console).map(Outcome::from)
+}
+
+fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     let started = Instant::now();
     check_place(args)?;
     foreground::check_flags(args)?;

@@ -127,6 +127,10 @@ pub(crate) fn status(status: &Value) -> String {
             out,
             "  background  {gaps:.1} MB in gaps, {idle:.1} MB in idle time, which cost the foreground {harm:.2}%"
         );
+        if let Some(failing) = now["failing"].as_str() {
+            let _ =
+                writeln!(out, "  FAILING     {failing}: {} commands; the log has more", now["unanswered"]);
+        }
         if let Some(trouble) = disk["trouble"].as_str() {
             let _ = writeln!(out, "  note        {trouble}");
         }

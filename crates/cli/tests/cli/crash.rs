@@ -14,14 +14,14 @@ fn lives() -> u64 {
 }
 
 /// A client that keeps several requests under way.
-struct Client {
+pub(crate) struct Client {
     socket: UnixStream,
     next: u64,
-    asked: BTreeMap<u64, Asked>,
+    pub(crate) asked: BTreeMap<u64, Asked>,
 }
 
 #[derive(Clone, Copy)]
-enum Asked {
+pub(crate) enum Asked {
     Write {
         lbn: u64,
         sectors: u64,
@@ -35,7 +35,7 @@ enum Asked {
 }
 
 impl Client {
-    fn open(socket: &str) -> Self {
+    pub(crate) fn open(socket: &str) -> Self {
         let mut socket = UnixStream::connect(socket).unwrap();
         socket.read_exact(&mut [0; 18]).unwrap();
         socket.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
@@ -57,7 +57,7 @@ impl Client {
         self.next
     }
 
-    fn ask(&mut self, asked: Asked) {
+    pub(crate) fn ask(&mut self, asked: Asked) {
         let id = match asked {
             Asked::Write { lbn, sectors, stamp, fua } => {
                 let data = stamp.to_le_bytes().repeat(64 * sectors as usize);
@@ -69,14 +69,14 @@ impl Client {
     }
 
     /// The next that is acknowledged; `None` when nobody is there any more.
-    fn answer(&mut self) -> Option<Asked> {
+    pub(crate) fn answer(&mut self) -> Option<Asked> {
         let mut reply = [0; 16];
         self.socket.read_exact(&mut reply).ok()?;
         assert_eq!(&reply[..8], b"\x67\x44\x66\x98\0\0\0\0");
         self.asked.remove(&u64::from_be_bytes(reply[8..].try_into().unwrap()))
     }
 
-    fn read(&mut self, lbn: u64, sectors: u64) -> Vec<u64> {
+    pub(crate) fn read(&mut self, lbn: u64, sectors: u64) -> Vec<u64> {
         self.send((0, 0), (lbn * 512, (sectors * 512) as u32), &[]);
         let mut reply = vec![0; 16 + sectors as usize * 512];
         self.socket.read_exact(&mut reply).unwrap();
@@ -91,7 +91,7 @@ fn stamp_of(sector: &[u8]) -> u64 {
 }
 
 /// Numbers by seed: no crate of the workspace's own is needed for this.
-fn draw(state: &mut u64, bound: u64) -> u64 {
+pub(crate) fn draw(state: &mut u64, bound: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) % bound
 }
@@ -215,7 +215,7 @@ impl Place {
         Client::open(&self.dir.path("s"))
     }
 
-    fn ask(&self, args: &[&str]) -> Value {
+    pub(crate) fn ask(&self, args: &[&str]) -> Value {
         let control = self.dir.path("control");
         let said = run_with(&[args, &["--control", &control, "--json"]].concat());
         serde_json::from_str(&said.worked()).unwrap()

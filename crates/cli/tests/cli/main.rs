@@ -16,10 +16,14 @@ mod probe;
 #[cfg(target_os = "linux")]
 mod proofs;
 #[cfg(target_os = "linux")]
+mod record;
+#[cfg(target_os = "linux")]
 mod serve;
 mod simulate;
 mod support;
 #[cfg(target_os = "linux")]
 mod tasks;
 mod terminal;
+#[cfg(target_os = "linux")]
+mod tls;
 mod torture;

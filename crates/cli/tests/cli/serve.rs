@@ -10,7 +10,7 @@ pub(crate) const PROFILE: &str = include_str!("../../../drive/tests/data/small.t
 pub(crate) const SECTORS: u64 = 3_590;
 
 pub(crate) struct Daemon {
-    child: Child,
+    pub(crate) child: Child,
     rest: std::thread::JoinHandle<String>,
 }
 
@@ -41,6 +41,10 @@ impl Daemon {
     /// Ends it as systemd does; what it says.
     pub(crate) fn end(mut self) -> Value {
         let id = self.child.id().to_string();
+        // It says that it is there before it can be ended in good order.
+        while self.child.try_wait().unwrap().is_none() && !catches_term(&id) {
+            std::thread::yield_now();
+        }
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         let mut out = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
@@ -62,7 +66,14 @@ impl Daemon {
     }
 }
 
-fn has(program: &str) -> bool {
+/// Whether a process has a handler for SIGTERM, the fifteenth signal.
+fn catches_term(id: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() >> 14 & 1 == 1
+}
+
+pub(crate) fn has(program: &str) -> bool {
     let has = Command::new(program).arg("--version").output().is_ok();
     if !has {
         eprintln!("skipped: {program} not found; on Debian it is in libnbd-bin or qemu-utils");
@@ -71,7 +82,7 @@ fn has(program: &str) -> bool {
 }
 
 #[track_caller]
-fn works(program: &str, args: &[&str]) -> String {
+pub(crate) fn works(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{program} {args:?}: {out}{err}");

@@ -1,12 +1,11 @@
 //! Beyond ATC'03: SMTF outside of real drives with noise, and when the drive is swapped under it.
 
-use crate::smtf::{Bare, Bench, Chooser, FromOutside, FromProfile, Host, Real, Scheduler, Tally, probed};
+use crate::smtf::{Chooser, FromOutside, FromProfile, Host, Real, Tally, probed};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use drive::Behaviour;
-use mimic::{Learner, LearnerConfig, Metric, ProbePlan, Table};
+use mimic::{CheckPoints, Learner, LearnerConfig, ProbePlan, Table};
 use model::{DriveModel, Profile, builtin};
 use scheduler::policy::{Base, SmtfRule};
-use std::sync::Arc;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig};
 
@@ -19,7 +18,7 @@ pub const EXPERIMENT: Experiment = Experiment {
              scheduler's world; one command at a time, 20 random requests of 4 KB waiting, two reads to a write, on the first \
              100 MB and on all of the drive. SPTF goes by a profile that was probed by reading (`freeblock probe`), and for \
              comparison by the true one with the electronics' mean times. SMTF off-line has \
-             probed by reading, in 64 MB; on-line it begins with nothing, over SSTF. Then the Atlas is swapped for the \
+             probed by reading, with careful check points, in 64 MB; on-line it begins with nothing, over SSTF. Then the Atlas is swapped for the \
              Cheetah under it.",
     claims: &["atc03-real"],
     timed: false,
@@ -196,23 +195,15 @@ impl Place {
     }
 
     fn table(&self, accesses: u64, seed: u64) -> Result<(Table, mimic::ProbeReport), LabError> {
-        let plan = ProbePlan { most_accesses: accesses, seed, ..ProbePlan::new(self.area, self.block) };
-        probed(&mut self.drive(seed)?, plan)
-    }
-
-    /// How much slower SMTF is than greedy-optimal under the same load where nothing is in its way: no electronics, no
-    /// noise, and the mean of 20 samples of every distance. In percent.
-    fn bare(&self, requests: u64, seed: u64) -> Result<f64, LabError> {
-        let failed = |e| LabError::new(format!("drive {}", self.profile.name), e);
-        let disk = Arc::new(DriveModel::from_profile(&self.profile).map_err(failed)?);
-        let bench = Bench::new(&disk, 20, seed);
-        let run = |scheduler| {
-            let chooser = bench.chooser(scheduler);
-            let tally =
-                Host::new(Bare::new(Arc::clone(&disk)), self.load(seed)?, chooser).advance(requests)?;
-            Ok::<_, LabError>(mean_ms(&tally))
+        // As `freeblock mimic probe` does unless told otherwise.
+        let check_points = CheckPoints::CAREFUL;
+        let plan = ProbePlan {
+            most_accesses: accesses,
+            check_points,
+            seed,
+            ..ProbePlan::new(self.area, self.block)
         };
-        Ok(slower(run(Scheduler::Smtf(Metric::Mean))?, run(Scheduler::GreedyOptimal)?))
+        probed(&mut self.drive(seed)?, plan)
     }
 
     fn learner(&self, notice_change: bool, seed: u64) -> Result<Learner, LabError> {
@@ -239,11 +230,11 @@ struct Row {
     sstf: f64,
     c_look: f64,
     interpolated: f64,
-    /// Of the distances, those on lines that nothing confirmed since the budget of probing was spent, in percent.
+    /// Of the distances, those on lines that nothing confirmed since the budget of probing was spent, in percent; and
+    /// where the drive does as its profile says.
     unconfirmed: f64,
+    quiet_unconfirmed: f64,
     probing_s: f64,
-    /// As [`Place::bare`] has it.
-    bare: f64,
     /// How much slower off-line is than SPTF where the drive does as its profile says, in percent.
     quiet: f64,
 }
@@ -255,7 +246,7 @@ impl Row {
         let (short, long) = (lab.pick(5_000, 50_000), lab.pick(40_000, 1_000_000));
         let (table, report) = place.table(lab.pick(200_000, 2_000_000), seed)?;
         let quiet = Place { behaviour: Behaviour::default(), ..Place::new(name, local)? };
-        let (quiet_table, _) = quiet.table(lab.pick(200_000, 2_000_000), seed)?;
+        let (quiet_table, quiet_report) = quiet.table(lab.pick(200_000, 2_000_000), seed)?;
         let quiet_offline = quiet.run(FromOutside::smtf(quiet_table), short, seed)?;
         let online = FromOutside::online(place.learner(false, seed)?, SmtfRule::default());
         let (probed, through_noise) = place.probed_sptf(seed)?;
@@ -270,8 +261,8 @@ impl Row {
             sstf: place.run(FromOutside::base(Base::Sstf), short, seed)?,
             c_look: place.run(FromOutside::base(Base::CLook), short, seed)?,
             interpolated: report.interpolated() * 100.0,
-            unconfirmed: report.unconfirmed as f64 / report.distances.max(1) as f64 * 100.0,
-            bare: place.bare(short, seed)?,
+            unconfirmed: unconfirmed(&report),
+            quiet_unconfirmed: unconfirmed(&quiet_report),
             quiet: slower(quiet_offline, quiet.run(quiet.sptf(seed)?, short, seed)?),
             probing_s: report.time.as_secs_f64(),
         })
@@ -291,20 +282,20 @@ impl Row {
 }
 
 fn told(rows: &[Row]) -> String {
-    let rows: Vec<String> = rows
+    let told: Vec<String> = rows
         .iter()
         .map(|r| {
             format!(
-                "{}, {}: SPTF by a profile probed {} {:+.1}%; off-line {:.1}% ({:.1}% without noise; {:.1}% without electronics as well and with every distance probed, against greedy-optimal; {:.1}% of the distances are interpolated unconfirmed after {:.1} h of probing), on-line {:.1}%, SSTF {:.1}%, C-LOOK {:.1}%",
+                "{}, {}: SPTF by a profile probed {} {:+.1}%; off-line {:.1}% ({:.1}% of the distances interpolated unconfirmed after {:.1} h of probing; without noise {:.1}%, {:.1}% unconfirmed), on-line {:.1}%, SSTF {:.1}%, C-LOOK {:.1}%",
                 r.drive,
                 r.area(),
                 if r.through_noise { "through the noise" } else { "without noise (with it, probing was given up)" },
                 slower(r.probed, r.sptf),
                 slower(r.offline, r.sptf),
-                r.quiet,
-                r.bare,
                 r.unconfirmed,
                 r.probing_s / 3_600.0,
+                r.quiet,
+                r.quiet_unconfirmed,
                 slower(r.online, r.sptf),
                 slower(r.sstf, r.sptf),
                 slower(r.c_look, r.sptf)
@@ -312,10 +303,31 @@ fn told(rows: &[Row]) -> String {
         })
         .collect();
     format!(
-        "Slower than SPTF by the true profile: {}. So most of what SMTF is behind by is what a distance does not say under this load, \
-         and on whole drives what the budget of probing left unconfirmed.",
-        rows.join("; ")
+        "Slower than SPTF by the true profile: {}. {}",
+        told.join("; "),
+        [true, false].map(|local| noise_told(rows, local)).join(" ")
     )
+}
+
+/// What of off-line's lag goes when the noise goes.
+fn noise_told(rows: &[Row], local: bool) -> String {
+    let these = || rows.iter().filter(|r| r.local == local);
+    let span = |of: &dyn Fn(&Row) -> f64| {
+        let all = || these().map(of);
+        let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max));
+        format!("{least:.1} to {most:.1}")
+    };
+    format!(
+        "On {}, noise is {} points of what off-line is behind by; without it {}% are left.",
+        if local { "100 MB" } else { "all of a drive" },
+        span(&|r| slower(r.offline, r.sptf) - r.quiet),
+        span(&|r| r.quiet)
+    )
+}
+
+/// In percent of all distances.
+fn unconfirmed(report: &mimic::ProbeReport) -> f64 {
+    report.unconfirmed as f64 / report.distances.max(1) as f64 * 100.0
 }
 
 /// A run with two drives, one after the other.

@@ -21,6 +21,8 @@ enum Answer {
     Done,
     /// With an error and a line for people; the replies are taken back.
     Refused(u32, &'static str),
+    /// Because nobody is let in, with a line for people that says why.
+    Closed(String),
 }
 
 impl Connection {
@@ -75,6 +77,7 @@ impl Connection {
                 self.output.truncate(before);
                 self.option_reply(option, error, message.as_bytes());
             }
+            Answer::Closed(why) => self.option_reply(option, reply::ERR_POLICY, why.as_bytes()),
         }
         Ok(Some(()))
     }
@@ -119,6 +122,7 @@ impl Connection {
                 self.structured = true;
                 Answer::Done
             }
+            option::GO if self.closed.is_some() => Answer::Closed(self.closed.clone().unwrap_or_default()),
             option::INFO | option::GO => self.info(option, &mut data).unwrap_or(MALFORMED),
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
                 if option == option::SET_META_CONTEXT {
@@ -213,6 +217,9 @@ impl Connection {
         let Some(at) = name(bytes).and_then(|name| self.find(name)) else {
             return Err(refused("there is none of this name"));
         };
+        if self.closed.is_some() {
+            return Err(refused("nobody is let in now"));
+        }
         if let Some(export) = self.exports.get(at) {
             size_and_flags(&mut self.output, export, self.structured);
         }

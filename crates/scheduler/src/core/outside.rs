@@ -100,6 +100,9 @@ pub enum Outcome<'a> {
     StoppedAt(Lbn),
     /// This sector is bad, and there are no data of the others either.
     NoData(Lbn),
+    /// Nobody knows what of it was done, or will be, and no sector is to blame: the host waits for it no longer. The
+    /// request that it was for has failed; of the background nothing has, all of it is wanted again.
+    Lost,
 }
 
 /// A command that is at the drive or will be.
@@ -240,6 +243,13 @@ impl Outside {
         }
         self.known_bad.extend(bad.iter().take(MOST_KNOWN_BAD));
     }
+
+    /// All that is known of the drive is that nothing foreseen is under way any more.
+    fn lost_sight(&mut self, now: Instant) {
+        self.base.free = self.clock.platter(now);
+        self.base.ready = self.base.free;
+        self.base.bus = self.base.free;
+    }
 }
 
 impl Core {
@@ -276,6 +286,9 @@ impl Core {
             return;
         };
         self.now = now;
+        if outcome == Outcome::Lost {
+            return self.command_lost(outside, order);
+        }
         let begun = self.watched(now, &order, outcome);
         let drive = std::sync::Arc::clone(&self.drive);
         if outside.blind {
@@ -333,6 +346,18 @@ impl Core {
         self.outside = Some(outside);
     }
 
+    /// The host waits for a command no longer: it says nothing of where the head is.
+    fn command_lost(&mut self, mut outside: Box<Outside>, order: Order) {
+        self.watch.lost_sight();
+        outside.lost_sight(self.now);
+        if !outside.blind {
+            outside.foresee_plain(&self.drive);
+            outside.foresee(&self.drive);
+        }
+        self.hand_out(&mut outside, order, Outcome::Lost);
+        self.outside = Some(outside);
+    }
+
     /// The mimic sees a command; when that began.
     fn watched(&mut self, now: Instant, order: &Order, outcome: Outcome<'_>) -> Instant {
         let Command { op, range, foreground, .. } = order.command;
@@ -352,7 +377,7 @@ impl Core {
         let last = !outside.device.iter().chain(&outside.queue).any(|order| order.tag == tag);
         let single;
         let (bad, stopped): (&[Lbn], Option<Lbn>) = match outcome {
-            Outcome::Done => (&[], None),
+            Outcome::Done | Outcome::Lost => (&[], None),
             Outcome::Bad(bad) => (bad, None),
             Outcome::StoppedAt(lbn) | Outcome::NoData(lbn) => {
                 single = [lbn];
@@ -361,13 +386,18 @@ impl Core {
         };
         let outbox = &mut self.outbox;
         self.background.fail_of(tag, bad, |record| outbox.push_back(Action::Deliver(record)));
-        if let Some(stopped) = stopped {
+        let lost = outcome == Outcome::Lost;
+        if lost || stopped.is_some() {
             let none = matches!(outcome, Outcome::NoData(_));
-            let undone = |item: LbnRange| item.start() > stopped || none && item.end() <= stopped;
+            let undone = |item: LbnRange| {
+                stopped.is_none_or(|stopped| item.start() > stopped || none && item.end() <= stopped)
+            };
             let again = self.background.give_back(self.drive.layout(), tag, true, undone);
             self.overtake_again(outside, command.id, &again);
         }
-        outside.remember(&command, bad);
+        if !lost {
+            outside.remember(&command, bad);
+        }
         let mut retry = None;
         match work {
             Work::Foreground { job, .. } => {
@@ -381,9 +411,10 @@ impl Core {
                 } else if job.pending.promoted.is_none() {
                     let (id, range) = (job.pending.request.id, job.pending.request.range);
                     // Only promoted writes take several commands.
-                    let first = bad.iter().filter(|lbn| range.contains(**lbn)).min();
+                    let first = bad.iter().copied().filter(|lbn| range.contains(*lbn)).min();
+                    let first = first.or(lost.then_some(range.start()));
                     self.outbox.push_back(match first {
-                        Some(&bad) => Action::Failed { id, bad },
+                        Some(bad) => Action::Failed { id, bad },
                         None => Action::Completed(id),
                     });
                 }
@@ -430,9 +461,7 @@ impl Core {
             }
         }
         outside.retries.extend(jobs.into_iter().rev());
-        outside.base.free = outside.clock.platter(now);
-        outside.base.ready = outside.base.free;
-        outside.base.bus = outside.base.free;
+        outside.lost_sight(now);
         self.outside = Some(outside);
     }
 

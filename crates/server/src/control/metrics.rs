@@ -38,7 +38,7 @@ type Labels<'a> = Vec<(&'static str, String)>;
 impl Collector for Snapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), Error> {
         let disk = |one: &One| vec![("disk", one.0.clone())];
-        let counters: [Named<DiskStatus, u64>; 9] = [
+        let counters: [Named<DiskStatus, u64>; 10] = [
             ("foreground_failed", "Foreground requests that failed", |s| s.failed),
             ("foreground_read_bytes", "Bytes read for the foreground", |s| s.read_bytes),
             ("foreground_written_bytes", "Bytes written for the foreground", |s| s.written_bytes),
@@ -51,6 +51,7 @@ impl Collector for Snapshot {
             }),
             ("gaps_seen", "Gaps looked at", |s| s.gaps.seen),
             ("gaps_used", "Gaps with a detour", |s| s.gaps.used),
+            ("timed_out_commands", "Commands that the device did not answer in time", |s| s.timed_out),
             ("missed_revolutions", "Commands that took whole revolutions longer than foreseen", |s| {
                 s.foresight.late
             }),
@@ -60,8 +61,11 @@ impl Collector for Snapshot {
                 self.0.iter().map(|one| (disk(one), value(&one.1) as f64)).collect();
             family(&mut to, name, help, MetricType::Counter, &values)?;
         }
-        let gauges: [Named<DiskStatus, f64>; 4] = [
+        let gauges: [Named<DiskStatus, f64>; 5] = [
             ("outstanding", "Foreground requests that are not answered yet", |s| s.outstanding as f64),
+            ("unanswered_commands", "Of these, those that it still has not answered", |s| {
+                s.unanswered as f64
+            }),
             ("foreseen_ratio", "The part of commands foreseen to a tenth of a millisecond", |s| {
                 s.foresight.within_100us
             }),
@@ -90,24 +94,39 @@ impl Collector for Snapshot {
             }),
         ];
         for (name, help, value) in tasks {
-            let of = |one: &One| {
-                let name = one.0.clone();
-                // Those that are over do not change any more.
-                let live = one.2.clone().into_iter().filter(|t| !t.state.is_over());
-                live.map(move |t| {
-                    let labels = vec![
-                        ("disk", name.clone()),
-                        ("task", t.id.to_string()),
-                        ("kind", t.kind.to_string()),
-                        ("state", t.state.to_string()),
-                    ];
-                    (labels, value(&t))
-                })
-            };
-            let values: Vec<(Labels<'_>, f64)> = self.0.iter().flat_map(of).collect();
+            let values = self.tasks(value, true);
             family(&mut to, name, help, MetricType::Gauge, &values)?;
         }
+        let moved: [Named<TaskStatus, f64>; 2] = [
+            ("task_free_bytes", "Bytes of a task in gaps of the foreground: free", |t| t.free_bytes as f64),
+            ("task_idle_bytes", "Bytes of a task in idle time", |t| t.idle_bytes as f64),
+        ];
+        for (name, help, value) in moved {
+            let values = self.tasks(value, false);
+            family(&mut to, name, help, MetricType::Counter, &values)?;
+        }
         Ok(())
+    }
+}
+
+impl Snapshot {
+    /// A value of each task that is not over: those that are do not change any more. What counts up is not to begin anew
+    /// with each state.
+    fn tasks(&self, value: fn(&TaskStatus) -> f64, with_state: bool) -> Vec<(Labels<'static>, f64)> {
+        let each = |(disk, _, tasks): &One| {
+            let live = tasks.iter().filter(|task| !task.state.is_over());
+            let labelled = live.map(|task| {
+                let mut labels = vec![
+                    ("disk", disk.clone()),
+                    ("task", task.id.to_string()),
+                    ("kind", task.kind.to_string()),
+                ];
+                labels.extend(with_state.then(|| ("state", task.state.to_string())));
+                (labels, value(task))
+            });
+            labelled.collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(each).collect()
     }
 }
 
@@ -132,11 +151,14 @@ fn family(
 
 /// Counts were made elsewhere: the library has no histogram that can be filled with them.
 fn histograms(out: &mut String, disks: &[One]) {
-    let kinds: [(&str, &str, Of); 5] = [
+    let kinds: [(&str, &str, Of); 6] = [
         ("read_seconds", "Foreground reads", |s| &s.reads),
         ("write_seconds", "Foreground writes", |s| &s.writes),
         ("flush_seconds", "Flushes", |s| &s.flushes),
         ("discard_seconds", "Discards", |s| &s.discards),
+        ("prediction_error_seconds", "How far commands' times were from what was foreseen", |s| {
+            &s.foresight.errors
+        }),
         ("lateness_seconds", "How long after the device was done the host knew", |s| &s.lateness),
     ];
     let end = out.rfind("# EOF").unwrap_or(out.len());

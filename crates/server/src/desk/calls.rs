@@ -20,7 +20,7 @@ impl Desk {
         }
         if what.needs_alone() == Some(false) && self.writers > 0 {
             return Err(DeskError::Busy(format!(
-                "{} clients have the disk open for writing; let them close it, or say force",
+                "{} clients have the disk open for writing; let them close it, or say force and their writes fail",
                 self.writers
             )));
         }
@@ -38,6 +38,9 @@ impl Desk {
         let (id, image) = (self.table.next_id(), self.roll());
         let seq = self.note(Event::Created { id, spec, at: self.unix_ms, image });
         self.creating.push_back((seq, id));
+        if what.writes() {
+            self.alone.insert(id);
+        }
         self.forget_old();
         Ok((id, seq))
     }

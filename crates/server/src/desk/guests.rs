@@ -345,6 +345,9 @@ impl Desk {
 
     /// A call of a client program; what it is answered, if it is.
     pub fn guest_call(&mut self, sessions: &mut dyn Sessions, id: u64, call: Call) -> Option<Event> {
+        if let (Call::Write { call, .. }, Some(text)) = (&call, self.is_taken()) {
+            return Some(Event::Refused { call: *call, text });
+        }
         let guest = self.guests.get_mut(&id)?;
         let mut routed = self.routes.of(Owner::Guest(id), sessions);
         guest.call(&mut routed, call)

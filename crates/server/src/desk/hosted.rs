@@ -2,8 +2,9 @@
 
 use super::routes::Owner;
 use super::{Desk, MOST_LIVE};
+use crate::disk::Spare;
 use scheduler::{Application, Record, Sessions, Wanted};
-use units::{Instant, LbnRange};
+use units::{Bytes, Instant, LbnRange, SessionId};
 
 impl crate::Guard for Desk {
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
@@ -12,6 +13,25 @@ impl crate::Guard for Desk {
 
     fn set_writers(&mut self, writers: usize) {
         Desk::set_writers(self, writers);
+    }
+
+    fn set_changing(&mut self, changing: bool) {
+        self.changing = changing;
+    }
+
+    fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
+        if let Some(Owner::Task(id)) = self.routes.owner(session)
+            && let Some(live) = self.live.get_mut(&id)
+        {
+            match when {
+                Spare::Gap => live.free_bytes += bytes.get(),
+                Spare::Idle => live.idle_bytes += bytes.get(),
+            }
+        }
+    }
+
+    fn taken(&self) -> Option<String> {
+        self.is_taken()
     }
 
     fn wants_flush(&mut self) -> bool {
@@ -53,6 +73,8 @@ impl Application for Desk {
         }
         match owner {
             Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
+            // What was registered before waits until nobody has the disk for himself.
+            Some(Owner::Guest(_)) if !self.alone.is_empty() => false,
             Some(Owner::Guest(id)) => {
                 self.guests.get_mut(&id).is_some_and(|guest| guest.buffer(wanted, into))
             }

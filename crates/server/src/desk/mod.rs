@@ -6,6 +6,7 @@
 mod calls;
 mod guests;
 mod hosted;
+mod ledger;
 pub mod order;
 mod pace;
 mod routes;
@@ -23,8 +24,8 @@ use pace::Pace;
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
 use spec::{DiskFacts, SpecError};
-use std::collections::{BTreeMap, VecDeque};
-use table::{Event, Figures, Table, TaskState};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use table::{Figures, Table, TaskState};
 use thiserror::Error;
 use units::{Duration, Instant, LbnRange};
 
@@ -87,6 +88,9 @@ struct Live {
     save_at: Instant,
     harm: Harm,
     shared: bool,
+    /// Moved in gaps, and in idle time.
+    free_bytes: u64,
+    idle_bytes: u64,
 }
 
 /// All tasks of a disk.
@@ -121,6 +125,12 @@ pub struct Desk {
     wanted: Vec<LbnRange>,
     /// Tasks that a flush is under way for.
     flushing: Vec<u64>,
+    /// Tasks beside which nobody else writes.
+    alone: BTreeSet<u64>,
+    /// Of them, those that begin when what clients had asked for before is done.
+    hushing: Vec<u64>,
+    /// Whether clients' writes are under way.
+    changing: bool,
 }
 
 impl std::fmt::Debug for Desk {
@@ -170,6 +180,9 @@ impl Desk {
             harm: Harm::default(),
             wanted: Vec::new(),
             flushing: Vec::new(),
+            alone: BTreeSet::new(),
+            hushing: Vec::new(),
+            changing: false,
         })
     }
 
@@ -228,14 +241,12 @@ impl Desk {
         self.writers = writers;
     }
 
-    /// Why no client should open the disk now, if none should.
+    /// Why nobody but a task may write to the disk now, if it is so: from the moment at which a restore is asked for until
+    /// it is over, paused or not, clients are not let in and their writes fail.
     pub fn is_taken(&self) -> Option<String> {
-        let mut live = self.live.keys().filter_map(|id| Some((id, self.table.get(*id)?)));
-        let taken = live.find(|(_, entry)| {
-            let what = entry.spec.check(&self.setup.disk).ok();
-            what.and_then(|what| what.needs_alone()) == Some(false)
-        });
-        taken.map(|(id, entry)| format!("{} {id} has the disk for itself", entry.spec.kind))
+        let id = self.alone.first()?;
+        let kind = self.table.get(*id)?.spec.kind;
+        Some(format!("{kind} {id} is writing this disk; wait until it is done, or cancel it"))
     }
 
     /// Calls `waiter` when the entry is durable.
@@ -267,6 +278,11 @@ impl Desk {
             self.compact();
         }
         self.charge(harm);
+        if !self.changing {
+            for id in std::mem::take(&mut self.hushing) {
+                self.begin_one(sessions, id);
+            }
+        }
         self.guests.values_mut().for_each(|guest| guest.tick(now));
         self.keep_wanted(sessions);
         let ids: Vec<u64> = self.live.keys().copied().collect();
@@ -334,87 +350,6 @@ impl Desk {
         }
     }
 
-    /// Puts an event into table and journal; when it is durable.
-    fn note(&mut self, event: Event) -> u64 {
-        let bytes = self.writer.entry(&event);
-        if !self.table.apply(event) {
-            debug_assert!(false, "an event that does not fit");
-            return self.seq;
-        }
-        self.seq += 1;
-        self.appended = self.appended.saturating_add(bytes.len() as u64);
-        let work = Work::Journal { seq: self.seq, bytes, replace: false };
-        self.orders.push_back(Order { lane: Lane::Journal, work });
-        if self.appended > LEAST_COMPACTION.max(self.compacted.saturating_mul(2)) {
-            self.compact();
-        }
-        self.hand_over();
-        self.seq
-    }
-
-    /// Writes the journal anew.
-    fn compact(&mut self) {
-        let (writer, bytes) = Writer::fresh(self.writer.volume(), &self.table);
-        self.writer = writer;
-        self.seq += 1;
-        (self.compacted, self.appended) = (bytes.len() as u64, 0);
-        let work = Work::Journal { seq: self.seq, bytes, replace: true };
-        self.orders.push_back(Order { lane: Lane::Journal, work });
-        self.hand_over();
-    }
-
-    fn state(&mut self, id: u64, state: TaskState, reason: Option<String>) -> u64 {
-        let Some(entry) = self.table.get(id) else { return self.seq };
-        if entry.state.is_over() || (entry.state, &entry.reason) == (state, &reason) {
-            return self.seq;
-        }
-        self.note(Event::State { id, state, reason, at: self.unix_ms })
-    }
-
-    /// Drops the oldest of those that are over, if there are too many.
-    fn forget_old(&mut self) {
-        while self.table.iter().count() > MOST_REMEMBERED {
-            let Some((id, _)) = self.table.iter().find(|(_, e)| e.state.is_over()) else { return };
-            self.note(Event::Forgotten { id });
-            self.claimed.remove(&id);
-        }
-    }
-
-    fn journaled(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: Option<String>) {
-        let told = match &failed {
-            Some(why) => Err(format!("the journal of tasks cannot be written: {why}")),
-            None => Ok(()),
-        };
-        let (due, later) = std::mem::take(&mut self.waiters).into_iter().partition(|(at, _)| *at <= seq);
-        self.waiters = later;
-        let due: Vec<(u64, Waiter)> = due;
-        due.into_iter().for_each(|(_, waiter)| waiter(told.clone()));
-        self.trouble = told.err();
-        let created: Vec<u64> = {
-            let all = std::mem::take(&mut self.creating);
-            let (due, later) = all.into_iter().partition(|(at, _)| *at <= seq);
-            self.creating = later;
-            let due: VecDeque<(u64, u64)> = due;
-            due.into_iter().map(|(_, id)| id).collect()
-        };
-        if let Some(why) = self.trouble.clone() {
-            for id in created {
-                self.end(sessions, id, TaskState::Failed, Some(why.clone()));
-            }
-            return;
-        }
-        self.durable = self.durable.max(seq);
-        for id in created {
-            self.begin_one(sessions, id);
-        }
-        while self.saving.front().is_some_and(|(at, ..)| *at <= seq) {
-            let Some((_, id, figures)) = self.saving.pop_front() else { return };
-            self.claimed.insert(id, figures);
-            self.with(sessions, id, |live, cx| live.job.saved(cx));
-            self.settle(sessions, id);
-        }
-    }
-
     fn begin_one(&mut self, sessions: &mut dyn Sessions, id: u64) {
         let Some(entry) = self.table.get(id).filter(|e| !e.state.is_over()) else { return };
         let what = match entry.spec.check(&self.setup.disk) {
@@ -425,6 +360,14 @@ impl Desk {
                 return;
             }
         };
+        if what.writes() {
+            self.alone.insert(id);
+            if self.changing {
+                // What was accepted before would come over what is restored.
+                self.hushing.push(id);
+                return;
+            }
+        }
         let (paused, shared) = (entry.state == TaskState::Paused && entry.reason.is_none(), false);
         let asked = Begin {
             what: &what,
@@ -444,7 +387,17 @@ impl Desk {
             job.pause(&mut cx, true);
         }
         let (harm, save_at) = (Harm::default(), self.now);
-        let live = Live { job, paused, pace: Pace::default(), retry_at: None, save_at, harm, shared };
+        let live = Live {
+            job,
+            paused,
+            pace: Pace::default(),
+            retry_at: None,
+            save_at,
+            harm,
+            shared,
+            free_bytes: 0,
+            idle_bytes: 0,
+        };
         self.live.insert(id, live);
         self.hand_over();
         self.settle(sessions, id);
@@ -471,17 +424,6 @@ impl Desk {
         let told = call(live, &mut cx);
         self.hand_over();
         Some(told)
-    }
-
-    /// Puts a task's progress into the journal, if there is any and it is time.
-    fn save(&mut self, id: u64, at_once: bool) {
-        let Some(live) = self.live.get_mut(&id).filter(|live| at_once || live.save_at <= self.now) else {
-            return;
-        };
-        let Some((figures, saved)) = live.job.save() else { return };
-        live.save_at = self.now + SAVE_EVERY + Duration::from_micros(saved.len() as u64);
-        let seq = self.note(Event::Progress { id, figures: figures.clone(), saved });
-        self.saving.push_back((seq, id, figures));
     }
 
     /// The table follows the job.
@@ -515,6 +457,8 @@ impl Desk {
             cx.kept(Work::End);
         });
         self.live.remove(&id);
+        self.alone.remove(&id);
+        self.hushing.retain(|other| *other != id);
         self.creating.retain(|(_, other)| *other != id);
         self.routes.forget(Owner::Task(id));
         self.state(id, state, reason)

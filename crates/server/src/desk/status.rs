@@ -42,6 +42,12 @@ pub struct TaskStatus {
     pub rate_bytes_per_s: Option<f64>,
     /// How long the rest takes at that rate. The last blocks are the slowest, so early on this is too little.
     pub eta_s: Option<f64>,
+    /// Bytes that it has read or written in gaps of the foreground, for nothing, since the daemon started.
+    #[serde(default)]
+    pub free_bytes: u64,
+    /// The same in idle time.
+    #[serde(default)]
+    pub idle_bytes: u64,
     /// What background work in idle time has cost the foreground while this task ran, since the daemon started.
     pub harm: TaskHarm,
     /// Sectors that could not be read or written, at most 1000 of them.
@@ -106,6 +112,8 @@ impl Desk {
             bytes: figures.bytes,
             rate_bytes_per_s: rate.filter(|_| runs),
             eta_s: eta,
+            free_bytes: live.map_or(0, |live| live.free_bytes),
+            idle_bytes: live.map_or(0, |live| live.idle_bytes),
             harm: TaskHarm {
                 foreground_ms: ms(harm.foreground),
                 late_ms: ms(harm.late),

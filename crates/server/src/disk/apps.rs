@@ -4,13 +4,13 @@ use super::blocks::{Blocks, within};
 use crate::tape::{Noted, Taped};
 use device::Failure;
 use scheduler::{
-    Application, Buffers, Core, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
+    Application, Buffers, Core, Given, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use units::{Bytes, Instant, LbnRange, SessionId, TaskId};
+use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId, TaskId};
 
 /// What an application of a live disk is asked beside its blocks. Nothing, by default.
 pub trait Guard {
@@ -26,6 +26,22 @@ pub trait Guard {
         let _ = writers;
     }
 
+    /// Why nobody else may write to the disk now, if it is so: then no client is let in, and what those write who are there
+    /// already fails.
+    fn taken(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether writes or discards of the foreground are under way; told when that changes.
+    fn set_changing(&mut self, changing: bool) {
+        let _ = changing;
+    }
+
+    /// So many bytes of a session's blocks came or went with a command: in a gap of the foreground, or in idle time.
+    fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
+        let _ = (session, bytes, when);
+    }
+
     /// Whether it wants on the medium all that it has been told is written. Asked after each call and each record, but
     /// not while a flush for it is under way; for each true [`flushed`](Self::flushed) is called once.
     fn wants_flush(&mut self) -> bool {
@@ -37,6 +53,15 @@ pub trait Guard {
     fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &Failure>) {
         let _ = (sessions, result);
     }
+}
+
+/// Time of the head that the foreground had no use for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spare {
+    /// A request's rotational latency: free.
+    Gap,
+    /// Nobody asked for anything.
+    Idle,
 }
 
 /// An application that a disk can host: any that owns what it has and guards what it likes.
@@ -64,23 +89,15 @@ impl<T> fmt::Debug for Place<T> {
     }
 }
 
-/// Bytes that an application gave to be written, until they are sent.
-#[derive(Debug)]
-struct Given {
-    range: LbnRange,
-    bytes: Vec<u8>,
-}
-
 struct App {
     app: Box<dyn Hosted>,
     flushing: bool,
 }
 
-#[derive(Default)]
 pub(super) struct Apps {
     apps: Vec<App>,
     owners: BTreeMap<SessionId, usize>,
-    given: Vec<Given>,
+    given: Given,
 }
 
 impl fmt::Debug for Apps {
@@ -99,6 +116,10 @@ pub(super) struct World<'a> {
 }
 
 impl Apps {
+    pub fn new(sector: Bytes) -> Self {
+        Self { apps: Vec::new(), owners: BTreeMap::new(), given: Given::new(sector) }
+    }
+
     pub fn add<T: Application + Guard + Send + 'static>(&mut self, app: T) -> Place<T> {
         self.apps.push(App { app: Box::new(app), flushing: false });
         Place { index: self.apps.len() - 1, kind: PhantomData }
@@ -128,6 +149,23 @@ impl Apps {
 
     pub fn set_writers(&mut self, writers: usize) {
         self.apps.iter_mut().for_each(|app| app.app.set_writers(writers));
+    }
+
+    pub fn set_changing(&mut self, changing: bool) {
+        self.apps.iter_mut().for_each(|app| app.app.set_changing(changing));
+    }
+
+    /// Why no client may write, if none may.
+    pub fn taken(&self) -> Option<String> {
+        self.apps.iter().find_map(|app| app.app.taken())
+    }
+
+    /// Tells whoever opened a session what of its blocks has moved.
+    pub fn moved(&mut self, session: SessionId, bytes: Bytes, when: Spare) {
+        let app = self.owners.get(&session).and_then(|at| self.apps.get_mut(*at));
+        if let Some(App { app, .. }) = app {
+            app.moved(session, bytes, when);
+        }
     }
 
     /// Lets an application make calls.
@@ -171,35 +209,15 @@ impl Apps {
         self.with(index, world, |app, sessions| app.flushed(sessions, result));
     }
 
-    /// Fills `into` with what was given for the sectors of `range`, except those of `but`. Whether all was there. Of
-    /// several the last counts: what was given before for the same place was not taken.
+    /// Fills `into` with what was given for the sectors of `range`, except those of `but`. Whether all was there.
     pub fn fill(&mut self, range: LbnRange, but: Option<LbnRange>, into: &mut [u8], sector: Bytes) -> bool {
-        let mut lbn = range.start();
-        while lbn < range.end() {
-            if let Some(but) = but.filter(|but| but.contains(lbn)) {
-                lbn = but.end();
-                continue;
-            }
-            let Some(last) = self.given.iter().rposition(|given| given.range.contains(lbn)) else {
-                return false;
-            };
-            let (given, later) = (&self.given[last], &self.given[last + 1..]);
-            let newer = later.iter().map(|given| given.range.start()).filter(|start| *start > lbn).min();
-            let end = given.range.end().min(range.end());
-            let end = newer.map_or(end, |start| end.min(start));
-            let end =
-                but.map(|but| but.start()).filter(|start| *start > lbn).map_or(end, |start| end.min(start));
-            let part = LbnRange::new(lbn, end.since(lbn));
-            let (from, to) = (within(given.range, part, sector), within(range, part, sector));
-            let Some((bytes, into)) =
-                from.and_then(|at| given.bytes.get(at)).zip(to.and_then(|at| into.get_mut(at)))
-            else {
-                return false;
-            };
-            into.copy_from_slice(bytes);
-            lbn = end;
-        }
-        true
+        let but = but.unwrap_or(LbnRange::new(range.end(), Sectors::ZERO));
+        let part = |from: Lbn, to: Lbn| LbnRange::new(from, to.max(from).since(from));
+        let parts = [part(range.start(), but.start()), part(but.end(), range.end())];
+        parts.into_iter().filter(|part| !part.is_empty()).all(|part| {
+            let place = within(range, part, sector).and_then(|at| into.get_mut(at));
+            place.is_some_and(|into| self.given.fill(part, into))
+        })
     }
 }
 
@@ -260,7 +278,7 @@ impl Buffers for Asker<'_> {
         let mut bytes = vec![0; wanted.range.len().bytes(self.sector).get() as usize];
         let has = app.buffer(wanted, &mut bytes);
         if has {
-            given.push(Given { range: wanted.range, bytes });
+            given.push(wanted.range, bytes);
         }
         has
     }

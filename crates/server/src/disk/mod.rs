@@ -3,29 +3,32 @@
 mod apps;
 mod blocks;
 mod commands;
+mod patience;
 mod requests;
+mod served;
 mod status;
+mod traffic;
 
-pub use apps::{Guard, Hosted, Place};
+pub use apps::{Guard, Hosted, Place, Spare};
+pub use patience::TIMEOUT;
 pub use status::{BOUNDS_US, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
 
 use crate::tape::{Tape, Taped};
 use apps::{Apps, Asker, World};
-use blocks::{Blocks, within};
-use commands::{Commands, Errand, Sent, blamed};
-use device::{Abilities, Answer, Ask, Device, Ended, Failure, Run, Work};
+use blocks::Blocks;
+use commands::{Commands, Errand};
+use device::{Answer, Ask, Device, Failure};
 use model::DriveModel;
 use requests::{Requests, State, Turn};
 use scheduler::{
-    Action, Application, Command, Config, Core, IdleTimeError, Mimic, Outcome, Record, Request, Sessions,
-    SubmitError,
+    Action, Application, Config, Core, IdleTimeError, Mimic, Record, Request, Sessions, SubmitError,
 };
-use status::Counters;
+use status::{Counters, Waits};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
 use tracing::error;
-use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
+use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
 /// What cannot be a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -67,6 +70,10 @@ pub enum DiskError {
 ///   before or comes later is on the medium afterwards.
 /// * A record's bytes are what was on the medium as a whole at some instant before it is delivered, also where its block
 ///   came in parts or was not read at all but written.
+/// * A command that the device does not answer [in time](Self::set_timeout) fails the request that it was for; of the
+///   background nothing fails, its blocks are asked for again. As long as the device may still carry out a write that
+///   nobody waits for, nothing goes there that overlaps it: a late write cannot come back over a newer one.
+/// * While an application has the disk for itself ([`Guard::taken`]), writes and discards of the foreground fail.
 /// * A bad sector fails the request that asks for it, and the blocks it lies in; what was merged with them is done again
 ///   without it.
 ///
@@ -135,6 +142,8 @@ pub struct Disk<D> {
     counters: Counters,
     /// The latest time that the core was told.
     told: Instant,
+    /// So long the device has for a command.
+    timeout: Duration,
 }
 
 impl<D: Device> Disk<D> {
@@ -159,7 +168,7 @@ impl<D: Device> Disk<D> {
             core: Taped { core: Core::try_new(model, config)?, tape: None },
             device,
             sector,
-            apps: Apps::default(),
+            apps: Apps::new(sector),
             requests: Requests::default(),
             held: Vec::new(),
             queued: VecDeque::new(),
@@ -168,6 +177,7 @@ impl<D: Device> Disk<D> {
             answers: VecDeque::new(),
             counters: Counters::new(),
             told: Instant::ZERO,
+            timeout: TIMEOUT,
         })
     }
 
@@ -176,10 +186,18 @@ impl<D: Device> Disk<D> {
         self.core.core.set_mimic(Some(mimic));
     }
 
-    /// Notes all inputs of the core and its decisions from here on: before anything else is asked, for
-    /// [`replay`](crate::replay) begins with a fresh core.
+    /// Notes all inputs of the core and its decisions from here on: before anything else is asked, for a
+    /// [`Replay`](crate::Replay) begins with a fresh core.
     pub fn record(&mut self, tape: Tape) {
         self.core.tape = Some(tape);
+    }
+
+    /// Ends the recording, if there is one.
+    ///
+    /// # Errors
+    /// Its writer's: the recording is cut off then.
+    pub fn end_recording(&mut self) -> std::io::Result<()> {
+        self.core.tape.take().map_or(Ok(()), Tape::end)
     }
 
     /// Takes an application in.
@@ -225,7 +243,12 @@ impl<D: Device> Disk<D> {
 
     /// What it has done so far.
     pub fn status(&self) -> DiskStatus {
-        self.counters.status(&self.core, self.requests.len(), self.blocks.len())
+        let waits = Waits {
+            outstanding: self.requests.len(),
+            parts_kept: self.blocks.len(),
+            unanswered: self.commands.silent(),
+        };
+        self.counters.status(&self.core, &waits)
     }
 
     /// Goes on until nothing is left that happens without time.
@@ -242,7 +265,7 @@ impl<D: Device> Disk<D> {
                 moved = true;
             }
             while let Some(app) = self.apps.wants_flush() {
-                self.commands.push(Errand::Flush(app), nowhere(), Ask::Flush);
+                self.commands.push(now, Errand::Flush(app), nowhere(), Ask::Flush);
             }
             moved |= self.send(now);
             if !moved {
@@ -258,7 +281,7 @@ impl<D: Device> Disk<D> {
 
     fn act(&mut self, action: Action, now: Instant) {
         match action {
-            Action::Send(command) => self.command(command),
+            Action::Send(command) => self.command(command, now),
             Action::Completed(id) => self.finish(id.get(), now),
             Action::Failed { id, bad } => {
                 if let Some(request) = self.requests.get_mut(id.get()) {
@@ -272,128 +295,12 @@ impl<D: Device> Disk<D> {
         }
     }
 
-    /// The core has sent a command: a write gets its bytes.
-    fn command(&mut self, command: Command) {
-        let turn = self.core.request_of(command.id).map(RequestId::get);
-        let ask = match command.op {
-            Op::Read => Ask::Read,
-            Op::Write => match self.content_of(&command, turn) {
-                Some((bytes, through)) => Ask::Write { bytes, through },
-                None => {
-                    debug_assert!(false, "nobody was asked for what is written to {}", command.range);
-                    error!(range = %command.range, "a background write without its bytes; it is not done");
-                    let outcome = Outcome::NoData(command.range.start());
-                    return self.core.command_done(self.told, command.id, outcome);
-                }
-            },
-        };
-        self.commands.push(Errand::Command(command, turn), command.range, ask);
-    }
-
-    /// What a command writes, and whether through to the medium. `None` where bytes are missing; a defect.
-    fn content_of(&mut self, command: &Command, turn: Option<Turn>) -> Option<(Vec<u8>, bool)> {
-        let range = command.range;
-        let mut all = Vec::new();
-        let (mut own, mut through) = (None, false);
-        if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn))
-            && let Ask::Write { bytes, through: wanted } = &mut request.ask
-        {
-            through = *wanted;
-            if request.range == range {
-                // Alone it is not sent a second time.
-                return Some((std::mem::take(bytes), through));
-            }
-            all = vec![0; bytes_of(range, self.sector)];
-            if let Some(place) = within(range, request.range, self.sector) {
-                all[place].copy_from_slice(bytes);
-            }
-            own = Some(request.range);
-        }
-        all.resize(bytes_of(range, self.sector), 0);
-        self.apps.fill(range, own, &mut all, self.sector).then_some((all, through))
-    }
-
-    /// Gives the device what nothing is in the way of. Whether there was anything.
-    fn send(&mut self, now: Instant) -> bool {
-        let mut any = false;
-        while let Some((errand, range, ask)) = self.commands.next() {
-            any = true;
-            let written = match (&errand, &ask) {
-                (Errand::Command(command, _), Ask::Write { bytes, .. }) => {
-                    let wanted = self.blocks.touches(range)
-                        || self.core.parts(command.id).iter().any(|part| part.op == Op::Read);
-                    wanted.then(|| bytes.clone())
-                }
-                _ => None,
-            };
-            let name = self.commands.sent(errand, range, &ask, written);
-            self.device.ask(now, name, range, ask);
-        }
-        any
-    }
-
-    /// The device has answered.
-    fn answered(&mut self, answer: Answer, now: Instant) {
-        let Some(Sent { errand, range, written, .. }) = self.commands.done(answer.id) else { return };
-        match errand {
-            Errand::Command(command, turn) => {
-                self.told = self.told.max(answer.at);
-                self.command_done(&command, turn, answer.result, written);
-            }
-            Errand::Request(turn) => {
-                if let (Err(failure), Some(request)) = (answer.result, self.requests.get_mut(turn)) {
-                    request.failure = Some(failure);
-                }
-                self.finish(turn, now);
-            }
-            Errand::Flush(app) => {
-                debug_assert!(range.is_empty());
-                let world = World { core: &mut self.core, blocks: &mut self.blocks };
-                self.apps.flushed(app, world, answer.result.as_ref().map(|_| ()));
-            }
-        }
-    }
-
-    fn command_done(
-        &mut self,
-        command: &Command,
-        turn: Option<Turn>,
-        result: Result<Vec<u8>, Failure>,
-        written: Option<Vec<u8>>,
-    ) {
-        let Command { id, op, range, .. } = *command;
-        let failure = match result {
-            Ok(read) => {
-                self.counters.done(command, turn.is_none(), self.sector);
-                let bytes = if op.is_write() { written } else { Some(read) };
-                if let Some(bytes) = bytes {
-                    if op.is_write() {
-                        self.blocks.written(range, &bytes);
-                    }
-                    for part in self.core.parts(id).iter().filter(|part| part.op == Op::Read) {
-                        self.blocks.keep(part, range, &bytes);
-                    }
-                    if let Some(request) =
-                        turn.and_then(|turn| self.requests.get_mut(turn)).filter(|_| !op.is_write())
-                    {
-                        request.read = cut(bytes, range, request.range, self.sector);
-                    }
-                }
-                None
-            }
-            Err(failure) => Some(failure),
-        };
-        let outcome = failure.as_ref().map_or(Outcome::Done, |f| Outcome::NoData(blamed(f, command)));
-        // What was merged with it may have failed before, and nothing else.
-        if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn)) {
-            request.failure = failure;
-        }
-        self.core.command_done(self.told, id, outcome);
-    }
-
     /// A request is done with, well or not.
     fn finish(&mut self, turn: Turn, now: Instant) {
         let Some(request) = self.requests.remove(turn) else { return };
+        if request.changes() && !self.requests.are_changing() {
+            self.apps.set_changing(false);
+        }
         self.counters.answered(&request, now, self.sector);
         let result = request.failure.map_or(Ok(request.read), Err);
         self.answers.push_back(Answer { id: request.id, at: now, result });
@@ -417,7 +324,7 @@ impl<D: Device> Disk<D> {
             Ask::Write { .. } => Op::Write,
             Ask::Discard | Ask::Flush | Ask::WriteZeroes { .. } => {
                 let ask = std::mem::replace(&mut request.ask, Ask::Discard);
-                return self.commands.push(Errand::Request(turn), range, ask);
+                return self.commands.push(self.told, Errand::Request(turn), range, ask);
             }
         };
         let submitted = self.core.submit(self.told, Request { id: RequestId::new(turn), op, range });
@@ -457,14 +364,6 @@ impl<D: Device> Disk<D> {
     }
 }
 
-/// What a command has read of what was asked for.
-fn cut(bytes: Vec<u8>, range: LbnRange, asked: LbnRange, sector: Bytes) -> Vec<u8> {
-    if range == asked {
-        return bytes;
-    }
-    within(range, asked, sector).and_then(|at| bytes.get(at)).map(<[u8]>::to_vec).unwrap_or_default()
-}
-
 fn bytes_of(range: LbnRange, sector: Bytes) -> usize {
     usize::try_from(range.len().bytes(sector).get()).unwrap_or(0)
 }
@@ -472,91 +371,4 @@ fn bytes_of(range: LbnRange, sector: Bytes) -> usize {
 /// The range of a flush.
 fn nowhere() -> LbnRange {
     LbnRange::new(units::Lbn::ZERO, Sectors::ZERO)
-}
-
-impl<D: Device> Device for Disk<D> {
-    fn set_writers(&mut self, writers: usize) {
-        self.apps.set_writers(writers);
-    }
-
-    fn sector_bytes(&self) -> Bytes {
-        self.sector
-    }
-
-    fn size(&self) -> Bytes {
-        self.device.size()
-    }
-
-    /// What the device can, but for zeroes: they go through the core as any write.
-    fn abilities(&self) -> Abilities {
-        Abilities { write_zeroes: false, ..self.device.abilities() }
-    }
-
-    fn runs(&self, range: LbnRange) -> Vec<Run> {
-        self.device.runs(range)
-    }
-
-    fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
-        self.device.advance(now);
-        self.pump(now);
-        self.told = self.told.max(now);
-        if let Some(failure) = self.refused(range, &ask) {
-            self.counters.refused();
-            self.answers.push_back(Answer { id, at: now, result: Err(failure) });
-            return;
-        }
-        let turn = self.requests.add(id, range, ask, now);
-        if !self.requests.is_blocked(turn) {
-            self.begin(turn);
-        }
-        self.pump(now);
-    }
-
-    fn next_work(&mut self) -> Option<(u64, Work)> {
-        self.device.next_work()
-    }
-
-    fn ended(&mut self, now: Instant, work: u64, ended: Ended) {
-        self.device.ended(now, work, ended);
-        self.pump(now);
-    }
-
-    fn next_event(&self) -> Option<Instant> {
-        match self.answers.front() {
-            Some(answer) => Some(answer.at),
-            None => [self.device.next_event(), self.core.wake_at()].into_iter().flatten().min(),
-        }
-    }
-
-    fn advance(&mut self, now: Instant) {
-        self.device.advance(now);
-        self.pump(now);
-    }
-
-    fn poll(&mut self, _: Instant) -> Option<Answer> {
-        self.answers.pop_front()
-    }
-}
-
-impl<D: Device> Disk<D> {
-    /// Why a request cannot be taken in.
-    fn refused(&self, range: LbnRange, ask: &Ask) -> Option<Failure> {
-        let can = self.device.abilities();
-        match ask {
-            Ask::Flush => return None,
-            Ask::Discard if !can.discard => return Some(Failure::Unsupported("discard")),
-            Ask::WriteZeroes { .. } => return Some(Failure::Unsupported("write zeroes")),
-            _ => {}
-        }
-        let sectors = Sectors::new(self.device.size().get() / self.sector.get().max(1));
-        if range.is_empty() || range.checked_end().is_none_or(|end| end.get() > sectors.get()) {
-            return Some(Failure::Outside { range, sectors });
-        }
-        match ask {
-            Ask::Write { bytes, .. } if bytes.len() != bytes_of(range, self.sector) => {
-                Some(Failure::Length { range, expected: range.len().bytes(self.sector), found: bytes.len() })
-            }
-            _ => None,
-        }
-    }
 }

@@ -51,6 +51,8 @@ pub(super) struct Requests {
     /// No range is longer: as far before a place one has to look for what reaches into it.
     longest: u64,
     next: Turn,
+    /// How many of them change something.
+    changing: usize,
 }
 
 impl Requests {
@@ -62,6 +64,7 @@ impl Requests {
             Request { id, range, ask, arrived, state: State::Waits, read: Vec::new(), failure: None };
         if !matches!(request.ask, Ask::Flush) {
             self.longest = self.longest.max(range.len().get());
+            self.changing += usize::from(request.changes());
             self.places.insert((range.start(), turn), (range.end(), request.changes()));
         }
         self.all.insert(turn, request);
@@ -72,6 +75,11 @@ impl Requests {
         self.all.len()
     }
 
+    /// Whether any changes something.
+    pub fn are_changing(&self) -> bool {
+        self.changing > 0
+    }
+
     pub fn get_mut(&mut self, turn: Turn) -> Option<&mut Request> {
         self.all.get_mut(&turn)
     }
@@ -79,7 +87,8 @@ impl Requests {
     /// Takes one out that is done with.
     pub fn remove(&mut self, turn: Turn) -> Option<Request> {
         let request = self.all.remove(&turn)?;
-        self.places.remove(&(request.range.start(), turn));
+        let place = self.places.remove(&(request.range.start(), turn));
+        self.changing -= usize::from(place.is_some_and(|(_, changes)| changes));
         if self.places.is_empty() {
             self.longest = 0;
         }
@@ -150,6 +159,7 @@ mod tests {
                     .map(|at| naive[at].0)
                     .collect();
                 prop_assert_eq!(index.unblocked(range), free);
+                prop_assert_eq!(index.are_changing(), naive.iter().any(|(_, _, write)| *write));
             }
         }
     }

@@ -57,6 +57,35 @@ impl Latency {
     }
 }
 
+impl Latency {
+    /// Of times in microseconds, each with how often.
+    fn of_counts(counts: impl Iterator<Item = (u64, u64)>) -> Self {
+        let mut counts: Vec<(u64, u64)> = counts.collect();
+        counts.sort_unstable();
+        let upto = |us: u64| counts.iter().filter(|(at, _)| *at <= us).map(|(_, n)| n).sum::<u64>();
+        let count = counts.iter().map(|(_, n)| n).sum::<u64>();
+        let at = |quantile: f64| {
+            let wanted = (count as f64 * quantile).ceil() as u64;
+            let mut seen = 0;
+            let place = counts.iter().find(|(_, n)| {
+                seen += n;
+                seen >= wanted
+            });
+            place.map_or(0.0, |(us, _)| *us as f64)
+        };
+        Self {
+            count,
+            sum_us: counts.iter().map(|(us, n)| us * n).sum::<u64>() as f64,
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: counts.last().map_or(0.0, |(us, _)| *us as f64),
+            buckets: BOUNDS_US.iter().map(|us| upto(*us)).collect(),
+        }
+    }
+}
+
 /// Background bytes by where their time came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Space {
@@ -84,7 +113,7 @@ pub struct Gaps {
 }
 
 /// How well the core foresees the device's times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Foresight {
     /// Commands that were compared.
     pub commands: u64,
@@ -96,6 +125,8 @@ pub struct Foresight {
     pub unexplained: u64,
     /// The part that was foreseen to a tenth of a millisecond.
     pub within_100us: f64,
+    /// By how much they took longer or shorter than foreseen, to 10 us; what is off by more than 20 ms counts as 20.
+    pub errors: Latency,
 }
 
 /// What the foreground has paid.
@@ -145,6 +176,12 @@ pub struct DiskStatus {
     pub detours: Paid,
     /// What work in idle time has cost it.
     pub idle: Paid,
+    /// Commands that were waited for no longer, because the device did not answer in time.
+    pub timed_out: u64,
+    /// Of them, those that it has not answered yet.
+    pub unanswered: usize,
+    /// Why the disk should be replaced or looked after, if it should.
+    pub failing: Option<&'static str>,
     /// Why the gaps are left alone now, if they are.
     pub caution: Option<&'static str>,
     /// How long after the device was done the host knew.
@@ -184,8 +221,16 @@ pub(super) struct Counters {
     discards: Meter,
     lateness: Meter,
     failed: u64,
+    timed_out: u64,
     bytes: [u64; 2],
     space: Space,
+}
+
+/// What waits now.
+pub(super) struct Waits {
+    pub outstanding: usize,
+    pub parts_kept: usize,
+    pub unanswered: usize,
 }
 
 impl Counters {
@@ -197,6 +242,7 @@ impl Counters {
             discards: Meter::new(),
             lateness: Meter::new(),
             failed: 0,
+            timed_out: 0,
             bytes: [0; 2],
             space: Space::default(),
         }
@@ -219,6 +265,11 @@ impl Counters {
                 self.space.promoted_bytes += own.map_or(0, |range| range.len().bytes(sector).get());
             }
         }
+    }
+
+    /// A command was waited for no longer.
+    pub fn timed_out(&mut self) {
+        self.timed_out += 1;
     }
 
     /// A request was not even taken in.
@@ -252,7 +303,8 @@ impl Counters {
         self.space.bad_blocks += u64::from(record.bad.is_some());
     }
 
-    pub fn status(&self, core: &Core, outstanding: usize, parts_kept: usize) -> DiskStatus {
+    pub fn status(&self, core: &Core, waits: &Waits) -> DiskStatus {
+        let &Waits { outstanding, parts_kept, unanswered } = waits;
         let plans = core.planner_stats();
         let foresight = core.prediction_errors().map(|record| Foresight {
             commands: record.count(),
@@ -260,6 +312,9 @@ impl Counters {
             early: record.early(),
             unexplained: record.unexplained(),
             within_100us: record.within(Duration::from_micros(100)),
+            errors: Latency::of_counts(
+                record.distribution().map(|(us, n)| (us.unsigned_abs(), u64::from(n))),
+            ),
         });
         DiskStatus {
             reads: Latency::of(&self.reads),
@@ -271,6 +326,9 @@ impl Counters {
             read_bytes: self.bytes[usize::from(Op::Read.is_write())],
             written_bytes: self.bytes[usize::from(Op::Write.is_write())],
             outstanding,
+            timed_out: self.timed_out,
+            unanswered,
+            failing: (unanswered > 0).then_some("it does not answer"),
             background: Space { parts_kept, ..self.space },
             gaps: Gaps { seen: plans.gaps, used: plans.detours },
             foresight: foresight.unwrap_or_default(),
@@ -289,6 +347,18 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantiles_of_counts_are_those_of_what_was_counted() {
+        let latency = Latency::of_counts([(30, 1), (10, 90), (20, 8), (5_000, 1)].into_iter());
+        assert_eq!((latency.count, latency.sum_us), (100, 6_090.0));
+        assert_eq!(
+            (latency.p50_us, latency.p90_us, latency.p99_us, latency.max_us),
+            (10.0, 10.0, 30.0, 5_000.0)
+        );
+        assert_eq!((latency.buckets[0], latency.buckets[6], latency.buckets.last()), (99, 100, Some(&100)));
+        assert_eq!(Latency::of_counts([].into_iter()).p99_us, 0.0);
+    }
 
     /// `saturating_record` cuts to what the histogram has room for, which is nothing before it has grown.
     #[test]

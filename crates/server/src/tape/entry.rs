@@ -4,13 +4,6 @@ use scheduler::{Action, CommandId, Outcome, Record, Request};
 use serde::{Deserialize, Serialize};
 use units::{Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
-/// The first line.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Header {
-    pub format: u32,
-    pub setup: serde_json::Value,
-}
-
 /// First LBN and sectors.
 pub(crate) type Range = (u64, u64);
 
@@ -30,10 +23,14 @@ pub(crate) enum Entry {
     Submit { at: u64, id: u64, write: bool, lbns: Range, taken: bool },
     /// A command is done, or this sector of it is bad.
     Done { at: u64, id: u64, bad: Option<u64> },
+    /// Nobody waits for a command any more.
+    Lost { at: u64, id: u64 },
     /// What was to be done was asked for: which buffers were at hand, and what the core gave.
     Poll { at: u64, buffers: Vec<bool>, gave: Option<Gave> },
     /// A session call, and what it was answered: a number, or nothing for a refusal.
     Call { call: Call, got: Option<u64> },
+    /// Nothing more was told.
+    End,
 }
 
 /// A decision.
@@ -75,12 +72,24 @@ impl Entry {
         Self::Submit { at: now.as_nanos(), id: id.get(), write: op.is_write(), lbns: range(asked), taken }
     }
 
+    /// When it was told, if that matters to the core.
+    pub fn at(&self) -> Option<Instant> {
+        match *self {
+            Self::Submit { at, .. }
+            | Self::Done { at, .. }
+            | Self::Lost { at, .. }
+            | Self::Poll { at, .. } => Some(Instant::from_nanos(at)),
+            Self::Call { .. } | Self::End => None,
+        }
+    }
+
     /// A disk knows of a failed command its first bad sector, and has no data.
     pub fn done(now: Instant, id: CommandId, outcome: Outcome<'_>) -> Self {
         let bad = match outcome {
             Outcome::Done => None,
             Outcome::Bad(all) => all.first().copied(),
             Outcome::StoppedAt(lbn) | Outcome::NoData(lbn) => Some(lbn),
+            Outcome::Lost => return Self::Lost { at: now.as_nanos(), id: id.get() },
         };
         Self::Done { at: now.as_nanos(), id: id.get(), bad: bad.map(Lbn::get) }
     }

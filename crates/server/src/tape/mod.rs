@@ -1,29 +1,38 @@
 //! What a core was told and what it decided, kept in a file, and told again to another.
 //!
 //! A core is a state machine: the same inputs give the same decisions (design, promise 6). A [`Tape`] holds all inputs of a
-//! live run, a line of JSON each, and [`replay`] feeds them to a fresh core and compares what that decides.
+//! live run, a line of JSON each, and a [`Replay`] feeds them to a fresh core and compares what that decides.
 
 mod entry;
+mod frames;
+mod later;
 mod noted;
 mod replay;
 
+pub use frames::{FrameError, Frames, Lines};
+pub use later::Later;
 pub(crate) use noted::Noted;
-pub use replay::{ReplayError, Replayed, replay};
+pub use replay::{Replay, ReplayError, Replayed};
 
-use entry::{Entry, Gave, Header};
+use entry::{Entry, Gave};
 use scheduler::{Buffers, CommandId, Core, Outcome, Request, SubmitError, Wanted};
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::Deref;
 use tracing::error;
-use units::Instant;
+use units::{Duration, Instant};
 
-/// The version of the format.
-const FORMAT: u32 = 1;
+/// What is noted is in a frame of the file so soon, even if there is little.
+const FRAME_EVERY: Duration = Duration::from_secs(1);
 
 /// What a core is told is written here, and what it decides.
+///
+/// In a file it is `freeblock serve --record`'s recording: frames with checksums (`server/src/tape/frames.rs`), in them a
+/// line of JSON each for the setup, for every input with what came of it, and for the end.
 pub struct Tape {
-    to: Box<dyn Write + Send>,
+    to: Frames<Box<dyn Write + Send>>,
+    /// When the frame began.
+    since: Instant,
 }
 
 impl fmt::Debug for Tape {
@@ -37,16 +46,36 @@ impl Tape {
     ///
     /// # Errors
     /// The writer's.
-    pub fn new(to: impl Write + Send + 'static, setup: serde_json::Value) -> io::Result<Self> {
-        let mut tape = Self { to: Box::new(to) };
-        tape.line(&Header { format: FORMAT, setup })?;
-        Ok(tape)
+    pub fn new(to: impl Write + Send + 'static, setup: &serde_json::Value) -> io::Result<Self> {
+        let mut to = Frames::new(Box::new(to) as Box<dyn Write + Send>)?;
+        line(&mut to, setup)?;
+        to.cut()?;
+        Ok(Self { to, since: Instant::ZERO })
     }
 
-    fn line(&mut self, line: &impl serde::Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut self.to, line)?;
-        self.to.write_all(b"\n")
+    fn note(&mut self, entry: &Entry) -> io::Result<()> {
+        line(&mut self.to, entry)?;
+        let Some(at) = entry.at() else { return Ok(()) };
+        if self.to.is_full() || at.saturating_since(self.since) >= FRAME_EVERY {
+            self.since = at;
+            self.to.cut()?;
+        }
+        Ok(())
     }
+
+    /// Ends it: nothing more was told to the core. One that has no end was cut off.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn end(mut self) -> io::Result<()> {
+        line(&mut self.to, &Entry::End)?;
+        self.to.end().map(|_| ())
+    }
+}
+
+fn line(to: &mut impl Write, line: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, line)?;
+    to.write_all(b"\n")
 }
 
 /// A core, and what notes its inputs, if anything does.
@@ -68,9 +97,9 @@ impl Deref for Taped {
 /// A tape that cannot be written is ended: the disk goes on.
 pub(crate) fn note(tape: &mut Option<Tape>, entry: impl FnOnce() -> Entry) {
     if let Some(writes) = tape
-        && let Err(error) = writes.line(&entry())
+        && let Err(error) = writes.note(&entry())
     {
-        error!(%error, "the recording ends here");
+        error!(%error, "the recording ends here; the disk goes on");
         *tape = None;
     }
 }

@@ -1,10 +1,10 @@
 //! A tape told to a fresh core.
 
-use super::FORMAT;
-use super::entry::{Call, Entry, Gave, Header, lbns, op, request};
+use super::entry::{Call, Entry, Gave, lbns, op, request};
+use super::frames::{FrameError, Lines};
 use scheduler::{Buffers, Core, Outcome, Parameter, Priority, Sessions, Wanted};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead};
+use std::io::Read;
 use thiserror::Error;
 use units::{Instant, Lbn, Op, Sectors, SessionId, TaskId};
 
@@ -12,13 +12,11 @@ use units::{Instant, Lbn, Op, Sectors, SessionId, TaskId};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// It cannot be read.
-    #[error("the recording: {0}")]
-    Read(#[from] io::Error),
+    /// It is no recording, or a damaged one.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
     /// Something else stands there.
-    #[error(
-        "line {line} of the recording: {problem}; give a file that `freeblock serve --record` has written"
-    )]
+    #[error("line {line} of the recording: {problem}; replay it with the program that made it")]
     Line {
         /// Counted from 1.
         line: u64,
@@ -33,6 +31,8 @@ pub enum ReplayError {
     Diverged {
         /// Counted from 1.
         line: u64,
+        /// The live run's clock at the last input that had a time.
+        at: Instant,
         /// What the tape says.
         live: String,
         /// What came instead.
@@ -43,7 +43,7 @@ pub enum ReplayError {
 /// What was told again, with the same decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
-    /// Inputs.
+    /// Inputs; what the core said to each of them was compared.
     pub inputs: u64,
     /// Commands sent.
     pub commands: u64,
@@ -51,54 +51,83 @@ pub struct Replayed {
     pub requests: u64,
     /// Blocks delivered.
     pub blocks: u64,
-    /// Whether the last line was cut off: the daemon was killed.
+    /// The live run's clock at the last input that had a time.
+    pub at: Instant,
+    /// Whether it has no end: the daemon was killed, or could not write it.
     pub cut_off: bool,
 }
 
-/// Tells a core all that another was told, and compares what it decides. `make` makes it from the setup that the tape was
-/// begun with.
-///
-/// # Errors
-/// What is no tape, and the first decision that differs.
-pub fn replay(
-    tape: &mut dyn BufRead,
-    make: impl FnOnce(&serde_json::Value) -> Result<Core, String>,
-) -> Result<Replayed, ReplayError> {
-    let (mut text, mut line) = (String::new(), 1);
-    tape.read_line(&mut text)?;
-    let wrong = |line, problem: String| ReplayError::Line { line, problem };
-    let header: Header = serde_json::from_str(&text).map_err(|e| wrong(1, e.to_string()))?;
-    if header.format != FORMAT {
-        return Err(wrong(
-            1,
-            format!("it is of format {}, and {FORMAT} is what this program reads", header.format),
-        ));
+/// Tells a core all that another was told, and compares what it decides.
+#[derive(Debug)]
+pub struct Replay<R> {
+    lines: Lines<R>,
+    line: u64,
+    teller: Teller,
+    ended: bool,
+}
+
+impl<R: Read> Replay<R> {
+    /// Begins; `make` makes the core from the setup that the tape was begun with.
+    ///
+    /// # Errors
+    /// What is no tape, or none for which a core can be made.
+    pub fn new(
+        from: R,
+        make: impl FnOnce(&serde_json::Value) -> Result<Core, String>,
+    ) -> Result<Self, ReplayError> {
+        let mut lines = Lines::new(from)?;
+        let setup = lines.next_line()?.unwrap_or_default();
+        let setup = serde_json::from_slice(setup)
+            .map_err(|error| ReplayError::Line { line: 1, problem: error.to_string() })?;
+        let core = make(&setup).map_err(ReplayError::Setup)?;
+        let told = Replayed { cut_off: true, ..Replayed::default() };
+        let teller = Teller { core, commands: BTreeMap::new(), told };
+        Ok(Self { lines, line: 1, teller, ended: false })
     }
-    let mut teller = Teller {
-        core: make(&header.setup).map_err(ReplayError::Setup)?,
-        commands: BTreeMap::new(),
-        told: Replayed::default(),
-    };
-    loop {
-        text.clear();
-        line += 1;
-        if tape.read_line(&mut text)? == 0 {
-            return Ok(teller.told);
+
+    /// Tells the next input, and compares. Whether there was one.
+    ///
+    /// # Errors
+    /// What is no tape, and the first decision that differs.
+    pub fn step(&mut self) -> Result<bool, ReplayError> {
+        if self.ended {
+            return Ok(false);
         }
-        if !text.ends_with('\n') {
-            teller.told.cut_off = true;
-            return Ok(teller.told);
+        let Some(text) = self.lines.next_line()? else {
+            self.ended = true;
+            return Ok(false);
+        };
+        self.line += 1;
+        let line = self.line;
+        let entry: Entry = serde_json::from_slice(text)
+            .map_err(|error| ReplayError::Line { line, problem: error.to_string() })?;
+        if entry == Entry::End {
+            (self.ended, self.teller.told.cut_off) = (true, false);
+            return Ok(false);
         }
-        let entry: Entry = serde_json::from_str(&text).map_err(|e| wrong(line, e.to_string()))?;
-        let replayed = teller.tell(&entry).map_err(|problem| wrong(line, problem))?;
+        let replayed = self.teller.tell(&entry).map_err(|problem| ReplayError::Line { line, problem })?;
+        let at = entry.at().unwrap_or(self.teller.told.at);
         if replayed != entry {
             let (live, replayed) = (format!("{entry:?}"), format!("{replayed:?}"));
-            return Err(ReplayError::Diverged { line, live, replayed });
+            return Err(ReplayError::Diverged { line, at, live, replayed });
         }
-        teller.told.inputs += 1;
+        self.teller.told.at = at;
+        self.teller.told.inputs += 1;
+        Ok(true)
+    }
+
+    /// What has been told so far, with the same decisions.
+    pub fn told(&self) -> Replayed {
+        self.teller.told
+    }
+
+    /// Bytes of the recording that have been read.
+    pub fn position(&self) -> u64 {
+        self.lines.position()
     }
 }
 
+#[derive(Debug)]
 struct Teller {
     core: Core,
     /// By number, those at the drive.
@@ -115,10 +144,9 @@ impl Teller {
                 *taken = self.core.submit(Instant::from_nanos(at), request(id, write, lbns)).is_ok();
             }
             (&Entry::Done { at, id, bad }, _) => {
-                let command = self.commands.remove(&id).ok_or(format!("no command {id} is at the drive"))?;
-                let outcome = bad.map_or(Outcome::Done, |lbn| Outcome::NoData(Lbn::new(lbn)));
-                self.core.command_done(Instant::from_nanos(at), command, outcome);
+                self.done(at, id, bad.map_or(Outcome::Done, |lbn| Outcome::NoData(Lbn::new(lbn))))?;
             }
+            (&Entry::Lost { at, id }, _) => self.done(at, id, Outcome::Lost)?,
             (Entry::Poll { at, buffers, .. }, Entry::Poll { buffers: asked, gave, .. }) => {
                 let mut said = Said { live: buffers, asked: Vec::new() };
                 let action = self.core.poll_with(Instant::from_nanos(*at), &mut said);
@@ -140,6 +168,12 @@ impl Teller {
             _ => {}
         }
         Ok(now)
+    }
+
+    fn done(&mut self, at: u64, id: u64, outcome: Outcome<'_>) -> Result<(), String> {
+        let command = self.commands.remove(&id).ok_or(format!("no command {id} is at the drive"))?;
+        self.core.command_done(Instant::from_nanos(at), command, outcome);
+        Ok(())
     }
 
     /// A call's number; nothing for a refusal.

@@ -8,7 +8,7 @@ use server::control::{Control, ControlConfig, Roles};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, Open};
-use server::{Disk, Exporter, Limits, Offer, Stop};
+use server::{Address, Disk, Exporter, Limits, Listener, Offer, Stop};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -52,10 +52,11 @@ pub fn again(directory: PathBuf, roles: Roles) -> Result<Daemon, String> {
     let mut disk = Disk::new(drive, model, config).unwrap();
     let setup = Setup { disk: facts, keep_bytes_max: 1 << 30, seed: 7 };
     let office = Office::set_up(&mut disk, setup, &directory.join("state")).unwrap();
+    let nbd = Listener::bind(Address::Unix(directory.join("nbd")), false).unwrap();
     let (tell, told) = channel();
     let thread = std::thread::spawn(move || {
         let offer = Offer { name: String::new(), read_only: false, tls: None, limits: Limits::default() };
-        let (exporter, stop) = Exporter::new(disk, offer, Vec::new()).map_err(|e| e.to_string())?;
+        let (exporter, stop) = Exporter::new(disk, offer, vec![nbd]).map_err(|e| e.to_string())?;
         tell.send((exporter.mailbox(), stop)).unwrap();
         let (_, disk) = exporter.run().map_err(|e| e.to_string())?;
         Ok::<_, String>(disk)

@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // helpers of tests stand outside test functions
 
 mod daemon;
+mod restores;
 mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
 
 use client::{Control, ControlError};
 use daemon::{Daemon, again, start};
@@ -56,7 +59,22 @@ fn a_scrub_and_a_backup_run_to_their_end_and_are_remembered() {
     let backup = until(&control, 2, "done");
     assert_eq!(backup["done"], backup["blocks"]);
     let metrics = control.text("/metrics").unwrap();
-    assert!(metrics.contains("freeblock_background_idle_bytes_total{disk=\"data\"} "), "{metrics}");
+    // Each of issue 7's, and of what a device does not answer.
+    for metric in [
+        "background_idle_bytes_total{disk=\"data\"} ",
+        "read_seconds_bucket{disk=\"data\",le=\"0.005\"} ",
+        "write_seconds_count{disk=\"data\"} ",
+        "prediction_error_seconds_bucket{disk=\"data\",le=\"0.0001\"} ",
+        "lateness_seconds_sum{disk=\"data\"} ",
+        "missed_revolutions_total{disk=\"data\"} ",
+        "gaps_seen_total{disk=\"data\"} ",
+        "gaps_used_total{disk=\"data\"} ",
+        "timed_out_commands_total{disk=\"data\"} 0",
+        "unanswered_commands{disk=\"data\"} 0",
+    ] {
+        assert!(metrics.contains(&format!("\nfreeblock_{metric}")), "no {metric} in {metrics}");
+    }
+    assert!(!metrics.contains("\nfreeblock_prediction_error_seconds_count{disk=\"data\"} 0\n"), "{metrics}");
     assert!(metrics.ends_with("# EOF\n"));
     let status = control.get("/v1/status").unwrap();
     assert_eq!(status["disks"][0]["tasks"].as_array().unwrap().len(), 2);
@@ -81,6 +99,38 @@ fn a_task_goes_on_after_a_restart() {
     assert_eq!(until(&control, 1, "paused")["state"], "paused");
     control.post(&format!("{TASKS}/1/resume"), &json!({})).unwrap();
     until(&control, 1, "done");
+    daemon.end();
+}
+
+#[test]
+fn what_a_task_has_had_for_nothing_and_its_deadline_are_told() {
+    let Some(daemon) = daemon("metrics") else { return };
+    let control = daemon.client();
+    let scrub = json!({ "kind": "scrub", "block_sectors": 1, "deadline_unix_s": 1_000_000_000 });
+    control.post(TASKS, &scrub).unwrap();
+    let moved = |kind: &str| {
+        let name = format!("freeblock_task_{kind}_bytes_total{{disk=\"data\",task=\"1\",kind=\"scrub\"}} ");
+        let metrics = control.text("/metrics").unwrap();
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&name).map(str::to_owned));
+        value.map(|value| value.parse::<f64>().unwrap())
+    };
+    // Once its blocks come it is told of, until it is done.
+    let mut client = support::connect(&daemon.directory.join("nbd"));
+    let mut seen = false;
+    for i in 0..4_000 {
+        client.write_all(&support::request(0, i, i * 12_800 % 1_700_000, 512)).unwrap();
+        client.read_exact(&mut [0; 16 + 512]).unwrap();
+        seen = i % 16 == 0 && moved("free").is_some_and(|bytes| bytes > 0.0);
+        if seen {
+            break;
+        }
+    }
+    assert!(seen, "{}", control.get(&format!("{TASKS}/1")).unwrap());
+    assert!(moved("idle").is_some());
+    let task = control.get(&format!("{TASKS}/1")).unwrap();
+    assert_eq!(task["misses_deadline"], true, "{task}");
+    drop(client);
+    assert_eq!(until(&control, 1, "done")["misses_deadline"], true);
     daemon.end();
 }
 

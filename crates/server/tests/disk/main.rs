@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests stand outside test functions
 
+mod silence;
 mod snapshot;
 mod spy;
 mod tape;
@@ -278,8 +279,10 @@ impl World {
         assert_eq!(status.background.blocks, app.blocks);
         assert_eq!(status.background.parts_kept, 0, "parts of blocks that nobody waits for");
         assert_eq!(status.outstanding, 0);
-        let told = tape::again(&self.tape.text()).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(told.blocks, app.blocks);
+        let blocks = app.blocks;
+        self.disk.end_recording().unwrap();
+        let told = tape::again(&self.tape.bytes()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((told.blocks, told.cut_off), (blocks, false));
     }
 }
 

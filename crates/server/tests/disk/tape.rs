@@ -1,7 +1,7 @@
 //! What a disk's core was told, told again.
 
 use scheduler::Core;
-use server::{Disk, ReplayError, Replayed, Tape, replay};
+use server::{Disk, FrameError, Frames, Lines, Replay, ReplayError, Replayed, Tape};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
@@ -12,8 +12,8 @@ use crate::{core, spy::Spy};
 pub struct Memory(Arc<Mutex<Vec<u8>>>);
 
 impl Memory {
-    pub fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
     }
 }
 
@@ -31,15 +31,39 @@ impl Write for Memory {
 pub fn record(disk: &mut Disk<Spy>, policy: &str, seed: u64) -> Memory {
     let memory = Memory::default();
     let setup = serde_json::json!({ "policy": policy, "seed": seed });
-    disk.record(Tape::new(memory.clone(), setup).unwrap());
+    disk.record(Tape::new(memory.clone(), &setup).unwrap());
     memory
 }
 
-pub fn again(tape: &str) -> Result<Replayed, ReplayError> {
-    replay(&mut tape.as_bytes(), |setup| {
-        let (model, config) = core(setup["policy"].as_str().unwrap(), setup["seed"].as_u64().unwrap());
+pub fn again(tape: &[u8]) -> Result<Replayed, ReplayError> {
+    let mut replay = Replay::new(tape, |setup| {
+        let policy = setup["policy"].as_str().ok_or("no policy")?;
+        let (model, config) = core(policy, setup["seed"].as_u64().ok_or("no seed")?);
         Ok(Core::new(model, config))
-    })
+    })?;
+    while replay.step()? {}
+    Ok(replay.told())
+}
+
+fn lines(tape: &[u8]) -> Vec<String> {
+    let mut lines = Lines::new(tape).unwrap();
+    let mut all = Vec::new();
+    while let Some(line) = lines.next_line().unwrap() {
+        all.push(String::from_utf8(line.to_vec()).unwrap());
+    }
+    all
+}
+
+/// A recording of these lines, sound as a file.
+fn tape(lines: &[String]) -> Vec<u8> {
+    let mut frames = Frames::new(Vec::new()).unwrap();
+    for line in lines {
+        writeln!(frames, "{line}").unwrap();
+        if frames.is_full() {
+            frames.cut().unwrap();
+        }
+    }
+    frames.end().unwrap()
 }
 
 #[test]
@@ -51,28 +75,37 @@ fn a_tape_that_was_changed_or_cut_is_found_out() {
         world.step(crate::Step::Wait(9_000));
     }
     world.finish();
-    let tape = world.tape.text();
-    let whole = again(&tape).unwrap();
+    let recorded = world.tape.bytes();
+    let whole = again(&recorded).unwrap();
     assert_eq!(whole.requests, 60);
     assert!(whole.blocks == 300 && whole.commands > 60 && !whole.cut_off, "{whole:?}");
-    let cut = again(&tape[..tape.len() - 9]).unwrap();
-    assert!(cut.cut_off && cut.inputs + 1 == whole.inputs, "{cut:?}");
-    let lines: Vec<&str> = tape.lines().collect();
-    let place = lines.iter().position(|line| line.contains("\"completed\"")).unwrap();
+    // The last frame holds what came after the last whole second.
+    let cut = again(&recorded[..recorded.len() - 9]).unwrap();
+    assert!(cut.cut_off && cut.inputs > 0 && cut.inputs < whole.inputs, "{cut:?}");
+    let mut damaged = recorded.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 4;
+    let error = again(&damaged).unwrap_err();
+    assert!(matches!(error, ReplayError::Frame(FrameError::Damaged { .. })), "{error}");
+    let all = lines(&recorded);
+    assert_eq!(again(&tape(&all)).unwrap(), whole);
+    let place = all.iter().position(|line| line.contains("\"completed\"")).unwrap();
     // An input that is missing, and a decision that is another.
-    let done = lines[..place].iter().rposition(|line| line.contains("\"done\"")).unwrap();
-    let missing = [&lines[..done], &lines[done + 1..]].concat().join("\n") + "\n";
+    let done = all[..place].iter().rposition(|line| line.contains("\"done\"")).unwrap();
+    let missing = tape(&[&all[..done], &all[done + 1..]].concat());
     assert!(matches!(again(&missing), Err(ReplayError::Diverged { .. })), "{:?}", again(&missing));
-    let other = tape.replacen("{\"completed\":0}", "{\"completed\":1}", 1);
-    let error = again(&other).unwrap_err();
+    let mut other = all.clone();
+    other[place] = other[place].replace("{\"completed\":0}", "{\"completed\":1}");
+    let error = again(&tape(&other)).unwrap_err();
     assert!(matches!(error, ReplayError::Diverged { line, .. } if line == place as u64 + 1), "{error}");
-    for (text, expected) in [
-        ("", "line 1"),
-        ("{\"format\":9,\"setup\":null}\n", "format 9"),
-        (&format!("{}\n{{\"dance\":1}}\n", lines[0]), "line 2"),
-        (&format!("{}\n{{\"done\":{{\"at\":1,\"id\":7,\"bad\":null}}}}\n", lines[0]), "no command 7"),
+    let first = &all[0];
+    for (lines, expected) in [
+        (&[][..], "line 1"),
+        (&["null".into()], "no policy"),
+        (&[first.clone(), "{\"dance\":1}".into()], "line 2"),
+        (&[first.clone(), "{\"done\":{\"at\":1,\"id\":7,\"bad\":null}}".into()], "no command 7"),
     ] {
-        let error = again(text).unwrap_err();
+        let error = again(&tape(lines)).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
 }

@@ -137,6 +137,13 @@ pub fn open(client: &mut UnixStream) {
     choose(client);
 }
 
+/// A client of a socket, that has chosen the export without a name.
+pub fn connect(socket: &Path) -> UnixStream {
+    let mut client = UnixStream::connect(socket).unwrap();
+    open(&mut client);
+    client
+}
+
 pub fn choose(client: &mut UnixStream) {
     client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
     client.read_exact(&mut [0; 10]).unwrap();

@@ -66,7 +66,7 @@ impl Chance {
         ppm > 0 && self.below(1_000_000) < u64::from(ppm)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         NonZeroU64::new(bound).map_or(0, |bound| self.stream.below(bound))
     }
 

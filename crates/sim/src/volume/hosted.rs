@@ -1,12 +1,12 @@
 //! Applications in a volume: whose session is whose, and the buffers that they gave.
 
 use scheduler::{
-    Application, Buffers, Core, Parameter, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
+    Application, Buffers, Core, Given, Priority, Record, SessionError, Sessions, Wanted, Watch, Watched,
 };
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use units::{Bytes, Instant, LbnRange, Op, Sectors, SessionId, TaskId};
+use units::{Bytes, Instant, SessionId};
 
 /// An application that a volume can host: any that owns what it has.
 pub trait Hosted: Application + Any {}
@@ -38,24 +38,12 @@ pub struct Tally {
     pub failed: u64,
 }
 
-/// Bytes that an application gave to be written, kept until they are.
-#[derive(Clone, Debug)]
-pub(super) struct Held {
-    task: TaskId,
-    block: u64,
-    pub range: LbnRange,
-    pub bytes: Vec<u8>,
-    pub used: bool,
-}
-
 #[derive(Default)]
 pub(super) struct Apps {
     apps: Vec<(Box<dyn Hosted>, Tally)>,
     /// Whether a call was made since the core was last polled.
     pub stirred: bool,
     owners: BTreeMap<SessionId, usize>,
-    /// Range and block size, to tell blocks apart.
-    tasks: BTreeMap<TaskId, (SessionId, LbnRange, Sectors)>,
 }
 
 impl Apps {
@@ -80,21 +68,15 @@ impl Apps {
         place: Place<T>,
         call: impl FnOnce(&mut T, &mut dyn Sessions) -> R,
     ) -> Option<R> {
-        let Self { apps, stirred, owners, tasks } = self;
+        let Self { apps, stirred, owners } = self;
         let app: &mut dyn Any = &mut *apps.get_mut(place.index)?.0;
         let app = app.downcast_mut()?;
-        Some(call(
-            app,
-            &mut Watched { sessions: core, watch: Calls { stirred, owners, tasks, app: place.index } },
-        ))
+        Some(call(app, &mut Watched { sessions: core, watch: Calls { stirred, owners, app: place.index } }))
     }
 
     /// Hands a record to whoever opened its session.
     pub fn done(&mut self, core: &mut Core, record: &Record, bytes: &[u8], size: Bytes, now: Instant) {
-        if core.task_undelivered(record.task) == 0 {
-            self.tasks.remove(&record.task);
-        }
-        let Self { apps, stirred, owners, tasks } = self;
+        let Self { apps, stirred, owners } = self;
         let Some(&index) = owners.get(&record.session) else { return };
         let Some((app, tally)) = apps.get_mut(index) else { return };
         tally.blocks += 1;
@@ -102,16 +84,15 @@ impl Apps {
             None => tally.bytes += size.get(),
             Some(_) => tally.failed += 1,
         }
-        let watch = Calls { stirred, owners, tasks, app: index };
+        let watch = Calls { stirred, owners, app: index };
         app.done(&mut Watched { sessions: core, watch }, record, bytes, now);
     }
 }
 
-/// Notes whose session is whose, and the blocks of what is to be written.
+/// Notes whose session is whose.
 struct Calls<'a> {
     stirred: &'a mut bool,
     owners: &'a mut BTreeMap<SessionId, usize>,
-    tasks: &'a mut BTreeMap<TaskId, (SessionId, LbnRange, Sectors)>,
     app: usize,
 }
 
@@ -124,33 +105,9 @@ impl Watch for Calls<'_> {
         self.owners.insert(session, self.app);
     }
 
-    fn registered(
-        &mut self,
-        (session, task): (SessionId, TaskId),
-        (op, range, block): (Op, LbnRange, Sectors),
-        _: Parameter,
-    ) {
-        if op.is_write() {
-            self.tasks.insert(task, (session, range, block));
-        }
-    }
-
-    fn aborted(&mut self, task: TaskId, told: Result<u64, SessionError>) {
-        if told.is_ok() {
-            self.tasks.remove(&task);
-        }
-    }
-
-    fn withdrawn(&mut self, core: &Core, session: SessionId, _: LbnRange, told: Result<u64, SessionError>) {
-        if told.is_ok() {
-            self.tasks.retain(|task, (owner, ..)| *owner != session || core.task_undelivered(*task) > 0);
-        }
-    }
-
     fn closed(&mut self, session: SessionId, told: Result<u64, SessionError>) {
         if told.is_ok() {
             self.owners.remove(&session);
-            self.tasks.retain(|_, (owner, ..)| *owner != session);
         }
     }
 }
@@ -158,25 +115,25 @@ impl Watch for Calls<'_> {
 /// Asks applications for what the core is about to write, and keeps it.
 pub(super) struct Asker<'a> {
     pub apps: &'a mut Apps,
-    pub held: &'a mut Vec<Held>,
+    pub given: &'a mut Given,
     pub sector: Bytes,
+    /// Nothing was asked for yet that belongs to what is decided on now: what is there is of the decision before.
+    pub fresh: bool,
 }
 
 impl Buffers for Asker<'_> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
-        let Apps { apps, owners, tasks, .. } = &mut *self.apps;
+        if std::mem::take(&mut self.fresh) {
+            self.given.clear();
+        }
+        let Apps { apps, owners, .. } = &mut *self.apps;
         let app = owners.get(&wanted.session).and_then(|at| apps.get_mut(*at));
         let Some((app, _)) = app else { return false };
-        let block = tasks.get(&wanted.task).map_or(0, |(_, range, block)| {
-            wanted.range.start().get().saturating_sub(range.start().get()) / block.get().max(1)
-        });
         let mut bytes = vec![0; wanted.range.len().bytes(self.sector).get() as usize];
-        if app.buffer(wanted, &mut bytes) {
-            self.held.push(Held { task: wanted.task, block, range: wanted.range, bytes, used: false });
-            return true;
+        let has = app.buffer(wanted, &mut bytes);
+        if has {
+            self.given.push(wanted.range, bytes);
         }
-        // A block of which a part cannot be had is not written at all.
-        while self.held.pop_if(|last| (last.task, last.block) == (wanted.task, block)).is_some() {}
-        false
+        has
     }
 }

@@ -3,6 +3,7 @@
 mod faults;
 mod hosted;
 mod load;
+mod outside;
 mod passing;
 mod platters;
 mod told;
@@ -16,10 +17,11 @@ pub use told::{Completion, Content, Passed, VolumeError, VolumeReport};
 use crate::head::Head;
 use crate::report::Times;
 use faults::Chance;
-use hosted::{Apps, Asker, Held};
+use hosted::{Apps, Asker};
 use load::Load;
 use model::DriveModel;
-use scheduler::{Action, Application, Config, Core, PlannerStats, Record, Request, Sessions};
+use outside::Outside;
+use scheduler::{Action, Application, Config, Core, Given, PlannerStats, Record, Request, Sessions};
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -112,7 +114,11 @@ pub struct Volume {
     /// Something was submitted since the core was last polled.
     stirred: bool,
     apps: Apps,
-    held: Vec<Held>,
+    given: Given,
+    /// What was given is for a promoted write that was lost, and is not asked for again.
+    again: bool,
+    /// What a core outside the drive sends commands to.
+    outside: Option<Box<Outside>>,
     in_flight: BTreeMap<RequestId, InFlight>,
     next_request: u64,
     completions: VecDeque<Completion>,
@@ -144,12 +150,22 @@ impl Volume {
         config: Config,
         platters: Platters,
     ) -> Result<Self, VolumeError> {
+        Self::of(now, drive, Config { place: scheduler::Place::Inside, ..config }, platters)
+    }
+
+    fn of(
+        now: Instant,
+        drive: Arc<DriveModel>,
+        config: Config,
+        platters: Platters,
+    ) -> Result<Self, VolumeError> {
         let (capacity, medium) = (drive.layout().capacity(), platters.medium().capacity());
         if capacity != medium {
             return Err(VolumeError::Platters { drive: capacity, medium });
         }
+        let sector = drive.sector_bytes();
         Ok(Self {
-            core: Core::try_new(Arc::clone(&drive), Config { place: scheduler::Place::Inside, ..config })?,
+            core: Core::try_new(Arc::clone(&drive), config)?,
             head: Head::new(Arc::clone(&drive)),
             drive,
             platters,
@@ -158,7 +174,9 @@ impl Volume {
             under_way: None,
             stirred: false,
             apps: Apps::default(),
-            held: Vec::new(),
+            given: Given::new(sector),
+            again: false,
+            outside: None,
             in_flight: BTreeMap::new(),
             next_request: 1,
             completions: VecDeque::new(),
@@ -302,6 +320,7 @@ impl Volume {
             return Some(self.now);
         }
         let told = self.under_way.as_ref().map(|u| u.told(&self.chance));
+        let told = told.into_iter().chain(self.outside.as_ref().and_then(|o| o.next_at())).min();
         let due = self.load.as_ref().and_then(|load| load.due());
         [told, due, self.core.wake_at()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
@@ -318,7 +337,9 @@ impl Volume {
             return Ok(true);
         }
         // At the same instant the completion comes first: its successor may be due now as well.
-        if self.under_way.as_ref().is_some_and(|u| u.told(&self.chance) <= at) {
+        if self.outside.as_ref().and_then(|o| o.next_at()).is_some_and(|next| next <= at) {
+            self.told_outside()?;
+        } else if self.under_way.as_ref().is_some_and(|u| u.told(&self.chance) <= at) {
             self.told()?;
         } else {
             self.issue()?;
@@ -357,8 +378,9 @@ impl Volume {
     }
 
     fn poll(&mut self) -> Option<Action> {
-        let Self { apps, held, drive, .. } = self;
-        let mut asker = Asker { apps, held, sector: drive.sector_bytes() };
+        let fresh = !self.again;
+        let Self { apps, given, drive, .. } = self;
+        let mut asker = Asker { apps, given, sector: drive.sector_bytes(), fresh };
         self.core.poll_with(self.now, &mut asker)
     }
 
@@ -374,17 +396,16 @@ impl Volume {
         }
         // Records may have stirred their applications, but the core has been polled since.
         (self.stirred, self.apps.stirred) = (false, false);
-        if self.under_way.is_none() {
-            self.held.clear();
-        }
         Ok(())
     }
 
     fn act(&mut self, action: Action, began: Instant) -> Result<(), VolumeError> {
         match action {
-            Action::Execute => self.execute(),
-            // Only a core outside the drive sends commands.
-            Action::Send(_) => {}
+            Action::Execute => {
+                self.execute();
+                self.again = false;
+            }
+            Action::Send(command) => self.send(command)?,
             Action::Cut => {
                 if let (Some(under_way), Some(until)) = (&mut self.under_way, self.core.busy_until()) {
                     under_way.accesses = self.core.accesses().to_vec();

@@ -2,6 +2,7 @@
 
 use drive::{Medium, MediumError};
 use model::DriveModel;
+use scheduler::Bad;
 use std::collections::BTreeMap;
 use units::{Lbn, LbnRange, Op};
 
@@ -12,6 +13,34 @@ pub enum Cure {
     Write,
     /// Nothing: writes fail as well.
     None,
+}
+
+/// Sectors that failed to be read, and to be written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Failed {
+    pub read: Vec<Lbn>,
+    pub written: Vec<Lbn>,
+}
+
+impl Failed {
+    pub fn of(&mut self, op: Op) -> &mut Vec<Lbn> {
+        match op {
+            Op::Read => &mut self.read,
+            Op::Write => &mut self.written,
+        }
+    }
+
+    /// As a core is told: ascending, each sector once.
+    pub fn sort(&mut self) {
+        for list in [&mut self.read, &mut self.written] {
+            list.sort_unstable();
+            list.dedup();
+        }
+    }
+
+    pub fn bad(&self) -> Bad<'_> {
+        Bad { read: &self.read, written: &self.written }
+    }
 }
 
 /// The bytes of a drive, and the sectors of it that cannot be read.
@@ -58,18 +87,18 @@ impl Platters {
     }
 
     /// The head passes over sectors: which of them fail goes into `failed`. A write that mends a sector takes it out.
-    pub(super) fn pass(&mut self, op: Op, range: LbnRange, failed: &mut Vec<Lbn>) {
+    pub(super) fn pass(&mut self, op: Op, range: LbnRange, failed: &mut Failed) {
         let bad: Vec<(Lbn, Cure)> =
             self.bad.range(range.start()..range.end()).map(|(lbn, cure)| (*lbn, *cure)).collect();
         for (lbn, cure) in bad {
             if op.is_write() && cure == Cure::Write {
                 self.bad.remove(&lbn);
             } else {
-                failed.push(lbn);
+                failed.of(op).push(lbn);
             }
         }
         if op.is_write() {
-            failed.retain(|lbn| !range.contains(*lbn) || self.bad.contains_key(lbn));
+            failed.read.retain(|lbn| !range.contains(*lbn) || self.bad.contains_key(lbn));
         }
     }
 

@@ -3,13 +3,13 @@
 #[cfg(doc)]
 use super::Volume;
 use crate::report::{ForegroundReport, HeadTime};
-use drive::MediumError;
+use drive::{CommandError, DriveError, MediumError};
 use scheduler::{Harm, IdleTimeError, Purpose, SubmitError};
 use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
 
 /// Why a volume did not do what it was asked. Nothing has changed then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 pub enum VolumeError {
     /// The core refused.
     #[error(transparent)]
@@ -35,6 +35,18 @@ pub enum VolumeError {
         /// The medium's.
         medium: Sectors,
     },
+    /// A core outside that is configured to be inside.
+    #[error("a core outside the drive needs a place outside; set config.place to Place::Outside")]
+    Inside,
+    /// A drive that reports writes before they are on the medium: a volume does not flush.
+    #[error("the drive reports writes before they are on the medium; set behaviour.write_back to false")]
+    WriteBack,
+    /// A profile or a behaviour that no drive can have.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// The drive refused a command; a defect of this crate.
+    #[error(transparent)]
+    Command(#[from] CommandError),
     /// The medium refused; a defect of this crate.
     #[error(transparent)]
     Medium(#[from] MediumError),

@@ -1,11 +1,11 @@
 //! What the head was told to do: how far it has come, and what that does to the bytes.
 
 use super::faults::{Chance, Fate};
-use super::hosted::Held;
+use super::platters::Failed;
 use super::{Cure, Passed, Platters, Volume, VolumeError, passing};
 use model::Position;
 use scheduler::{Access, Purpose, Whose};
-use units::{Instant, Lbn, RequestId};
+use units::{Instant, RequestId};
 
 /// What the head is told to do.
 pub(super) struct UnderWay {
@@ -54,10 +54,10 @@ impl Volume {
                 Fate::Told(_) => self.now,
             };
             let done = self.done_by(&under_way, by);
-            let mut held = std::mem::take(&mut self.held);
             self.pass(&under_way, &done, false);
-            self.put(&under_way.accesses, &done, &mut held, whose)?;
+            self.put(&under_way.accesses, &done, whose)?;
         }
+        self.cut_outside()?;
         Ok(self.platters)
     }
 
@@ -81,7 +81,6 @@ impl Volume {
         let Some(under_way) = self.under_way.take() else { return Ok(()) };
         let UnderWay { accesses, began, until, .. } = &under_way;
         self.head.account_idle(accesses, until.since(*began));
-        let mut held = std::mem::take(&mut self.held);
         let whose = self.whose();
         let lost = match under_way.fate {
             Fate::Lost(done) => Some(self.done_by(&under_way, done)),
@@ -90,7 +89,7 @@ impl Volume {
         let all: Vec<u32> = accesses.iter().map(|access| access.sectors).collect();
         if let Some(done) = lost {
             self.pass(&under_way, &done, true);
-            self.put(accesses, &done, &mut held, whose)?;
+            self.put(accesses, &done, whose)?;
             if whose.is_none() {
                 // A write that was promoted is done again, and its buffer is not asked for again.
                 let mut again = Vec::new();
@@ -98,15 +97,14 @@ impl Volume {
                 {
                     passing::lbns(&self.drive, access, access.sectors, |range| again.push(range));
                 }
-                held.retain(|held| again.iter().any(|range| range.overlaps(held.range)));
-                held.iter_mut().for_each(|held| held.used = false);
-                self.held = held;
+                self.given.retain(|given| again.iter().any(|range| range.overlaps(given)));
+                self.again = !again.is_empty();
             }
             self.core.lost(self.now);
         } else {
-            let bad = self.pass(&under_way, &all, false);
-            self.core.completed_with(self.now, &bad);
-            self.put(accesses, &all, &mut held, whose)?;
+            let failed = self.pass(&under_way, &all, false);
+            self.core.completed_with(self.now, failed.bad());
+            self.put(accesses, &all, whose)?;
         }
         let capacity = self.drive.layout().capacity();
         if let Some(lbn) = self.chance.spoilt(capacity) {
@@ -115,11 +113,11 @@ impl Volume {
         self.drain_from(under_way.began)
     }
 
-    /// The head passes over the first `done` sectors of each access: which fail, in ascending order. A sector that
+    /// The head passes over the first `done` sectors of each access: which fail. A sector that
     /// could not be read and was then written is not among them: what it holds is known.
-    fn pass(&mut self, under_way: &UnderWay, done: &[u32], lost: bool) -> Vec<Lbn> {
+    fn pass(&mut self, under_way: &UnderWay, done: &[u32], lost: bool) -> Failed {
         let Self { drive, platters, watcher, executes, .. } = self;
-        let mut failed = Vec::new();
+        let mut failed = Failed::default();
         for (access, &done) in under_way.accesses.iter().zip(done) {
             passing::lbns(drive, access, done, |range| {
                 platters.pass(access.op, range, &mut failed);
@@ -130,8 +128,7 @@ impl Volume {
                 }
             });
         }
-        failed.sort_unstable();
-        failed.dedup();
+        failed.sort();
         failed
     }
 
@@ -141,54 +138,32 @@ impl Volume {
         &mut self,
         accesses: &[Access],
         done: &[u32],
-        held: &mut [Held],
         whose: Option<RequestId>,
     ) -> Result<(), VolumeError> {
-        let sector = self.drive.sector_bytes().get() as usize;
-        let Self { drive, platters, in_flight, .. } = self;
-        let writes = || accesses.iter().zip(done).filter(|(access, _)| access.op.is_write());
+        let sector = self.drive.sector_bytes();
+        let Self { drive, platters, in_flight, given, .. } = self;
         let request = whose.and_then(|id| in_flight.get(&id));
-        // What was promoted was asked for before anything that lies on its way.
-        let mut sources: Vec<Vec<usize>> = Vec::new();
-        for (access, _) in writes() {
-            let mut found = Vec::new();
-            if access.purpose == Purpose::Foreground && request.is_none() {
-                passing::lbns(drive, access, access.sectors, |range| {
-                    found.extend(held.iter().position(|h| h.range.covers(range)));
-                });
-            }
-            sources.push(found);
-        }
-        for &at in sources.iter().flatten() {
-            held[at].used = true;
-        }
         let mut outcome = Ok(());
-        for ((access, &done), found) in writes().zip(&mut sources) {
-            if access.purpose != Purpose::Foreground {
-                passing::lbns(drive, access, access.sectors, |range| {
-                    if let Some(at) = held.iter().position(|h| !h.used && h.range.covers(range)) {
-                        held[at].used = true;
-                        found.push(at);
-                    } else {
-                        debug_assert!(false, "nobody was asked for what is written to {range}");
-                    }
-                });
-            }
+        for (access, &done) in accesses.iter().zip(done).filter(|(access, _)| access.op.is_write()) {
             passing::lbns(drive, access, done, |range| {
-                let bytes = match (access.purpose, request) {
-                    (Purpose::Foreground, Some(request)) => {
-                        let all = request.bytes.as_deref();
-                        all.and_then(|all| passing::slice(all, request.request.range, range, sector))
+                if outcome.is_err() {
+                    return;
+                }
+                if let (Purpose::Foreground, Some(request)) = (access.purpose, request) {
+                    let all = request.bytes.as_deref();
+                    let size = sector.get() as usize;
+                    if let Some(bytes) =
+                        all.and_then(|all| passing::slice(all, request.request.range, range, size))
+                    {
+                        outcome = platters.put(range, bytes);
                     }
-                    _ => found
-                        .iter()
-                        .map(|at| &held[*at])
-                        .find_map(|h| passing::slice(&h.bytes, h.range, range, sector)),
-                };
-                if let Some(bytes) = bytes
-                    && outcome.is_ok()
-                {
-                    outcome = platters.put(range, bytes);
+                    return;
+                }
+                let mut bytes = vec![0; range.len().bytes(sector).get() as usize];
+                let there = given.fill(range, &mut bytes);
+                debug_assert!(there, "nobody was asked for what is written to {range}");
+                if there {
+                    outcome = platters.put(range, &bytes);
                 }
             });
         }

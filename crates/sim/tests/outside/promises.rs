@@ -87,6 +87,8 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     rig.bad = bad.iter().map(|lbn| lbn % capacity).collect();
     rig.stops = stops;
     rig.loses_data = !stops && case.drive.is_multiple_of(2);
+    let inexact = !bad.is_empty() || case.blind;
+    rig.loses_commands = (inexact && case.drive.is_multiple_of(3)).then_some(7);
     rig.exact = bad.is_empty() && !case.blind;
     rig.ready = case.ready;
     for step in &case.steps {

@@ -4,6 +4,7 @@
 
 mod bytes;
 mod ledger;
+mod refused;
 mod world;
 
 use proptest::prelude::*;

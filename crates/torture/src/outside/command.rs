@@ -49,6 +49,7 @@ impl Front {
     pub(super) fn send(&mut self, command: Command, caution: Option<Caution>) -> Result<(), Broken> {
         self.sequence += 1;
         self.counts.commands += 1;
+        self.counts.idle += u64::from(matches!(command.purpose, Purpose::Idle { .. }));
         let Command { id, op, range, purpose, foreground, useful } = command;
         for n in [id.get(), range.start().get(), range.len().get(), op.is_write().into(), useful.into()] {
             self.note(n);
@@ -56,6 +57,7 @@ impl Front {
         self.note(self.now.as_nanos());
         let request = self.core.request_of(id);
         self.join_group(purpose, request, caution)?;
+        self.counts.promoted += u64::from(request.is_none() && purpose == Purpose::Foreground);
         let merged = foreground.is_some_and(|own| own != range);
         let detour = merged || matches!(purpose, Purpose::Background { .. });
         if detour {

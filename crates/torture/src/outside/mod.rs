@@ -366,6 +366,14 @@ impl Calls for Front {
         self.requests.len()
     }
 
+    fn newest(&self) -> RequestId {
+        RequestId::new(self.next_request - 1)
+    }
+
+    fn waits(&self, request: RequestId) -> bool {
+        self.requests.contains_key(&request)
+    }
+
     fn longest_rest_s(&self) -> u64 {
         LONGEST_REST_S
     }

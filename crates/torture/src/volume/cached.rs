@@ -61,6 +61,10 @@ impl Cached {
         Ok(cached)
     }
 
+    pub fn drawn(&self) -> String {
+        format!("{:?} {}", self.config, self.survives)
+    }
+
     fn start(&self, volume: &mut Volume, contents: &[(LbnRange, Vec<u8>)]) -> Result<(), Broken> {
         let (now, config) = (volume.now(), self.config);
         let contents = contents.iter().map(|(range, bytes)| (*range, bytes.as_slice()));

@@ -172,6 +172,12 @@ impl House {
         })
     }
 
+    /// What was drawn for it, in words.
+    pub fn drawn(&self) -> String {
+        let Self { parts, faults, cached, snapshots, .. } = self;
+        format!("{parts:?} {faults:?} {} {}", cached.drawn(), snapshots.drawn())
+    }
+
     pub fn now(&self) -> Instant {
         self.volume.now()
     }

@@ -41,6 +41,10 @@ impl Snapshots {
         Ok(Self { volume, geometry, saved, journal: Vec::new(), taken: BTreeMap::new() })
     }
 
+    pub fn drawn(&self) -> String {
+        format!("{:?} {:?}", self.geometry, self.volume.borrow().cow())
+    }
+
     /// The end of what a client may address.
     pub fn end(&self) -> Lbn {
         let Geometry { first, block, blocks, .. } = self.geometry;

@@ -267,12 +267,12 @@ fn images_are_restored_and_a_crash_writes_nothing_twice() {
     let refused = rig.call(|desk, _| desk.start(spec.clone())).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "1 clients have the disk open for writing; let them close it, or say force"
+        "1 clients have the disk open for writing; let them close it, or say force and their writes fail"
     );
     rig.call(|desk, _| desk.set_writers(0));
     let id = rig.start(spec);
     let taken = rig.call(|desk, _| desk.is_taken());
-    assert_eq!(taken.unwrap(), "restore 2 has the disk for itself");
+    assert_eq!(taken.unwrap(), "restore 2 is writing this disk; wait until it is done, or cancel it");
     let busy = rig.call(|desk, _| desk.start(TaskSpec { to: Some("/b".into()), ..backup() })).unwrap_err();
     assert!(matches!(busy, DeskError::Busy(_)), "{busy}");
     let mut claimed = 0;
@@ -284,6 +284,29 @@ fn images_are_restored_and_a_crash_writes_nothing_twice() {
         rig = rig.crash(Some(&mut chance));
         assert!(rig.task(id).done >= claimed);
     }
+    let taken = rig.call(|desk, _| desk.is_taken()).is_some();
+    assert_eq!(taken, !rig.task(id).state.is_over(), "after a crash it still has the disk for itself");
+    assert_eq!(rig.run(id), TaskState::Done);
+    assert!(rig.medium() == then);
+    assert_eq!(rig.call(|desk, _| desk.is_taken()), None);
+}
+
+#[test]
+fn a_restore_begins_when_what_clients_had_asked_for_is_written() {
+    let mut rig = Rig::new();
+    let then = rig.now.clone();
+    let id = rig.start(backup());
+    assert_eq!(rig.run(id), TaskState::Done);
+    rig.call(|desk, _| crate::Guard::set_changing(desk, true));
+    let restore = TaskSpec { from: vec![IMAGE.into()], force: true, ..TaskSpec::new(Kind::Restore) };
+    let id = rig.start(restore);
+    rig.run_for(Duration::from_secs(5));
+    assert_eq!(rig.task(id).state, TaskState::Queued);
+    assert!(rig.call(|desk, _| desk.is_taken()).is_some(), "nothing new comes in meanwhile");
+    // The last of what had come before.
+    rig.write(range(40, 16));
+    rig.settle();
+    rig.call(|desk, _| crate::Guard::set_changing(desk, false));
     assert_eq!(rig.run(id), TaskState::Done);
     assert!(rig.medium() == then);
 }

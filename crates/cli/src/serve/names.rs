@@ -1,0 +1,80 @@
+//! Drives and places, as they are named on the command line and in the configuration file.
+
+use crate::values;
+use server::Address;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A drive, as it is named on the command line and in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceSpec {
+    /// A block device or a file.
+    Raw(PathBuf),
+    /// A drive that one does not have.
+    Emulated {
+        /// A built-in drive's name or a profile.
+        drive: String,
+        /// Its bytes.
+        file: PathBuf,
+        /// Whether it differs from its profile as real drives do.
+        noise: bool,
+        /// Seed of that.
+        seed: u64,
+    },
+}
+
+impl FromStr for DeviceSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let Some(rest) = text.strip_prefix("emulated:") else {
+            return match text {
+                "" => Err("give a device, a file, or emulated:NAME,file=PATH".into()),
+                path => Ok(Self::Raw(path.into())),
+            };
+        };
+        let mut parts = rest.split(',');
+        let drive = parts.next().unwrap_or_default().to_owned();
+        let (mut file, mut noise, mut seed) = (None, false, 1);
+        for part in parts {
+            match part.split_once('=') {
+                Some(("file", path)) if !path.is_empty() => file = Some(PathBuf::from(path)),
+                Some(("seed", number)) => seed = values::seed(number)?,
+                None if part == "noise" => noise = true,
+                _ => {
+                    return Err(format!(
+                        "{part:?} is nothing that an emulated drive has; give file=PATH, noise or seed=N"
+                    ));
+                }
+            }
+        }
+        match file {
+            Some(file) if !drive.is_empty() => Ok(Self::Emulated { drive, file, noise, seed }),
+            _ => Err(
+                "give emulated:NAME,file=PATH: a built-in drive's name or a profile, and where its bytes are"
+                    .into(),
+            ),
+        }
+    }
+}
+
+/// Where clients come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place(pub(crate) Address);
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Self(Address::Unix(path.into()))),
+            Some(("tcp", address)) => match address.parse() {
+                Ok(address) => Ok(Self(Address::Tcp(address))),
+                Err(_) => {
+                    Err(format!("{address:?} is no address with a port; give one as in tcp:127.0.0.1:10809"))
+                }
+            },
+            _ => Err("give unix:PATH or tcp:ADDRESS:PORT".into()),
+        }
+    }
+}

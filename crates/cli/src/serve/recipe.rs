@@ -1,0 +1,215 @@
+//! What a disk's core is made of: enough to make the same one again, for a recording is told to a fresh core.
+
+use mimic::{Learner, LearnerConfig};
+use model::{DriveModel, Profile};
+use scheduler::policy::PolicyName;
+use scheduler::{Config, Core, IdleTime, Mimic, OutsideConfig, Overheads, Place};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use units::{Bytes, Duration, Sectors};
+
+/// Sectors to a step of what a mimic learns: 64 KiB of 512-byte sectors.
+const GRAIN: u64 = 128;
+
+/// What a core is made of. The setup of a recording; times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Recipe {
+    /// The program's: another may decide otherwise.
+    pub(crate) version: String,
+    /// What the disk is called.
+    pub(crate) disk: String,
+    pub(crate) drive: Knowledge,
+    pub(crate) policy: String,
+    pub(crate) harm_ppm: u32,
+    /// Nothing: idle time is left alone.
+    pub(crate) idle_after_ns: Option<u64>,
+    pub(crate) partial_blocks: usize,
+    /// What a mimic had learnt before, as its file has it, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) learnt: Option<String>,
+}
+
+/// What is known of a drive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Knowledge {
+    /// A profile's text, and what commands cost.
+    Profile { toml: String, costs: Costs },
+    /// Its size.
+    Size { sectors: u64, sector_bytes: u64 },
+}
+
+/// [`Overheads`] as they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Costs {
+    command_ns: [u64; 2],
+    completion_ns: [u64; 2],
+    bus_sector_ns: u64,
+    shortest_access_ns: u64,
+    overlap: bool,
+    write_back: bool,
+}
+
+impl From<Overheads> for Costs {
+    fn from(o: Overheads) -> Self {
+        Self {
+            command_ns: o.command.map(Duration::as_nanos),
+            completion_ns: o.completion.map(Duration::as_nanos),
+            bus_sector_ns: o.bus_sector.as_nanos(),
+            shortest_access_ns: o.shortest_access.as_nanos(),
+            overlap: o.overlap,
+            write_back: o.write_back,
+        }
+    }
+}
+
+impl From<Costs> for Overheads {
+    fn from(c: Costs) -> Self {
+        Self {
+            command: c.command_ns.map(Duration::from_nanos),
+            completion: c.completion_ns.map(Duration::from_nanos),
+            bus_sector: Duration::from_nanos(c.bus_sector_ns),
+            shortest_access: Duration::from_nanos(c.shortest_access_ns),
+            overlap: c.overlap,
+            write_back: c.write_back,
+        }
+    }
+}
+
+/// The same made ready.
+pub(crate) struct Made {
+    pub(crate) model: Arc<DriveModel>,
+    pub(crate) config: Config,
+    /// For a policy that asks one.
+    pub(crate) mimic: Option<Box<dyn Mimic>>,
+}
+
+impl Knowledge {
+    /// The policy of a disk for which none is named: SMTF learns of a drive that nobody has characterised.
+    pub(crate) fn policy(&self) -> PolicyName {
+        match self {
+            Self::Profile { .. } => PolicyName::Sptf,
+            Self::Size { .. } => PolicyName::Smtf(Default::default()),
+        }
+    }
+}
+
+impl Recipe {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// What is wrong, and with what.
+    pub(crate) fn make(&self) -> Result<Made, String> {
+        let (model, outside) = match &self.drive {
+            Knowledge::Profile { toml, costs } => {
+                let profile = Profile::from_toml(toml, "its profile").map_err(|e| e.to_string())?;
+                let model = DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
+                (model, OutsideConfig::beyond((*costs).into()))
+            }
+            Knowledge::Size { sectors, sector_bytes } => {
+                let model = DriveModel::unknown(Sectors::new(*sectors), Bytes::new(*sector_bytes));
+                (model.map_err(|e| e.to_string())?, OutsideConfig::blind())
+            }
+        };
+        let policy: PolicyName =
+            self.policy.parse().map_err(|e: scheduler::policy::UnknownPolicy| e.to_string())?;
+        let threshold = self.idle_after_ns.map(Duration::from_nanos);
+        let idle =
+            threshold.map(|threshold| IdleTime { threshold, harm_ppm: self.harm_ppm, ..IdleTime::default() });
+        let config = Config {
+            policy,
+            idle,
+            place: Place::Outside(OutsideConfig { harm_ppm: Some(self.harm_ppm), ..outside }),
+            most_partials: self.partial_blocks,
+            ..Config::default()
+        };
+        let mimic: Option<Box<dyn Mimic>> = match policy {
+            PolicyName::Smtf(_) => {
+                let learns = LearnerConfig::new(model.layout().capacity(), Sectors::new(GRAIN));
+                let learner = match &self.learnt {
+                    None => Learner::new(learns, None).map_err(|e| e.to_string())?,
+                    Some(digits) => {
+                        let bytes = unhex(digits).ok_or("what was learnt is not in hexadecimal digits")?;
+                        Learner::load(learns, &self.disk, &bytes).map_err(|e| e.to_string())?
+                    }
+                };
+                Some(Box::new(learner))
+            }
+            _ => None,
+        };
+        Ok(Made { model: Arc::new(model), config, mimic })
+    }
+
+    /// A core as the disk has it.
+    ///
+    /// # Errors
+    /// What is wrong, and with what.
+    pub(crate) fn core(&self) -> Result<Core, String> {
+        let Made { model, config, mimic } = self.make()?;
+        let mut core = Core::try_new(model, config).map_err(|e| e.to_string())?;
+        core.set_mimic(mimic);
+        Ok(core)
+    }
+}
+
+/// Bytes as digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|n| n as u8);
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    rest.is_empty().then(|| bytes.collect())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_is_read_as_it_is_written() {
+        for policy in
+            ["fcfs", "c-look", "sstf", "sptf", "sptf-sw:130", "sptf-sw:62.5", "smtf", "smtf:set:sstf"]
+        {
+            let name: PolicyName = policy.parse().unwrap();
+            assert_eq!(name.to_string().parse(), Ok(name), "{policy}");
+        }
+    }
+
+    #[test]
+    fn bytes_come_back_from_digits() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(unhex(&hex(&bytes)), Some(bytes));
+        assert_eq!((unhex("0"), unhex("0g"), unhex("")), (None, None, Some(Vec::new())));
+    }
+
+    #[test]
+    fn a_recipe_is_the_same_after_it_was_written() {
+        let profile = model::builtin::find("quantum-atlas-10k").unwrap();
+        let model = DriveModel::from_profile(&profile).unwrap();
+        let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
+        let recipe = Recipe {
+            version: "1".into(),
+            disk: "d0".into(),
+            drive: Knowledge::Profile { toml: profile.to_toml(), costs: overheads.into() },
+            policy: "smtf".into(),
+            harm_ppm: 5,
+            idle_after_ns: None,
+            partial_blocks: 7,
+            learnt: None,
+        };
+        let again: Recipe = serde_json::from_str(&serde_json::to_string(&recipe).unwrap()).unwrap();
+        assert_eq!(again, recipe);
+        let Made { config, mimic, .. } = again.make().unwrap();
+        let Place::Outside(outside) = config.place else { panic!("{config:?}") };
+        assert_eq!((outside.overheads, outside.harm_ppm, config.idle), (overheads, Some(5), None));
+        assert!(mimic.is_some() && config.most_partials == 7);
+        let wrong = Recipe { policy: "best".into(), ..recipe };
+        assert!(wrong.core().is_err_and(|why| why.contains("best")));
+    }
+}

@@ -1,0 +1,36 @@
+//! Encryption, as the configuration file says it.
+
+use super::config::Source;
+use crate::problem::Problem;
+use serde::Deserialize;
+use server::{Tls, TlsError};
+use std::path::PathBuf;
+use toml::Spanned;
+
+/// `[disk.tls]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TlsText {
+    certificate: Spanned<PathBuf>,
+    key: Spanned<PathBuf>,
+    clients: Option<Spanned<PathBuf>>,
+    required: Option<bool>,
+}
+
+impl TlsText {
+    /// Reads the files; what is wrong with one is underlined where it is named.
+    pub(super) fn check(&self, place: &Source<'_>) -> Result<Tls, Problem> {
+        let (certificate, key) = (self.certificate.get_ref(), self.key.get_ref());
+        let clients = self.clients.as_ref().map(|path| path.get_ref().as_path());
+        Tls::from_files(certificate, key, clients, self.required.unwrap_or(true)).map_err(|error| {
+            let all = [Some(&self.certificate), Some(&self.key), self.clients.as_ref()];
+            let named = match &error {
+                TlsError::File { path, .. } | TlsError::Empty { path } | TlsError::Clients { path, .. } => {
+                    all.into_iter().flatten().find(|one| one.get_ref() == path)
+                }
+                _ => Some(&self.key),
+            };
+            place.problem(named.unwrap_or(&self.certificate).span(), error)
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! `freeblock simulate --replay-live`: what a daemon's core was told, told to a fresh one, and their decisions compared.
+
+use crate::output::Console;
+use crate::problem::Problem;
+use crate::progress::Progress;
+use crate::serve::recipe::Recipe;
+use crate::tables::{grouped, span};
+use crate::{Outcome, drive};
+use serde::Serialize;
+use server::{Replay, ReplayError, Replayed};
+use std::cell::OnceCell;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+/// Inputs between two looks at the progress.
+const STRIDE: u64 = 4_096;
+
+#[derive(Debug, Serialize)]
+struct Json<'a> {
+    disk: &'a str,
+    version: &'a str,
+    inputs: u64,
+    commands: u64,
+    requests: u64,
+    blocks: u64,
+    recorded_s: f64,
+    cut_off: bool,
+    difference: Option<Difference>,
+}
+
+#[derive(Debug, Serialize)]
+struct Difference {
+    line: u64,
+    at_s: f64,
+    live: String,
+    replayed: String,
+}
+
+/// Exit code 1 where a decision differs; what is no recording, or a damaged one, is refused.
+pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outcome, Problem> {
+    let name = path.display().to_string();
+    let failed = |error: &dyn std::fmt::Display| Problem::failed(format!("{name}: {error}"));
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    let whole = file.metadata().map_err(|error| failed(&error))?.len();
+    let kept = OnceCell::new();
+    let make = |setup: &serde_json::Value| {
+        let recipe: Recipe = serde_json::from_value(setup.clone()).map_err(|error| error.to_string())?;
+        let core = recipe.core()?;
+        // It is made once.
+        let _ = kept.set(recipe);
+        Ok(core)
+    };
+    let mut replay = Replay::new(BufReader::new(file), make).map_err(|error| failed(&error))?;
+    let Some(recipe) = kept.get() else { return Err(failed(&"no setup")) };
+    let mut progress = Progress::new(console, "replaying", whole);
+    let difference = loop {
+        match replay.step() {
+            Ok(true) if replay.told().inputs % STRIDE != 0 => {}
+            Ok(true) => progress.at(replay.position()),
+            Ok(false) => break None,
+            Err(ReplayError::Diverged { line, at, live, replayed }) => {
+                break Some(Difference { line, at_s: at.as_nanos() as f64 / 1e9, live, replayed });
+            }
+            Err(error) => return Err(failed(&error)),
+        }
+    };
+    drop(progress);
+    let told = replay.told();
+    let code = u8::from(difference.is_some());
+    let text =
+        if json { drive::json(&as_json(recipe, told, difference))? } else { page(recipe, told, difference) };
+    Ok(Outcome { text, code })
+}
+
+fn as_json(recipe: &Recipe, told: Replayed, difference: Option<Difference>) -> Json<'_> {
+    let Replayed { inputs, commands, requests, blocks, at, cut_off } = told;
+    let recorded_s = at.as_nanos() as f64 / 1e9;
+    let (disk, version) = (recipe.disk.as_str(), recipe.version.as_str());
+    Json { disk, version, inputs, commands, requests, blocks, recorded_s, cut_off, difference }
+}
+
+fn page(recipe: &Recipe, told: Replayed, difference: Option<Difference>) -> String {
+    let mut text = String::new();
+    let time = span(told.at.as_nanos() as f64 / 1e9);
+    // A string takes whatever is written to it.
+    let _ = writeln!(text, "{}, {}, recorded by freeblock {}", recipe.disk, recipe.policy, recipe.version);
+    let _ = writeln!(text, "  inputs     {}, in {time} of the live run", grouped(told.inputs));
+    let _ = writeln!(text, "  commands   {}", grouped(told.commands));
+    let _ = writeln!(text, "  requests   {}", grouped(told.requests));
+    let _ = writeln!(text, "  blocks     {}", grouped(told.blocks));
+    if told.cut_off && difference.is_none() {
+        let _ = writeln!(text, "  the end    is missing: the daemon was killed, or could not write it");
+    }
+    let _ = match difference {
+        None => writeln!(text, "every decision was the same"),
+        Some(Difference { line, at_s, live, replayed }) => writeln!(
+            text,
+            "the first decision that differs: line {line}, {at_s:.6} s\n  live      {live}\n  replayed  {replayed}"
+        ),
+    };
+    text
+}

@@ -1,0 +1,116 @@
+//! Bytes that clients gave for what is to be written, until it is sent or has passed.
+
+use units::{Bytes, Lbn, LbnRange};
+
+/// What [`Buffers`](crate::Buffers) were given. For a host with bytes: it keeps here what each client says is at hand, and
+/// takes out what a command or an access writes.
+///
+/// Of several that were given for a sector the last counts. The core may ask for a block and not write it, when a part of
+/// that is refused; who is asked for the place behind that is who writes there. What was given is never taken back one by
+/// one: a block that lies on both sides of a slipped sector is asked for in two parts, and the first may be written
+/// although the second is refused.
+///
+/// ```
+/// use freeblock_scheduler::Given;
+/// use units::{Bytes, Lbn, LbnRange, Sectors};
+/// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
+/// let mut given = Given::new(Bytes::new(512));
+/// given.push(range(8, 2), vec![1; 1024]);
+/// given.push(range(9, 1), vec![2; 512]);
+/// let mut bytes = vec![0; 1024];
+/// assert!(given.fill(range(8, 2), &mut bytes));
+/// assert_eq!((bytes[0], bytes[512]), (1, 2));
+/// assert!(!given.fill(range(7, 2), &mut bytes));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Given {
+    sector: Bytes,
+    given: Vec<(LbnRange, Vec<u8>)>,
+}
+
+impl Given {
+    /// Nothing, for a drive with such sectors.
+    pub fn new(sector: Bytes) -> Self {
+        Self { sector, given: Vec::new() }
+    }
+
+    /// A client has given the bytes of a range.
+    pub fn push(&mut self, range: LbnRange, bytes: Vec<u8>) {
+        self.given.push((range, bytes));
+    }
+
+    /// Keeps what touches the ranges of which `kept` says so.
+    pub fn retain(&mut self, kept: impl Fn(LbnRange) -> bool) {
+        self.given.retain(|(range, _)| kept(*range));
+    }
+
+    /// All has been written, or given back.
+    pub fn clear(&mut self) {
+        self.given.clear();
+    }
+
+    /// Copies the bytes of a range into a buffer of its size. Whether all of them were given; what was not is left as it
+    /// is.
+    pub fn fill(&self, range: LbnRange, into: &mut [u8]) -> bool {
+        let mut lbn = range.start();
+        while lbn < range.end() {
+            let Some(last) = self.given.iter().rposition(|(given, _)| given.contains(lbn)) else {
+                return false;
+            };
+            let (given, bytes) = &self.given[last];
+            // Up to where something begins that was given later.
+            let later =
+                self.given[last + 1..].iter().map(|(given, _)| given.start()).filter(|start| *start > lbn);
+            let end = later.min().map_or(given.end(), |start| start.min(given.end())).min(range.end());
+            let part = LbnRange::new(lbn, end.since(lbn));
+            let (from, to) = (within(*given, part, self.sector), within(range, part, self.sector));
+            let Some((from, to)) = from.and_then(|at| bytes.get(at)).zip(to.and_then(|at| into.get_mut(at)))
+            else {
+                return false;
+            };
+            to.copy_from_slice(from);
+            lbn = end;
+        }
+        true
+    }
+}
+
+/// Where the bytes of `part` are in those of `whole`.
+fn within(whole: LbnRange, part: LbnRange, sector: Bytes) -> Option<std::ops::Range<usize>> {
+    let offset = |lbn: Lbn| {
+        let sectors = lbn.get().checked_sub(whole.start().get())?;
+        usize::try_from(sectors.checked_mul(sector.get())?).ok()
+    };
+    whole.covers(part).then_some(())?;
+    Some(offset(part.start())?..offset(part.end())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use units::Sectors;
+
+    proptest! {
+        #[test]
+        fn of_each_sector_the_last_that_was_given_counts(
+            pushes in prop::collection::vec((0..30u64, 1..12u64), 0..10), at in 0..30u64, len in 1..12u64,
+        ) {
+            let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
+            let mut given = Given::new(Bytes::new(4));
+            let mut naive = [None; 48];
+            for (value, (start, len)) in (1u8..).zip(pushes) {
+                given.push(range(start, len), vec![value; 4 * len as usize]);
+                naive[start as usize..(start + len) as usize].fill(Some(value));
+            }
+            let mut bytes = vec![0; 4 * len as usize];
+            let there = given.fill(range(at, len), &mut bytes);
+            let wanted = &naive[at as usize..(at + len) as usize];
+            prop_assert_eq!(there, wanted.iter().all(Option::is_some));
+            if there {
+                let found: Vec<_> = bytes.chunks(4).map(|sector| Some(sector[0])).collect();
+                prop_assert_eq!(&found[..], wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The desk's table and its journal: what is noted, and what comes of its being durable.
+
+use super::order::{Lane, Order, Work};
+use super::table::{Event, TaskState};
+use super::{Desk, LEAST_COMPACTION, MOST_REMEMBERED, SAVE_EVERY, Waiter};
+use crate::tasks::journal::Writer;
+use scheduler::Sessions;
+use std::collections::VecDeque;
+use tracing::{error, info, warn};
+use units::Duration;
+
+impl Desk {
+    /// Puts an event into table and journal; when it is durable.
+    pub(super) fn note(&mut self, event: Event) -> u64 {
+        let bytes = self.writer.entry(&event);
+        if !self.table.apply(event) {
+            debug_assert!(false, "an event that does not fit");
+            return self.seq;
+        }
+        self.seq += 1;
+        self.appended = self.appended.saturating_add(bytes.len() as u64);
+        let work = Work::Journal { seq: self.seq, bytes, replace: false };
+        self.orders.push_back(Order { lane: Lane::Journal, work });
+        if self.appended > LEAST_COMPACTION.max(self.compacted.saturating_mul(2)) {
+            self.compact();
+        }
+        self.hand_over();
+        self.seq
+    }
+
+    /// Writes the journal anew.
+    pub(super) fn compact(&mut self) {
+        let (writer, bytes) = Writer::fresh(self.writer.volume(), &self.table);
+        self.writer = writer;
+        self.seq += 1;
+        (self.compacted, self.appended) = (bytes.len() as u64, 0);
+        let work = Work::Journal { seq: self.seq, bytes, replace: true };
+        self.orders.push_back(Order { lane: Lane::Journal, work });
+        self.hand_over();
+    }
+
+    pub(super) fn state(&mut self, id: u64, state: TaskState, reason: Option<String>) -> u64 {
+        let Some(entry) = self.table.get(id) else { return self.seq };
+        if entry.state.is_over() || (entry.state, &entry.reason) == (state, &reason) {
+            return self.seq;
+        }
+        let (disk, kind, why) =
+            (&self.setup.disk.name, entry.spec.kind, reason.as_deref().unwrap_or_default());
+        match state {
+            TaskState::Failed => error!(disk, task = id, %kind, why, "failed"),
+            TaskState::Paused if reason.is_some() => warn!(disk, task = id, %kind, why, "cannot go on"),
+            _ => info!(disk, task = id, %kind, why, "{state}"),
+        }
+        self.note(Event::State { id, state, reason, at: self.unix_ms })
+    }
+
+    /// Drops the oldest of those that are over, if there are too many.
+    pub(super) fn forget_old(&mut self) {
+        while self.table.iter().count() > MOST_REMEMBERED {
+            let Some((id, _)) = self.table.iter().find(|(_, e)| e.state.is_over()) else { return };
+            self.note(Event::Forgotten { id });
+            self.claimed.remove(&id);
+        }
+    }
+
+    pub(super) fn journaled(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: Option<String>) {
+        let told = match &failed {
+            Some(why) => Err(format!("the journal of tasks cannot be written: {why}")),
+            None => Ok(()),
+        };
+        let (due, later) = std::mem::take(&mut self.waiters).into_iter().partition(|(at, _)| *at <= seq);
+        self.waiters = later;
+        let due: Vec<(u64, Waiter)> = due;
+        due.into_iter().for_each(|(_, waiter)| waiter(told.clone()));
+        self.trouble = told.err();
+        let created: Vec<u64> = {
+            let all = std::mem::take(&mut self.creating);
+            let (due, later) = all.into_iter().partition(|(at, _)| *at <= seq);
+            self.creating = later;
+            let due: VecDeque<(u64, u64)> = due;
+            due.into_iter().map(|(_, id)| id).collect()
+        };
+        if let Some(why) = self.trouble.clone() {
+            for id in created {
+                self.end(sessions, id, TaskState::Failed, Some(why.clone()));
+            }
+            return;
+        }
+        self.durable = self.durable.max(seq);
+        for id in created {
+            self.begin_one(sessions, id);
+        }
+        while self.saving.front().is_some_and(|(at, ..)| *at <= seq) {
+            let Some((_, id, figures)) = self.saving.pop_front() else { return };
+            self.claimed.insert(id, figures);
+            self.with(sessions, id, |live, cx| live.job.saved(cx));
+            self.settle(sessions, id);
+        }
+    }
+
+    /// Puts a task's progress into the journal, if there is any and it is time.
+    pub(super) fn save(&mut self, id: u64, at_once: bool) {
+        let Some(live) = self.live.get_mut(&id).filter(|live| at_once || live.save_at <= self.now) else {
+            return;
+        };
+        let Some((figures, saved)) = live.job.save() else { return };
+        live.save_at = self.now + SAVE_EVERY + Duration::from_micros(saved.len() as u64);
+        let seq = self.note(Event::Progress { id, figures: figures.clone(), saved });
+        self.saving.push_back((seq, id, figures));
+    }
+}

@@ -1,0 +1,71 @@
+//! Commands that the device does not answer.
+
+use super::apps::World;
+use super::commands::Errand;
+use super::{Disk, nowhere};
+use device::{Device, Failure};
+use scheduler::Outcome;
+use tracing::{error, warn};
+use units::{Duration, Instant, LbnRange};
+
+/// So long a device has for a command if nobody says otherwise: as long as Linux gives a SCSI disk, and longer than disks
+/// take over a sector that is hard to read.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+impl<D: Device> Disk<D> {
+    /// How long the device has for a command, [`TIMEOUT`] if nobody says. Then whoever waits for it gets an error, or of
+    /// the background its blocks back; what overlaps a write goes nowhere until the device has answered after all.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Waits no longer for what has taken too long. Whether there was anything.
+    pub(super) fn give_up(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some((errand, range, since)) = self.commands.give_up(now, self.timeout) {
+            any = true;
+            self.counters.timed_out();
+            let after = now.saturating_since(since);
+            let silent = || Failure::Silent { after };
+            let (seconds, unanswered) = (after.as_nanos() / 1_000_000_000, self.commands.silent());
+            error!(%range, what = %errand, seconds, unanswered, "the device does not answer: it is waited for no longer");
+            self.told = self.told.max(now);
+            match errand {
+                Errand::Command(command, turn) => {
+                    if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn)) {
+                        request.failure = Some(silent());
+                    }
+                    self.core.command_done(self.told, command.id, Outcome::Lost);
+                }
+                Errand::Request(turn) => {
+                    if let Some(request) = self.requests.get_mut(turn) {
+                        request.failure = Some(silent());
+                    }
+                    self.finish(turn, now);
+                }
+                Errand::Flush(app) => {
+                    let world = World { core: &mut self.core, blocks: &mut self.blocks };
+                    self.apps.flushed(app, world, Err(&silent()));
+                }
+                Errand::Nobody => {}
+            }
+        }
+        any
+    }
+
+    /// The device has answered what nobody waits for any more. A write has landed now.
+    pub(super) fn answered_late(
+        &mut self,
+        range: LbnRange,
+        since: Instant,
+        now: Instant,
+        landed: Option<&[u8]>,
+    ) {
+        let seconds = now.saturating_since(since).as_nanos() / 1_000_000_000;
+        warn!(%range, seconds, unanswered = self.commands.silent(), "the device has answered after all; nobody waits for it");
+        debug_assert!(landed.is_none() || range != nowhere());
+        if let Some(bytes) = landed {
+            self.blocks.written(range, bytes);
+        }
+    }
+}

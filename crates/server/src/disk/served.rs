@@ -1,0 +1,112 @@
+//! A disk as the device that it is to whoever serves it.
+
+use super::{Disk, bytes_of};
+use device::{Abilities, Answer, Ask, Device, Ended, Failure, Run, Work};
+use units::{Bytes, Instant, LbnRange, Sectors};
+
+impl<D: Device> Device for Disk<D> {
+    fn set_writers(&mut self, writers: usize) {
+        self.apps.set_writers(writers);
+    }
+
+    fn taken(&self) -> Option<String> {
+        self.apps.taken()
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.sector
+    }
+
+    fn size(&self) -> Bytes {
+        self.device.size()
+    }
+
+    /// What the device can, but for zeroes: they go through the core as any write.
+    fn abilities(&self) -> Abilities {
+        Abilities { write_zeroes: false, ..self.device.abilities() }
+    }
+
+    fn runs(&self, range: LbnRange) -> Vec<Run> {
+        self.device.runs(range)
+    }
+
+    fn ask(&mut self, now: Instant, id: u64, range: LbnRange, ask: Ask) {
+        self.device.advance(now);
+        self.pump(now);
+        self.told = self.told.max(now);
+        if let Some(failure) = self.refused(range, &ask) {
+            self.counters.refused();
+            self.answers.push_back(Answer { id, at: now, result: Err(failure) });
+            return;
+        }
+        let before = self.requests.are_changing();
+        let turn = self.requests.add(id, range, ask, now);
+        if self.requests.are_changing() && !before {
+            self.apps.set_changing(true);
+        }
+        if !self.requests.is_blocked(turn) {
+            self.begin(turn);
+        }
+        self.pump(now);
+    }
+
+    fn next_work(&mut self) -> Option<(u64, Work)> {
+        self.device.next_work()
+    }
+
+    fn ended(&mut self, now: Instant, work: u64, ended: Ended) {
+        self.device.ended(now, work, ended);
+        self.pump(now);
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        match self.answers.front() {
+            Some(answer) => Some(answer.at),
+            None => {
+                let due = self.commands.due(self.timeout);
+                [self.device.next_event(), self.core.wake_at(), due].into_iter().flatten().min()
+            }
+        }
+    }
+
+    /// All that has ended by now was told before: what has not been answered then is late.
+    fn advance(&mut self, now: Instant) {
+        self.device.advance(now);
+        self.pump(now);
+        if self.give_up(now) {
+            self.pump(now);
+        }
+    }
+
+    fn poll(&mut self, _: Instant) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+}
+
+impl<D: Device> Disk<D> {
+    /// Why a request cannot be taken in.
+    fn refused(&self, range: LbnRange, ask: &Ask) -> Option<Failure> {
+        let can = self.device.abilities();
+        match ask {
+            Ask::Flush => return None,
+            Ask::Discard if !can.discard => return Some(Failure::Unsupported("discard")),
+            Ask::WriteZeroes { .. } => return Some(Failure::Unsupported("write zeroes")),
+            Ask::Read => {}
+            Ask::Write { .. } | Ask::Discard => {
+                if let Some(why) = self.apps.taken() {
+                    return Some(Failure::Taken(why));
+                }
+            }
+        }
+        let sectors = Sectors::new(self.device.size().get() / self.sector.get().max(1));
+        if range.is_empty() || range.checked_end().is_none_or(|end| end.get() > sectors.get()) {
+            return Some(Failure::Outside { range, sectors });
+        }
+        match ask {
+            Ask::Write { bytes, .. } if bytes.len() != bytes_of(range, self.sector) => {
+                Some(Failure::Length { range, expected: range.len().bytes(self.sector), found: bytes.len() })
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Commands between the core and the device, and their bytes.
+
+use super::apps::{Spare, World};
+use super::blocks::within;
+use super::commands::{Errand, Sent, blamed};
+use super::requests::Turn;
+use super::{Disk, bytes_of};
+use device::{Answer, Ask, Device, Failure};
+use scheduler::{Command, Outcome, Purpose};
+use tracing::error;
+use units::{Bytes, Instant, LbnRange, Op, RequestId};
+
+impl<D: Device> Disk<D> {
+    /// The core has sent a command: a write gets its bytes.
+    pub(super) fn command(&mut self, command: Command, now: Instant) {
+        let turn = self.core.request_of(command.id).map(RequestId::get);
+        let ask = match command.op {
+            Op::Read => Ask::Read,
+            Op::Write => match self.content_of(&command, turn) {
+                Some((bytes, through)) => Ask::Write { bytes, through },
+                None => {
+                    debug_assert!(false, "nobody was asked for what is written to {}", command.range);
+                    error!(range = %command.range, "a background write without its bytes; it is not done");
+                    let outcome = Outcome::NoData(command.range.start());
+                    return self.core.command_done(self.told, command.id, outcome);
+                }
+            },
+        };
+        self.commands.push(now, Errand::Command(command, turn), command.range, ask);
+    }
+
+    /// What a command writes, and whether through to the medium. `None` where bytes are missing; a defect.
+    fn content_of(&mut self, command: &Command, turn: Option<Turn>) -> Option<(Vec<u8>, bool)> {
+        let range = command.range;
+        let mut all = Vec::new();
+        let (mut own, mut through) = (None, false);
+        if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn))
+            && let Ask::Write { bytes, through: wanted } = &mut request.ask
+        {
+            through = *wanted;
+            if request.range == range {
+                // Alone it is not sent a second time.
+                return Some((std::mem::take(bytes), through));
+            }
+            all = vec![0; bytes_of(range, self.sector)];
+            if let Some(place) = within(range, request.range, self.sector) {
+                all[place].copy_from_slice(bytes);
+            }
+            own = Some(request.range);
+        }
+        all.resize(bytes_of(range, self.sector), 0);
+        self.apps.fill(range, own, &mut all, self.sector).then_some((all, through))
+    }
+
+    /// Gives the device what nothing is in the way of. Whether there was anything.
+    pub(super) fn send(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some((errand, range, ask)) = self.commands.next() {
+            any = true;
+            let written = match (&errand, &ask) {
+                (Errand::Command(command, _), Ask::Write { bytes, .. }) => {
+                    let wanted = self.blocks.touches(range)
+                        || self.core.parts(command.id).iter().any(|part| part.op == Op::Read);
+                    wanted.then(|| bytes.clone())
+                }
+                _ => None,
+            };
+            let name = self.commands.sent(now, errand, range, &ask, written);
+            self.device.ask(now, name, range, ask);
+        }
+        any
+    }
+
+    /// The device has answered.
+    pub(super) fn answered(&mut self, answer: Answer, now: Instant) {
+        let Some(Sent { errand, range, since, written, .. }) = self.commands.done(answer.id) else { return };
+        match errand {
+            Errand::Command(command, turn) => {
+                self.told = self.told.max(answer.at);
+                self.command_done(&command, turn, answer.result, written);
+            }
+            Errand::Request(turn) => {
+                if let (Err(failure), Some(request)) = (answer.result, self.requests.get_mut(turn)) {
+                    request.failure = Some(failure);
+                }
+                self.finish(turn, now);
+            }
+            Errand::Flush(app) => {
+                debug_assert!(range.is_empty());
+                let world = World { core: &mut self.core, blocks: &mut self.blocks };
+                self.apps.flushed(app, world, answer.result.as_ref().map(|_| ()));
+            }
+            Errand::Nobody => {
+                let landed = written.filter(|_| answer.result.is_ok());
+                self.answered_late(range, since, now, landed.as_deref());
+            }
+        }
+    }
+
+    fn command_done(
+        &mut self,
+        command: &Command,
+        turn: Option<Turn>,
+        result: Result<Vec<u8>, Failure>,
+        written: Option<Vec<u8>>,
+    ) {
+        let Command { id, op, range, .. } = *command;
+        let failure = match result {
+            Ok(read) => {
+                self.counters.done(command, turn.is_none(), self.sector);
+                self.moved(command, turn);
+                let bytes = if op.is_write() { written } else { Some(read) };
+                if let Some(bytes) = bytes {
+                    if op.is_write() {
+                        self.blocks.written(range, &bytes);
+                    }
+                    for part in self.core.parts(id).iter().filter(|part| part.op == Op::Read) {
+                        self.blocks.keep(part, range, &bytes);
+                    }
+                    if let Some(request) =
+                        turn.and_then(|turn| self.requests.get_mut(turn)).filter(|_| !op.is_write())
+                    {
+                        request.read = cut(bytes, range, request.range, self.sector);
+                    }
+                }
+                None
+            }
+            Err(failure) => Some(failure),
+        };
+        let outcome = failure.as_ref().map_or(Outcome::Done, |f| Outcome::NoData(blamed(f, command)));
+        // What was merged with it may have failed before, and nothing else.
+        if let Some(request) = turn.and_then(|turn| self.requests.get_mut(turn)) {
+            request.failure = failure;
+        }
+        self.core.command_done(self.told, id, outcome);
+    }
+
+    /// Each application hears what of its blocks a command has moved, unless they were asked for as foreground work.
+    fn moved(&mut self, command: &Command, turn: Option<Turn>) {
+        let when = match command.purpose {
+            Purpose::Idle { .. } => Spare::Idle,
+            Purpose::Background { .. } | Purpose::Foreground => Spare::Gap,
+        };
+        let promoted = command.foreground.filter(|_| turn.is_none());
+        let Self { core, apps, sector, .. } = self;
+        for part in core.parts(command.id) {
+            if promoted.is_none_or(|own| !own.covers(part.part)) {
+                apps.moved(part.session, part.part.len().bytes(*sector), when);
+            }
+        }
+    }
+}
+
+/// What a command has read of what was asked for.
+fn cut(bytes: Vec<u8>, range: LbnRange, asked: LbnRange, sector: Bytes) -> Vec<u8> {
+    if range == asked {
+        return bytes;
+    }
+    within(range, asked, sector).and_then(|at| bytes.get(at)).map(<[u8]>::to_vec).unwrap_or_default()
+}

@@ -1,0 +1,282 @@
+//! The core outside: it sends commands to a drive behind its interface, and the bytes move as those are done.
+//!
+//! What a drive has done of a command when it is lost, or the power fails, nobody knows: any sectors that follow each
+//! other may be on the medium. A command that is done is on it; drives that report writes before that are refused.
+
+use super::faults::Fate;
+use super::platters::Failed;
+use super::{Passed, Volume, VolumeError, passing};
+use drive::{Behaviour, Drive, DriveError, Rules};
+use model::{DriveModel, Profile};
+use scheduler::{Command, Config, Outcome, Place, Purpose};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use units::{Instant, Lbn, LbnRange, RequestId, Sectors};
+
+/// Promoted writes whose bytes are kept: more than are under way at once.
+const MOST_PROMOTED: usize = 1 << 10;
+
+/// A drive behind its interface, and how to have another like it when it is reset.
+pub(super) struct Outside {
+    drive: Drive,
+    profile: Profile,
+    behaviour: Behaviour,
+    seed: u64,
+    /// By number, which is the order of sending.
+    sent: BTreeMap<u64, Sent>,
+    /// What was given for the promoted writes that were sent last: one that is lost is sent again, and not asked for
+    /// again.
+    promoted: VecDeque<(LbnRange, Vec<u8>)>,
+}
+
+struct Sent {
+    command: Command,
+    at: Instant,
+    fate: Fate,
+    /// What it writes.
+    bytes: Vec<(LbnRange, Vec<u8>)>,
+    done: Option<Done>,
+}
+
+struct Done {
+    failed: Failed,
+    /// When the core hears of it; never, if it is lost.
+    told: Option<Instant>,
+}
+
+impl Outside {
+    fn new(profile: &Profile, behaviour: Behaviour, seed: u64) -> Result<Self, DriveError> {
+        let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?;
+        Ok(Self {
+            drive,
+            profile: profile.clone(),
+            behaviour,
+            seed,
+            sent: BTreeMap::new(),
+            promoted: VecDeque::new(),
+        })
+    }
+
+    /// When something happens next.
+    pub fn next_at(&self) -> Option<Instant> {
+        let told = self.sent.values().filter_map(|sent| sent.done.as_ref()?.told);
+        self.drive.next_event().into_iter().chain(told).chain(self.given_up()).min()
+    }
+
+    /// When the first command that is lost counts as lost.
+    fn given_up(&self) -> Option<Instant> {
+        let lost = self.sent.values().filter_map(|sent| match sent.fate {
+            Fate::Lost(at) => Some(at),
+            Fate::Told(_) => None,
+        });
+        lost.min()
+    }
+
+    /// The drive is switched on again, `now`.
+    fn reset(&mut self, now: Instant) -> Result<(), DriveError> {
+        self.seed = self.seed.wrapping_add(1);
+        self.drive = Drive::with_behaviour(&self.profile, Rules::HARDWARE, self.behaviour, self.seed)?;
+        self.drive.advance(now);
+        Ok(())
+    }
+}
+
+impl Volume {
+    /// The same with the core outside a drive: of that it is told `known`, and `config` must place it
+    /// [outside](scheduler::Place::Outside). What the drive is like, `profile` says, and in what it differs from that
+    /// `behaviour`, by a seed. The report says nothing of the head.
+    ///
+    /// # Errors
+    /// Platters of another size, idle time that cannot be used so, a core that is to be inside, a profile or a behaviour
+    /// that no drive can have, or a drive that reports writes before they are on the medium.
+    ///
+    /// ```
+    /// use drive::Behaviour;
+    /// use freeblock_sim::{Platters, Volume, black_box};
+    /// use model::{DriveModel, builtin};
+    /// use scheduler::{Config, OutsideConfig, Place};
+    /// use std::sync::Arc;
+    /// use units::{Instant, Lbn, LbnRange, Sectors};
+    ///
+    /// let profile = builtin::find("quantum-atlas-10k")?;
+    /// let known = Arc::new(DriveModel::from_profile(&profile)?);
+    /// let behaviour = Behaviour { write_back: Some(false), ..Behaviour::noisy() };
+    /// let (_, overheads) = black_box(&profile, behaviour, 1)?;
+    /// let config = Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..Config::default() };
+    /// let platters = Platters::blank(&known);
+    /// let mut volume = Volume::outside(Instant::ZERO, (&profile, behaviour, 1), known, config, platters)?;
+    /// let place = LbnRange::new(Lbn::new(800), Sectors::new(8));
+    /// volume.submit_write(place, vec![7; 4096])?;
+    /// volume.settle()?;
+    /// volume.submit_read(place)?;
+    /// volume.settle()?;
+    /// assert_eq!(volume.completion().and_then(|_| volume.completion()).unwrap().bytes, [7; 4096]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn outside(
+        now: Instant,
+        (profile, behaviour, seed): (&Profile, Behaviour, u64),
+        known: Arc<DriveModel>,
+        config: Config,
+        platters: super::Platters,
+    ) -> Result<Self, VolumeError> {
+        let Place::Outside(place) = config.place else { return Err(VolumeError::Inside) };
+        if place.overheads.write_back {
+            return Err(VolumeError::WriteBack);
+        }
+        let mut outside = Outside::new(profile, behaviour, seed)?;
+        outside.drive.advance(now);
+        let volume = Self::of(now, known, config, platters)?;
+        Ok(Self { outside: Some(Box::new(outside)), ..volume })
+    }
+
+    /// The core sends a command.
+    pub(super) fn send(&mut self, command: Command) -> Result<(), VolumeError> {
+        let request = self.core.request_of(command.id);
+        let bytes = if command.op.is_write() { self.bytes_of(&command, request) } else { Vec::new() };
+        let fate = match self.chance.fate(self.now, self.now) {
+            Fate::Lost(_) => Fate::Lost(self.now + self.chance.timeout()),
+            told => told,
+        };
+        let Some(outside) = &mut self.outside else { return Ok(()) };
+        let id = RequestId::new(command.id.get());
+        outside.drive.submit(self.now, drive::Command { id, op: command.op, range: command.range })?;
+        outside.sent.insert(id.get(), Sent { command, at: self.now, fate, bytes, done: None });
+        self.executes += 1;
+        Ok(())
+    }
+
+    /// What a command writes: what the foreground gave, and what was given for the background.
+    fn bytes_of(&mut self, command: &Command, request: Option<RequestId>) -> Vec<(LbnRange, Vec<u8>)> {
+        let sector = self.drive.sector_bytes();
+        let own = command.foreground.filter(|_| request.is_some());
+        let mut bytes = Vec::new();
+        if let Some((own, request)) = own.zip(request.and_then(|id| self.in_flight.get(&id)))
+            && let Some(all) = &request.bytes
+            && let Some(part) = passing::slice(all, request.request.range, own, sector.get() as usize)
+        {
+            bytes.push((own, part.to_vec()));
+        }
+        // What is merged with a request lies before it.
+        let end = own.map_or(command.range.end(), |own| own.start());
+        let others = LbnRange::new(command.range.start(), end.since(command.range.start()));
+        if !others.is_empty() {
+            let mut part = vec![0; others.len().bytes(sector).get() as usize];
+            let promoted = self.outside.as_mut().map(|outside| &mut outside.promoted);
+            let promoted = promoted.filter(|_| command.purpose == Purpose::Foreground && own.is_none());
+            let mut there = self.given.fill(others, &mut part);
+            if let Some(promoted) = promoted {
+                let before = promoted.iter().rposition(|(range, _)| *range == others).filter(|_| !there);
+                if let Some((_, bytes)) = before.and_then(|at| promoted.get(at)) {
+                    part.copy_from_slice(bytes);
+                    there = true;
+                }
+                promoted.push_back((others, part.clone()));
+                promoted.drain(..promoted.len().saturating_sub(MOST_PROMOTED));
+            }
+            debug_assert!(there, "nobody was asked for what is written to {others}");
+            bytes.extend(there.then_some((others, part)));
+        }
+        bytes
+    }
+
+    /// What happens at the drive now.
+    pub(super) fn told_outside(&mut self) -> Result<(), VolumeError> {
+        let Some(mut outside) = self.outside.take() else { return Ok(()) };
+        outside.drive.advance(self.now);
+        while let Some(done) = outside.drive.pop_completion() {
+            if let Some(sent) = outside.sent.get_mut(&done.id.get()) {
+                self.done_outside(sent)?;
+            }
+        }
+        let lost = outside.given_up().is_some_and(|at| at <= self.now);
+        let told = outside.sent.iter().find(|(_, sent)| {
+            sent.done.as_ref().and_then(|done| done.told).is_some_and(|told| told <= self.now)
+        });
+        let told = told.map(|(id, _)| *id).and_then(|id| outside.sent.remove(&id));
+        if lost && told.is_none() {
+            self.lose_outside(&mut outside)?;
+            outside.reset(self.now)?;
+            self.core.lost(self.now);
+        }
+        self.outside = Some(outside);
+        let Some(Sent { command, at, done: Some(done), .. }) = told else { return self.drain_from(self.now) };
+        let bad = done.failed.bad();
+        let bad = if command.op.is_write() { bad.written } else { bad.read };
+        self.core.command_done(
+            self.now,
+            command.id,
+            if bad.is_empty() { Outcome::Done } else { Outcome::Bad(bad) },
+        );
+        let capacity = self.drive.layout().capacity();
+        if let Some(lbn) = self.chance.spoilt(capacity) {
+            self.platters.spoil(lbn, super::Cure::Write);
+        }
+        self.drain_from(at)
+    }
+
+    /// The drive has done a command: its bytes are on the medium.
+    fn done_outside(&mut self, sent: &mut Sent) -> Result<(), VolumeError> {
+        let Command { op, range, .. } = sent.command;
+        let mut failed = Failed::default();
+        self.platters.pass(op, range, &mut failed);
+        failed.sort();
+        for (range, bytes) in &sent.bytes {
+            self.platters.put(*range, bytes)?;
+        }
+        let told = match sent.fate {
+            Fate::Told(late) => Some(self.now + late),
+            Fate::Lost(_) => None,
+        };
+        self.tell(sent, range, told.is_none());
+        sent.done = Some(Done { failed, told });
+        Ok(())
+    }
+
+    fn tell(&mut self, sent: &Sent, range: LbnRange, lost: bool) {
+        if let Some(watcher) = &mut self.watcher {
+            let Command { id, op, purpose, .. } = sent.command;
+            watcher(&Passed { execute: id.get(), op, range, purpose, began: sent.at, lost });
+        }
+    }
+
+    /// All that is at the drive comes to nothing, or to some of its sectors.
+    fn lose_outside(&mut self, outside: &mut Outside) -> Result<(), VolumeError> {
+        let sector = self.drive.sector_bytes();
+        for sent in std::mem::take(&mut outside.sent).into_values() {
+            let range = sent.command.range;
+            if sent.done.is_none() {
+                let part = self.chance.part(range);
+                self.platters.pass(sent.command.op, part, &mut Failed::default());
+                for (of, bytes) in &sent.bytes {
+                    let (from, to) = (of.start().max(part.start()), of.end().min(part.end()));
+                    let shared = LbnRange::new(from, to.max(from).since(from));
+                    if let Some(bytes) = passing::slice(bytes, *of, shared, sector.get() as usize) {
+                        self.platters.put(shared, bytes)?;
+                    }
+                }
+                self.tell(&sent, part, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// The power fails: nobody knows what of the commands at the drive is on the medium.
+    pub(super) fn cut_outside(&mut self) -> Result<(), VolumeError> {
+        match self.outside.take() {
+            Some(mut outside) => self.lose_outside(&mut outside),
+            None => Ok(()),
+        }
+    }
+}
+
+impl super::faults::Chance {
+    /// Some sectors of a range that follow each other, none or all perhaps.
+    fn part(&mut self, range: LbnRange) -> LbnRange {
+        let sectors = range.len().get();
+        let (one, other) = (self.below(sectors + 2), self.below(sectors + 2));
+        let (from, to) = (one.min(other).saturating_sub(1), one.max(other).min(sectors));
+        let start = Lbn::new(range.start().get() + from.min(sectors));
+        LbnRange::new(start, Sectors::new(to.saturating_sub(from)))
+    }
+}

@@ -41,9 +41,6 @@ impl Sessions for Idle {
     fn serve_reads_by_writes(&mut self, _: SessionId, _: bool) -> Result<(), SessionError> {
         Ok(())
     }
-    fn serve_writes_by_writes(&mut self, _: SessionId, _: bool) -> Result<(), SessionError> {
-        Ok(())
-    }
     fn to_come(&self, _: SessionId) -> Result<u64, SessionError> {
         Ok(0)
     }

@@ -88,7 +88,7 @@ impl Desk {
         let rate = live.and_then(|live| live.pace.rate());
         let left = match figures.done {
             0 => None,
-            done => Some(figures.bytes / done * figures.blocks.saturating_sub(done)),
+            done => Some((figures.bytes / done).saturating_mul(figures.blocks.saturating_sub(done))),
         };
         let runs = entry.state == TaskState::Running;
         let eta = live.zip(left).filter(|_| runs).and_then(|(live, left)| live.pace.eta(left));

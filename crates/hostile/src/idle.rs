@@ -35,6 +35,9 @@ impl Sessions for Idle {
     fn close(&mut self, _: SessionId) -> Result<u64, SessionError> {
         Ok(0)
     }
+    fn serve_writes_by_writes(&mut self, _: SessionId, _: bool) -> Result<(), SessionError> {
+        Ok(())
+    }
     fn set_priority(&mut self, _: SessionId, _: Priority) -> Result<(), SessionError> {
         Ok(())
     }

@@ -3,7 +3,7 @@
 use mimic::{Learner, LearnerConfig, LearnerStats};
 use model::{DriveModel, builtin};
 use scheduler::policy::{PolicyName, SmtfRule};
-use scheduler::{Config, IdleTime, Mimic};
+use scheduler::{Config, Harm, IdleTime, Mimic};
 use sim::{Background, Inside, Nothing};
 use std::any::Any;
 use std::sync::Arc;
@@ -32,8 +32,20 @@ fn run(
     learner: Learner,
     requests: u64,
 ) -> (f64, Learner) {
+    let (access, _, learner) = run_with(drive, load, arrival, (learner, IdleTime::default()), requests);
+    (access, learner)
+}
+
+/// The same with idle time as it is told, and with the core's account of what that cost.
+fn run_with(
+    drive: &Arc<DriveModel>,
+    load: RandomConfig,
+    arrival: Arrival,
+    (learner, idle): (Learner, IdleTime),
+    requests: u64,
+) -> (f64, Harm, Learner) {
     let policy = PolicyName::Smtf(SmtfRule::default());
-    let idle = Some(IdleTime::default());
+    let idle = Some(idle);
     let source = Box::new(Random::new(load, 11).expect("a load")) as Box<dyn Source>;
     let issuer = Issuer::new(source, arrival, Instant::ZERO, 11).expect("a load");
     let config = Config { policy, idle, ..Config::default() };
@@ -41,8 +53,9 @@ fn run(
     inside.core_mut().set_mimic(Some(Box::new(learner)));
     assert!(inside.advance(requests, &mut Nothing).expect("requests on the drive"));
     let access = inside.report().foreground.mean_access_ms;
+    let harm = inside.harm();
     let mimic: Box<dyn Any> = inside.core_mut().set_mimic(None).expect("the learner that was given");
-    (access, *mimic.downcast::<Learner>().expect("a learner"))
+    (access, harm, *mimic.downcast::<Learner>().expect("a learner"))
 }
 
 fn learner(config: LearnerConfig) -> Learner {
@@ -88,17 +101,23 @@ fn another_drive_under_it_is_noticed_and_relearnt() {
 #[test]
 fn idle_time_is_used_to_learn() {
     let drive = drive("mimic-base");
-    let known = |probe_idle| {
+    let known = |probe_idle, idle| {
         // One request in 200 ms: nine tenths of the time there is nothing to do.
         let arrival = Arrival::Poisson { rate: 5.0 };
         let config = LearnerConfig { probe_idle, ..config(&drive) };
-        let (_, learner) = run(&drive, load(&drive, 100), arrival, learner(config), 400);
-        learner.stats()
+        let (_, harm, learner) = run_with(&drive, load(&drive, 100), arrival, (learner(config), idle), 400);
+        (learner.stats(), harm.share())
     };
-    let (without, with) = (known(false), known(true));
+    let bounded = IdleTime::default();
+    let unbounded = IdleTime { harm_ppm: 1_000_000, ..bounded };
     // The first request after a pause teaches nothing, and here each comes after one.
+    let (without, _) = known(false, bounded);
     assert!(without.known < 40 && without.after_pause > 300, "{without:?}");
-    assert!(with.known > 2_000, "{with:?}");
+    let (all, harm) = known(true, unbounded);
+    assert!(all.known > 2_000 && harm > 0.05, "{all:?}, {harm}");
+    // Whoever comes amid a probe waits for it: with a bound on that there are fewer.
+    let (some, harm) = known(true, bounded);
+    assert!(some.known > 100 && some.known < all.known && harm < 0.02, "{some:?}, {harm}");
     let mut never = learner(config(&drive));
     assert!(!never.uses_idle_time());
     assert_eq!(never.wanted(scheduler::Last { op: units::Op::Read, lbn: units::Lbn::ZERO }), None);

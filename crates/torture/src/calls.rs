@@ -54,6 +54,10 @@ pub(crate) trait Calls {
     fn leaves_gaps_alone(&self) -> bool {
         false
     }
+    /// Whether each block fits into some gap.
+    fn gaps_hold_every_block(&self) -> bool {
+        true
+    }
 
     /// A range of the drive, whatever the numbers are.
     fn clip(&self, start: u64, len: u64) -> LbnRange {
@@ -255,7 +259,8 @@ pub(crate) trait Calls {
                 (left, without) = (now, 0);
             }
             // Then silence must do.
-            if self.leaves_gaps_alone() && without > PATIENCE_CAREFUL {
+            let no_gap_will_do = without >= PATIENCE && !self.gaps_hold_every_block();
+            if no_gap_will_do || self.leaves_gaps_alone() && without > PATIENCE_CAREFUL {
                 return if self.setup().idle.is_some() { self.in_silence() } else { Ok(()) };
             }
             hold(without < PATIENCE, Check::Starved, || {

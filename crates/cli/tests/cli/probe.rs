@@ -68,6 +68,8 @@ fn what_does_not_spin_is_refused_and_keeps_its_bytes() {
         eprintln!("skipped: {}", run.err);
         return;
     }
-    run.complained(1, &["spins"]);
+    // What it is that gives it away depends on how busy the machine is.
+    assert!(["spins", "the drive's buffer"].iter().any(|why| run.err.contains(why)), "{}", run.err);
+    run.complained(1, &[]);
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }

@@ -382,6 +382,11 @@ impl Calls for Front {
         self.core.caution().is_some()
     }
 
+    // A command may not share a track with its request, and the arm needs a margin: on short tracks a sector or two pass.
+    fn gaps_hold_every_block(&self) -> bool {
+        false
+    }
+
     fn submit(&mut self, op: Op, range: LbnRange) -> Result<bool, Broken> {
         self.sequence += 1;
         let id = RequestId::new(self.next_request);

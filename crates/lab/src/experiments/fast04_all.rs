@@ -192,7 +192,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         .note(format!(
             "Mean response {:.2} ms with all five, {:.2} ms with none. The cleaner makes requests of the cache cheaper, \
              so the sign may be negative. As the core accounts for idle time: {:.2}%. Of what each gets alone, points more \
-             with the higher of its two priorities: {}.",
+             with the higher of its two priorities: {}. Scrub, miner and backup want the same blocks, and one read serves all \
+             of them: whoever wins, the others get it too.",
             all.response_ms,
             none.response_ms,
             all.harm,

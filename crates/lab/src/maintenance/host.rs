@@ -1,6 +1,6 @@
 //! The host: time, the head, the load, the applications.
 
-use super::foreground::{Job, Kind, Region, Runs, Way, places};
+use super::foreground::{Job, Kind, Noted, Region, Runs, Way, places};
 use super::guests::{Guest, GuestId, Guests, Tally};
 use super::visits::Visits;
 use crate::LabError;
@@ -78,6 +78,7 @@ pub(crate) struct Host {
     responses: Responses,
     accessed: Accessed,
     visits: Visits,
+    noted: Option<Noted>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -122,12 +123,18 @@ impl Host {
             responses: Responses::default(),
             accessed: Accessed::default(),
             visits: Visits::default(),
+            noted: None,
         })
     }
 
     /// Says how a part of the drive is served from here on; other parts are served as they are.
     pub fn serve(&mut self, range: LbnRange, way: Way) {
         self.regions.push(Region { range, way });
+    }
+
+    /// Notes from here on where a reorganiser places requests.
+    pub fn note_places(&mut self) -> Noted {
+        Rc::clone(self.noted.insert(Noted::default()))
     }
 
     /// Starts an application.
@@ -291,7 +298,13 @@ impl Host {
                 return self.begin_steps(id);
             }
             Some(Way::Snapshots(volume)) => runs = places(&volume.borrow(), range),
-            Some(Way::Reorganized(guest)) => (job.kind, runs) = self.begin_access(guest, op, range)?,
+            Some(Way::Reorganized(guest)) => {
+                (job.kind, runs) = self.begin_access(guest, op, range)?;
+                if let Some(noted) = &self.noted {
+                    noted.borrow_mut().push_back(runs.clone());
+                }
+            }
+            Some(Way::Noted(noted)) => runs = noted.borrow_mut().pop_front().unwrap_or(runs),
             Some(Way::Cached(guest)) => {
                 let now = self.now;
                 let call = self.guests.call(&mut self.core, guest, |guest, _| match guest {

@@ -11,6 +11,6 @@ mod host;
 mod tests;
 mod visits;
 
-pub(crate) use foreground::Way;
+pub(crate) use foreground::{Noted, Way};
 pub(crate) use guests::{Counted, Guest, GuestId};
 pub(crate) use host::{Host, megabytes};

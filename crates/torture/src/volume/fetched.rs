@@ -332,7 +332,7 @@ impl House {
         }
         client.queue.push_back((*record, bytes));
         self.counts.full += u64::from(client.fill(at));
-        self.note(record.range.start().get());
+        self.hash.add(record.range.start().get());
         Ok(())
     }
 

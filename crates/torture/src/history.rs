@@ -43,7 +43,8 @@ pub(crate) trait Stage: Sized {
         Seen {
             outcome: self.outcome(),
             now: self.now(),
-            wake: core.wake_at(),
+            // One that has passed says to poll, and so does the call behind it.
+            wake: core.wake_at().filter(|at| *at > self.now()),
             busy: core.busy_until(),
             waiting: (core.pending(), core.promoted_pending(), core.at_drive()),
             harm: core.harm(),
@@ -84,7 +85,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Failure> {
 fn carry_out(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure> {
     match scenario.setup.host {
         Host::Core => on::<World>(scenario, bad_calls),
-        Host::Volume => on::<House>(scenario, bad_calls),
+        Host::Volume | Host::VolumeOutside => on::<House>(scenario, bad_calls),
         Host::Outside => on::<Front>(scenario, bad_calls),
     }
 }

@@ -370,7 +370,7 @@ impl Calls for Front {
 
     // A command may not share a track with its request, and the arm needs a margin: on short tracks a sector or two pass.
     fn gaps_hold_every_block(&self) -> bool {
-        false
+        self.clients.longest_wanted() <= 1
     }
 
     fn submit(&mut self, op: Op, range: LbnRange) -> Result<bool, Broken> {

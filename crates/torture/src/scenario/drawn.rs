@@ -39,7 +39,7 @@ impl Setup {
         if matches!(self.drive, DriveSpec::Random(_)) {
             hash.add_drive(&self.drive.build()?);
         }
-        if self.host == Host::Volume {
+        if matches!(self.host, Host::Volume | Host::VolumeOutside) {
             let house = House::new(self).map_err(|(_, what)| what)?;
             hash.add_text(&house.drawn());
         }

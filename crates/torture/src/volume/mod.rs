@@ -13,6 +13,7 @@ mod seat;
 mod settle;
 mod shadow;
 mod snapshots;
+mod standing;
 
 use crate::clients::{Clients, range};
 use crate::dice::{Dice, mix};
@@ -36,6 +37,7 @@ use scheduler::{Config, Core, SubmitError};
 use shadow::{Floors, Shadow};
 use sim::{Completion, Cure, Faults, Platters, Volume, VolumeError};
 use snapshots::Snapshots;
+use standing::Standing;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
@@ -94,7 +96,7 @@ enum Whose {
 }
 
 pub(crate) struct House {
-    config: Config,
+    place: Standing,
     drive: Arc<DriveModel>,
     volume: Volume,
     /// How often the power has come.
@@ -193,13 +195,14 @@ impl House {
             ..Faults::default()
         };
         let now = Instant::from_nanos(setup.start_ns);
-        let mut volume = Volume::starting_at(now, Arc::clone(&drive), config, platters).map_err(refused)?;
+        let place = Standing::new(setup, drive, config)?;
+        let mut volume = place.volume(now, 0, platters)?;
         volume.set_faults(faults);
         let cached = Cached::new(&mut volume, parts[1], &mut dice)?;
         let snapshots = Snapshots::new(parts[0], &mut dice)?;
         Ok(Self {
-            config,
-            drive,
+            drive: Arc::clone(&place.known),
+            place,
             volume,
             life: 0,
             faults,
@@ -524,12 +527,10 @@ impl House {
         self.life += 1;
         let now = self.now();
         let contents = self.cached.contents(&self.volume);
-        let blank =
-            Volume::starting_at(now, Arc::clone(&self.drive), self.config, Platters::blank(&self.drive));
-        let old = std::mem::replace(&mut self.volume, blank.map_err(refused)?);
+        let blank = self.place.volume(now, self.life, Platters::blank(&self.drive))?;
+        let old = std::mem::replace(&mut self.volume, blank);
         let platters = old.power_cut().map_err(refused)?;
-        let started = Volume::starting_at(now, Arc::clone(&self.drive), self.config, platters);
-        self.volume = started.map_err(refused)?;
+        self.volume = self.place.volume(now, self.life, platters)?;
         self.volume.set_faults(Faults { seed: self.faults.seed.wrapping_add(self.life), ..self.faults });
         self.requests.clear();
         self.jobs.clear();

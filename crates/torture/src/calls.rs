@@ -323,12 +323,16 @@ pub(crate) trait Calls {
             }
             self.request()?;
             let now: BTreeMap<SessionId, u64> = others(self.clients()).into_iter().collect();
+            let gaps_will_do = self.gaps_hold_every_block();
             for (id, left, without) in &mut seen {
                 // A scrub closes its session when it is over.
                 let now = now.get(id).copied().unwrap_or(0);
                 *without += 1;
                 if *left != now || now == 0 {
                     (*left, *without) = (now, 0);
+                }
+                if *without >= PATIENCE_SHARED && !gaps_will_do {
+                    return self.close(hog);
                 }
                 hold(*without < PATIENCE_SHARED, Check::Starved, || {
                     format!(

@@ -5,6 +5,7 @@ use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, lbns};
 use crate::scenario::{Conduct, Knowledge, Tells};
+use crate::scrub::Scrubbing;
 use scheduler::{Caution, Command, Outcome, Part, Purpose};
 use std::collections::BTreeSet;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
@@ -280,7 +281,12 @@ impl Front {
             };
             let unknown = untold || lost && matches!(author, Author::Foreground { .. });
             let author = if unknown { Author::Nobody } else { author };
-            self.medium.write(lbn, sent.at, version, author)?;
+            if self.medium.write(lbn, sent.at, version, author)? {
+                self.tenants.wrote(lbn, version);
+            }
+        }
+        if op.is_write() {
+            self.note_for_scrub(lbns(range).take(sectors as usize));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use super::{Said, World};
 use crate::exec::Exec;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, lbns};
+use crate::scrub::Scrubbing;
 use crate::step::Fate;
 use crate::twin::has_background;
 use scheduler::policy::PolicyName;
@@ -248,7 +249,7 @@ impl World {
                     }
                 };
                 if self.medium.write(lbn, pass.at, version, author)? {
-                    self.ideal.borrow_mut()[lbn.get() as usize] = version;
+                    self.tenants.wrote(lbn, version);
                 }
             } else if known.is_some() && !self.last.1.contains(&lbn) {
                 // Bad when it passed, but mended by a write of the same command: the host has what was written.

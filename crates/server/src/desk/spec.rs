@@ -44,6 +44,8 @@ pub enum Kind {
     Restore,
     /// The same as a backup, each block to its own address in a file or on another disk.
     Replica,
+    /// Blocks change their places as a plan says.
+    Reorganize,
 }
 
 impl std::fmt::Display for Kind {
@@ -53,6 +55,7 @@ impl std::fmt::Display for Kind {
             Self::Backup => "backup",
             Self::Restore => "restore",
             Self::Replica => "replica",
+            Self::Reorganize => "reorganize",
         })
     }
 }
@@ -75,7 +78,8 @@ pub struct TaskSpec {
     /// Scrub: how many sectors; all up to the end if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
-    /// Scrub, backup, replica: sectors in a block, the unit that is read at a time; 16 KiB if nothing is said.
+    /// Scrub, backup, replica: sectors in a block, the unit that is read at a time; 16 KiB if nothing is said. Reorganize:
+    /// where the plan does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_sectors: Option<u64>,
     /// Backup: the image file, which must not exist. Replica: a file or block device.
@@ -84,6 +88,9 @@ pub struct TaskSpec {
     /// Restore: the full image, and then the differences on top of it in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<PathBuf>,
+    /// Reorganize: the plan (docs/CONTROL.md).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PathBuf>,
     /// Restore: although clients have the disk open. Replica: although something is there already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
@@ -111,6 +118,7 @@ impl TaskSpec {
             block_sectors: None,
             to: None,
             from: Vec::new(),
+            plan: None,
             force: false,
         }
     }
@@ -120,7 +128,7 @@ impl TaskSpec {
     /// # Errors
     /// The first field that is wrong, and what it may be.
     pub fn check(&self, disk: &DiskFacts) -> Result<What, SpecError> {
-        use Kind::{Backup, Replica, Restore, Scrub};
+        use Kind::{Backup, Reorganize, Replica, Restore, Scrub};
         check_priority(self.priority)?;
         let kind = self.kind;
         let stray = |field, given: bool, kinds: &[Kind]| match given && !kinds.contains(&kind) {
@@ -129,9 +137,10 @@ impl TaskSpec {
         };
         stray("first_lbn", self.first_lbn.is_some(), &[Scrub])?;
         stray("sectors", self.sectors.is_some(), &[Scrub])?;
-        stray("block_sectors", self.block_sectors.is_some(), &[Scrub, Backup, Replica])?;
+        stray("block_sectors", self.block_sectors.is_some(), &[Scrub, Backup, Replica, Reorganize])?;
         stray("to", self.to.is_some(), &[Backup, Replica])?;
         stray("from", !self.from.is_empty(), &[Restore])?;
+        stray("plan", self.plan.is_some(), &[Reorganize])?;
         stray("force", self.force, &[Restore, Replica])?;
         Ok(match kind {
             Scrub => What::Scrub { range: self.range(disk)?, block: self.block(disk)? },
@@ -139,6 +148,9 @@ impl TaskSpec {
             Replica => {
                 let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
                 What::Replica { to, block, force: self.force }
+            }
+            Reorganize => {
+                What::Reorganize { plan: path("plan", self.plan.as_ref())?, block: self.block(disk)? }
             }
             Restore => {
                 let given = self.from.first();
@@ -230,6 +242,13 @@ pub enum What {
         /// Whatever is there.
         force: bool,
     },
+    /// As a plan says.
+    Reorganize {
+        /// Its file.
+        plan: PathBuf,
+        /// The unit, where the plan does not say.
+        block: Sectors,
+    },
     /// From images.
     Restore {
         /// Their files, in order.
@@ -250,6 +269,11 @@ impl What {
 
     /// Whether it changes what is on the disk.
     pub(crate) fn writes(&self) -> bool {
+        matches!(self, Self::Restore { .. } | Self::Reorganize { .. })
+    }
+
+    /// Whether nobody else may write anywhere meanwhile.
+    pub(crate) fn takes_all(&self) -> bool {
         matches!(self, Self::Restore { .. })
     }
 

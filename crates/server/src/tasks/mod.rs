@@ -8,7 +8,9 @@ pub(crate) mod job;
 pub(crate) mod journal;
 mod keeper;
 mod kept;
+mod moves;
 mod outlet;
+mod reorganize;
 mod restore;
 mod scrub;
 mod snapshot;
@@ -42,6 +44,10 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
         What::Scrub { range, block } => Box::new(scrub::Scrub::begin(cx, *range, *block, asked.saved)),
         What::Backup { to, block } => Box::new(snapshot(cx, asked, to, *block, None)),
         What::Replica { to, block, force } => Box::new(snapshot(cx, asked, to, *block, Some(*force))),
+        What::Reorganize { plan, block } => {
+            let plan = plan.clone();
+            Box::new(reorganize::Reorganize::begin(cx, plan, *block, asked.saved, asked.figures))
+        }
         What::Restore { from, .. } => {
             Box::new(restore::Restore::begin(cx, from.clone(), asked.saved, asked.figures))
         }

@@ -135,7 +135,9 @@ pub struct Target {
     pub fresh: bool,
     /// Whatever is there.
     pub force: bool,
-    /// A replica's progress.
+    /// An image: only what differs from these, one on top of the other; all of it if there are none.
+    pub since: Vec<PathBuf>,
+    /// A replica's progress; of a difference, what does not differ.
     pub saved: Vec<u8>,
     /// Sectors of the disk: the last block may reach beyond them.
     pub capacity: u64,
@@ -183,7 +185,7 @@ pub enum News {
     Synced {
         /// Of the order.
         mark: u64,
-        /// A replica's progress.
+        /// What of it has to be in the journal: a replica's progress; of a difference, what does not differ.
         saved: Vec<u8>,
     },
     /// There is no room for now: try again.

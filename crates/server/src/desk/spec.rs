@@ -88,6 +88,9 @@ pub struct TaskSpec {
     /// Restore: the full image, and then the differences on top of it in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<PathBuf>,
+    /// Backup: former images of the disk, the full one first: only what differs from them gets into the new one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub since: Vec<PathBuf>,
     /// Reorganize: the plan (docs/CONTROL.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PathBuf>,
@@ -118,6 +121,7 @@ impl TaskSpec {
             block_sectors: None,
             to: None,
             from: Vec::new(),
+            since: Vec::new(),
             plan: None,
             force: false,
         }
@@ -140,11 +144,15 @@ impl TaskSpec {
         stray("block_sectors", self.block_sectors.is_some(), &[Scrub, Backup, Replica, Reorganize])?;
         stray("to", self.to.is_some(), &[Backup, Replica])?;
         stray("from", !self.from.is_empty(), &[Restore])?;
+        stray("since", !self.since.is_empty(), &[Backup])?;
         stray("plan", self.plan.is_some(), &[Reorganize])?;
         stray("force", self.force, &[Restore, Replica])?;
         Ok(match kind {
             Scrub => What::Scrub { range: self.range(disk)?, block: self.block(disk)? },
-            Backup => What::Backup { to: path("to", self.to.as_ref())?, block: self.block(disk)? },
+            Backup => {
+                let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
+                What::Backup { to, block, since: paths("since", &self.since)? }
+            }
             Replica => {
                 let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
                 What::Replica { to, block, force: self.force }
@@ -157,16 +165,7 @@ impl TaskSpec {
                 let some =
                     given.ok_or_else(|| SpecError::new("from", "nothing is given".into(), "name the images"));
                 some?;
-                if self.from.len() > MOST_IMAGES {
-                    let found = format!("{} images", self.from.len());
-                    return Err(SpecError::new(
-                        "from",
-                        found,
-                        "give at most 1000, or make a new full backup",
-                    ));
-                }
-                let from: Result<_, _> = self.from.iter().map(|p| path("from", Some(p))).collect();
-                What::Restore { from: from?, force: self.force }
+                What::Restore { from: paths("from", &self.from)?, force: self.force }
             }
         })
     }
@@ -216,6 +215,15 @@ fn path(field: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, SpecErr
     Ok(path.clone())
 }
 
+/// Images, one on top of the other.
+fn paths(field: &'static str, given: &[PathBuf]) -> Result<Vec<PathBuf>, SpecError> {
+    if given.len() > MOST_IMAGES {
+        let found = format!("{} images", given.len());
+        return Err(SpecError::new(field, found, "give at most 1000, or make a new full backup"));
+    }
+    given.iter().map(|p| path(field, Some(p))).collect()
+}
+
 /// A task that was found possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -232,6 +240,8 @@ pub enum What {
         to: PathBuf,
         /// The unit.
         block: Sectors,
+        /// Former images, in order, from which it is the difference.
+        since: Vec<PathBuf>,
     },
     /// Onto a file or disk.
     Replica {

@@ -1,6 +1,7 @@
 //! Tasks at work, and the files that they need.
 
 pub(crate) mod clerk;
+mod chain;
 mod clerks;
 pub(crate) mod files;
 mod images;
@@ -42,8 +43,8 @@ pub(crate) struct Begin<'a> {
 pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
     match asked.what {
         What::Scrub { range, block } => Box::new(scrub::Scrub::begin(cx, *range, *block, asked.saved)),
-        What::Backup { to, block } => Box::new(snapshot(cx, asked, to, *block, None)),
-        What::Replica { to, block, force } => Box::new(snapshot(cx, asked, to, *block, Some(*force))),
+        What::Backup { to, block, since } => Box::new(snapshot(cx, asked, to, *block, Output::Image(since))),
+        What::Replica { to, block, force } => Box::new(snapshot(cx, asked, to, *block, Output::Replica { force: *force })),
         What::Reorganize { plan, block } => {
             let plan = plan.clone();
             Box::new(reorganize::Reorganize::begin(cx, plan, *block, asked.saved, asked.figures))
@@ -54,12 +55,21 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
     }
 }
 
+/// What a snapshot goes into.
+enum Output<'a> {
+    /// An image: what differs from others.
+    Image(&'a [std::path::PathBuf]),
+    Replica {
+        force: bool,
+    },
+}
+
 fn snapshot(
     cx: &mut Context<'_>,
     asked: &Begin<'_>,
     to: &std::path::Path,
     block: units::Sectors,
-    replica: Option<bool>,
+    output: Output<'_>,
 ) -> snapshot::Snapshot {
     let blocks = cx.disk.capacity.get().div_ceil(block.get().max(1));
     let header = Header {
@@ -74,9 +84,13 @@ fn snapshot(
     let target = Target {
         path: to.to_owned(),
         header,
-        replica: replica.is_some(),
+        replica: matches!(output, Output::Replica { .. }),
         fresh: asked.saved.is_empty() && asked.figures.blocks == 0,
-        force: replica.unwrap_or(false),
+        force: matches!(output, Output::Replica { force: true }),
+        since: match output {
+            Output::Image(since) => since.to_vec(),
+            Output::Replica { .. } => Vec::new(),
+        },
         saved: asked.saved.to_vec(),
         capacity: cx.disk.capacity.get(),
         own: cx.disk.own.clone(),

@@ -82,7 +82,9 @@ impl Plan {
                 _ => return Err(found()),
             }
         }
-        if let Some(range) = free.iter().find(|f| f.checked_end().is_none_or(|end| end.get() > capacity.get())) {
+        if let Some(range) =
+            free.iter().find(|f| f.checked_end().is_none_or(|end| end.get() > capacity.get()))
+        {
             return Err(PlanError::PastEnd { range: *range, capacity }.into());
         }
         Ok(Self::new(block, capacity, &moves, &free)?)

@@ -6,8 +6,8 @@
 use super::hosted::FENCED;
 use super::routes::Owner;
 use super::{Desk, DeskError, spec};
-use apps::records::{Got, Limits, Records, RecordsError, Timeout};
 use crate::disk::Fence;
+use apps::records::{Got, Limits, Records, RecordsError, Timeout};
 use client::wire::{Call, Event, Range};
 use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use std::collections::{BTreeMap, VecDeque};

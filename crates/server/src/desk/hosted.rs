@@ -94,7 +94,9 @@ impl Application for Desk {
         match owner {
             Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
             // What was registered before waits until nobody has the disk for himself.
-            Some(Owner::Guest(_)) if !self.alone.is_empty() || self.fenced(wanted.range) != Fence::Open => false,
+            Some(Owner::Guest(_)) if !self.alone.is_empty() || self.fenced(wanted.range) != Fence::Open => {
+                false
+            }
             Some(Owner::Guest(id)) => {
                 self.guests.get_mut(&id).is_some_and(|guest| guest.buffer(wanted, into))
             }

@@ -1,7 +1,7 @@
 //! Tasks at work, and the files that they need.
 
-pub(crate) mod clerk;
 mod chain;
+pub(crate) mod clerk;
 mod clerks;
 pub(crate) mod files;
 mod images;
@@ -44,7 +44,9 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
     match asked.what {
         What::Scrub { range, block } => Box::new(scrub::Scrub::begin(cx, *range, *block, asked.saved)),
         What::Backup { to, block, since } => Box::new(snapshot(cx, asked, to, *block, Output::Image(since))),
-        What::Replica { to, block, force } => Box::new(snapshot(cx, asked, to, *block, Output::Replica { force: *force })),
+        What::Replica { to, block, force } => {
+            Box::new(snapshot(cx, asked, to, *block, Output::Replica { force: *force }))
+        }
         What::Reorganize { plan, block } => {
             let plan = plan.clone();
             Box::new(reorganize::Reorganize::begin(cx, plan, *block, asked.saved, asked.figures))

@@ -168,7 +168,9 @@ impl Reorganize {
                     break;
                 }
                 // It had grown before.
-                Err(RecoverError::State(StateError::StagingShrunk { needed, .. })) if needed > self.staging => {
+                Err(RecoverError::State(StateError::StagingShrunk { needed, .. }))
+                    if needed > self.staging =>
+                {
                     self.staging = needed;
                 }
                 Err(RecoverError::Start(error)) => {
@@ -198,7 +200,10 @@ impl Reorganize {
         if let Some(Trouble::StagingExhausted { .. }) = machine.trouble() {
             // Bad places have filled it: it goes on with a larger one, from what is durable.
             self.staging = self.staging.saturating_mul(2);
-            self.let_go(cx, "the staging area is full of blocks that have no good place; it is enlarged".into());
+            self.let_go(
+                cx,
+                "the staging area is full of blocks that have no good place; it is enlarged".into(),
+            );
         }
         self.finish(cx);
     }
@@ -236,7 +241,10 @@ impl Reorganize {
             };
         }
         let Progress { stuck, kept, .. } = machine.progress();
-        let mut why = format!("bad sectors were in the way: where each block is stands in task-{}.map of the state directory", cx.id);
+        let mut why = format!(
+            "bad sectors were in the way: where each block is stands in task-{}.map of the state directory",
+            cx.id
+        );
         if stuck > 0 {
             let _ = write!(why, "; {stuck} could not be read");
         }
@@ -407,7 +415,8 @@ impl Job for Reorganize {
 
     fn tick(&mut self, cx: &mut Context<'_>) {
         self.flush_due = true;
-        let refused = matches!(self.machine.as_ref().and_then(Reorganizer::trouble), Some(Trouble::Session(_)));
+        let refused =
+            matches!(self.machine.as_ref().and_then(Reorganizer::trouble), Some(Trouble::Session(_)));
         if refused && !self.paused {
             self.retry(cx);
         }

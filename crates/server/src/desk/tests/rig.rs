@@ -170,7 +170,10 @@ impl Rig {
             self.refused += 1;
             return;
         }
-        let held = fence == Fence::Wait || behind || under_way || self.volume.call(self.desk, |desk, s| desk.hold(s, range)).unwrap();
+        let held = fence == Fence::Wait
+            || behind
+            || under_way
+            || self.volume.call(self.desk, |desk, s| desk.hold(s, range)).unwrap();
         if held {
             self.held.push_back((range, bytes));
         } else {

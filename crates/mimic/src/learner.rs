@@ -156,6 +156,8 @@ pub struct LearnerStats {
     pub known: u64,
     /// The mean error of the latest predictions; none unless change is to be noticed.
     pub mean_error: Duration,
+    /// What it takes ([`Learner::memory`]).
+    pub memory: Bytes,
 }
 
 /// Configures itself on-line (ATC'03, section 6): keeps the mean of the times observed at each distance, within a memory
@@ -389,6 +391,7 @@ impl Learner {
             changes: self.changes,
             known: self.pairs.iter().map(|side| side.lines.len() as u64).sum(),
             mean_error: Duration::from_nanos(self.change.mean()),
+            memory: self.memory(),
         }
     }
 

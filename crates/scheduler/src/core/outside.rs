@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod course;
 mod decide;
+mod felt;
 mod fit;
 mod forecast;
 mod guard;
@@ -30,7 +31,8 @@ use crate::background::Buffers;
 use crate::foreground::Request;
 use crate::idle::Harm;
 use clock::Clock;
-use forecast::{Forecast, HeldBack, Plain, Standing};
+use felt::Felt;
+use forecast::{Forecast, HeldBack, Late, Plain, Standing};
 use guard::Guard;
 use margin::Margins;
 use model::{DriveModel, Position};
@@ -123,7 +125,7 @@ struct Order {
 enum Work {
     Foreground {
         job: Job,
-        /// What it would have been without the detour that precedes it, or that it is merged with.
+        /// What it would have been without detours.
         plain: Option<Plain>,
     },
     Detour,
@@ -153,6 +155,10 @@ pub(super) struct Outside {
     last: (Op, Lbn),
     learned: Learned,
     held_back: HeldBack,
+    /// Platter time at which the host heard last that a foreground request was done.
+    heard_foreground: Instant,
+    /// By how much later for what was had beside, if only by the bus.
+    on_bus: Duration,
     /// To be sent, in this order.
     queue: VecDeque<Order>,
     /// At the drive, in the order of sending.
@@ -164,6 +170,7 @@ pub(super) struct Outside {
     record: ErrorRecord,
     margins: Margins,
     guard: Guard,
+    felt: Felt,
     shared: Shared,
     /// Sectors that failed: a command that passes over one to fetch others would fail for it.
     known_bad: BTreeSet<Lbn>,
@@ -186,6 +193,8 @@ impl Outside {
             last: (Op::Read, Lbn::ZERO),
             learned: Learned::default(),
             held_back: HeldBack::default(),
+            heard_foreground: Instant::ZERO,
+            on_bus: Duration::ZERO,
             queue: VecDeque::new(),
             device: VecDeque::new(),
             base: Standing {
@@ -199,6 +208,7 @@ impl Outside {
             record: ErrorRecord::default(),
             margins: Margins::default(),
             guard: Guard::new(),
+            felt: Felt::default(),
             shared: Shared::default(),
             known_bad: BTreeSet::new(),
         }
@@ -211,6 +221,12 @@ impl Outside {
     /// Foreground requests that were lost and wait to be sent again.
     pub fn lost_requests(&self) -> usize {
         self.retries.len()
+    }
+
+    /// Commands for foreground requests, sent or about to be.
+    fn foreground_commands(&self) -> usize {
+        let orders = self.device.iter().chain(&self.queue);
+        orders.filter(|order| matches!(order.work, Work::Foreground { .. })).count()
     }
 
     /// Why no detour may be tried.
@@ -318,17 +334,26 @@ impl Core {
             outside.margins.learn(&outside.record);
         }
         let turn = super::under_way::turn(&drive);
+        let overlap = outside.config.overheads.overlap;
+        // With this one.
+        let waiting = 1 + self.pool.len() + outside.foreground_commands();
         let time =
             foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs();
         outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
         match &order.work {
-            Work::Foreground { plain, .. } => {
-                let late = plain.map_or(Duration::ZERO, |plain| plain.late(&foreseen, &seen, turn));
-                outside.guard.account(time, late);
+            Work::Foreground { plain, job } => {
+                let Command { range, foreground, .. } = order.command;
+                let merged = foreground.map_or(0, |asked| range.len().get() - asked.len().get());
+                let late = plain.map_or(Late::default(), |plain| {
+                    plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))
+                });
+                let felt = outside.felt.done(late, waiting);
+                outside.guard.account(time, now.saturating_since(job.pending.arrived), felt);
+                outside.on_bus = late.bus;
+                outside.heard_foreground = outside.clock.platter(now);
                 outside.foresee_plain(&drive);
             }
-            // The foreground would have waited meanwhile.
-            Work::Detour => outside.guard.account(time, Duration::ZERO),
+            Work::Detour => outside.guard.account(time, Duration::ZERO, Duration::ZERO),
             Work::Idle | Work::Probe => outside.foresee_plain(&drive),
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {

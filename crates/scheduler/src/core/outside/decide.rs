@@ -135,20 +135,33 @@ impl Core {
                 }
             }
         }
-        let detoured = !sent.is_empty() || merged.is_some();
         let plain = job.ranges().first().map(|&asked| {
-            let mut end = standing.free;
-            outside.walk(&self.drive, &[(job.pending.request.op, asked)], |foreseen| end = foreseen.end);
-            Plain { decided: outside.decided, end, commands: 1 + sent.len() as u32 }
+            let sectors = sent.iter().map(|(_, range, ..)| range.len().get());
+            let sectors: u64 = sectors.chain(merged.map(|(range, _)| range.len().get())).sum();
+            // Without detours there would have been room for it when the host had heard of the last request but one.
+            let room = outside.heard_foreground.checked_sub(outside.on_bus).unwrap_or_default();
+            let asked_at = outside.clock.platter(job.pending.arrived).max(room);
+            let mut plain = Plain {
+                sent: asked_at.min(outside.decided),
+                end: standing.free,
+                heard: standing.free,
+                detour: sent.len() as u32 + u32::from(merged.is_some()),
+                bus: outside.config.overheads.bus_sector * sectors,
+            };
+            let what = (job.pending.request.op, asked);
+            plain.foresee(&self.drive, &outside.config.overheads, standing, outside.held_back, what);
+            plain
         });
-        for (op, range, tag, useful) in sent {
+        for &(op, range, tag, useful) in &sent {
             let what = (Purpose::Background { useful }, None, useful);
             outside.push(&self.drive, (op, range, tag, Work::Detour), what);
         }
-        if detoured && merged.is_none() && outside.config.merge_after {
+        if !sent.is_empty() && merged.is_none() && outside.config.merge_after {
             // What lies in the way of the head that comes back, and may yet come in time.
             let behind = outside.standing(&self.drive);
-            let rest = self.detour_for(outside, &behind, &job, Some(Reach::Merged));
+            let rest = self.detour_for(outside, &behind, &job, Some(Reach::Merged)).and_then(|rest| {
+                outside.fit(&self.drive, rest, (job.pending.request.op, *job.ranges().first()?))
+            });
             self.background.look(Focus::All);
             if let Some(stop) = rest.and_then(|rest| rest.stops[0]) {
                 let taken = self.take_straight(&stop, tag, true, buffers);
@@ -157,7 +170,7 @@ impl Core {
         }
         self.background.take_for(tag);
         self.account_idle(outside, standing, &job);
-        self.push_foreground(outside, &job, (tag, merged, plain.filter(|_| detoured)));
+        self.push_foreground(outside, &job, (tag, merged, plain));
         self.arrive_at(&outside.standing(&self.drive));
     }
 

@@ -1,10 +1,10 @@
 //! Whether detours may be tried: they cost the foreground when predictions are wrong.
 //!
 //! Two accounts, both of the last some thousand commands. Trust: how many commands were done when they were foreseen. A
-//! drive that is not what its profile says, that reorders, or has no head at all, has none. Harm: the turns that
-//! foreground requests lost to detours that were back too late, against the foreground's time at the head. Some would have
-//! been lost anyway; what the foreground gains where a detour lets it choose later is not in it either. Tests and the lab
-//! measure the truth against a run without detours.
+//! drive that is not what its profile says, that reorders, or has no head at all, has none. Harm: by how much requests
+//! were later than they would have been without detours ([`felt`](super::felt)), against the time that clients waited in
+//! all. Some turns would have been lost anyway; what the foreground gains where a detour lets it choose later is not in it
+//! either. Tests and the lab measure the truth against a run without detours.
 
 use crate::idle::Harm;
 use units::Duration;
@@ -19,7 +19,7 @@ const MISTRUSTED: u32 = 65_536 * 3 / 4;
 /// Harm forgets half when the foreground has had the head for so long.
 const HARM_MEMORY: Duration = Duration::from_secs(60);
 
-/// The foreground's time is taken to be at least this, so that the first detour that is late does not end them all.
+/// Clients are taken to have waited for at least this, so that the first detour that is late does not end them all.
 const LEAST: Duration = Duration::from_secs(2);
 
 /// So many commands between two looks at the harm.
@@ -45,6 +45,8 @@ pub(super) struct Guard {
     foreseen: u32,
     trusted: bool,
     recent: Harm,
+    /// The foreground's time at the head of which that is.
+    head: Duration,
     /// Commands accounted since the last look.
     accounted: u32,
     /// Since the beginning.
@@ -57,6 +59,7 @@ impl Guard {
             foreseen: 65_536 / 2,
             trusted: false,
             recent: Harm::default(),
+            head: Duration::ZERO,
             accounted: 0,
             all: Harm::default(),
         }
@@ -71,14 +74,17 @@ impl Guard {
         self.trusted = self.foreseen >= if self.trusted { MISTRUSTED } else { TRUSTED };
     }
 
-    /// The foreground had the head for `time`, detours for it included; of that, `late` was lost.
-    pub fn account(&mut self, time: Duration, late: Duration) {
+    /// The foreground had the head for `time`, detours for it included; a client has waited for `response`, and of that
+    /// `late` too long.
+    pub fn account(&mut self, time: Duration, response: Duration, late: Duration) {
         for harm in [&mut self.recent, &mut self.all] {
-            harm.foreground += time;
+            harm.foreground += response;
             harm.late += late;
         }
         self.accounted += 1;
-        if self.recent.foreground >= HARM_MEMORY {
+        self.head += time;
+        if self.head >= HARM_MEMORY {
+            self.head = self.head / 2;
             self.recent.foreground = self.recent.foreground / 2;
             self.recent.late = self.recent.late / 2;
         }
@@ -146,7 +152,7 @@ mod tests {
         for n in 0..200_000 {
             let detour = guard.caution(10_000).is_none();
             let late = if detour && n % 10 == 0 { turn } else { Duration::ZERO };
-            guard.account(request + late, late);
+            guard.account(request + late, request + late, late);
         }
         let share = guard.all.share();
         assert!(share > 0.005 && share < 0.0105, "{share}");

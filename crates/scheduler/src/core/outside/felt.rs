@@ -1,0 +1,99 @@
+//! What a client feels of detours: by how much longer its requests take from being asked for until they are heard of.
+//!
+//! A head that is late once is late for everybody who waits for it, and for who comes until it has caught up: until the
+//! foreground asks for nothing. In a closed loop who has been made to wait comes back later by as much, and is late for
+//! that no more; so a turn that is lost makes no more requests late than there are clients. How many those are nobody
+//! tells the core: as many as have been seen waiting at once. Thus a bound on what is felt holds for open arrivals, where a
+//! busy drive multiplies what is lost at the head, as for closed loops, with and without pauses.
+
+use super::forecast::Late;
+use std::collections::VecDeque;
+use units::Duration;
+
+/// Requests after which the most that waited at once are forgotten, in two steps.
+const MEMORY: u32 = 1_024;
+
+/// The clients' side of the account.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Felt {
+    /// Requests done.
+    done: u64,
+    /// What the head lost, and the last request that is late for it.
+    lost: VecDeque<(u64, Duration)>,
+    /// The sum of that.
+    debt: Duration,
+    /// The most that waited at once, lately and before that.
+    most: [usize; 2],
+    seen: u32,
+}
+
+impl Felt {
+    /// A request is done that was `late`, and with it `waiting` asked for something: by how much its client has waited
+    /// longer.
+    pub fn done(&mut self, late: Late, waiting: usize) -> Duration {
+        self.done += 1;
+        self.seen += 1;
+        if self.seen == MEMORY / 2 {
+            (self.seen, self.most) = (0, [0, self.most[0]]);
+        }
+        self.most[0] = self.most[0].max(waiting);
+        let clients = self.most[0].max(self.most[1]) as u64;
+        if late.head > Duration::ZERO {
+            self.lost.push_back((self.done + clients.saturating_sub(1), late.head));
+            self.debt += late.head;
+        }
+        let felt = self.debt + late.bus;
+        let done = self.done;
+        while let Some(&(_, head)) = self.lost.front().filter(|(last, _)| *last <= done) {
+            self.debt = self.debt.saturating_sub(head);
+            self.lost.pop_front();
+        }
+        if waiting <= 1 {
+            self.lost.clear();
+            self.debt = Duration::ZERO;
+        }
+        felt
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURN: Duration = Duration::from_millis(6);
+    const LATE: Late = Late { head: TURN, bus: Duration::ZERO };
+
+    #[test]
+    fn a_lone_request_is_late_for_itself() {
+        let mut felt = Felt::default();
+        assert_eq!(felt.done(LATE, 1), TURN);
+        assert_eq!(felt.done(Late::default(), 1), Duration::ZERO);
+    }
+
+    #[test]
+    fn in_a_closed_loop_each_client_is_late_once() {
+        let mut felt = Felt::default();
+        (0..100).for_each(|_| assert_eq!(felt.done(Late::default(), 4), Duration::ZERO));
+        let late = (0..100).map(|n| felt.done(if n == 50 { LATE } else { Late::default() }, 4));
+        assert_eq!(late.sum::<Duration>(), TURN * 4);
+    }
+
+    #[test]
+    fn until_nobody_waits_all_who_come_are_late() {
+        let mut felt = Felt::default();
+        felt.done(Late::default(), 20);
+        assert_eq!(felt.done(LATE, 3), TURN);
+        assert_eq!(felt.done(Late::default(), 3), TURN);
+        assert_eq!(felt.done(LATE, 2), TURN * 2);
+        assert_eq!(felt.done(Late::default(), 1), TURN * 2);
+        assert_eq!(felt.done(Late::default(), 5), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_comes_late_over_the_bus_is_late_alone() {
+        let mut felt = Felt::default();
+        let late = Late { head: Duration::ZERO, bus: TURN };
+        assert_eq!(felt.done(late, 9), TURN);
+        assert_eq!(felt.done(Late::default(), 9), Duration::ZERO);
+    }
+}

@@ -157,6 +157,8 @@ pub(super) struct Outside {
     held_back: HeldBack,
     /// Platter time at which the host heard last that a foreground request was done.
     heard_foreground: Instant,
+    /// The same by the host's clock.
+    heard_at: Instant,
     /// By how much later for what was had beside, if only by the bus.
     on_bus: Duration,
     /// To be sent, in this order.
@@ -194,6 +196,7 @@ impl Outside {
             learned: Learned::default(),
             held_back: HeldBack::default(),
             heard_foreground: Instant::ZERO,
+            heard_at: Instant::ZERO,
             on_bus: Duration::ZERO,
             queue: VecDeque::new(),
             device: VecDeque::new(),
@@ -350,10 +353,10 @@ impl Core {
                 let felt = outside.felt.done(late, waiting);
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), felt);
                 outside.on_bus = late.bus;
-                outside.heard_foreground = outside.clock.platter(now);
+                (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
                 outside.foresee_plain(&drive);
             }
-            Work::Detour => outside.guard.account(time, Duration::ZERO, Duration::ZERO),
+            Work::Detour => outside.guard.account(time, Duration::ZERO, 0),
             Work::Idle | Work::Probe => outside.foresee_plain(&drive),
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {

@@ -1,7 +1,10 @@
 //! What is sent next: a foreground request with a detour before it or merged into it, or background work in idle time.
 
 use super::fit::range_of;
-use super::forecast::{Plain, Standing};
+use super::clock::difference;
+use super::forecast::{Plain, Standing, forecast};
+use crate::foreground::Pending;
+use crate::policy::{Policy as _, View};
 use super::{Command, CommandId, Conservatism, Neighbour, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job};
@@ -147,9 +150,11 @@ impl Core {
                 heard: standing.free,
                 detour: sent.len() as u32 + u32::from(merged.is_some()),
                 bus: outside.config.overheads.bus_sector * sectors,
+                gain: 0,
             };
             let what = (job.pending.request.op, asked);
             plain.foresee(&self.drive, &outside.config.overheads, standing, outside.held_back, what);
+            plain.gain = self.gain(outside, standing, &job, room, plain.end);
             plain
         });
         for &(op, range, tag, useful) in &sent {
@@ -172,6 +177,38 @@ impl Core {
         self.account_idle(outside, standing, &job);
         self.push_foreground(outside, &job, (tag, merged, plain));
         self.arrive_at(&outside.standing(&self.drive));
+    }
+
+    /// By how much sooner the request that was chosen is done than what would have been chosen as soon as there was
+    /// `room`: with detours that is later, and from more.
+    fn gain(&self, outside: &Outside, standing: &Standing, job: &Job, room: Instant, end: Instant) -> i64 {
+        // Who comes when a request is done comes because of that.
+        let early = |pending: &Pending| pending.arrived <= outside.heard_at;
+        if early(&job.pending) {
+            return 0;
+        }
+        let others = self.pool.iter().filter(|pending| pending.promoted.is_none());
+        let there: Vec<Pending> = others.clone().filter(|pending| early(pending)).copied().collect();
+        let instead = if there.is_empty() {
+            others.min_by_key(|pending| pending.arrived).filter(|p| p.arrived < job.pending.arrived).copied()
+        } else {
+            let view = View {
+                pool: &there,
+                at: self.now,
+                from: standing.position,
+                predictor: &*self.drive,
+                last: self.watch.last(),
+                mimic: self.watch.mimic.as_deref(),
+                age: self.config.age,
+            };
+            there.get(self.policy.clone().choose(&view)).copied()
+        };
+        let Some(instead) = instead else { return 0 };
+        let sent = outside.clock.platter(instead.arrived).max(room).min(outside.decided);
+        let what = (instead.request.op, instead.request.range);
+        let overheads = &outside.config.overheads;
+        let (without, _) = forecast(&self.drive, overheads, standing, (sent, outside.held_back), what);
+        difference(without.end, end) / 2
     }
 
     /// The commands of a foreground request, the first perhaps with what is merged into it.

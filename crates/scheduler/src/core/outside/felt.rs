@@ -19,9 +19,9 @@ pub(super) struct Felt {
     /// Requests done.
     done: u64,
     /// What the head lost, and the last request that is late for it.
-    lost: VecDeque<(u64, Duration)>,
+    lost: VecDeque<(u64, i64)>,
     /// The sum of that.
-    debt: Duration,
+    debt: i64,
     /// The most that waited at once, lately and before that.
     most: [usize; 2],
     seen: u32,
@@ -30,7 +30,7 @@ pub(super) struct Felt {
 impl Felt {
     /// A request is done that was `late`, and with it `waiting` asked for something: by how much its client has waited
     /// longer.
-    pub fn done(&mut self, late: Late, waiting: usize) -> Duration {
+    pub fn done(&mut self, late: Late, waiting: usize) -> i64 {
         self.done += 1;
         self.seen += 1;
         if self.seen == MEMORY / 2 {
@@ -38,19 +38,19 @@ impl Felt {
         }
         self.most[0] = self.most[0].max(waiting);
         let clients = self.most[0].max(self.most[1]) as u64;
-        if late.head > Duration::ZERO {
+        if late.head != 0 {
             self.lost.push_back((self.done + clients.saturating_sub(1), late.head));
             self.debt += late.head;
         }
-        let felt = self.debt + late.bus;
+        let felt = self.debt + late.bus.as_nanos() as i64;
         let done = self.done;
         while let Some(&(_, head)) = self.lost.front().filter(|(last, _)| *last <= done) {
-            self.debt = self.debt.saturating_sub(head);
+            self.debt -= head;
             self.lost.pop_front();
         }
         if waiting <= 1 {
             self.lost.clear();
-            self.debt = Duration::ZERO;
+            self.debt = 0;
         }
         felt
     }

@@ -67,13 +67,15 @@ pub(super) struct Plain {
     pub detour: u32,
     /// The time of their data on the bus.
     pub bus: Duration,
+    /// By how many nanoseconds the request is done sooner than the one that would have been chosen in its place.
+    pub gain: i64,
 }
 
 /// By how much a foreground request was later than without its detour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Late {
-    /// The head was: so is all that waits for it.
-    pub head: Duration,
+    /// The head was, in nanoseconds: so is all that waits for it. Less than nothing where what was chosen later was nearer.
+    pub head: i64,
     /// The host has heard of it so much later still, as its data came behind others on the bus.
     pub bus: Duration,
 }
@@ -119,9 +121,9 @@ impl Plain {
         let share = i64::try_from(merged).unwrap_or(0) as f64 / of.max(1) as f64;
         let residue =
             if seen.explained { (seen.error.saturating_sub(turns)).max(0) as f64 * share } else { 0.0 };
-        let late = Late { head: positive(head_late), bus: positive(waited.saturating_add(residue as i64)) };
+        let late = Late { head: head_late - self.gain, bus: positive(waited.saturating_add(residue as i64)) };
         // A drive that turns to nothing else before the host has all data is late by both.
-        if overlap { late } else { Late { head: late.head + late.bus, bus: Duration::ZERO } }
+        if overlap { late } else { Late { head: late.head + nanos(late.bus), bus: Duration::ZERO } }
     }
 }
 

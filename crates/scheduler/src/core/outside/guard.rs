@@ -76,10 +76,11 @@ impl Guard {
 
     /// The foreground had the head for `time`, detours for it included; a client has waited for `response`, and of that
     /// `late` too long.
-    pub fn account(&mut self, time: Duration, response: Duration, late: Duration) {
+    pub fn account(&mut self, time: Duration, response: Duration, late: i64) {
         for harm in [&mut self.recent, &mut self.all] {
             harm.foreground += response;
-            harm.late += late;
+            let by = Duration::from_nanos(late.unsigned_abs());
+            *if late < 0 { &mut harm.early } else { &mut harm.late } += by;
         }
         self.accounted += 1;
         self.head += time;
@@ -87,6 +88,7 @@ impl Guard {
             self.head = self.head / 2;
             self.recent.foreground = self.recent.foreground / 2;
             self.recent.late = self.recent.late / 2;
+            self.recent.early = self.recent.early / 2;
         }
     }
 
@@ -97,7 +99,7 @@ impl Guard {
         }
         self.accounted = 0;
         let time = u128::from(self.recent.foreground.max(LEAST).as_nanos());
-        let net = u128::from(self.recent.late.as_nanos());
+        let net = u128::from(self.recent.late.saturating_sub(self.recent.early).as_nanos());
         u64::try_from(net * 1_000_000 / time).ok()
     }
 
@@ -107,7 +109,7 @@ impl Guard {
         let bound = u128::from(time) * u128::from(harm_ppm) / 1_000_000;
         if !self.trusted {
             Some(Caution::Mistrust)
-        } else if u128::from(self.recent.late.as_nanos()) > bound {
+        } else if u128::from(self.recent.late.saturating_sub(self.recent.early).as_nanos()) > bound {
             Some(Caution::Harm)
         } else {
             None

@@ -19,6 +19,7 @@ mod neighbours;
 mod parts;
 mod record;
 mod shared;
+mod told;
 
 pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
 pub use guard::Caution;
@@ -29,7 +30,6 @@ use super::under_way::Job;
 use super::{Action, Core, Purpose};
 use crate::background::Buffers;
 use crate::foreground::Request;
-use crate::idle::Harm;
 use clock::Clock;
 use felt::Felt;
 use forecast::{Forecast, HeldBack, Late, Plain, Standing};
@@ -491,38 +491,5 @@ impl Core {
         outside.retries.extend(jobs.into_iter().rev());
         outside.lost_sight(now);
         self.outside = Some(outside);
-    }
-
-    /// Outside the drive: how well its times were foreseen.
-    pub fn prediction_errors(&self) -> Option<&ErrorRecord> {
-        self.outside.as_ref().map(|o| &o.record)
-    }
-
-    /// Outside the drive: why the gaps are left alone, if they are.
-    pub fn caution(&self) -> Option<Caution> {
-        self.outside.as_ref().and_then(|o| o.caution())
-    }
-
-    /// Outside the drive: what detours that were back too late have cost the foreground at most.
-    pub fn detour_harm(&self) -> Option<Harm> {
-        self.outside.as_ref().map(|o| o.guard.all)
-    }
-
-    /// Outside the drive: by how much a detour's move over so many cylinders is widened now.
-    pub fn conservatism(&self, distance: u32) -> Option<Duration> {
-        self.outside.as_ref().map(|o| o.margin(distance))
-    }
-
-    /// Outside the drive: commands that were sent and are not done.
-    pub fn at_drive(&self) -> usize {
-        self.outside.as_ref().map_or(0, |o| o.device.len())
-    }
-
-    /// Outside the drive: when the host will hear that a command is done, as the core predicts it; of an unknown drive
-    /// nothing is predicted.
-    pub fn predicted(&self, id: CommandId) -> Option<Instant> {
-        let outside = self.outside.as_ref().filter(|outside| !outside.blind)?;
-        let order = outside.device.iter().find(|o| o.command.id == id)?;
-        Some(outside.clock.host(order.forecast.heard))
     }
 }

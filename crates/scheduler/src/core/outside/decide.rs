@@ -1,15 +1,15 @@
 //! What is sent next: a foreground request with a detour before it or merged into it, or background work in idle time.
 
-use super::fit::range_of;
 use super::clock::difference;
+use super::fit::range_of;
 use super::forecast::{Plain, Standing, forecast};
-use crate::foreground::Pending;
-use crate::policy::{Policy as _, View};
 use super::{Command, CommandId, Conservatism, Neighbour, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job};
 use crate::core::{Core, Purpose};
+use crate::foreground::Pending;
 use crate::planner::{Detour, Gap, Reach, Stop, Terms};
+use crate::policy::{Policy as _, View};
 use crate::predictor::Last;
 use model::DriveModel;
 use std::sync::Arc;
@@ -179,8 +179,9 @@ impl Core {
         self.arrive_at(&outside.standing(&self.drive));
     }
 
-    /// By how much sooner the request that was chosen is done than what would have been chosen as soon as there was
-    /// `room`: with detours that is later, and from more.
+    /// By how many nanoseconds sooner the request that was chosen is done than what would have been chosen as soon as there
+    /// was `room`: with detours that is later, and from more. Half of it: a near request that goes now is not there for
+    /// the choice after it.
     fn gain(&self, outside: &Outside, standing: &Standing, job: &Job, room: Instant, end: Instant) -> i64 {
         // Who comes when a request is done comes because of that.
         let early = |pending: &Pending| pending.arrived <= outside.heard_at;

@@ -6,9 +6,9 @@
 //! tells the core: as many as have been seen waiting at once. Thus a bound on what is felt holds for open arrivals, where a
 //! busy drive multiplies what is lost at the head, as for closed loops, with and without pauses.
 
+use super::clock::nanos;
 use super::forecast::Late;
 use std::collections::VecDeque;
-use units::Duration;
 
 /// Requests after which the most that waited at once are forgotten, in two steps.
 const MEMORY: u32 = 1_024;
@@ -28,8 +28,8 @@ pub(super) struct Felt {
 }
 
 impl Felt {
-    /// A request is done that was `late`, and with it `waiting` asked for something: by how much its client has waited
-    /// longer.
+    /// A request is done that was `late`, and with it `waiting` asked for something: by how many nanoseconds its client has
+    /// waited longer; less than nothing where more was gained.
     pub fn done(&mut self, late: Late, waiting: usize) -> i64 {
         self.done += 1;
         self.seen += 1;
@@ -42,7 +42,7 @@ impl Felt {
             self.lost.push_back((self.done + clients.saturating_sub(1), late.head));
             self.debt += late.head;
         }
-        let felt = self.debt + late.bus.as_nanos() as i64;
+        let felt = self.debt + nanos(late.bus);
         let done = self.done;
         while let Some(&(_, head)) = self.lost.front().filter(|(last, _)| *last <= done) {
             self.debt -= head;
@@ -59,41 +59,42 @@ impl Felt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use units::Duration;
 
-    const TURN: Duration = Duration::from_millis(6);
-    const LATE: Late = Late { head: TURN, bus: Duration::ZERO };
+    const LOST: i64 = 6_000_000;
+    const LATE: Late = Late { head: LOST, bus: Duration::ZERO };
 
     #[test]
     fn a_lone_request_is_late_for_itself() {
         let mut felt = Felt::default();
-        assert_eq!(felt.done(LATE, 1), TURN);
-        assert_eq!(felt.done(Late::default(), 1), Duration::ZERO);
+        assert_eq!(felt.done(LATE, 1), LOST);
+        assert_eq!(felt.done(Late::default(), 1), 0);
     }
 
     #[test]
     fn in_a_closed_loop_each_client_is_late_once() {
         let mut felt = Felt::default();
-        (0..100).for_each(|_| assert_eq!(felt.done(Late::default(), 4), Duration::ZERO));
+        (0..100).for_each(|_| assert_eq!(felt.done(Late::default(), 4), 0));
         let late = (0..100).map(|n| felt.done(if n == 50 { LATE } else { Late::default() }, 4));
-        assert_eq!(late.sum::<Duration>(), TURN * 4);
+        assert_eq!(late.sum::<i64>(), LOST * 4);
     }
 
     #[test]
     fn until_nobody_waits_all_who_come_are_late() {
         let mut felt = Felt::default();
         felt.done(Late::default(), 20);
-        assert_eq!(felt.done(LATE, 3), TURN);
-        assert_eq!(felt.done(Late::default(), 3), TURN);
-        assert_eq!(felt.done(LATE, 2), TURN * 2);
-        assert_eq!(felt.done(Late::default(), 1), TURN * 2);
-        assert_eq!(felt.done(Late::default(), 5), Duration::ZERO);
+        assert_eq!(felt.done(LATE, 3), LOST);
+        assert_eq!(felt.done(Late::default(), 3), LOST);
+        assert_eq!(felt.done(LATE, 2), LOST * 2);
+        assert_eq!(felt.done(Late::default(), 1), LOST * 2);
+        assert_eq!(felt.done(Late::default(), 5), 0);
     }
 
     #[test]
     fn what_comes_late_over_the_bus_is_late_alone() {
         let mut felt = Felt::default();
-        let late = Late { head: Duration::ZERO, bus: TURN };
-        assert_eq!(felt.done(late, 9), TURN);
-        assert_eq!(felt.done(Late::default(), 9), Duration::ZERO);
+        let late = Late { head: 0, bus: Duration::from_nanos(LOST.unsigned_abs()) };
+        assert_eq!(felt.done(late, 9), LOST);
+        assert_eq!(felt.done(Late::default(), 9), 0);
     }
 }

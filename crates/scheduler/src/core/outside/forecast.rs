@@ -1,6 +1,6 @@
 //! What a command will make the head do, and when.
 
-use super::clock::difference;
+use super::clock::{difference, nanos};
 use super::config::Overheads;
 use super::record::Observed;
 use crate::core::under_way::Approach;
@@ -67,11 +67,11 @@ pub(super) struct Plain {
     pub detour: u32,
     /// The time of their data on the bus.
     pub bus: Duration,
-    /// By how many nanoseconds the request is done sooner than the one that would have been chosen in its place.
+    /// By how many nanoseconds it is done sooner than what would have been chosen in its place, as far as that lasts.
     pub gain: i64,
 }
 
-/// By how much a foreground request was later than without its detour.
+/// By how much a foreground request was later than without detours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Late {
     /// The head was, in nanoseconds: so is all that waits for it. Less than nothing where what was chosen later was nearer.
@@ -104,7 +104,6 @@ impl Plain {
         (turn, overlap): (Duration, bool),
         (merged, of): (u64, u64),
     ) -> Late {
-        let nanos = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
         let positive = |ns: i64| Duration::from_nanos(ns.max(0).unsigned_abs());
         let turns = seen.turns.saturating_mul(nanos(turn));
         let beyond = match self.detour {
@@ -115,7 +114,10 @@ impl Plain {
         };
         let most = nanos(turn * u64::from(self.detour + 1) + self.bus);
         let head = difference(foreseen.end, self.end);
-        let head_late = head.saturating_add(beyond).clamp(0, most);
+        let head_late = head.saturating_add(beyond);
+        // A pause of the drive's own; at most a turn of it is the detour's doing.
+        let most_late = if head_late > most.saturating_mul(PAUSE) { nanos(turn) } else { most };
+        let head_late = head_late.clamp(0, most_late);
         let waited = difference(foreseen.heard, self.heard).saturating_sub(head).clamp(0, most);
         // Beyond that, what more than its own data waited for the bus.
         let share = i64::try_from(merged).unwrap_or(0) as f64 / of.max(1) as f64;
@@ -126,6 +128,9 @@ impl Plain {
         if overlap { late } else { Late { head: late.head + nanos(late.bus), bus: Duration::ZERO } }
     }
 }
+
+/// Later than so many times what a detour can cost: the drive has paused.
+const PAUSE: i64 = 4;
 
 /// How late a read's data may be, as a part of their time on the bus, in 65536ths: nine of ten are not later.
 ///

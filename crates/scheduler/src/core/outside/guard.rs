@@ -3,8 +3,8 @@
 //! Two accounts, both of the last some thousand commands. Trust: how many commands were done when they were foreseen. A
 //! drive that is not what its profile says, that reorders, or has no head at all, has none. Harm: by how much requests
 //! were later than they would have been without detours ([`felt`](super::felt)), against the time that clients waited in
-//! all. Some turns would have been lost anyway; what the foreground gains where a detour lets it choose later is not in it
-//! either. Tests and the lab measure the truth against a run without detours.
+//! all. Some turns would have been lost anyway. Where a detour lets the foreground choose later, from more, half of what
+//! that gains is credited: whom it takes now it will not have later. Tests and the lab measure the truth against a run without detours.
 
 use crate::idle::Harm;
 use units::Duration;
@@ -74,8 +74,8 @@ impl Guard {
         self.trusted = self.foreseen >= if self.trusted { MISTRUSTED } else { TRUSTED };
     }
 
-    /// The foreground had the head for `time`, detours for it included; a client has waited for `response`, and of that
-    /// `late` too long.
+    /// The foreground had the head for `time`, detours for it included; a client has waited for `response`, of which
+    /// `late` nanoseconds were too long.
     pub fn account(&mut self, time: Duration, response: Duration, late: i64) {
         for harm in [&mut self.recent, &mut self.all] {
             harm.foreground += response;
@@ -99,7 +99,7 @@ impl Guard {
         }
         self.accounted = 0;
         let time = u128::from(self.recent.foreground.max(LEAST).as_nanos());
-        let net = u128::from(self.recent.late.saturating_sub(self.recent.early).as_nanos());
+        let net = u128::from(self.recent.net().as_nanos());
         u64::try_from(net * 1_000_000 / time).ok()
     }
 
@@ -109,7 +109,7 @@ impl Guard {
         let bound = u128::from(time) * u128::from(harm_ppm) / 1_000_000;
         if !self.trusted {
             Some(Caution::Mistrust)
-        } else if u128::from(self.recent.late.saturating_sub(self.recent.early).as_nanos()) > bound {
+        } else if u128::from(self.recent.net().as_nanos()) > bound {
             Some(Caution::Harm)
         } else {
             None
@@ -120,6 +120,7 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::outside::clock::nanos;
 
     #[test]
     fn trust_is_earned_lost_and_earned_again() {
@@ -154,7 +155,7 @@ mod tests {
         for n in 0..200_000 {
             let detour = guard.caution(10_000).is_none();
             let late = if detour && n % 10 == 0 { turn } else { Duration::ZERO };
-            guard.account(request + late, request + late, late);
+            guard.account(request + late, request + late, nanos(late));
         }
         let share = guard.all.share();
         assert!(share > 0.005 && share < 0.0105, "{share}");

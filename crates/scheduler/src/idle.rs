@@ -102,7 +102,7 @@ pub(crate) enum Range {
 /// What background work in idle time has cost the foreground, or saved it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Harm {
-    /// Of idle time, the foreground's time at the head, all requests; of detours, their responses.
+    /// Time of the foreground at the head, all requests.
     pub foreground: Duration,
     /// By how much requests that ended an idle period were late; of detours, all requests.
     pub late: Duration,

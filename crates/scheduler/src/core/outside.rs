@@ -159,6 +159,8 @@ pub(super) struct Outside {
     heard_foreground: Instant,
     /// The same by the host's clock.
     heard_at: Instant,
+    /// Foreground requests since the last with a detour.
+    plain_since: u32,
     /// By how much later for what was had beside, if only by the bus.
     on_bus: Duration,
     /// To be sent, in this order.
@@ -197,6 +199,7 @@ impl Outside {
             held_back: HeldBack::default(),
             heard_foreground: Instant::ZERO,
             heard_at: Instant::ZERO,
+            plain_since: u32::MAX,
             on_bus: Duration::ZERO,
             queue: VecDeque::new(),
             device: VecDeque::new(),
@@ -240,7 +243,7 @@ impl Outside {
         if !self.known {
             return Some(Caution::Unsynchronised);
         }
-        self.detour_bound().and_then(|bound| self.guard.caution(bound))
+        self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.owed()))
     }
 
     /// Of the foreground's time, the millionths that detours may cost.
@@ -360,7 +363,7 @@ impl Core {
             Work::Idle | Work::Probe => outside.foresee_plain(&drive),
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {
-            outside.shared.weigh(&outside.guard.all, &self.idle.harm);
+            outside.shared.weigh(&outside.guard.harm(), &self.idle.harm);
             self.idle.beside_ppm =
                 idle.harm_ppm.saturating_sub(outside.shared.for_idle(bound.min(idle.harm_ppm)));
         }

@@ -145,8 +145,8 @@ fn all_that_clients_feel_is_in_the_account() {
     for (drive, behaviour) in drives() {
         for (load, arrival) in LOADS {
             let Twins { response, account, .. } = twins(behaviour, arrival, (8, None), reckless);
-            // Of what a client waited with detours, as the account has it.
-            let told = account / (1.0 - account / 100.0);
+            // Of what a client waited with detours, as the account has it; what is gained by them is no harm.
+            let told = (account / (1.0 - account / 100.0)).max(0.0);
             assert!(response < told + 0.5, "{drive}, {load}: {response:.2}% longer, {account:.2}% told");
         }
     }

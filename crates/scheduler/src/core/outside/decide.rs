@@ -138,7 +138,10 @@ impl Core {
                 }
             }
         }
-        let plain = job.ranges().first().map(|&asked| {
+        let detoured = !sent.is_empty() || merged.is_some();
+        outside.plain_since = if detoured { 0 } else { outside.plain_since.saturating_add(1) };
+        let felt = outside.plain_since <= u32::from(outside.config.at_drive);
+        let plain = job.ranges().first().filter(|_| felt).map(|&asked| {
             let sectors = sent.iter().map(|(_, range, ..)| range.len().get());
             let sectors: u64 = sectors.chain(merged.map(|(range, _)| range.len().get())).sum();
             // Without detours there would have been room for it when the host had heard of the last request but one.

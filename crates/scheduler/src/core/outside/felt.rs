@@ -22,6 +22,8 @@ pub(super) struct Felt {
     lost: VecDeque<(u64, i64)>,
     /// The sum of that.
     debt: i64,
+    /// What of that those who wait now will feel.
+    owed: i64,
     /// The most that waited at once, lately and before that.
     most: [usize; 2],
     seen: u32,
@@ -52,7 +54,14 @@ impl Felt {
             self.lost.clear();
             self.debt = 0;
         }
+        let others = i64::try_from(waiting.saturating_sub(1)).unwrap_or(i64::MAX);
+        self.owed = self.debt.saturating_mul(others);
         felt
+    }
+
+    /// What those who waited when the last request was done have yet to feel of what was lost by then, in nanoseconds.
+    pub fn owed(&self) -> i64 {
+        self.owed
     }
 }
 
@@ -77,6 +86,17 @@ mod tests {
         (0..100).for_each(|_| assert_eq!(felt.done(Late::default(), 4), 0));
         let late = (0..100).map(|n| felt.done(if n == 50 { LATE } else { Late::default() }, 4));
         assert_eq!(late.sum::<i64>(), LOST * 4);
+    }
+
+    #[test]
+    fn what_is_to_be_felt_yet_is_known_at_once() {
+        let mut felt = Felt::default();
+        felt.done(LATE, 4);
+        assert_eq!(felt.owed(), LOST * 3);
+        felt.done(Late::default(), 3);
+        assert_eq!(felt.owed(), LOST * 2);
+        felt.done(Late::default(), 1);
+        assert_eq!(felt.owed(), 0);
     }
 
     #[test]

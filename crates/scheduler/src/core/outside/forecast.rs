@@ -106,12 +106,9 @@ impl Plain {
     ) -> Late {
         let positive = |ns: i64| Duration::from_nanos(ns.max(0).unsigned_abs());
         let turns = seen.turns.saturating_mul(nanos(turn));
-        let beyond = match self.detour {
-            // What a request alone loses it would have lost anyway.
-            0 => 0,
-            _ if seen.explained => turns,
-            _ => seen.error,
-        };
+        let beyond = if seen.explained { turns } else { seen.error };
+        // What a request alone loses it would have lost anyway.
+        let beyond = if self.detour == 0 { beyond.min(0) } else { beyond };
         let most = nanos(turn * u64::from(self.detour + 1) + self.bus);
         let head = difference(foreseen.end, self.end);
         let head_late = head.saturating_add(beyond);

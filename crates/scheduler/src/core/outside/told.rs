@@ -16,9 +16,10 @@ impl Core {
         self.outside.as_ref().and_then(|o| o.caution())
     }
 
-    /// Outside the drive: by how much longer clients have waited for detours, of their responses in all.
+    /// Outside the drive: what detours have cost the foreground. Its share of the foreground's time at the head is that by
+    /// which clients have waited longer, of all that they waited.
     pub fn detour_harm(&self) -> Option<Harm> {
-        self.outside.as_ref().map(|o| o.guard.all)
+        self.outside.as_ref().map(|o| o.guard.harm())
     }
 
     /// Outside the drive: by how much a detour's move over so many cylinders is widened now.

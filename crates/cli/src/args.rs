@@ -1,8 +1,11 @@
 //! The command line.
 
+use crate::mimic::LearningArgs;
 use crate::probe::DeviceName;
 #[cfg(unix)]
-use crate::tasks::args::{BackupArgs, Daemon, OneTask, PriorityArgs, ReplicaArgs, RestoreArgs, ScrubArgs};
+use crate::tasks::args::{
+    BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
+};
 use crate::values::{self, Load};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use scheduler::policy::{AgeWeight, PolicyName};
@@ -73,7 +76,7 @@ pub(crate) enum Command {
     /// Have a daemon write an image of a disk as it is now, while clients write on
     #[cfg(unix)]
     #[command(
-        after_help = "Example:\n  freeblock backup /backups/d0.image --wait\n\nThe daemon writes the file. When that is full or away the task is paused, and tries again. Ctrl-C while waiting leaves it running."
+        after_help = "Example:\n  freeblock backup /backups/d0.image --wait\n  freeblock backup /backups/d0.tuesday --since /backups/d0.image\n\nWith --since all of the disk is read, and only what differs from the former images is written. The daemon writes the file. When that is full or away the task is paused, and tries again. Ctrl-C while waiting leaves it running."
     )]
     Backup(BackupArgs),
     /// Have a daemon copy a disk as it is now to a file or another disk, while clients write on
@@ -88,6 +91,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock restore /backups/d0.image --wait\n\nAll images are verified before anything is written. Ctrl-C while waiting leaves it running."
     )]
     Restore(RestoreArgs),
+    /// Have a daemon move blocks of a disk to other places, as a plan says
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  printf 'freeblock plan 1\\nmove 0 4096 1024\\nmove 4096 0 1024\\n' > swap.plan\n  freeblock reorganize swap.plan --wait\n\nWhoever makes the plan owns the layout: until it is done nobody gets at its places, and then their content is where the\nplan says. Everything else of the disk goes on. Ctrl-C while waiting leaves it running."
+    )]
+    Reorganize(ReorganizeArgs),
     /// How a daemon's disks and tasks stand
     #[cfg(unix)]
     #[command(after_help = "Example:\n  freeblock status\n  freeblock status --json")]
@@ -313,6 +322,8 @@ pub(crate) struct SimulateArgs {
     /// What smtf has learnt: it goes on from there if the file exists, and what it has learnt by the end is put there
     #[arg(help_heading = "Foreground", long, value_name = "FILE")]
     pub(crate) learnt: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Foreground")]
+    pub(crate) learning: LearningArgs,
     /// The foreground: random, oltp, utilisation:PERCENT (FAST 2004's synthetic requests, as many as keep the drive busy for
     /// that share of the time), tpcc and postmark (loads like theirs, see docs/WORKLOADS.md) or replay:FILE (a trace in one
     /// of six formats)
@@ -345,7 +356,7 @@ pub(crate) struct SimulateArgs {
     /// Tell a fresh scheduler all that a daemon's was told, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Nothing but --json goes with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "policy", "mimic", "learnt", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

@@ -112,6 +112,7 @@ pub(crate) fn cut(name: &str) -> &str {
 }
 
 /// Reads a body.
+#[derive(Clone)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -165,6 +166,15 @@ impl<'a> Reader<'a> {
         let found = end.and_then(|end| self.bytes[self.at..end].try_into().ok());
         let found = found.ok_or_else(|| self.wrong("nothing, where more must follow"))?;
         self.at += N;
+        Ok(found)
+    }
+
+    /// The next so many bytes.
+    pub fn slice(&mut self, len: usize) -> Result<&'a [u8], Broken> {
+        let end = self.at.checked_add(len);
+        let found = end.and_then(|end| self.bytes.get(self.at..end));
+        let found = found.ok_or_else(|| self.wrong("nothing, where more must follow"))?;
+        self.at += len;
         Ok(found)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::args::{SimulateArgs, Switch};
 use crate::files;
-use crate::mimic::load;
+use crate::mimic::{Learning, load};
 use crate::problem::Problem;
 use mimic::{Learner, LearnerConfig, LearntError};
 use model::DriveModel;
@@ -12,14 +12,18 @@ use units::Sectors;
 /// Refuses files that nothing asks.
 ///
 /// # Errors
-/// `--mimic` or `--learnt` without `--policy smtf`.
+/// A flag of what smtf asks without `--policy smtf`; idle time to be probed, and none to be used.
 pub(super) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     let smtf = matches!(args.policy, PolicyName::Smtf(_));
-    for (flag, given) in [("--mimic", args.mimic.is_some()), ("--learnt", args.learnt.is_some())] {
-        if given && !smtf {
+    let files = [args.mimic.as_ref().map(|_| "--mimic"), args.learnt.as_ref().map(|_| "--learnt")];
+    for flag in files.into_iter().chain([args.learning.given()]).flatten() {
+        if !smtf {
             return Err(Problem::usage(format!("{flag} does not go with --policy {}", args.policy))
                 .help("leave it out, or give --policy smtf"));
         }
+    }
+    if args.learning.mimic_probe_idle && args.idle_time != Some(Switch::On) {
+        return Err(Problem::usage("--mimic-probe-idle needs idle time").help("give --idle-time on as well"));
     }
     Ok(())
 }
@@ -38,11 +42,8 @@ pub(super) fn learner(
     if !matches!(args.policy, PolicyName::Smtf(_)) {
         return Ok(None);
     }
-    let config = LearnerConfig {
-        seed: args.seed,
-        probe_idle: args.idle_time == Some(Switch::On),
-        ..LearnerConfig::new(drive.layout().capacity(), grain)
-    };
+    let learning = Learning::from(args.learning);
+    let config = LearnerConfig { seed: args.seed, ..learning.config(drive.layout().capacity(), grain) };
     if let Some(path) = &args.learnt {
         files::check_replaceable(path)?;
         if path.exists() {

@@ -1,10 +1,11 @@
 //! Beyond ATC'03: SMTF outside of real drives with noise, and when the drive is swapped under it.
 
-use crate::smtf::{Chooser, FromOutside, FromProfile, Host, Real, Tally, probed};
+use crate::smtf::{Chooser, FromOutside, FromProfile, Host, Real, Seen, Tally, probed};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper};
 use drive::Behaviour;
 use mimic::{CheckPoints, Learner, LearnerConfig, ProbePlan, Table};
 use model::{DriveModel, Profile, builtin};
+use scheduler::Observed;
 use scheduler::policy::{Base, SmtfRule};
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig};
@@ -35,8 +36,9 @@ const LOCAL: u64 = 100_000_000;
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let jobs: Vec<(&str, bool)> = DRIVES.iter().flat_map(|d| [(*d, true), (*d, false)]).collect();
     let rows = lab.map(jobs, |(name, local)| Row::measured(lab, name, local))?;
-    let swaps = lab.map([true, false], |notices| Swap::measured(lab, notices))?;
-    let [noticing, blind] = swaps.as_slice() else {
+    let jobs = [(true, false), (false, false), (true, true), (false, true)];
+    let swaps = lab.map(jobs, |(notices, from_table)| Swap::measured(lab, notices, from_table))?;
+    let [noticing, blind, tabled, blind_tabled] = swaps.as_slice() else {
         return Err(LabError::new("the swap", "not as many runs as expected"));
     };
     let most = |local: bool, of: &dyn Fn(&Row) -> f64| {
@@ -85,7 +87,20 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "%",
         Band::AtMost(3.0),
     )
-    .note(format!("{} {}", told(&rows), swap_told(noticing, blind)));
+    .measure("swaps under a probed table noticed", f64::from(tabled.changes), "", Band::Within(1.0, 1.0))
+    .measure(
+        "relearnt after a swap under a probed table, slower than learnt from nothing in as many requests",
+        slower(tabled.end(), tabled.fresh),
+        "%",
+        Band::AtMost(3.0),
+    )
+    .note(format!(
+        "{} {} {} Under a table of the Atlas, probed, and learning from it on: {}",
+        told(&rows),
+        why_told(&rows),
+        swap_told(noticing, blind),
+        swap_told(tabled, blind_tabled)
+    ));
     let columns = [
         "drive",
         "area",
@@ -122,6 +137,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
                 kind: Kind::Lines(vec![
                     lines(noticing, "SMTF that notices"),
                     lines(blind, "SMTF that does not"),
+                    lines(tabled, "SMTF that notices, from a probed table on"),
                     flat("SPTF", noticing, noticing.sptf[0], noticing.sptf[1]),
                     flat("SSTF", noticing, noticing.sstf[0], noticing.sstf[1]),
                 ]),
@@ -206,9 +222,9 @@ impl Place {
         probed(&mut self.drive(seed)?, plan)
     }
 
-    fn learner(&self, notice_change: bool, seed: u64) -> Result<Learner, LabError> {
+    fn learner(&self, notice_change: bool, table: Option<Table>, seed: u64) -> Result<Learner, LabError> {
         let config = LearnerConfig { notice_change, seed, ..LearnerConfig::new(self.area, self.block) };
-        Learner::new(config, None).map_err(|e| LabError::new("the learner", e))
+        Learner::new(config, table).map_err(|e| LabError::new("the learner", e))
     }
 }
 
@@ -227,6 +243,8 @@ struct Row {
     through_noise: bool,
     offline: f64,
     online: f64,
+    /// Where that was looked at.
+    why: Option<Why>,
     sstf: f64,
     c_look: f64,
     interpolated: f64,
@@ -248,7 +266,12 @@ impl Row {
         let quiet = Place { behaviour: Behaviour::default(), ..Place::new(name, local)? };
         let (quiet_table, quiet_report) = quiet.table(lab.pick(200_000, 2_000_000), seed)?;
         let quiet_offline = quiet.run(FromOutside::smtf(quiet_table), short, seed)?;
-        let online = FromOutside::online(place.learner(false, seed)?, SmtfRule::default());
+        let learns = |table| Ok(FromOutside::online(place.learner(false, table, seed)?, SmtfRule::default()));
+        let online = learns(None)?;
+        let why = match local {
+            true => Some(Why::measured(&place, &learns, table.clone(), long, seed)?),
+            false => None,
+        };
         let (probed, through_noise) = place.probed_sptf(seed)?;
         Ok(Self {
             drive: place.profile.title.clone(),
@@ -258,6 +281,7 @@ impl Row {
             through_noise,
             offline: place.run(FromOutside::smtf(table), short, seed)?,
             online: place.run(online, long, seed)?,
+            why,
             sstf: place.run(FromOutside::base(Base::Sstf), short, seed)?,
             c_look: place.run(FromOutside::base(Base::CLook), short, seed)?,
             interpolated: report.interpolated() * 100.0,
@@ -325,6 +349,77 @@ fn noise_told(rows: &[Row], local: bool) -> String {
     )
 }
 
+/// Why on-line is behind off-line: the same with more requests, with idle time to learn in, and from the table on. Mean times
+/// over the last tenth, ms.
+struct Why {
+    requests: u64,
+    /// After as many requests, four and sixteen times as many: the time, and the share of the distances to what waited
+    /// whose time was known.
+    after: [(f64, f64); 3],
+    /// On-line from the probed table on, after as many requests.
+    from_table: f64,
+}
+
+impl Why {
+    fn measured(
+        place: &Place,
+        learns: &dyn Fn(Option<Table>) -> Result<FromOutside, LabError>,
+        table: Table,
+        requests: u64,
+        seed: u64,
+    ) -> Result<Self, LabError> {
+        let mut after = [(f64::NAN, f64::NAN); 3];
+        let asks = Asks { inner: learns(None)?, asked: 0, known: 0 };
+        let mut host = Host::new(place.drive(seed)?, place.load(seed)?, asks);
+        let mut done = 0;
+        for (i, after) in after.iter_mut().enumerate() {
+            let (end, tenth) = (requests << (2 * i), requests / 10);
+            host.advance(end - tenth - done)?;
+            (host.chooser.asked, host.chooser.known) = (0, 0);
+            let ms = mean_ms(&host.advance(tenth)?);
+            *after = (ms, host.chooser.known as f64 / host.chooser.asked.max(1) as f64 * 100.0);
+            done = end;
+        }
+        Ok(Self { requests, after, from_table: place.run(learns(Some(table))?, requests, seed)? })
+    }
+
+    fn told(&self, offline: f64) -> String {
+        let [(first, known), (second, more), (third, most)] = self.after;
+        format!(
+            "on-line is {:+.1}% from off-line after {} requests, when it knows {known:.0}% of the distances to what waits, {:+.1}% after four \
+             times as many ({more:.0}%) and {:+.1}% after sixteen times ({most:.0}%); from the probed table on {:+.1}% after {}",
+            slower(first, offline),
+            self.requests,
+            slower(second, offline),
+            slower(third, offline),
+            slower(self.from_table, offline),
+            self.requests
+        )
+    }
+}
+
+/// Counts what of the queue is known when there is a choice.
+struct Asks {
+    inner: FromOutside,
+    asked: u64,
+    known: u64,
+}
+
+impl Chooser for Asks {
+    fn choose(&mut self, seen: Seen<'_>) -> usize {
+        if let (Some(last), Some(mimic)) = (seen.last, self.inner.mimic()) {
+            let known = seen.queue.iter().filter(|p| mimic.time(last, seen.at, &p.request).is_some());
+            self.known += known.count() as u64;
+            self.asked += seen.queue.len() as u64;
+        }
+        self.inner.choose(seen)
+    }
+
+    fn served(&mut self, done: &Observed) {
+        self.inner.served(done);
+    }
+}
+
 /// In percent of all distances.
 fn unconfirmed(report: &mimic::ProbeReport) -> f64 {
     report.unconfirmed as f64 / report.distances.max(1) as f64 * 100.0
@@ -350,13 +445,17 @@ struct Swap {
 const PARTS: usize = 40;
 
 impl Swap {
-    fn measured(lab: &Lab, notices: bool) -> Result<Self, LabError> {
+    fn measured(lab: &Lab, notices: bool, from_table: bool) -> Result<Self, LabError> {
         let seed = lab.seed();
         let places = [Place::new(DRIVES[0], true)?, Place::new(DRIVES[1], true)?];
         let area = places[0].area.min(places[1].area);
         let places = places.map(|place| Place { area, ..place });
         let part = lab.pick(1_000, 25_000);
-        let learner = places[0].learner(notices, seed)?;
+        let table = match from_table {
+            true => Some(places[0].table(lab.pick(200_000, 2_000_000), seed)?.0),
+            false => None,
+        };
+        let learner = places[0].learner(notices, table, seed)?;
         let chooser = FromOutside::online(learner, SmtfRule::default());
         let mut host = Host::new(places[0].drive(seed)?, places[0].load(seed)?, chooser);
         let mut parts = Vec::new();
@@ -375,7 +474,7 @@ impl Swap {
         let changes = host.chooser.learner().map_or(0, |l| l.stats().changes);
         let short = lab.pick(5_000, 50_000);
         let [first, second] = &places;
-        let fresh = FromOutside::online(second.learner(notices, seed)?, SmtfRule::default());
+        let fresh = FromOutside::online(second.learner(notices, None, seed)?, SmtfRule::default());
         let mut fresh = Host::new(second.drive(seed)?, second.load(seed)?, fresh);
         fresh.advance(((PARTS / 2 - 1) * part) as u64)?;
         let fresh = mean_ms(&fresh.advance(part as u64)?);
@@ -403,6 +502,12 @@ impl Swap {
     fn ends(&self) -> [f64; 3] {
         [PARTS / 2 - 1, PARTS / 2, PARTS - 1].map(|i| self.parts.get(i).copied().unwrap_or(f64::NAN))
     }
+}
+
+fn why_told(rows: &[Row]) -> String {
+    let each = rows.iter().filter_map(|r| r.why.as_ref().map(|why| (r, why)));
+    let told: Vec<String> = each.map(|(r, why)| format!("{}: {}", r.drive, why.told(r.offline))).collect();
+    format!("Why on-line is behind off-line, on 100 MB: {}.", told.join("; "))
 }
 
 fn swap_told(noticing: &Swap, blind: &Swap) -> String {

@@ -9,7 +9,7 @@
 
 use super::cell::Cell;
 use super::change::Change;
-use super::{Learner, LearnerConfig, LearnerError, PAGE};
+use super::{Learner, LearnerConfig, LearnerError, PAGE, Side};
 use crate::file;
 use crate::frame::{Broken, Reader, Writer, cut};
 use crate::search::FURTHEST;
@@ -240,7 +240,8 @@ impl Learner {
     /// A configuration that makes no learner; bytes that were cut or have changed, of another version, or learnt of another
     /// drive. Nothing is taken over then: make a [`new`](Self::new) one.
     pub fn load(config: LearnerConfig, drive: &str, bytes: &[u8]) -> Result<Self, LearntError> {
-        let mut learner = Self::new(config, None)?;
+        // A learner that cannot be is no fault of the bytes.
+        config.check()?;
         let mut read = Reader::open(bytes, LETTERS, VERSION)?;
         let found = read.name()?;
         let capacity = Sectors::new(read.u64()?);
@@ -248,18 +249,19 @@ impl Learner {
             let (drive, sectors) = (cut(drive).to_owned(), config.capacity);
             return Err(LearntError::OtherDrive { found, found_sectors: capacity, drive, sectors });
         }
-        let same = [read.u64()? == config.unit.get(), read.u64()? == learner.grid.cells() as u64];
+        let (unit, cells) = (read.u64()?, read.u64()?);
         let known = read.u8()? == config.minimum_samples;
         let rule = read.name()? == config.check_points.to_string();
-        learner.observed = read.u64()?;
-        learner.after_pause = read.u64()?;
-        learner.changes = read.u32()?;
-        learner.change = Change::read(&mut read)?;
-        learner.table = match read.u8()? {
+        let (observed, after_pause, changes) = (read.u64()?, read.u64()?, read.u32()?);
+        let change = Change::read(&mut read)?;
+        let table = match read.u8()? {
             0 => None,
             1 => Some(file::table(&mut read)?),
             _ => return Err(read.wrong("neither a table nor none").into()),
         };
+        let new = Self::new(config, table)?;
+        let mut learner = Self { observed, after_pause, changes, change, ..new };
+        let same = [unit == config.unit.get(), cells == learner.grid.cells() as u64];
         let exact = same == [true; 2] && known && rule;
         for pair in 0..learner.pairs.len() {
             learner.read_side(pair, exact, &mut read)?;
@@ -273,7 +275,6 @@ impl Learner {
         let count = read.count(0, 6, "more distances than there are bytes")?;
         let (window, minimum) = (self.config.window, self.config.minimum_samples);
         let mut distance = if count > 0 { read.i64()? } else { 0 };
-        let mut straight = Vec::new();
         for i in 0..count {
             let to_next;
             (distance, to_next) = read.after(distance, i == 0, FURTHEST)?;
@@ -285,13 +286,10 @@ impl Learner {
             let slot = self.pairs[pair].touch(cell, self.generation);
             *slot = Cell::from_bits(*slot).joined(Cell::new(u64::from(mean), samples), window).bits();
             if exact && samples >= minimum {
-                straight.push((cell, to_next));
+                self.pairs[pair].lines.restore(cell, to_next);
             }
         }
-        if exact {
-            let lines = &mut self.pairs[pair].lines;
-            straight.into_iter().for_each(|(cell, to_next)| lines.restore(cell, to_next));
-        } else {
+        if !exact {
             self.relook(pair);
         }
         Ok(())
@@ -300,12 +298,14 @@ impl Learner {
     /// Looks at all gaps of a pair anew.
     fn relook(&mut self, pair: usize) {
         let minimum = self.config.minimum_samples;
-        let held: Vec<(usize, Cell)> = self.pairs[pair].held(self.generation).collect();
-        let side = &mut self.pairs[pair];
-        for (i, _) in held.into_iter().filter(|(_, cell)| cell.count() >= minimum) {
-            let (grid, cells) = (&self.grid, &side.cells);
-            let points = |i: usize| (grid.distance(i), Cell::from_bits(cells[i]).mean());
-            side.lines.known(i, points, &self.config.check_points);
+        let Side { cells, pages, lines } = &mut self.pairs[pair];
+        let current = |i: usize| pages.get(i / PAGE) == Some(&self.generation);
+        let counts = |i: usize, cell: Cell| current(i) && cell != Cell::EMPTY && cell.count() >= minimum;
+        for (i, bits) in cells.iter().enumerate() {
+            if counts(i, Cell::from_bits(*bits)) {
+                let points = |i: usize| (self.grid.distance(i), Cell::from_bits(cells[i]).mean());
+                lines.known(i, points, &self.config.check_points);
+            }
         }
     }
 }

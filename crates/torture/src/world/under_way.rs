@@ -80,7 +80,7 @@ impl World {
             // These look at all that waits, where the others take the best of it.
             let window = match self.setup.policy {
                 PolicyName::SptfSw(_) => true,
-                PolicyName::Smtf(rule) => rule.unknown == Unknown::Set,
+                PolicyName::Smtf(rule) => rule.unknown == Unknown::Set || self.setup.age > 0,
                 _ => false,
             };
             if exec.promoted || (promoted > 0 && window) {

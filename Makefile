@@ -92,8 +92,8 @@ cc:
 
 # Programs that nobody here wrote, for the tests and proofs that hold ours against them. What misses its program says so and
 # passes. nbdfuse mounts what it serves, so that it needs no fusermount.
-CLIENTS := nbdinfo nbdcopy nbdfuse qemu-img qemu-io fio mkfs.ext4 mkfs.xfs mkfs.btrfs sqlite3 pgbench nbdkit git losetup
-PACKAGES := libnbd-bin nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit git mount
+CLIENTS := nbdinfo nbdcopy nbdfuse qemu-img qemu-io fio mkfs.ext4 mkfs.xfs mkfs.btrfs sqlite3 pgbench nbdkit git losetup curl
+PACKAGES := libnbd-bin nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit git mount curl
 clients:
 	@missing=; \
 	for program in $(CLIENTS); do \

@@ -3,7 +3,9 @@
 use crate::mimic::LearningArgs;
 use crate::probe::DeviceName;
 #[cfg(unix)]
-use crate::tasks::args::{BackupArgs, Daemon, OneTask, PriorityArgs, ReplicaArgs, RestoreArgs, ScrubArgs};
+use crate::tasks::args::{
+    BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
+};
 use crate::values::{self, Load};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use scheduler::policy::{AgeWeight, PolicyName};
@@ -74,7 +76,7 @@ pub(crate) enum Command {
     /// Have a daemon write an image of a disk as it is now, while clients write on
     #[cfg(unix)]
     #[command(
-        after_help = "Example:\n  freeblock backup /backups/d0.image --wait\n\nThe daemon writes the file. When that is full or away the task is paused, and tries again. Ctrl-C while waiting leaves it running."
+        after_help = "Example:\n  freeblock backup /backups/d0.image --wait\n  freeblock backup /backups/d0.tuesday --since /backups/d0.image\n\nWith --since all of the disk is read, and only what differs from the former images is written. The daemon writes the file. When that is full or away the task is paused, and tries again. Ctrl-C while waiting leaves it running."
     )]
     Backup(BackupArgs),
     /// Have a daemon copy a disk as it is now to a file or another disk, while clients write on
@@ -89,6 +91,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock restore /backups/d0.image --wait\n\nAll images are verified before anything is written. Ctrl-C while waiting leaves it running."
     )]
     Restore(RestoreArgs),
+    /// Have a daemon move blocks of a disk to other places, as a plan says
+    #[cfg(unix)]
+    #[command(
+        after_help = "Example:\n  printf 'freeblock plan 1\\nmove 0 4096 1024\\nmove 4096 0 1024\\n' > swap.plan\n  freeblock reorganize swap.plan --wait\n\nWhoever makes the plan owns the layout: until it is done nobody gets at its places, and then their content is where the\nplan says. Everything else of the disk goes on. Ctrl-C while waiting leaves it running."
+    )]
+    Reorganize(ReorganizeArgs),
     /// How a daemon's disks and tasks stand
     #[cfg(unix)]
     #[command(after_help = "Example:\n  freeblock status\n  freeblock status --json")]

@@ -112,6 +112,8 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         #[cfg(unix)]
         Command::Restore(args) => tasks::restore(&args, console).map(Outcome::from),
         #[cfg(unix)]
+        Command::Reorganize(args) => tasks::reorganize(&args, console).map(Outcome::from),
+        #[cfg(unix)]
         Command::Status(args) => tasks::status(&args).map(Outcome::from),
         #[cfg(unix)]
         Command::Tasks(args) => tasks::tasks(&args).map(Outcome::from),

@@ -166,7 +166,13 @@ impl Office {
         let status = move |told: Ask| asker.send(move |disk: &mut Disk<D>, _| told(disk.status()));
         let handle = Handle { facts, post: Arc::new(post), status: Arc::new(status) };
         let thread = Builder::new().name("orders".into()).spawn(move || {
-            carry_out(clerks, &orders, || {
+            let mut clerks = clerks;
+            let give = move |order| {
+                if let Err(error) = clerks.give(order) {
+                    tracing::error!(%error, "an order of the tasks cannot be carried out: no thread");
+                }
+            };
+            carry_out(give, &orders, std::time::Instant::now, || {
                 let tick = move |disk: &mut Disk<D>, now| {
                     let harm = disk.core().harm();
                     disk.call(desk, now, |desk, sessions| desk.tick(sessions, now, unix_ms(), harm));
@@ -193,20 +199,24 @@ impl Open {
 }
 
 /// Gives orders to clerks until the desk is closed.
-fn carry_out(mut clerks: Clerks, orders: &Receiver<Order>, tick: impl Fn()) {
-    let mut due = std::time::Instant::now() + TICK;
+fn carry_out(
+    mut give: impl FnMut(Order),
+    orders: &Receiver<Order>,
+    clock: impl Fn() -> std::time::Instant,
+    tick: impl Fn(),
+) {
+    let mut due = clock() + TICK;
     loop {
-        match orders.recv_timeout(due.saturating_duration_since(std::time::Instant::now())) {
-            Ok(order) => {
-                if let Err(error) = clerks.give(order) {
-                    tracing::error!(%error, "an order of the tasks cannot be carried out: no thread");
-                }
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                tick();
-                due = std::time::Instant::now() + TICK;
-            }
+        match orders.recv_timeout(due.saturating_duration_since(clock())) {
+            Ok(order) => give(order),
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
+        }
+        // However many orders come: what is due by time must not wait for them to end.
+        let now = clock();
+        if now >= due {
+            tick();
+            due = now + TICK;
         }
     }
 }
@@ -229,4 +239,31 @@ pub fn random_seed() -> io::Result<u128> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(u128::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desk::order::{Lane, Work};
+    use std::cell::Cell;
+
+    #[test]
+    fn it_ticks_however_many_orders_come() {
+        let (sender, orders) = channel();
+        for _ in 0..100 {
+            sender.send(Order { lane: Lane::Journal, work: Work::End }).unwrap();
+        }
+        drop(sender);
+        let (start, looks) = (std::time::Instant::now(), Cell::new(0));
+        // Each look at the clock finds it 10 ms later.
+        let clock = || {
+            looks.set(looks.get() + 1);
+            start + Duration::from_millis(10 * looks.get())
+        };
+        let (given, ticks) = (Cell::new(0), Cell::new(0));
+        carry_out(|_| given.set(given.get() + 1), &orders, clock, || ticks.set(ticks.get() + 1));
+        assert_eq!(given.get(), 100);
+        // Two looks an order: two seconds in all.
+        assert!((3..=4).contains(&ticks.get()), "{}", ticks.get());
+    }
 }

@@ -19,6 +19,9 @@ const FOOTER_BYTES: usize = 36;
 /// The largest block in bytes; nothing larger is believed of an image.
 pub const MOST_BLOCK_BYTES: u64 = 1 << 30;
 
+/// The chunks of a difference that is made by comparing: how many there will be is known at its end.
+pub const OPEN: u64 = u64::MAX;
+
 /// What an image is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -32,7 +35,7 @@ pub struct Header {
     pub base: Option<SnapshotId>,
     /// Bytes in a sector.
     pub sector_bytes: u32,
-    /// Chunks that a complete image has.
+    /// Chunks that a complete image has; [`OPEN`]: as many as its index says.
     pub chunks: u64,
 }
 
@@ -107,9 +110,14 @@ impl Header {
             && block * sector <= MOST_BLOCK_BYTES
             && self.shape.blocks < 1 << 50
             && end.is_some()
-            && self.chunks <= self.shape.blocks
+            && (self.chunks <= self.shape.blocks || (self.chunks == OPEN && self.base.is_some()))
             && self.snapshot.0 > 0
             && self.base.is_none_or(|b| b.0 > 0 && b < self.snapshot)
+    }
+
+    /// Whether a complete image may have so many chunks.
+    fn takes(&self, chunks: u64) -> bool {
+        self.chunks == chunks || (self.chunks == OPEN && chunks <= self.shape.blocks)
     }
 
     /// The header's bytes.
@@ -368,7 +376,7 @@ pub(super) fn ending<S: Source>(
         (c.u64()? == at && c.u64()? == index.len() as u64 && c.u64()? == header.image).then_some(())
     };
     fits().ok_or(Damage { at: from, what: What::Footer })?;
-    if index.len() as u64 != header.chunks {
+    if !header.takes(index.len() as u64) {
         return Err(damage(What::Incomplete { found: index.len() as u64, expected: header.chunks }));
     }
     Ok(())
@@ -379,6 +387,7 @@ pub(super) fn ending<S: Source>(
 pub struct Index {
     header: Header,
     at: u64,
+    chunks: u64,
 }
 
 /// Bytes of an entry of the index, and of what stands before the first.
@@ -399,10 +408,10 @@ impl Index {
             let mut c = Cursor::new(unseal(&footer)?.strip_prefix(FOOTER)?);
             let (at, chunks, image) = (c.u64()?, c.u64()?, c.u64()?);
             let end = chunks.checked_mul(ENTRY_BYTES)?.checked_add(INDEX_HEAD_BYTES + 4)?.checked_add(at)?;
-            (image == header.image && end == from && chunks == header.chunks).then_some(at)
+            (image == header.image && end == from && header.takes(chunks)).then_some((at, chunks))
         };
-        let at = parse().ok_or(Damage { at: from, what: What::Footer })?;
-        let index = Self { header, at };
+        let (at, chunks) = parse().ok_or(Damage { at: from, what: What::Footer })?;
+        let index = Self { header, at, chunks };
         index.verify(source, from - 4)?;
         Ok(index)
     }
@@ -412,12 +421,17 @@ impl Index {
         &self.header
     }
 
+    /// How many chunks it has.
+    pub fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
     /// The chunks of the blocks from `first` up to, not including, `end`: block and offset, ascending.
     ///
     /// # Errors
     /// The source fails.
     pub fn find<S: Source>(&self, source: &mut S, first: u64, end: u64) -> Result<Vec<(u64, u64)>, Damage> {
-        let (mut low, mut high) = (0, self.header.chunks);
+        let (mut low, mut high) = (0, self.chunks);
         while low < high {
             let middle = low + (high - low) / 2;
             match self.entry(source, middle)?.0 < first {
@@ -426,7 +440,7 @@ impl Index {
             }
         }
         let mut found = Vec::new();
-        for i in low..self.header.chunks {
+        for i in low..self.chunks {
             let entry = self.entry(source, i)?;
             if entry.0 >= end {
                 break;
@@ -473,6 +487,13 @@ pub struct Scan {
     /// Why it ends there.
     pub cut: Option<Damage>,
     index: Vec<(u64, u64)>,
+}
+
+impl Scan {
+    /// How many chunks are sound.
+    pub fn chunks(&self) -> u64 {
+        self.index.len() as u64
+    }
 }
 
 /// Reads an image up to its first damage. It reads the target, not the volume.

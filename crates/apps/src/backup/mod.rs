@@ -6,11 +6,13 @@ mod app;
 pub mod image;
 mod replica;
 pub mod restore;
+mod save;
 
 pub use app::{Backup, Counts, Output, StartError, State};
 pub use image::ImageWriter;
 pub use replica::{Replica, ReplicaError};
 pub use restore::{Point, restore, restore_range, salvage, verify};
+pub use save::{load_set, save_set};
 
 use units::Lbn;
 

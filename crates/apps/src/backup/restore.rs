@@ -72,7 +72,8 @@ pub struct Restored {
 /// The first damage.
 pub fn verify<S: Source>(source: &mut S) -> Result<Header, Damage> {
     let scan = image::scan(source)?;
-    scan.cut.map_or(Ok(scan.header), Err)
+    let header = Header { chunks: scan.chunks(), ..scan.header };
+    scan.cut.map_or(Ok(header), Err)
 }
 
 /// Restores a whole image: verifies all of it, then writes each block to its home. `onto` is what the destination has;

@@ -8,7 +8,7 @@ use super::staging::{Staging, Written};
 use crate::sessions::{Application, Parameter, Record, Sessions, Wanted};
 use scheduler::{Priority, SessionError};
 use std::collections::{BTreeMap, BTreeSet};
-use units::{Bytes, Duration, Instant, LbnRange, Op, Sectors, SessionId};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId};
 
 /// How a reorganiser works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +161,7 @@ pub struct Reorganizer<N> {
     readings: [SessionId; 2],
     writing: SessionId,
     suspended: [bool; 2],
+    paused: bool,
     closed: bool,
     refused: Option<SessionError>,
     last_at: Option<Instant>,
@@ -236,6 +237,7 @@ impl<N: Nvram> Reorganizer<N> {
             readings,
             writing,
             suspended: [false; 2],
+            paused: false,
             closed: false,
             halted: false,
             refused: None,
@@ -330,6 +332,44 @@ impl<N: Nvram> Reorganizer<N> {
     /// The memory under the staging area.
     pub fn nvram(&self) -> &N {
         &self.nvram
+    }
+
+    /// The same, for a host that carries out later what it was told to keep: until then it must give no buffer for a place
+    /// whose block is not durable elsewhere.
+    pub fn nvram_mut(&mut self) -> &mut N {
+        &mut self.nvram
+    }
+
+    /// Stands still, or goes on: all three sessions. Blocks that are under way still come.
+    pub fn pause(&mut self, sessions: &mut dyn Sessions, paused: bool) {
+        self.paused = paused;
+        if self.closed || self.halted {
+            return;
+        }
+        for class in [0, 1] {
+            self.suspend_or_resume(sessions, class);
+        }
+        let done = if paused { sessions.suspend(self.writing) } else { sessions.resume(self.writing) };
+        if let Err(error) = done {
+            self.refused = Some(error);
+        }
+        if !paused {
+            self.settle(sessions);
+        }
+    }
+
+    /// Where each block of the plan was when it began, and where it is; `None`: in the staging area. What the medium holds
+    /// when the reorganisation is [finished](Progress::is_finished), with bad sectors or without.
+    pub fn whereabouts(&self) -> impl Iterator<Item = (LbnRange, Option<Lbn>)> {
+        (0..self.links.len() as u32).map(|b| {
+            let block = self.links.block(b);
+            let at = match self.links.state(b) {
+                State::Unread | State::Ready | State::Stuck => Some(block.source().start()),
+                State::Done => Some(block.destination().start()),
+                State::Staged | State::Kept => None,
+            };
+            (block.source(), at)
+        })
     }
 
     /// The read-unwritable, the read-writable and the write session.
@@ -502,7 +542,7 @@ impl<N: Nvram> Reorganizer<N> {
 
     fn suspend_or_resume(&mut self, sessions: &mut dyn Sessions, class: usize) {
         let full = self.links.staged >= self.usable();
-        let suspend = full || (class == 0 && self.links.unwritable >= self.limit());
+        let suspend = self.paused || full || (class == 0 && self.links.unwritable >= self.limit());
         if suspend != self.suspended[class] {
             let session = self.readings[class];
             let done = if suspend { sessions.suspend(session) } else { sessions.resume(session) };

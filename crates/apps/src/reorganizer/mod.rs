@@ -18,9 +18,11 @@ mod machine;
 mod plan;
 mod ranges;
 mod staging;
+mod text;
 
 pub use foreground::{Access, AccessError, Piece, Place};
 pub use generate::Below;
 pub use journal::{Fault, FaultKind, Memory, Nvram, NvramLost, StateError, Volatile};
 pub use machine::{Options, Progress, RecoverError, Reorganizer, StartError, Statistics, Trouble};
 pub use plan::{MOST_BLOCKS, Move, Plan, PlanError};
+pub use text::TextError;

@@ -53,6 +53,9 @@ pub(crate) struct BackupArgs {
     /// The image's file, which must not exist
     #[arg(value_name = "FILE")]
     pub(crate) to: PathBuf,
+    /// Only what differs from this former image; several times, the full one first, for differences on top of each other
+    #[arg(long, value_name = "FILE")]
+    pub(crate) since: Vec<PathBuf>,
     /// Sectors that are read at a time
     #[arg(long, value_name = "N")]
     pub(crate) block_sectors: Option<u64>,
@@ -83,6 +86,15 @@ pub(crate) struct RestoreArgs {
     /// Although clients have the disk open for writing
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) start: Start,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReorganizeArgs {
+    /// The plan: which blocks go where (docs/CONTROL.md)
+    #[arg(value_name = "PLAN")]
+    pub(crate) plan: PathBuf,
     #[command(flatten)]
     pub(crate) start: Start,
 }

@@ -7,7 +7,9 @@ use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
-use args::{BackupArgs, Daemon, OneTask, PriorityArgs, ReplicaArgs, RestoreArgs, ScrubArgs, Start};
+use args::{
+    BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs, Start,
+};
 use client::{Control, ControlError};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -27,6 +29,10 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Probl
 pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Problem> {
     let mut spec = Map::new();
     spec.insert("to".into(), absolute(&args.to)?.into());
+    let since: Vec<String> = args.since.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
+    if !since.is_empty() {
+        spec.insert("since".into(), since.into());
+    }
     put(&mut spec, "block_sectors", args.block_sectors);
     start("backup", spec, &args.start, console)
 }
@@ -45,6 +51,12 @@ pub(crate) fn restore(args: &RestoreArgs, console: &Console) -> Result<String, P
     spec.insert("from".into(), from.into());
     spec.insert("force".into(), args.force.into());
     start("restore", spec, &args.start, console)
+}
+
+pub(crate) fn reorganize(args: &ReorganizeArgs, console: &Console) -> Result<String, Problem> {
+    let mut spec = Map::new();
+    spec.insert("plan".into(), absolute(&args.plan)?.into());
+    start("reorganize", spec, &args.start, console)
 }
 
 /// What is done to a task by a path of its own.

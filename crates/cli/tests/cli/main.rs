@@ -27,3 +27,5 @@ mod terminal;
 #[cfg(target_os = "linux")]
 mod tls;
 mod torture;
+#[cfg(target_os = "linux")]
+mod tour;

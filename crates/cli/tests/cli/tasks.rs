@@ -108,6 +108,58 @@ fn tasks_are_started_steered_and_outlive_a_kill() {
     let _ = std::fs::remove_dir_all(&directory);
 }
 
+/// Bytes that say where they are.
+fn pattern(sectors: u64) -> Vec<u8> {
+    (0..sectors * 64).flat_map(u64::to_le_bytes).collect()
+}
+
+#[test]
+fn blocks_change_places_and_differences_are_backed_up_over_kills() {
+    let directory = std::env::temp_dir().join(format!("freeblock-cli-moves-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    let at = |name: &str| directory.join(name);
+    std::fs::write(at("disk"), pattern(3_000)).unwrap();
+    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let path = |name: &str| at(name).display().to_string();
+    daemon.says(&["backup", &path("full"), "--wait"]);
+    // The first and the second thousand sectors change places, in blocks that no gap is too short for.
+    std::fs::write(at("plan"), "freeblock plan 1\nblock 8\nmove 0 1000 1000\nmove 1000 0 1000\n").unwrap();
+    assert!(daemon.says(&["reorganize", &path("plan")]).starts_with("reorganize 2 of d0 is "));
+    // Whatever it has done by then.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    daemon.kill();
+    drop(daemon);
+    let Some(daemon) = Daemon::start(&directory) else { return };
+    for _ in 0..1_200 {
+        if daemon.says(&["tasks", "--json"]).matches("\"done\",").count() >= 2 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let tasks = daemon.says(&["tasks"]);
+    assert_eq!(tasks.matches(" done ").count(), 3, "a header and two tasks: {tasks}");
+    let (before, after) = (pattern(3_000), std::fs::read(at("disk")).unwrap());
+    let part = |bytes: &[u8], first: usize, end: usize| bytes[first * 512..end * 512].to_vec();
+    assert!(part(&after, 0, 1_000) == part(&before, 1_000, 2_000), "what was at 1000 is not at 0");
+    assert!(part(&after, 1_000, 2_000) == part(&before, 0, 1_000), "what was at 0 is not at 1000");
+    assert!(part(&after, 2_000, 3_000) == part(&before, 2_000, 3_000), "what nobody moved has changed");
+    // Two thousand of the disk's sectors differ from the full image.
+    daemon.says(&["backup", &path("one"), "--since", &path("full"), "--wait"]);
+    let (full, one) =
+        (std::fs::metadata(at("full")).unwrap().len(), std::fs::metadata(at("one")).unwrap().len());
+    assert!(one > 2_000 * 512 && one < 2_100 * 512 + 4_096 && full > one, "{one} of {full}");
+    daemon.says(&["restore", &path("full"), "--wait"]);
+    assert!(part(&std::fs::read(at("disk")).unwrap(), 0, 3_000) == before);
+    daemon.says(&["restore", &path("full"), &path("one"), "--wait"]);
+    assert!(std::fs::read(at("disk")).unwrap() == after);
+    let wrong = daemon.run(&["reorganize", &path("full"), "--wait"]);
+    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(wrong.status.code() == Some(1) && said.contains("it is no text; give a plan"), "{said}");
+    drop(daemon);
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
 #[test]
 fn without_a_daemon_the_socket_is_named() {
     let run =

@@ -38,7 +38,7 @@ impl Desk {
         let (id, image) = (self.table.next_id(), self.roll());
         let seq = self.note(Event::Created { id, spec, at: self.unix_ms, image });
         self.creating.push_back((seq, id));
-        if what.writes() {
+        if what.takes_all() {
             self.alone.insert(id);
         }
         self.forget_old();
@@ -82,9 +82,12 @@ impl Desk {
     /// Gives it up; when that is durable.
     ///
     /// # Errors
-    /// It is over, or never was.
+    /// It is over, or never was; or something would be lost.
     pub fn cancel(&mut self, sessions: &mut dyn Sessions, id: u64) -> Result<u64, DeskError> {
         self.not_over(id)?;
+        if let Some(Err(why)) = self.live.get(&id).map(|live| live.job.may_cancel()) {
+            return Err(DeskError::Busy(why));
+        }
         Ok(self.end(sessions, id, TaskState::Cancelled, None))
     }
 

@@ -3,8 +3,10 @@
 //! A guest's reads are buffered by `apps::records`, which suspends the session while the buffer is full: a client that
 //! fetches slowly holds up itself. Its writes are asked for block by block.
 
+use super::hosted::FENCED;
 use super::routes::Owner;
 use super::{Desk, DeskError, spec};
+use crate::disk::Fence;
 use apps::records::{Got, Limits, Records, RecordsError, Timeout};
 use client::wire::{Call, Event, Range};
 use scheduler::{Application, Parameter, Priority, Record, SessionError, Sessions, Wanted};
@@ -347,6 +349,11 @@ impl Desk {
     pub fn guest_call(&mut self, sessions: &mut dyn Sessions, id: u64, call: Call) -> Option<Event> {
         if let (Call::Write { call, .. }, Some(text)) = (&call, self.is_taken()) {
             return Some(Event::Refused { call: *call, text });
+        }
+        if let Call::Read { call, range, .. } | Call::Write { call, range, .. } = &call
+            && place(*range).is_ok_and(|range| self.fenced(range) != Fence::Open)
+        {
+            return Some(Event::Refused { call: *call, text: FENCED.into() });
         }
         let guest = self.guests.get_mut(&id)?;
         let mut routed = self.routes.of(Owner::Guest(id), sessions);

@@ -2,9 +2,13 @@
 
 use super::routes::Owner;
 use super::{Desk, MOST_LIVE};
-use crate::disk::Spare;
+use crate::disk::{Fence, Spare};
 use scheduler::{Application, Record, Sessions, Wanted};
 use units::{Bytes, Instant, LbnRange, SessionId};
+
+/// Why a client may not get at a place.
+pub(super) const FENCED: &str =
+    "these blocks are changing their places; wait until the reorganisation is done (`freeblock tasks`)";
 
 impl crate::Guard for Desk {
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
@@ -32,6 +36,22 @@ impl crate::Guard for Desk {
 
     fn taken(&self) -> Option<String> {
         self.is_taken()
+    }
+
+    fn fenced(&self, range: LbnRange) -> Fence {
+        Desk::fenced(self, range)
+    }
+
+    fn fence(&self) -> String {
+        FENCED.into()
+    }
+
+    fn wants_clear(&self) -> bool {
+        Desk::wants_clear(self)
+    }
+
+    fn clear(&mut self, sessions: &mut dyn Sessions) {
+        Desk::clear(self, sessions);
     }
 
     fn wants_flush(&mut self) -> bool {
@@ -74,7 +94,9 @@ impl Application for Desk {
         match owner {
             Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
             // What was registered before waits until nobody has the disk for himself.
-            Some(Owner::Guest(_)) if !self.alone.is_empty() => false,
+            Some(Owner::Guest(_)) if !self.alone.is_empty() || self.fenced(wanted.range) != Fence::Open => {
+                false
+            }
             Some(Owner::Guest(id)) => {
                 self.guests.get_mut(&id).is_some_and(|guest| guest.buffer(wanted, into))
             }

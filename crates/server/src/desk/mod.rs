@@ -14,6 +14,7 @@ pub mod spec;
 pub mod status;
 pub mod table;
 
+use crate::disk::Fence;
 use crate::office::Hand;
 use crate::tasks::job::{Context, Job, Stage};
 use crate::tasks::journal::{self, JournalError, Writer};
@@ -315,6 +316,34 @@ impl Desk {
         held
     }
 
+    /// Whether a request may get at a place now: what a reorganisation moves belongs to it.
+    pub fn fenced(&self, range: LbnRange) -> Fence {
+        let mut told = Fence::Open;
+        for live in self.live.values() {
+            match live.job.fences(range) {
+                Fence::Closed => return Fence::Closed,
+                Fence::Wait => told = Fence::Wait,
+                Fence::Open => {}
+            }
+        }
+        told
+    }
+
+    /// Whether a task waits until nobody is at its places.
+    pub fn wants_clear(&self) -> bool {
+        self.live.values().any(|live| live.job.wants_clear())
+    }
+
+    /// What clients had begun at the places that are fenced in is done.
+    pub fn clear(&mut self, sessions: &mut dyn Sessions) {
+        let waits: Vec<u64> =
+            self.live.iter().filter(|(_, l)| l.job.wants_clear()).map(|(id, _)| *id).collect();
+        for id in waits {
+            self.with(sessions, id, |live, cx| live.job.clear(cx));
+            self.settle(sessions, id);
+        }
+    }
+
     /// Whether the disk should make durable what was written to it; [`flushed`](Self::flushed) is called for that.
     pub fn wants_flush(&mut self) -> bool {
         // Each of them: all are told together.
@@ -360,7 +389,7 @@ impl Desk {
                 return;
             }
         };
-        if what.writes() {
+        if what.takes_all() {
             self.alone.insert(id);
             if self.changing {
                 // What was accepted before would come over what is restored.

@@ -4,8 +4,10 @@
 //! are carried out one after the other, in order, and lanes do not wait for each other.
 
 use apps::backup::image::Header;
+use apps::reorganizer::Plan;
 use scheduler::BlockSet;
 use std::path::PathBuf;
+use units::Sectors;
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +93,31 @@ pub enum Work {
     },
     /// Read a file whole: [`News::Bytes`].
     Load(PathBuf),
+    /// Read a plan and what a reorganisation remembers of it: [`News::Moves`], [`News::Trouble`] or [`News::Refused`].
+    OpenMoves {
+        /// The plan's file; the task's own copy is taken if there is one.
+        plan: PathBuf,
+        /// Sectors in a block, if the plan does not say.
+        block: Sectors,
+        /// Sectors of the disk.
+        capacity: Sectors,
+        /// Whether there must be something that it remembers.
+        begun: bool,
+    },
+    /// Remember that, durably: [`News::Synced`] or [`News::Trouble`].
+    Moves {
+        /// To be told with the news.
+        mark: u64,
+        /// What.
+        bytes: Vec<u8>,
+        /// In the place of everything.
+        replace: bool,
+    },
+    /// Write down where each block is in the end, durably: [`News::Synced`] with the mark `u64::MAX`, or
+    /// [`News::Trouble`].
+    Map(Vec<u8>),
+    /// Nothing of it has to be remembered any more.
+    ForgetMoves,
     /// The task is over: let go of its files. What it kept is removed.
     End,
 }
@@ -108,7 +135,9 @@ pub struct Target {
     pub fresh: bool,
     /// Whatever is there.
     pub force: bool,
-    /// A replica's progress.
+    /// An image: only what differs from these, one on top of the other; all of it if there are none.
+    pub since: Vec<PathBuf>,
+    /// A replica's progress; of a difference, what does not differ.
     pub saved: Vec<u8>,
     /// Sectors of the disk: the last block may reach beyond them.
     pub capacity: u64,
@@ -156,7 +185,7 @@ pub enum News {
     Synced {
         /// Of the order.
         mark: u64,
-        /// A replica's progress.
+        /// What of it has to be in the journal: a replica's progress; of a difference, what does not differ.
         saved: Vec<u8>,
     },
     /// There is no room for now: try again.
@@ -174,6 +203,15 @@ pub enum News {
     },
     /// The next blocks; none: there are no more.
     Chunks(Vec<Chunk>),
+    /// A plan, what a reorganisation remembers of it, and all places that it touches: first, end; in order.
+    Moves {
+        /// The plan.
+        plan: Box<Plan>,
+        /// Nothing, of a new one.
+        state: Vec<u8>,
+        /// The places.
+        places: Vec<(u64, u64)>,
+    },
     /// The file.
     Bytes(Vec<u8>),
 }

@@ -44,6 +44,8 @@ pub enum Kind {
     Restore,
     /// The same as a backup, each block to its own address in a file or on another disk.
     Replica,
+    /// Blocks change their places as a plan says.
+    Reorganize,
 }
 
 impl std::fmt::Display for Kind {
@@ -53,6 +55,7 @@ impl std::fmt::Display for Kind {
             Self::Backup => "backup",
             Self::Restore => "restore",
             Self::Replica => "replica",
+            Self::Reorganize => "reorganize",
         })
     }
 }
@@ -75,7 +78,8 @@ pub struct TaskSpec {
     /// Scrub: how many sectors; all up to the end if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
-    /// Scrub, backup, replica: sectors in a block, the unit that is read at a time; 16 KiB if nothing is said.
+    /// Scrub, backup, replica: sectors in a block, the unit that is read at a time; 16 KiB if nothing is said. Reorganize:
+    /// where the plan does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_sectors: Option<u64>,
     /// Backup: the image file, which must not exist. Replica: a file or block device.
@@ -84,6 +88,12 @@ pub struct TaskSpec {
     /// Restore: the full image, and then the differences on top of it in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<PathBuf>,
+    /// Backup: former images of the disk, the full one first: only what differs from them gets into the new one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub since: Vec<PathBuf>,
+    /// Reorganize: the plan (docs/CONTROL.md).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PathBuf>,
     /// Restore: although clients have the disk open. Replica: although something is there already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
@@ -111,6 +121,8 @@ impl TaskSpec {
             block_sectors: None,
             to: None,
             from: Vec::new(),
+            since: Vec::new(),
+            plan: None,
             force: false,
         }
     }
@@ -120,7 +132,7 @@ impl TaskSpec {
     /// # Errors
     /// The first field that is wrong, and what it may be.
     pub fn check(&self, disk: &DiskFacts) -> Result<What, SpecError> {
-        use Kind::{Backup, Replica, Restore, Scrub};
+        use Kind::{Backup, Reorganize, Replica, Restore, Scrub};
         check_priority(self.priority)?;
         let kind = self.kind;
         let stray = |field, given: bool, kinds: &[Kind]| match given && !kinds.contains(&kind) {
@@ -129,32 +141,31 @@ impl TaskSpec {
         };
         stray("first_lbn", self.first_lbn.is_some(), &[Scrub])?;
         stray("sectors", self.sectors.is_some(), &[Scrub])?;
-        stray("block_sectors", self.block_sectors.is_some(), &[Scrub, Backup, Replica])?;
+        stray("block_sectors", self.block_sectors.is_some(), &[Scrub, Backup, Replica, Reorganize])?;
         stray("to", self.to.is_some(), &[Backup, Replica])?;
         stray("from", !self.from.is_empty(), &[Restore])?;
+        stray("since", !self.since.is_empty(), &[Backup])?;
+        stray("plan", self.plan.is_some(), &[Reorganize])?;
         stray("force", self.force, &[Restore, Replica])?;
         Ok(match kind {
             Scrub => What::Scrub { range: self.range(disk)?, block: self.block(disk)? },
-            Backup => What::Backup { to: path("to", self.to.as_ref())?, block: self.block(disk)? },
+            Backup => {
+                let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
+                What::Backup { to, block, since: paths("since", &self.since)? }
+            }
             Replica => {
                 let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
                 What::Replica { to, block, force: self.force }
+            }
+            Reorganize => {
+                What::Reorganize { plan: path("plan", self.plan.as_ref())?, block: self.block(disk)? }
             }
             Restore => {
                 let given = self.from.first();
                 let some =
                     given.ok_or_else(|| SpecError::new("from", "nothing is given".into(), "name the images"));
                 some?;
-                if self.from.len() > MOST_IMAGES {
-                    let found = format!("{} images", self.from.len());
-                    return Err(SpecError::new(
-                        "from",
-                        found,
-                        "give at most 1000, or make a new full backup",
-                    ));
-                }
-                let from: Result<_, _> = self.from.iter().map(|p| path("from", Some(p))).collect();
-                What::Restore { from: from?, force: self.force }
+                What::Restore { from: paths("from", &self.from)?, force: self.force }
             }
         })
     }
@@ -204,6 +215,15 @@ fn path(field: &'static str, given: Option<&PathBuf>) -> Result<PathBuf, SpecErr
     Ok(path.clone())
 }
 
+/// Images, one on top of the other.
+fn paths(field: &'static str, given: &[PathBuf]) -> Result<Vec<PathBuf>, SpecError> {
+    if given.len() > MOST_IMAGES {
+        let found = format!("{} images", given.len());
+        return Err(SpecError::new(field, found, "give at most 1000, or make a new full backup"));
+    }
+    given.iter().map(|p| path(field, Some(p))).collect()
+}
+
 /// A task that was found possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -220,6 +240,8 @@ pub enum What {
         to: PathBuf,
         /// The unit.
         block: Sectors,
+        /// Former images, in order, from which it is the difference.
+        since: Vec<PathBuf>,
     },
     /// Onto a file or disk.
     Replica {
@@ -229,6 +251,13 @@ pub enum What {
         block: Sectors,
         /// Whatever is there.
         force: bool,
+    },
+    /// As a plan says.
+    Reorganize {
+        /// Its file.
+        plan: PathBuf,
+        /// The unit, where the plan does not say.
+        block: Sectors,
     },
     /// From images.
     Restore {
@@ -250,6 +279,11 @@ impl What {
 
     /// Whether it changes what is on the disk.
     pub(crate) fn writes(&self) -> bool {
+        matches!(self, Self::Restore { .. } | Self::Reorganize { .. })
+    }
+
+    /// Whether nobody else may write anywhere meanwhile.
+    pub(crate) fn takes_all(&self) -> bool {
         matches!(self, Self::Restore { .. })
     }
 

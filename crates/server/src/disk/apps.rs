@@ -21,6 +21,29 @@ pub trait Guard {
         false
     }
 
+    /// Whether a request of the foreground may get at `range` now, reads included. One that waits is asked for again as a
+    /// write that is held.
+    fn fenced(&self, range: LbnRange) -> Fence {
+        let _ = range;
+        Fence::Open
+    }
+
+    /// Who has fenced something in, in words.
+    fn fence(&self) -> String {
+        String::new()
+    }
+
+    /// Whether it waits until what the foreground had begun within its fences is done; then [`clear`](Self::clear) is
+    /// called.
+    fn wants_clear(&self) -> bool {
+        false
+    }
+
+    /// It is done.
+    fn clear(&mut self, sessions: &mut dyn Sessions) {
+        let _ = sessions;
+    }
+
     /// How many clients have the disk open and may write.
     fn set_writers(&mut self, writers: usize) {
         let _ = writers;
@@ -53,6 +76,17 @@ pub trait Guard {
     fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &Failure>) {
         let _ = (sessions, result);
     }
+}
+
+/// Whether others may get at a place of the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// They may.
+    Open,
+    /// They wait: it will be told.
+    Wait,
+    /// They may not.
+    Closed,
 }
 
 /// Time of the head that the foreground had no use for.
@@ -193,6 +227,29 @@ impl Apps {
             let world = World { core: &mut *core, blocks: &mut *blocks };
             self.with(index, world, |app, sessions| app.hold(sessions, range)).unwrap_or(false) || held
         })
+    }
+
+    /// Whether a request may get at a place; who says no.
+    pub fn fenced(&self, range: LbnRange) -> (Fence, Option<&dyn Hosted>) {
+        let mut told = (Fence::Open, None);
+        for App { app, .. } in &self.apps {
+            match app.fenced(range) {
+                Fence::Closed => return (Fence::Closed, Some(&**app)),
+                Fence::Wait => told = (Fence::Wait, None),
+                Fence::Open => {}
+            }
+        }
+        told
+    }
+
+    /// The next who waits until nobody is within its fences.
+    pub fn wants_clear(&self) -> Option<usize> {
+        self.apps.iter().position(|app| app.app.wants_clear())
+    }
+
+    /// Nobody is.
+    pub fn clear(&mut self, index: usize, world: World<'_>) {
+        self.with(index, world, |app, sessions| app.clear(sessions));
     }
 
     /// The next who wants a flush.

@@ -9,7 +9,7 @@ mod served;
 mod status;
 mod traffic;
 
-pub use apps::{Guard, Hosted, Place, Spare};
+pub use apps::{Fence, Guard, Hosted, Place, Spare};
 pub use patience::TIMEOUT;
 pub use status::{BOUNDS_US, DiskStatus, Foresight, Gaps, Latency, Paid, Space};
 
@@ -267,6 +267,14 @@ impl<D: Device> Disk<D> {
             while let Some(app) = self.apps.wants_flush() {
                 self.commands.push(now, Errand::Flush(app), nowhere(), Ask::Flush);
             }
+            if let Some(app) = self.apps.wants_clear()
+                && !self.requests.begun().any(|range| self.apps.fenced(range).0 != Fence::Open)
+            {
+                let world = World { core: &mut self.core, blocks: &mut self.blocks };
+                self.apps.clear(app, world);
+                self.ask_again();
+                moved = true;
+            }
             moved |= self.send(now);
             if !moved {
                 return;
@@ -312,6 +320,20 @@ impl<D: Device> Disk<D> {
     /// Nothing of the foreground is in the way of it any more.
     fn begin(&mut self, turn: Turn) {
         let Some(request) = self.requests.get_mut(turn) else { return };
+        match self.apps.fenced(request.range) {
+            _ if matches!(request.ask, Ask::Flush) => {}
+            (Fence::Open, _) => {}
+            (Fence::Wait, _) => {
+                request.state = State::Held;
+                self.held.push(turn);
+                return;
+            }
+            (Fence::Closed, who) => {
+                let why = who.map_or_else(String::new, |app| app.fence());
+                request.failure = Some(Failure::Taken(why));
+                return self.finish(turn, self.told);
+            }
+        }
         if request.changes() && self.apps.hold(&mut self.core, &mut self.blocks, request.range) {
             request.state = State::Held;
             self.held.push(turn);

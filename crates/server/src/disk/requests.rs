@@ -75,6 +75,12 @@ impl Requests {
         self.all.len()
     }
 
+    /// Where those are that the core or the device has, or will have without being asked about again.
+    pub fn begun(&self) -> impl Iterator<Item = LbnRange> {
+        let begun = |request: &&Request| matches!(request.state, State::Begun | State::Queued);
+        self.all.values().filter(begun).map(|request| request.range).filter(|range| !range.is_empty())
+    }
+
     /// Whether any changes something.
     pub fn are_changing(&self) -> bool {
         self.changing > 0

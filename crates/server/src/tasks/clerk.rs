@@ -3,6 +3,7 @@
 use super::files::{File, Files, How};
 use super::images::Images;
 use super::kept::Kept;
+use super::moves::Moves;
 use super::target::Open;
 use crate::desk::order::{Lane, News, Work};
 use std::io;
@@ -15,6 +16,7 @@ enum Has {
     Target(Box<Open>),
     Kept(Kept),
     Images(Images),
+    Moves(Moves),
 }
 
 /// Carries out the orders of one lane.
@@ -124,6 +126,18 @@ impl Clerk {
                 Ok(bytes) => News::Bytes(bytes),
                 Err(error) => News::Refused(format!("{}: {error}", path.display())),
             }),
+            Work::OpenMoves { plan, block, capacity, begun } => {
+                let moves = Moves::new(Arc::clone(&self.files), &self.state, self.id());
+                let told = moves.open(&plan, block, capacity, begun);
+                self.has = Has::Moves(moves);
+                Some(told.unwrap_or_else(|news| news))
+            }
+            Work::Moves { mark, bytes, replace } => self.moves()?.remember(mark, &bytes, replace),
+            Work::Map(map) => self.moves()?.map(&map),
+            Work::ForgetMoves => {
+                self.moves()?.forget();
+                None
+            }
             Work::End => {
                 self.has = Has::Nothing;
                 if let Lane::Kept(id) = self.lane {
@@ -159,6 +173,13 @@ impl Clerk {
     fn target(&mut self) -> Option<&mut Open> {
         match &mut self.has {
             Has::Target(open) => Some(open),
+            _ => None,
+        }
+    }
+
+    fn moves(&mut self) -> Option<&mut Moves> {
+        match &mut self.has {
+            Has::Moves(moves) => Some(moves),
             _ => None,
         }
     }

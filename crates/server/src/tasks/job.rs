@@ -3,6 +3,7 @@
 use crate::desk::order::{Lane, News, Order, Work};
 use crate::desk::spec::DiskFacts;
 use crate::desk::table::Figures;
+use crate::disk::Fence;
 use scheduler::{Priority, Record, Sessions, Wanted};
 use std::collections::VecDeque;
 use units::{Instant, LbnRange, Sectors};
@@ -71,6 +72,27 @@ pub(crate) trait Job: Send {
     fn hold(&mut self, cx: &mut Context<'_>, range: LbnRange) -> bool {
         let _ = (cx, range);
         false
+    }
+
+    /// Whether others may get at a place.
+    fn fences(&self, range: LbnRange) -> Fence {
+        let _ = range;
+        Fence::Open
+    }
+
+    /// Whether it waits until nobody is at its places any more; then [`clear`](Self::clear) is called.
+    fn wants_clear(&self) -> bool {
+        false
+    }
+
+    /// What others had begun at its places is done.
+    fn clear(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+
+    /// Whether it can be given up without losing anything, or why not.
+    fn may_cancel(&self) -> Result<(), String> {
+        Ok(())
     }
 
     /// Whether the disk should make durable what was written to it. For each true [`flushed`](Self::flushed) is called.

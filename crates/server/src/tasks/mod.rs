@@ -1,5 +1,6 @@
 //! Tasks at work, and the files that they need.
 
+mod chain;
 pub(crate) mod clerk;
 mod clerks;
 pub(crate) mod files;
@@ -8,7 +9,9 @@ pub(crate) mod job;
 pub(crate) mod journal;
 mod keeper;
 mod kept;
+mod moves;
 mod outlet;
+mod reorganize;
 mod restore;
 mod scrub;
 mod snapshot;
@@ -40,12 +43,27 @@ pub(crate) struct Begin<'a> {
 pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
     match asked.what {
         What::Scrub { range, block } => Box::new(scrub::Scrub::begin(cx, *range, *block, asked.saved)),
-        What::Backup { to, block } => Box::new(snapshot(cx, asked, to, *block, None)),
-        What::Replica { to, block, force } => Box::new(snapshot(cx, asked, to, *block, Some(*force))),
+        What::Backup { to, block, since } => Box::new(snapshot(cx, asked, to, *block, Output::Image(since))),
+        What::Replica { to, block, force } => {
+            Box::new(snapshot(cx, asked, to, *block, Output::Replica { force: *force }))
+        }
+        What::Reorganize { plan, block } => {
+            let plan = plan.clone();
+            Box::new(reorganize::Reorganize::begin(cx, plan, *block, asked.saved, asked.figures))
+        }
         What::Restore { from, .. } => {
             Box::new(restore::Restore::begin(cx, from.clone(), asked.saved, asked.figures))
         }
     }
+}
+
+/// What a snapshot goes into.
+enum Output<'a> {
+    /// An image: what differs from others.
+    Image(&'a [std::path::PathBuf]),
+    Replica {
+        force: bool,
+    },
 }
 
 fn snapshot(
@@ -53,7 +71,7 @@ fn snapshot(
     asked: &Begin<'_>,
     to: &std::path::Path,
     block: units::Sectors,
-    replica: Option<bool>,
+    output: Output<'_>,
 ) -> snapshot::Snapshot {
     let blocks = cx.disk.capacity.get().div_ceil(block.get().max(1));
     let header = Header {
@@ -68,9 +86,13 @@ fn snapshot(
     let target = Target {
         path: to.to_owned(),
         header,
-        replica: replica.is_some(),
+        replica: matches!(output, Output::Replica { .. }),
         fresh: asked.saved.is_empty() && asked.figures.blocks == 0,
-        force: replica.unwrap_or(false),
+        force: matches!(output, Output::Replica { force: true }),
+        since: match output {
+            Output::Image(since) => since.to_vec(),
+            Output::Replica { .. } => Vec::new(),
+        },
         saved: asked.saved.to_vec(),
         capacity: cx.disk.capacity.get(),
         own: cx.disk.own.clone(),

@@ -246,7 +246,7 @@ impl Job for Restore {
             News::Verified { chunks } => self.verified(cx, chunks),
             News::Chunks(chunks) => {
                 self.reading = false;
-                self.read_all = chunks.is_empty() && self.waiting.is_empty();
+                self.read_all = chunks.is_empty();
                 self.bytes += chunks.iter().map(|c| c.bytes.len()).sum::<usize>();
                 self.waiting.extend(chunks);
                 self.go_on(cx);

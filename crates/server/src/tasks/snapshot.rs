@@ -229,7 +229,11 @@ impl Snapshot {
                 self.drop_backup(cx);
             }
             News::Refused(why) => self.fail(why),
-            News::Journal { .. } | News::Verified { .. } | News::Chunks(_) | News::Bytes(_) => {}
+            News::Journal { .. }
+            | News::Verified { .. }
+            | News::Chunks(_)
+            | News::Moves { .. }
+            | News::Bytes(_) => {}
         }
         self.flow(cx);
     }

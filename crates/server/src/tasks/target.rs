@@ -1,15 +1,17 @@
 //! What a backup writes to.
 
+use super::chain::Chain;
 use super::files::{Files, How};
 use super::kept;
 use super::source::{FileDestination, FileSink, FileSource};
 use crate::desk::order::{News, Target};
-use apps::backup::image::{self, Header};
-use apps::backup::{ImageWriter, Output, Replica};
+use apps::backup::image::{self, Header, OPEN};
+use apps::backup::{ImageWriter, Output, Replica, load_set, save_set};
 use scheduler::BlockSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use units::Sectors;
 
 /// An image or a replica that is open.
 pub(crate) struct Open {
@@ -18,8 +20,12 @@ pub(crate) struct Open {
     files: Arc<dyn Files>,
     kept: PathBuf,
     place: String,
-    /// The blocks in it.
+    /// With what it is compared, if it is a difference.
+    chain: Option<Chain>,
+    /// The blocks in it, or the same as before.
     has: BlockSet,
+    /// Of a difference, those that are not in it.
+    same: BlockSet,
     /// Whether what it begins with is durable.
     headed: bool,
     /// Whether the output was told that all was put.
@@ -91,11 +97,25 @@ impl Open {
         if target.own.iter().any(|own| files.is_same(own, &target.path)) {
             return Err(refused("that is the disk itself; name another file"));
         }
-        let mut has = BlockSet::empty(target.header.shape.blocks);
+        let blocks = target.header.shape.blocks;
+        let (mut has, mut same) = (BlockSet::empty(blocks), BlockSet::empty(blocks));
+        let mut chain = None;
+        if !target.since.is_empty() {
+            let capacity = Sectors::new(target.capacity);
+            chain = Some(Chain::open(&**files, &target.since, &target.header, capacity)?);
+            if !target.saved.is_empty() {
+                same = load_set(&target.saved, blocks)
+                    .ok_or_else(|| refused("its progress is damaged; begin anew"))?;
+            }
+        }
         let output: Box<dyn Durable> = match target.replica {
             true => Self::replica(&**files, &target, &mut has)?,
-            false => Self::image(&**files, &target, &mut has)?,
+            false => Self::image(&**files, &target, chain.as_ref(), &mut has)?,
         };
+        let headed = !has.is_empty();
+        same.for_each(0, blocks, |block| {
+            let _ = has.insert(block);
+        });
         let (header, files) = (target.header, Arc::clone(files));
         let open = Self {
             output,
@@ -103,16 +123,27 @@ impl Open {
             files,
             kept,
             place,
+            chain,
             has: has.clone(),
-            headed: !has.is_empty(),
+            same,
+            headed,
             ended: false,
             lost: None,
         };
         Ok((open, has))
     }
 
-    fn image(files: &dyn Files, target: &Target, has: &mut BlockSet) -> Result<Box<dyn Durable>, News> {
+    fn image(
+        files: &dyn Files,
+        target: &Target,
+        chain: Option<&Chain>,
+        has: &mut BlockSet,
+    ) -> Result<Box<dyn Durable>, News> {
         let place = target.path.display();
+        let header = match chain.and_then(Chain::base) {
+            Some(base) => Header { base: Some(base), chunks: OPEN, ..target.header },
+            None => target.header,
+        };
         let trouble = |e: io::Error| News::Trouble(format!("{place}: {e}"));
         let how = if target.fresh { How::Make } else { How::Write };
         let mut file = files.open(&target.path, how).map_err(trouble)?;
@@ -120,15 +151,15 @@ impl Open {
             return Err(News::Refused(format!("{place}: an image is a file; name one, or make a replica")));
         }
         if file.len().map_err(trouble)? == 0 {
-            return Ok(Box::new(ImageWriter::new(target.header, FileSink::new(file, 0))));
+            return Ok(Box::new(ImageWriter::new(header, FileSink::new(file, 0))));
         }
         let mut source = FileSource(file);
         let scan = match image::scan(&mut source) {
-            Ok(scan) if scan.header == target.header => scan,
+            Ok(scan) if scan.header == header => scan,
             // A header of ours that a crash cut off: no block was durable.
             Err(_) if !target.fresh && short(&mut source) => {
                 source.0.set_len(0).map_err(trouble)?;
-                return Ok(Box::new(ImageWriter::new(target.header, FileSink::new(source.0, 0))));
+                return Ok(Box::new(ImageWriter::new(header, FileSink::new(source.0, 0))));
             }
             _ => return Err(News::Refused(format!("{place}: something else is there; name a new file"))),
         };
@@ -189,7 +220,10 @@ impl Open {
                 Err(news) => return Some(news),
             }
         }
-        self.output.put(block, bytes, bad);
+        match self.chain.as_mut().is_some_and(|chain| bad.is_empty() && chain.has(block, bytes)) {
+            true => _ = self.same.insert(block),
+            false => self.output.put(block, bytes, bad),
+        }
         self.flush().err()
     }
 
@@ -199,6 +233,7 @@ impl Open {
             return Some(news);
         }
         Some(match self.output.sync() {
+            Ok(_) if self.chain.is_some() => News::Synced { mark, saved: save_set(&self.same) },
             Ok(saved) => News::Synced { mark, saved },
             Err(why) => self.lose(why),
         })
@@ -210,11 +245,15 @@ impl Open {
             return Some(News::Trouble(why.clone()));
         }
         if !self.ended {
-            let Self { files, kept, header, has, output, .. } = self;
+            let Self { files, kept, header, has, output, chain, same, .. } = self;
             // Written as they are read: all of them at once may be more than memory has.
             let (mut told, mut flushed) = (Ok(()), Ok(true));
             told = told.and(kept::each(&**files, kept, header, |block, bytes, bad| {
                 if matches!(flushed, Ok(true)) && has.insert(block) {
+                    if chain.as_mut().is_some_and(|chain| bad.is_empty() && chain.has(block, bytes)) {
+                        same.insert(block);
+                        return;
+                    }
                     output.put(block, bytes, bad);
                     flushed = output.flush();
                 }

@@ -52,9 +52,9 @@ impl Front {
         self.counts.idle += u64::from(matches!(command.purpose, Purpose::Idle { .. }));
         let Command { id, op, range, purpose, foreground, useful } = command;
         for n in [id.get(), range.start().get(), range.len().get(), op.is_write().into(), useful.into()] {
-            self.note(n);
+            self.hash.add(n);
         }
-        self.note(self.now.as_nanos());
+        self.hash.add(self.now.as_nanos());
         let request = self.core.request_of(id);
         self.join_group(purpose, request, caution)?;
         self.counts.promoted += u64::from(request.is_none() && purpose == Purpose::Foreground);
@@ -222,7 +222,7 @@ impl Front {
     pub(super) fn hear(&mut self) -> Result<(), Broken> {
         self.boxed.advance(self.now);
         while let Some((name, _)) = self.boxed.pop() {
-            if self.fate.is_some() {
+            if self.troubles.fate.is_some() {
                 return self.lose(name);
             }
             let Some(mut sent) = self.at_drive.remove(&name) else {
@@ -238,7 +238,7 @@ impl Front {
                 None => sent.command.range.len().get(),
             };
             self.pass(&sent, done, false)?;
-            let late = std::mem::replace(&mut self.late, Duration::ZERO);
+            let late = self.troubles.take_late();
             self.replies.push(Reply { at: self.now + late, sent });
         }
         while let Some(at) = self.replies.iter().position(|reply| reply.at <= self.now) {
@@ -356,7 +356,7 @@ impl Front {
             asked.passed.clear();
             asked.bad.clear();
         }
-        self.late = Duration::ZERO;
+        self.troubles.late = Duration::ZERO;
         self.boxed.restart(self.now, false).map_err(|e| (Check::Panic, e))?;
         self.group_for = For::Nothing;
         self.core.lost(self.now);

@@ -37,8 +37,8 @@ impl World {
                 [u64::from(a.track.get()), a.sector.into(), a.sectors.into(), a.op.is_write().into()]
             })
             .collect();
-        numbers.into_iter().for_each(|n| self.note(n));
-        self.note(exec.due.as_nanos());
+        numbers.into_iter().for_each(|n| self.hash.add(n));
+        self.hash.add(exec.due.as_nanos());
         let told = self.core.busy_until();
         hold(told == Some(exec.due), Check::Prediction, || {
             format!("the head is done at {:?}, and the core said {told:?}: {:?}", exec.due, exec.accesses)
@@ -140,7 +140,7 @@ impl World {
 
     /// What is under way is due.
     pub(super) fn due(&mut self) -> Result<(), Broken> {
-        let late = std::mem::replace(&mut self.late, Duration::ZERO);
+        let late = self.troubles.take_late();
         if late > Duration::ZERO
             && let Some(exec) = &mut self.exec
         {
@@ -153,7 +153,7 @@ impl World {
         }
         let Some(exec) = self.exec.take() else { return Ok(()) };
         self.sequence += 1;
-        if let Some(fate) = self.fate.take() {
+        if let Some(fate) = self.troubles.fate.take() {
             return self.lose(exec, fate);
         }
         self.completed(exec)
@@ -205,7 +205,7 @@ impl World {
         let alone = self.requests.len() == usize::from(!exec.promoted) && self.core.promoted_pending() == 0;
         let begins = match self.setup.idle {
             None => self.twin.is_away(),
-            Some(_) => !self.twin.on && self.polls.is_none() && !exec.is_idle() && alone,
+            Some(_) => !self.twin.on && self.troubles.polls.is_none() && !exec.is_idle() && alone,
         };
         if begins {
             self.twin.begin_again(&self.core, self.clients.sessions.keys().copied(), self.now);

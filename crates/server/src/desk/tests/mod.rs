@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 mod memory;
+mod moves;
 mod rig;
 mod tasks;

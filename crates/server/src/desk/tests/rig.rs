@@ -6,6 +6,7 @@ use crate::desk::spec::{DiskFacts, TaskSpec};
 use crate::desk::status::TaskStatus;
 use crate::desk::table::TaskState;
 use crate::desk::{Desk, Setup};
+use crate::disk::Fence;
 use crate::tasks::clerk::{Clerk, journal_path, read_whole};
 use model::{DriveModel, Profile};
 use scheduler::{Config, IdleTime};
@@ -34,6 +35,8 @@ pub struct Rig {
     /// What clients believe is on the disk.
     pub now: Vec<u8>,
     pub keep: u64,
+    /// Writes that came upon a fence.
+    pub refused: u64,
     ticked: Instant,
     writes: u64,
     cuts: u128,
@@ -94,6 +97,7 @@ impl Rig {
             in_flight: BTreeMap::new(),
             now,
             keep,
+            refused: 0,
             ticked: at,
             writes: 0,
             cuts: seed,
@@ -130,6 +134,11 @@ impl Rig {
                 self.volume.call(self.desk, |desk, s| desk.told(s, Told { lane, news }, now)).unwrap();
             }
         }
+        let busy = self.in_flight.values().map(|(range, _)| *range);
+        let busy: Vec<LbnRange> = busy.filter(|range| self.fenced(*range) != Fence::Open).collect();
+        if busy.is_empty() && self.volume.app(self.desk).unwrap().wants_clear() {
+            self.volume.call(self.desk, |desk, s| desk.clear(s)).unwrap();
+        }
         self.take_orders();
         let flush = self.volume.call(self.desk, |desk, _| desk.wants_flush()).unwrap();
         if flush {
@@ -142,6 +151,10 @@ impl Rig {
         }
     }
 
+    fn fenced(&self, range: LbnRange) -> Fence {
+        self.volume.app(self.desk).unwrap().fenced(range)
+    }
+
     fn take_orders(&mut self) {
         while let Some(order) = self.volume.call(self.desk, |desk, _| desk.order()).unwrap() {
             self.orders.push_back(order);
@@ -152,7 +165,15 @@ impl Rig {
         // As the disk does: what overlaps goes in the order in which it came.
         let behind = self.held.iter().any(|(other, _)| other.overlaps(range));
         let under_way = self.in_flight.values().any(|(other, _)| other.overlaps(range));
-        let held = behind || under_way || self.volume.call(self.desk, |desk, s| desk.hold(s, range)).unwrap();
+        let fence = self.fenced(range);
+        if fence == Fence::Closed && !behind && !under_way {
+            self.refused += 1;
+            return;
+        }
+        let held = fence == Fence::Wait
+            || behind
+            || under_way
+            || self.volume.call(self.desk, |desk, s| desk.hold(s, range)).unwrap();
         if held {
             self.held.push_back((range, bytes));
         } else {

@@ -417,3 +417,80 @@ fn old_tasks_are_dropped_and_numbers_never_come_back() {
     assert_eq!(tasks.len(), super::super::MOST_REMEMBERED);
     assert_eq!(tasks.last().unwrap().id, super::super::MOST_REMEMBERED as u64 + 5);
 }
+
+fn difference(to: &str, since: &[&str]) -> TaskSpec {
+    TaskSpec { since: since.iter().map(Into::into).collect(), to: Some(to.into()), ..backup() }
+}
+
+/// Images one on top of the other, as a restore does it.
+fn stacked(rig: &Rig, images: &[&str]) -> Vec<u8> {
+    let (mut disk, mut onto) = (Bytes(vec![0; rig.now.len()]), None);
+    for image in images {
+        let bytes = rig.files.get(image).unwrap();
+        onto = Some(restore(&mut bytes.as_slice(), onto, &mut disk).unwrap().point);
+    }
+    disk.0
+}
+
+/// Every image of the chain gives the disk at its instant, over crashes; and it holds what differs, no more.
+#[test]
+fn differences_restore_the_disk_at_each_instant_and_hold_only_what_changed() {
+    for seed in 0..4 {
+        let (mut rig, mut chance) = (Rig::new(), Stream::new(seed, "differences"));
+        let (images, mut chain) = (["/backups/full", "/backups/one", "/backups/two"], Vec::new());
+        for (at, image) in images.into_iter().enumerate() {
+            rig.settle();
+            let (then, before) = (rig.now.clone(), if at > 0 { stacked(&rig, &chain) } else { Vec::new() });
+            let id = rig.start(difference(image, &chain));
+            for _ in 0..2 {
+                for _ in 0..below(&mut chance, 300) {
+                    if rig.outstanding() < 4 && !rig.task(id).state.is_over() {
+                        access(&mut rig, &mut chance);
+                    }
+                    rig.step();
+                }
+                let power = below(&mut chance, 2) == 0;
+                rig = rig.crash(power.then_some(&mut chance));
+            }
+            assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done, "{:?}", rig.task(id));
+            rig.settle();
+            chain.push(image);
+            assert!(stacked(&rig, &chain) == then, "{image} of seed {seed} is not of its instant");
+            if at > 0 {
+                let changed = then.chunks(8 * SECTOR).zip(before.chunks(8 * SECTOR)).filter(|(a, b)| a != b);
+                let bytes = rig.files.get(image).unwrap();
+                assert_eq!(verify(&mut bytes.as_slice()).unwrap().chunks, changed.count() as u64);
+            }
+        }
+        // And back onto the disk.
+        let then = stacked(&rig, &chain);
+        let from = images.iter().map(Into::into).collect();
+        let id = rig.start(TaskSpec { from, ..TaskSpec::new(Kind::Restore) });
+        assert_eq!(rig.run(id), TaskState::Done, "{:?}", rig.task(id));
+        assert!(rig.medium() == then);
+    }
+}
+
+#[test]
+fn a_difference_is_only_from_images_of_this_disk_in_their_order() {
+    let (mut rig, mut chance) = (Rig::new(), Stream::new(1, "differences"));
+    let full = rig.start(difference("/backups/full", &[]));
+    assert_eq!(busy(&mut rig, full, &mut chance), TaskState::Done);
+    let one = rig.start(difference("/backups/one", &["/backups/full"]));
+    assert_eq!(busy(&mut rig, one, &mut chance), TaskState::Done);
+    rig.files.put("/backups/junk", b"junk");
+    for (since, said) in [
+        (&["/backups/junk"][..], "not of an image"),
+        (&["/backups/one"][..], "name that before it"),
+        (&["/backups/one", "/backups/full"][..], "name that before it"),
+    ] {
+        let id = rig.start(difference("/backups/two", since));
+        assert_eq!(rig.run(id), TaskState::Failed, "{since:?}");
+        let why = rig.task(id).reason.unwrap();
+        assert!(why.contains(said), "{why}");
+    }
+    let wrong = TaskSpec { block_sectors: Some(16), ..difference("/backups/two", &["/backups/full"]) };
+    let id = rig.start(wrong);
+    assert_eq!(rig.run(id), TaskState::Failed);
+    assert!(rig.task(id).reason.unwrap().contains("say block_sectors 8"));
+}

@@ -1,0 +1,135 @@
+//! A plan as a file that people and programs write.
+
+use super::plan::{Move, Plan, PlanError};
+use thiserror::Error;
+use units::{Lbn, LbnRange, Sectors};
+
+/// What the first line says.
+const FIRST: &str = "freeblock plan 1";
+
+/// Why a plan's text was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TextError {
+    /// It does not begin as a plan does.
+    #[error("line 1: a plan begins with `{FIRST}`")]
+    Foreign,
+    /// A line that says nothing.
+    #[error(
+        "line {line}: {found}; give `block SECTORS`, `free FIRST SECTORS`, `move FROM TO SECTORS` or a # and a remark"
+    )]
+    Line {
+        /// Which, counted from 1.
+        line: usize,
+        /// What is there.
+        found: String,
+    },
+    /// More blocks than the reader wants to have in memory.
+    #[error("the plan has more than {most} blocks; give larger blocks, or move less at a time")]
+    TooMany {
+        /// So many it may have.
+        most: u64,
+    },
+    /// The lines are well, what they say cannot be.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+impl Plan {
+    /// The plan that a text asks for, on a drive of `capacity` sectors, of at most `most` blocks. Blocks have `block`
+    /// sectors where the text does not say.
+    ///
+    /// ```
+    /// use freeblock_apps::reorganizer::Plan;
+    /// use units::Sectors;
+    /// let text = "freeblock plan 1\nblock 8\nmove 0 64 16   # swaps\nmove 64 0 16\n";
+    /// let plan = Plan::from_text(text, Sectors::new(8), Sectors::new(100), 1_000)?;
+    /// assert_eq!(plan.len(), 4);
+    /// # Ok::<(), freeblock_apps::reorganizer::TextError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The line, or what [`Plan::new`] refuses.
+    pub fn from_text(text: &str, block: Sectors, capacity: Sectors, most: u64) -> Result<Self, TextError> {
+        let mut lines = text.lines().enumerate();
+        if lines.next().is_none_or(|(_, first)| first.trim_end() != FIRST) {
+            return Err(TextError::Foreign);
+        }
+        let (mut block, mut moves, mut free, mut blocks) = (block, Vec::new(), Vec::new(), 0u64);
+        for (at, line) in lines {
+            let said = line.split('#').next().unwrap_or_default();
+            let words: Vec<&str> = said.split_whitespace().collect();
+            let found = || {
+                let cut: String = line.chars().take(80).collect();
+                TextError::Line { line: at + 1, found: format!("{:?}", cut.trim()) }
+            };
+            let number = |word: &str| word.parse::<u64>().map_err(|_| found());
+            match words.as_slice() {
+                [] => {}
+                // Moves that were cut otherwise would be another plan.
+                ["block", sectors] if moves.is_empty() => block = Sectors::new(number(sectors)?),
+                ["free", first, sectors] => {
+                    free.push(LbnRange::new(Lbn::new(number(first)?), Sectors::new(number(sectors)?)));
+                }
+                ["move", from, to, sectors] => {
+                    let sectors = number(sectors)?;
+                    blocks = blocks.saturating_add(sectors.div_ceil(block.get().max(1)));
+                    if blocks > most {
+                        return Err(TextError::TooMany { most });
+                    }
+                    let from = LbnRange::new(Lbn::new(number(from)?), Sectors::new(sectors));
+                    moves.push(Move { from, to: Lbn::new(number(to)?) });
+                }
+                _ => return Err(found()),
+            }
+        }
+        if let Some(range) =
+            free.iter().find(|f| f.checked_end().is_none_or(|end| end.get() > capacity.get()))
+        {
+            return Err(PlanError::PastEnd { range: *range, capacity }.into());
+        }
+        Ok(Self::new(block, capacity, &moves, &free)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Result<Plan, TextError> {
+        Plan::from_text(text, Sectors::new(8), Sectors::new(1_000), 100)
+    }
+
+    #[test]
+    fn mistakes_name_their_line_and_the_mend() {
+        for (text, said) in [
+            ("", "line 1: a plan begins with `freeblock plan 1`"),
+            ("freeblock plan 2\n", "line 1: a plan begins with"),
+            ("freeblock plan 1\n\nmvoe 1 2 3\n", "line 3: \"mvoe 1 2 3\"; give `block SECTORS`"),
+            ("freeblock plan 1\nmove 1 2\n", "line 2: \"move 1 2\""),
+            ("freeblock plan 1\nmove 1 2 -3\n", "line 2: \"move 1 2 -3\""),
+            ("freeblock plan 1\nmove 0 8 8\nblock 4\n", "line 3: \"block 4\""),
+            ("freeblock plan 1\nblock 0\n", "a block size of 0"),
+            ("freeblock plan 1\nmove 0 8 801\n", "the plan has more than 100 blocks"),
+            ("freeblock plan 1\nmove 0 996 8\nfree 996 4\n", "leave the drive"),
+            ("freeblock plan 1\nmove 0 16 8\n", "LBN 16 is a destination, holds live data"),
+            ("freeblock plan 1\nfree 990 20\n", "leave the drive"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn free_places_are_named_and_remarks_are_passed_over() {
+        let plan = read("freeblock plan 1\n# to the end\nfree 16 8 # nobody\nmove 0 16 8\n").unwrap();
+        assert_eq!(plan.moves().map(|m| (m.from.start().get(), m.to.get())).collect::<Vec<_>>(), [(0, 16)]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(freeblock plan 1\n)?([a-z0-9 #\n]|move |free |block ){0,60}") {
+            let _ = read(&text);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The tour that docs/SERVE.md gives operators, run as it stands there.
+
+use crate::support::Dir;
+use std::path::Path;
+use std::process::Command;
+
+#[test]
+fn the_tour_of_the_operators_page_runs_as_it_stands() {
+    if device::Ring::new().is_err() {
+        eprintln!("skipped: io_uring not found");
+        return;
+    }
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("skipped: curl not found; on Debian it is in curl");
+        return;
+    }
+    let page = include_str!("../../../../docs/SERVE.md");
+    let tour = page.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let here = Dir::new();
+    let binaries = Path::new(env!("CARGO_BIN_EXE_freeblock")).parent().unwrap();
+    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+    // A daemon of a tour that stopped half way does not stay behind.
+    let script = format!("trap 'kill $daemon 2>/dev/null || true' EXIT\n{tour}");
+    let output = Command::new("bash")
+        .args(["-eu", "-c", &script])
+        .env("PATH", path)
+        .current_dir(here.path("."))
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    for said in [
+        "scrub 1 of d0 is done",
+        "backup 2 of d0 is ",
+        "freeblock_background_idle_bytes_total{disk=\"d0\"}",
+        "backup 2 of d0 is cancelled",
+        "  background  0.0 MB in gaps",
+    ] {
+        assert!(out.contains(said), "no {said:?} in:\n{out}{err}");
+    }
+}

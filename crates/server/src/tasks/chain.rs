@@ -1,0 +1,81 @@
+//! Former images, one on top of the other, with which a difference is compared.
+
+use super::files::{Files, How};
+use super::source::FileSource;
+use crate::desk::order::News;
+use apps::backup::Point;
+use apps::backup::image::{self, Header, Index};
+use std::path::PathBuf;
+use units::Sectors;
+
+/// Images by their indices: nothing is read of them but the blocks that are compared.
+pub(crate) struct Chain {
+    images: Vec<(FileSource, Index)>,
+    capacity: u64,
+}
+
+impl Chain {
+    /// Opens them, for a difference of which `header` is what a full image would have.
+    pub fn open(
+        files: &dyn Files,
+        paths: &[PathBuf],
+        header: &Header,
+        capacity: Sectors,
+    ) -> Result<Self, News> {
+        let (mut images, mut onto) = (Vec::new(), None);
+        for path in paths {
+            let place = path.display().to_string();
+            let refused = |why: String| News::Refused(format!("{place}: {why}"));
+            let file = files.open(path, How::Read).map_err(|e| News::Trouble(format!("{place}: {e}")))?;
+            let mut source = FileSource(file);
+            let index = Index::open(&mut source).map_err(|damage| match &damage.what {
+                image::What::Source(_) => News::Trouble(format!("{place}: {damage}")),
+                _ => refused(damage.to_string()),
+            })?;
+            let found = index.header();
+            let volume = found.shape.volume;
+            if volume != header.shape.volume {
+                return Err(refused("it is of another disk; name an image of this one".into()));
+            }
+            if (found.shape, found.sector_bytes) != (header.shape, header.sector_bytes) {
+                let block = found.shape.block.get();
+                return Err(refused(format!(
+                    "it is in blocks of {block} sectors; say block_sectors {block}, or make a new full backup"
+                )));
+            }
+            if let Some(base) = found.base.filter(|base| onto != Some(Point { volume, snapshot: *base })) {
+                return Err(refused(format!(
+                    "it is a difference from {base}; name that before it, and the full image first"
+                )));
+            }
+            if found.snapshot >= header.snapshot {
+                return Err(refused("it is younger than the backup; name those before it".into()));
+            }
+            onto = Some(Point { volume, snapshot: found.snapshot });
+            images.push((source, index));
+        }
+        Ok(Self { images, capacity: capacity.get() })
+    }
+
+    /// The last one's snapshot: what is compared is the difference from that.
+    pub fn base(&self) -> Option<apps::snapshot::SnapshotId> {
+        self.images.last().map(|(_, index)| index.header().snapshot)
+    }
+
+    /// Whether the images give this block with these bytes. One that they cannot give, or not all of it, differs.
+    pub fn has(&mut self, block: u64, bytes: &[u8]) -> bool {
+        for (source, index) in self.images.iter_mut().rev() {
+            let Ok(found) = index.find(source, block, block.saturating_add(1)) else { return false };
+            let Some((_, at)) = found.first() else { continue };
+            let header = *index.header();
+            let Ok(Some(chunk)) = image::chunk(source, &header, *at) else { return false };
+            // Beyond the disk's end a block is padded, by whoever made it.
+            let rest = self.capacity.saturating_sub(header.shape.home(block).get());
+            let real = rest.saturating_mul(u64::from(header.sector_bytes));
+            let real = usize::try_from(real).unwrap_or(usize::MAX).min(bytes.len());
+            let same = chunk.bytes.get(..real).is_some_and(|then| bytes.get(..real) == Some(then));
+            return chunk.block == block && chunk.bad.is_empty() && same;
+        }
+        false
+    }
+}

@@ -1,0 +1,147 @@
+//! What a reorganisation remembers, in the state directory: its plan, and the reorganiser's memory.
+
+use super::clerk::{read_whole, write_all};
+use super::files::{File, Files, How};
+use super::reorganize::MOST_MOVED;
+use crate::desk::order::News;
+use apps::reorganizer::Plan;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use units::Sectors;
+
+/// A longer file has more lines than a plan has moves.
+const MOST_TEXT: u64 = 128 << 20;
+
+/// The files of one reorganisation.
+pub(crate) struct Moves {
+    files: Arc<dyn Files>,
+    /// In the state directory: `task-N.` and what it is.
+    state: PathBuf,
+    id: u64,
+    /// Where it goes on; none after something has failed.
+    memory: Option<(Box<dyn File>, u64)>,
+}
+
+impl Moves {
+    pub fn new(files: Arc<dyn Files>, state: &Path, id: u64) -> Self {
+        Self { files, state: state.into(), id, memory: None }
+    }
+
+    fn path(&self, what: &str) -> PathBuf {
+        self.state.join(format!("task-{}.{what}", self.id))
+    }
+
+    /// The plan, from the task's own copy or a user's file, and what is remembered of it.
+    pub fn open(&self, plan: &Path, block: Sectors, capacity: Sectors, begun: bool) -> Result<News, News> {
+        let own = self.path("plan");
+        let trouble = |path: &Path, e: io::Error| News::Trouble(format!("{}: {e}", path.display()));
+        let gone = |path: &Path, why: &str| {
+            News::Refused(format!(
+                "{}: {why}; blocks are between two places, so restore what the plan moves from a backup",
+                path.display()
+            ))
+        };
+        let copy = read_whole(&*self.files, &own).map_err(|e| trouble(&own, e))?;
+        let plan = match copy.is_empty() {
+            false => Plan::decode(&copy).map_err(|e| gone(&own, &e.to_string()))?,
+            true if begun => return Err(gone(&own, "it is gone")),
+            true => {
+                let refused = |why: String| News::Refused(format!("{}: {why}", plan.display()));
+                let text = self.text(plan).map_err(|e| refused(e.to_string()))?;
+                let read = Plan::from_text(&text, block, capacity, MOST_MOVED);
+                let read = read.map_err(|e| refused(e.to_string()))?;
+                self.replace(&own, &read.encode()).map_err(|e| trouble(&own, e))?;
+                read
+            }
+        };
+        let memory = self.path("moves");
+        // Until the journal knows that it has begun clients may have written at its places while the daemon was away or had
+        // not read the plan: what was read before is too old then. Nothing was overwritten, so it begins anew.
+        let state = match begun {
+            true => read_whole(&*self.files, &memory).map_err(|e| trouble(&memory, e))?,
+            false => Vec::new(),
+        };
+        if begun && state.is_empty() {
+            return Err(gone(&memory, "it is gone"));
+        }
+        let places = places(&plan);
+        Ok(News::Moves { plan: Box::new(plan), state, places })
+    }
+
+    fn text(&self, path: &Path) -> io::Result<String> {
+        let mut file = self.files.open(path, How::Read)?;
+        let len = file.len()?;
+        if len > MOST_TEXT {
+            let why = format!("{len} bytes; give a plan of at most {MOST_TEXT}, and the rest in another");
+            return Err(io::Error::other(why));
+        }
+        let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+        let n = file.read_at(0, &mut bytes)?;
+        bytes.truncate(n);
+        String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text; give a plan"))
+    }
+
+    /// Puts it in the place of what was there, durably, all or nothing.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn File>> {
+        let new = path.with_extension("new");
+        let mut file = self.files.open(&new, How::Make)?;
+        file.set_len(0)?;
+        write_all(&mut *file, 0, bytes)?;
+        file.sync()?;
+        self.files.rename(&new, path)?;
+        Ok(file)
+    }
+
+    pub fn remember(&mut self, mark: u64, bytes: &[u8], replace: bool) -> Option<News> {
+        let path = self.path("moves");
+        let done = match (replace, self.memory.take()) {
+            (true, _) => self.replace(&path, bytes).map(|file| (file, bytes.len() as u64)),
+            (false, Some((mut file, at))) => write_all(&mut *file, at, bytes)
+                .and_then(|()| file.sync())
+                .map(|()| (file, at.saturating_add(bytes.len() as u64))),
+            (false, None) => Err(io::Error::other("what came before could not be written")),
+        };
+        Some(match done {
+            Ok(memory) => {
+                self.memory = Some(memory);
+                News::Synced { mark, saved: Vec::new() }
+            }
+            Err(error) => News::Trouble(format!("{}: {error}; make room, and it goes on", path.display())),
+        })
+    }
+
+    pub fn map(&self, map: &[u8]) -> Option<News> {
+        let path = self.path("map");
+        Some(match self.replace(&path, map) {
+            Ok(_) => News::Synced { mark: u64::MAX, saved: Vec::new() },
+            Err(error) => News::Trouble(format!("{}: {error}; make room, and it goes on", path.display())),
+        })
+    }
+
+    pub fn forget(&mut self) {
+        self.memory = None;
+        for what in ["moves", "plan"] {
+            // What cannot be removed does no harm: a task's number is never used again.
+            let _ = self.files.remove(&self.path(what));
+        }
+    }
+}
+
+/// All that a plan reads or writes.
+fn places(plan: &Plan) -> Vec<(u64, u64)> {
+    let both = |m: apps::reorganizer::Move| {
+        let sectors = m.from.len().get();
+        [m.from.start().get(), m.to.get()].map(|first| (first, first.saturating_add(sectors)))
+    };
+    let mut all: Vec<(u64, u64)> = plan.moves().flat_map(both).collect();
+    all.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (first, end) in all {
+        match merged.last_mut() {
+            Some(last) if first <= last.1 => last.1 = last.1.max(end),
+            _ => merged.push((first, end)),
+        }
+    }
+    merged
+}

@@ -1,0 +1,468 @@
+//! Reorganise: blocks change their places as a plan says (`apps::reorganizer`, FAST'04 section 4.3).
+//!
+//! The plan's places belong to the task from when they are known until it is over ([`Job::fences`]); everything else of
+//! the disk goes on. What was read is in the state directory, durably, before its place is written to ([`Gate`]); what was
+//! written is on the medium, flushed, before the state directory forgets it.
+
+use super::job::{Context, Job, Stage};
+use crate::desk::order::{News, Work};
+use crate::desk::table::{Figures, MOST_BAD};
+use crate::disk::Fence;
+use apps::reorganizer::{
+    Nvram, NvramLost, Options, Plan, Progress, RecoverError, Reorganizer, StateError, Trouble,
+};
+use scheduler::{Application, Record, Wanted};
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::path::PathBuf;
+use units::{LbnRange, Op, Sectors};
+
+/// The most blocks of a plan: beyond, it would take the disk's loop too long to begin. 16 GiB in blocks of 16 KiB, 1 TiB in
+/// blocks of 1 MiB.
+pub(crate) const MOST_MOVED: u64 = 1 << 20;
+
+/// Bytes of blocks that are between two places.
+const STAGING_BYTES: u64 = 16 << 20;
+
+/// What the journal has of it: its memory in the state directory must be there; it is over.
+const BEGUN: &[u8] = &[1];
+const OVER: &[u8] = &[2];
+
+/// The mark of the map, which is the last thing that is ordered.
+const MAP: u64 = u64::MAX;
+
+/// What the reorganiser has to remember, until it is ordered to be written.
+#[derive(Debug, Default)]
+struct Paper(Vec<(Vec<u8>, bool)>);
+
+impl Nvram for Paper {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), NvramLost> {
+        match self.0.last_mut() {
+            // One that is not ordered yet can as well be longer.
+            Some((last, _)) => last.extend(bytes),
+            None => self.0.push((bytes.to_vec(), false)),
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, bytes: &[u8]) -> Result<(), NvramLost> {
+        self.0 = vec![(bytes.to_vec(), true)];
+        Ok(())
+    }
+}
+
+/// A place that must not be written to before the memory is durable up to a mark.
+struct Gate {
+    place: LbnRange,
+    mark: u64,
+}
+
+/// A reorganisation at work.
+pub(crate) struct Reorganize {
+    plan: PathBuf,
+    block: Sectors,
+    staging: u64,
+    /// The journal knows that there is a memory: nothing is overwritten before.
+    begun: bool,
+    /// Something may have been.
+    overwritten: bool,
+    /// The plan's places, in order.
+    places: Option<Vec<(u64, u64)>>,
+    /// Read, and waiting until clients have done what they began there.
+    opened: Option<(Box<Plan>, Vec<u8>)>,
+    machine: Option<Reorganizer<Paper>>,
+    gates: VecDeque<Gate>,
+    /// Where it stood at each mark that is not durable yet.
+    marks: VecDeque<(u64, Progress)>,
+    mark: u64,
+    durable: u64,
+    progress: Progress,
+    /// Writes that the disk may still have in its cache; asked to be flushed.
+    landed: Vec<Record>,
+    flushing: Option<Vec<Record>>,
+    flush_due: bool,
+    paused: bool,
+    trouble: Option<String>,
+    failed: Option<String>,
+    /// All is done; the map is ordered; the journal knows.
+    finished: bool,
+    mapping: Option<String>,
+    over: bool,
+    news: bool,
+    /// What [`Job::save`] gave and is not in the journal yet.
+    handed: VecDeque<&'static [u8]>,
+    block_bytes: u64,
+    last: Figures,
+}
+
+impl Reorganize {
+    /// Begins it, or goes on from what was saved.
+    pub fn begin(
+        cx: &mut Context<'_>,
+        plan: PathBuf,
+        block: Sectors,
+        saved: &[u8],
+        before: &Figures,
+    ) -> Self {
+        let bytes = block.get().saturating_mul(cx.disk.sector_bytes.get()).max(1);
+        let reorganize = Self {
+            plan,
+            block,
+            staging: (STAGING_BYTES / bytes).clamp(4, 1_024),
+            begun: saved == BEGUN,
+            overwritten: false,
+            places: None,
+            opened: None,
+            machine: None,
+            gates: VecDeque::new(),
+            marks: VecDeque::new(),
+            mark: 0,
+            durable: 0,
+            progress: Progress::default(),
+            landed: Vec::new(),
+            flushing: None,
+            flush_due: false,
+            paused: false,
+            trouble: None,
+            failed: None,
+            finished: false,
+            mapping: None,
+            over: saved == OVER,
+            news: false,
+            handed: VecDeque::new(),
+            block_bytes: bytes,
+            last: before.clone(),
+        };
+        if !reorganize.over {
+            reorganize.open(cx);
+        }
+        reorganize
+    }
+
+    fn open(&self, cx: &mut Context<'_>) {
+        let (plan, block, capacity) = (self.plan.clone(), self.block, cx.disk.capacity);
+        cx.kept(Work::OpenMoves { plan, block, capacity, begun: self.begun });
+    }
+
+    fn fail(&mut self, why: String) {
+        self.failed.get_or_insert(why);
+    }
+
+    /// Nobody else is at its places any more.
+    fn start(&mut self, cx: &mut Context<'_>) {
+        let Some((plan, state)) = self.opened.take() else { return };
+        loop {
+            let options = Options { staging: self.staging, priority: cx.priority, ..Options::default() };
+            let sector = cx.disk.sector_bytes;
+            let begun = match state.is_empty() {
+                true => Reorganizer::start(&plan, options, sector, Paper::default(), cx.sessions)
+                    .map_err(RecoverError::from),
+                false => Reorganizer::recover(&plan, &state, options, sector, Paper::default(), cx.sessions),
+            };
+            match begun {
+                Ok(machine) => {
+                    self.progress = machine.progress();
+                    self.overwritten |= self.progress.staged + self.progress.done > 0;
+                    self.trouble = None;
+                    self.machine = Some(machine);
+                    break;
+                }
+                // It had grown before.
+                Err(RecoverError::State(StateError::StagingShrunk { needed, .. }))
+                    if needed > self.staging =>
+                {
+                    self.staging = needed;
+                }
+                Err(RecoverError::Start(error)) => {
+                    self.opened = Some((plan, state));
+                    self.trouble = Some(error.to_string());
+                    return;
+                }
+                Err(error) => return self.fail(error.to_string()),
+            }
+        }
+        self.absorb(cx, None);
+        if self.paused {
+            self.pause(cx, true);
+        }
+        self.news = true;
+    }
+
+    /// Orders to be written what the reorganiser has to remember. `read` is the place that it knows the content of now.
+    fn absorb(&mut self, cx: &mut Context<'_>, read: Option<LbnRange>) {
+        let Some(machine) = &mut self.machine else { return };
+        for (bytes, replace) in std::mem::take(&mut machine.nvram_mut().0) {
+            self.mark += 1;
+            cx.kept(Work::Moves { mark: self.mark, bytes, replace });
+            self.marks.push_back((self.mark, machine.progress()));
+            self.gates.extend(read.map(|place| Gate { place, mark: self.mark }));
+        }
+        if let Some(Trouble::StagingExhausted { .. }) = machine.trouble() {
+            // Bad places have filled it: it goes on with a larger one, from what is durable.
+            self.staging = self.staging.saturating_mul(2);
+            self.let_go(
+                cx,
+                "the staging area is full of blocks that have no good place; it is enlarged".into(),
+            );
+        }
+        self.finish(cx);
+    }
+
+    /// What is in memory is given up; `retry` goes on from what is durable.
+    fn let_go(&mut self, cx: &mut Context<'_>, why: String) {
+        if let Some(mut machine) = self.machine.take() {
+            machine.close(cx.sessions);
+        }
+        self.gates.clear();
+        self.marks.clear();
+        self.landed.clear();
+        // The flush that is under way is of nothing then.
+        self.flushing = self.flushing.take().map(|_| Vec::new());
+        self.trouble = Some(why);
+    }
+
+    fn finish(&mut self, cx: &mut Context<'_>) {
+        let Some(machine) = &self.machine else { return };
+        let ended = machine.progress().is_finished() && self.durable == self.mark;
+        if !ended || self.finished || self.mapping.is_some() {
+            return;
+        }
+        if machine.faults().is_empty() {
+            (self.finished, self.news) = (true, true);
+            return;
+        }
+        // It is another permutation than was asked for, and whoever asked has to know which.
+        let mut map = String::from("# where it was, sectors, where it is\n");
+        for (from, at) in machine.whereabouts() {
+            let (first, sectors) = (from.start(), from.len().get());
+            let _ = match at {
+                Some(at) => writeln!(map, "{first} {sectors} {at}"),
+                None => writeln!(map, "{first} {sectors} -"),
+            };
+        }
+        let Progress { stuck, kept, .. } = machine.progress();
+        let mut why = format!(
+            "bad sectors were in the way: where each block is stands in task-{}.map of the state directory",
+            cx.id
+        );
+        if stuck > 0 {
+            let _ = write!(why, "; {stuck} could not be read");
+        }
+        if kept > 0 {
+            let _ = write!(why, "; {kept} have no good place, their bytes are in task-{}.moves there", cx.id);
+        }
+        self.mapping = Some(why);
+        cx.kept(Work::Map(map.into_bytes()));
+    }
+
+    fn durable(&mut self, mark: u64) {
+        self.durable = mark;
+        while self.marks.front().is_some_and(|(at, _)| *at <= mark) {
+            if let Some((_, progress)) = self.marks.pop_front() {
+                (self.progress, self.news) = (progress, true);
+            }
+        }
+        while self.gates.front().is_some_and(|gate| gate.mark <= mark) {
+            self.gates.pop_front();
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let Some(machine) = &self.machine else { return self.last.clone() };
+        let Progress { blocks, done, stuck, kept, .. } = self.progress;
+        let done = done + stuck + kept;
+        let mut bad: Vec<u64> = machine.faults().iter().map(|fault| fault.bad.get()).collect();
+        bad.sort_unstable();
+        bad.dedup();
+        let bad_more = bad.len().saturating_sub(MOST_BAD) as u64;
+        bad.truncate(MOST_BAD);
+        Figures { done, blocks, bytes: done.saturating_mul(self.block_bytes), bad, bad_more }
+    }
+
+    fn is_at(&self, range: LbnRange) -> bool {
+        let places = self.places.as_deref().unwrap_or_default();
+        let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
+        let at = places.partition_point(|(_, to)| *to <= start);
+        places.get(at).is_some_and(|(from, _)| *from < end)
+    }
+}
+
+impl Job for Reorganize {
+    fn done(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]) {
+        let Some(machine) = &mut self.machine else { return };
+        if !machine.sessions().contains(&record.session) {
+            return;
+        }
+        if record.op == Op::Write {
+            // For the reorganiser it is done when it has been flushed.
+            self.landed.push(*record);
+            return;
+        }
+        machine.done(cx.sessions, record, bytes, cx.now);
+        self.absorb(cx, Some(record.range));
+    }
+
+    fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
+        let shut = self.gates.iter().any(|gate| gate.place.overlaps(wanted.range));
+        if !self.begun || shut || self.trouble.is_some() {
+            return false;
+        }
+        let given = self.machine.as_mut().is_some_and(|machine| machine.buffer(wanted, into));
+        self.overwritten |= given;
+        given
+    }
+
+    fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
+        match news {
+            News::Moves { plan, state, places } => {
+                self.block_bytes = plan.block().get().saturating_mul(cx.disk.sector_bytes.get());
+                self.places = Some(places);
+                self.opened = Some((plan, state));
+            }
+            News::Synced { mark: MAP, .. } => {
+                let why = self.mapping.clone().unwrap_or_default();
+                self.fail(why);
+            }
+            News::Synced { mark, .. } if self.trouble.is_none() => {
+                self.durable(mark);
+                self.finish(cx);
+            }
+            News::Trouble(why) if self.trouble.is_none() => {
+                self.mapping = None;
+                self.let_go(cx, why);
+            }
+            News::Refused(why) => self.fail(why),
+            _ => {}
+        }
+    }
+
+    fn fences(&self, range: LbnRange) -> Fence {
+        if self.over || self.failed.is_some() {
+            return Fence::Open;
+        }
+        match &self.places {
+            // What it has begun is half done somewhere.
+            None if self.begun => Fence::Wait,
+            None => Fence::Open,
+            Some(_) if self.is_at(range) => Fence::Closed,
+            Some(_) => Fence::Open,
+        }
+    }
+
+    fn wants_clear(&self) -> bool {
+        self.opened.is_some() && self.trouble.is_none()
+    }
+
+    fn clear(&mut self, cx: &mut Context<'_>) {
+        self.start(cx);
+    }
+
+    fn may_cancel(&self) -> Result<(), String> {
+        match self.overwritten || self.begun && self.machine.is_none() {
+            true => Err("blocks have changed places already, and some may be between two; pause it, or let it end and \
+                         undo it with the plan the other way round"
+                .into()),
+            false => Ok(()),
+        }
+    }
+
+    fn wants_flush(&mut self) -> bool {
+        let many = self.landed.len() as u64 >= self.staging / 4;
+        if !(self.flush_due || many) || self.flushing.is_some() || self.landed.is_empty() {
+            return false;
+        }
+        self.flush_due = false;
+        self.flushing = Some(std::mem::take(&mut self.landed));
+        true
+    }
+
+    fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
+        let flushed = self.flushing.take().unwrap_or_default();
+        if let Err(why) = told {
+            // What the cache held may be lost; all of it is still in the memory.
+            return self.let_go(cx, format!("the disk cannot be flushed: {why}"));
+        }
+        for record in flushed {
+            if let Some(machine) = &mut self.machine {
+                machine.done(cx.sessions, &record, &[], cx.now);
+            }
+        }
+        self.absorb(cx, None);
+    }
+
+    fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
+        self.paused = paused;
+        if let Some(machine) = &mut self.machine {
+            machine.pause(cx.sessions, paused);
+            self.absorb(cx, None);
+        }
+    }
+
+    fn retry(&mut self, cx: &mut Context<'_>) {
+        match (&mut self.machine, self.opened.is_some()) {
+            (None, false) if self.trouble.is_some() => {
+                self.trouble = None;
+                self.open(cx);
+            }
+            (None, true) => self.start(cx),
+            (Some(machine), _) => {
+                machine.retry(cx.sessions);
+                self.absorb(cx, None);
+            }
+            (None, false) => {}
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Context<'_>) {
+        self.flush_due = true;
+        let refused =
+            matches!(self.machine.as_ref().and_then(Reorganizer::trouble), Some(Trouble::Session(_)));
+        if refused && !self.paused {
+            self.retry(cx);
+        }
+    }
+
+    fn close(&mut self, cx: &mut Context<'_>) {
+        if let Some(mut machine) = self.machine.take() {
+            machine.close(cx.sessions);
+        }
+        // After a failure it says where blocks are.
+        if self.over || !self.overwritten && self.failed.is_none() {
+            cx.kept(Work::ForgetMoves);
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        match (&self.failed, &self.trouble) {
+            _ if self.over => Stage::Done,
+            (Some(why), _) => Stage::Failed(why.clone()),
+            (None, Some(why)) => Stage::Waiting(why.clone()),
+            (None, None) => match self.machine.as_ref().map(Reorganizer::trouble) {
+                None => Stage::Opening,
+                Some(Some(trouble @ Trouble::Session(_))) => Stage::Waiting(trouble.to_string()),
+                Some(_) => Stage::Running,
+            },
+        }
+    }
+
+    fn save(&mut self) -> Option<(Figures, Vec<u8>)> {
+        if self.machine.is_none() || !std::mem::take(&mut self.news) {
+            return None;
+        }
+        // The memory is there before the journal says that it must be.
+        let known: &[u8] = match (self.durable, self.finished) {
+            (0, _) if !self.begun => &[],
+            (_, false) => BEGUN,
+            (_, true) => OVER,
+        };
+        self.handed.push_back(known);
+        self.last = self.figures();
+        Some((self.last.clone(), known.to_vec()))
+    }
+
+    fn saved(&mut self, _: &mut Context<'_>) {
+        let known = self.handed.pop_front().unwrap_or_default();
+        self.begun |= !known.is_empty();
+        self.over |= known == OVER;
+    }
+}

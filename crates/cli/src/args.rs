@@ -346,9 +346,10 @@ pub(crate) struct SimulateArgs {
     /// The background's block: bytes, or with k, M, G (4096, 4k, 64KiB) [default: 4096]
     #[arg(help_heading = "Background", long, value_name = "BYTES", value_parser = values::bytes, allow_negative_numbers = true)]
     pub(crate) block_size: Option<Bytes>,
-    /// Added to every move of a detour, outside the drive
-    #[arg(help_heading = "Background", long, value_name = "MS", value_parser = values::milliseconds, default_value = "0", allow_negative_numbers = true)]
-    pub(crate) conservatism: Duration,
+    /// Outside the drive, FAST 2002's scheduler, with so much added to every move of a detour, whatever that costs the
+    /// foreground [default: as `freeblock serve` has it: learned, the foreground slower by no more than 1%]
+    #[arg(help_heading = "Background", long, value_name = "MS", value_parser = values::milliseconds, allow_negative_numbers = true)]
+    pub(crate) conservatism: Option<Duration>,
     /// Seed of everything random
     #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
     pub(crate) seed: u64,

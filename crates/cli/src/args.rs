@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::mimic::LearningArgs;
 use crate::probe::DeviceName;
 #[cfg(unix)]
 use crate::tasks::args::{
@@ -321,6 +322,8 @@ pub(crate) struct SimulateArgs {
     /// What smtf has learnt: it goes on from there if the file exists, and what it has learnt by the end is put there
     #[arg(help_heading = "Foreground", long, value_name = "FILE")]
     pub(crate) learnt: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Foreground")]
+    pub(crate) learning: LearningArgs,
     /// The foreground: random, oltp, utilisation:PERCENT (FAST 2004's synthetic requests, as many as keep the drive busy for
     /// that share of the time), tpcc and postmark (loads like theirs, see docs/WORKLOADS.md) or replay:FILE (a trace in one
     /// of six formats)
@@ -343,16 +346,17 @@ pub(crate) struct SimulateArgs {
     /// The background's block: bytes, or with k, M, G (4096, 4k, 64KiB) [default: 4096]
     #[arg(help_heading = "Background", long, value_name = "BYTES", value_parser = values::bytes, allow_negative_numbers = true)]
     pub(crate) block_size: Option<Bytes>,
-    /// Added to every move of a detour, outside the drive
-    #[arg(help_heading = "Background", long, value_name = "MS", value_parser = values::milliseconds, default_value = "0", allow_negative_numbers = true)]
-    pub(crate) conservatism: Duration,
+    /// Outside the drive, FAST 2002's scheduler, with so much added to every move of a detour, whatever that costs the
+    /// foreground [default: as `freeblock serve` has it: learned, the foreground slower by no more than 1%]
+    #[arg(help_heading = "Background", long, value_name = "MS", value_parser = values::milliseconds, allow_negative_numbers = true)]
+    pub(crate) conservatism: Option<Duration>,
     /// Seed of everything random
     #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Tell a fresh scheduler all that a daemon's was told, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Nothing but --json goes with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "policy", "mimic", "learnt", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

@@ -96,7 +96,7 @@ impl From<Broken> for FileError {
 impl Saved {
     /// The bytes of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Writer::new(LETTERS, VERSION, 64 + self.table.len() * 8);
+        let mut out = Writer::new(LETTERS, VERSION, 512 + table_size(&self.table));
         out.name(&self.drive);
         out.u64(self.capacity.get());
         out.u32(self.sector.get() as u32);
@@ -135,6 +135,12 @@ impl Saved {
             table,
         })
     }
+}
+
+/// Enough bytes for [`put_table`]: seven for a way, since none is more than 2^47.
+pub(crate) fn table_size(table: &Table) -> usize {
+    let each = if table.metric() == Metric::Probabilistic { PARTS + 1 } else { 1 };
+    64 + 4 * 32 + table.len() * (7 + 4 * each)
 }
 
 /// Writes a table alone.
@@ -186,16 +192,40 @@ fn curve(read: &mut Reader<'_>, metric: Metric) -> Result<Curve, Broken> {
     let each = if metric == Metric::Probabilistic { PARTS + 1 } else { 1 };
     // At least one byte for the way and four for each time.
     let len = read.count(1, 1 + 4 * each, "more distances than there are bytes, or none")?;
-    let mut distance = read.i64()?;
-    let mut keys = Vec::with_capacity(len);
+    let distance = read.i64()?;
+    let ways = Ways { read: read.clone(), distance, first: true };
+    let mut before = distance;
     for i in 0..len {
-        let joined;
-        (distance, joined) = read.after(distance, i == 0, FURTHEST)?;
-        keys.push((distance, joined));
+        (before, _) = read.after(before, i == 0, FURTHEST)?;
     }
-    let mut times = Vec::with_capacity(len * each);
-    for _ in 0..len * each {
-        times.push(read.u32()?);
+    // All of it has been looked at; it is gone through again in place of keeping it.
+    let times = read.slice(len * each * 4)?;
+    let time = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).unwrap_or_default();
+    let own = times.chunks_exact(each * 4);
+    let knots =
+        ways.zip(own.clone()).map(|((distance, joined), times)| (distance, joined, time(&times[..4])));
+    let parts = own.filter(|_| each > 1).map(|times| {
+        let mut parts = [0; PARTS + 1];
+        parts.iter_mut().zip(times.chunks_exact(4)).for_each(|(part, bytes)| *part = time(bytes));
+        parts
+    });
+    Ok(Curve::new(pair, knots, parts))
+}
+
+/// Distances, each with whether it is joined to the next, of bytes in which each has been seen to be one.
+#[derive(Clone)]
+struct Ways<'a> {
+    read: Reader<'a>,
+    distance: i64,
+    first: bool,
+}
+
+impl Iterator for Ways<'_> {
+    type Item = (i64, bool);
+
+    fn next(&mut self) -> Option<(i64, bool)> {
+        let (distance, joined) = self.read.after(self.distance, self.first, FURTHEST).ok()?;
+        (self.distance, self.first) = (distance, false);
+        Some((distance, joined))
     }
-    Ok(Curve::new(pair, &keys, &times))
 }

@@ -36,7 +36,7 @@ pub struct LearnerConfig {
     pub capacity: Sectors,
     /// The grain of distances; what requests are aligned to.
     pub unit: Sectors,
-    /// The most memory to use.
+    /// The most memory to use, with the table that it starts from. What it is [loaded](Learner::load) from is beside it.
     pub memory: Bytes,
     /// How many samples a distance needs before its time counts as known. With one, the paper's way, a distance that
     /// was slow by chance is avoided from then on (ATC'03, section 6.2, first open idea).
@@ -73,6 +73,21 @@ impl LearnerConfig {
             seed: 1,
         }
     }
+
+    /// What is wrong whatever the memory.
+    fn check(&self) -> Result<(), LearnerError> {
+        let Self { capacity, unit, window, minimum_samples: minimum, .. } = *self;
+        if unit == Sectors::ZERO {
+            return Err(LearnerError::Unit);
+        }
+        if capacity == Sectors::ZERO || capacity.get() > FURTHEST.unsigned_abs() {
+            return Err(LearnerError::Capacity { capacity });
+        }
+        if minimum == 0 || minimum > window {
+            return Err(LearnerError::Window { window, minimum });
+        }
+        Ok(())
+    }
 }
 
 /// Why a learner cannot be made.
@@ -94,6 +109,27 @@ pub enum LearnerError {
         bytes: Bytes,
         /// Sectors of the drive.
         capacity: Sectors,
+    },
+    /// Not enough memory beside the table.
+    #[error(
+        "{} bytes of memory are too few for a table of {} and the distances of {capacity} sectors; give at least {}, or a smaller table",
+        bytes.get(),
+        table.get(),
+        table.get() + (1 << 16)
+    )]
+    BesideTable {
+        /// How many bytes.
+        bytes: Bytes,
+        /// Of which the table takes so many.
+        table: Bytes,
+        /// Sectors of the drive.
+        capacity: Sectors,
+    },
+    /// More memory than the machine gives.
+    #[error("this machine does not give {} bytes of memory; give less", bytes.get())]
+    NotThere {
+        /// How many bytes.
+        bytes: Bytes,
     },
     /// A window that no mean can have.
     #[error(
@@ -120,6 +156,8 @@ pub struct LearnerStats {
     pub known: u64,
     /// The mean error of the latest predictions; none unless change is to be noticed.
     pub mean_error: Duration,
+    /// What it takes ([`Learner::memory`]).
+    pub memory: Bytes,
 }
 
 /// Configures itself on-line (ATC'03, section 6): keeps the mean of the times observed at each distance, within a memory
@@ -178,12 +216,7 @@ impl Side {
         Cell::from_bits(self.cells[i])
     }
 
-    /// Cells that hold something, in ascending order.
-    fn held(&self, generation: u32) -> impl Iterator<Item = (usize, Cell)> + '_ {
-        (0..self.pages.len()).flat_map(move |page| self.held_in(page, generation))
-    }
-
-    /// Those of one page.
+    /// Cells of a page that hold something, in ascending order.
     fn held_in(&self, page: usize, generation: u32) -> impl Iterator<Item = (usize, Cell)> + '_ {
         let current = self.pages.get(page) == Some(&generation);
         let cells = if current { self.cells.chunks(PAGE).nth(page) } else { None };
@@ -204,8 +237,14 @@ impl Side {
         &mut self.cells[i]
     }
 
+    /// For so many cells.
     fn memory(cells: usize) -> usize {
         cells * 8 + cells.div_ceil(PAGE) * 4 + Lines::memory(cells)
+    }
+
+    /// Of this one.
+    fn held_memory(&self) -> usize {
+        self.cells.capacity() * 8 + self.pages.capacity() * 4 + self.lines.held_memory()
     }
 }
 
@@ -215,26 +254,29 @@ impl Learner {
     /// # Errors
     /// A configuration that makes no learner: its field and the mend.
     pub fn new(config: LearnerConfig, table: Option<Table>) -> Result<Self, LearnerError> {
-        let LearnerConfig { capacity, unit, memory, window, minimum_samples: minimum, .. } = config;
-        if unit == Sectors::ZERO {
-            return Err(LearnerError::Unit);
-        }
-        if capacity == Sectors::ZERO || capacity.get() > FURTHEST.unsigned_abs() {
-            return Err(LearnerError::Capacity { capacity });
-        }
-        if minimum == 0 || minimum > window {
-            return Err(LearnerError::Window { window, minimum });
-        }
-        let bytes = usize::try_from(memory.get()).unwrap_or(usize::MAX);
+        config.check()?;
+        let LearnerConfig { capacity, unit, memory, .. } = config;
+        let of_table = table.as_ref().map_or(Bytes::ZERO, Table::memory);
+        let bytes = memory.get().saturating_sub(of_table.get());
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        // What does not grow with the cells, as `memory` counts it.
+        let four = bytes.saturating_sub(size_of::<Self>() + Change::MEMORY);
         // Eight bytes a cell, two bits, and a little above them.
-        let mut cells = bytes / 4 / 8;
-        while cells > 0 && Side::memory(cells) > bytes / 4 {
-            cells -= cells.div_ceil(64);
+        let mut cells = four / 4 / 8;
+        while cells > 0 && Side::memory(cells) > four / 4 {
+            cells -= cells.div_ceil(1_024);
         }
         let blocks = capacity.get().div_ceil(unit.get());
-        let grid = Grid::new(unit.get(), blocks, cells)
-            .filter(|_| bytes >= 1 << 16)
-            .ok_or(LearnerError::Memory { bytes: memory, capacity })?;
+        let few = if of_table == Bytes::ZERO {
+            LearnerError::Memory { bytes: memory, capacity }
+        } else {
+            LearnerError::BesideTable { bytes: memory, table: of_table, capacity }
+        };
+        let grid = Grid::new(unit.get(), blocks, cells).filter(|_| bytes >= 1 << 16).ok_or(few)?;
+        // Asked for before it is taken: a process that takes what is not there ends.
+        Vec::<u8>::new()
+            .try_reserve_exact(4 * Side::memory(grid.cells()))
+            .map_err(|_| LearnerError::NotThere { bytes: memory })?;
         Ok(Self {
             grid,
             pairs: std::array::from_fn(|_| Side::new(grid.cells())),
@@ -349,6 +391,7 @@ impl Learner {
             changes: self.changes,
             known: self.pairs.iter().map(|side| side.lines.len() as u64).sum(),
             mean_error: Duration::from_nanos(self.change.mean()),
+            memory: self.memory(),
         }
     }
 
@@ -360,9 +403,10 @@ impl Learner {
             .map(|i| (Distance::new(self.grid.distance(i)), Duration::from_nanos(side.cell(i).mean())))
     }
 
-    /// Memory, in bytes; it does not change but for the table's.
+    /// Memory, in bytes, with the table; never more than it was told, and it does not grow.
     pub fn memory(&self) -> Bytes {
-        let bytes = 4 * Side::memory(self.grid.cells()) + Change::MEMORY + size_of::<Self>();
+        let sides: usize = self.pairs.iter().map(Side::held_memory).sum();
+        let bytes = sides + Change::MEMORY + size_of::<Self>();
         Bytes::new(bytes as u64 + self.table.as_ref().map_or(0, |table| table.memory().get()))
     }
 

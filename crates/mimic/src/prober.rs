@@ -1,13 +1,16 @@
 //! Off-line configuration: probing a black box.
 
 mod plan;
+mod range;
+mod room;
 
 pub use plan::{ProbeError, ProbePlan};
 
 use crate::check_points::{Verdict, error_of};
-use crate::distance::{Distance, Pair};
+use crate::distance::Pair;
 use crate::summary::{Metric, PARTS, Samples};
-use crate::table::{Table, TableBuilder, on_line, stored};
+use crate::table::{Curve, NO_CURVE, Table, on_line, stored};
+use range::{End, Look, Point, Range};
 use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU64;
 use units::{Bytes, Duration, Lbn, LbnRange, Op};
@@ -76,7 +79,7 @@ impl ProbeReport {
 /// assert!(report.interpolated() > 0.9);
 /// # Ok::<(), mimic::ProbeError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Prober {
     plan: ProbePlan,
     random: Stream,
@@ -84,10 +87,18 @@ pub struct Prober {
     blocks: i64,
     /// What must be known before any range can be looked at.
     ends: VecDeque<(usize, i64)>,
-    points: Vec<Vec<Point>>,
+    /// What is known, of all curves. Room for all that may come is taken at the beginning, so that nothing is ever there
+    /// twice while it grows; and so it is with `parts` and `ranges`.
+    points: Vec<Point>,
+    /// For the probabilistic metric, of each point and then of each check point.
+    parts: Vec<[u32; PARTS + 1]>,
     ranges: BinaryHeap<Range>,
+    /// The most points.
+    room: usize,
     current: Option<Look>,
     probing: Option<Probing>,
+    /// Of the distance that is being sampled.
+    samples: Samples,
     report: ProbeReport,
 }
 
@@ -96,56 +107,10 @@ pub struct Prober {
 struct Probing {
     curve: usize,
     step: i64,
-    samples: Samples,
     /// The block that the random move went to, once it is done.
     moved: Option<i64>,
     /// The block that is being accessed.
     going: i64,
-}
-
-/// A distance that has been sampled.
-#[derive(Clone, Debug)]
-struct Point {
-    /// The distance is 1 + `step` x unit.
-    step: i64,
-    time: u32,
-    /// For the probabilistic metric.
-    parts: Option<Box<[u32; PARTS + 1]>>,
-}
-
-/// The distances between two that are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Range {
-    /// Width by distance: what is looked at first.
-    relative: u64,
-    curve: u32,
-    left: (i64, u32),
-    right: (i64, u32),
-}
-
-/// A range that is looked at.
-#[derive(Clone, Debug)]
-struct Look {
-    range: Range,
-    /// Its check points, in ascending order.
-    checks: Vec<Point>,
-    /// How many of them count since it last passed, and the worst one's error.
-    points: u32,
-    worst: u64,
-    /// How often it has passed.
-    passed: u32,
-}
-
-impl Look {
-    fn at(range: Range) -> Self {
-        Self { range, checks: Vec::new(), points: 0, worst: 0, passed: 0 }
-    }
-}
-
-impl Range {
-    fn inside(&self) -> i64 {
-        self.right.0 - self.left.0 - 1
-    }
 }
 
 impl Prober {
@@ -168,18 +133,44 @@ impl Prober {
             these.dedup();
             ends.extend(these.into_iter().map(|step| (curve, step)));
         }
+        ends.shrink_to_fit();
         let distances = (steps.end() - steps.start() + 1).unsigned_abs() * plan.pairs.len() as u64;
+        let few = ProbeError::Memory { bytes: plan.memory };
+        let room = room::points(&plan, distances, ends.len()).ok_or(few)?;
+        let (mut points, mut parts, mut ranges) = (Vec::new(), Vec::new(), BinaryHeap::new());
+        let of_parts = if plan.metric == Metric::Probabilistic { room } else { 0 };
+        points
+            .try_reserve_exact(room)
+            .and_then(|()| parts.try_reserve_exact(of_parts))
+            .and_then(|()| ranges.try_reserve_exact(room))
+            .map_err(|_| ProbeError::NotThere { bytes: plan.memory })?;
         Ok(Self {
             random: Stream::new(plan.seed, "mimic-probe"),
-            points: vec![Vec::new(); plan.pairs.len()],
+            points,
+            parts,
+            ranges,
+            room,
+            samples: Samples::with_capacity(plan.samples as usize),
             plan,
             blocks,
             ends: ends.into(),
-            ranges: BinaryHeap::new(),
             current: None,
             probing: None,
             report: ProbeReport { distances, ..ProbeReport::default() },
         })
+    }
+
+    /// The memory that it uses and will use at most, in bytes.
+    pub fn memory(&self) -> Bytes {
+        let looked_at = self.current.as_ref().map_or(0, |look| look.checks.capacity());
+        let bytes = size_of::<Self>()
+            + self.plan.pairs.capacity() * size_of::<Pair>()
+            + self.ends.capacity() * size_of::<(usize, i64)>()
+            + (self.points.capacity() + looked_at) * size_of::<Point>()
+            + self.parts.capacity() * size_of::<[u32; PARTS + 1]>()
+            + self.ranges.capacity() * size_of::<Range>()
+            + self.samples.memory();
+        Bytes::new(bytes as u64)
     }
 
     /// What to carry out next; the same until [`done`](Self::done). `None` when nothing is left to probe.
@@ -188,7 +179,8 @@ impl Prober {
         if self.probing.is_none() {
             let (curve, step) = self.target()?;
             let going = self.place(step);
-            self.probing = Some(Probing { curve, step, samples: Samples::default(), moved: None, going });
+            self.samples.clear();
+            self.probing = Some(Probing { curve, step, moved: None, going });
         }
         let probing = self.probing.as_ref()?;
         let pair = self.plan.pairs[probing.curve];
@@ -212,9 +204,9 @@ impl Prober {
                 probing.going += probing.step + 1;
             }
             Some(_) => {
-                probing.samples.push(time);
-                if probing.samples.len() >= self.plan.samples as usize {
-                    self.sampled(probing.curve, probing.step, &probing.samples);
+                self.samples.push(time);
+                if self.samples.len() >= self.plan.samples as usize {
+                    self.sampled(probing.curve, probing.step);
                     return;
                 }
                 probing.moved = None;
@@ -226,26 +218,34 @@ impl Prober {
 
     /// How far it has come.
     pub fn report(&self) -> ProbeReport {
-        ProbeReport { kept: self.points.iter().map(|p| p.len() as u64).sum(), ..self.report }
+        ProbeReport { kept: self.points.len() as u64, ..self.report }
     }
 
     /// The table of what is known by now, and how it came about.
     pub fn finish(mut self) -> (Table, ProbeReport) {
-        let mut builder = TableBuilder::new(self.plan.metric, self.plan.seed);
         // What was being looked at is not confirmed.
         let left = self.ranges.iter().chain(self.current.iter().map(|look| &look.range));
         self.report.unconfirmed = left.map(|r| r.inside().unsigned_abs()).sum();
         let report = self.report();
-        for (pair, points) in self.plan.pairs.iter().zip(&mut self.points) {
-            points.sort_unstable_by_key(|p| p.step);
-            for point in points {
-                let distance = Distance::new(1 + point.step * self.plan.unit.get() as i64);
-                let times = point.parts.as_ref().map_or(std::slice::from_ref(&point.time), |p| &p[..]);
-                builder.push_stored(*pair, distance, times, true);
-            }
+        // Their room is the table's.
+        drop((self.ranges, self.current));
+        self.points.sort_unstable_by_key(|p| (p.curve(), p.step));
+        let unit = self.plan.unit.get() as i64;
+        let (mut answers, mut curves) = ([NO_CURVE; 4], Vec::with_capacity(self.plan.pairs.len()));
+        for pair in Pair::ALL {
+            let Some(curve) = self.plan.pairs.iter().position(|p| *p == pair) else { continue };
+            let first = self.points.partition_point(|p| p.curve() < curve);
+            let these = self.points.get(first..).unwrap_or_default();
+            let these = these.iter().take_while(|p| p.curve() == curve);
+            let knots = these.clone().map(|p| (1 + p.step * unit, true, p.time));
+            let parts = these.filter_map(|p| self.parts.get(p.part()));
+            answers[pair.index()] = curves.len() as u8;
+            curves.push(Curve::new(pair, knots, parts));
         }
-        builder.stand_in(self.plan.pairs[0]);
-        (builder.build(), report)
+        // The first that was probed answers for those that were not.
+        let first = self.plan.pairs.first().map_or(NO_CURVE, |pair| answers[pair.index()]);
+        let answers = answers.map(|curve| if curve == NO_CURVE { first } else { curve });
+        (Table::from_parts(self.plan.metric, self.plan.seed, curves, answers), report)
     }
 
     /// Where a probe of this distance may begin, drawn from all places of the drive.
@@ -265,70 +265,67 @@ impl Prober {
             if self.report.accesses >= self.plan.most_accesses || self.is_full() {
                 return None;
             }
-            self.current = self.ranges.pop().map(Look::at);
+            let most = room::check_points(&self.plan);
+            self.current = self.ranges.pop().map(|range| Look::at(range, most, self.parts.len()));
         }
         let Look { range, checks, .. } = self.current.as_ref()?;
         // One of those that are not yet check points, each alike.
         let free = range.inside() - checks.len() as i64;
         let count = NonZeroU64::new(free.unsigned_abs()).unwrap_or(NonZeroU64::MIN);
-        let mut step = range.left.0 + 1 + self.random.below(count) as i64;
+        let mut step = range.left.step + 1 + self.random.below(count) as i64;
         for check in checks {
             step += i64::from(check.step <= step);
         }
         Some((range.curve as usize, step))
     }
 
-    /// Whether what is known and what is to be looked at fill the memory, or will with one more range.
+    /// Whether the points of one more range may find no room.
     fn is_full(&self) -> bool {
-        let point = size_of::<Point>()
-            + if self.plan.metric == Metric::Probabilistic { size_of::<[u32; PARTS + 1]>() } else { 0 };
-        let points: usize = self.points.iter().map(Vec::len).sum();
-        let more = self.plan.check_points.most().max(1) as usize + 1;
-        let bytes = (points + more) * point + (self.ranges.len() + more) * size_of::<Range>();
-        Bytes::new(bytes as u64) > self.plan.memory
+        self.points.len() + room::check_points(&self.plan) > self.room
     }
 
-    fn sampled(&mut self, curve: usize, step: i64, samples: &Samples) {
+    /// The distance has its samples.
+    fn sampled(&mut self, curve: usize, step: i64) {
         self.report.probed += 1;
         let metric = self.plan.metric;
         let summary = if metric == Metric::Probabilistic { Metric::Mean } else { metric };
-        let time = stored(samples.summary(summary, 0).unwrap_or_default().as_nanos());
-        let parts = (metric == Metric::Probabilistic)
-            .then(|| Box::new(std::array::from_fn(|k| stored(samples.quantile(k)))));
-        let point = Point { step, time, parts };
+        let time = stored(self.samples.summary(summary, 0).unwrap_or_default().as_nanos());
+        let point = Point::new(curve, step, time, self.parts.len());
+        if metric == Metric::Probabilistic {
+            self.parts.push(std::array::from_fn(|k| stored(self.samples.quantile(k))));
+        }
         let Some(mut look) = self.current.take() else {
             self.end_sampled(curve, point);
             return;
         };
-        let range = look.range;
-        let line = |(step, index): (i64, u32)| (step, u64::from(self.points[curve][index as usize].time));
-        let guess = on_line(line(range.left), line(range.right), step);
+        let Range { left, right, .. } = look.range;
+        let guess = on_line(left.on_line(), right.on_line(), step);
         look.worst = look.worst.max(error_of(guess, u64::from(time)));
         look.points += 1;
         let at = look.checks.partition_point(|c| c.step < step);
         look.checks.insert(at, point);
-        let all = look.checks.len() as i64 == range.inside();
+        let all = look.checks.len() as i64 == look.range.inside();
         match self.plan.check_points.verdict(look.points, look.worst) {
             Verdict::Straight if all || look.passed + 1 >= self.plan.check_points.times() => {
-                self.report.confirmed += range.inside().unsigned_abs();
+                self.report.confirmed += look.range.inside().unsigned_abs();
+                // Its check points are not kept, nor their parts, which are the last.
+                self.parts.truncate(look.parts);
             }
             Verdict::Straight => {
                 let passed = look.passed + 1;
                 self.current = Some(Look { passed, points: 0, worst: 0, ..look });
             }
             Verdict::Unclear if !all => self.current = Some(look),
-            _ => self.split(range, look.checks),
+            _ => self.split(look.range, look.checks),
         }
     }
 
     /// One of the ends: the range before it can be looked at.
     fn end_sampled(&mut self, curve: usize, point: Point) {
-        let points = &mut self.points[curve];
-        let here = (point.step, points.len() as u32);
-        let before = points.last().map(|p| (p.step, points.len() as u32 - 1));
-        points.push(point);
+        let before = self.points.last().filter(|p| p.curve() == curve).map(Point::end);
+        self.points.push(point);
         if let Some(left) = before {
-            self.look_at(curve, left, here);
+            self.look_at(curve, left, point.end());
         }
     }
 
@@ -337,22 +334,17 @@ impl Prober {
         let curve = range.curve as usize;
         let mut left = range.left;
         for check in checks {
-            let here = (check.step, self.points[curve].len() as u32);
-            self.points[curve].push(check);
-            self.look_at(curve, left, here);
-            left = here;
+            self.points.push(check);
+            self.look_at(curve, left, check.end());
+            left = check.end();
         }
         self.look_at(curve, left, range.right);
     }
 
-    fn look_at(&mut self, curve: usize, left: (i64, u32), right: (i64, u32)) {
-        let width = (right.0 - left.0).unsigned_abs();
-        if width < 2 {
-            return;
+    fn look_at(&mut self, curve: usize, left: End, right: End) {
+        if right.step - left.step >= 2 {
+            self.ranges.push(Range { left, right, curve: curve as u32 });
         }
-        let near = left.0.unsigned_abs().min(right.0.unsigned_abs()) + 1;
-        let relative = u64::try_from((u128::from(width) << 32) / u128::from(near)).unwrap_or(u64::MAX);
-        self.ranges.push(Range { relative, curve: curve as u32, left, right });
     }
 }
 

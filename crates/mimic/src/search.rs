@@ -82,16 +82,27 @@ impl Place {
 }
 
 impl Knots {
-    /// Of distances in ascending order, none beyond [`FURTHEST`].
-    pub fn new(knots: impl IntoIterator<Item = (i64, bool, u32)>) -> Self {
+    /// Of distances in ascending order, none beyond [`FURTHEST`]. They are gone through twice, so that no more memory is taken
+    /// than they need.
+    pub fn new(knots: impl IntoIterator<Item = (i64, bool, u32), IntoIter: Clone>) -> Self {
         let knots = knots.into_iter();
-        let blocks = knots.size_hint().0.div_ceil(BLOCK);
+        let (mut base, mut used) = (None, BLOCK);
+        let begins = |distance: i64, base: Option<i64>, used: usize| {
+            let way = base.map_or(u64::MAX, |base| distance.abs_diff(base));
+            used == BLOCK || way >= u64::from(UNUSED >> 1)
+        };
+        let mut blocks = 0;
+        for (distance, _, _) in knots.clone() {
+            if begins(distance, base, used) {
+                (blocks, base, used) = (blocks + 1, Some(distance), 0);
+            }
+            used += 1;
+        }
         let mut these =
             Self { heads: Vec::with_capacity(blocks), lines: Vec::with_capacity(blocks), ..Self::default() };
         let mut used = BLOCK;
         for (distance, joined, time) in knots {
-            let way = these.heads.last().map_or(u64::MAX, |head| distance.abs_diff(head.base));
-            if used == BLOCK || way >= u64::from(UNUSED >> 1) {
+            if begins(distance, these.heads.last().map(|head| head.base), used) {
                 these.heads.push(Head { base: distance, firsts: [UNUSED; LINES - 1] });
                 these.lines.push([Line { ways: [UNUSED; LINE], times: [0; LINE] }; LINES]);
                 used = 0;
@@ -109,8 +120,6 @@ impl Knots {
             used += 1;
             these.len += 1;
         }
-        these.heads.shrink_to_fit();
-        these.lines.shrink_to_fit();
         these.grow_tree();
         these
     }
@@ -229,7 +238,26 @@ impl Knots {
     pub fn memory(&self) -> usize {
         self.heads.capacity() * size_of::<Head>()
             + self.lines.capacity() * size_of::<[Line; LINES]>()
+            + self.levels.capacity() * size_of::<Vec<Group>>()
             + self.levels.iter().map(Vec::capacity).sum::<usize>() * size_of::<Group>()
+    }
+
+    /// The most bytes that so many distances take, of which the first and the last are so far apart, while they are put in
+    /// order and after.
+    pub fn most_memory(len: u64, span: u64) -> u64 {
+        let blocks = Self::most_places(len, span) / BLOCK as u64;
+        let own = size_of::<Head>() + size_of::<[Line; LINES]>();
+        // A group for each sixteen, a level upon the other, each with one that is not full; what the lowest two are made of.
+        let tree = size_of::<Group>().div_ceil(FAN_OUT - 1) + 2 * size_of::<i32>();
+        let levels = 16 * (size_of::<Group>() + size_of::<Vec<Group>>());
+        blocks.saturating_mul((own + tree) as u64).saturating_add(levels as u64)
+    }
+
+    /// The most [`places`](Self::places) of as many.
+    pub fn most_places(len: u64, span: u64) -> u64 {
+        // Blocks that are full, and those that end since the next distance is too far.
+        let far = (span / u64::from(UNUSED >> 1)).min(len);
+        (len / BLOCK as u64).saturating_add(far).saturating_add(1).saturating_mul(BLOCK as u64)
     }
 }
 
@@ -323,6 +351,8 @@ mod tests {
             let odd = |d: i64| d % 3 == 0;
             let knots = Knots::new(set.iter().enumerate().map(|(i, d)| (*d, odd(*d), i as u32)));
             prop_assert_eq!(knots.len(), set.len());
+            let span = set.last().zip(set.first()).map_or(0, |(last, first)| last.abs_diff(*first));
+            prop_assert!(knots.memory() as u64 <= Knots::most_memory(set.len() as u64, span));
             let all: Vec<(i64, bool, u32)> = knots.iter().map(|place| knots.get(place)).collect();
             let expected: Vec<(i64, bool, u32)> =
                 set.iter().enumerate().map(|(i, d)| (*d, odd(*d), i as u32)).collect();

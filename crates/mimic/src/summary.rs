@@ -93,6 +93,16 @@ pub struct Samples {
 }
 
 impl Samples {
+    /// None, with room for so many.
+    pub(crate) fn with_capacity(samples: usize) -> Self {
+        Self { sorted: Vec::with_capacity(samples) }
+    }
+
+    /// In bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.sorted.capacity() * size_of::<u64>()
+    }
+
     /// One more.
     pub fn push(&mut self, time: Duration) {
         let ns = time.as_nanos();

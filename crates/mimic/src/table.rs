@@ -109,7 +109,9 @@ impl Table {
     /// Memory of the table, in bytes.
     pub fn memory(&self) -> Bytes {
         let bytes: usize = self.0.curves.iter().map(|c| c.knots.memory() + c.parts.capacity() * 4).sum();
-        Bytes::new((bytes + size_of::<Inner>()) as u64)
+        let curves = self.0.curves.capacity() * size_of::<Curve>();
+        // With the two counts of an `Arc`.
+        Bytes::new((bytes + curves + size_of::<Inner>() + 2 * size_of::<usize>()) as u64)
     }
 
     /// The times of those requests that are asked for, of [`AT_ONCE`] at most; of the others nothing is changed.
@@ -211,21 +213,31 @@ pub(crate) fn lot(seed: u64, at: Instant, id: u64) -> u64 {
 }
 
 impl Curve {
-    /// From distances in ascending order, each with whether it is joined to the next; and their times, one each or
-    /// [`PARTS`] + 1.
-    pub(crate) fn new(pair: Pair, keys: &[(i64, bool)], times: &[u32]) -> Self {
-        let each = (times.len() / keys.len().max(1)).max(1);
-        let own = keys.iter().zip(times.chunks_exact(each));
-        let knots =
-            Knots::new(own.clone().map(|((distance, joined), times)| (*distance, *joined, times[each / 2])));
-        let mut parts = Vec::new();
-        if each > 1 {
-            parts = vec![0; knots.places() * each];
-            for (place, (_, times)) in knots.iter().zip(own) {
-                parts[place.index() * each..][..each].copy_from_slice(times);
+    /// From distances in ascending order, each with whether it is joined to the next and its time; and, where the metric is
+    /// probabilistic, the [`PARTS`] + 1 quantiles of each, whose middle one is its time then. Nothing else is kept of them
+    /// meanwhile.
+    pub(crate) fn new<P: AsRef<[u32]>>(
+        pair: Pair,
+        knots: impl Iterator<Item = (i64, bool, u32)> + Clone,
+        parts: impl Iterator<Item = P> + Clone,
+    ) -> Self {
+        const EACH: usize = PARTS + 1;
+        if parts.clone().next().is_none() {
+            return Self { pair, knots: Knots::new(knots), parts: Vec::new() };
+        }
+        let median = |parts: P| parts.as_ref().get(EACH / 2).copied().unwrap_or_default();
+        let timed =
+            knots.zip(parts.clone()).map(|((distance, joined, _), parts)| (distance, joined, median(parts)));
+        let knots = Knots::new(timed);
+        let mut all = vec![0; knots.places() * EACH];
+        for (place, parts) in knots.iter().zip(parts) {
+            if let (Some(room), Some(parts)) =
+                (all.get_mut(place.index() * EACH..), parts.as_ref().get(..EACH))
+            {
+                room[..EACH].copy_from_slice(parts);
             }
         }
-        Self { pair, knots, parts }
+        Self { pair, knots, parts: all }
     }
 
     pub(crate) fn pair(&self) -> Pair {
@@ -386,7 +398,12 @@ impl TableBuilder {
         for (pair, (keys, times)) in Pair::ALL.into_iter().zip(self.curves) {
             if !keys.is_empty() {
                 answers[pair.index()] = curves.len() as u8;
-                curves.push(Curve::new(pair, &keys, &times));
+                let each = (times.len() / keys.len()).max(1);
+                let parts = times.chunks_exact(each).filter(|_| each > 1);
+                let firsts = times.iter().step_by(each);
+                let knots =
+                    keys.iter().zip(firsts).map(|((distance, joined), time)| (*distance, *joined, *time));
+                curves.push(Curve::new(pair, knots, parts));
             }
         }
         let other = self.stand_in.map_or(NO_CURVE, |pair| answers[pair.index()]);

@@ -104,7 +104,7 @@ pub(crate) enum Range {
 pub struct Harm {
     /// Time of the foreground at the head, all requests.
     pub foreground: Duration,
-    /// By how much requests that ended an idle period were late.
+    /// By how much requests that ended an idle period were late; of detours, all requests.
     pub late: Duration,
     /// By how much they were early.
     pub early: Duration,
@@ -117,9 +117,14 @@ impl Harm {
         net / (self.foreground.as_nanos() as f64).max(1.0)
     }
 
+    /// What was lost in all; nothing where more was gained.
+    pub(crate) fn net(&self) -> Duration {
+        self.late.saturating_sub(self.early)
+    }
+
     /// The same in millionths, and no gains.
     pub(crate) fn ppm(&self) -> u32 {
-        let net = u128::from(self.late.saturating_sub(self.early).as_nanos());
+        let net = u128::from(self.net().as_nanos());
         let ppm = net * 1_000_000 / u128::from(self.foreground.as_nanos()).max(1);
         u32::try_from(ppm).unwrap_or(u32::MAX)
     }

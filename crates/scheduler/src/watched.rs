@@ -7,7 +7,7 @@ use units::{LbnRange, Op, Sectors, SessionId, TaskId};
 /// What a host wants to see of the calls that an application makes: whose session is whose, what is registered. By
 /// default nothing. Each is told after `S`, most often the core, has answered.
 pub trait Watch<S: ?Sized = Core> {
-    /// Any call was made: a core is to be polled.
+    /// A call was made, and not refused: a core is to be polled. Of a refused one nothing has changed.
     fn called(&mut self) {}
 
     /// A session was opened.
@@ -82,31 +82,34 @@ pub struct Watched<'a, W, S: ?Sized = Core> {
 }
 
 impl<W: Watch<S>, S: Sessions + ?Sized> Watched<'_, W, S> {
-    fn called(&mut self) -> &mut S {
-        self.watch.called();
-        self.sessions
+    fn pass<R>(&mut self, call: impl FnOnce(&mut S) -> Result<R, SessionError>) -> Result<R, SessionError> {
+        let told = call(self.sessions);
+        if told.is_ok() {
+            self.watch.called();
+        }
+        told
     }
 }
 
 impl<W: Watch<S>, S: Sessions + ?Sized> Sessions for Watched<'_, W, S> {
     fn open(&mut self, priority: Priority) -> Result<SessionId, SessionError> {
-        let session = self.called().open(priority)?;
+        let session = self.pass(|sessions| sessions.open(priority))?;
         self.watch.opened(session, priority);
         Ok(session)
     }
 
     fn set_priority(&mut self, session: SessionId, priority: Priority) -> Result<(), SessionError> {
-        self.called().set_priority(session, priority)
+        self.pass(|sessions| sessions.set_priority(session, priority))
     }
 
     fn serve_reads_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.called().serve_reads_by_writes(session, on)?;
+        self.pass(|sessions| sessions.serve_reads_by_writes(session, on))?;
         self.watch.serves(session, on);
         Ok(())
     }
 
     fn serve_writes_by_writes(&mut self, session: SessionId, on: bool) -> Result<(), SessionError> {
-        self.called().serve_writes_by_writes(session, on)
+        self.pass(|sessions| sessions.serve_writes_by_writes(session, on))
     }
 
     fn to_come(&self, session: SessionId) -> Result<u64, SessionError> {
@@ -120,7 +123,7 @@ impl<W: Watch<S>, S: Sessions + ?Sized> Sessions for Watched<'_, W, S> {
         block: Sectors,
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
-        let task = self.called().read(session, range, block, parameter)?;
+        let task = self.pass(|sessions| sessions.read(session, range, block, parameter))?;
         self.watch.registered((session, task), (Op::Read, range, block), parameter);
         Ok(task)
     }
@@ -132,37 +135,37 @@ impl<W: Watch<S>, S: Sessions + ?Sized> Sessions for Watched<'_, W, S> {
         block: Sectors,
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
-        let task = self.called().write(session, range, block, parameter)?;
+        let task = self.pass(|sessions| sessions.write(session, range, block, parameter))?;
         self.watch.registered((session, task), (Op::Write, range, block), parameter);
         Ok(task)
     }
 
     fn abort(&mut self, task: TaskId) -> Result<u64, SessionError> {
-        let told = self.called().abort(task);
+        let told = self.pass(|sessions| sessions.abort(task));
         self.watch.aborted(task, told);
         told
     }
 
     fn abort_range(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        let told = self.called().abort_range(session, range);
+        let told = self.pass(|sessions| sessions.abort_range(session, range));
         self.watch.withdrawn(self.sessions, session, range, told);
         told
     }
 
     fn promote(&mut self, session: SessionId, range: LbnRange) -> Result<u64, SessionError> {
-        self.called().promote(session, range)
+        self.pass(|sessions| sessions.promote(session, range))
     }
 
     fn suspend(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.called().suspend(session)
+        self.pass(|sessions| sessions.suspend(session))
     }
 
     fn resume(&mut self, session: SessionId) -> Result<(), SessionError> {
-        self.called().resume(session)
+        self.pass(|sessions| sessions.resume(session))
     }
 
     fn close(&mut self, session: SessionId) -> Result<u64, SessionError> {
-        let told = self.called().close(session);
+        let told = self.pass(|sessions| sessions.close(session));
         self.watch.closed(session, told);
         told
     }

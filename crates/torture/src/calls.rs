@@ -6,7 +6,9 @@ use crate::dice::Dice;
 use crate::failure::{Broken, Check, hold};
 use crate::scenario::Setup;
 use crate::step::Step;
-use scheduler::{Core, MOST_SESSIONS, Parameter, Priority, SessionError, Sessions, Sharing};
+use scheduler::{
+    Core, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions, Sharing, SubmitError,
+};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Op, RequestId, SessionId};
 
@@ -321,12 +323,16 @@ pub(crate) trait Calls {
             }
             self.request()?;
             let now: BTreeMap<SessionId, u64> = others(self.clients()).into_iter().collect();
+            let gaps_will_do = self.gaps_hold_every_block();
             for (id, left, without) in &mut seen {
                 // A scrub closes its session when it is over.
                 let now = now.get(id).copied().unwrap_or(0);
                 *without += 1;
                 if *left != now || now == 0 {
                     (*left, *without) = (now, 0);
+                }
+                if *without >= PATIENCE_SHARED && !gaps_will_do {
+                    return self.close(hog);
                 }
                 hold(*without < PATIENCE_SHARED, Check::Starved, || {
                     format!(
@@ -356,6 +362,37 @@ const PATIENCE_CAREFUL: u64 = 2_000;
 /// What a call says of blocks that had not come.
 pub(crate) fn counted(told: Result<u64, SessionError>, left: u64, call: &str) -> Result<(), Broken> {
     hold(told == Ok(left), Check::Count, || format!("{call} says {told:?}, and {left} blocks had not come"))
+}
+
+/// Whether a foreground request was taken; it may be refused where the pool is full, and nowhere else.
+pub(crate) fn taken(
+    told: Result<(), SubmitError>,
+    request: Request,
+    core: &Core,
+    room: usize,
+) -> Result<bool, Broken> {
+    match told {
+        Ok(()) => Ok(true),
+        Err(SubmitError::Full { most, .. }) => {
+            let full = most == room && core.pending() - core.promoted_pending() >= most;
+            hold(full, Check::Refusal, || format!("{request:?} is refused, and the pool is not full"))?;
+            Ok(false)
+        }
+        Err(other) => Err((Check::Refusal, format!("{request:?} is refused: {other}"))),
+    }
+}
+
+/// Nothing rests that could go on by itself, with nothing under way: so many requests may not wait, and where idle time is
+/// used and blocks are wanted there is an instant at which it is tried again.
+pub(crate) fn goes_on(core: &Core, clients: &Clients, setup: &Setup, waiting: usize) -> Result<(), Broken> {
+    let promoted = core.promoted_pending();
+    hold(waiting + promoted == 0, Check::Hang, || {
+        format!("{waiting} requests and {promoted} promoted ones wait, and nothing is done")
+    })?;
+    let wanted = clients.active_wanted();
+    hold(wanted == 0 || setup.idle.is_none() || core.wake_at().is_some(), Check::Hang, || {
+        format!("{wanted} blocks are wanted, the drive is idle, and no wake-up is set")
+    })
 }
 
 /// What nobody may refuse.

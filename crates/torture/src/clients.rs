@@ -264,6 +264,15 @@ impl Clients {
         self.sessions.values().filter(|s| s.suspended.is_none()).map(|s| s.wanted).sum()
     }
 
+    /// The longest block that is still wanted, in sectors.
+    pub fn longest_wanted(&self) -> u64 {
+        let wanted = |task: &'_ Task| {
+            let blocks = (0..task.blocks.len() as u64).filter(|block| task.is_wanted(*block));
+            blocks.map(|block| task.block_range(block).len().get()).max()
+        };
+        self.tasks.values().filter_map(wanted).max().unwrap_or(0)
+    }
+
     /// Holds the core's own counts against these. With `drained`, nothing waits to be polled.
     pub fn check_counts(&self, core: &Core, drained: bool) -> Result<(), Broken> {
         for (&id, session) in &self.sessions {

@@ -5,15 +5,29 @@ use crate::dice::mix;
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::step::AtHand;
-use scheduler::{Buffers, Wanted};
+use scheduler::{Action, Buffers, Core, Wanted};
+use units::Instant;
 
 /// Asked for buffers while the next access is chosen.
-pub(crate) struct Desk<'a> {
-    pub clients: &'a Clients,
-    pub at_hand: AtHand,
-    pub held: Vec<Held>,
-    pub versions: &'a mut u64,
-    pub broken: Option<Broken>,
+struct Desk<'a> {
+    clients: &'a Clients,
+    at_hand: AtHand,
+    held: Vec<Held>,
+    versions: &'a mut u64,
+    broken: Option<Broken>,
+}
+
+/// What the core says next, and the buffers that it was given for that.
+pub(crate) fn poll(
+    core: &mut Core,
+    now: Instant,
+    clients: &Clients,
+    at_hand: AtHand,
+    versions: &mut u64,
+) -> Result<(Option<Action>, Vec<Held>), Broken> {
+    let mut desk = Desk { clients, at_hand, held: Vec::new(), versions, broken: None };
+    let action = core.poll_with(now, &mut desk);
+    desk.broken.map_or(Ok((action, desk.held)), Err)
 }
 
 impl Buffers for Desk<'_> {

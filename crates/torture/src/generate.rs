@@ -31,8 +31,16 @@ pub fn generate(seed: u64) -> Scenario {
 
 /// The same with the core in front of a black box.
 fn outside(mut dice: Dice) -> Scenario {
+    let outside = outer(&mut dice);
+    let setup = setup(&mut dice);
+    let setup = Setup { host: Host::Outside, outside, ..seen_from_outside(&mut dice, setup) };
+    draw(dice, setup)
+}
+
+/// A black box.
+fn outer(dice: &mut Dice) -> Outer {
     let conduct = [Conduct::Exact, Conduct::Noisy, Conduct::Noisy, Conduct::Rough][dice.below(4) as usize];
-    let outside = Outer {
+    Outer {
         conduct,
         knowledge: match dice.below(6) {
             0 => Knowledge::Size,
@@ -42,14 +50,17 @@ fn outside(mut dice: Dice) -> Scenario {
         beyond: !dice.one_in(3),
         at_drive: if dice.one_in(3) { dice.range(1, 5) as u8 } else { 2 },
         tells: [Tells::All, Tells::First, Tells::Nothing][dice.below(3) as usize],
-    };
-    let setup = setup(&mut dice);
+    }
+}
+
+/// What of a set-up makes sense from outside.
+fn seen_from_outside(dice: &mut Dice, setup: Setup) -> Setup {
     // Speeds that wander are followed from the beginning of time.
     let start_ns = setup.start_ns.min(1 << 43) & ((1 << 43) - 1);
     let idle = setup.idle.or((!dice.one_in(4)).then(IdleTime::default));
     // From outside no track is looked at for nothing.
     let budget = setup.budget.max(1);
-    draw(dice, Setup { host: Host::Outside, outside, start_ns, idle, budget, ..setup })
+    Setup { start_ns, idle, budget, ..setup }
 }
 
 fn draw(mut dice: Dice, setup: Setup) -> Scenario {
@@ -61,10 +72,6 @@ fn draw(mut dice: Dice, setup: Setup) -> Scenario {
         if ![0, 2, 9, 10].contains(&kind) && dice.one_in(2) {
             *weight = 0;
         }
-    }
-    if setup.host == Host::Outside {
-        // Scrubs, mining and rot are the other host's.
-        [17, 18, 19, 20].into_iter().for_each(|kind| weights[kind] = 0);
     }
     let mut generator = Generator {
         spots: (0..3).map(|_| dice.below(capacity)).collect(),

@@ -1,16 +1,21 @@
 //! A history carried out, with every promise held after each step.
 
 use crate::calls::Calls;
-use crate::failure::{Broken, Check, Failure};
+use crate::dice::mix;
+use crate::failure::{Broken, Check, Failure, hold};
 use crate::medium::Health;
-use crate::misuse::misuse;
+use crate::mine::Mining;
+use crate::misuse::{ANY_TIME, misuse, refuse};
 use crate::outside::Front;
-use crate::scenario::{Host, Scenario};
-use crate::step::{AtHand, Step};
+use crate::scenario::{Host, Scenario, Setup};
+use crate::scrub::Scrubbing;
+use crate::step::Step;
+use crate::troubles::Troubles;
 use crate::volume::House;
 use crate::world::{Counts, World};
+use scheduler::{Core, Harm};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use units::{Duration, Instant, Lbn};
+use units::{Instant, Lbn};
 
 /// What a history came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,48 +26,94 @@ pub struct Outcome {
     pub hash: u64,
 }
 
-/// Carries a history out.
+/// A host of some kind.
+pub(crate) trait Stage: Sized {
+    /// The host of a history, before its first step.
+    fn open(setup: &Setup) -> Result<Self, Broken>;
+    fn step(&mut self, step: &Step) -> Result<(), Broken>;
+    /// What must hold after every step.
+    fn check(&mut self) -> Result<(), Broken>;
+    /// A bad call, which must be refused; with `None` everything about it but the call itself.
+    fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken>;
+    fn core(&self) -> &Core;
+    fn now(&self) -> Instant;
+    fn outcome(&self) -> Outcome;
+
+    /// What two hosts of one history must agree in after every step.
+    fn seen(&self) -> Seen {
+        let core = self.core();
+        Seen {
+            outcome: self.outcome(),
+            now: self.now(),
+            // One that has passed says to poll, and so does the call behind it.
+            wake: core.wake_at().filter(|at| *at > self.now()),
+            busy: core.busy_until(),
+            waiting: (core.pending(), core.promoted_pending(), core.at_drive()),
+            harm: core.harm(),
+        }
+    }
+}
+
+/// See [`Stage::seen`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Seen {
+    outcome: Outcome,
+    now: Instant,
+    wake: Option<Instant>,
+    busy: Option<Instant>,
+    waiting: (usize, usize, usize),
+    harm: Harm,
+}
+
+/// Carries a history out: on a host and, step by step beside it, on another, which must do the same (promise 6). After
+/// each step the first gets a bad call, which the other does not, and must go on as if there had been none (promise 7).
 ///
 /// # Errors
 /// The first broken promise.
 pub fn run(scenario: &Scenario) -> Result<Outcome, Failure> {
-    let (mut at_step, mut at) = (0, Instant::from_nanos(scenario.setup.start_ns));
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let (mut counts, hash);
-        match scenario.setup.host {
-            Host::Core => {
-                let mut world = World::new(&scenario.setup)?;
-                for (number, step) in scenario.steps.iter().enumerate() {
-                    (at_step, at) = (number, world.now);
-                    let held = world.step(step).and_then(|()| world.check());
-                    at = world.now;
-                    held?;
-                }
-                (counts, hash) = (world.counts, world.hash);
-            }
-            Host::Volume => {
-                let mut house = House::new(&scenario.setup)?;
-                for (number, step) in scenario.steps.iter().enumerate() {
-                    (at_step, at) = (number, house.now());
-                    let held = house.step(step).and_then(|()| house.check());
-                    at = house.now();
-                    held?;
-                }
-                (counts, hash) = (house.counts, house.hash);
-            }
-            Host::Outside => {
-                let mut front = Front::new(&scenario.setup)?;
-                for (number, step) in scenario.steps.iter().enumerate() {
-                    (at_step, at) = (number, front.now);
-                    let held = front.step(step).and_then(|()| front.check());
-                    at = front.now;
-                    held?;
-                }
-                (counts, hash) = (front.counts, front.hash);
-            }
+    match carry_out(scenario, true) {
+        Err(failure) if failure.check == Check::Replay => {
+            // If they agree without bad calls, one of those has changed something.
+            let what = match carry_out(scenario, false) {
+                Ok(_) => format!("a bad call was refused and has changed something: {}", failure.what),
+                Err(failure) => return Err(failure),
+            };
+            Err(Failure { check: Check::Refusal, what, ..failure })
         }
+        outcome => outcome,
+    }
+}
+
+fn carry_out(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure> {
+    match scenario.setup.host {
+        Host::Core => on::<World>(scenario, bad_calls),
+        Host::Volume | Host::VolumeOutside => on::<House>(scenario, bad_calls),
+        Host::Outside => on::<Front>(scenario, bad_calls),
+    }
+}
+
+fn on<S: Stage>(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure> {
+    let start = Instant::from_nanos(scenario.setup.start_ns);
+    let (mut at_step, mut at) = (0, start);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let (mut stage, mut other) = (S::open(&scenario.setup)?, S::open(&scenario.setup)?);
+        for (number, step) in scenario.steps.iter().enumerate() {
+            (at_step, at) = (number, stage.now());
+            let held = stage.step(step).and_then(|()| stage.check());
+            at = stage.now();
+            held?;
+            let told = other.step(step).and_then(|()| other.check());
+            let (here, there) = (stage.seen(), other.seen());
+            hold(told.is_ok() && here == there, Check::Replay, || {
+                format!("the same steps give {here:?}, and beside it {there:?} {told:?}")
+            })?;
+            let kind = mix(scenario.setup.seed ^ number as u64) % u64::from(ANY_TIME);
+            stage.bad_call(bad_calls.then_some(kind as u32))?;
+            other.bad_call(None)?;
+        }
+        let Outcome { mut counts, hash } = stage.outcome();
         counts.steps = scenario.steps.len() as u64;
-        counts.time = at.saturating_since(Instant::from_nanos(scenario.setup.start_ns));
+        counts.time = at.saturating_since(start);
         Ok(Outcome { counts, hash })
     }));
     let broken: Broken = match outcome {
@@ -77,7 +128,11 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Failure> {
     Err(Failure { check: broken.0, step: at_step, at, what: broken.1 })
 }
 
-impl World {
+impl Stage for World {
+    fn open(setup: &Setup) -> Result<Self, Broken> {
+        Self::new(setup)
+    }
+
     fn step(&mut self, step: &Step) -> Result<(), Broken> {
         self.sequence += 1;
         if let Some(called) = self.call(step) {
@@ -85,14 +140,10 @@ impl World {
         }
         match *step {
             Step::Polls { most } => {
-                self.polls = most.map(|n| n.max(1));
+                self.troubles.polls = most.map(|n| n.max(1));
                 // A host that dispatches late is no longer the twin's.
                 self.twin.on &= self.twin.is_lockstep() || most.is_none();
                 self.drain()
-            }
-            Step::Buffers { at_hand } => {
-                self.at_hand = at_hand;
-                Ok(())
             }
             Step::Bad { lbn, stuck } => self.health(lbn, if stuck { Health::Stuck } else { Health::Bad }),
             Step::Mend { lbn } => self.health(lbn, Health::Good),
@@ -110,22 +161,39 @@ impl World {
             Step::Mine { priority, start, pages, scans, permille } => {
                 self.start_mining(priority, (start, pages), (scans, permille))
             }
-            Step::Late { ns } => {
-                self.late = Duration::from_nanos(ns);
-                Ok(())
-            }
-            Step::Lose { fate } => {
-                self.fate = Some(fate);
-                Ok(())
-            }
             Step::PowerCut => self.power_cut(),
             Step::Misuse { kind } => misuse(&mut self.core, &self.clients, self.now, kind),
             Step::Settle { hog } => self.settle(hog),
-            // The rest is for other hosts.
-            _ => Ok(()),
+            // The rest is a trouble, or for other hosts.
+            _ => {
+                self.troubles.take(step);
+                Ok(())
+            }
         }
     }
 
+    fn check(&mut self) -> Result<(), Broken> {
+        self.check_all()
+    }
+
+    fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken> {
+        kind.map_or(Ok(()), |kind| refuse(&mut self.core, &self.clients, self.now, kind))
+    }
+
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome { counts: self.counts, hash: self.hash.get() }
+    }
+}
+
+impl World {
     fn health(&mut self, lbn: u64, health: Health) -> Result<(), Broken> {
         let lbn = Lbn::new(lbn % self.capacity());
         self.medium.set_health(lbn, health);
@@ -135,7 +203,7 @@ impl World {
 
     /// All troubles end, and everybody gets what he asked for.
     fn settle(&mut self, hog: bool) -> Result<(), Broken> {
-        (self.polls, self.at_hand, self.late, self.fate) = (None, AtHand::All, Duration::ZERO, None);
+        self.troubles = Troubles::NONE;
         self.drain()?;
         self.everybody_gets_everything(hog)?;
         self.check_scrub_over()?;

@@ -91,9 +91,10 @@ impl Medium {
         }
     }
 
-    /// A head passes and reads.
+    /// A head passes and reads, for what was begun at `at`: commands may pass in another order than they were sent.
     pub fn read(&mut self, lbn: Lbn, at: Instant) {
-        self.at_mut(lbn).read = Some(at);
+        let sector = self.at_mut(lbn);
+        sector.read = sector.read.max(Some(at));
     }
 
     /// A head passes and writes; whether it could.

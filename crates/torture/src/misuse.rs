@@ -1,4 +1,5 @@
-//! Calls that must be refused, each with the answer that it must get.
+//! Calls that must be refused, each with the answer that it must get: one after every step. That nothing has changed is
+//! held by a twin of the host to whom it is not made; for those that are steps, by the core's every field.
 
 use crate::clients::{Clients, range};
 use crate::failure::{Broken, Check, hold};
@@ -6,48 +7,87 @@ use scheduler::{
     Core, MOST_BLOCK_SECTORS, MOST_SESSIONS, Parameter, Priority, Request, SessionError, Sessions,
     SubmitError,
 };
-use units::{Instant, Op, RequestId, Sectors, SessionId, TaskId};
+use std::fmt;
+use units::{Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 
 /// How many kinds there are.
 pub(crate) const KINDS: u32 = 20;
 
+/// The first so many may be made at any time: whoever makes one has changed nothing that could be seen.
+pub(crate) const ANY_TIME: u32 = 19;
+
 /// One bad call. The core must be the same afterwards, down to its last field.
 pub(crate) fn misuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
-    if kind % KINDS == 19 {
+    if kind % KINDS >= ANY_TIME {
         return too_many_sessions(core, clients);
     }
     let before = format!("{core:?}");
-    let (said, wanted) = bad_call(core, clients, now, kind % KINDS);
-    hold(said == wanted, Check::Refusal, || format!("misuse {kind} is answered {said}, not {wanted}"))?;
+    refuse(core, clients, now, kind)?;
     let after = format!("{core:?}");
     hold(before == after, Check::Refusal, || format!("misuse {kind} was refused and has changed the core"))
 }
 
-/// What is answered, and what must be.
-fn bad_call(core: &mut Core, clients: &Clients, now: Instant, kind: u32) -> (String, String) {
+/// One bad call that may be made at any time.
+pub(crate) fn refuse(core: &mut Core, clients: &Clients, now: Instant, kind: u32) -> Result<(), Broken> {
     let size = core.drive().layout().capacity();
+    match bad_range(size, kind) {
+        Some(range) => {
+            let id = RequestId::new(u64::MAX);
+            let op = if range.is_empty() { Op::Write } else { Op::Read };
+            let wanted = match range.is_empty() {
+                true => SubmitError::Empty { id, range },
+                false => SubmitError::PastEnd { id, range, capacity: size },
+            };
+            answered(kind, core.submit(now, Request { id, op, range }), wanted)
+        }
+        None => refuse_session(core, clients, size, kind),
+    }
+}
+
+/// The range of a bad request of the foreground, for the kinds that are some.
+pub(crate) fn bad_range(capacity: Sectors, kind: u32) -> Option<LbnRange> {
+    match kind % KINDS {
+        7 => Some(range(0, 0)),
+        8 => Some(range(capacity.get(), 1)),
+        9 => Some(range(u64::MAX - 3, 8)),
+        _ => None,
+    }
+}
+
+/// The answer must be that error.
+pub(crate) fn answered<T: fmt::Debug, E: fmt::Debug + PartialEq>(
+    kind: u32,
+    said: Result<T, E>,
+    wanted: E,
+) -> Result<(), Broken> {
+    hold(said.as_ref().is_err_and(|error| *error == wanted), Check::Refusal, || {
+        format!("misuse {kind} is answered {said:?}, not {wanted:?}")
+    })
+}
+
+/// One bad call of a session.
+pub(crate) fn refuse_session(
+    core: &mut dyn Sessions,
+    clients: &Clients,
+    size: Sectors,
+    kind: u32,
+) -> Result<(), Broken> {
     let capacity = size.get();
     let never = SessionId::new(u64::MAX);
     let closed = clients.closed.last().copied().unwrap_or(never);
     let open = clients.sessions.keys().next().copied();
     let ended = clients.ended.last().copied().unwrap_or(TaskId::new(u64::MAX));
     let (one, eight, none) = (Sectors::new(1), Sectors::new(8), Parameter::default());
-    let id = RequestId::new(u64::MAX);
     let some = range(capacity / 2, 1);
     let missing = |id| SessionError::NoSession(id);
     // Where no session is open the call is refused for that, whatever else is wrong with it.
     let of = open.unwrap_or(never);
     let or_missing = |error: SessionError| if open.is_some() { error } else { missing(of) };
-    let show = |said: Result<u64, SessionError>, wanted: SessionError| {
-        (format!("{said:?}"), format!("{:?}", Err::<u64, _>(wanted)))
-    };
+    let show = |said: Result<u64, SessionError>, wanted: SessionError| answered(kind, said, wanted);
     let task = |said: Result<TaskId, SessionError>| said.map(TaskId::get);
     let unit = |said: Result<(), SessionError>| said.map(|()| 0);
     let past_end = |range| SessionError::PastEnd { range, capacity: size };
-    let submitted = |said: Result<(), SubmitError>, wanted: SubmitError| {
-        (format!("{said:?}"), format!("{:?}", Err::<(), _>(wanted)))
-    };
-    match kind {
+    match kind % KINDS {
         0 => show(task(core.read(never, some, one, none)), missing(never)),
         1 => show(task(core.write(closed, some, one, none)), missing(closed)),
         2 => {
@@ -67,21 +107,6 @@ fn bad_call(core: &mut Core, clients: &Clients, now: Instant, kind: u32) -> (Str
             show(task(core.write(of, some, blocks, none)), or_missing(SessionError::BlockSize(blocks)))
         }
         6 => show(core.abort(ended), SessionError::NoTask(ended)),
-        7 => {
-            let range = range(0, 0);
-            let said = core.submit(now, Request { id, op: Op::Write, range });
-            submitted(said, SubmitError::Empty { id, range })
-        }
-        8 => {
-            let range = range(capacity, 1);
-            let said = core.submit(now, Request { id, op: Op::Read, range });
-            submitted(said, SubmitError::PastEnd { id, range, capacity: size })
-        }
-        9 => {
-            let range = range(u64::MAX - 3, 8);
-            let said = core.submit(now, Request { id, op: Op::Read, range });
-            submitted(said, SubmitError::PastEnd { id, range, capacity: size })
-        }
         10 => show(core.close(closed), missing(closed)),
         11 => show(core.promote(closed, some), missing(closed)),
         12 => show(core.abort_range(never, some), missing(never)),

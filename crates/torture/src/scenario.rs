@@ -50,6 +50,8 @@ pub enum Host {
     Core,
     /// A volume that holds bytes, with the other applications on it.
     Volume,
+    /// The same with the core outside the drive.
+    VolumeOutside,
     /// A host with a core outside the drive, in front of a black box.
     Outside,
 }
@@ -201,10 +203,11 @@ impl fmt::Display for Scenario {
         let host = match s.host {
             Host::Core => "core",
             Host::Volume => "volume",
+            Host::VolumeOutside => "volume-outside",
             Host::Outside => "outside",
         };
         writeln!(f, "host {host}")?;
-        if s.host == Host::Outside {
+        if matches!(s.host, Host::Outside | Host::VolumeOutside) {
             writeln!(f, "outside {}", s.outside)?;
         }
         writeln!(f, "policy {}", s.policy)?;
@@ -327,6 +330,7 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         }
         ["host", "core"] => setup.host = Host::Core,
         ["host", "volume"] => setup.host = Host::Volume,
+        ["host", "volume-outside"] => setup.host = Host::VolumeOutside,
         ["host", "outside"] => setup.host = Host::Outside,
         ["outside", words @ ..] => setup.outside = Outer::parse(words)?,
         ["mimic", "none"] => setup.mimic = Mimicry::None,

@@ -1,14 +1,11 @@
 //! Histories one after another.
 
 use crate::dice::{Dice, mix};
-use crate::failure::{Check, Failure};
+use crate::failure::Failure;
 use crate::generate::generate;
 use crate::history::{Outcome, run};
 use crate::scenario::Scenario;
 use crate::world::Counts;
-
-/// Every so many histories one is run twice.
-const TWICE: u64 = 8;
 
 /// Histories of a seed, each with its own drive and its own seed.
 #[derive(Clone, Debug)]
@@ -67,13 +64,7 @@ impl Torture {
         let seed = self.dice.next();
         self.histories += 1;
         let scenario = generate(seed);
-        let mut outcome = run(&scenario);
-        if self.histories % TWICE == 1
-            && let Ok(first) = outcome
-        {
-            outcome = again(&scenario, first);
-        }
-        match outcome {
+        match run(&scenario) {
             Ok(Outcome { counts, .. }) => {
                 self.counts.add(&counts);
                 Ok(())
@@ -81,20 +72,6 @@ impl Torture {
             Err(failure) => Err(Box::new(Found { seed, history: self.histories, scenario, failure })),
         }
     }
-}
-
-/// The same steps must give the same actions (promise 6).
-fn again(scenario: &Scenario, first: Outcome) -> Result<Outcome, Failure> {
-    let second = run(scenario)?;
-    if second == first {
-        return Ok(second);
-    }
-    Err(Failure {
-        check: Check::Replay,
-        step: scenario.steps.len().saturating_sub(1),
-        at: units::Instant::ZERO + first.counts.time,
-        what: format!("a second run gives {second:?}, the first gave {first:?}"),
-    })
 }
 
 impl Counts {

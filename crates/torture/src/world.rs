@@ -4,24 +4,23 @@ mod idle;
 mod told;
 mod under_way;
 
-use crate::calls::Calls;
+use crate::calls::{Calls, goes_on, taken};
 use crate::clients::Clients;
-use crate::desk::Desk;
-use crate::dice::{Dice, mix};
+use crate::desk;
+use crate::dice::Dice;
 use crate::exec::{Exec, Held};
 use crate::failure::{Broken, Check, hold};
+use crate::hash::Hash;
 use crate::medium::Medium;
-use crate::mine::Mine;
+use crate::mine::Mining;
 use crate::scenario::Setup;
-use crate::scrub::{Ideal, Scrub};
-use crate::step::{AtHand, Fate};
+use crate::scrub::{Scrubbing, Tenants};
+use crate::troubles::Troubles;
 use crate::twin::{Alone, Twin};
 use drive::Mechanics;
 use model::{DriveModel, Position};
-use scheduler::{Action, Config, Core, Harm, Request, SubmitError};
-use std::cell::RefCell;
+use scheduler::{Action, Config, Core, Harm, Request};
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
@@ -123,10 +122,7 @@ pub(crate) struct World {
     last: (u64, Vec<Lbn>),
     pub requests: BTreeMap<RequestId, Foreground>,
     next_request: u64,
-    pub polls: Option<u32>,
-    pub at_hand: AtHand,
-    pub late: Duration,
-    pub fate: Option<Fate>,
+    pub troubles: Troubles,
     /// Whether nothing waits to be polled.
     drained: bool,
     pub twin: Twin,
@@ -138,13 +134,10 @@ pub(crate) struct World {
     /// A request that found the drive idle: what the core says it cost.
     alone: Option<(RequestId, Alone, Harm, Harm)>,
     /// What the last access left of the head's place.
-    pub hash: u64,
+    pub hash: Hash,
     pub counts: Counts,
     pub dice: Dice,
-    /// What was written last to each sector.
-    pub ideal: Ideal,
-    pub scrub: Option<Scrub>,
-    pub mine: Option<Mine>,
+    tenants: Tenants,
 }
 
 impl World {
@@ -167,22 +160,17 @@ impl World {
             last: (0, Vec::new()),
             requests: BTreeMap::new(),
             next_request: 1,
-            polls: None,
-            at_hand: AtHand::All,
-            late: Duration::ZERO,
-            fate: None,
+            troubles: Troubles::NONE,
             drained: true,
             twin: Twin::new(setup, &drive, config),
             since: Instant::ZERO,
             patience: idle::Patience::default(),
             before: None,
             alone: None,
-            hash: 0,
+            hash: Hash::default(),
             counts: Counts::default(),
             dice: Dice::new(setup.seed),
-            ideal: Rc::new(RefCell::new(vec![0; drive.layout().capacity().get() as usize])),
-            scrub: None,
-            mine: None,
+            tenants: Tenants::new(drive.layout().capacity().get()),
             drive,
         })
     }
@@ -192,14 +180,10 @@ impl World {
         self.versions
     }
 
-    fn note(&mut self, n: u64) {
-        self.hash = mix(self.hash ^ n).wrapping_add(n);
-    }
-
     /// Polls as often as the host does.
     pub fn drain(&mut self) -> Result<(), Broken> {
         self.drained = false;
-        for polled in 0..self.polls.unwrap_or(u32::MAX) {
+        for polled in 0..self.troubles.polls.unwrap_or(u32::MAX) {
             hold(polled < ENDLESS, Check::Endless, || "polls give actions without end".into())?;
             if !self.poll()? {
                 self.drained = true;
@@ -219,17 +203,11 @@ impl World {
     /// What the core says next.
     fn ask(&mut self) -> Result<Said, Broken> {
         let (waiting, promoted) = (self.requests_waiting(), self.core.promoted_pending());
-        let mut desk = Desk {
-            clients: &self.clients,
-            at_hand: self.at_hand,
-            held: Vec::new(),
-            versions: &mut self.versions,
-            broken: None,
-        };
         let harm = self.core.harm();
-        let action = self.core.poll_with(self.now, &mut desk);
-        let Desk { held, broken, .. } = desk;
-        broken.map_or(Ok(Said { action, held, harm, waiting, promoted }), Err)
+        let at_hand = self.troubles.at_hand;
+        let (action, held) =
+            desk::poll(&mut self.core, self.now, &self.clients, at_hand, &mut self.versions)?;
+        Ok(Said { action, held, harm, waiting, promoted })
     }
 
     fn act(&mut self, said: Said) -> Result<bool, Broken> {
@@ -270,7 +248,8 @@ impl World {
         self.core = self.setup.core(Arc::clone(&self.drive), self.config);
         self.twin = Twin::new(&self.setup, &self.drive, self.config);
         self.mechanics.place(Position::default());
-        (self.retry, self.fate, self.late) = (None, None, Duration::ZERO);
+        self.retry = None;
+        (self.troubles.fate, self.troubles.late) = (None, Duration::ZERO);
         (self.before, self.alone) = (None, None);
         (self.since, self.patience) = (Instant::ZERO, idle::Patience::default());
         self.sequence += 1;
@@ -278,12 +257,12 @@ impl World {
         self.scrub_goes_on()?;
         self.mining_begins_again(mining)?;
         self.last = (self.sequence, Vec::new());
-        self.twin.on &= self.twin.is_lockstep() || self.polls.is_none();
+        self.twin.on &= self.twin.is_lockstep() || self.troubles.polls.is_none();
         self.drain()
     }
 
     /// What must hold after every step.
-    pub fn check(&self) -> Result<(), Broken> {
+    pub fn check_all(&self) -> Result<(), Broken> {
         self.clients.check_counts(&self.core, self.drained)?;
         let pending = self.core.pending();
         let (most, promoted) = (self.setup.most_pending, self.core.promoted_pending());
@@ -308,14 +287,7 @@ impl World {
         if self.exec.is_some() {
             return Ok(());
         }
-        let (waiting, promoted) = (self.requests.len(), self.core.promoted_pending());
-        hold(waiting + promoted == 0, Check::Hang, || {
-            format!("{waiting} requests and {promoted} promoted ones wait, and the head rests")
-        })?;
-        let wanted = self.clients.active_wanted();
-        hold(wanted == 0 || self.setup.idle.is_none() || self.core.wake_at().is_some(), Check::Hang, || {
-            format!("{wanted} blocks are wanted, the drive is idle, and no wake-up is set")
-        })
+        goes_on(&self.core, &self.clients, &self.setup, self.requests.len())
     }
 
     /// Requests of the foreground that wait at the core, what was lost among them.
@@ -323,6 +295,26 @@ impl World {
         self.core.pending() - self.core.promoted_pending()
     }
 }
+
+impl Scrubbing for World {
+    fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    fn tenants_mut(&mut self) -> &mut Tenants {
+        &mut self.tenants
+    }
+
+    fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+}
+
+impl Mining for World {}
 
 impl Calls for World {
     fn setup(&self) -> &Setup {
@@ -385,27 +377,20 @@ impl Calls for World {
         let told = self.core.submit(self.now, request);
         self.twin.advance(self.now);
         self.twin.submit(self.now, request, told)?;
-        match told {
-            Ok(()) => {
-                self.next_request += 1;
-                self.since = self.now;
-                let (version, submitted) = (self.version(), self.sequence);
-                let (alone, arrived) = (self.requests.is_empty(), self.now);
-                self.requests.insert(id, Foreground { op, range, submitted, arrived, version, alone });
-            }
-            Err(SubmitError::Full { most, .. }) => {
-                let full = most == self.setup.most_pending
-                    && self.core.pending() - self.core.promoted_pending() >= most;
-                hold(full, Check::Refusal, || format!("{request:?} is refused, and the pool is not full"))?;
-            }
-            Err(other) => return Err((Check::Refusal, format!("{request:?} is refused: {other}"))),
+        let taken = taken(told, request, &self.core, self.setup.most_pending)?;
+        if taken {
+            self.next_request += 1;
+            self.since = self.now;
+            let (version, submitted) = (self.version(), self.sequence);
+            let (alone, arrived) = (self.requests.is_empty(), self.now);
+            self.requests.insert(id, Foreground { op, range, submitted, arrived, version, alone });
         }
         // What is under way in idle time is cut short whoever polls slowly.
-        if was_idle && told.is_ok() {
+        if was_idle && taken {
             self.poll()?;
         }
         self.drain()?;
-        Ok(told.is_ok())
+        Ok(taken)
     }
 
     fn advance(&mut self, by: Duration) -> Result<(), Broken> {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests stand outside test functions")]
 
+mod backup;
 mod cache;
 mod miner;
 mod reorganizer;

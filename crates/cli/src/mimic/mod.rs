@@ -2,12 +2,14 @@
 
 mod args;
 mod check;
+mod learning;
 mod plot;
 mod probe;
 mod show;
 mod store;
 
 pub(crate) use args::MimicCommand;
+pub(crate) use learning::{Learning, LearningArgs, minimum_samples};
 pub(crate) use store::load;
 
 use crate::output::Console;

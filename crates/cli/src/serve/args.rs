@@ -2,6 +2,7 @@
 
 use super::names::{DeviceSpec, Place};
 use crate::args::TlsArgs;
+use crate::mimic::LearningArgs;
 use clap::Args;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,7 +10,7 @@ use std::str::FromStr;
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Everything from a file: see docs/freeblock.toml, in which each option is explained
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "allow_remote", "record", "record_limit", "tls_certificate"], required_unless_present = "disk")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "allow_remote", "record", "record_limit", "tls_certificate"], required_unless_present = "disk")]
     pub(crate) config: Option<PathBuf>,
     /// A disk: /dev/NAME, a file, or emulated:NAME-or-FILE,file=PATH for a drive that one does not have (`,noise` and `,seed=N` may follow)
     #[arg(long, value_name = "NAME=DEVICE", requires = "listen")]
@@ -23,6 +24,8 @@ pub(crate) struct ServeArgs {
     /// In which order requests are served: fcfs, c-look, sstf, sptf, sptf-sw:N, smtf
     #[arg(long, value_name = "POLICY")]
     pub(crate) policy: Option<String>,
+    #[command(flatten)]
+    pub(crate) learning: LearningArgs,
     /// Let other machines in, although nobody is asked who they are
     #[arg(long)]
     pub(crate) allow_remote: bool,

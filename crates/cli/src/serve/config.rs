@@ -4,6 +4,7 @@ use super::args::ServeArgs;
 use super::names::{DeviceSpec, Place};
 use super::tls::TlsText;
 use crate::files;
+use crate::mimic::{Learning, LearningArgs, minimum_samples};
 use crate::problem::Problem;
 use crate::values;
 use scheduler::policy::PolicyName;
@@ -43,6 +44,10 @@ struct DiskText {
     buffered: bool,
     profile: Option<String>,
     policy: Option<Spanned<String>>,
+    mimic_memory: Option<Spanned<String>>,
+    mimic_minimum_samples: Option<Spanned<u64>>,
+    #[serde(default)]
+    mimic_probe_idle: bool,
     harm_percent: Option<Spanned<f64>>,
     idle_after_ms: Option<Spanned<f64>>,
     timeout_s: Option<Spanned<u64>>,
@@ -92,6 +97,8 @@ pub(crate) struct DiskConfig {
     /// A built-in name, a file, or `none`.
     pub(crate) profile: Option<String>,
     pub(crate) policy: Option<PolicyName>,
+    /// For smtf.
+    pub(crate) learning: Learning,
     pub(crate) harm_ppm: u32,
     /// `None`: idle time is left alone.
     pub(crate) idle_after: Option<Duration>,
@@ -146,6 +153,7 @@ impl Config {
                         buffered: false,
                         profile: args.profile.clone(),
                         policy: policy.map_err(Problem::usage)?,
+                        learning: args.learning.into(),
                         harm_ppm: HARM_PPM,
                         idle_after: Some(IDLE_AFTER),
                         timeout: server::TIMEOUT,
@@ -260,6 +268,16 @@ impl DiskText {
             }
         }
         let policy = self.policy.as_ref().map(|policy| place.parsed(policy, values::policy)).transpose()?;
+        let memory = |text: &Spanned<String>| place.parsed(text, values::bytes);
+        let samples = |samples: &Spanned<u64>| {
+            let read = minimum_samples(&samples.get_ref().to_string());
+            read.map_err(|message| place.problem(samples.span(), message))
+        };
+        let learning = LearningArgs {
+            mimic_memory: self.mimic_memory.as_ref().map(memory).transpose()?,
+            mimic_minimum_samples: self.mimic_minimum_samples.as_ref().map(samples).transpose()?,
+            mimic_probe_idle: self.mimic_probe_idle,
+        };
         let harm = place.within(self.harm_percent.as_ref(), (0.0, 100.0), f64::from(HARM_PPM) / 1e4)?;
         let idle = place.within(self.idle_after_ms.as_ref(), (0.0, 3.6e6), IDLE_AFTER.as_millis_f64())?;
         let timeout =
@@ -277,6 +295,7 @@ impl DiskText {
             buffered: self.buffered,
             profile: self.profile,
             policy,
+            learning: learning.into(),
             harm_ppm: (harm * 1e4).round() as u32,
             idle_after,
             timeout: Duration::from_secs(timeout),
@@ -367,7 +386,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen name policy profile read_only record record_limit timeout_s";
+        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle name policy profile read_only record record_limit timeout_s";
         assert_eq!(keys(disk), expected);
     }
 
@@ -392,6 +411,8 @@ mod tests {
             (&format!("[limits]\nclients = 0\n{disk}"), "0 is out of range; give 1 to 1000"),
             (&format!("[limits]\nbytes = \"1k\"\n{disk}"), "at least 32MiB"),
             (&format!("{disk}policy = \"best\"\n"), "best"),
+            (&format!("{disk}mimic_memory = \"much\"\n"), "give bytes as a whole number"),
+            (&format!("{disk}mimic_minimum_samples = 0\n"), "give a whole number from 1 to 64"),
             (&format!("{disk}harm_percent = nan\n"), "NaN is out of range"),
             (&format!("{disk}harm_percent = 101.0\n"), "give 0 to 100"),
             (&format!("{disk}{disk}"), "another disk is called so"),

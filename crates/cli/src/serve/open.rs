@@ -31,6 +31,7 @@ pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<A
         harm_ppm: config.harm_ppm,
         idle_after_ns: config.idle_after.map(units::Duration::as_nanos),
         partial_blocks,
+        learning: config.learning,
         learnt: None,
     };
     let wrong = |error: String| Problem::failed(format!("{}: {error}", config.name));

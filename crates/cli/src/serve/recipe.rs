@@ -1,6 +1,7 @@
 //! What a disk's core is made of: enough to make the same one again, for a recording is told to a fresh core.
 
-use mimic::{Learner, LearnerConfig};
+use crate::mimic::Learning;
+use mimic::Learner;
 use model::{DriveModel, Profile};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, Core, IdleTime, Mimic, OutsideConfig, Overheads, Place};
@@ -25,6 +26,9 @@ pub(crate) struct Recipe {
     /// Nothing: idle time is left alone.
     pub(crate) idle_after_ns: Option<u64>,
     pub(crate) partial_blocks: usize,
+    /// What a mimic is told; a recording that says nothing of it was made with what is standard.
+    #[serde(default)]
+    pub(crate) learning: Learning,
     /// What a mimic had learnt before, as its file has it, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) learnt: Option<String>,
@@ -127,7 +131,7 @@ impl Recipe {
         };
         let mimic: Option<Box<dyn Mimic>> = match policy {
             PolicyName::Smtf(_) => {
-                let learns = LearnerConfig::new(model.layout().capacity(), Sectors::new(GRAIN));
+                let learns = self.learning.config(model.layout().capacity(), Sectors::new(GRAIN));
                 let learner = match &self.learnt {
                     None => Learner::new(learns, None).map_err(|e| e.to_string())?,
                     Some(digits) => {
@@ -201,6 +205,7 @@ mod tests {
             harm_ppm: 5,
             idle_after_ns: None,
             partial_blocks: 7,
+            learning: Learning::default(),
             learnt: None,
         };
         let again: Recipe = serde_json::from_str(&serde_json::to_string(&recipe).unwrap()).unwrap();

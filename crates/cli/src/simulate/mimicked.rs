@@ -2,24 +2,33 @@
 
 use crate::args::{SimulateArgs, Switch};
 use crate::files;
-use crate::mimic::load;
+use crate::mimic::{Learning, load};
 use crate::problem::Problem;
-use mimic::{Learner, LearnerConfig, LearntError};
+use mimic::{Learner, LearnerConfig, LearntError, SavedPart};
 use model::DriveModel;
 use scheduler::policy::PolicyName;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 use units::Sectors;
+
+/// Cells that go into a file at a time.
+const CELLS: usize = 1 << 14;
 
 /// Refuses files that nothing asks.
 ///
 /// # Errors
-/// `--mimic` or `--learnt` without `--policy smtf`.
+/// A flag of what smtf asks without `--policy smtf`; idle time to be probed, and none to be used.
 pub(super) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     let smtf = matches!(args.policy, PolicyName::Smtf(_));
-    for (flag, given) in [("--mimic", args.mimic.is_some()), ("--learnt", args.learnt.is_some())] {
-        if given && !smtf {
+    let files = [args.mimic.as_ref().map(|_| "--mimic"), args.learnt.as_ref().map(|_| "--learnt")];
+    for flag in files.into_iter().chain([args.learning.given()]).flatten() {
+        if !smtf {
             return Err(Problem::usage(format!("{flag} does not go with --policy {}", args.policy))
                 .help("leave it out, or give --policy smtf"));
         }
+    }
+    if args.learning.mimic_probe_idle && args.idle_time != Some(Switch::On) {
+        return Err(Problem::usage("--mimic-probe-idle needs idle time").help("give --idle-time on as well"));
     }
     Ok(())
 }
@@ -38,11 +47,8 @@ pub(super) fn learner(
     if !matches!(args.policy, PolicyName::Smtf(_)) {
         return Ok(None);
     }
-    let config = LearnerConfig {
-        seed: args.seed,
-        probe_idle: args.idle_time == Some(Switch::On),
-        ..LearnerConfig::new(drive.layout().capacity(), grain)
-    };
+    let learning = Learning::from(args.learning);
+    let config = LearnerConfig { seed: args.seed, ..learning.config(drive.layout().capacity(), grain) };
     if let Some(path) = &args.learnt {
         files::check_replaceable(path)?;
         if path.exists() {
@@ -65,7 +71,24 @@ pub(super) fn learner(
 /// A file that cannot be written; what was there is still there then.
 pub(super) fn keep(args: &SimulateArgs, name: &str, learner: Option<&Learner>) -> Result<(), Problem> {
     match (&args.learnt, learner) {
-        (Some(path), Some(learner)) => files::replace(path, learner.save(name)),
+        (Some(path), Some(learner)) => files::replace_with(path, |file| write(learner, name, file)),
         _ => Ok(()),
+    }
+}
+
+/// A part at a time: all of it at once would be as much memory again.
+fn write(learner: &Learner, name: &str, file: &mut File) -> io::Result<()> {
+    let mut saving = learner.begin_saving(name);
+    loop {
+        match saving.go_on(learner, CELLS) {
+            SavedPart::Part(bytes) => file.write_all(&bytes)?,
+            SavedPart::Last { bytes, beginning } => {
+                file.write_all(&bytes)?;
+                file.seek(SeekFrom::Start(0))?;
+                return file.write_all(&beginning);
+            }
+            // It learns nothing meanwhile, and so forgets nothing.
+            SavedPart::Forgotten => return Err(io::Error::other("what was learnt was forgotten meanwhile")),
+        }
     }
 }

@@ -22,7 +22,7 @@ use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Place, Sear
 use sim::{Background, Nothing, black_box};
 use std::sync::Arc;
 use std::time::Instant;
-use units::{Bytes, Duration, Sectors};
+use units::{Bytes, Sectors};
 
 /// One page of most hosts; the scans of the documentation use it.
 const DEFAULT_BLOCK: Bytes = Bytes::new(4096);
@@ -87,7 +87,8 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
                 let unknown = DriveModel::unknown(layout.capacity(), model.sector_bytes());
                 (Arc::new(unknown.map_err(Problem::failed)?), OutsideConfig::blind())
             } else {
-                (model, OutsideConfig::paper(overheads, args.conservatism))
+                let beyond = OutsideConfig::beyond(overheads);
+                (model, args.conservatism.map_or(beyond, |margin| OutsideConfig::paper(overheads, margin)))
             };
             let place = Place::Outside(place);
             Run::outside(device, known, Config { place, ..config }, issuer, background)?
@@ -109,7 +110,7 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
 }
 
 fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
-    if args.place == Where::Inside && args.conservatism != Duration::ZERO {
+    if args.place == Where::Inside && args.conservatism.is_some() {
         return Err(Problem::usage("--conservatism needs a scheduler outside the drive")
             .help("give --where outside as well, or leave out --conservatism: inside the drive every time is known exactly"));
     }
@@ -121,7 +122,7 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
         return Err(Problem::usage("--blind does not go with a scheduler in the drive")
             .help("give --where outside as well: in the drive everything is known"));
     }
-    if args.blind && args.conservatism != Duration::ZERO {
+    if args.blind && args.conservatism.is_some() {
         return Err(Problem::usage("--conservatism does not go with --blind")
             .help("leave it out: without a profile there are no detours"));
     }

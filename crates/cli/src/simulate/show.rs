@@ -58,6 +58,7 @@ struct Mimic {
     known: u64,
     changes: u32,
     mean_error_ms: f64,
+    memory_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -102,6 +103,7 @@ impl Result {
                 known: mimic.known,
                 changes: mimic.changes,
                 mean_error_ms: mimic.mean_error.as_millis_f64(),
+                memory_bytes: mimic.memory.get(),
             }),
             seed: self.seed,
             simulated_s: simulated.as_secs_f64(),
@@ -142,7 +144,13 @@ impl Result {
         }
         if let Some(mimic) = &self.mimic {
             let (known, error) = (grouped(mimic.known), mimic.mean_error.as_millis_f64());
-            line("mimic", format!("{known} distances known by their own samples, mean error {error:.3} ms"));
+            let memory = grouped(mimic.memory.get());
+            line(
+                "mimic",
+                format!(
+                    "{known} distances known by their own samples, mean error {error:.3} ms, {memory} bytes of memory"
+                ),
+            );
         }
         line("seed", self.seed.to_string());
         line(

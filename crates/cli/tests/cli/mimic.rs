@@ -171,7 +171,7 @@ fn smtf_with_a_table_beats_what_goes_by_distance_and_not_what_knows_the_drive() 
 fn smtf_learns_as_it_goes_and_says_what() {
     let args = "simulate --policy smtf --outstanding 20 --requests 3000 --seed 5";
     let json = run(&format!("{args} --json")).json();
-    assert_eq!(keys(&json["mimic"]), ["changes", "known", "mean_error_ms", "observed"]);
+    assert_eq!(keys(&json["mimic"]), ["changes", "known", "mean_error_ms", "memory_bytes", "observed"]);
     assert_eq!(number(&json, "/mimic/changes"), 0.0);
     assert!(number(&json, "/mimic/known") > 1_000.0, "{json}");
     assert!(run(args).worked().contains("distances known by their own samples"));
@@ -232,6 +232,47 @@ fn what_was_learnt_outlives_the_run() {
     fs::write(&file, &whole).unwrap();
     let other = &["atlas.learnt", "quantum-atlas-10k", "seagate-cheetah-9lp", "begins anew"];
     run(&format!("{args} {file} --drive seagate-cheetah-9lp")).complained(1, other);
+}
+
+#[test]
+fn memory_samples_and_idle_probing_are_as_the_user_says() {
+    let load = "simulate --policy smtf --outstanding 20 --requests 3000 --seed 5 --json";
+    let standard = run(load).json();
+    let little = run(&format!("{load} --mimic-memory 256k")).json();
+    let [much, few] = [&standard, &little].map(|json| number(json, "/mimic/memory_bytes"));
+    assert!(
+        few <= 262_144.0 && few > 131_072.0 && much <= 67_108_864.0 && much > 33_554_432.0,
+        "{few} {much}"
+    );
+    let thrice = run(&format!("{load} --mimic-minimum-samples 3")).json();
+    let [known, seldom] = [&standard, &thrice].map(|json| number(json, "/mimic/known"));
+    assert!(seldom * 2.0 < known, "{seldom} {known}");
+    // Who thinks leaves the drive idle.
+    let idle = "simulate --where outside --blind --policy smtf --workload oltp --mpl 1 --think 200 --requests 300 --json";
+    let idle = format!("{idle} --idle-time on");
+    let [alone, probing] =
+        ["", " --mimic-probe-idle"].map(|more| number(&run(&format!("{idle}{more}")).json(), "/mimic/known"));
+    assert!(probing > alone + 100.0, "{probing} {alone}");
+
+    let wrong = "simulate --policy smtf --mimic-memory 1k --requests 10";
+    run(wrong).complained(1, &["1024 bytes of memory are too few", "at least 65536"]);
+    run("simulate --mimic-memory 1M").complained(2, &["--mimic-memory", "--policy fcfs", "--policy smtf"]);
+    run("simulate --policy smtf --mimic-probe-idle").complained(2, &["--mimic-probe-idle", "--idle-time on"]);
+    run("simulate --policy smtf --mimic-minimum-samples 65").complained(2, &["1 to 64"]);
+    let dir = Dir::new();
+    let file = table(&dir, "base.mimic", "emulated:mimic-base");
+    run_with(&[
+        "simulate",
+        "--drive",
+        "mimic-base",
+        "--policy",
+        "smtf",
+        "--mimic",
+        &file,
+        "--mimic-memory",
+        "70k",
+    ])
+    .complained(1, &["71680 bytes", "a table of", "a smaller table"]);
 }
 
 /// A file answers as a disk does, but for what takes time.

@@ -29,7 +29,7 @@ fn recorded(more: &[&str]) -> Option<Recorded> {
 }
 
 /// Eight requests under way until so many are answered.
-fn load(socket: &str, requests: u64) {
+pub(crate) fn load(socket: &str, requests: u64) {
     let mut client = Client::open(socket);
     let (mut state, mut answers) = (7, 0);
     while answers < requests {

@@ -1,5 +1,6 @@
 //! `freeblock serve`, with programs that nobody here wrote.
 
+use crate::record::load;
 use crate::support::{Dir, command, run_with};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -185,4 +186,51 @@ fn what_a_disk_has_learnt_is_kept_and_a_damaged_file_stops_nobody() {
     assert_eq!(std::fs::read(&learnt).unwrap(), first);
     let aside = learnt.with_file_name("learnt.refused-1");
     assert_eq!(std::fs::read(aside).unwrap(), first[..first.len() - 9]);
+}
+
+#[test]
+fn a_disk_that_is_not_characterised_is_served_by_smtf_that_learns_on_line() {
+    let dir = Dir::new();
+    let profile = dir.file("small.toml", PROFILE);
+    let serve = |name: &str, more: &[&str], requests: u64| {
+        let disk = format!("d=emulated:{profile},file={},noise", dir.path(&format!("{name}.img")));
+        let (state, socket) = (dir.path(&format!("{name}.state")), dir.path(&format!("{name}.sock")));
+        let listen = format!("unix:{socket}");
+        let args = ["--disk", &disk, "--listen", &listen, "--state", &state, "--json"];
+        let daemon = start(&[&args[..], more].concat(), 1)?;
+        load(&socket, requests);
+        daemon.end();
+        Some(std::path::Path::new(&state).join("d/learnt"))
+    };
+    // Nothing is said of its policy: it learns from what it carries out.
+    let Some(after_few) = serve("few", &["--profile", "none"], 1) else { return };
+    let Some(after_many) = serve("many", &["--profile", "none"], 300) else { return };
+    let [few, many] = [after_few, after_many].map(|file| std::fs::metadata(file).unwrap().len());
+    assert!(many > few + 500, "{many} bytes after {few}");
+    // One of which all is known does not.
+    let Some(known) = serve("known", &[], 1) else { return };
+    assert!(!known.exists());
+
+    // And the order is SMTF's, as the recording of all that it decided says; with what the user granted.
+    let file = dir.path("recording");
+    let more =
+        ["--profile", "none", "--record", &file, "--mimic-memory", "1M", "--mimic-minimum-samples", "2"];
+    if serve("recorded", &more, 300).is_some() {
+        let told = run_with(&["simulate", "--replay-live", &file]).worked();
+        assert!(
+            told.contains("d, smtf, recorded by") && told.ends_with("every decision was the same\n"),
+            "{told}"
+        );
+        let setup = std::fs::read(&file).unwrap();
+        let setup = String::from_utf8_lossy(&setup);
+        assert!(
+            setup.contains(r#""learning":{"memory_bytes":1048576,"minimum_samples":2,"probe_idle":false}"#)
+        );
+    }
+    // Too little is refused before anybody is let in.
+    let disk = format!("d=emulated:{profile},file={}", dir.path("refused.img"));
+    let listen = format!("unix:{}", dir.path("refused.sock"));
+    let refused =
+        ["serve", "--disk", &disk, "--listen", &listen, "--profile", "none", "--mimic-memory", "4k"];
+    run_with(&refused).complained(1, &["d: 4096 bytes of memory are too few", "at least 65536"]);
 }

@@ -257,8 +257,10 @@ fn outside_the_drive_conservatism_costs_bandwidth_and_spares_the_foreground() {
     };
     let (alone, nothing) = of("");
     assert_eq!(nothing, 0.0);
-    let (hasty, much) = of("--background scan");
+    let (hasty, much) = of("--background scan --conservatism 0");
     let (careful, less) = of("--background scan --conservatism 0.4");
     assert!(careful < hasty && careful < alone * 1.05, "{alone} {careful} {hasty}");
     assert!(less < much && less > much / 3.0, "{less} {much}");
+    let (bounded, some) = of("--background scan");
+    assert!(bounded < alone * 1.01 && some > 0.0, "{alone} {bounded}");
 }

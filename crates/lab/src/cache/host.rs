@@ -1,13 +1,13 @@
-//! The host: client, cache, core and mechanics on one virtual clock.
+//! The host: client, cache, core and drive on one virtual clock.
 
+use crate::head::{Head, HeadError, Passed, Rest, Whose};
 use apps::cache::{
     Action, Cache, CallError, CallId, Config as CacheConfig, HeadTime, RequestError, StartError, Tally,
 };
 use apps::sessions::{Application, Wanted};
-use drive::Mechanics;
-use model::{DriveModel, Location, Position};
+use model::{DriveModel, Profile};
 use scheduler::{
-    Buffers, Config, Core, Parameter, Pending, Predictor, Priority, Purpose, Request, SessionError, Sessions,
+    Buffers, Config, Core, Parameter, Pending, Predictor, Priority, Request, SessionError, Sessions,
     SubmitError,
 };
 use std::collections::BTreeMap;
@@ -33,8 +33,8 @@ pub(crate) enum HostError {
     Request(#[from] RequestError),
     #[error("the core finishes {0}, which the cache has not submitted")]
     Unknown(RequestId),
-    #[error("the core says that the head is free at {predicted}, the mechanics say {actual}")]
-    Mispredicted { predicted: Instant, actual: Instant },
+    #[error(transparent)]
+    Head(#[from] HeadError),
     #[error("nothing is under way at {0}, and nothing will come; every client waits for the cache")]
     Stuck(Instant),
 }
@@ -72,21 +72,18 @@ struct Scrubber {
     finished: bool,
 }
 
-/// One client, one cache, one core in one drive, and perhaps a scrubber.
+/// One client, one cache, one core in one drive or outside, and perhaps a scrubber.
 pub(crate) struct Host {
     drive: Arc<DriveModel>,
     core: Core,
-    mechanics: Mechanics,
+    head: Head,
     cache: Cache,
     client: Client,
     scrubber: Option<Scrubber>,
     /// Of the cache, under way.
     requests: BTreeMap<RequestId, Request>,
     now: Instant,
-    /// When the head is done with what it does.
-    until: Option<Instant>,
-    /// Where it will be then.
-    last: Lbn,
+    begun: bool,
     in_gaps: u64,
     in_foreground: u64,
 }
@@ -103,15 +100,12 @@ impl Buffers for Held<'_> {
 /// What the core's predictor says to SPTF-Evict.
 struct FromHere<'a> {
     drive: &'a DriveModel,
-    position: Position,
-    /// When the head is there.
-    from: Instant,
-    lbn: Lbn,
+    rest: Rest,
 }
 
 impl HeadTime for FromHere<'_> {
     fn lbn(&self) -> Lbn {
-        self.lbn
+        self.rest.lbn
     }
 
     fn positioning(&self, now: Instant, range: LbnRange) -> Duration {
@@ -120,21 +114,27 @@ impl HeadTime for FromHere<'_> {
         let request = Request { id: RequestId::new(0), op: Op::Write, range };
         let track = layout.track(piece.track);
         let pending = Pending { request, arrived: now, sequence: 0, piece, track, promoted: None };
-        let from = self.from.max(now);
-        from.since(now) + self.drive.positioning(self.position, from, &pending).total()
+        let from = self.rest.from.max(now);
+        from.since(now) + self.drive.positioning(self.rest.position, from, &pending).total()
     }
 }
 
 impl Host {
-    /// An empty cache at instant zero; the client has not called yet.
+    /// An empty cache at instant zero; the client has not called yet. The core is outside the drive of the profile that
+    /// is given, in it without one.
     pub fn new(
         drive: &Arc<DriveModel>,
+        outside: Option<&Profile>,
         scheduler: Config,
         cache: CacheConfig,
         (load, outstanding): (RandomConfig, usize),
         seed: u64,
     ) -> Result<Self, HostError> {
-        let mut core = Core::new(Arc::clone(drive), scheduler);
+        let (head, place) = match outside {
+            Some(profile) => Head::outside(profile, drive, scheduler.seed)?,
+            None => (Head::inside(drive), scheduler.place),
+        };
+        let mut core = Core::new(Arc::clone(drive), Config { place, ..scheduler });
         let cache = Cache::new(cache, &mut core, Instant::ZERO)?;
         let client = Client {
             load: Random::new(load, seed)?,
@@ -145,15 +145,14 @@ impl Host {
         };
         Ok(Self {
             core,
-            mechanics: Mechanics::new(Arc::clone(drive)),
+            head,
             drive: Arc::clone(drive),
             cache,
             client,
             scrubber: None,
             requests: BTreeMap::new(),
             now: Instant::ZERO,
-            until: None,
-            last: Lbn::ZERO,
+            begun: false,
             in_gaps: 0,
             in_foreground: 0,
         })
@@ -199,15 +198,28 @@ impl Host {
 
     /// The next thing that happens, and all that follows from it at the same instant.
     pub fn step(&mut self) -> Result<(), HostError> {
-        if self.now == Instant::ZERO && self.until.is_none() {
+        if !self.begun {
+            self.begun = true;
             self.settle()?;
         }
-        let next = [self.until, self.cache.wake()].into_iter().flatten().min();
+        let next = [self.head.next_at(), self.cache.wake()].into_iter().flatten().min();
         self.now = next.ok_or(HostError::Stuck(self.now))?.max(self.now);
-        if self.until.take_if(|until| *until <= self.now).is_some() {
-            self.core.completed(self.now);
+        let mut told = false;
+        while self.tell() {
+            told = true;
+            self.settle()?;
         }
-        self.settle()
+        if told { Ok(()) } else { self.settle() }
+    }
+
+    /// Tells the core what the head has done; whether there was something.
+    fn tell(&mut self) -> bool {
+        let (in_gaps, in_foreground) = (&mut self.in_gaps, &mut self.in_foreground);
+        self.head.tell(&mut self.core, self.now, |Passed { whose, op, sectors }| match (whose, op) {
+            (Whose::Foreground, Op::Write) => *in_foreground += sectors,
+            (Whose::Gap, Op::Write) => *in_gaps += sectors,
+            _ => {}
+        })
     }
 
     /// Lets everybody act who can act now.
@@ -215,13 +227,7 @@ impl Host {
         let drive = Arc::clone(&self.drive);
         loop {
             self.call()?;
-            // What is under way ends at the mechanics' position.
-            let head = FromHere {
-                drive: &drive,
-                position: self.mechanics.position(),
-                from: self.until.unwrap_or(self.now),
-                lbn: self.last,
-            };
+            let head = FromHere { drive: &drive, rest: self.head.rest(self.now) };
             let mut answered = false;
             while let Some(action) = self.cache.poll(&mut self.core, &head, self.now) {
                 match action {
@@ -242,7 +248,8 @@ impl Host {
             }
             match self.core.poll_with(self.now, &mut Held(&mut self.cache)) {
                 None => return Ok(()),
-                Some(scheduler::Action::Execute) => self.execute()?,
+                Some(scheduler::Action::Execute) => self.head.execute(&self.core, self.now)?,
+                Some(scheduler::Action::Send(command)) => self.head.send(command, self.now)?,
                 Some(scheduler::Action::Completed(id)) => self.completed(id)?,
                 Some(scheduler::Action::Deliver(record)) => match &mut self.scrubber {
                     Some(scrubber) if scrubber.session == record.session => {
@@ -252,9 +259,7 @@ impl Host {
                     _ => self.cache.done(&mut self.core, &record, &[], self.now),
                 },
                 // Neither idle time nor bad sectors.
-                Some(
-                    scheduler::Action::Cut | scheduler::Action::Send(_) | scheduler::Action::Failed { .. },
-                ) => {}
+                Some(scheduler::Action::Cut | scheduler::Action::Failed { .. }) => {}
             }
         }
     }
@@ -280,33 +285,6 @@ impl Host {
             self.cache.bytes(id, range, &mut [])?;
         }
         Ok(self.cache.completed(id, Ok(&[]), self.now)?)
-    }
-
-    /// Moves the head as the core asks.
-    fn execute(&mut self) -> Result<(), HostError> {
-        let mut at = self.now;
-        for access in self.core.accesses() {
-            let track = self.drive.layout().track(access.track);
-            let ready = self.mechanics.seek_to(at, Position::from(track), access.op);
-            let from = ready.max(access.not_before);
-            (_, at) = self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors);
-            let sectors = u64::from(access.sectors);
-            match (access.purpose, access.op) {
-                (Purpose::Foreground, Op::Write) => self.in_foreground += sectors,
-                (Purpose::Background { .. }, Op::Write) => self.in_gaps += sectors,
-                _ => {}
-            }
-            let location = Location { track: access.track, sector: access.sector };
-            self.last = self.drive.layout().lbn_at(location).unwrap_or(self.last);
-        }
-        // In the drive the core knows to the nanosecond.
-        match self.core.busy_until() {
-            Some(predicted) if predicted != at => Err(HostError::Mispredicted { predicted, actual: at }),
-            _ => {
-                self.until = Some(at);
-                Ok(())
-            }
-        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! A run: what is set up, for how long it is watched, what is measured.
 
 use super::host::{Counts, Host, HostError};
+use crate::set_up::ATLAS_10K;
 use crate::{LabError, Spread};
 use apps::cache::{Config as CacheConfig, Replacement, Syncer, Watermarks};
-use model::DriveModel;
+use model::{DriveModel, Profile, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, Priority, Sharing};
 use std::sync::Arc;
@@ -65,6 +66,8 @@ pub(crate) enum Scrub {
 #[derive(Clone, Debug)]
 pub(crate) struct SetUp {
     pub drive: Arc<DriveModel>,
+    /// What the drive is behind its interface, if the core is outside.
+    pub outside: Option<Arc<Profile>>,
     pub load: Load,
     pub cache: Bytes,
     pub replacement: Replacement,
@@ -85,6 +88,7 @@ impl SetUp {
     pub fn new(drive: &Arc<DriveModel>, seed: u64) -> Self {
         Self {
             drive: Arc::clone(drive),
+            outside: None,
             load: Load { reads: 1, writes: 1 },
             cache: scaled(LARGEST),
             replacement: Replacement::Lru,
@@ -102,6 +106,12 @@ impl SetUp {
     /// The same without free write-backs.
     pub fn without(&self) -> Self {
         Self { cleaning: Cleaning::Never, ..self.clone() }
+    }
+
+    /// The same with the core outside the Atlas 10K.
+    pub fn outside(&self) -> Result<Self, LabError> {
+        let profile = builtin::find(ATLAS_10K).map_err(|e| LabError::new(format!("drive {ATLAS_10K}"), e))?;
+        Ok(Self { outside: Some(Arc::new(profile)), ..self.clone() })
     }
 
     fn buffers(&self) -> usize {
@@ -145,7 +155,14 @@ impl SetUp {
             reads: share(self.load.reads, self.load.writes)?,
             ..RandomConfig::new(volume.len(), sector)
         };
-        let mut host = Host::new(&self.drive, scheduler, cache, (load, OUTSTANDING), self.seed)?;
+        let mut host = Host::new(
+            &self.drive,
+            self.outside.as_deref(),
+            scheduler,
+            cache,
+            (load, OUTSTANDING),
+            self.seed,
+        )?;
         if self.scrub != Scrub::None {
             host.scrub(Sectors::new(SCRUBBED.get() / sector.get()), Priority::default())?;
         }
@@ -271,7 +288,7 @@ pub(crate) fn percent_free(runs: &[(Run, Run)]) -> Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::set_up::{ATLAS_10K, drive};
+    use crate::set_up::drive;
 
     fn short(seed: u64) -> SetUp {
         let drive = drive(ATLAS_10K).unwrap();
@@ -290,6 +307,14 @@ mod tests {
         assert!(free.free > 0.0 && free.in_gaps > 0.0, "{free:?}");
         assert!(without.free == 0.0 && without.in_gaps == 0.0, "{without:?}");
         assert!(free.response_ms < without.response_ms, "{free:?} {without:?}");
+    }
+
+    #[test]
+    fn outside_the_drive_buffers_are_cleaned_in_gaps_too() {
+        let (free, without) = (short(4).outside().unwrap(), short(4).without().outside().unwrap());
+        let (free, without) = (run(&free).unwrap(), run(&without).unwrap());
+        assert!(free.free > 0.0 && free.in_gaps > 0.0, "{free:?}");
+        assert!(without.free == 0.0 && without.in_gaps == 0.0, "{without:?}");
     }
 
     #[test]

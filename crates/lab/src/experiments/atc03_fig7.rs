@@ -1,13 +1,14 @@
 //! ATC'03, figure 7: the same on disks of other speeds and sizes.
 
 use crate::set_up::drive;
-use crate::smtf::{Bare, Bench, FromOutside, Scheduler, Tally, Week, probed};
+use crate::smtf::{Bare, Bench, Chooser, FromOutside, Scheduler, Seen, Tally, Week, probed};
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper};
 use mimic::{CheckPoints, Metric, ProbePlan};
 use model::profile::{Turns, Zone};
 use model::{DriveModel, Profile, builtin};
+use scheduler::{Observed, Pending, Predictor};
 use std::sync::Arc;
-use units::{Bytes, Sectors};
+use units::{Bytes, Duration, Sectors};
 
 pub const EXPERIMENT: Experiment = Experiment {
     id: "atc03-fig7",
@@ -50,6 +51,10 @@ struct Row {
     interpolated: f64,
     once: f64,
     all: f64,
+    /// Of the choices of that, by how much they are behind the best of their queues, and how many by more than half a turn.
+    behind: Behind,
+    /// How many wait at a choice, on the average.
+    queue: f64,
     /// How far apart, in turns, two requests of one distance may be for one cylinder boundary more.
     crossing: f64,
 }
@@ -67,7 +72,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             samples,
             check_points,
             reach: Some(week.reach()),
-            memory: Bytes::new(1 << 40),
+            memory: Bytes::new(1 << 30),
             seed: lab.seed(),
             ..ProbePlan::new(capacity, Sectors::new(2))
         };
@@ -79,6 +84,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let optimal = seconds(bench.run(Scheduler::GreedyOptimal, &week, factor)?);
         let slower = |tally| (seconds(tally) / optimal - 1.0) * 100.0;
         let run = |scheduler| bench.run(scheduler, &week, factor).map(slower);
+        let mimic = FromOutside::smtf(bench.table.by(Metric::Mean));
+        let (all, regrets) = bench.run_and_keep(Regrets::new(mimic, &disk), &week, factor)?;
         Ok::<_, LabError>(Row {
             name,
             fcfs: run(Scheduler::Fcfs)?,
@@ -86,7 +93,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             c_look: run(Scheduler::CLook)?,
             interpolated: slower(table(TWICE)?),
             once: slower(table(ONCE)?),
-            all: run(Scheduler::Smtf(Metric::Mean))?,
+            all: slower(all),
+            behind: regrets.behind(&all),
+            queue: all.mean_queue(),
             crossing: crossing(name)?,
         })
     };
@@ -103,11 +112,16 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         .iter()
         .map(|r| {
             format!(
-                "{}: {:.1}% interpolated, {:.1}% where ranges pass once, {:.1}% all probed, C-LOOK {:.1}%, SSTF {:.1}%, {:.2}",
+                "{}: {:.1}% interpolated, {:.1}% where ranges pass once, {:.1}% all probed ({:.1}% of its choices, of {:.0} requests, lose more \
+                 than half a turn to the best of their queue, which is {:.0}% of the {:.1}% that all lose), C-LOOK {:.1}%, SSTF {:.1}%, {:.2}",
                 short(r.name),
                 r.interpolated,
                 r.once,
                 r.all,
+                r.behind.late,
+                r.queue,
+                r.behind.of_all,
+                r.behind.lost,
                 r.c_look,
                 r.sstf,
                 r.crossing
@@ -173,6 +187,59 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         claims: vec![claim],
         notes: vec![format!("The trace is {what}.")],
     })
+}
+
+/// What the choices of one run lose against the best of their queues.
+struct Behind {
+    /// Of all choices, those that lose more than half a turn, in percent.
+    late: f64,
+    /// What they lose, in percent of what all choices lose.
+    of_all: f64,
+    /// What all choices lose, in percent of the time at the disk.
+    lost: f64,
+}
+
+/// Knows at each choice what the best one would have been.
+struct Regrets {
+    inner: FromOutside,
+    disk: Arc<DriveModel>,
+    late: u64,
+    late_for: Duration,
+    lost: Duration,
+}
+
+impl Regrets {
+    fn new(inner: FromOutside, disk: &Arc<DriveModel>) -> Self {
+        Self { inner, disk: Arc::clone(disk), late: 0, late_for: Duration::ZERO, lost: Duration::ZERO }
+    }
+
+    fn behind(&self, tally: &Tally) -> Behind {
+        let percent = |a: f64, b: f64| a / b * 100.0;
+        Behind {
+            late: percent(self.late as f64, tally.requests as f64),
+            of_all: percent(self.late_for.as_secs_f64(), self.lost.as_secs_f64()),
+            lost: percent(self.lost.as_secs_f64(), tally.busy.as_secs_f64()),
+        }
+    }
+}
+
+impl Chooser for Regrets {
+    fn choose(&mut self, seen: Seen<'_>) -> usize {
+        let time = |p: &Pending| self.disk.positioning(seen.arm, seen.at, p).total();
+        let best = seen.queue.iter().map(time).min().unwrap_or_default();
+        let chosen = self.inner.choose(seen);
+        let lost = seen.queue.get(chosen).map_or(Duration::ZERO, |p| time(p).saturating_sub(best));
+        self.lost += lost;
+        if lost + lost > self.disk.rpm().revolution() {
+            self.late += 1;
+            self.late_for += lost;
+        }
+        chosen
+    }
+
+    fn served(&mut self, done: &Observed) {
+        self.inner.served(done);
+    }
 }
 
 /// What is said of `name` without the family's name.

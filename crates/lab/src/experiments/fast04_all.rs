@@ -1,6 +1,6 @@
 //! Beyond FAST'04: all five applications at once on a busy drive.
 
-use crate::lld::one_surface_atlas;
+use crate::lld::{one_surface_atlas, one_surface_profile};
 use crate::maintenance::{Counted, Guest, GuestId, Host, Way, megabytes};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Size};
@@ -11,7 +11,7 @@ use apps::miner::{Ask, Column, Miner, PAGE_BYTES, Plan as MinerPlan, Queries, Qu
 use apps::reorganizer::{Options, Plan, Reorganizer, Volatile};
 use apps::scrub::{self, Scrubber};
 use apps::snapshot::{Cow, Geometry, Provider, SnapshotId, Volume, VolumeId};
-use model::DriveModel;
+use model::{DriveModel, Profile, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, Priority};
 use std::cell::RefCell;
@@ -33,7 +33,8 @@ pub const EXPERIMENT: Experiment = Experiment {
              write-back cache (a quarter; 24 MB, the 30 s syncer). At once: a scrub of the whole drive (priority 5), a \
              miner that scans the volume again and again (10), the reorganiser (20), the backup of the snapshot (20), \
              and the cache cleaner (40). Once more with the priorities the other way round (45 less each). Each runs alone \
-             as well, and the foreground without any.",
+             as well, and the foreground without any. All five and none once more with the core outside the drive (FAST'02's \
+             noise).",
     claims: &["fast04-all"],
     timed: false,
     run,
@@ -112,7 +113,10 @@ impl Run {
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let drive = if lab.size() == Size::Quick { one_surface_atlas()? } else { drive(ATLAS_10K)? };
+    let (drive, profile) = match lab.size() {
+        Size::Quick => (one_surface_atlas()?, one_surface_profile()?),
+        Size::Full => (drive(ATLAS_10K)?, builtin::find(ATLAS_10K).map_err(failed)?),
+    };
     let window = Duration::from_secs(lab.pick(60, 300));
     let mut items =
         vec![(APPS.to_vec(), Order::Given), (APPS.to_vec(), Order::Turned), (Vec::new(), Order::Given)];
@@ -121,12 +125,18 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let seed = lab.seed();
     let runs = {
         let drive = &drive;
-        lab.map(items, move |(apps, order)| together(drive, &apps, order, window, seed))?
+        lab.map(items, move |(apps, order)| together(drive, None, &apps, order, window, seed))?
     };
+    let outside =
+        lab.map([&APPS[..], &[]], |apps| together(&drive, Some(&profile), apps, Order::Given, window, seed))?;
     let [all, turned, none, ..] = runs.as_slice() else {
         return Err(LabError::new("five applications", "no runs"));
     };
     let slower = (all.response_ms / none.response_ms - 1.0) * 100.0;
+    let [all_outside, none_outside] = outside.as_slice() else {
+        return Err(LabError::new("five applications", "no runs outside the drive"));
+    };
+    let slower_outside = (all_outside.response_ms / none_outside.response_ms - 1.0) * 100.0;
     let alone = |at: usize| runs.get(first_alone + at).map_or(f64::NAN, |run| run.got[at]);
     let mut rows = Vec::new();
     for (at, app) in APPS.into_iter().enumerate() {
@@ -145,6 +155,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             row.push(format!("{:.1}", run.iops));
             row.push(format!("{:+.2}", (run.response_ms / none.response_ms - 1.0) * 100.0));
         }
+        row.push(format!("{:.2}", all_outside.got[at]));
         rows.push(row);
     }
     let columns = [
@@ -160,6 +171,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "alone: passed (MB/s)",
         "alone: requests/s",
         "alone: foreground slower (%)",
+        "outside the drive, all: MB/s",
     ];
     let table = Figure {
         id: "fast04-all".into(),
@@ -189,15 +201,21 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let claim = Claim::new("fast04-all", "beyond the paper; its promise: foreground < 2%")
         .measure("foreground slower with all five", slower, "%", Band::AtMost(2.0))
         .measure("gained by more than twice the priority, at least", least_gain, " points", Band::AtLeast(0.0))
+        .measure("outside the drive: foreground slower with all five", slower_outside, "%", Band::AtMost(2.0))
         .note(format!(
             "Mean response {:.2} ms with all five, {:.2} ms with none. The cleaner makes requests of the cache cheaper, \
              so the sign may be negative. As the core accounts for idle time: {:.2}%. Of what each gets alone, points more \
              with the higher of its two priorities: {}. Scrub, miner and backup want the same blocks, and one read serves all \
-             of them: whoever wins, the others get it too.",
+             of them: whoever wins, the others get it too. Outside the drive: mean response {:.2} ms with all five, {:.2} ms \
+             with none; together {:.2} MB/s, in the drive {:.2}.",
             all.response_ms,
             none.response_ms,
             all.harm,
             gained.join(", "),
+            all_outside.response_ms,
+            none_outside.response_ms,
+            all_outside.all(),
+            all.all(),
         ));
     let notes = vec![
         format!(
@@ -261,6 +279,7 @@ impl Parts {
 
 fn together(
     drive: &Arc<DriveModel>,
+    outside: Option<&Profile>,
     apps: &[App],
     order: Order,
     window: Duration,
@@ -272,7 +291,7 @@ fn together(
     let issuer = Issuer::new(load, Arrival::outstanding(2), Instant::ZERO, seed).map_err(failed)?;
     let config =
         Config { policy: PolicyName::Sptf, idle: Some(IdleTime::default()), seed, ..Config::default() };
-    let mut host = Host::new(drive, config, issuer);
+    let mut host = Host::new(drive, outside, config, issuer)?;
     let priority = |app: App| Priority::new(app.priority(order)).unwrap_or_default();
     let geometry = Geometry {
         volume: VolumeId(seed.into()),

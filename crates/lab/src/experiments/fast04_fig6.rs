@@ -1,16 +1,16 @@
 //! FAST'04, figure 6: a backup of 70% of the drive beside four foregrounds, with two kinds of snapshots.
 
-use crate::lld::one_surface_atlas;
+use crate::lld::{one_surface_atlas, one_surface_profile};
 use crate::maintenance::{Counted, Guest, Host, Way};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Size, spread};
 use apps::backup::image::Header;
 use apps::backup::{Backup, Counts, ImageWriter, State};
 use apps::snapshot::{Cow, Geometry, Provider, Volume, VolumeId};
-use model::DriveModel;
+use model::{DriveModel, Profile, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, Priority};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
@@ -29,7 +29,8 @@ pub const EXPERIMENT: Experiment = Experiment {
              TPC-C-like (behind the file system's cache as well, 320 MB in all for the paper's drive, less for a smaller \
              one) and the Postmark-like of docs/WORKLOADS.md, or nothing. When it is warm a snapshot is taken and \
              all its blocks are read into an image that is counted and dropped; the run ends when the image is whole. \
-             The same foreground runs once more beside the snapshot without the backup, for as many requests.",
+             The same foreground runs once more beside the snapshot without the backup, for as many requests. With \
+             application-copy-on-write once more with the core outside the drive (FAST'02's noise; quick: synthetic and idle).",
     claims: &["fast04-fig6"],
     timed: false,
     run,
@@ -85,12 +86,17 @@ struct Run {
     /// Of what passed under the head for the backup, in idle time.
     in_idle: f64,
     refused: u64,
+    /// When the first write was refused, in minutes, and the part of the blocks that was there by then, in percent.
+    first_refused: Option<(f64, f64)>,
     /// Of a hundred cylinders, those that have nine tenths of the foreground's accesses.
     visited: f64,
 }
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let drive = if lab.size() == Size::Quick { one_surface_atlas()? } else { drive(ATLAS_10K)? };
+    let (drive, profile) = match lab.size() {
+        Size::Quick => (one_surface_atlas()?, one_surface_profile()?),
+        Size::Full => (drive(ATLAS_10K)?, builtin::find(ATLAS_10K).map_err(failed)?),
+    };
     let whole = drive.layout().capacity().bytes(drive.sector_bytes()).get() as f64;
     let scale = whole / PAPER_BYTES;
     let warm = lab.pick(1_000, 20_000);
@@ -98,20 +104,29 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         LOADS.iter().flat_map(|load| [(*load, Cow::Application), (*load, Cow::Snapshot)]).collect();
     let runs = {
         let drive = &drive;
-        lab.map_seeds(items.clone(), 1, move |&(load, cow), seed| backup(drive, load, cow, warm, seed))?
+        lab.map_seeds(items.clone(), 1, move |&(load, cow), seed| {
+            backup((drive, None), load, cow, warm, seed)
+        })?
     };
+    let loads_outside = lab.pick(vec![Load::Synthetic, Load::Idle], LOADS.to_vec());
+    let outside = lab.map_seeds(loads_outside.iter().copied(), 1, |&load, seed| {
+        backup((&drive, Some(&profile)), load, Cow::Application, warm, seed)
+    })?;
+    let outside_of = |load| loads_outside.iter().position(|l| *l == load).map_or(&[][..], |at| &outside[at]);
     let of = |load, cow| {
         let at = items.iter().position(|item| *item == (load, cow)).unwrap_or(0);
         runs[at].as_slice()
     };
     let minutes = |load, cow| spread(of(load, cow), |r| r.minutes);
-    let worst = |value: fn(&Run) -> f64| {
+    let worst = |runs: &[Vec<Run>], value: fn(&Run) -> f64| {
         runs.iter().map(|r| spread(r, value)).max_by(|a, b| a.mean.total_cmp(&b.mean))
     };
     let ratio = |load| minutes(load, Cow::Snapshot).mean / minutes(load, Cow::Application).mean;
     let ratios = LOADS.map(|load| (ratio(load) - 1.0) * 100.0);
     let most_ratio = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let busy_band = Band::AtMost(round(60.0 * LITTLE_OVER * scale));
+    let idle_band = Band::AtMost(round(8.0 * LITTLE_OVER * scale));
+    let idle_or = |load, busy| if load == Load::Idle { idle_band } else { busy };
     let idle = minutes(Load::Idle, Cow::Application);
     let rate = 0.7 * whole / 1e6 / (idle.mean * 60.0);
     let mut claim = Claim::new(
@@ -121,9 +136,17 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("synthetic", minutes(Load::Synthetic, Cow::Application), " min", busy_band)
     .measure("TPC-C-like", minutes(Load::Tpcc, Cow::Application), " min", busy_band)
     .measure("Postmark-like", minutes(Load::Postmark, Cow::Application), " min", busy_band)
-    .measure("idle", idle, " min", Band::AtMost(round(8.0 * LITTLE_OVER * scale)));
-    if let Some(slower) = worst(|r| r.slower) {
+    .measure("idle", idle, " min", idle_or(Load::Idle, busy_band));
+    if let Some(slower) = worst(&runs, |r| r.slower) {
         claim = claim.measure("foreground slower, at worst", slower, "%", Band::AtMost(2.0));
+    }
+    for load in &loads_outside {
+        let (what, band) = (format!("outside the drive: {}", load.name()), idle_or(*load, busy_band));
+        claim = claim.measure(&what, spread(outside_of(*load), |r| r.minutes), " min", band);
+    }
+    if let Some(slower) = worst(&outside, |r| r.slower) {
+        claim =
+            claim.measure("outside the drive: foreground slower, at worst", slower, "%", Band::AtMost(2.0));
     }
     let synthetic = |cow, value: fn(&Run) -> f64| spread(of(Load::Synthetic, cow), value);
     let app = |load, value: fn(&Run) -> f64| spread(of(load, Cow::Application), value);
@@ -190,11 +213,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "with the foreground (%)",
         "in idle time (%)",
         "writes without room",
+        "room ends (min, % of the blocks)",
     ];
-    let row = |(item, r): (&(Load, Cow), &Vec<Run>)| {
+    let row = |(label, r): (String, &Vec<Run>)| {
         let cell = |value: fn(&Run) -> f64| spread(r, value).to_string();
         vec![
-            label(item),
+            label,
             cell(|r| r.minutes),
             cell(|r| r.reached[0]),
             cell(|r| r.reached[1]),
@@ -206,8 +230,13 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             cell(|r| r.with_foreground),
             cell(|r| r.in_idle),
             cell(|r| r.refused as f64),
+            r.iter()
+                .find_map(|r| r.first_refused)
+                .map_or("-".into(), |(minutes, percent)| format!("{minutes:.2}, {percent:.1}")),
         ]
     };
+    let outside_label = |load: &Load| format!("{}, outside the drive", label(&(*load, Cow::Application)));
+    let labels = items.iter().map(label).chain(loads_outside.iter().map(outside_label));
     let table = Figure {
         id: "fast04-fig6-table".into(),
         title: "What the backup costs and gets".into(),
@@ -215,7 +244,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         y: Axis::default(),
         kind: Kind::Table {
             columns: columns.map(String::from).to_vec(),
-            rows: items.iter().zip(&runs).map(row).collect(),
+            rows: labels.zip(runs.iter().chain(&outside)).map(row).collect(),
         },
     };
     let notes = vec![
@@ -287,7 +316,7 @@ struct Prepared {
 }
 
 fn prepare(
-    drive: &Arc<DriveModel>,
+    (drive, outside): (&Arc<DriveModel>, Option<&Profile>),
     load: Load,
     cow: Cow,
     warm: u64,
@@ -301,7 +330,7 @@ fn prepare(
     let volume = Rc::new(RefCell::new(Volume::new(geometry, cow).map_err(failed)?));
     let config =
         Config { policy: PolicyName::Sptf, idle: Some(IdleTime::default()), seed, ..Config::default() };
-    let mut host = Host::new(drive, config, issuer(load, drive, area, seed)?);
+    let mut host = Host::new(drive, outside, config, issuer(load, drive, area, seed)?)?;
     host.serve(LbnRange::new(Lbn::ZERO, area), Way::Snapshots(Rc::clone(&volume)));
     let warm = if load == Load::Idle { 0 } else { warm };
     host.run_until(|host| host.responses().requests >= warm)?;
@@ -316,8 +345,15 @@ fn prepare(
     }
 }
 
-fn backup(drive: &Arc<DriveModel>, load: Load, cow: Cow, warm: u64, seed: u64) -> Result<Run, LabError> {
-    let Prepared { mut host, volume, snapshot } = prepare(drive, load, cow, warm, seed)?;
+fn backup(
+    place: (&Arc<DriveModel>, Option<&Profile>),
+    load: Load,
+    cow: Cow,
+    warm: u64,
+    seed: u64,
+) -> Result<Run, LabError> {
+    let drive = place.0;
+    let Prepared { mut host, volume, snapshot } = prepare(place, load, cow, warm, seed)?;
     let (began, before) = (host.now(), host.responses());
     let sector = drive.sector_bytes().get();
     let backup = host.start(|sessions, _| {
@@ -334,9 +370,14 @@ fn backup(drive: &Arc<DriveModel>, load: Load, cow: Cow, warm: u64, seed: u64) -
         _ => (Counts::default(), true),
     };
     let mut reached = [0.0; PARTS.len() + 1];
+    let room_ends = Cell::new(None);
     for (permille, minutes) in PARTS.into_iter().chain([1000]).zip(&mut reached) {
         host.run_until(|host| {
             let (counts, finished) = counts(host);
+            if room_ends.get().is_none() && host.responses().refused > before.refused {
+                room_ends
+                    .set(Some((host.now(), counts.written as f64 * 100.0 / (counts.blocks as f64).max(1.0))));
+            }
             finished || (permille < 1000 && counts.written * 1000 >= counts.blocks * permille)
         })?;
         *minutes = host.now().since(began).as_secs_f64() / 60.0;
@@ -348,7 +389,7 @@ fn backup(drive: &Arc<DriveModel>, load: Load, cow: Cow, warm: u64, seed: u64) -
     drop(host);
     let (mut slower, mut response_ms) = (0.0, 0.0);
     if with.requests > 0 {
-        let mut plain = prepare(drive, load, cow, warm, seed)?.host;
+        let mut plain = prepare(place, load, cow, warm, seed)?.host;
         let goal = before.requests + with.requests;
         plain.run_until(|host| host.responses().requests >= goal)?;
         let without = plain.responses().since(before);
@@ -366,6 +407,7 @@ fn backup(drive: &Arc<DriveModel>, load: Load, cow: Cow, warm: u64, seed: u64) -
         with_foreground: tally.with_foreground as f64 * 100.0 / all,
         in_idle: accessed.idle as f64 * 100.0 / ((accessed.idle + accessed.gaps) as f64).max(1.0),
         refused: with.refused,
+        first_refused: room_ends.get().map(|(at, percent)| (at.since(began).as_secs_f64() / 60.0, percent)),
         visited,
     })
 }

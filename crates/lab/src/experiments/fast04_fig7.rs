@@ -18,7 +18,8 @@ pub const EXPERIMENT: Experiment = Experiment {
              client with two calls at all times, each of 4 KB, anywhere, reads and writes at a ratio, above a \
              write-back cache: LRU, watermarks at a half and a quarter of the buffers, a syncer that looks every second \
              for what will be 30 s old. The same calls with and without free write-backs, for 3 minutes after 3 \
-             minutes. A call that the cache answers takes no time.",
+             minutes. A call that the cache answers takes no time. At 1:1 with 512 MB once more with the core outside the drive \
+             (FAST'02's noise).",
     claims: &["fast04-fig7"],
     timed: false,
     run,
@@ -68,6 +69,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let every = Duration::from_secs(30);
         pair(&SetUp { syncer: Some(Syncer { every, ..Syncer::default() }), ..set_up(512, load, seed) })
     })?;
+    let outside =
+        lab.map_seeds([EVEN], lab.pick(1, 3), |&load, seed| pair(&set_up(512, load, seed).outside()?))?;
+    let outside = outside.first().map_or(&[][..], Vec::as_slice);
     let largest = *by_cache.last().unwrap_or(&&[][..]);
     let even = ratios.iter().position(|load| *load == EVEN).unwrap_or_default();
     let free: Vec<f64> = largest.iter().map(|runs| percent_free(runs).mean).collect();
@@ -86,6 +90,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("free share rises from ratio to ratio by, at least", rise, " points", ORDER)
     .measure("read response lower at any ratio by, at least", least(&mut gain.iter().copied()), "%", ORDER)
     .measure("gain at 1:2 above that at 3:1 by", falls, " points", ORDER)
+    .measure("outside the drive: cleaned for free at 1:1, 512 MB", percent_free(outside), "%", Band::AtLeast(25.0))
+    .measure("outside the drive: read response lower at 1:1, 512 MB", lower(outside), "%", Band::AtLeast(10.0))
     .note(note(lab, largest, &ratios, &bursts));
     let mut rows = Vec::new();
     for (megabytes, none) in lab.pick(vec![16], caches.clone()).into_iter().zip(&no_reads) {
@@ -107,6 +113,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     let of_bursts = lab.pick(vec![EVEN], RATIOS[1..].to_vec());
     rows.extend(of_bursts.iter().zip(&bursts).map(|(load, runs)| row(512, *load, "30 s", runs)));
+    rows.push(row(512, EVEN, "1 s, outside the drive", outside));
     let lines = |value: fn(&[(Run, Run)]) -> Spread| {
         let line = |(megabytes, cells): (&u64, &&[Vec<(Run, Run)>])| Line {
             label: format!("{megabytes} MB"),

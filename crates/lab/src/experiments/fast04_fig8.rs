@@ -17,7 +17,7 @@ pub const EXPERIMENT: Experiment = Experiment {
              FREE-CLEAN, each with the 30 s syncer and without (NVRAM), each with and without free write-backs. Measured \
              when the cache has been full for a while, over whole periods of the buffer daemon where it comes in \
              bursts. Without the syncer also with a buffer daemon that forces two write-backs at a time, and LRU with \
-             half and twice the cache.",
+             half and twice the cache, and LRU with the core outside the drive (FAST'02's noise).",
     claims: &["fast04-fig8"],
     timed: false,
     run,
@@ -85,6 +85,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             ..base
         })
     })?;
+    let outside = lab.map_seeds([true, false], seeds, |&free, seed| {
+        let set_up = set_up(Persistence::Nvram, Replacement::Lru, seed).outside()?;
+        conduct(&if free { set_up } else { set_up.without() })
+    })?;
+    let outside: Vec<(Run, Run)> = match outside.as_slice() {
+        [free, without] => free.iter().copied().zip(without.iter().copied()).collect(),
+        _ => Vec::new(),
+    };
     let pairs: Vec<Vec<(Run, Run)>> = fellows
         .zip(&runs)
         .map(|((persistence, replacement), free)| {
@@ -117,6 +125,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     .measure("without syncer: LRU above SPTF-Evict by", less(1, 0, 1), " points", order)
     .measure("with syncer: FREE-CLEAN above LRU by", less(0, 2, 0), " points", order)
     .measure("with syncer: LRU above SPTF-Evict by", less(0, 0, 1), " points", order)
+    .measure("outside the drive: free without syncer, LRU", percent_free(&outside), "%", Band::AtLeast(90.0))
+    .measure("outside the drive: read response lower without syncer, LRU", lower(&outside), "%", Band::AtLeast(35.0))
     .note(note(reads_only.first().map_or(&[], Vec::as_slice), of(1, 0), of(2, 0), &sized));
     let stacked = |id: &str, title: &str, y: Axis, value: fn(&[(Run, Run)]) -> Spread| {
         let bar = |(p, (_, when)): (usize, &(Persistence, &str)),
@@ -139,23 +149,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let mut rows = Vec::new();
     for (p, (_, when)) in PERSISTENCE.iter().enumerate() {
         for (r, (_, name)) in POLICIES.iter().enumerate() {
-            let runs = of(p, r);
-            let [syncer, daemon, room] =
-                [0, 1, 2].map(|cause| spread(runs, |(free, _)| free.forced_per_s[cause]).to_string());
-            rows.push(vec![
-                (*name).to_owned(),
-                (*when).to_owned(),
-                percent_free(runs).to_string(),
-                spread(runs, |(free, _)| free.response_ms).to_string(),
-                spread(runs, |(_, without)| without.response_ms).to_string(),
-                lower(runs).to_string(),
-                syncer,
-                daemon,
-                room,
-                spread(runs, |(free, _)| free.dirty_max as f64).to_string(),
-            ]);
+            rows.push(row(name, when, of(p, r)));
         }
     }
+    rows.push(row("LRU", "no syncer, outside the drive", &outside));
     let figures = vec![
         stacked(
             "fast04-fig8a",
@@ -198,6 +195,23 @@ const COLUMNS: [&str; 10] = [
     "for room",
     "most dirty",
 ];
+
+fn row(name: &str, when: &str, runs: &[(Run, Run)]) -> Vec<String> {
+    let [syncer, daemon, room] =
+        [0, 1, 2].map(|cause| spread(runs, |(free, _)| free.forced_per_s[cause]).to_string());
+    vec![
+        name.to_owned(),
+        when.to_owned(),
+        percent_free(runs).to_string(),
+        spread(runs, |(free, _)| free.response_ms).to_string(),
+        spread(runs, |(_, without)| without.response_ms).to_string(),
+        lower(runs).to_string(),
+        syncer,
+        daemon,
+        room,
+        spread(runs, |(free, _)| free.dirty_max as f64).to_string(),
+    ]
+}
 
 fn note(reads_only: &[Run], burst: &[(Run, Run)], two: &[(Run, Run)], sized: &[Vec<Run>]) -> String {
     let alone = spread(reads_only, |r| r.response_ms).mean;

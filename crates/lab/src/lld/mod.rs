@@ -11,5 +11,5 @@ mod transaction;
 #[cfg(test)]
 pub(crate) use disk::Spent;
 pub(crate) use disk::Strategy;
-pub(crate) use run::{PostmarkRun, SetUp, files_for, one_surface_atlas, run};
+pub(crate) use run::{PostmarkRun, SetUp, files_for, one_surface_atlas, one_surface_profile, run};
 pub(crate) use transaction::{PARTS, Transaction};

@@ -5,7 +5,7 @@ use crate::LabError;
 use crate::set_up::ATLAS_10K;
 use apps::files::{FileConfig, FilePath, FileSystem, content};
 use apps::lld::{Log, LogConfig, Reads};
-use model::{DriveModel, builtin};
+use model::{DriveModel, Profile, builtin};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant};
@@ -72,15 +72,22 @@ impl PostmarkRun {
 /// OSDI'00, section 5.2: the Atlas 10K with one data surface. Its defects stand in the profile by their places on all
 /// six surfaces, so this one has none.
 pub(crate) fn one_surface_atlas() -> Result<Arc<DriveModel>, LabError> {
-    let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("the one-surface Atlas 10K", e);
-    let mut profile = builtin::find(ATLAS_10K).map_err(|e| failed(e.into()))?;
+    let profile = one_surface_profile()?;
+    DriveModel::from_profile(&profile).map(Arc::new).map_err(|e| LabError::new(ONE_SURFACE, e))
+}
+
+const ONE_SURFACE: &str = "the one-surface Atlas 10K";
+
+/// What [`one_surface_atlas`] is made of.
+pub(crate) fn one_surface_profile() -> Result<Profile, LabError> {
+    let mut profile = builtin::find(ATLAS_10K).map_err(|e| LabError::new(ONE_SURFACE, e))?;
     profile.heads = 1;
     profile.layout.remaps.clear();
     for zone in &mut profile.layout.zones {
         zone.slips.clear();
         zone.defects.clear();
     }
-    DriveModel::from_profile(&profile).map(Arc::new).map_err(|e| failed(e.into()))
+    Ok(profile)
 }
 
 /// The log of the experiment, at the drive's start.

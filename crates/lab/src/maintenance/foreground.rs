@@ -5,6 +5,7 @@ use apps::cache::CallId;
 use apps::reorganizer::Access;
 use apps::snapshot::{Provider, Volume, WriteId};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{Instant, Lbn, LbnRange, Sectors};
 use workload::ClosedTask;
@@ -18,7 +19,12 @@ pub(crate) enum Way {
     Reorganized(GuestId),
     /// Through a cache.
     Cached(GuestId),
+    /// Each request where it was when this was [noted](super::Host::note_places).
+    Noted(Noted),
 }
+
+/// Where requests went, in the order in which they came in.
+pub(crate) type Noted = Rc<RefCell<VecDeque<Vec<LbnRange>>>>;
 
 /// A part of the drive.
 #[derive(Clone)]

@@ -1,15 +1,15 @@
 //! The host: time, the head, the load, the applications.
 
-use super::foreground::{Job, Kind, Region, Runs, Way, places};
+use super::foreground::{Job, Kind, Noted, Region, Runs, Way, places};
 use super::guests::{Guest, GuestId, Guests, Tally};
 use super::visits::Visits;
 use crate::LabError;
+use crate::head::{Head, Passed, Whose as For};
 use apps::cache::{Action as CacheAction, NoHead};
 use apps::reorganizer::{AccessError, Place};
 use apps::snapshot::{Progress, Step, Volume, WriteError};
-use drive::Mechanics;
-use model::{DriveModel, Position};
-use scheduler::{Action, Config, Core, Harm, Purpose, Request, Sessions};
+use model::{DriveModel, Profile};
+use scheduler::{Action, Config, Core, Harm, Request, Sessions};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -55,16 +55,15 @@ pub(crate) struct Accessed {
     pub idle: u64,
 }
 
-/// A drive with the core in it, a load, and applications.
+/// A drive with the core in it or outside, a load, and applications.
 pub(crate) struct Host {
     drive: Arc<DriveModel>,
     core: Core,
-    mechanics: Mechanics,
+    head: Head,
     issuer: Issuer<Box<dyn Source>>,
     regions: Vec<Region>,
     guests: Guests,
     now: Instant,
-    busy: Option<Instant>,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
     /// Requests at the core: whose.
@@ -79,6 +78,7 @@ pub(crate) struct Host {
     responses: Responses,
     accessed: Accessed,
     visits: Visits,
+    noted: Option<Noted>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,17 +92,26 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
 }
 
 impl Host {
-    /// A drive at rest.
-    pub fn new(drive: &Arc<DriveModel>, config: Config, issuer: Issuer<Box<dyn Source>>) -> Self {
-        Self {
-            core: Core::new(Arc::clone(drive), config),
-            mechanics: Mechanics::new(Arc::clone(drive)),
+    /// A drive at rest. The core is outside the drive of the profile that is given, in it without one; the drive's noise
+    /// is drawn from the core's seed.
+    pub fn new(
+        drive: &Arc<DriveModel>,
+        outside: Option<&Profile>,
+        config: Config,
+        issuer: Issuer<Box<dyn Source>>,
+    ) -> Result<Self, LabError> {
+        let (head, place) = match outside {
+            Some(profile) => Head::outside(profile, drive, config.seed).map_err(failed)?,
+            None => (Head::inside(drive), config.place),
+        };
+        Ok(Self {
+            core: Core::new(Arc::clone(drive), Config { place, ..config }),
+            head,
             drive: Arc::clone(drive),
             issuer,
             regions: Vec::new(),
             guests: Guests::default(),
             now: Instant::ZERO,
-            busy: None,
             jobs: BTreeMap::new(),
             next_job: 0,
             requests: BTreeMap::new(),
@@ -114,12 +123,18 @@ impl Host {
             responses: Responses::default(),
             accessed: Accessed::default(),
             visits: Visits::default(),
-        }
+            noted: None,
+        })
     }
 
     /// Says how a part of the drive is served from here on; other parts are served as they are.
     pub fn serve(&mut self, range: LbnRange, way: Way) {
         self.regions.push(Region { range, way });
+    }
+
+    /// Notes from here on where a reorganiser places requests.
+    pub fn note_places(&mut self) -> Noted {
+        Rc::clone(self.noted.insert(Noted::default()))
     }
 
     /// Starts an application.
@@ -181,24 +196,20 @@ impl Host {
 
     /// One event: the head's, an arrival, idle time, or a cache's. False when there is none to come.
     fn step(&mut self) -> Result<bool, LabError> {
-        let wake = self.core.wake_at().into_iter().chain(self.cache_wakes()).min();
-        let due = self.issuer.due();
-        let other = due.into_iter().chain(wake).min();
-        match self.busy {
-            // At the same instant the completion comes first: its successor may be due now as well.
-            Some(until) if other.is_none_or(|at| until <= at) => {
-                self.now = until;
-                self.busy = None;
-                self.account();
-                self.core.completed(until);
-            }
-            _ => {
-                let Some(at) = other else { return Ok(false) };
-                self.now = self.now.max(at);
-                self.issue()?;
-            }
+        let wake = self.core.wake_at().into_iter().chain(self.cache_wakes());
+        let next = self.head.next_at().into_iter().chain(self.issuer.due()).chain(wake).min();
+        let Some(at) = next else { return Ok(false) };
+        self.now = self.now.max(at);
+        // At the same instant the completion comes first: its successor may be due now as well.
+        let mut told = false;
+        while self.tell() {
+            told = true;
+            self.drain()?;
         }
-        self.drain()?;
+        if !told {
+            self.issue()?;
+            self.drain()?;
+        }
         Ok(true)
     }
 
@@ -210,15 +221,14 @@ impl Host {
         caches.filter_map(|guest| if let Guest::Cache(cache) = guest { cache.wake() } else { None }).min()
     }
 
-    /// What the head has passed over.
-    fn account(&mut self) {
-        for access in self.core.accesses() {
-            match access.purpose {
-                Purpose::Foreground => {}
-                Purpose::Background { .. } => self.accessed.gaps += u64::from(access.sectors),
-                Purpose::Idle { .. } => self.accessed.idle += u64::from(access.sectors),
-            }
-        }
+    /// Tells the core what the head has done; whether there was something.
+    fn tell(&mut self) -> bool {
+        let accessed = &mut self.accessed;
+        self.head.tell(&mut self.core, self.now, |Passed { whose, sectors, .. }| match whose {
+            For::Foreground => {}
+            For::Gap => accessed.gaps += sectors,
+            For::Idle => accessed.idle += sectors,
+        })
     }
 
     fn issue(&mut self) -> Result<(), LabError> {
@@ -236,10 +246,9 @@ impl Host {
             let mut asker = self.guests.asker(sector, &mut self.scratch);
             let Some(action) = self.core.poll_with(self.now, &mut asker) else { return Ok(()) };
             match action {
-                Action::Execute => self.execute(),
-                // Only a core outside the drive sends commands.
-                Action::Send(_) => {}
-                Action::Cut => self.busy = self.core.busy_until(),
+                Action::Execute => self.head.execute(&self.core, self.now).map_err(failed)?,
+                Action::Send(command) => self.head.send(command, self.now).map_err(failed)?,
+                Action::Cut => self.head.cut(&self.core),
                 Action::Completed(id) => self.request_done(id)?,
                 Action::Failed { id, bad } => {
                     return Err(LabError::new(
@@ -257,18 +266,6 @@ impl Host {
                 }
             }
         }
-    }
-
-    fn execute(&mut self) {
-        let mut at = self.now;
-        for access in self.core.accesses() {
-            let track = self.drive.layout().track(access.track);
-            let ready = self.mechanics.seek_to(at, Position::from(track), access.op);
-            let from = ready.max(access.not_before);
-            at = self.mechanics.wait_and_transfer(from, track, access.sector, access.sectors).1;
-        }
-        debug_assert_eq!(Some(at), self.core.busy_until(), "the core's prediction inside the drive is exact");
-        self.busy = Some(at);
     }
 
     fn submit(&mut self, op: Op, range: LbnRange, whose: Whose) -> Result<(), LabError> {
@@ -301,7 +298,13 @@ impl Host {
                 return self.begin_steps(id);
             }
             Some(Way::Snapshots(volume)) => runs = places(&volume.borrow(), range),
-            Some(Way::Reorganized(guest)) => (job.kind, runs) = self.begin_access(guest, op, range)?,
+            Some(Way::Reorganized(guest)) => {
+                (job.kind, runs) = self.begin_access(guest, op, range)?;
+                if let Some(noted) = &self.noted {
+                    noted.borrow_mut().push_back(runs.clone());
+                }
+            }
+            Some(Way::Noted(noted)) => runs = noted.borrow_mut().pop_front().unwrap_or(runs),
             Some(Way::Cached(guest)) => {
                 let now = self.now;
                 let call = self.guests.call(&mut self.core, guest, |guest, _| match guest {

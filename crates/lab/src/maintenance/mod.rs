@@ -1,7 +1,7 @@
 //! Maintenance applications on the core, beside a foreground that lives with them: it goes through the snapshots' maps,
 //! the reorganiser's, or the cache.
 //!
-//! The drive is the simulated mechanics with the core inside. Bytes are zeros: what an application does with contents is
+//! The drive is the simulated mechanics with the core inside, or one behind its interface with the core outside. Bytes are zeros: what an application does with contents is
 //! held by its own tests, and a backup of a whole drive does not fit into memory.
 
 mod foreground;
@@ -11,6 +11,6 @@ mod host;
 mod tests;
 mod visits;
 
-pub(crate) use foreground::Way;
+pub(crate) use foreground::{Noted, Way};
 pub(crate) use guests::{Counted, Guest, GuestId};
 pub(crate) use host::{Host, megabytes};

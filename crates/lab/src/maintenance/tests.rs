@@ -41,7 +41,7 @@ fn host(drive: &Arc<DriveModel>, area: u64, reads: Share) -> Host {
     let think = Think::Exponential(Duration::from_millis(3));
     let arrival = Arrival::Closed(Closed { tasks: 3, think });
     let issuer = Issuer::new(source, arrival, Instant::ZERO, 7).unwrap();
-    Host::new(drive, Config { policy: PolicyName::Sptf, ..Config::default() }, issuer)
+    Host::new(drive, None, Config { policy: PolicyName::Sptf, ..Config::default() }, issuer).unwrap()
 }
 
 fn after(host: &mut Host, requests: u64) -> u128 {
@@ -179,6 +179,6 @@ fn a_run_that_cannot_go_on_says_so() {
     let source: Box<dyn Source> =
         Box::new(Random::new(RandomConfig::new(Sectors::new(800), drive.sector_bytes()), 1).unwrap());
     let issuer = Issuer::new(source, Arrival::Silent, Instant::ZERO, 1).unwrap();
-    let mut host = Host::new(&drive, Config::default(), issuer);
+    let mut host = Host::new(&drive, None, Config::default(), issuer).unwrap();
     assert!(host.run_until(|_| false).is_err());
 }

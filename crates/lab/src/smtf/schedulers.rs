@@ -62,8 +62,23 @@ impl Bench {
         week: &Week,
         factor: f64,
     ) -> Result<Tally, LabError> {
+        Ok(self.run_and_keep(chooser, week, factor)?.0)
+    }
+
+    /// The same, and the chooser after it.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub(crate) fn run_and_keep<C: Chooser>(
+        &self,
+        chooser: C,
+        week: &Week,
+        factor: f64,
+    ) -> Result<(Tally, C), LabError> {
         let load = week.compressed(self.disk.layout().capacity(), factor)?;
-        Host::new(Bare::new(Arc::clone(&self.disk)), load, chooser).advance(u64::MAX)
+        let mut host = Host::new(Bare::new(Arc::clone(&self.disk)), load, chooser);
+        let tally = host.advance(u64::MAX)?;
+        Ok((tally, host.chooser))
     }
 
     /// A trace at `factor` times its speed.

@@ -11,7 +11,7 @@ pub(super) struct Bits {
 impl Bits {
     /// Of numbers below `len`; none is in it.
     pub fn new(len: usize) -> Self {
-        let mut levels = Vec::new();
+        let mut levels = Vec::with_capacity(Self::MOST_LEVELS);
         let mut words = len.div_ceil(64).max(1);
         loop {
             levels.push(vec![0u64; words]);
@@ -93,9 +93,18 @@ impl Bits {
         std::iter::successors(first, |i| self.above(*i))
     }
 
+    /// Numbers of 64 bits are cut by six bits a level.
+    const MOST_LEVELS: usize = 11;
+
+    /// Memory, in bytes.
+    pub fn held_memory(&self) -> usize {
+        self.levels.capacity() * size_of::<Vec<u64>>()
+            + self.levels.iter().map(|level| level.capacity() * 8).sum::<usize>()
+    }
+
     /// Memory for numbers below `len`, in bytes.
     pub fn memory(len: usize) -> usize {
-        let (mut words, mut bytes) = (len.div_ceil(64).max(1), 0);
+        let (mut words, mut bytes) = (len.div_ceil(64).max(1), Self::MOST_LEVELS * size_of::<Vec<u64>>());
         while words > 1 {
             bytes += words * 8;
             words = words.div_ceil(64);

@@ -59,8 +59,14 @@ impl Lines {
         self.len = 0;
     }
 
+    /// For so many cells.
     pub fn memory(cells: usize) -> usize {
         2 * Bits::memory(cells)
+    }
+
+    /// Of these.
+    pub fn held_memory(&self) -> usize {
+        self.known.held_memory() + self.straight.held_memory()
     }
 
     /// The time at a distance in cell `i`, which is not known, from its neighbours'.

@@ -107,8 +107,18 @@ pub enum ProbeError {
     #[error("pairs names no pair of request types, or one twice; name each that is to be probed once")]
     Pairs,
     /// Not enough memory.
-    #[error("{} bytes of memory are too few for a table; give at least {}", bytes.get(), LEAST_MEMORY.get())]
+    #[error(
+        "{} bytes of memory are too few for so many samples and pairs, and a table; give {} or more, or fewer samples",
+        bytes.get(),
+        (bytes.get().max(LEAST_MEMORY.get() / 2)) * 2
+    )]
     Memory {
+        /// How many bytes.
+        bytes: Bytes,
+    },
+    /// More memory than the machine gives.
+    #[error("this machine does not give {} bytes of memory; give less", bytes.get())]
+    NotThere {
         /// How many bytes.
         bytes: Bytes,
     },

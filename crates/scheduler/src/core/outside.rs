@@ -9,6 +9,7 @@ mod clock;
 mod config;
 mod course;
 mod decide;
+mod felt;
 mod fit;
 mod forecast;
 mod guard;
@@ -18,6 +19,7 @@ mod neighbours;
 mod parts;
 mod record;
 mod shared;
+mod told;
 
 pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
 pub use guard::Caution;
@@ -28,9 +30,9 @@ use super::under_way::Job;
 use super::{Action, Core, Purpose};
 use crate::background::Buffers;
 use crate::foreground::Request;
-use crate::idle::Harm;
 use clock::Clock;
-use forecast::{Forecast, HeldBack, Plain, Standing};
+use felt::Felt;
+use forecast::{Forecast, HeldBack, Late, Plain, Standing};
 use guard::Guard;
 use margin::Margins;
 use model::{DriveModel, Position};
@@ -123,7 +125,7 @@ struct Order {
 enum Work {
     Foreground {
         job: Job,
-        /// What it would have been without the detour that precedes it, or that it is merged with.
+        /// What it would have been without detours.
         plain: Option<Plain>,
     },
     Detour,
@@ -153,6 +155,14 @@ pub(super) struct Outside {
     last: (Op, Lbn),
     learned: Learned,
     held_back: HeldBack,
+    /// Platter time at which the host heard last that a foreground request was done.
+    heard_foreground: Instant,
+    /// The same by the host's clock.
+    heard_at: Instant,
+    /// Foreground requests since the last with a detour.
+    plain_since: u32,
+    /// By how much later for what was had beside, if only by the bus.
+    on_bus: Duration,
     /// To be sent, in this order.
     queue: VecDeque<Order>,
     /// At the drive, in the order of sending.
@@ -164,6 +174,7 @@ pub(super) struct Outside {
     record: ErrorRecord,
     margins: Margins,
     guard: Guard,
+    felt: Felt,
     shared: Shared,
     /// Sectors that failed: a command that passes over one to fetch others would fail for it.
     known_bad: BTreeSet<Lbn>,
@@ -186,6 +197,10 @@ impl Outside {
             last: (Op::Read, Lbn::ZERO),
             learned: Learned::default(),
             held_back: HeldBack::default(),
+            heard_foreground: Instant::ZERO,
+            heard_at: Instant::ZERO,
+            plain_since: u32::MAX,
+            on_bus: Duration::ZERO,
             queue: VecDeque::new(),
             device: VecDeque::new(),
             base: Standing {
@@ -199,6 +214,7 @@ impl Outside {
             record: ErrorRecord::default(),
             margins: Margins::default(),
             guard: Guard::new(),
+            felt: Felt::default(),
             shared: Shared::default(),
             known_bad: BTreeSet::new(),
         }
@@ -213,6 +229,12 @@ impl Outside {
         self.retries.len()
     }
 
+    /// Commands for foreground requests, sent or about to be.
+    fn foreground_commands(&self) -> usize {
+        let orders = self.device.iter().chain(&self.queue);
+        orders.filter(|order| matches!(order.work, Work::Foreground { .. })).count()
+    }
+
     /// Why no detour may be tried.
     fn caution(&self) -> Option<Caution> {
         if self.blind {
@@ -221,7 +243,7 @@ impl Outside {
         if !self.known {
             return Some(Caution::Unsynchronised);
         }
-        self.detour_bound().and_then(|bound| self.guard.caution(bound))
+        self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.owed()))
     }
 
     /// Of the foreground's time, the millionths that detours may cost.
@@ -318,21 +340,30 @@ impl Core {
             outside.margins.learn(&outside.record);
         }
         let turn = super::under_way::turn(&drive);
+        let overlap = outside.config.overheads.overlap;
+        // With this one.
+        let waiting = 1 + self.pool.len() + outside.foreground_commands();
         let time =
             foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs();
         outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
         match &order.work {
-            Work::Foreground { plain, .. } => {
-                let late = plain.map_or(Duration::ZERO, |plain| plain.late(&foreseen, &seen, turn));
-                outside.guard.account(time, late);
+            Work::Foreground { plain, job } => {
+                let Command { range, foreground, .. } = order.command;
+                let merged = foreground.map_or(0, |asked| range.len().get() - asked.len().get());
+                let late = plain.map_or(Late::default(), |plain| {
+                    plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))
+                });
+                let felt = outside.felt.done(late, waiting);
+                outside.guard.account(time, now.saturating_since(job.pending.arrived), felt);
+                outside.on_bus = late.bus;
+                (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
                 outside.foresee_plain(&drive);
             }
-            // The foreground would have waited meanwhile.
-            Work::Detour => outside.guard.account(time, Duration::ZERO),
+            Work::Detour => outside.guard.account(time, Duration::ZERO, 0),
             Work::Idle | Work::Probe => outside.foresee_plain(&drive),
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {
-            outside.shared.weigh(&outside.guard.all, &self.idle.harm);
+            outside.shared.weigh(&outside.guard.harm(), &self.idle.harm);
             self.idle.beside_ppm =
                 idle.harm_ppm.saturating_sub(outside.shared.for_idle(bound.min(idle.harm_ppm)));
         }
@@ -463,38 +494,5 @@ impl Core {
         outside.retries.extend(jobs.into_iter().rev());
         outside.lost_sight(now);
         self.outside = Some(outside);
-    }
-
-    /// Outside the drive: how well its times were foreseen.
-    pub fn prediction_errors(&self) -> Option<&ErrorRecord> {
-        self.outside.as_ref().map(|o| &o.record)
-    }
-
-    /// Outside the drive: why the gaps are left alone, if they are.
-    pub fn caution(&self) -> Option<Caution> {
-        self.outside.as_ref().and_then(|o| o.caution())
-    }
-
-    /// Outside the drive: what detours that were back too late have cost the foreground at most.
-    pub fn detour_harm(&self) -> Option<Harm> {
-        self.outside.as_ref().map(|o| o.guard.all)
-    }
-
-    /// Outside the drive: by how much a detour's move over so many cylinders is widened now.
-    pub fn conservatism(&self, distance: u32) -> Option<Duration> {
-        self.outside.as_ref().map(|o| o.margin(distance))
-    }
-
-    /// Outside the drive: commands that were sent and are not done.
-    pub fn at_drive(&self) -> usize {
-        self.outside.as_ref().map_or(0, |o| o.device.len())
-    }
-
-    /// Outside the drive: when the host will hear that a command is done, as the core predicts it; of an unknown drive
-    /// nothing is predicted.
-    pub fn predicted(&self, id: CommandId) -> Option<Instant> {
-        let outside = self.outside.as_ref().filter(|outside| !outside.blind)?;
-        let order = outside.device.iter().find(|o| o.command.id == id)?;
-        Some(outside.clock.host(order.forecast.heard))
     }
 }

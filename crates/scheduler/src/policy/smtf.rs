@@ -1,8 +1,8 @@
 //! Shortest mimicked time first.
 
-use super::{Policy, View, shortest, shortest_time};
+use super::{AgeWeight, Policy, View, shortest, shortest_time};
 use crate::foreground::Request;
-use crate::predictor::{Last, Predictor};
+use crate::predictor::{Last, Mimic, Predictor};
 use std::fmt;
 use units::{Duration, Lbn, Op};
 
@@ -99,19 +99,50 @@ impl Smtf {
     }
 }
 
+/// What an unknown time counts as at least where age counts: a stroke over the whole drive and a turn of a slow one.
+const UNKNOWN: Duration = Duration::from_millis(20);
+
+impl Smtf {
+    /// The choice where age counts, so that nothing starves: neither what is unknown behind what is known, nor what is known
+    /// behind what is unknown. What the base puts first while its time is unknown counts as no time, and whatever
+    /// else is unknown as the longest known one or [`UNKNOWN`]; all less their weighted ages. The less that weighs, the
+    /// nearer it comes to the choice without it.
+    fn aged<P: ?Sized>(&self, view: &View<'_, P>, base: usize) -> usize {
+        let known = || self.times.iter().copied().flatten();
+        let longest = known().max().unwrap_or_default().max(UNKNOWN);
+        let first = self.rule.unknown == Unknown::Set || known().next().is_none();
+        let mut times = self.times.iter().enumerate();
+        let aged = shortest_time(view, |_| {
+            let (i, time) = times.next().map_or((base, None), |(i, time)| (i, *time));
+            time.or(Some(if first && i == base { Duration::ZERO } else { longest }))
+        });
+        aged.unwrap_or(base)
+    }
+}
+
 impl Policy for Smtf {
     fn choose<P: Predictor + ?Sized>(&mut self, view: &View<'_, P>) -> usize {
-        let Some((last, mimic)) = view.last.zip(view.mimic) else {
-            return self.base(view, view.last.unwrap_or(Last { op: Op::Read, lbn: Lbn::ZERO }));
-        };
+        let last = view.last.unwrap_or(Last { op: Op::Read, lbn: Lbn::ZERO });
         let base = self.base(view, last);
-        if self.rule.unknown == Unknown::Set && mimic.time(last, view.at, &view.pool[base].request).is_none()
-        {
-            return base;
+        let mimic = view.last.and(view.mimic);
+        let ages = view.age != AgeWeight::default();
+        let first = |mimic: &dyn Mimic| mimic.time(last, view.at, &view.pool[base].request).is_none();
+        match mimic {
+            None if !ages => return base,
+            Some(mimic) if !ages && self.rule.unknown == Unknown::Set && first(mimic) => return base,
+            None => {
+                self.times.clear();
+                self.times.resize(view.pool.len(), None);
+            }
+            Some(mimic) => {
+                self.asked.clear();
+                self.asked.extend(view.pool.iter().map(|pending| pending.request));
+                mimic.times(last, view.at, &self.asked, &mut self.times);
+            }
         }
-        self.asked.clear();
-        self.asked.extend(view.pool.iter().map(|pending| pending.request));
-        mimic.times(last, view.at, &self.asked, &mut self.times);
+        if ages {
+            return self.aged(view, base);
+        }
         let mut times = self.times.iter();
         shortest_time(view, |_| times.next().copied().flatten()).unwrap_or(base)
     }

@@ -202,6 +202,44 @@ fn age_counts_with_smtf_as_well() {
     assert_eq!((choose(0), choose(7_999), choose(8_001)), (1, 1, 0));
 }
 
+/// How many others go first while new ones keep coming, one for each that goes, a millisecond each: of an old one at `old`
+/// whose time is known or not, and new ones at `new` that are.
+fn passed_over(
+    name: &str,
+    (old, old_us): (u64, Option<u64>),
+    (new, new_us): (u64, Option<u64>),
+) -> Option<u64> {
+    let mut policy = AnyPolicy::from(name.parse::<PolicyName>().unwrap());
+    let (table, known) = (Table(vec![(0, 0); 2]), Known(vec![old_us, new_us]));
+    let last = Some(Last { op: Op::Read, lbn: Lbn::new(500) });
+    let first = pending(0, old, 0);
+    (0..2_000u64).find(|&round| {
+        let newest = pending(1, new, round * 1_000);
+        let pool = [first.clone(), newest];
+        let at = Instant::ZERO + Duration::from_millis(round + 1);
+        let age = AgeWeight::from_millionths(100_000);
+        let view = View { last, at, mimic: Some(&known), ..view(&pool, &table, age) };
+        policy.choose(&view) == 0
+    })
+}
+
+#[test]
+fn no_request_starves_behind_what_is_known_or_unknown_once_age_counts() {
+    for name in ["smtf", "smtf:set:c-look", "smtf:priority", "smtf:priority:c-look"] {
+        // At 900 it is behind 600 for both bases.
+        for old in [None, Some(2_000), Some(30_000)] {
+            for new in [None, Some(1_000)] {
+                let others = passed_over(name, (900, old), (600, new));
+                // A tenth of a millisecond off for each that goes first.
+                assert!(others.is_some_and(|n| n <= 310), "{name}: {old:?} behind {new:?}: {others:?}");
+            }
+        }
+    }
+    // What nobody knows is not preferred to what is known for that: it waits as if it took long.
+    assert!(passed_over("smtf:priority", (900, None), (600, Some(1_000))).is_some_and(|n| n >= 180));
+    assert!(passed_over("smtf", (900, None), (600, Some(1_000))).is_some_and(|n| n >= 180));
+}
+
 #[test]
 fn names_of_policies_round_trip() {
     for name in [

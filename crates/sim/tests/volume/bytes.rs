@@ -5,7 +5,7 @@ use model::DriveModel;
 use model::random_profile::{Size, random_profile};
 use scheduler::{Application, Config, IdleTime, Parameter, Priority, Record, SessionError, Sessions, Wanted};
 use std::sync::Arc;
-use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId};
 
 fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
@@ -188,6 +188,17 @@ fn a_promoted_write_keeps_its_buffer_when_it_is_lost() {
         assert_eq!(volume.app(app).unwrap().came.len(), 5);
         assert!(read(volume.platters(), &drive, range(30, 40)).iter().all(|byte| *byte == 9));
     }
+}
+
+#[test]
+fn a_refused_call_of_a_session_wakes_nobody() {
+    let drive = drive(1);
+    let mut volume = volume(&drive);
+    let app = volume.host(Once::default());
+    let never = SessionId::new(u64::MAX);
+    let told = volume.call(app, |_, sessions| (sessions.close(never), sessions.resume(never))).unwrap();
+    assert_eq!(told, (Err(SessionError::NoSession(never)), Err(SessionError::NoSession(never))));
+    assert_eq!(volume.next_at(), None);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Random histories of a volume and its applications.
 
-use super::{priority, setup};
+use super::{outer, priority, seen_from_outside, setup};
 use crate::dice::Dice;
-use crate::scenario::{DriveSpec, Host, Scenario, Setup};
+use crate::scenario::{DriveSpec, Host, Outer, Scenario, Setup, Tells};
 use crate::step::{Step, Wait};
 use units::Op;
 
@@ -12,6 +12,7 @@ const WEIGHTS: [u64; 19] = [14, 10, 12, 3, 2, 4, 2, 5, 1, 1, 1, 1, 1, 1, 2, 2, 5
 pub(super) fn generate(mut dice: Dice) -> Scenario {
     let drive = DriveSpec::Random(dice.next());
     let setup = Setup { drive, host: Host::Volume, ..setup(&mut dice) };
+    let setup = if dice.one_in(3) { outside(&mut dice, setup) } else { setup };
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {
@@ -85,6 +86,12 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
     }
     steps.push(Step::Settle { hog: false });
     Scenario { setup, steps }
+}
+
+/// The same with the core outside. The volume tells each bad sector.
+fn outside(dice: &mut Dice, setup: Setup) -> Setup {
+    let outside = Outer { tells: Tells::All, ..outer(dice) };
+    Setup { host: Host::VolumeOutside, outside, ..seen_from_outside(dice, setup) }
 }
 
 fn time(dice: &mut Dice, busy: u64) -> u64 {

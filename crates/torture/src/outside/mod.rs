@@ -9,21 +9,26 @@ mod boxed;
 mod command;
 mod told;
 
-use crate::calls::Calls;
+use crate::calls::{Calls, goes_on, taken};
 use crate::clients::Clients;
-use crate::desk::Desk;
-use crate::dice::{Dice, mix};
+use crate::desk;
+use crate::dice::Dice;
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
+use crate::hash::Hash;
+use crate::history::{Outcome, Stage};
 use crate::medium::{Health, Medium};
-use crate::misuse::misuse;
+use crate::mine::Mining;
+use crate::misuse::{misuse, refuse};
 use crate::scenario::Setup;
-use crate::step::{AtHand, Fate, Step};
+use crate::scrub::{Scrubbing, Tenants};
+use crate::step::{Fate, Step};
+use crate::troubles::Troubles;
 use crate::world::Counts;
 use boxed::Boxed;
 use command::Sent;
 use model::DriveModel;
-use scheduler::{Action, Caution, Config, Core, Request, SubmitError};
+use scheduler::{Action, Caution, Config, Core, Request};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
@@ -75,15 +80,12 @@ pub(crate) struct Front {
     core: Core,
     medium: Medium,
     clients: Clients,
-    pub now: Instant,
+    now: Instant,
     sequence: u64,
     versions: u64,
     requests: BTreeMap<RequestId, Asked>,
     next_request: u64,
-    polls: Option<u32>,
-    at_hand: AtHand,
-    late: Duration,
-    fate: Option<Fate>,
+    troubles: Troubles,
     drained: bool,
     /// Commands that wait until nothing is at the drive that they overlap, in order.
     waiting: Vec<Sent>,
@@ -107,13 +109,34 @@ pub(crate) struct Front {
     /// Since when the foreground has asked for nothing.
     since: Instant,
     harm: command::Account,
-    pub hash: u64,
-    pub counts: Counts,
+    hash: Hash,
+    counts: Counts,
     dice: Dice,
+    tenants: Tenants,
 }
 
-impl Front {
-    pub fn new(setup: &Setup) -> Result<Self, Broken> {
+impl Scrubbing for Front {
+    fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    fn tenants_mut(&mut self) -> &mut Tenants {
+        &mut self.tenants
+    }
+
+    fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+}
+
+impl Mining for Front {}
+
+impl Stage for Front {
+    fn open(setup: &Setup) -> Result<Self, Broken> {
         let defect = |e: String| (Check::Panic, e);
         let now = Instant::from_nanos(setup.start_ns);
         let boxed = Boxed::new(setup, now).map_err(defect)?;
@@ -136,10 +159,7 @@ impl Front {
             versions: 0,
             requests: BTreeMap::new(),
             next_request: 1,
-            polls: None,
-            at_hand: AtHand::All,
-            late: Duration::ZERO,
-            fate: None,
+            troubles: Troubles::NONE,
             drained: true,
             waiting: Vec::new(),
             at_drive: BTreeMap::new(),
@@ -153,13 +173,14 @@ impl Front {
             suspended_after: BTreeMap::new(),
             since: Instant::ZERO,
             harm: command::Account::default(),
-            hash: 0,
+            hash: Hash::default(),
             counts: Counts::default(),
             dice: Dice::new(setup.seed),
+            tenants: Tenants::new(capacity),
         })
     }
 
-    pub fn step(&mut self, step: &Step) -> Result<(), Broken> {
+    fn step(&mut self, step: &Step) -> Result<(), Broken> {
         self.sequence += 1;
         if let Step::Suspend { session } = *step {
             self.suspended_after.entry(session).or_insert(self.group);
@@ -172,12 +193,8 @@ impl Front {
         }
         match *step {
             Step::Polls { most } => {
-                self.polls = most.map(|n| n.max(1));
+                self.troubles.polls = most.map(|n| n.max(1));
                 self.drain()
-            }
-            Step::Buffers { at_hand } => {
-                self.at_hand = at_hand;
-                Ok(())
             }
             Step::Bad { lbn, stuck } => {
                 self.spoil(lbn, if stuck { Health::Stuck } else { Health::Bad });
@@ -187,72 +204,32 @@ impl Front {
                 self.spoil(lbn, Health::Good);
                 Ok(())
             }
-            Step::Late { ns } => {
-                self.late = Duration::from_nanos(ns);
+            Step::Rot { lbn } => {
+                let lbn = Lbn::new(lbn % self.capacity);
+                self.medium.rot(lbn);
+                self.note_for_scrub(std::iter::once(lbn));
                 Ok(())
             }
-            Step::Lose { fate } => {
-                self.fate = Some(fate);
+            Step::Scrub { priority, block } => self.start_scrub(priority, block),
+            Step::Save => {
+                self.save_scrub();
                 Ok(())
+            }
+            Step::Mine { priority, start, pages, scans, permille } => {
+                self.start_mining(priority, (start, pages), (scans, permille))
             }
             Step::PowerCut => self.power_cut(),
             Step::Misuse { kind } => misuse(&mut self.core, &self.clients, self.now, kind),
             Step::Settle { hog } => self.settle(hog),
-            // The rest is for other hosts.
-            _ => Ok(()),
-        }
-    }
-
-    fn spoil(&mut self, lbn: u64, health: Health) {
-        let lbn = Lbn::new(lbn % self.capacity);
-        self.medium.set_health(lbn, health);
-        self.boxed.set_health(lbn, health);
-    }
-
-    fn note(&mut self, n: u64) {
-        self.hash = mix(self.hash ^ n).wrapping_add(n);
-    }
-
-    /// Polls as often as the host does.
-    fn drain(&mut self) -> Result<(), Broken> {
-        self.drained = false;
-        for polled in 0..self.polls.unwrap_or(u32::MAX) {
-            hold(polled < ENDLESS, Check::Endless, || "polls give actions without end".into())?;
-            if !self.poll()? {
-                self.drained = true;
-                return self.check_goes_on();
+            // The rest is a trouble, or for other hosts.
+            _ => {
+                self.troubles.take(step);
+                Ok(())
             }
         }
-        Ok(())
     }
 
-    fn poll(&mut self) -> Result<bool, Broken> {
-        let mut desk = Desk {
-            clients: &self.clients,
-            at_hand: self.at_hand,
-            held: Vec::new(),
-            versions: &mut self.versions,
-            broken: None,
-        };
-        let caution = self.core.caution();
-        let action = self.core.poll_with(self.now, &mut desk);
-        let Desk { held, broken, .. } = desk;
-        broken.map_or(Ok(()), Err)?;
-        self.held.extend(held);
-        let Some(action) = action else { return Ok(false) };
-        match action {
-            Action::Send(command) => self.send(command, caution)?,
-            Action::Completed(id) | Action::Failed { id, .. } => self.answered(id, action)?,
-            Action::Deliver(record) => self.delivered(&record)?,
-            Action::Execute | Action::Cut => {
-                return Err((Check::Request, format!("a core outside the drive says {action:?}")));
-            }
-        }
-        Ok(true)
-    }
-
-    /// What must hold after every step.
-    pub fn check(&self) -> Result<(), Broken> {
+    fn check(&mut self) -> Result<(), Broken> {
         self.clients.check_counts(&self.core, self.drained)?;
         let (most, told) = (usize::from(self.setup.outside.at_drive), self.core.at_drive());
         let here = self.at_drive.len() + self.waiting.len() + self.replies.len();
@@ -268,24 +245,72 @@ impl Front {
         self.medium.check_acknowledged()
     }
 
+    fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken> {
+        kind.map_or(Ok(()), |kind| refuse(&mut self.core, &self.clients, self.now, kind))
+    }
+
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome { counts: self.counts, hash: self.hash.get() }
+    }
+}
+
+impl Front {
+    fn spoil(&mut self, lbn: u64, health: Health) {
+        let lbn = Lbn::new(lbn % self.capacity);
+        self.medium.set_health(lbn, health);
+        self.boxed.set_health(lbn, health);
+        self.note_for_scrub(std::iter::once(lbn));
+    }
+
+    /// Polls as often as the host does.
+    fn drain(&mut self) -> Result<(), Broken> {
+        self.drained = false;
+        for polled in 0..self.troubles.polls.unwrap_or(u32::MAX) {
+            hold(polled < ENDLESS, Check::Endless, || "polls give actions without end".into())?;
+            if !self.poll()? {
+                self.drained = true;
+                return self.check_goes_on();
+            }
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<bool, Broken> {
+        let (caution, at_hand) = (self.core.caution(), self.troubles.at_hand);
+        let (action, held) =
+            desk::poll(&mut self.core, self.now, &self.clients, at_hand, &mut self.versions)?;
+        self.held.extend(held);
+        let Some(action) = action else { return Ok(false) };
+        match action {
+            Action::Send(command) => self.send(command, caution)?,
+            Action::Completed(id) | Action::Failed { id, .. } => self.answered(id, action)?,
+            Action::Deliver(record) => self.delivered(&record)?,
+            Action::Execute | Action::Cut => {
+                return Err((Check::Request, format!("a core outside the drive says {action:?}")));
+            }
+        }
+        Ok(true)
+    }
+
     /// Nothing rests that could go on by itself.
     fn check_goes_on(&self) -> Result<(), Broken> {
         if !(self.at_drive.is_empty() && self.waiting.is_empty() && self.replies.is_empty()) {
             return Ok(());
         }
-        let (waiting, promoted) = (self.requests.len(), self.core.promoted_pending());
-        hold(waiting + promoted == 0, Check::Hang, || {
-            format!("{waiting} requests and {promoted} promoted ones wait, and nothing is at the drive")
-        })?;
-        let wanted = self.clients.active_wanted();
-        hold(wanted == 0 || self.setup.idle.is_none() || self.core.wake_at().is_some(), Check::Hang, || {
-            format!("{wanted} blocks are wanted, the drive is idle, and no wake-up is set")
-        })
+        goes_on(&self.core, &self.clients, &self.setup, self.requests.len())
     }
 
     /// What the host learnt of commands is gone; of what was at the drive, a part was done, each its own.
     fn cut_off(&mut self) -> Result<(), Broken> {
-        let fate = self.fate.take();
+        let fate = self.troubles.fate.take();
         for (at, (_, sent)) in std::mem::take(&mut self.at_drive).into_iter().enumerate() {
             let all = sent.command.range.len().get();
             let done = match fate.filter(|_| at == 0) {
@@ -310,22 +335,28 @@ impl Front {
         self.held.clear();
         self.kept.clear();
         self.lost_promoted.clear();
+        self.scrub_stops();
+        let mining = self.mining_stops();
         self.core = self.setup.core(Arc::clone(&self.known), self.config);
         self.boxed.restart(self.now, true).map_err(|e| (Check::Panic, e))?;
-        (self.late, self.caution, self.group_for) = (Duration::ZERO, None, command::For::Nothing);
+        (self.troubles.late, self.caution, self.group_for) = (Duration::ZERO, None, command::For::Nothing);
         (self.since, self.harm) = (Instant::ZERO, command::Account::default());
         self.group += 1;
         self.sequence += 1;
         self.clients.restart(&mut self.core, self.now, self.sequence)?;
+        self.scrub_goes_on()?;
+        self.mining_begins_again(mining)?;
         self.drain()
     }
 
     fn settle(&mut self, hog: bool) -> Result<(), Broken> {
-        (self.polls, self.at_hand, self.late, self.fate) = (None, AtHand::All, Duration::ZERO, None);
+        self.troubles = Troubles::NONE;
         self.drain()?;
         // Who leaves the gaps alone gives nobody anything beside a steady foreground.
         self.everybody_gets_everything(hog && self.core.caution().is_none())?;
         if self.clients.active_wanted() == 0 {
+            self.check_scrub_over()?;
+            self.check_mining_over()?;
             return self.clients.check_ledger();
         }
         Ok(())
@@ -384,7 +415,7 @@ impl Calls for Front {
 
     // A command may not share a track with its request, and the arm needs a margin: on short tracks a sector or two pass.
     fn gaps_hold_every_block(&self) -> bool {
-        false
+        self.clients.longest_wanted() <= 1
     }
 
     fn submit(&mut self, op: Op, range: LbnRange) -> Result<bool, Broken> {
@@ -392,24 +423,17 @@ impl Calls for Front {
         let id = RequestId::new(self.next_request);
         let request = Request { id, op, range };
         let told = self.core.submit(self.now, request);
-        match told {
-            Ok(()) => {
-                self.next_request += 1;
-                self.versions += 1;
-                self.since = self.now;
-                let (version, submitted) = (self.versions, self.sequence);
-                let (group, passed, bad) = (None, BTreeSet::new(), BTreeSet::new());
-                self.requests.insert(id, Asked { op, range, submitted, version, group, passed, bad });
-            }
-            Err(SubmitError::Full { most, .. }) => {
-                let full = most == self.setup.most_pending
-                    && self.core.pending() - self.core.promoted_pending() >= most;
-                hold(full, Check::Refusal, || format!("{request:?} is refused, and the pool is not full"))?;
-            }
-            Err(other) => return Err((Check::Refusal, format!("{request:?} is refused: {other}"))),
+        let taken = taken(told, request, &self.core, self.setup.most_pending)?;
+        if taken {
+            self.next_request += 1;
+            self.versions += 1;
+            self.since = self.now;
+            let (version, submitted) = (self.versions, self.sequence);
+            let (group, passed, bad) = (None, BTreeSet::new(), BTreeSet::new());
+            self.requests.insert(id, Asked { op, range, submitted, version, group, passed, bad });
         }
         self.drain()?;
-        Ok(told.is_ok())
+        Ok(taken)
     }
 
     fn advance(&mut self, by: Duration) -> Result<(), Broken> {

@@ -3,14 +3,15 @@
 use super::Front;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
+use crate::mine::Mining;
+use crate::scrub::Scrubbing;
 use scheduler::{Action, Record};
-use units::{Lbn, Op, RequestId};
+use units::{Op, RequestId};
 
 impl Front {
     /// The foreground hears of a request.
     pub(super) fn answered(&mut self, id: RequestId, action: Action) -> Result<(), Broken> {
-        self.note(id.get());
-        self.note(self.now.as_nanos());
+        self.hash.add_answer(id, self.now);
         let Some(asked) = self.requests.remove(&id) else {
             return Err((Check::Once, format!("{id} is answered, and nobody waits for it")));
         };
@@ -33,13 +34,13 @@ impl Front {
     }
 
     pub(super) fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
-        let first = record.range.start().get();
-        for n in
-            [record.session.get(), record.task.get(), first, record.range.len().get(), record.last.into()]
-        {
-            self.note(n);
-        }
-        self.note(record.bad.map_or(u64::MAX, Lbn::get));
+        self.check_delivered(record)?;
+        self.scrubbed(record)?;
+        self.mined(record)
+    }
+
+    fn check_delivered(&mut self, record: &Record) -> Result<(), Broken> {
+        self.hash.add_record(record);
         self.counts.blocks += 1;
         self.counts.written += u64::from(record.op.is_write());
         self.counts.bad += u64::from(record.bad.is_some());

@@ -2,24 +2,12 @@
 //! drawn changes.
 
 use super::{DriveSpec, Host, Setup};
-use crate::dice::mix;
+use crate::hash::Hash;
 use crate::volume::House;
 use model::DriveModel;
 use units::{Lbn, TrackIndex};
 
-/// A hash of numbers and of text.
-#[derive(Default)]
-struct Hash(u64);
-
 impl Hash {
-    fn add(&mut self, n: u64) {
-        self.0 = mix(self.0 ^ n).wrapping_add(n);
-    }
-
-    fn add_text(&mut self, text: &str) {
-        text.bytes().for_each(|byte| self.add(byte.into()));
-    }
-
     /// Where every LBN lies, how every track stands, and how long every seek takes.
     fn add_drive(&mut self, drive: &DriveModel) {
         let layout = drive.layout();
@@ -51,10 +39,10 @@ impl Setup {
         if matches!(self.drive, DriveSpec::Random(_)) {
             hash.add_drive(&self.drive.build()?);
         }
-        if self.host == Host::Volume {
+        if matches!(self.host, Host::Volume | Host::VolumeOutside) {
             let house = House::new(self).map_err(|(_, what)| what)?;
             hash.add_text(&house.drawn());
         }
-        Ok(hash.0)
+        Ok(hash.get())
     }
 }

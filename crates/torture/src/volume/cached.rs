@@ -61,6 +61,11 @@ impl Cached {
         Ok(cached)
     }
 
+    /// Where the cache is.
+    pub fn place(&self) -> Place<Seat<Cache>> {
+        self.place
+    }
+
     pub fn drawn(&self) -> String {
         format!("{:?} {}", self.config, self.survives)
     }
@@ -211,7 +216,7 @@ impl House {
     }
 
     fn answered(&mut self, id: CallId, result: Result<Vec<u8>, Failure>) -> Result<(), Broken> {
-        self.note(id.get());
+        self.hash.add(id.get());
         let Some((_, call)) = self.cached.calls.remove(&id) else {
             return Err((Check::Once, format!("{id:?} is answered, and nobody has asked")));
         };

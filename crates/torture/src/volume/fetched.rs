@@ -313,7 +313,8 @@ impl House {
         }
         task.blocks[block] = Block::Come;
         // While its session is suspended only what another write overtakes is done.
-        let silent = client.full.is_some_and(|since| since < at);
+        let range = record.range;
+        let silent = client.full.is_some_and(|since| since < at && !self.place.was_under_way(range, since));
         hold(!silent || record.op.is_write(), Check::Suspended, || {
             format!("the buffer is full since before {at:?}, and {record:?} comes")
         })?;
@@ -332,7 +333,7 @@ impl House {
         }
         client.queue.push_back((*record, bytes));
         self.counts.full += u64::from(client.fill(at));
-        self.note(record.range.start().get());
+        self.hash.add(record.range.start().get());
         Ok(())
     }
 

@@ -13,11 +13,15 @@ mod seat;
 mod settle;
 mod shadow;
 mod snapshots;
+mod standing;
 
-use crate::clients::range;
+use crate::clients::{Clients, range};
 use crate::dice::{Dice, mix};
 use crate::failure::{Broken, Check, hold};
+use crate::hash::Hash;
+use crate::history::{Outcome, Stage};
 use crate::medium::lbns;
+use crate::misuse::{bad_range, refuse_session};
 use crate::scenario::Setup;
 use crate::step::Step;
 use crate::world::Counts;
@@ -29,10 +33,11 @@ use fetched::Client;
 use looked::Looked;
 use model::DriveModel;
 use moved::Moved;
-use scheduler::Config;
+use scheduler::{Config, Core, SubmitError};
 use shadow::{Floors, Shadow};
-use sim::{Completion, Cure, Faults, Platters, Volume};
+use sim::{Completion, Cure, Faults, Platters, Volume, VolumeError};
 use snapshots::Snapshots;
+use standing::Standing;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
@@ -91,7 +96,7 @@ enum Whose {
 }
 
 pub(crate) struct House {
-    config: Config,
+    place: Standing,
     drive: Arc<DriveModel>,
     volume: Volume,
     /// How often the power has come.
@@ -112,8 +117,55 @@ pub(crate) struct House {
     client: Option<Client>,
     looked: Looked,
     dice: Dice,
-    pub hash: u64,
-    pub counts: Counts,
+    hash: Hash,
+    counts: Counts,
+}
+
+impl Stage for House {
+    fn open(setup: &Setup) -> Result<Self, Broken> {
+        Self::new(setup)
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Broken> {
+        self.take(step)
+    }
+
+    fn check(&mut self) -> Result<(), Broken> {
+        self.check_all()
+    }
+
+    /// A call of an application's sessions, or of the volume.
+    fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken> {
+        let capacity = self.drive.layout().capacity();
+        let (bad, session) = match kind.map(|kind| (kind, bad_range(capacity, kind))) {
+            None => (None, None),
+            Some((kind, None)) => (None, Some(kind)),
+            Some((kind, Some(range))) => (Some((kind, range)), None),
+        };
+        let told = self.volume.call(self.cached.place(), |_, sessions| {
+            session.map_or(Ok(()), |kind| refuse_session(sessions, &Clients::default(), capacity, kind))
+        });
+        told.unwrap_or(Ok(()))?;
+        let Some((kind, range)) = bad else { return Ok(()) };
+        let told = self.volume.submit_read(range);
+        let right = match range.is_empty() {
+            true => matches!(told, Err(VolumeError::Submit(SubmitError::Empty { .. }))),
+            false => matches!(told, Err(VolumeError::Submit(SubmitError::PastEnd { .. }))),
+        };
+        hold(right, Check::Refusal, || format!("misuse {kind} is answered {told:?}"))
+    }
+
+    fn core(&self) -> &Core {
+        self.volume.core()
+    }
+
+    fn now(&self) -> Instant {
+        self.volume.now()
+    }
+
+    fn outcome(&self) -> Outcome {
+        Outcome { counts: self.counts, hash: self.hash.get() }
+    }
 }
 
 impl House {
@@ -143,13 +195,14 @@ impl House {
             ..Faults::default()
         };
         let now = Instant::from_nanos(setup.start_ns);
-        let mut volume = Volume::starting_at(now, Arc::clone(&drive), config, platters).map_err(refused)?;
+        let place = Standing::new(setup, drive, config)?;
+        let mut volume = place.volume(now, 0, platters)?;
         volume.set_faults(faults);
         let cached = Cached::new(&mut volume, parts[1], &mut dice)?;
         let snapshots = Snapshots::new(parts[0], &mut dice)?;
         Ok(Self {
-            config,
-            drive,
+            drive: Arc::clone(&place.known),
+            place,
             volume,
             life: 0,
             faults,
@@ -167,7 +220,7 @@ impl House {
             client: None,
             looked: Looked::default(),
             dice,
-            hash: 0,
+            hash: Hash::default(),
             counts: Counts::default(),
         })
     }
@@ -178,12 +231,8 @@ impl House {
         format!("{parts:?} {faults:?} {} {}", cached.drawn(), snapshots.drawn())
     }
 
-    pub fn now(&self) -> Instant {
+    fn now(&self) -> Instant {
         self.volume.now()
-    }
-
-    fn note(&mut self, n: u64) {
-        self.hash = mix(self.hash ^ n).wrapping_add(n);
     }
 
     fn range_of(&self, part: Part) -> LbnRange {
@@ -212,7 +261,7 @@ impl House {
         (part, range(start.get(), len.min(most)))
     }
 
-    pub fn step(&mut self, step: &Step) -> Result<(), Broken> {
+    fn take(&mut self, step: &Step) -> Result<(), Broken> {
         match *step {
             Step::Submit { op, start, len } => {
                 let (part, range) = self.clip(start, len.clamp(1, 256));
@@ -258,7 +307,7 @@ impl House {
     }
 
     /// What must hold after every step.
-    pub fn check(&mut self) -> Result<(), Broken> {
+    fn check_all(&mut self) -> Result<(), Broken> {
         let begun = self.jobs.values().map(|job| job.began).chain(self.cached.oldest()).min();
         let waited = begun.map_or(Duration::ZERO, |began| self.now().saturating_since(began));
         hold(waited < PATIENCE, Check::Hang, || {
@@ -398,8 +447,7 @@ impl House {
 
     fn completed(&mut self, done: &Completion) -> Result<(), Broken> {
         self.counts.requests += 1;
-        self.note(done.id.get());
-        self.note(done.at.as_nanos());
+        self.hash.add_answer(done.id, done.at);
         let part = self.part_of(done.range.start());
         let told =
             done.bad.is_none() || (self.is_spoilt(part) && done.bad.is_some_and(|b| done.range.contains(b)));
@@ -479,12 +527,10 @@ impl House {
         self.life += 1;
         let now = self.now();
         let contents = self.cached.contents(&self.volume);
-        let blank =
-            Volume::starting_at(now, Arc::clone(&self.drive), self.config, Platters::blank(&self.drive));
-        let old = std::mem::replace(&mut self.volume, blank.map_err(refused)?);
+        let blank = self.place.volume(now, self.life, Platters::blank(&self.drive))?;
+        let old = std::mem::replace(&mut self.volume, blank);
         let platters = old.power_cut().map_err(refused)?;
-        let started = Volume::starting_at(now, Arc::clone(&self.drive), self.config, platters);
-        self.volume = started.map_err(refused)?;
+        self.volume = self.place.volume(now, self.life, platters)?;
         self.volume.set_faults(Faults { seed: self.faults.seed.wrapping_add(self.life), ..self.faults });
         self.requests.clear();
         self.jobs.clear();

@@ -9,6 +9,12 @@ use units::Duration;
 /// Foreground requests, 20 ms apart, in which somebody must get on.
 const PATIENCE: u32 = 20_000;
 
+/// The same outside the drive, where no gap may be long enough.
+const PATIENCE_OUTSIDE: u32 = 2_000;
+
+/// Work may rest for as long as its patience doubles to in a history, and half a minute more.
+const LONGEST_SILENCE_S: u32 = 730;
+
 impl House {
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
         self.volume.set_faults(Faults::default());
@@ -34,6 +40,13 @@ impl House {
             if now != left {
                 (left, without) = (now, 0);
             }
+            if without >= PATIENCE_OUTSIDE && self.place.is_outside() {
+                // No gap will do; then silence must.
+                if !self.in_silence(left)? {
+                    return self.check_medium();
+                }
+                without = 0;
+            }
             hold(without < PATIENCE, Check::Hang, || format!("nobody gets on: {}", self.told()))?;
         }
         // All that was answered is flushed, and so on the medium; nothing more comes in.
@@ -46,6 +59,22 @@ impl House {
         }
         self.check_records_over()?;
         self.check_medium()
+    }
+
+    /// Whether somebody gets on in silence; it is not used in every history.
+    fn in_silence(&mut self, left: [u64; 3]) -> Result<bool, Broken> {
+        if !self.place.uses_idle_time() {
+            return Ok(false);
+        }
+        let mut silence = 0;
+        while self.left() == left {
+            silence += 1;
+            hold(silence < LONGEST_SILENCE_S, Check::Hang, || {
+                format!("nobody gets on in {silence} s of silence: {}", self.told())
+            })?;
+            self.run(Duration::from_secs(1))?;
+        }
+        Ok(true)
     }
 
     /// What backups, the reorganiser and the record face have still to do.

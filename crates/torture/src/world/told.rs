@@ -2,14 +2,15 @@
 
 use super::World;
 use crate::failure::{Broken, Check, hold};
+use crate::mine::Mining;
+use crate::scrub::Scrubbing;
 use scheduler::{Action, Record};
-use units::{Lbn, RequestId};
+use units::RequestId;
 
 impl World {
     /// The foreground hears of a request.
     pub(super) fn answered(&mut self, id: RequestId, action: Action) -> Result<(), Broken> {
-        self.note(id.get());
-        self.note(self.now.as_nanos());
+        self.hash.add_answer(id, self.now);
         let Some(request) = self.requests.remove(&id) else { return Ok(()) };
         self.counts.requests += 1;
         let first = self.last.1.iter().find(|lbn| request.range.contains(**lbn)).copied();
@@ -40,13 +41,7 @@ impl World {
     }
 
     fn check_delivered(&mut self, record: &Record) -> Result<(), Broken> {
-        let first = record.range.start().get();
-        for n in
-            [record.session.get(), record.task.get(), first, record.range.len().get(), record.last.into()]
-        {
-            self.note(n);
-        }
-        self.note(record.bad.map_or(u64::MAX, Lbn::get));
+        self.hash.add_record(record);
         self.counts.blocks += 1;
         self.counts.written += u64::from(record.op.is_write());
         self.counts.bad += u64::from(record.bad.is_some());

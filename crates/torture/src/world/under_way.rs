@@ -5,9 +5,10 @@ use super::{Said, World};
 use crate::exec::Exec;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, lbns};
+use crate::scrub::Scrubbing;
 use crate::step::Fate;
 use crate::twin::has_background;
-use scheduler::policy::PolicyName;
+use scheduler::policy::{PolicyName, Unknown};
 use scheduler::{Access, Action, Purpose};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, Lbn, RequestId};
@@ -37,8 +38,8 @@ impl World {
                 [u64::from(a.track.get()), a.sector.into(), a.sectors.into(), a.op.is_write().into()]
             })
             .collect();
-        numbers.into_iter().for_each(|n| self.note(n));
-        self.note(exec.due.as_nanos());
+        numbers.into_iter().for_each(|n| self.hash.add(n));
+        self.hash.add(exec.due.as_nanos());
         let told = self.core.busy_until();
         hold(told == Some(exec.due), Check::Prediction, || {
             format!("the head is done at {:?}, and the core said {told:?}: {:?}", exec.due, exec.accesses)
@@ -76,8 +77,12 @@ impl World {
                 format!("the head goes for what nobody asked for: {:?}", exec.accesses)
             })?;
             self.counts.promoted += u64::from(exec.promoted);
-            // This policy looks at all that waits, where the others take the best of it.
-            let window = matches!(self.setup.policy, PolicyName::SptfSw(_));
+            // These look at all that waits, where the others take the best of it.
+            let window = match self.setup.policy {
+                PolicyName::SptfSw(_) => true,
+                PolicyName::Smtf(rule) => rule.unknown == Unknown::Set,
+                _ => false,
+            };
             if exec.promoted || (promoted > 0 && window) {
                 self.twin.leaves();
             }
@@ -140,7 +145,7 @@ impl World {
 
     /// What is under way is due.
     pub(super) fn due(&mut self) -> Result<(), Broken> {
-        let late = std::mem::replace(&mut self.late, Duration::ZERO);
+        let late = self.troubles.take_late();
         if late > Duration::ZERO
             && let Some(exec) = &mut self.exec
         {
@@ -153,7 +158,7 @@ impl World {
         }
         let Some(exec) = self.exec.take() else { return Ok(()) };
         self.sequence += 1;
-        if let Some(fate) = self.fate.take() {
+        if let Some(fate) = self.troubles.fate.take() {
             return self.lose(exec, fate);
         }
         self.completed(exec)
@@ -205,7 +210,7 @@ impl World {
         let alone = self.requests.len() == usize::from(!exec.promoted) && self.core.promoted_pending() == 0;
         let begins = match self.setup.idle {
             None => self.twin.is_away(),
-            Some(_) => !self.twin.on && self.polls.is_none() && !exec.is_idle() && alone,
+            Some(_) => !self.twin.on && self.troubles.polls.is_none() && !exec.is_idle() && alone,
         };
         if begins {
             self.twin.begin_again(&self.core, self.clients.sessions.keys().copied(), self.now);
@@ -248,7 +253,7 @@ impl World {
                     }
                 };
                 if self.medium.write(lbn, pass.at, version, author)? {
-                    self.ideal.borrow_mut()[lbn.get() as usize] = version;
+                    self.tenants.wrote(lbn, version);
                 }
             } else if known.is_some() && !self.last.1.contains(&lbn) {
                 // Bad when it passed, but mended by a write of the same command: the host has what was written.

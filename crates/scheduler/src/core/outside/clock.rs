@@ -92,6 +92,11 @@ fn scaled_by(error: i64, gain: u16) -> i64 {
     i64::try_from(i128::from(error) * i128::from(gain.min(256)) / 256).unwrap_or(0)
 }
 
+/// Nanoseconds, saturated.
+pub(super) fn nanos(d: Duration) -> i64 {
+    i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)
+}
+
 /// `a - b`, saturated.
 pub(super) fn difference(a: Instant, b: Instant) -> i64 {
     let (a, b) = (i128::from(a.as_nanos()), i128::from(b.as_nanos()));

@@ -73,13 +73,14 @@ impl Outside {
     /// The next foreground request with a detour is foreseen without it from where the head is now, if nothing of both is
     /// done yet.
     pub(super) fn foresee_plain(&mut self, drive: &DriveModel) {
-        let (overheads, base, held_back) = (self.config.overheads, self.base, self.held_back);
+        let (overheads, held_back) = (self.config.overheads, self.held_back);
+        let base = Standing { bus: self.base.bus.checked_sub(self.on_bus).unwrap_or_default(), ..self.base };
         let next = self.device.iter_mut().chain(&mut self.queue).find(|o| !matches!(o.work, Work::Detour));
         let Some(Order { command, work: Work::Foreground { plain: Some(plain), .. }, .. }) = next else {
             return;
         };
         let what = (command.op, command.foreground.unwrap_or(command.range));
-        plain.end = forecast(drive, &overheads, &base, (plain.decided, held_back), what).0.end;
+        plain.foresee(drive, &overheads, &base, held_back, what);
     }
 
     /// Compares a completion with what was foreseen, and believes it.

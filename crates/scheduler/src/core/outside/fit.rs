@@ -8,7 +8,7 @@ use super::Outside;
 use crate::planner::{Detour, MOST_STOPS, Stop};
 use model::DriveModel;
 use model::layout::Location;
-use units::{FULL_TURN, Instant, LbnRange, Op, Sectors};
+use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors};
 
 /// Rounds of mending; each makes a command shorter or leaves one out.
 const ROUNDS: usize = 2 * MOST_STOPS;
@@ -22,8 +22,34 @@ pub(super) fn range_of(drive: &DriveModel, stop: &Stop) -> Option<LbnRange> {
     (last >= first).then(|| LbnRange::new(first, last.since(first) + Sectors::new(1)))
 }
 
+/// Leaves out of a detour's last stop what takes `late` on the bus; all of it, if that is not enough.
+fn shorten_by(drive: &DriveModel, detour: &mut Detour, late: Duration, bus_sector: Duration) {
+    let Some(last) = detour.stops.iter().flatten().count().checked_sub(1) else { return };
+    let Some(stop) = &mut detour.stops[last] else { return };
+    // What is merged begins later by what is left out, and by as much less.
+    let sector = if detour.merged {
+        bus_sector
+            .saturating_sub(drive.rpm().time_within(drive.layout().track(stop.track).arc(stop.first, 1)))
+    } else {
+        bus_sector
+    };
+    let sectors = late.as_nanos() / sector.as_nanos().max(1) + 1;
+    match stop.count.checked_sub(u32::try_from(sectors).unwrap_or(u32::MAX)).filter(|left| *left > 0) {
+        Some(left) => {
+            if detour.merged {
+                stop.first += stop.count - left;
+            }
+            stop.count = left;
+        }
+        None => {
+            detour.stops[last] = None;
+            detour.merged = false;
+        }
+    }
+}
+
 impl Outside {
-    /// The detour as far as the foreground's `asked` is done in the same turn with it as without; `None` if nothing is
+    /// The detour as far as the foreground's `asked` is done in the same turn with it as without, and heard of at the same time; `None` if nothing is
     /// left of it.
     pub(super) fn fit(
         &self,
@@ -32,8 +58,9 @@ impl Outside {
         (op, asked): (Op, LbnRange),
     ) -> Option<Detour> {
         let turn = crate::core::under_way::turn(drive);
-        let mut plain = Instant::ZERO;
-        self.walk(drive, &[(op, asked)], |foreseen| plain = foreseen.end);
+        let bus_sector = self.config.overheads.bus_sector;
+        let mut plain = (Instant::ZERO, Instant::ZERO);
+        self.walk(drive, &[(op, asked)], |foreseen| plain = (foreseen.end, foreseen.heard));
         let mut shortened = false;
         for _ in 0..ROUNDS {
             let stops = detour.stops.iter().flatten().count();
@@ -55,15 +82,22 @@ impl Outside {
             }
             // The first command for whose first sectors the head comes too late.
             let mut late = None;
-            let (mut at, mut end) = (0, Instant::ZERO);
+            let (mut at, mut end, mut heard) = (0, Instant::ZERO, Instant::ZERO);
             self.walk(drive, &commands[..sent], |foreseen| {
                 if late.is_none() && (foreseen.in_two_parts || foreseen.slack() > turn / 2) {
                     late = Some((at, foreseen.arrive, turn.saturating_sub(foreseen.slack())));
                 }
-                (at, end) = (at + 1, foreseen.end);
+                (at, end, heard) = (at + 1, foreseen.end, foreseen.heard);
             });
-            if end <= plain + turn / 4 {
-                return Some(detour);
+            if end <= plain.0 + turn / 4 {
+                // Its data may come behind too many others on the bus.
+                let late = heard.saturating_since(plain.1 + bus_sector);
+                if late == Duration::ZERO {
+                    return Some(detour);
+                }
+                shorten_by(drive, &mut detour, late, bus_sector);
+                shortened = false;
+                continue;
             }
             // If it is the foreground's own, the last one before it takes too long.
             let last = stops - 1;

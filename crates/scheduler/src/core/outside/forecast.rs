@@ -1,6 +1,6 @@
 //! What a command will make the head do, and when.
 
-use super::clock::difference;
+use super::clock::{difference, nanos};
 use super::config::Overheads;
 use super::record::Observed;
 use crate::core::under_way::Approach;
@@ -54,28 +54,80 @@ impl Forecast {
     }
 }
 
-/// What a foreground request with a detour would have been without.
+/// What a foreground request would have been without detours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plain {
-    /// Platter time of the decision: it would have been sent then.
-    pub decided: Instant,
-    /// When its first command would have been done, as far as is known of those before the detour.
+    /// Platter time at which it would have been sent.
+    pub sent: Instant,
+    /// When its first command would have been done, and the host heard of it, as far as is known of those before the
+    /// detour.
     pub end: Instant,
-    /// Commands with the detour's.
-    pub commands: u32,
+    pub heard: Instant,
+    /// The detour's commands, with what is merged; none for a request without one.
+    pub detour: u32,
+    /// The time of their data on the bus.
+    pub bus: Duration,
+    /// By how many nanoseconds it is done sooner than what would have been chosen in its place, as far as that lasts.
+    pub gain: i64,
+}
+
+/// By how much a foreground request was later than without detours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Late {
+    /// The head was, in nanoseconds: so is all that waits for it. Less than nothing where what was chosen later was nearer.
+    pub head: i64,
+    /// The host has heard of it so much later still, as its data came behind others on the bus.
+    pub bus: Duration,
 }
 
 impl Plain {
-    /// How much later it was done, as was foreseen with the detour and as was seen then. A head that is late loses a turn
-    /// with each command at most; what takes longer has other reasons. Data that cross the bus late cost the head nothing.
-    pub fn late(&self, foreseen: &Forecast, seen: &Observed, turn: Duration) -> Duration {
-        let by = difference(foreseen.end, self.end);
-        let nanos = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
-        let beyond = if seen.explained { seen.turns.saturating_mul(nanos(turn)) } else { seen.error };
-        let late = by.saturating_add(beyond).clamp(0, nanos(turn * u64::from(self.commands)));
-        Duration::from_nanos(late.unsigned_abs())
+    /// As foreseen from where the head is now.
+    pub fn foresee(
+        &mut self,
+        drive: &DriveModel,
+        overheads: &Overheads,
+        from: &Standing,
+        held_back: HeldBack,
+        what: (Op, LbnRange),
+    ) {
+        let (foreseen, _) = forecast(drive, overheads, from, (self.sent, held_back), what);
+        (self.end, self.heard) = (foreseen.end, foreseen.heard);
+    }
+
+    /// How much later it was, as was foreseen with the detour and as was seen then. A head that is late loses a turn
+    /// with each command at most, and what its data take on the bus; what takes longer has other reasons. Of the data
+    /// that a command brought, `merged` in `of` sectors are not the request's.
+    pub fn late(
+        &self,
+        foreseen: &Forecast,
+        seen: &Observed,
+        (turn, overlap): (Duration, bool),
+        (merged, of): (u64, u64),
+    ) -> Late {
+        let positive = |ns: i64| Duration::from_nanos(ns.max(0).unsigned_abs());
+        let turns = seen.turns.saturating_mul(nanos(turn));
+        let beyond = if seen.explained { turns } else { seen.error };
+        // What a request alone loses it would have lost anyway.
+        let beyond = if self.detour == 0 { beyond.min(0) } else { beyond };
+        let most = nanos(turn * u64::from(self.detour + 1) + self.bus);
+        let head = difference(foreseen.end, self.end);
+        let head_late = head.saturating_add(beyond);
+        // A pause of the drive's own; at most a turn of it is the detour's doing.
+        let most_late = if head_late > most.saturating_mul(PAUSE) { nanos(turn) } else { most };
+        let head_late = head_late.clamp(0, most_late);
+        let waited = difference(foreseen.heard, self.heard).saturating_sub(head).clamp(0, most);
+        // Beyond that, what more than its own data waited for the bus.
+        let share = i64::try_from(merged).unwrap_or(0) as f64 / of.max(1) as f64;
+        let residue =
+            if seen.explained { (seen.error.saturating_sub(turns)).max(0) as f64 * share } else { 0.0 };
+        let late = Late { head: head_late - self.gain, bus: positive(waited.saturating_add(residue as i64)) };
+        // A drive that turns to nothing else before the host has all data is late by both.
+        if overlap { late } else { Late { head: late.head + nanos(late.bus), bus: Duration::ZERO } }
     }
 }
+
+/// Later than so many times what a detour can cost: the drive has paused.
+const PAUSE: i64 = 4;
 
 /// How late a read's data may be, as a part of their time on the bus, in 65536ths: nine of ten are not later.
 ///

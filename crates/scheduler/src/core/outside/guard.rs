@@ -1,10 +1,10 @@
 //! Whether detours may be tried: they cost the foreground when predictions are wrong.
 //!
 //! Two accounts, both of the last some thousand commands. Trust: how many commands were done when they were foreseen. A
-//! drive that is not what its profile says, that reorders, or has no head at all, has none. Harm: the turns that
-//! foreground requests lost to detours that were back too late, against the foreground's time at the head. Some would have
-//! been lost anyway; what the foreground gains where a detour lets it choose later is not in it either. Tests and the lab
-//! measure the truth against a run without detours.
+//! drive that is not what its profile says, that reorders, or has no head at all, has none. Harm: by how much requests
+//! were later than they would have been without detours ([`felt`](super::felt)), against the time that clients waited in
+//! all. Some turns would have been lost anyway. Where a detour lets the foreground choose later, from more, half of what
+//! that gains is credited: whom it takes now it will not have later. Tests and the lab measure the truth against a run without detours.
 
 use crate::idle::Harm;
 use units::Duration;
@@ -38,17 +38,52 @@ pub enum Caution {
     Unknown,
 }
 
+/// What clients felt, over some time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    /// Their responses, and by how much those were longer or shorter.
+    felt: Harm,
+    /// The foreground's time at the head meanwhile.
+    head: Duration,
+}
+
+impl Tally {
+    fn add(&mut self, time: Duration, response: Duration, late: i64) {
+        self.head += time;
+        self.felt.foreground += response;
+        let by = Duration::from_nanos(late.unsigned_abs());
+        *if late < 0 { &mut self.felt.early } else { &mut self.felt.late } += by;
+    }
+
+    fn halve(&mut self) {
+        let Harm { foreground, late, early } = &mut self.felt;
+        for time in [&mut self.head, foreground, late, early] {
+            *time = *time / 2;
+        }
+    }
+
+    /// The same share of the foreground's time at the head: so much the head has lost, for all who waited.
+    fn at_head(&self) -> Harm {
+        let (head, responses) = (self.head.as_nanos(), self.felt.foreground.as_nanos().max(1));
+        let scaled = |felt: Duration| {
+            let nanos = u128::from(felt.as_nanos()) * u128::from(head) / u128::from(responses);
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        };
+        Harm { foreground: self.head, late: scaled(self.felt.late), early: scaled(self.felt.early) }
+    }
+}
+
 /// Both accounts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
     /// The part of the commands that were foreseen, of 65536.
     foreseen: u32,
     trusted: bool,
-    recent: Harm,
+    recent: Tally,
     /// Commands accounted since the last look.
     accounted: u32,
     /// Since the beginning.
-    pub all: Harm,
+    all: Tally,
 }
 
 impl Guard {
@@ -56,9 +91,9 @@ impl Guard {
         Self {
             foreseen: 65_536 / 2,
             trusted: false,
-            recent: Harm::default(),
+            recent: Tally::default(),
             accounted: 0,
-            all: Harm::default(),
+            all: Tally::default(),
         }
     }
 
@@ -71,17 +106,20 @@ impl Guard {
         self.trusted = self.foreseen >= if self.trusted { MISTRUSTED } else { TRUSTED };
     }
 
-    /// The foreground had the head for `time`, detours for it included; of that, `late` was lost.
-    pub fn account(&mut self, time: Duration, late: Duration) {
-        for harm in [&mut self.recent, &mut self.all] {
-            harm.foreground += time;
-            harm.late += late;
-        }
+    /// The foreground had the head for `time`, detours for it included; a client has waited for `response`, of which
+    /// `late` nanoseconds were too long.
+    pub fn account(&mut self, time: Duration, response: Duration, late: i64) {
+        self.recent.add(time, response, late);
+        self.all.add(time, response, late);
         self.accounted += 1;
-        if self.recent.foreground >= HARM_MEMORY {
-            self.recent.foreground = self.recent.foreground / 2;
-            self.recent.late = self.recent.late / 2;
+        if self.recent.head >= HARM_MEMORY {
+            self.recent.halve();
         }
+    }
+
+    /// What all detours have cost since the beginning.
+    pub fn harm(&self) -> Harm {
+        self.all.at_head()
     }
 
     /// From time to time: the harm of late, in millionths of the foreground's time.
@@ -90,18 +128,22 @@ impl Guard {
             return None;
         }
         self.accounted = 0;
-        let time = u128::from(self.recent.foreground.max(LEAST).as_nanos());
-        let net = u128::from(self.recent.late.as_nanos());
-        u64::try_from(net * 1_000_000 / time).ok()
+        let harm = self.recent.at_head();
+        let time = u128::from(harm.foreground.max(LEAST).as_nanos());
+        u64::try_from(u128::from(harm.net().as_nanos()) * 1_000_000 / time).ok()
     }
 
-    /// Whether caution is called for, where detours may cost so many millionths.
-    pub fn caution(&self, harm_ppm: u32) -> Option<Caution> {
-        let time = self.recent.foreground.max(LEAST).as_nanos();
+    /// Whether caution is called for, where detours may cost so many millionths, and clients have yet to feel so many
+    /// nanoseconds of what they have cost.
+    pub fn caution(&self, harm_ppm: u32, owed: i64) -> Option<Caution> {
+        let mut soon = self.recent;
+        soon.add(Duration::ZERO, Duration::ZERO, owed);
+        let harm = soon.at_head();
+        let time = harm.foreground.max(LEAST).as_nanos();
         let bound = u128::from(time) * u128::from(harm_ppm) / 1_000_000;
         if !self.trusted {
             Some(Caution::Mistrust)
-        } else if u128::from(self.recent.late.as_nanos()) > bound {
+        } else if u128::from(harm.net().as_nanos()) > bound {
             Some(Caution::Harm)
         } else {
             None
@@ -112,15 +154,16 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::outside::clock::nanos;
 
     #[test]
     fn trust_is_earned_lost_and_earned_again() {
         let mut guard = Guard::new();
-        assert_eq!(guard.caution(10_000), Some(Caution::Mistrust));
+        assert_eq!(guard.caution(10_000, 0), Some(Caution::Mistrust));
         let mut until = |good: bool, wanted: Option<Caution>| {
             (0..2_000).find(|_| {
                 guard.note(good);
-                guard.caution(10_000) == wanted
+                guard.caution(10_000, 0) == wanted
             })
         };
         assert!(until(true, None).is_some_and(|n| n < 400));
@@ -133,7 +176,7 @@ mod tests {
         let mut guard = Guard::new();
         for n in 0..20_000 {
             guard.note(n % 40 != 0);
-            assert!(n < 1_000 || guard.caution(10_000).is_none());
+            assert!(n < 1_000 || guard.caution(10_000, 0).is_none());
         }
     }
 
@@ -144,11 +187,11 @@ mod tests {
         let (request, turn) = (Duration::from_millis(7), Duration::from_millis(6));
         // Every tenth detour costs a turn; without caution that would be 8%.
         for n in 0..200_000 {
-            let detour = guard.caution(10_000).is_none();
+            let detour = guard.caution(10_000, 0).is_none();
             let late = if detour && n % 10 == 0 { turn } else { Duration::ZERO };
-            guard.account(request + late, late);
+            guard.account(request + late, request + late, nanos(late));
         }
-        let share = guard.all.share();
+        let share = guard.harm().share();
         assert!(share > 0.005 && share < 0.0105, "{share}");
     }
 }

@@ -22,7 +22,8 @@ const LARGE: usize = 40;
 /// With the least margin no more than so many millionths are late beyond those that always are.
 const SPREAD_PPM: u32 = 40_000;
 
-/// The most that the common part may be, and its steps: up by an eighth, down by a thirty-second.
+/// The most that the common part may be, and its steps: up by an eighth, down by a thirty-second; by an eighth as well
+/// as long as next to nothing is lost.
 const MOST: Duration = Duration::from_millis(1);
 const UP: u64 = 8;
 const DOWN: u64 = 32;
@@ -69,8 +70,9 @@ impl Margins {
         let Conservatism::Learned { start } = *conservatism else { return };
         let common = self.common.unwrap_or(start);
         // Below the bound with something to spare: for what comes by chance, and for what no completion tells.
-        let higher = share_ppm * 10 > u64::from(bound) * 6;
-        let next = if higher { common + common / UP } else { common.saturating_sub(common / DOWN) };
+        let higher = share_ppm * 10 > u64::from(bound) * 8;
+        let down = if share_ppm * 4 < u64::from(bound) { UP } else { DOWN };
+        let next = if higher { common + common / UP } else { common.saturating_sub(common / down) };
         self.common = Some(next.clamp(LEAST, MOST));
     }
 

@@ -1,0 +1,192 @@
+//! What moves the head for a host of applications: the core in the drive, or a drive behind its interface.
+
+use drive::{Behaviour, Command as ToDrive, CommandError, Drive, DriveError, Mechanics, Rules};
+use model::{DriveModel, Location, Position, Profile};
+use scheduler::{Access, Command, Core, Outcome, OutsideConfig, Place, Purpose};
+use sim::black_box;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thiserror::Error;
+use units::{Instant, Lbn, Op, RequestId};
+
+/// Why the head does not move as it should.
+#[derive(Debug, Error)]
+pub(crate) enum HeadError {
+    #[error("the core says that the head is free at {predicted}, the mechanics say {actual}")]
+    Mispredicted { predicted: Instant, actual: Instant },
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+/// Whom sectors passed under the head for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Foreground,
+    /// The background's in a gap, or merged with a command of the foreground; what lies between is counted with them.
+    Gap,
+    /// The background's in idle time.
+    Idle,
+}
+
+/// Sectors that passed under the head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passed {
+    pub whose: Whose,
+    pub op: Op,
+    pub sectors: u64,
+}
+
+impl Passed {
+    fn inside(access: &Access) -> Self {
+        let whose = match access.purpose {
+            Purpose::Foreground => Whose::Foreground,
+            Purpose::Background { .. } => Whose::Gap,
+            Purpose::Idle { .. } => Whose::Idle,
+        };
+        Self { whose, op: access.op, sectors: access.sectors.into() }
+    }
+
+    /// A command of the foreground may have blocks of the background before its own sectors.
+    fn outside(command: &Command) -> [Self; 2] {
+        let all = command.range.len().get();
+        let (whose, own) = match command.purpose {
+            Purpose::Foreground => (Whose::Gap, command.foreground.map_or(all, |own| own.len().get())),
+            Purpose::Background { .. } => (Whose::Gap, 0),
+            Purpose::Idle { .. } => (Whose::Idle, 0),
+        };
+        let of = |whose, sectors| Self { whose, op: command.op, sectors };
+        [of(whose, all - own.min(all)), of(Whose::Foreground, own)]
+    }
+}
+
+/// Where the head will be, as far as the host knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    pub position: Position,
+    pub lbn: Lbn,
+    /// When it is there.
+    pub from: Instant,
+}
+
+/// The head and who moves it.
+pub(crate) struct Head {
+    drive: Arc<DriveModel>,
+    mover: Mover,
+    rest: (Position, Lbn),
+}
+
+enum Mover {
+    /// The core; until when.
+    Core { mechanics: Box<Mechanics>, busy: Option<Instant> },
+    /// A drive that is sent commands.
+    Drive { device: Box<Drive>, sent: BTreeMap<u64, Command> },
+}
+
+impl Head {
+    /// With the core in the drive.
+    pub fn inside(drive: &Arc<DriveModel>) -> Self {
+        let mechanics = Box::new(Mechanics::new(Arc::clone(drive)));
+        Self::of(drive, Mover::Core { mechanics, busy: None })
+    }
+
+    /// Behind the interface of a drive with FAST'02's noise, which reports writes when they are on the medium, and where
+    /// that places the core: the scheduler with all that goes beyond FAST'02, harm bounded to 1%.
+    pub fn outside(
+        profile: &Profile,
+        drive: &Arc<DriveModel>,
+        seed: u64,
+    ) -> Result<(Self, Place), HeadError> {
+        let behaviour = Behaviour { write_back: Some(false), ..Behaviour::noisy() };
+        let (_, overheads) = black_box(profile, behaviour, seed)?;
+        let device = Box::new(Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?);
+        let head = Self::of(drive, Mover::Drive { device, sent: BTreeMap::new() });
+        Ok((head, Place::Outside(OutsideConfig::beyond(overheads))))
+    }
+
+    fn of(drive: &Arc<DriveModel>, mover: Mover) -> Self {
+        Self { drive: Arc::clone(drive), mover, rest: (Position::default(), Lbn::ZERO) }
+    }
+
+    /// When something happens next.
+    pub fn next_at(&self) -> Option<Instant> {
+        match &self.mover {
+            Mover::Core { busy, .. } => *busy,
+            Mover::Drive { device, .. } => device.next_event(),
+        }
+    }
+
+    /// Tells the core of one thing that is done by `now`; whether there was one. `passed` is what passed with it.
+    pub fn tell(&mut self, core: &mut Core, now: Instant, mut passed: impl FnMut(Passed)) -> bool {
+        match &mut self.mover {
+            Mover::Core { busy, .. } => {
+                if busy.take_if(|until| *until <= now).is_none() {
+                    return false;
+                }
+                core.accesses().iter().for_each(|access| passed(Passed::inside(access)));
+                core.completed(now);
+                true
+            }
+            Mover::Drive { device, sent } => {
+                device.advance(now);
+                let Some(done) = device.pop_completion() else { return false };
+                if let Some(command) = sent.remove(&done.id.get()) {
+                    Passed::outside(&command).into_iter().filter(|p| p.sectors > 0).for_each(passed);
+                    let outcome = done.failed.map_or(Outcome::Done, Outcome::NoData);
+                    core.command_done(done.at, command.id, outcome);
+                }
+                true
+            }
+        }
+    }
+
+    /// Does what the core in the drive wishes.
+    pub fn execute(&mut self, core: &Core, now: Instant) -> Result<(), HeadError> {
+        let Mover::Core { mechanics, busy } = &mut self.mover else { return Ok(()) };
+        let mut at = now;
+        for access in core.accesses() {
+            let track = self.drive.layout().track(access.track);
+            let ready = mechanics.seek_to(at, Position::from(track), access.op);
+            let from = ready.max(access.not_before);
+            at = mechanics.wait_and_transfer(from, track, access.sector, access.sectors).1;
+            let location = Location { track: access.track, sector: access.sector };
+            self.rest.1 = self.drive.layout().lbn_at(location).unwrap_or(self.rest.1);
+        }
+        self.rest.0 = mechanics.position();
+        *busy = Some(at);
+        // In the drive the core knows to the nanosecond.
+        match core.busy_until() {
+            Some(predicted) if predicted != at => Err(HeadError::Mispredicted { predicted, actual: at }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the core wished is cut short.
+    pub fn cut(&mut self, core: &Core) {
+        if let Mover::Core { busy, .. } = &mut self.mover {
+            *busy = core.busy_until();
+        }
+    }
+
+    /// Hands a command to the drive.
+    pub fn send(&mut self, command: Command, now: Instant) -> Result<(), HeadError> {
+        let Mover::Drive { device, sent } = &mut self.mover else { return Ok(()) };
+        let (id, layout) = (RequestId::new(command.id.get()), self.drive.layout());
+        device.submit(now, ToDrive { id, op: command.op, range: command.range })?;
+        if let Some(last) = layout.pieces(command.range).last() {
+            self.rest = (Position::from(layout.track(last.track)), command.range.start());
+        }
+        sent.insert(id.get(), command);
+        Ok(())
+    }
+
+    /// Where the head will be, and when. Outside the drive: where the last command ends; when is not known, so now.
+    pub fn rest(&self, now: Instant) -> Rest {
+        let from = match &self.mover {
+            Mover::Core { busy, .. } => busy.unwrap_or(now),
+            Mover::Drive { .. } => now,
+        };
+        Rest { position: self.rest.0, lbn: self.rest.1, from }
+    }
+}

@@ -1,0 +1,153 @@
+//! What clients feel of detours: responses and throughput against a twin without background work, in closed loops of any
+//! depth and with open arrivals, over drives with and without noise, whose bus is slower than the medium or not.
+
+use drive::{Behaviour, Queue, QueueOrder};
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use model::{DriveModel, builtin};
+use scheduler::policy::PolicyName;
+use scheduler::{Config, IdleTime, OutsideConfig, Overheads, Place};
+use std::sync::Arc;
+use units::{Duration, Instant, Sectors};
+use workload::{Arrival, Closed, Issuer, Random, RandomConfig, Think};
+
+/// Each run's, and where the drive has noise as many again with another seed: two runs whose requests are chosen from ten or
+/// twenty differ by some tenths of a percent for nothing, the more the shorter they are.
+const REQUESTS: u64 = 8_000;
+const SEEDS: [u64; 2] = [42, 43];
+
+const fn loops(tasks: u32) -> Arrival {
+    Arrival::outstanding(tasks)
+}
+
+/// As a client over a socket: it takes a moment until the next request is there.
+const fn socket(tasks: u32) -> Arrival {
+    Arrival::Closed(Closed { tasks, think: Think::Constant(Duration::from_micros(200)) })
+}
+
+const LOADS: [(&str, Arrival); 10] = [
+    ("MPL 1", loops(1)),
+    ("MPL 2", loops(2)),
+    ("MPL 4", loops(4)),
+    ("MPL 4 over a socket", socket(4)),
+    ("MPL 10", loops(10)),
+    ("MPL 20", loops(20)),
+    ("MPL 5 that think", Arrival::oltp(5)),
+    ("MPL 10 that think", Arrival::oltp(10)),
+    ("50 a second", Arrival::Poisson { rate: 50.0 }),
+    ("90 a second", Arrival::Poisson { rate: 90.0 }),
+];
+
+/// One command at a time, as a drive emulated without noise; several, over the same bus, on which a sector takes longer than
+/// on the medium; and the default noise.
+fn drives() -> [(&'static str, Behaviour); 3] {
+    let serial = Behaviour { write_back: Some(false), ..Behaviour::default() };
+    let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
+    [("serial", serial), ("tagged", Behaviour { queue, ..serial }), ("noisy", Behaviour::noisy())]
+}
+
+struct Twins {
+    /// By how many percent the mean response is longer with a scan, and the throughput less.
+    response: f64,
+    fewer: f64,
+    /// The core's account, in percent.
+    account: f64,
+    detours: u64,
+}
+
+impl Twins {
+    fn mean(of: &[Self]) -> Self {
+        let mean = |each: fn(&Self) -> f64| of.iter().map(each).sum::<f64>() / of.len() as f64;
+        Self {
+            response: mean(|t| t.response),
+            fewer: mean(|t| t.fewer),
+            account: mean(|t| t.account),
+            detours: of.iter().map(|t| t.detours).sum::<u64>() / of.len() as u64,
+        }
+    }
+}
+
+fn twins(
+    behaviour: Behaviour,
+    arrival: Arrival,
+    blocks: (u64, Option<IdleTime>),
+    place: fn(Overheads) -> OutsideConfig,
+) -> Twins {
+    let seeds = if behaviour == Behaviour::noisy() { &SEEDS[..] } else { &SEEDS[..1] };
+    let twins = seeds.iter().map(|&seed| twins_of(seed, behaviour, arrival, blocks, place));
+    Twins::mean(&twins.collect::<Vec<_>>())
+}
+
+fn twins_of(
+    seed: u64,
+    behaviour: Behaviour,
+    arrival: Arrival,
+    (block, idle): (u64, Option<IdleTime>),
+    place: fn(Overheads) -> OutsideConfig,
+) -> Twins {
+    let mut profile = builtin::find("quantum-atlas-10k").unwrap();
+    // What the drive has no room for waits in the host.
+    profile.firmware.as_mut().unwrap().queue_depth = 2;
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let run = |background| {
+        let (device, overheads) = black_box(&profile, behaviour, seed).unwrap();
+        let place = Place::Outside(place(overheads));
+        let config = Config { policy: PolicyName::Sptf, idle, seed, place, ..Config::default() };
+        let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
+        let issuer = Issuer::new(Random::new(load, seed).unwrap(), arrival, Instant::ZERO, seed).unwrap();
+        let mut run = Outside::new(device, Arc::clone(&known), config, issuer, background).unwrap();
+        run.advance(REQUESTS, &mut Nothing).unwrap();
+        run
+    };
+    let plain = run(Background::None);
+    let scan = run(Background::Scan { block: Sectors::new(block) });
+    let (before, after) = (plain.report().foreground, scan.report().foreground);
+    let account = scan.core().detour_harm().unwrap().share() + scan.harm().share().max(0.0);
+    Twins {
+        response: (after.mean_response_ms / before.mean_response_ms - 1.0) * 100.0,
+        fewer: (1.0 - after.iops / before.iops) * 100.0,
+        account: account * 100.0,
+        detours: scan.planner_stats().detours,
+    }
+}
+
+#[test]
+fn clients_are_slowed_down_by_less_than_the_bound() {
+    for (drive, behaviour) in drives() {
+        for (load, arrival) in LOADS {
+            let Twins { response, fewer, account, detours } =
+                twins(behaviour, arrival, (8, None), OutsideConfig::beyond);
+            let seen =
+                format!("{drive}, {load}: {response:.2}% longer, {fewer:.2}% fewer, {account:.2}% told");
+            assert!(response < 1.0 && fewer < 1.0, "{seen}");
+            assert!(account < 1.1, "{seen}");
+            assert!(detours > REQUESTS / 10, "{seen}, {detours} detours");
+        }
+    }
+}
+
+#[test]
+fn blocks_that_are_large_for_the_bus_slow_nobody_down() {
+    for (drive, behaviour) in drives() {
+        let Twins { response, fewer, account, .. } =
+            twins(behaviour, socket(4), (128, Some(IdleTime::default())), OutsideConfig::beyond);
+        let seen = format!("{drive}: {response:.2}% longer, {fewer:.2}% fewer, {account:.2}% told");
+        assert!(response < 1.0 && fewer < 1.0, "{seen}");
+    }
+}
+
+/// No margins and no bound: head and bus are late as often as they can be.
+fn reckless(overheads: Overheads) -> OutsideConfig {
+    OutsideConfig::paper(overheads, Duration::ZERO)
+}
+
+#[test]
+fn all_that_clients_feel_is_in_the_account() {
+    for (drive, behaviour) in drives() {
+        for (load, arrival) in LOADS {
+            let Twins { response, account, .. } = twins(behaviour, arrival, (8, None), reckless);
+            // Of what a client waited with detours, as the account has it; what is gained by them is no harm.
+            let told = (account / (1.0 - account / 100.0)).max(0.0);
+            assert!(response < told + 0.5, "{drive}, {load}: {response:.2}% longer, {account:.2}% told");
+        }
+    }
+}

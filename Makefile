@@ -93,12 +93,13 @@ cc:
 # Programs that nobody here wrote, for the tests and proofs that hold ours against them. What misses its program says so and
 # passes. nbdfuse mounts what it serves, so that it needs no fusermount.
 CLIENTS := nbdinfo nbdcopy nbdfuse qemu-img qemu-io fio mkfs.ext4 mkfs.xfs mkfs.btrfs sqlite3 pgbench nbdkit git losetup curl
-PACKAGES := libnbd-bin nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit git mount curl
+PACKAGES := libnbd-bin nbdfuse qemu-utils fio e2fsprogs xfsprogs btrfs-progs sqlite3 postgresql nbdkit nbdkit-plugin-python git mount curl
 clients:
 	@missing=; \
 	for program in $(CLIENTS); do \
 	  PATH="$$PATH:/usr/sbin:/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; \
 	done; \
+	nbdkit python --dump-plugin >/dev/null 2>&1 || missing="$$missing nbdkit-plugin-python"; \
 	[ -z "$$missing" ] && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "make: to test with, installing$$missing ($(PACKAGES))" >&2; \

@@ -31,9 +31,20 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
 /// # Errors
 /// What the system says; nothing has changed then.
 pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Problem> {
+    replace_with(path, |file| file.write_all(text.as_ref()))
+}
+
+/// The same with what `write` writes, for what is not to be in memory as a whole.
+///
+/// # Errors
+/// As [`replace`].
+pub(crate) fn replace_with(
+    path: &Path,
+    write: impl FnOnce(&mut fs::File) -> io::Result<()>,
+) -> Result<(), Problem> {
     let target = target(path)?;
     let beside = beside(&target);
-    write_new(&beside, text.as_ref())
+    write_new(&beside, write)
         .and_then(|()| fs::rename(&beside, &target))
         .map_err(|error| cannot_write(path, &beside, &error))
 }
@@ -44,7 +55,7 @@ pub(crate) fn replace(path: &Path, text: impl AsRef<[u8]>) -> Result<(), Problem
 /// As [`replace`]; nothing has changed then.
 pub(crate) fn check_replaceable(path: &Path) -> Result<(), Problem> {
     let beside = beside(&target(path)?);
-    write_new(&beside, b"\n")
+    write_new(&beside, |file| file.write_all(b"\n"))
         .and_then(|()| fs::remove_file(&beside))
         .map_err(|error| cannot_write(path, &beside, &error))
 }
@@ -73,8 +84,8 @@ fn beside(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_new(path: &Path, write: impl FnOnce(&mut fs::File) -> io::Result<()>) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(bytes)?;
+    write(&mut file)?;
     file.sync_all()
 }

@@ -4,7 +4,7 @@
 //! it (u32).
 
 /// Letters, version and length.
-const HEAD: usize = 20;
+pub(crate) const HEAD: usize = 20;
 
 /// Letters, version, length and checksum.
 const FRAME: usize = HEAD + 4;
@@ -27,31 +27,62 @@ pub(crate) enum Broken {
     Content { at: usize, what: &'static str },
 }
 
-/// Bytes that are put into a frame.
+/// Bytes that are put into a frame. They may be taken a part at a time, so that they need not all be there at once; then what
+/// is said in the head comes last.
 #[derive(Debug)]
 pub(crate) struct Writer {
+    head: [u8; HEAD],
     out: Vec<u8>,
+    /// Of the body, what has been taken.
+    taken: u64,
+    sum: crc32fast::Hasher,
 }
 
 impl Writer {
     pub fn new(letters: [u8; 8], version: u32, size: usize) -> Self {
+        let mut head = [0; HEAD];
+        head[..8].copy_from_slice(&letters);
+        head[8..12].copy_from_slice(&version.to_le_bytes());
         let mut out = Vec::with_capacity(FRAME + size);
-        out.extend_from_slice(&letters);
-        out.extend_from_slice(&version.to_le_bytes());
-        out.extend_from_slice(&0u64.to_le_bytes());
-        Self { out }
+        out.extend_from_slice(&head);
+        Self { head, out, taken: 0, sum: crc32fast::Hasher::new() }
     }
 
-    /// How many bytes there are by now.
-    pub fn len(&self) -> usize {
-        self.out.len()
+    /// What has been written since it was last taken; first of all the head, which is not known yet.
+    pub fn take(&mut self) -> Vec<u8> {
+        let out = std::mem::take(&mut self.out);
+        let body = out.get(self.head_in_out()..).unwrap_or_default();
+        self.sum.update(body);
+        self.taken += out.len() as u64;
+        out
     }
 
-    /// Puts a number where another was written before.
-    pub fn put_u64_at(&mut self, at: usize, n: u64) {
-        if let Some(there) = self.out.get_mut(at..at + 8) {
-            there.copy_from_slice(&n.to_le_bytes());
+    /// The rest, and the head.
+    pub fn end(mut self) -> (Vec<u8>, [u8; HEAD]) {
+        let mut rest = self.take();
+        self.head[HEAD - 8..].copy_from_slice(&(self.taken - HEAD as u64).to_le_bytes());
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&self.head);
+        sum.combine(&self.sum);
+        rest.extend_from_slice(&sum.finalize().to_le_bytes());
+        (rest, self.head)
+    }
+
+    /// All of it, of which nothing has been taken.
+    pub fn sealed(self) -> Vec<u8> {
+        let (mut all, head) = self.end();
+        if let Some(first) = all.get_mut(..HEAD) {
+            first.copy_from_slice(&head);
         }
+        all
+    }
+
+    fn head_in_out(&self) -> usize {
+        if self.taken == 0 { HEAD } else { 0 }
+    }
+
+    pub fn u16(&mut self, n: u16) {
+        self.out.extend_from_slice(&n.to_le_bytes());
     }
 
     pub fn u8(&mut self, n: u8) {
@@ -89,16 +120,6 @@ impl Writer {
             way >>= 7;
         }
         self.out.push(way as u8);
-    }
-
-    pub fn sealed(mut self) -> Vec<u8> {
-        let body = (self.out.len() - HEAD) as u64;
-        if let Some(length) = self.out.get_mut(HEAD - 8..HEAD) {
-            length.copy_from_slice(&body.to_le_bytes());
-        }
-        let sum = crc32fast::hash(&self.out);
-        self.out.extend_from_slice(&sum.to_le_bytes());
-        self.out
     }
 }
 
@@ -180,6 +201,10 @@ impl<'a> Reader<'a> {
 
     pub fn u8(&mut self) -> Result<u8, Broken> {
         self.take::<1>().map(|[b]| b)
+    }
+
+    pub fn u16(&mut self) -> Result<u16, Broken> {
+        self.take().map(u16::from_le_bytes)
     }
 
     pub fn u32(&mut self) -> Result<u32, Broken> {

@@ -5,9 +5,10 @@ use crate::mailbox::{Gone, Mailbox};
 use device::Device;
 use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving};
 use std::any::Any;
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -76,22 +77,49 @@ impl Learnt {
         }
     }
 
-    /// Puts bytes in the file's place as a whole: after a power cut it is the old or the new one.
-    fn put(&self, bytes: &[u8]) -> io::Result<()> {
-        let beside = self.path.with_file_name(format!("{NAME}.new"));
-        let mut file = File::create(&beside)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&beside, &self.path)?;
-        let directory = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(directory)?.sync_all()
-    }
-
-    /// The same; a file that cannot be written stops nobody.
-    fn put_or_warn(&self, bytes: &[u8]) {
-        if let Err(error) = self.put(bytes) {
+    /// Puts what `next` gives in the file's place as a whole: after a power cut it is the old or the new one. Each part is written
+    /// when it comes, so that what was learnt is not in memory twice. A file that cannot be written stops nobody.
+    ///
+    /// # Errors
+    /// Those of `next`; nothing has changed then, as when it gives nothing.
+    fn put<E>(&self, mut next: impl FnMut() -> Result<Option<SavedPart>, E>) -> Result<(), E> {
+        let mut beside: io::Result<Option<File>> = Ok(None);
+        while let Some(part) = next()? {
+            let last = matches!(part, SavedPart::Last { .. });
+            beside = beside.and_then(|file| self.go_on(file, part));
+            if last || beside.is_err() {
+                break;
+            }
+        }
+        if let Err(error) = beside {
             warn!(path = %self.path.display(), %error, "what was learnt could not be saved; make room, or the directory writable");
         }
+        Ok(())
+    }
+
+    /// Writes a part beside the file, and puts that in its place after the last.
+    fn go_on(&self, file: Option<File>, part: SavedPart) -> io::Result<Option<File>> {
+        let beside = self.path.with_file_name(format!("{NAME}.new"));
+        let mut file = match (file, &part) {
+            // The drive is another; what is learnt from here on is worth keeping, and nothing else.
+            (_, SavedPart::Forgotten) => return Ok(None),
+            (Some(file), _) => file,
+            (None, _) => File::create(&beside)?,
+        };
+        match part {
+            SavedPart::Part(bytes) => file.write_all(&bytes)?,
+            SavedPart::Last { bytes, beginning } => {
+                file.write_all(&bytes)?;
+                file.seek(SeekFrom::Start(0))?;
+                file.write_all(&beginning)?;
+                file.sync_all()?;
+                fs::rename(&beside, &self.path)?;
+                let directory = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+                File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+            }
+            SavedPart::Forgotten => {}
+        }
+        Ok(Some(file))
     }
 }
 
@@ -117,9 +145,16 @@ impl LearntKeeper {
         let saves = learnt.clone();
         let thread = Builder::new().name("learnt".into()).spawn(move || {
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                match bytes(&disk, &saves.drive) {
-                    Ok(Some(bytes)) => saves.put_or_warn(&bytes),
-                    Ok(None) => {}
+                let mut saving = None;
+                let mut first = true;
+                let next = || {
+                    if !std::mem::take(&mut first) {
+                        std::thread::sleep(PART_EVERY);
+                    }
+                    part(&disk, &saves.drive, &mut saving)
+                };
+                match saves.put(next) {
+                    Ok(()) => {}
                     Err(Gone) => return,
                 }
             }
@@ -132,9 +167,10 @@ impl LearntKeeper {
         // It may have ended by itself.
         let _ = self.end.send(());
         let _ = self.thread.join();
-        if let Some(learner) = learner(disk) {
-            self.learnt.put_or_warn(&learner.save(&self.learnt.drive));
-        }
+        let Some(learner) = learner(disk) else { return };
+        // Nothing is learnt, or forgotten, any more.
+        let mut saving = learner.begin_saving(&self.learnt.drive);
+        let Ok(()) = self.learnt.put(|| Ok::<_, Infallible>(Some(saving.go_on(learner, CELLS))));
     }
 }
 
@@ -142,24 +178,22 @@ fn learner<D: Device>(disk: &Disk<D>) -> Option<&Learner> {
     (disk.core().mimic()? as &dyn Any).downcast_ref()
 }
 
-/// All that was learnt, a part at a time; nothing of a disk that does not learn.
-fn bytes<D: Device + Send + 'static>(disk: &Mailbox<Disk<D>>, drive: &str) -> Result<Option<Vec<u8>>, Gone> {
-    let mut saving: Option<Saving> = None;
-    loop {
-        let (now, drive) = (saving.take(), drive.to_owned());
-        let part = disk.ask(move |disk, _| {
-            let learner = learner(disk)?;
-            let mut saving = now.unwrap_or_else(|| learner.begin_saving(&drive));
-            let part = saving.go_on(learner, CELLS);
-            Some((saving, part))
-        })?;
-        match part {
-            None => return Ok(None),
-            Some((_, SavedPart::All(bytes))) => return Ok(Some(bytes)),
-            Some((begun, SavedPart::Part)) => saving = Some(begun),
-            // The drive is another; what is learnt from here on is worth keeping, and nothing else.
-            Some((_, SavedPart::Forgotten)) => {}
-        }
-        std::thread::sleep(PART_EVERY);
-    }
+/// The next part of what was learnt, of a saving that has begun or begins; nothing of a disk that does not learn.
+fn part<D: Device + Send + 'static>(
+    disk: &Mailbox<Disk<D>>,
+    drive: &str,
+    saving: &mut Option<Saving>,
+) -> Result<Option<SavedPart>, Gone> {
+    let (now, drive) = (saving.take(), drive.to_owned());
+    let part = disk.ask(move |disk, _| {
+        let learner = learner(disk)?;
+        let mut saving = now.unwrap_or_else(|| learner.begin_saving(&drive));
+        let part = saving.go_on(learner, CELLS);
+        Some((saving, part))
+    })?;
+    Ok(part.map(|(begun, part)| {
+        // What was forgotten begins anew.
+        *saving = (part != SavedPart::Forgotten).then_some(begun);
+        part
+    }))
 }

@@ -73,10 +73,6 @@ fn draw(mut dice: Dice, setup: Setup) -> Scenario {
             *weight = 0;
         }
     }
-    if setup.host == Host::Outside {
-        // Scrubs, mining and rot are the other host's.
-        [17, 18, 19, 20].into_iter().for_each(|kind| weights[kind] = 0);
-    }
     let mut generator = Generator {
         spots: (0..3).map(|_| dice.below(capacity)).collect(),
         busy: dice.range(0, 3),

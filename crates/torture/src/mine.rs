@@ -3,11 +3,9 @@
 //! What a page holds is what was written to it last: each version of a sector belongs to a table of its own. A page of
 //! which all sectors are of one version is a page of that table; one that is torn, or rotten, is damaged.
 
-use crate::calls::Calls;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
-use crate::scrub::MINER;
-use crate::world::World;
+use crate::scrub::{MINER, Scrubbing};
 use apps::miner::{
     Answer, Answers, Ask, Column, End, Miner, Overflow, PAGE_BYTES, PageNumber, Plan, Queries, Query, Sale,
     Scans, Stop, Table, TableConfig, TableGenerator, TableId,
@@ -97,17 +95,20 @@ impl Order {
     }
 }
 
-impl World {
+/// A host that has a miner among its clients.
+pub(crate) trait Mining: Scrubbing {
     /// A table is mined, if none is.
-    pub(crate) fn start_mining(
+    fn start_mining(
         &mut self,
         priority: u8,
         (start, pages): (u64, u64),
         (scans, permille): (u64, u16),
     ) -> Result<(), Broken> {
-        let Some(priority) = Priority::new(priority).filter(|_| self.mine.is_none()) else { return Ok(()) };
+        let Some(priority) = Priority::new(priority).filter(|_| self.tenants().mine.is_none()) else {
+            return Ok(());
+        };
         let range = self.clip(start, u64::MAX);
-        let sector = self.drive.sector_bytes();
+        let sector = self.both().0.drive().sector_bytes();
         let room = range.len().get() * sector.get() / PAGE_BYTES as u64;
         let pages = pages.min(room).min(MOST_PAGES);
         if pages == 0 {
@@ -122,20 +123,20 @@ impl World {
         let started = self.door(MINER, |door| Miner::start(door, order.table, plan))?;
         // A session too many is refused, as anybody's.
         let Ok(app) = started else { return Ok(()) };
-        self.mine = Some(Mine { app, order, over: 0, came: BTreeMap::new() });
+        self.tenants_mut().mine = Some(Mine { app, order, over: 0, came: BTreeMap::new() });
         Ok(())
     }
 
     fn versions(&self, of: LbnRange) -> Vec<u64> {
-        lbns(of).map(|lbn| self.medium.version(lbn)).collect()
+        lbns(of).map(|lbn| self.medium().version(lbn)).collect()
     }
 
     /// A record of its session comes.
-    pub(crate) fn mined(&mut self, record: &Record) -> Result<(), Broken> {
-        if self.mine.as_ref().is_none_or(|mine| mine.app.session() != record.session) {
+    fn mined(&mut self, record: &Record) -> Result<(), Broken> {
+        if self.tenants().mine.as_ref().is_none_or(|mine| mine.app.session() != record.session) {
             return Ok(());
         }
-        let Some(mut mine) = self.mine.take() else { return Ok(()) };
+        let Some(mut mine) = self.tenants_mut().mine.take() else { return Ok(()) };
         let Some(page) = mine.order.table.page_at(record.range) else {
             return Err((Check::Mined, format!("{record:?} is no page")));
         };
@@ -157,7 +158,7 @@ impl World {
             format!("{} pages have come, and the scan's end is {}", mine.came.len(), !enough)
         })?;
         if let Some(answers) = delivery.answers {
-            self.counts.mined += 1;
+            self.counts_mut().mined += 1;
             mine.over += 1;
             judge(&mine, &answers)?;
             mine.came.clear();
@@ -172,28 +173,30 @@ impl World {
             format!("after {} scans of {} the miner has {:?}", mine.over, mine.order.scans, mine.app.task())
         })?;
         if over {
-            let open = self.clients.sessions.contains_key(&mine.app.session());
+            let open = self.clients().sessions.contains_key(&mine.app.session());
             return hold(!open, Check::Mined, || "a miner is done, and its session is open".into());
         }
-        self.mine = Some(mine);
+        self.tenants_mut().mine = Some(mine);
         Ok(())
     }
 
     /// Before a restart: nothing of it is persistent.
-    pub(crate) fn mining_stops(&mut self) -> Option<Order> {
-        let mine = self.mine.take()?;
-        self.clients.closed(mine.app.session());
+    fn mining_stops(&mut self) -> Option<Order> {
+        let mine = self.tenants_mut().mine.take()?;
+        self.both().1.closed(mine.app.session());
         Some(mine.order)
     }
 
     /// After a restart it begins again.
-    pub(crate) fn mining_begins_again(&mut self, order: Option<Order>) -> Result<(), Broken> {
+    fn mining_begins_again(&mut self, order: Option<Order>) -> Result<(), Broken> {
         order.map_or(Ok(()), |order| self.mine_on(order))
     }
 
     /// At the end nothing is left of it.
-    pub(crate) fn check_mining_over(&self) -> Result<(), Broken> {
-        hold(self.mine.is_none(), Check::Mined, || "everybody has everything, and a miner is not over".into())
+    fn check_mining_over(&self) -> Result<(), Broken> {
+        hold(self.tenants().mine.is_none(), Check::Mined, || {
+            "everybody has everything, and a miner is not over".into()
+        })
     }
 }
 

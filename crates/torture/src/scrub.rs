@@ -1,11 +1,12 @@
-//! A scrubber among the clients: the application itself, its sessions seen by the model, its findings held against what
+//! A scrubber among the clients of a host, whichever it is: the application itself, its sessions seen by the model, its findings held against what
 //! was wrong.
 
 use crate::calls::Calls;
 use crate::clients::{Clients, NewTask, Session};
 use crate::failure::{Broken, Check, hold};
-use crate::medium::{Health, lbns};
-use crate::world::World;
+use crate::medium::{Health, Medium, lbns};
+use crate::mine::Mine;
+use crate::world::Counts;
 use apps::scrub::{Checksums, Finding, Known, Plan, Scrubber};
 use scheduler::{Application, Core, Parameter, Priority, Record, SessionError, Sessions, Watch, Watched};
 use std::cell::RefCell;
@@ -128,34 +129,60 @@ impl Watch for Door<'_> {
     }
 }
 
-impl World {
+/// The applications of a host.
+pub(crate) struct Tenants {
+    /// What was written last to each sector.
+    ideal: Ideal,
+    scrub: Option<Scrub>,
+    pub mine: Option<Mine>,
+}
+
+impl Tenants {
+    /// None yet, on a drive of so many sectors.
+    pub fn new(capacity: u64) -> Self {
+        Self { ideal: Rc::new(RefCell::new(vec![0; capacity as usize])), scrub: None, mine: None }
+    }
+
+    /// A write has landed.
+    pub fn wrote(&mut self, lbn: Lbn, version: u64) {
+        self.ideal.borrow_mut()[lbn.get() as usize] = version;
+    }
+}
+
+/// A host that has a scrubber among its clients.
+pub(crate) trait Scrubbing: Calls {
+    fn medium(&self) -> &Medium;
+    fn tenants(&self) -> &Tenants;
+    fn tenants_mut(&mut self) -> &mut Tenants;
+    fn counts_mut(&mut self) -> &mut Counts;
+
     /// Lets an application make calls.
-    pub(crate) fn door<R>(
-        &mut self,
-        number: u32,
-        call: impl FnOnce(&mut dyn Sessions) -> R,
-    ) -> Result<R, Broken> {
-        let serve = self.setup.writes_serve_reads;
-        let Self { core, clients, now, sequence, .. } = self;
+    fn door<R>(&mut self, number: u32, call: impl FnOnce(&mut dyn Sessions) -> R) -> Result<R, Broken> {
+        let serve = self.setup().writes_serve_reads;
+        let (now, sequence) = self.clock();
+        let (core, clients) = self.both();
         let mut broken = None;
-        let watch = Door { number, serve, clients, now: *now, sequence: *sequence, broken: &mut broken };
+        let watch = Door { number, serve, clients, now, sequence, broken: &mut broken };
         let told = call(&mut Watched { sessions: core, watch });
         broken.map_or(Ok(told), Err)
     }
 
     /// A scrub of the whole drive begins, if none is under way.
-    pub(crate) fn start_scrub(&mut self, priority: u8, block: u64) -> Result<(), Broken> {
-        let Some(priority) = Priority::new(priority).filter(|_| self.scrub.is_none()) else { return Ok(()) };
+    fn start_scrub(&mut self, priority: u8, block: u64) -> Result<(), Broken> {
+        let Some(priority) = Priority::new(priority).filter(|_| self.tenants().scrub.is_none()) else {
+            return Ok(());
+        };
         let range = self.clip(0, u64::MAX);
         let plan = Plan { range, block: Sectors::new(block), sector_bytes: SECTOR_BYTES };
-        let sums = Sums { plan, ideal: Rc::clone(&self.ideal) };
-        let now = self.now;
+        let sums = Sums { plan, ideal: Rc::clone(&self.tenants().ideal) };
+        let now = self.clock().0;
         let started = self.door(SCRUBBER, |door| Scrubber::start(plan, sums, door, priority, now))?;
         let Ok(app) = started else { return Ok(()) };
         self.check_asks_medium(app.session())?;
-        let bad: BTreeSet<Lbn> = lbns(range).filter(|lbn| self.medium.health(*lbn) != Health::Good).collect();
+        let bad: BTreeSet<Lbn> =
+            lbns(range).filter(|lbn| self.medium().health(*lbn) != Health::Good).collect();
         let rotten = self.rotten();
-        self.scrub = Some(Scrub {
+        self.tenants_mut().scrub = Some(Scrub {
             saved: app.progress(),
             app,
             plan,
@@ -172,13 +199,13 @@ impl World {
 
     /// A write says nothing about whether the medium can be read.
     fn check_asks_medium(&self, session: SessionId) -> Result<(), Broken> {
-        let served = self.clients.sessions.get(&session).is_some_and(|s| s.serve);
+        let served = self.clients().sessions.get(&session).is_some_and(|s| s.serve);
         hold(!served, Check::Scrub, || "a scrub takes writes for reads".into())
     }
 
     /// Its progress is saved.
-    pub(crate) fn save_scrub(&mut self) {
-        if let Some(scrub) = &mut self.scrub {
+    fn save_scrub(&mut self) {
+        if let Some(scrub) = &mut self.tenants_mut().scrub {
             scrub.saved = scrub.app.progress();
             scrub.saved_blocks = scrub.came.clone();
         }
@@ -186,36 +213,37 @@ impl World {
 
     /// Sectors that hold something else than what was written.
     fn rotten(&self) -> BTreeSet<Lbn> {
-        let ideal = self.ideal.borrow();
+        let ideal = self.tenants().ideal.borrow();
         lbns(self.clip(0, u64::MAX))
-            .filter(|lbn| self.medium.version(*lbn) != ideal[lbn.get() as usize])
+            .filter(|lbn| self.medium().version(*lbn) != ideal[lbn.get() as usize])
             .collect()
     }
 
     /// Looks at the medium for the scrub: after every change of its health, and after every access.
-    pub(crate) fn note_for_scrub(&mut self, of: impl Iterator<Item = Lbn>) {
-        let Some(scrub) = &mut self.scrub else { return };
-        let ideal = self.ideal.borrow();
+    fn note_for_scrub(&mut self, of: impl Iterator<Item = Lbn>) {
+        let Some(mut scrub) = self.tenants_mut().scrub.take() else { return };
+        let ideal = Rc::clone(&self.tenants().ideal);
         for lbn in of {
-            if self.medium.health(lbn) == Health::Good {
+            if self.medium().health(lbn) == Health::Good {
                 scrub.bad.remove(&lbn);
             } else {
                 scrub.ever_bad.insert(lbn);
             }
-            if self.medium.version(lbn) == ideal[lbn.get() as usize] {
+            if self.medium().version(lbn) == ideal.borrow()[lbn.get() as usize] {
                 scrub.rotten.remove(&lbn);
             } else {
                 scrub.ever_rotten.insert(lbn);
             }
         }
+        self.tenants_mut().scrub = Some(scrub);
     }
 
     /// A record of its session comes.
-    pub(crate) fn scrubbed(&mut self, record: &Record) -> Result<(), Broken> {
-        if self.scrub.as_ref().is_none_or(|scrub| scrub.app.session() != record.session) {
+    fn scrubbed(&mut self, record: &Record) -> Result<(), Broken> {
+        if self.tenants().scrub.as_ref().is_none_or(|scrub| scrub.app.session() != record.session) {
             return Ok(());
         }
-        let Some(mut scrub) = self.scrub.take() else { return Ok(()) };
+        let Some(mut scrub) = self.tenants_mut().scrub.take() else { return Ok(()) };
         let block = record.range.start().get() / scrub.plan.block.get();
         let whole = record.range == scrub.plan.place(block);
         let wrong = lbns(record.range).any(|lbn| scrub.ever_bad.contains(&lbn));
@@ -226,26 +254,26 @@ impl World {
         scrub.came.insert(block);
         let bytes: Vec<u8> = match record.bad {
             Some(_) => Vec::new(),
-            None => lbns(record.range).flat_map(|lbn| self.medium.version(lbn).to_le_bytes()).collect(),
+            None => lbns(record.range).flat_map(|lbn| self.medium().version(lbn).to_le_bytes()).collect(),
         };
-        let now = self.now;
+        let now = self.clock().0;
         self.door(SCRUBBER, |door| scrub.app.done(door, record, &bytes, now))?;
         let over = scrub.app.is_done();
         if over {
             return self.judge_scrub(&scrub);
         }
-        self.scrub = Some(scrub);
+        self.tenants_mut().scrub = Some(scrub);
         Ok(())
     }
 
     /// The scrub is over: it saw every block, found what was wrong all the time, and nothing that was not.
     fn judge_scrub(&mut self, scrub: &Scrub) -> Result<(), Broken> {
-        self.counts.scrubs += 1;
+        self.counts_mut().scrubs += 1;
         let skipped = (0..scrub.plan.blocks()).find(|block| !scrub.came.contains(block));
         hold(skipped.is_none(), Check::Scrub, || {
             format!("a scrub is over, and block {skipped:?} never came")
         })?;
-        hold(!self.clients.sessions.contains_key(&scrub.app.session()), Check::Scrub, || {
+        hold(!self.clients().sessions.contains_key(&scrub.app.session()), Check::Scrub, || {
             "a scrub is over, and its session is open".into()
         })?;
         let (mut bad, mut mismatched, mut unsettled) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -283,17 +311,17 @@ impl World {
     }
 
     /// Before a restart: its session is nobody else's to open again.
-    pub(crate) fn scrub_stops(&mut self) {
-        if let Some(scrub) = &self.scrub {
-            self.clients.closed(scrub.app.session());
+    fn scrub_stops(&mut self) {
+        if let Some(session) = self.tenants().scrub.as_ref().map(|scrub| scrub.app.session()) {
+            self.both().1.closed(session);
         }
     }
 
     /// After a restart: it goes on from what was saved.
-    pub(crate) fn scrub_goes_on(&mut self) -> Result<(), Broken> {
-        let Some(scrub) = self.scrub.take() else { return Ok(()) };
-        let sums = Sums { plan: scrub.plan, ideal: Rc::clone(&self.ideal) };
-        let now = self.now;
+    fn scrub_goes_on(&mut self) -> Result<(), Broken> {
+        let Some(scrub) = self.tenants_mut().scrub.take() else { return Ok(()) };
+        let sums = Sums { plan: scrub.plan, ideal: Rc::clone(&self.tenants().ideal) };
+        let now = self.clock().0;
         let resumed = self.door(SCRUBBER, |door| {
             Scrubber::resume(scrub.plan, &scrub.saved, sums, door, scrub.priority, now)
         })?;
@@ -304,13 +332,13 @@ impl World {
         };
         self.check_asks_medium(app.session())?;
         let came = scrub.saved_blocks.clone();
-        self.scrub = Some(Scrub { app, came, ..scrub });
+        self.tenants_mut().scrub = Some(Scrub { app, came, ..scrub });
         Ok(())
     }
 
     /// At the end nothing is left of it.
-    pub(crate) fn check_scrub_over(&self) -> Result<(), Broken> {
-        hold(self.scrub.is_none(), Check::Scrub, || {
+    fn check_scrub_over(&self) -> Result<(), Broken> {
+        hold(self.tenants().scrub.is_none(), Check::Scrub, || {
             "everybody has everything, and a scrub is not over".into()
         })
     }

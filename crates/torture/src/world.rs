@@ -12,17 +12,15 @@ use crate::exec::{Exec, Held};
 use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
 use crate::medium::Medium;
-use crate::mine::Mine;
+use crate::mine::Mining;
 use crate::scenario::Setup;
-use crate::scrub::{Ideal, Scrub};
+use crate::scrub::{Scrubbing, Tenants};
 use crate::troubles::Troubles;
 use crate::twin::{Alone, Twin};
 use drive::Mechanics;
 use model::{DriveModel, Position};
 use scheduler::{Action, Config, Core, Harm, Request};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
@@ -139,10 +137,7 @@ pub(crate) struct World {
     pub hash: Hash,
     pub counts: Counts,
     pub dice: Dice,
-    /// What was written last to each sector.
-    pub ideal: Ideal,
-    pub scrub: Option<Scrub>,
-    pub mine: Option<Mine>,
+    tenants: Tenants,
 }
 
 impl World {
@@ -175,9 +170,7 @@ impl World {
             hash: Hash::default(),
             counts: Counts::default(),
             dice: Dice::new(setup.seed),
-            ideal: Rc::new(RefCell::new(vec![0; drive.layout().capacity().get() as usize])),
-            scrub: None,
-            mine: None,
+            tenants: Tenants::new(drive.layout().capacity().get()),
             drive,
         })
     }
@@ -302,6 +295,26 @@ impl World {
         self.core.pending() - self.core.promoted_pending()
     }
 }
+
+impl Scrubbing for World {
+    fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    fn tenants_mut(&mut self) -> &mut Tenants {
+        &mut self.tenants
+    }
+
+    fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+}
+
+impl Mining for World {}
 
 impl Calls for World {
     fn setup(&self) -> &Setup {

@@ -4,10 +4,15 @@ use crate::args::{SimulateArgs, Switch};
 use crate::files;
 use crate::mimic::{Learning, load};
 use crate::problem::Problem;
-use mimic::{Learner, LearnerConfig, LearntError};
+use mimic::{Learner, LearnerConfig, LearntError, SavedPart};
 use model::DriveModel;
 use scheduler::policy::PolicyName;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
 use units::Sectors;
+
+/// Cells that go into a file at a time.
+const CELLS: usize = 1 << 14;
 
 /// Refuses files that nothing asks.
 ///
@@ -66,7 +71,24 @@ pub(super) fn learner(
 /// A file that cannot be written; what was there is still there then.
 pub(super) fn keep(args: &SimulateArgs, name: &str, learner: Option<&Learner>) -> Result<(), Problem> {
     match (&args.learnt, learner) {
-        (Some(path), Some(learner)) => files::replace(path, learner.save(name)),
+        (Some(path), Some(learner)) => files::replace_with(path, |file| write(learner, name, file)),
         _ => Ok(()),
+    }
+}
+
+/// A part at a time: all of it at once would be as much memory again.
+fn write(learner: &Learner, name: &str, file: &mut File) -> io::Result<()> {
+    let mut saving = learner.begin_saving(name);
+    loop {
+        match saving.go_on(learner, CELLS) {
+            SavedPart::Part(bytes) => file.write_all(&bytes)?,
+            SavedPart::Last { bytes, beginning } => {
+                file.write_all(&bytes)?;
+                file.seek(SeekFrom::Start(0))?;
+                return file.write_all(&beginning);
+            }
+            // It learns nothing meanwhile, and so forgets nothing.
+            SavedPart::Forgotten => return Err(io::Error::other("what was learnt was forgotten meanwhile")),
+        }
     }
 }

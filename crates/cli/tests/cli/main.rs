@@ -12,6 +12,8 @@ mod emulate;
 mod lab;
 mod mimic;
 mod mistakes;
+#[cfg(target_os = "linux")]
+mod nbdkit;
 mod probe;
 #[cfg(target_os = "linux")]
 mod proofs;

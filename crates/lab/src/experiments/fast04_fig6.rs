@@ -10,7 +10,7 @@ use apps::snapshot::{Cow, Geometry, Provider, Volume, VolumeId};
 use model::{DriveModel, Profile, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, Priority};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Sectors};
@@ -86,6 +86,8 @@ struct Run {
     /// Of what passed under the head for the backup, in idle time.
     in_idle: f64,
     refused: u64,
+    /// When the first write was refused, in minutes, and the part of the blocks that was there by then, in percent.
+    first_refused: Option<(f64, f64)>,
     /// Of a hundred cylinders, those that have nine tenths of the foreground's accesses.
     visited: f64,
 }
@@ -211,6 +213,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "with the foreground (%)",
         "in idle time (%)",
         "writes without room",
+        "room ends (min, % of the blocks)",
     ];
     let row = |(label, r): (String, &Vec<Run>)| {
         let cell = |value: fn(&Run) -> f64| spread(r, value).to_string();
@@ -227,6 +230,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             cell(|r| r.with_foreground),
             cell(|r| r.in_idle),
             cell(|r| r.refused as f64),
+            r.iter()
+                .find_map(|r| r.first_refused)
+                .map_or("-".into(), |(minutes, percent)| format!("{minutes:.2}, {percent:.1}")),
         ]
     };
     let outside_label = |load: &Load| format!("{}, outside the drive", label(&(*load, Cow::Application)));
@@ -364,9 +370,14 @@ fn backup(
         _ => (Counts::default(), true),
     };
     let mut reached = [0.0; PARTS.len() + 1];
+    let room_ends = Cell::new(None);
     for (permille, minutes) in PARTS.into_iter().chain([1000]).zip(&mut reached) {
         host.run_until(|host| {
             let (counts, finished) = counts(host);
+            if room_ends.get().is_none() && host.responses().refused > before.refused {
+                room_ends
+                    .set(Some((host.now(), counts.written as f64 * 100.0 / (counts.blocks as f64).max(1.0))));
+            }
             finished || (permille < 1000 && counts.written * 1000 >= counts.blocks * permille)
         })?;
         *minutes = host.now().since(began).as_secs_f64() / 60.0;
@@ -396,6 +407,7 @@ fn backup(
         with_foreground: tally.with_foreground as f64 * 100.0 / all,
         in_idle: accessed.idle as f64 * 100.0 / ((accessed.idle + accessed.gaps) as f64).max(1.0),
         refused: with.refused,
+        first_refused: room_ends.get().map(|(at, percent)| (at.since(began).as_secs_f64() / 60.0, percent)),
         visited,
     })
 }

@@ -3,15 +3,16 @@
 //! In the frame of `frame.rs`, `FBLEARN\n`: the drive's name (length u16, UTF-8), its sectors (u64), the unit (u64), cells
 //! of a pair (u64), the samples that make a distance known (u8), when ranges are interpolated (as its text is shown, length
 //! u16); times observed (u64), those after a pause (u64), how often the drive was another (u32); what is known of errors
-//! ([`Change`]); whether there is a table (u8), and the table; and for each of the four pairs how many cells hold
-//! something (u64), the first distance (i64), and for each the way from the one before, doubled, plus one if it goes
-//! straight to the next known one (LEB128), its samples (u8) and its mean (u32 ns).
+//! ([`Change`]); whether there is a table (u8), and the table; and for each of the four pairs its cells, 512 at most at a time:
+//! how many (u16), with the very first of a pair its distance (i64), and for each the way from the one before, doubled, plus one if it goes
+//! straight to the next known one (LEB128), its samples (u8) and its mean (u32 ns); none after the last. So it can be written
+//! a part at a time.
 
 use super::cell::Cell;
 use super::change::Change;
 use super::{Learner, LearnerConfig, LearnerError, PAGE, Side};
 use crate::file;
-use crate::frame::{Broken, Reader, Writer, cut};
+use crate::frame::{Broken, HEAD, Reader, Writer, cut};
 use crate::search::FURTHEST;
 use thiserror::Error;
 use units::Sectors;
@@ -19,7 +20,7 @@ use units::Sectors;
 const LETTERS: [u8; 8] = *b"FBLEARN\n";
 
 /// The version that is written, and the only one that is read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Why nothing can be taken over from bytes. A learner that begins anew is all that is lost.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -104,32 +105,29 @@ pub struct Saving {
     /// The pair that is next, and its page of cells.
     pair: usize,
     page: usize,
-    held: Held,
-}
-
-/// The cells of a pair that have been written.
-#[derive(Debug, Default)]
-struct Held {
-    count: u64,
-    /// Where their number goes.
-    count_at: usize,
+    /// The distance before it.
     before: Option<i64>,
 }
 
-/// How far saving has come.
+/// What comes next of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SavedPart {
-    /// There is more to come.
-    Part,
-    /// The bytes of the file.
-    All(Vec<u8>),
+    /// These bytes, and there is more to come.
+    Part(Vec<u8>),
+    /// The last ones, and then those that the file begins with, over the first that were given: only now they are known.
+    Last {
+        /// The last ones.
+        bytes: Vec<u8>,
+        /// The first ones.
+        beginning: [u8; HEAD],
+    },
     /// The drive was found to be another, and all was forgotten meanwhile: begin anew.
     Forgotten,
 }
 
 impl Saving {
-    /// Takes in at least so many cells, or what there is; a cell takes some nanoseconds. The learner is the one that it was
-    /// begun with.
+    /// Takes in at least so many cells, or what there is; a cell takes some nanoseconds, and seven bytes or so. The learner is
+    /// the one that it was begun with.
     pub fn go_on(&mut self, learner: &Learner, cells: usize) -> SavedPart {
         if self.generation != learner.generation {
             return SavedPart::Forgotten;
@@ -138,30 +136,32 @@ impl Saving {
         for _ in 0..pages {
             let Some(side) = learner.pairs.get(self.pair) else {
                 let nothing = Writer::new(LETTERS, VERSION, 0);
-                return SavedPart::All(std::mem::replace(&mut self.out, nothing).sealed());
+                let (bytes, beginning) = std::mem::replace(&mut self.out, nothing).end();
+                return SavedPart::Last { bytes, beginning };
             };
-            if self.page == 0 {
-                self.held = Held { count_at: self.out.len(), ..Held::default() };
-                self.out.u64(0);
+            let held = || side.held_in(self.page, self.generation);
+            let count = held().count();
+            if count > 0 {
+                self.out.u16(count as u16);
             }
-            for (i, cell) in side.held_in(self.page, self.generation) {
+            for (i, cell) in held() {
                 let distance = learner.grid.distance(i);
-                if self.held.before.is_none() {
+                if self.before.is_none() {
                     self.out.i64(distance);
                 }
-                let way = distance.abs_diff(self.held.before.unwrap_or(distance));
+                let way = distance.abs_diff(self.before.unwrap_or(distance));
                 self.out.way(way, side.lines.is_straight(i));
                 self.out.u8(cell.count());
                 self.out.u32(cell.mean() as u32);
-                self.held = Held { count: self.held.count + 1, before: Some(distance), ..self.held };
+                self.before = Some(distance);
             }
             self.page += 1;
             if self.page >= side.pages.len() {
-                self.out.put_u64_at(self.held.count_at, self.held.count);
-                (self.pair, self.page) = (self.pair + 1, 0);
+                self.out.u16(0);
+                (self.pair, self.page, self.before) = (self.pair + 1, 0, None);
             }
         }
-        SavedPart::Part
+        SavedPart::Part(self.out.take())
     }
 }
 
@@ -184,37 +184,55 @@ impl Learner {
     /// # Ok::<(), LearntError>(())
     /// ```
     pub fn save(&self, drive: &str) -> Vec<u8> {
-        let mut saving = self.begin_saving(drive);
+        let (mut saving, mut all) = (self.begin_saving(drive), Vec::new());
         loop {
             match saving.go_on(self, usize::MAX) {
-                SavedPart::All(bytes) => return bytes,
+                SavedPart::Part(bytes) => all.extend(bytes),
+                SavedPart::Last { bytes, beginning } => {
+                    all.extend(bytes);
+                    if let Some(first) = all.get_mut(..HEAD) {
+                        first.copy_from_slice(&beginning);
+                    }
+                    return all;
+                }
                 // It cannot forget meanwhile.
-                SavedPart::Part => {}
-                SavedPart::Forgotten => saving = self.begin_saving(drive),
+                SavedPart::Forgotten => (saving, all) = (self.begin_saving(drive), Vec::new()),
             }
         }
     }
 
-    /// Begins to [`save`](Self::save) a part at a time, for who must not be kept for long; what is learnt meanwhile is in
-    /// it or not.
+    /// Begins to [`save`](Self::save) a part at a time, for who must not be kept for long, or has no room for all of it beside
+    /// the learner; what is learnt meanwhile is in it or not.
     ///
     /// ```
     /// # use mimic::{Distance, Learner, LearnerConfig, LearntError, Pair, SavedPart};
     /// # use units::{Duration, Op, Sectors};
     /// # let mut learner = Learner::new(LearnerConfig::new(Sectors::new(1_000_000), Sectors::new(8)), None)?;
     /// let mut saving = learner.begin_saving("a drive");
-    /// let bytes = loop {
+    /// // A file, as a rule.
+    /// let mut file = Vec::new();
+    /// loop {
     ///     match saving.go_on(&learner, 4_096) {
-    ///         SavedPart::All(bytes) => break bytes,
-    ///         SavedPart::Part => learner.learn(Pair::ALL[0], Distance::new(801), Duration::from_micros(2_300)),
-    ///         SavedPart::Forgotten => saving = learner.begin_saving("a drive"),
+    ///         SavedPart::Part(bytes) => {
+    ///             file.extend(bytes);
+    ///             learner.learn(Pair::ALL[0], Distance::new(801), Duration::from_micros(2_300));
+    ///         }
+    ///         SavedPart::Last { bytes, beginning } => {
+    ///             file.extend(bytes);
+    ///             file[..beginning.len()].copy_from_slice(&beginning);
+    ///             break;
+    ///         }
+    ///         SavedPart::Forgotten => {
+    ///             file.clear();
+    ///             saving = learner.begin_saving("a drive");
+    ///         }
     ///     }
-    /// };
-    /// assert!(Learner::load(*learner.config(), "a drive", &bytes).is_ok());
+    /// }
+    /// assert!(Learner::load(*learner.config(), "a drive", &file).is_ok());
     /// # Ok::<(), LearntError>(())
     /// ```
     pub fn begin_saving(&self, drive: &str) -> Saving {
-        let mut out = Writer::new(LETTERS, VERSION, 4_096 + self.stats().known as usize * 8);
+        let mut out = Writer::new(LETTERS, VERSION, 4_096);
         out.name(drive);
         out.u64(self.config.capacity.get());
         out.u64(self.config.unit.get());
@@ -229,7 +247,7 @@ impl Learner {
         if let Some(table) = &self.table {
             file::put_table(table, &mut out);
         }
-        Saving { out, generation: self.generation, pair: 0, page: 0, held: Held::default() }
+        Saving { out, generation: self.generation, pair: 0, page: 0, before: None }
     }
 
     /// A learner that goes on from what [`save`](Self::save) wrote. What it was told may have changed: with more or less
@@ -271,13 +289,16 @@ impl Learner {
     }
 
     fn read_side(&mut self, pair: usize, exact: bool, read: &mut Reader<'_>) -> Result<(), Broken> {
-        // A byte for the way, one for the samples, four for the mean.
-        let count = read.count(0, 6, "more distances than there are bytes")?;
         let (window, minimum) = (self.config.window, self.config.minimum_samples);
-        let mut distance = if count > 0 { read.i64()? } else { 0 };
-        for i in 0..count {
+        let (mut distance, mut first) = (0, true);
+        let mut left = read.u16()?;
+        if left > 0 {
+            distance = read.i64()?;
+        }
+        while left > 0 {
             let to_next;
-            (distance, to_next) = read.after(distance, i == 0, FURTHEST)?;
+            (distance, to_next) = read.after(distance, first, FURTHEST)?;
+            first = false;
             let (samples, mean) = (read.u8()?, read.u32()?);
             if samples == 0 {
                 return Err(read.wrong("a time of no samples"));
@@ -287,6 +308,10 @@ impl Learner {
             *slot = Cell::from_bits(*slot).joined(Cell::new(u64::from(mean), samples), window).bits();
             if exact && samples >= minimum {
                 self.pairs[pair].lines.restore(cell, to_next);
+            }
+            left -= 1;
+            if left == 0 {
+                left = read.u16()?;
             }
         }
         if !exact {

@@ -75,6 +75,11 @@ impl<W: Write> Frames<W> {
         Ok(Self { to, frame: vec![0; HEAD], chain: crc32fast::hash(first.as_bytes()) })
     }
 
+    /// Bytes in the frame so far.
+    pub fn held(&self) -> usize {
+        self.frame.len()
+    }
+
     /// Whether there is enough for a frame.
     pub fn is_full(&self) -> bool {
         self.frame.len() >= FRAME

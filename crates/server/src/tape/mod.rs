@@ -19,7 +19,7 @@ use scheduler::{Buffers, CommandId, Core, Outcome, Request, SubmitError, Wanted}
 use std::fmt;
 use std::io::{self, Write};
 use std::ops::Deref;
-use tracing::error;
+use tracing::{error, warn};
 use units::{Duration, Instant};
 
 /// What is noted is in a frame of the file so soon, even if there is little.
@@ -33,6 +33,8 @@ pub struct Tape {
     to: Frames<Box<dyn Write + Send>>,
     /// When the frame began.
     since: Instant,
+    /// Bytes that may still be written.
+    left: u64,
 }
 
 impl fmt::Debug for Tape {
@@ -50,17 +52,35 @@ impl Tape {
         let mut to = Frames::new(Box::new(to) as Box<dyn Write + Send>)?;
         line(&mut to, setup)?;
         to.cut()?;
-        Ok(Self { to, since: Instant::ZERO })
+        Ok(Self { to, since: Instant::ZERO, left: u64::MAX })
     }
 
-    fn note(&mut self, entry: &Entry) -> io::Result<()> {
+    /// No more than about so many bytes from here on: then it ends, as if nothing more were told to the core.
+    #[must_use]
+    pub fn limited(self, bytes: u64) -> Self {
+        Self { left: bytes, ..self }
+    }
+
+    /// Ends it where nobody may wait for the file: another thread is still writing it.
+    fn end_early(&mut self) -> io::Result<()> {
+        line(&mut self.to, &Entry::End)?;
+        self.to.cut()
+    }
+
+    /// Whether there is room for more.
+    fn note(&mut self, entry: &Entry) -> io::Result<bool> {
+        let before = self.to.held();
         line(&mut self.to, entry)?;
-        let Some(at) = entry.at() else { return Ok(()) };
+        self.left = self.left.saturating_sub((self.to.held().saturating_sub(before)) as u64);
+        if self.left == 0 {
+            return self.end_early().map(|()| false);
+        }
+        let Some(at) = entry.at() else { return Ok(true) };
         if self.to.is_full() || at.saturating_since(self.since) >= FRAME_EVERY {
             self.since = at;
             self.to.cut()?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Ends it: nothing more was told to the core. One that has no end was cut off.
@@ -96,11 +116,17 @@ impl Deref for Taped {
 
 /// A tape that cannot be written is ended: the disk goes on.
 pub(crate) fn note(tape: &mut Option<Tape>, entry: impl FnOnce() -> Entry) {
-    if let Some(writes) = tape
-        && let Err(error) = writes.note(&entry())
-    {
-        error!(%error, "the recording ends here; the disk goes on");
-        *tape = None;
+    let Some(writes) = tape else { return };
+    match writes.note(&entry()) {
+        Ok(true) => {}
+        Ok(false) => {
+            warn!("the recording has reached its limit and ends here, whole; the disk goes on");
+            *tape = None;
+        }
+        Err(error) => {
+            error!(%error, "the recording ends here; the disk goes on");
+            *tape = None;
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, lbns};
 use crate::scenario::{Conduct, Knowledge, Tells};
+use crate::scrub::Scrubbing;
 use scheduler::{Caution, Command, Outcome, Part, Purpose};
 use std::collections::BTreeSet;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
@@ -56,7 +57,7 @@ impl Front {
         }
         self.hash.add(self.now.as_nanos());
         let request = self.core.request_of(id);
-        self.join_group(purpose, request, caution)?;
+        let goes_on = self.join_group(purpose, request, caution)?;
         self.counts.promoted += u64::from(request.is_none() && purpose == Purpose::Foreground);
         let merged = foreground.is_some_and(|own| own != range);
         let detour = merged || matches!(purpose, Purpose::Background { .. });
@@ -69,7 +70,7 @@ impl Front {
         }
         let inside = range.end().get() <= self.capacity && !range.is_empty();
         hold(inside, Check::Request, || format!("no such sectors: {command:?}"))?;
-        self.check_for(&command, request)?;
+        self.check_for(&command, request, goes_on)?;
         let mut sent = Sent {
             command,
             at: self.now,
@@ -94,13 +95,14 @@ impl Front {
         self.go()
     }
 
-    /// Commands that were decided on together: a detour and what comes behind it, the parts of a request, idle work.
+    /// Commands that were decided on together: a detour and what comes behind it, the parts of a request, idle work. Whether
+    /// this one goes on with what the last was for.
     fn join_group(
         &mut self,
         purpose: Purpose,
         request: Option<RequestId>,
         caution: Option<Caution>,
-    ) -> Result<(), Broken> {
+    ) -> Result<bool, Broken> {
         let now_for = match purpose {
             Purpose::Foreground => For::Foreground(request),
             Purpose::Background { .. } => For::Detour,
@@ -124,7 +126,7 @@ impl Front {
             }
         }
         self.group_for = now_for;
-        Ok(())
+        Ok(goes_on)
     }
 
     fn check_idle(&self) -> Result<(), Broken> {
@@ -139,7 +141,7 @@ impl Front {
     }
 
     /// Whether the foreground's part of a command was asked for.
-    fn check_for(&self, command: &Command, request: Option<RequestId>) -> Result<(), Broken> {
+    fn check_for(&self, command: &Command, request: Option<RequestId>, goes_on: bool) -> Result<(), Broken> {
         if command.purpose != Purpose::Foreground {
             return Ok(());
         }
@@ -157,8 +159,11 @@ impl Front {
                     && !lbns(own).any(|lbn| asked.passed.contains(&lbn) && !asked.bad.contains(&lbn))
             }
             Some((_, None)) => false,
-            // A command that was lost is done again, whoever wants it meanwhile.
-            None => self.counts.lost > 0 || lbns(own).any(|lbn| self.clients.wants(command.op, lbn)),
+            // A command that was lost is done again, whoever wants it meanwhile; and what was decided on together, buffers
+            // and all, is under way with its first command.
+            None => {
+                goes_on || self.counts.lost > 0 || lbns(own).any(|lbn| self.clients.wants(command.op, lbn))
+            }
         };
         hold(behind && known, Check::Request, || {
             format!("the drive is sent what nobody asked for: {command:?}, of {request:?}")
@@ -280,7 +285,12 @@ impl Front {
             };
             let unknown = untold || lost && matches!(author, Author::Foreground { .. });
             let author = if unknown { Author::Nobody } else { author };
-            self.medium.write(lbn, sent.at, version, author)?;
+            if self.medium.write(lbn, sent.at, version, author)? {
+                self.tenants.wrote(lbn, version);
+            }
+        }
+        if op.is_write() {
+            self.note_for_scrub(lbns(range).take(sectors as usize));
         }
         Ok(())
     }

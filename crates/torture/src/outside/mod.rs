@@ -18,8 +18,10 @@ use crate::failure::{Broken, Check, hold};
 use crate::hash::Hash;
 use crate::history::{Outcome, Stage};
 use crate::medium::{Health, Medium};
+use crate::mine::Mining;
 use crate::misuse::{misuse, refuse};
 use crate::scenario::Setup;
+use crate::scrub::{Scrubbing, Tenants};
 use crate::step::{Fate, Step};
 use crate::troubles::Troubles;
 use crate::world::Counts;
@@ -110,7 +112,28 @@ pub(crate) struct Front {
     hash: Hash,
     counts: Counts,
     dice: Dice,
+    tenants: Tenants,
 }
+
+impl Scrubbing for Front {
+    fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    fn tenants_mut(&mut self) -> &mut Tenants {
+        &mut self.tenants
+    }
+
+    fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+}
+
+impl Mining for Front {}
 
 impl Stage for Front {
     fn open(setup: &Setup) -> Result<Self, Broken> {
@@ -153,6 +176,7 @@ impl Stage for Front {
             hash: Hash::default(),
             counts: Counts::default(),
             dice: Dice::new(setup.seed),
+            tenants: Tenants::new(capacity),
         })
     }
 
@@ -179,6 +203,20 @@ impl Stage for Front {
             Step::Mend { lbn } => {
                 self.spoil(lbn, Health::Good);
                 Ok(())
+            }
+            Step::Rot { lbn } => {
+                let lbn = Lbn::new(lbn % self.capacity);
+                self.medium.rot(lbn);
+                self.note_for_scrub(std::iter::once(lbn));
+                Ok(())
+            }
+            Step::Scrub { priority, block } => self.start_scrub(priority, block),
+            Step::Save => {
+                self.save_scrub();
+                Ok(())
+            }
+            Step::Mine { priority, start, pages, scans, permille } => {
+                self.start_mining(priority, (start, pages), (scans, permille))
             }
             Step::PowerCut => self.power_cut(),
             Step::Misuse { kind } => misuse(&mut self.core, &self.clients, self.now, kind),
@@ -229,6 +267,7 @@ impl Front {
         let lbn = Lbn::new(lbn % self.capacity);
         self.medium.set_health(lbn, health);
         self.boxed.set_health(lbn, health);
+        self.note_for_scrub(std::iter::once(lbn));
     }
 
     /// Polls as often as the host does.
@@ -296,6 +335,8 @@ impl Front {
         self.held.clear();
         self.kept.clear();
         self.lost_promoted.clear();
+        self.scrub_stops();
+        let mining = self.mining_stops();
         self.core = self.setup.core(Arc::clone(&self.known), self.config);
         self.boxed.restart(self.now, true).map_err(|e| (Check::Panic, e))?;
         (self.troubles.late, self.caution, self.group_for) = (Duration::ZERO, None, command::For::Nothing);
@@ -303,6 +344,8 @@ impl Front {
         self.group += 1;
         self.sequence += 1;
         self.clients.restart(&mut self.core, self.now, self.sequence)?;
+        self.scrub_goes_on()?;
+        self.mining_begins_again(mining)?;
         self.drain()
     }
 
@@ -312,6 +355,8 @@ impl Front {
         // Who leaves the gaps alone gives nobody anything beside a steady foreground.
         self.everybody_gets_everything(hog && self.core.caution().is_none())?;
         if self.clients.active_wanted() == 0 {
+            self.check_scrub_over()?;
+            self.check_mining_over()?;
             return self.clients.check_ledger();
         }
         Ok(())

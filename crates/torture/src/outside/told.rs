@@ -3,6 +3,8 @@
 use super::Front;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::lbns;
+use crate::mine::Mining;
+use crate::scrub::Scrubbing;
 use scheduler::{Action, Record};
 use units::{Op, RequestId};
 
@@ -32,6 +34,12 @@ impl Front {
     }
 
     pub(super) fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
+        self.check_delivered(record)?;
+        self.scrubbed(record)?;
+        self.mined(record)
+    }
+
+    fn check_delivered(&mut self, record: &Record) -> Result<(), Broken> {
         self.hash.add_record(record);
         self.counts.blocks += 1;
         self.counts.written += u64::from(record.op.is_write());

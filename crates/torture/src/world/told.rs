@@ -2,6 +2,8 @@
 
 use super::World;
 use crate::failure::{Broken, Check, hold};
+use crate::mine::Mining;
+use crate::scrub::Scrubbing;
 use scheduler::{Action, Record};
 use units::RequestId;
 

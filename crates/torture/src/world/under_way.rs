@@ -5,9 +5,10 @@ use super::{Said, World};
 use crate::exec::Exec;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, lbns};
+use crate::scrub::Scrubbing;
 use crate::step::Fate;
 use crate::twin::has_background;
-use scheduler::policy::PolicyName;
+use scheduler::policy::{PolicyName, Unknown};
 use scheduler::{Access, Action, Purpose};
 use std::collections::BTreeMap;
 use units::{Duration, Instant, Lbn, RequestId};
@@ -76,8 +77,12 @@ impl World {
                 format!("the head goes for what nobody asked for: {:?}", exec.accesses)
             })?;
             self.counts.promoted += u64::from(exec.promoted);
-            // This policy looks at all that waits, where the others take the best of it.
-            let window = matches!(self.setup.policy, PolicyName::SptfSw(_));
+            // These look at all that waits, where the others take the best of it.
+            let window = match self.setup.policy {
+                PolicyName::SptfSw(_) => true,
+                PolicyName::Smtf(rule) => rule.unknown == Unknown::Set,
+                _ => false,
+            };
             if exec.promoted || (promoted > 0 && window) {
                 self.twin.leaves();
             }
@@ -248,7 +253,7 @@ impl World {
                     }
                 };
                 if self.medium.write(lbn, pass.at, version, author)? {
-                    self.ideal.borrow_mut()[lbn.get() as usize] = version;
+                    self.tenants.wrote(lbn, version);
                 }
             } else if known.is_some() && !self.last.1.contains(&lbn) {
                 // Bad when it passed, but mended by a write of the same command: the host has what was written.

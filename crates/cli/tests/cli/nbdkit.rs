@@ -36,14 +36,19 @@ fn what_goes_through_nbdkit_is_on_the_disk_and_filters_stand_before_it() {
     let dir = Dir::new();
     let disk = format!("d0=emulated:{},file={}", dir.file("small.toml", PROFILE), dir.path("disk"));
     let socket = dir.path("nbd");
-    let Some(daemon) = start(&["--disk", &disk, "--listen", &format!("unix:{socket}"), "--json"], 1) else { return };
-    let pattern: Vec<u8> = (0..SECTORS * 64).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+    let Some(daemon) = start(&["--disk", &disk, "--listen", &format!("unix:{socket}"), "--json"], 1) else {
+        return;
+    };
+    let pattern: Vec<u8> =
+        (0..SECTORS * 64).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
     let (here, back) = (dir.path("pattern"), dir.path("back"));
     std::fs::write(&here, &pattern).unwrap();
     worked(&nbdkit(&[], &socket, &format!("nbdcopy --flush {here} $uri && nbdcopy $uri {back}")));
     assert!(std::fs::read(&back).unwrap() == pattern, "what comes back is not what went in");
     let direct = dir.path("direct");
-    worked(&Command::new("nbdcopy").args([&format!("nbd+unix:///?socket={socket}"), &direct]).output().unwrap());
+    worked(
+        &Command::new("nbdcopy").args([&format!("nbd+unix:///?socket={socket}"), &direct]).output().unwrap(),
+    );
     assert!(std::fs::read(&direct).unwrap() == pattern, "the daemon has something else");
     // What is written over it stays in the filter.
     let zeroes = dir.path("zeroes");
@@ -51,7 +56,9 @@ fn what_goes_through_nbdkit_is_on_the_disk_and_filters_stand_before_it() {
     let run = format!("nbdcopy --flush {zeroes} $uri && nbdcopy $uri {back}");
     worked(&nbdkit(&["--filter=cow"], &socket, &run));
     assert!(std::fs::read(&back).unwrap().iter().all(|byte| *byte == 0));
-    worked(&Command::new("nbdcopy").args([&format!("nbd+unix:///?socket={socket}"), &direct]).output().unwrap());
+    worked(
+        &Command::new("nbdcopy").args([&format!("nbd+unix:///?socket={socket}"), &direct]).output().unwrap(),
+    );
     assert!(std::fs::read(&direct).unwrap() == pattern, "it went past the filter");
     daemon.end();
     let gone = nbdkit(&[], &socket, "nbdinfo $uri");

@@ -362,7 +362,8 @@ impl Front {
             // Whoever gave a buffer for what was lost still holds it.
             self.held.extend(sent.held);
         }
-        for asked in self.requests.values_mut() {
+        // What is done, and only waits to be polled, stays so.
+        for asked in self.requests.values_mut().filter(|asked| !asked.is_done()) {
             asked.passed.clear();
             asked.bad.clear();
         }

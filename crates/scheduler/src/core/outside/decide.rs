@@ -15,6 +15,9 @@ use model::DriveModel;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
+/// Of a detour, the commands of its own with their tags and wanted sectors, and what is merged with the foreground's.
+type Taken = (Vec<(Op, LbnRange, u64, u32)>, Option<(LbnRange, u32)>);
+
 impl Outside {
     fn next_tag(&mut self) -> u64 {
         let tag = self.next_tag;
@@ -199,14 +202,14 @@ impl Core {
         difference(without.end, end) / 2
     }
 
-    /// Takes what is wanted at a detour's stops: commands of its own, each with its tag, and what is merged.
+    /// Takes what is wanted at a detour's stops.
     fn take_detour(
         &mut self,
         outside: &mut Outside,
         detour: Option<Detour>,
         tag: u64,
         buffers: &mut dyn Buffers,
-    ) -> (Vec<(Op, LbnRange, u64, u32)>, Option<(LbnRange, u32)>) {
+    ) -> Taken {
         let (mut sent, mut merged) = (Vec::new(), None);
         let Some(detour) = detour else { return (sent, merged) };
         let stops = detour.stops.iter().flatten().count();

@@ -134,6 +134,12 @@ pub(crate) fn reorganizer(bytes: &[u8]) {
     if let Ok(plan) = Plan::decode(bytes) {
         assert_eq!(Plan::decode(&plan.encode()), Ok(plan));
     }
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && let Ok(plan) = Plan::from_text(text, Sectors::new(8), Sectors::new(10_000), 1_000)
+    {
+        assert!(plan.len() <= 1_000);
+        assert_eq!(Plan::decode(&plan.encode()), Ok(plan));
+    }
     let Some(plan) = some_plan() else { return };
     let options = Default::default();
     let recovered = Reorganizer::recover(&plan, bytes, options, Bytes::new(4), Volatile, &mut idle::Idle);
@@ -150,7 +156,54 @@ fn some_plan() -> Option<Plan> {
 }
 
 pub(crate) fn reorganizer_seeds() -> Vec<Vec<u8>> {
-    some_plan().iter().map(Plan::encode).collect()
+    let text =
+        b"freeblock plan 1\nblock 8\nfree 900 80 # free\nmove 0 900 64\nmove 100 200 16\nmove 200 100 16\n"
+            .to_vec();
+    some_plan().iter().map(Plan::encode).chain([text]).collect()
+}
+
+/// Any bytes as a recording of a live run, and as the lines of a sound one: an error, or a core that was told all of it.
+#[cfg(target_os = "linux")]
+pub(crate) fn recording(bytes: &[u8]) {
+    use std::io::Write;
+    replayed(bytes);
+    let Ok(mut frames) = server::Frames::new(Vec::new()) else { return };
+    let written = frames.write_all(bytes).and_then(|()| frames.write_all(b"\n"));
+    if let Ok(whole) = written.and_then(|()| frames.end()) {
+        replayed(&whole);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn replayed(bytes: &[u8]) {
+    let replay = server::Replay::new(bytes, |_| {
+        let profile =
+            model::Profile::from_toml(include_str!("../../drive/tests/data/small.toml"), "small.toml");
+        let profile = profile.map_err(|e| e.to_string())?;
+        let model = model::DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
+        let firmware = profile.firmware.as_ref().ok_or("no firmware")?;
+        let overheads = scheduler::Overheads::of(firmware, &model, true);
+        let place = scheduler::Place::Outside(scheduler::OutsideConfig::beyond(overheads));
+        let config = scheduler::Config { place, ..Default::default() };
+        Ok(scheduler::Core::new(std::sync::Arc::new(model), config))
+    });
+    let Ok(mut replay) = replay else { return };
+    while let Ok(true) = replay.step() {}
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn recording(_: &[u8]) {}
+
+pub(crate) fn recording_seeds() -> Vec<Vec<u8>> {
+    let lines = [
+        r#"{"disk":"d"}"#,
+        r#"{"call":{"call":{"open":{"priority":20}},"got":1}}"#,
+        r#"{"submit":{"at":1000,"id":0,"write":false,"lbns":[8,8],"taken":true}}"#,
+        r#"{"poll":{"at":1000,"buffers":[],"gave":null}}"#,
+        r#"{"done":{"at":5000000,"id":0,"bad":null}}"#,
+        r#""end""#,
+    ];
+    vec![lines.join("\n").into_bytes(), b"freeblock recording 1\n".to_vec()]
 }
 
 /// Any bytes as a table of the Disk Mimic: an error, or a table that can be asked and written again.

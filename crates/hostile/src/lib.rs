@@ -77,6 +77,12 @@ pub const TARGETS: &[Target] = &[
         run: files::reorganizer,
         seeds: files::reorganizer_seeds,
     },
+    Target {
+        name: "recording",
+        from: "recordings of live runs",
+        run: files::recording,
+        seeds: files::recording_seeds,
+    },
     Target { name: "mimic", from: "tables of the Disk Mimic", run: files::mimic, seeds: files::mimic_seeds },
     Target {
         name: "learner",

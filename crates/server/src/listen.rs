@@ -114,6 +114,11 @@ impl Listener {
     }
 }
 
+/// A Unix socket at this path that the service manager has opened and handed over, once.
+pub(crate) fn handed_over(path: &Path) -> Option<UnixListener> {
+    inherited::take(&Address::Unix(path.to_owned())).map(UnixListener::from)
+}
+
 /// Sockets that the service manager has opened for this process.
 mod inherited {
     use super::Address;

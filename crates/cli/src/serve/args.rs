@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Everything from a file: see docs/freeblock.toml, in which each option is explained
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "allow_remote", "record", "tls_certificate"], required_unless_present = "disk")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "allow_remote", "record", "record_limit", "tls_certificate"], required_unless_present = "disk")]
     pub(crate) config: Option<PathBuf>,
     /// A disk: /dev/NAME, a file, or emulated:NAME-or-FILE,file=PATH for a drive that one does not have (`,noise` and `,seed=N` may follow)
     #[arg(long, value_name = "NAME=DEVICE", requires = "listen")]
@@ -32,6 +32,9 @@ pub(crate) struct ServeArgs {
     /// Record what the scheduler is told and what it decides, for `freeblock simulate --replay-live`
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+    /// The recording ends at this size, whole, and the disk goes on
+    #[arg(long, value_name = "BYTES", default_value = "1GiB", requires = "record", value_parser = crate::values::bytes)]
+    pub(crate) record_limit: units::Bytes,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
     /// Where tasks keep what must outlive the daemon

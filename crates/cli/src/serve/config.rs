@@ -52,6 +52,7 @@ struct DiskText {
     idle_after_ms: Option<Spanned<f64>>,
     timeout_s: Option<Spanned<u64>>,
     record: Option<PathBuf>,
+    record_limit: Option<Spanned<String>>,
     tls: Option<TlsText>,
 }
 
@@ -105,6 +106,8 @@ pub(crate) struct DiskConfig {
     pub(crate) timeout: Duration,
     /// Where all that its core is told is recorded.
     pub(crate) record: Option<PathBuf>,
+    /// Bytes at which the recording ends.
+    pub(crate) record_limit: u64,
     pub(crate) tls: Option<Tls>,
 }
 
@@ -113,6 +116,9 @@ const PARTIAL_BLOCKS: usize = 1 << 10;
 
 /// A gigabyte: what is overwritten of a disk while a backup's target is away for some minutes.
 const KEEP_BYTES_MAX: u64 = 1 << 30;
+
+/// A gigabyte: some million requests.
+const RECORD_LIMIT: u64 = 1 << 30;
 
 /// 1%, as everywhere.
 const HARM_PPM: u32 = 10_000;
@@ -152,6 +158,7 @@ impl Config {
                         idle_after: Some(IDLE_AFTER),
                         timeout: server::TIMEOUT,
                         record: args.record.clone(),
+                        record_limit: args.record_limit.get(),
                         tls: crate::emulate::tls(&args.tls)?,
                     }],
                 }
@@ -275,6 +282,8 @@ impl DiskText {
         let idle = place.within(self.idle_after_ms.as_ref(), (0.0, 3.6e6), IDLE_AFTER.as_millis_f64())?;
         let timeout =
             place.within(self.timeout_s.as_ref(), (1, 3_600), server::TIMEOUT.as_nanos() / 1_000_000_000)?;
+        let bytes = |text: &Spanned<String>| place.parsed(text, |text| values::bytes(text).map(|b| b.get()));
+        let record_limit = self.record_limit.as_ref().map(bytes).transpose()?.unwrap_or(RECORD_LIMIT);
         let idle_after = Duration::from_millis_f64(idle).filter(|time| *time > Duration::ZERO);
         Ok(DiskConfig {
             device: place.parsed(&self.device, |text| text.parse())?,
@@ -291,6 +300,7 @@ impl DiskText {
             idle_after,
             timeout: Duration::from_secs(timeout),
             record: self.record,
+            record_limit,
             tls,
         })
     }
@@ -376,7 +386,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle name policy profile read_only record timeout_s";
+        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle name policy profile read_only record record_limit timeout_s";
         assert_eq!(keys(disk), expected);
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod config;
+mod identity;
 mod learnt;
 mod names;
 mod open;
@@ -109,6 +110,9 @@ fn office(
         sector_bytes,
         own: vec![own.clone()],
     };
+    if let DeviceSpec::Raw(path) = &disk.device {
+        identity::keep(&state.join(&disk.name), path)?;
+    }
     let seed = random_seed().map_err(Problem::failed)?;
     let setup = Setup { disk: facts, keep_bytes_max: config.keep_bytes_max, seed };
     Office::set_up(opened, setup, &state.join(&disk.name)).map(Some).map_err(Problem::failed)
@@ -137,7 +141,7 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
     let learnt = learnt::go_on(disk, config, &mut opened)?;
     // From the very first that the core is told; what it knows by then is in the recording.
     if let Some(path) = &disk.record {
-        open::record(path, recipe, &mut opened)?;
+        open::record(path, disk.record_limit, recipe, &mut opened)?;
     }
     let office = office(disk, config, &mut opened)?;
     let running = Running::start(&disk.name, opened, offer, listeners)

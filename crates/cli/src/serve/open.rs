@@ -48,7 +48,12 @@ pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<A
 ///
 /// # Errors
 /// A recording that cannot be begun.
-pub(crate) fn record(path: &Path, recipe: Recipe, disk: &mut Disk<AnyDevice>) -> Result<(), Problem> {
+pub(crate) fn record(
+    path: &Path,
+    limit: u64,
+    recipe: Recipe,
+    disk: &mut Disk<AnyDevice>,
+) -> Result<(), Problem> {
     let learner = disk.core().mimic().and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>());
     let learnt = learner.map(|learner| hex(&learner.save(&recipe.disk)));
     let recipe = Recipe { learnt, ..recipe };
@@ -58,7 +63,7 @@ pub(crate) fn record(path: &Path, recipe: Recipe, disk: &mut Disk<AnyDevice>) ->
     if let Some(mimic) = made.mimic {
         disk.set_mimic(mimic);
     }
-    disk.record(tape);
+    disk.record(tape.limited(limit));
     Ok(())
 }
 

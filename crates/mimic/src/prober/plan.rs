@@ -108,7 +108,7 @@ pub enum ProbeError {
     Pairs,
     /// Not enough memory.
     #[error(
-        "{} bytes of memory are too few for so many samples and pairs, and a table; give {} or more, or fewer samples",
+        "{} bytes of memory are too few for so many samples and pairs, and a table; give at least {}, or fewer samples",
         bytes.get(),
         (bytes.get().max(LEAST_MEMORY.get() / 2)) * 2
     )]

@@ -35,7 +35,7 @@ pub(super) const MOST_POINTS: usize = 1 << 30;
 
 /// One end of a range; packed, since there are two of them to every range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(packed(4))]
+#[repr(C, packed(4))]
 pub(super) struct End {
     pub step: i64,
     pub time: u32,

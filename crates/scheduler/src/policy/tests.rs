@@ -215,7 +215,7 @@ fn passed_over(
     let first = pending(0, old, 0);
     (0..2_000u64).find(|&round| {
         let newest = pending(1, new, round * 1_000);
-        let pool = [first.clone(), newest];
+        let pool = [first, newest];
         let at = Instant::ZERO + Duration::from_millis(round + 1);
         let age = AgeWeight::from_millionths(100_000);
         let view = View { last, at, mimic: Some(&known), ..view(&pool, &table, age) };

@@ -8,6 +8,7 @@ mod session;
 
 pub use roles::{Role, Roles};
 
+use crate::listen::handed_over;
 use crate::office::Handle;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -60,20 +61,27 @@ pub struct ControlError {
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
+    /// The socket's file is ours to take away.
+    ours: bool,
     stop: Option<watch::Sender<bool>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Control {
-    /// Opens it, for these disks.
+    /// Opens it, for these disks. A socket at this path that the service manager hands over is used as it is.
     ///
     /// # Errors
     /// The path cannot be listened at.
     pub fn open(config: ControlConfig, disks: Vec<Handle>) -> Result<Self, ControlError> {
         let place = config.path.display().to_string();
         let failed = |error, mend| ControlError { place: place.clone(), error, mend };
-        let listener = listen(&config.path, config.roles.lets_others_in())
-            .map_err(|e| failed(e, "give a path in a directory of the daemon's own"))?;
+        let handed = handed_over(&config.path);
+        let ours = handed.is_none();
+        let listener = match handed {
+            Some(listener) => listener.set_nonblocking(true).map(|()| listener),
+            None => listen(&config.path, config.roles.lets_others_in()),
+        };
+        let listener = listener.map_err(|e| failed(e, "give a path in a directory of the daemon's own"))?;
         let path = config.path.clone();
         let (stop, stopped) = watch::channel(false);
         let disks = Arc::new(disks.into_iter().map(|d| (d.facts().name.clone(), d)).collect());
@@ -85,7 +93,7 @@ impl Control {
             }
         });
         let thread = thread.map_err(|e| failed(e, "the system gives no thread"))?;
-        Ok(Self { path, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { path, ours, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Where it is.
@@ -100,7 +108,9 @@ impl Drop for Control {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let _ = std::fs::remove_file(&self.path);
+        if self.ours {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -105,6 +105,10 @@ impl<R: Read> Replay<R> {
             (self.ended, self.teller.told.cut_off) = (true, false);
             return Ok(false);
         }
+        if let Some(at) = entry.at().filter(|at| *at < self.teller.told.at) {
+            let problem = format!("time goes back, to {} ns", at.as_nanos());
+            return Err(ReplayError::Line { line, problem });
+        }
         let replayed = self.teller.tell(&entry).map_err(|problem| ReplayError::Line { line, problem })?;
         let at = entry.at().unwrap_or(self.teller.told.at);
         if replayed != entry {

@@ -109,3 +109,21 @@ fn a_tape_that_was_changed_or_cut_is_found_out() {
         assert!(error.to_string().contains(expected), "{error}");
     }
 }
+
+#[test]
+fn a_tape_that_comes_to_its_limit_ends_whole_and_the_disk_goes_on() {
+    let mut world = crate::World::new("sptf", 5);
+    let memory = Memory::default();
+    let setup = serde_json::json!({ "policy": "sptf", "seed": 5 });
+    world.disk.record(Tape::new(memory.clone(), &setup).unwrap().limited(20_000));
+    for i in 0..200 {
+        world.step(crate::Step::Read(crate::range(i * 997 % 3_400, 8)));
+        world.step(crate::Step::Wait(9_000));
+    }
+    let bytes = memory.bytes();
+    assert!((20_000..22_000).contains(&bytes.len()), "{}", bytes.len());
+    let told = again(&bytes).unwrap();
+    assert!(!told.cut_off && told.requests > 20 && told.requests < 200, "{told:?}");
+    (0..20).for_each(|i| world.step(crate::Step::Read(crate::range(i * 8, 8))));
+    assert_eq!(memory.bytes().len(), bytes.len());
+}

@@ -51,7 +51,8 @@ struct Twins {
     fewer: f64,
     /// The core's account, in percent.
     account: f64,
-    detours: u64,
+    /// Blocks of the scan.
+    blocks: u64,
 }
 
 impl Twins {
@@ -61,7 +62,7 @@ impl Twins {
             response: mean(|t| t.response),
             fewer: mean(|t| t.fewer),
             account: mean(|t| t.account),
-            detours: of.iter().map(|t| t.detours).sum::<u64>() / of.len() as u64,
+            blocks: of.iter().map(|t| t.blocks).sum::<u64>() / of.len() as u64,
         }
     }
 }
@@ -106,7 +107,7 @@ fn twins_of(
         response: (after.mean_response_ms / before.mean_response_ms - 1.0) * 100.0,
         fewer: (1.0 - after.iops / before.iops) * 100.0,
         account: account * 100.0,
-        detours: scan.planner_stats().detours,
+        blocks: scan.report().background.blocks,
     }
 }
 
@@ -114,13 +115,14 @@ fn twins_of(
 fn clients_are_slowed_down_by_less_than_the_bound() {
     for (drive, behaviour) in drives() {
         for (load, arrival) in LOADS {
-            let Twins { response, fewer, account, detours } =
+            let Twins { response, fewer, account, blocks } =
                 twins(behaviour, arrival, (8, None), OutsideConfig::beyond);
             let seen =
                 format!("{drive}, {load}: {response:.2}% longer, {fewer:.2}% fewer, {account:.2}% told");
             assert!(response < 1.0 && fewer < 1.0, "{seen}");
             assert!(account < 1.1, "{seen}");
-            assert!(detours > REQUESTS / 10, "{seen}, {detours} detours");
+            // A bus that is slower than the medium leaves next to nothing.
+            assert!(drive != "noisy" || blocks > REQUESTS, "{seen}, {blocks} blocks");
         }
     }
 }

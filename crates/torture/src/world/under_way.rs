@@ -77,7 +77,8 @@ impl World {
                 format!("the head goes for what nobody asked for: {:?}", exec.accesses)
             })?;
             self.counts.promoted += u64::from(exec.promoted);
-            // These look at all that waits, where the others take the best of it.
+            // These look at all that waits, where the others take the best of it; what SMTF takes an unknown time for, where age
+            // counts, depends on it as well.
             let window = match self.setup.policy {
                 PolicyName::SptfSw(_) => true,
                 PolicyName::Smtf(rule) => rule.unknown == Unknown::Set || self.setup.age > 0,

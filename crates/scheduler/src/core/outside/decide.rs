@@ -15,6 +15,9 @@ use model::DriveModel;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
+/// Of a detour, the commands of its own with their tags and wanted sectors, and what is merged with the foreground's.
+type Taken = (Vec<(Op, LbnRange, u64, u32)>, Option<(LbnRange, u32)>);
+
 impl Outside {
     fn next_tag(&mut self) -> u64 {
         let tag = self.next_tag;
@@ -116,28 +119,12 @@ impl Core {
         buffers: &mut dyn Buffers,
     ) {
         self.pass_over(&job);
-        let detour = self.detour_for(outside, standing, &job, None).and_then(|detour| {
-            outside.fit(&self.drive, detour, (job.pending.request.op, *job.ranges().first()?))
-        });
+        let first = job.ranges().first().map(|&asked| (job.pending.request.op, asked));
+        let found = self.detour_for(outside, standing, &job, None);
+        let detour = found.and_then(|detour| outside.fit(&self.drive, detour, first?));
         self.background.look(Focus::All);
-        let mut merged = None;
-        let mut sent = Vec::new();
-        if let Some(detour) = detour {
-            self.stats.detours += 1;
-            let stops = detour.stops.iter().flatten().count();
-            for (i, stop) in detour.stops.into_iter().flatten().enumerate() {
-                let with_it = detour.merged && i + 1 == stops;
-                let stop_tag = if with_it { tag } else { outside.next_tag() };
-                let Some((range, useful)) = self.take_straight(&stop, stop_tag, with_it, buffers) else {
-                    continue;
-                };
-                if with_it {
-                    merged = Some((range, useful));
-                } else {
-                    sent.push((stop.op, range, stop_tag, useful));
-                }
-            }
-        }
+        let (sent, mut merged) = self.take_detour(outside, detour, tag, buffers);
+        self.stats.detours += u64::from(!sent.is_empty() || merged.is_some());
         let detoured = !sent.is_empty() || merged.is_some();
         outside.plain_since = if detoured { 0 } else { outside.plain_since.saturating_add(1) };
         let felt = outside.plain_since <= u32::from(outside.config.at_drive);
@@ -167,9 +154,9 @@ impl Core {
         if !sent.is_empty() && merged.is_none() && outside.config.merge_after {
             // What lies in the way of the head that comes back, and may yet come in time.
             let behind = outside.standing(&self.drive);
-            let rest = self.detour_for(outside, &behind, &job, Some(Reach::Merged)).and_then(|rest| {
-                outside.fit(&self.drive, rest, (job.pending.request.op, *job.ranges().first()?))
-            });
+            let rest = self
+                .detour_for(outside, &behind, &job, Some(Reach::Merged))
+                .and_then(|rest| outside.fit(&self.drive, rest, first?));
             self.background.look(Focus::All);
             if let Some(stop) = rest.and_then(|rest| rest.stops[0]) {
                 let taken = self.take_straight(&stop, tag, true, buffers);
@@ -213,6 +200,32 @@ impl Core {
         let overheads = &outside.config.overheads;
         let (without, _) = forecast(&self.drive, overheads, standing, (sent, outside.held_back), what);
         difference(without.end, end) / 2
+    }
+
+    /// Takes what is wanted at a detour's stops.
+    fn take_detour(
+        &mut self,
+        outside: &mut Outside,
+        detour: Option<Detour>,
+        tag: u64,
+        buffers: &mut dyn Buffers,
+    ) -> Taken {
+        let (mut sent, mut merged) = (Vec::new(), None);
+        let Some(detour) = detour else { return (sent, merged) };
+        let stops = detour.stops.iter().flatten().count();
+        for (i, stop) in detour.stops.into_iter().flatten().enumerate() {
+            let with_it = detour.merged && i + 1 == stops;
+            let stop_tag = if with_it { tag } else { outside.next_tag() };
+            let Some((range, useful)) = self.take_straight(&stop, stop_tag, with_it, buffers) else {
+                continue;
+            };
+            if with_it {
+                merged = Some((range, useful));
+            } else {
+                sent.push((stop.op, range, stop_tag, useful));
+            }
+        }
+        (sent, merged)
     }
 
     /// The commands of a foreground request, the first perhaps with what is merged into it.

@@ -37,21 +37,9 @@ pub(crate) fn disksim(bytes: &[u8]) {
 }
 
 pub(crate) fn disksim_seeds() -> Vec<Vec<u8>> {
-    let model = "dm_disk TINY {
-    Number of data surfaces = 2, Number of cylinders = 200, Block count = 4000,
-    Layout Model = dm_layout_g1 {
-        LBN-to-PBN mapping scheme = 0, Sparing scheme used = 9, Number of spares = 0,
-        Zones = [ dm_layout_g1_zone {
-            First cylinder number = 0, Last cylinder number = 199, Blocks per track = 40
-        } ]
-    },
-    Mechanical Model = dm_mech_g1 {
-        Seek type = extracted, Full seek curve = tiny.seek,
-        Head switch time = 0.5, Rotation speed (in rpms) = 7200
-    }
-}
-";
-    vec![format!("{model}\0Seek distances measured: 2\n1, 1.5\n199, 4.0\n").into_bytes()]
+    let model = include_str!("../../model/tests/data/tiny-disksim.model");
+    let seek = include_str!("../../model/tests/data/tiny.seek");
+    vec![format!("{model}\0{seek}").into_bytes()]
 }
 
 /// Any bytes as a trace of the format that the first byte chooses, and as whatever they look like.

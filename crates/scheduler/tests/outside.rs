@@ -8,7 +8,7 @@ use freeblock_scheduler::{
 };
 use model::{DriveModel, Profile};
 use std::sync::Arc;
-use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
 
 fn blind() -> Core {
     let drive = DriveModel::unknown(Sectors::new(1 << 16), Bytes::new(512)).unwrap();
@@ -39,17 +39,23 @@ fn polled(core: &mut Core, now: Instant) -> (Vec<Command>, Vec<Record>, Vec<Requ
     (sent, delivered, completed)
 }
 
-/// A block to be written whose middle the foreground has written already: the rest takes two commands.
-fn in_two_pieces() -> Core {
+/// A block to be written at 96.
+fn with_a_block() -> (Core, SessionId) {
     let mut core = blind();
     let session = core.open(Priority::default()).unwrap();
     core.write(session, range(96, 8), Sectors::new(8), Parameter::default()).unwrap();
+    (core, session)
+}
+
+/// One whose middle the foreground has written already: the rest takes two commands.
+fn in_two_pieces() -> (Core, SessionId) {
+    let (mut core, session) = with_a_block();
     core.submit(at(0), Request { id: RequestId::new(1), op: Op::Write, range: range(99, 3) }).unwrap();
     let (sent, ..) = polled(&mut core, at(0));
     core.command_done(at(5), sent[0].id, Outcome::Done);
     let (sent, delivered, completed) = polled(&mut core, at(5));
     assert_eq!((sent.len(), delivered.len(), completed), (0, 0, vec![RequestId::new(1)]));
-    core
+    (core, session)
 }
 
 fn ranges(sent: &[Command]) -> Vec<LbnRange> {
@@ -58,7 +64,7 @@ fn ranges(sent: &[Command]) -> Vec<LbnRange> {
 
 #[test]
 fn a_block_in_pieces_is_done_when_all_of_them_are_whichever_is_the_last() {
-    let mut core = in_two_pieces();
+    let (mut core, _) = in_two_pieces();
     let (sent, ..) = polled(&mut core, at(100));
     assert_eq!(ranges(&sent), [range(96, 3), range(102, 2)]);
     // A drive that reports writes from its buffer may be done with the second first.
@@ -74,7 +80,7 @@ fn a_block_in_pieces_is_done_when_all_of_them_are_whichever_is_the_last() {
 
 #[test]
 fn a_piece_that_fails_after_the_others_were_done_fails_its_block() {
-    let mut core = in_two_pieces();
+    let (mut core, _) = in_two_pieces();
     let (sent, ..) = polled(&mut core, at(100));
     core.command_done(at(101), sent[1].id, Outcome::Done);
     core.command_done(at(110), sent[0].id, Outcome::Bad(&[Lbn::new(97)]));
@@ -84,13 +90,7 @@ fn a_piece_that_fails_after_the_others_were_done_fails_its_block() {
 
 #[test]
 fn a_promoted_write_of_which_the_last_piece_was_done_when_the_first_was_lost_is_done_again() {
-    let mut core = blind();
-    let session = core.open(Priority::default()).unwrap();
-    core.write(session, range(96, 8), Sectors::new(8), Parameter::default()).unwrap();
-    core.submit(at(0), Request { id: RequestId::new(1), op: Op::Write, range: range(99, 3) }).unwrap();
-    let (sent, ..) = polled(&mut core, at(0));
-    core.command_done(at(5), sent[0].id, Outcome::Done);
-    polled(&mut core, at(5));
+    let (mut core, session) = in_two_pieces();
     assert_eq!(core.promote(session, range(96, 8)), Ok(1));
     let (sent, ..) = polled(&mut core, at(6));
     assert_eq!(ranges(&sent), [range(96, 3), range(102, 2)]);
@@ -109,9 +109,7 @@ fn a_promoted_write_of_which_the_last_piece_was_done_when_the_first_was_lost_is_
 
 #[test]
 fn what_a_failed_write_gives_back_does_not_land_on_a_newer_one_that_is_on_its_way() {
-    let mut core = blind();
-    let session = core.open(Priority::default()).unwrap();
-    core.write(session, range(96, 8), Sectors::new(8), Parameter::default()).unwrap();
+    let (mut core, _) = with_a_block();
     for (id, range) in [(1, range(80, 40)), (2, range(98, 2))] {
         core.submit(at(0), Request { id: RequestId::new(id), op: Op::Write, range }).unwrap();
     }

@@ -230,6 +230,13 @@ impl Host {
         }
     }
 
+    /// Long enough for all that these tests want.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            self.step(false);
+        }
+    }
+
     /// Lets time pass up to the end of what is under way, or to when the core wants to be woken.
     fn step(&mut self, lost: bool) {
         if self.exec.is_some() {
@@ -380,9 +387,7 @@ fn a_suspended_sessions_write_is_done_with_a_later_one_of_the_place() {
     host.write(old, range(8, 8), 8);
     host.write(new, range(0, 32), 32);
     host.poll();
-    for _ in 0..20 {
-        host.step(false);
-    }
+    host.settle();
     assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
     host.core.resume(old).unwrap();
     assert_eq!(host.core.poll_with(host.now, &mut Ready), None);
@@ -395,14 +400,10 @@ fn of_a_write_whose_buffer_was_not_at_hand_only_the_rest_is_written_later() {
     host.write(old, range(8, 16), 16);
     host.write(new, range(0, 16), 16);
     host.poll();
-    for _ in 0..20 {
-        host.step(false);
-    }
+    host.settle();
     assert_eq!((host.wrong.take(), came(&host)), (None, vec![0, 1]));
     host.not_now = 0;
-    for _ in 0..20 {
-        host.step(false);
-    }
+    host.settle();
     assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
     let whose = |lbn| host.medium[&Lbn::new(lbn)].task;
     assert_eq!(whose(15), host.tasks.keys().nth(1).copied());
@@ -427,9 +428,7 @@ fn what_a_lost_command_would_have_overwritten_is_wanted_again() {
     host.exec = None;
     host.core.lost(host.now);
     host.poll();
-    for _ in 0..20 {
-        host.step(false);
-    }
+    host.settle();
     assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 0]));
     let all: Vec<u64> = (8..24).filter(|lbn| host.medium.contains_key(&Lbn::new(*lbn))).collect();
     assert_eq!(all.len(), 16, "what was thought to be written is written: {all:?}");
@@ -447,9 +446,7 @@ fn a_promoted_write_completes_others_of_the_place() {
     host.core.promote(new, range(0, 20)).unwrap();
     host.not_now = 1 << (third.get() % 8);
     host.poll();
-    for _ in 0..20 {
-        host.step(false);
-    }
+    host.settle();
     assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 2, 1, 1]));
 }
 
@@ -462,14 +459,10 @@ fn a_session_may_want_each_write_carried_out_itself() {
     host.write(old, range(8, 8), 8);
     host.write(new, range(0, 32), 32);
     host.poll();
-    for _ in 0..20 {
-        host.step(false);
-    }
+    host.settle();
     assert_eq!((host.wrong.take(), came(&host)), (None, vec![0, 1]));
     host.core.resume(old).unwrap();
-    for _ in 0..20 {
-        host.step(false);
-    }
+    host.settle();
     assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
     let task = |nth| host.tasks.keys().nth(nth).copied();
     assert_eq!(host.medium[&Lbn::new(8)].task, task(0));
@@ -488,9 +481,7 @@ fn the_foreground_s_data_are_newer_for_a_session_that_wants_each_write_carried_o
         host.step(false);
     }
     host.core.resume(old).unwrap();
-    for _ in 0..20 {
-        host.step(false);
-    }
+    host.settle();
     assert_eq!((host.wrong.take(), came(&host)), (None, vec![1]));
     let whose = |lbn| host.medium[&Lbn::new(lbn)].task;
     assert_eq!((whose(15), whose(16)), (None, host.tasks.keys().next().copied()));

@@ -128,20 +128,7 @@ pub fn shared(name: &str) -> Option<String> {
 }
 
 /// A small drive in DiskSim's words, whole: a drive with electronics would need the files of its bus.
-pub const TINY_MODEL: &str = "dm_disk TINY {
-    Number of data surfaces = 2, Number of cylinders = 200, Block count = 4000,
-    Layout Model = dm_layout_g1 {
-        LBN-to-PBN mapping scheme = 0, Sparing scheme used = 9, Number of spares = 0,
-        Zones = [ dm_layout_g1_zone {
-            First cylinder number = 0, Last cylinder number = 199, Blocks per track = 40
-        } ]
-    },
-    Mechanical Model = dm_mech_g1 {
-        Seek type = extracted, Full seek curve = tiny.seek,
-        Head switch time = 0.5, Rotation speed (in rpms) = 7200
-    }
-}
-";
+pub const TINY_MODEL: &str = include_str!("../../../model/tests/data/tiny-disksim.model");
 
 /// Its seek curve.
-pub const TINY_SEEK: &str = "Seek distances measured: 2\n1, 1.5\n199, 4.0\n";
+pub const TINY_SEEK: &str = include_str!("../../../model/tests/data/tiny.seek");

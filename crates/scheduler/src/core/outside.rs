@@ -353,13 +353,13 @@ impl Core {
                 let late = plain.map_or(Late::default(), |plain| {
                     plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))
                 });
-                let felt = outside.felt.done(late, waiting);
+                let felt = guard::Lateness { client: outside.felt.done(late, waiting), head: late.head };
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), felt);
                 outside.on_bus = late.bus;
                 (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
                 outside.foresee_plain(&drive);
             }
-            Work::Detour => outside.guard.account(time, Duration::ZERO, 0),
+            Work::Detour => outside.guard.account(time, Duration::ZERO, guard::Lateness::default()),
             Work::Idle | Work::Probe => outside.foresee_plain(&drive),
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {

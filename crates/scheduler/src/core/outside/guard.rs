@@ -38,39 +38,55 @@ pub enum Caution {
     Unknown,
 }
 
-/// What clients felt, over some time.
+/// What was lost and gained over some time. Where many wait and then few, the long responses of the many would pay for
+/// turns that the few lose, and the other way round where the few come first: so both are bounded, what clients wait
+/// longer and what the head does less.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    /// Their responses, and by how much those were longer or shorter.
+    /// Clients' responses, and by how much those were longer or shorter.
     felt: Harm,
-    /// The foreground's time at the head meanwhile.
-    head: Duration,
+    /// The foreground's time at the head, and by how much that was.
+    head: Harm,
 }
 
 impl Tally {
-    fn add(&mut self, time: Duration, response: Duration, late: i64) {
-        self.head += time;
+    fn add(&mut self, time: Duration, response: Duration, late: Lateness) {
+        self.head.foreground += time;
         self.felt.foreground += response;
-        let by = Duration::from_nanos(late.unsigned_abs());
-        *if late < 0 { &mut self.felt.early } else { &mut self.felt.late } += by;
-    }
-
-    fn halve(&mut self) {
-        let Harm { foreground, late, early } = &mut self.felt;
-        for time in [&mut self.head, foreground, late, early] {
-            *time = *time / 2;
+        for (harm, late) in [(&mut self.felt, late.client), (&mut self.head, late.head)] {
+            let by = Duration::from_nanos(late.unsigned_abs());
+            *if late < 0 { &mut harm.early } else { &mut harm.late } += by;
         }
     }
 
-    /// The same share of the foreground's time at the head: so much the head has lost, for all who waited.
-    fn at_head(&self) -> Harm {
-        let (head, responses) = (self.head.as_nanos(), self.felt.foreground.as_nanos().max(1));
+    fn halve(&mut self) {
+        for Harm { foreground, late, early } in [&mut self.felt, &mut self.head] {
+            for time in [foreground, late, early] {
+                *time = *time / 2;
+            }
+        }
+    }
+
+    /// What is the worse of the two, as time at the head: the same share of it that clients felt of their responses, or
+    /// what it lost itself.
+    fn worse(&self) -> Harm {
+        let (head, responses) = (self.head.foreground, self.felt.foreground.as_nanos().max(1));
         let scaled = |felt: Duration| {
-            let nanos = u128::from(felt.as_nanos()) * u128::from(head) / u128::from(responses);
+            let nanos = u128::from(felt.as_nanos()) * u128::from(head.as_nanos()) / u128::from(responses);
             Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
         };
-        Harm { foreground: self.head, late: scaled(self.felt.late), early: scaled(self.felt.early) }
+        let felt = Harm { foreground: head, late: scaled(self.felt.late), early: scaled(self.felt.early) };
+        if self.head.share() > felt.share() { self.head } else { felt }
     }
+}
+
+/// By how many nanoseconds a request was too late; less than nothing where it was early.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lateness {
+    /// For its client.
+    pub client: i64,
+    /// At the head.
+    pub head: i64,
 }
 
 /// Both accounts.
@@ -106,20 +122,20 @@ impl Guard {
         self.trusted = self.foreseen >= if self.trusted { MISTRUSTED } else { TRUSTED };
     }
 
-    /// The foreground had the head for `time`, detours for it included; a client has waited for `response`, of which
-    /// `late` nanoseconds were too long.
-    pub fn account(&mut self, time: Duration, response: Duration, late: i64) {
+    /// The foreground had the head for `time`, detours for it included; a client has waited for `response`; of both so
+    /// much was too `late`.
+    pub fn account(&mut self, time: Duration, response: Duration, late: Lateness) {
         self.recent.add(time, response, late);
         self.all.add(time, response, late);
         self.accounted += 1;
-        if self.recent.head >= HARM_MEMORY {
+        if self.recent.head.foreground >= HARM_MEMORY {
             self.recent.halve();
         }
     }
 
     /// What all detours have cost since the beginning.
     pub fn harm(&self) -> Harm {
-        self.all.at_head()
+        self.all.worse()
     }
 
     /// From time to time: the harm of late, in millionths of the foreground's time.
@@ -128,7 +144,7 @@ impl Guard {
             return None;
         }
         self.accounted = 0;
-        let harm = self.recent.at_head();
+        let harm = self.recent.worse();
         let time = u128::from(harm.foreground.max(LEAST).as_nanos());
         u64::try_from(u128::from(harm.net().as_nanos()) * 1_000_000 / time).ok()
     }
@@ -137,8 +153,8 @@ impl Guard {
     /// nanoseconds of what they have cost.
     pub fn caution(&self, harm_ppm: u32, owed: i64) -> Option<Caution> {
         let mut soon = self.recent;
-        soon.add(Duration::ZERO, Duration::ZERO, owed);
-        let harm = soon.at_head();
+        soon.add(Duration::ZERO, Duration::ZERO, Lateness { client: owed, head: 0 });
+        let harm = soon.worse();
         let time = harm.foreground.max(LEAST).as_nanos();
         let bound = u128::from(time) * u128::from(harm_ppm) / 1_000_000;
         if !self.trusted {
@@ -189,9 +205,35 @@ mod tests {
         for n in 0..200_000 {
             let detour = guard.caution(10_000, 0).is_none();
             let late = if detour && n % 10 == 0 { turn } else { Duration::ZERO };
-            guard.account(request + late, request + late, nanos(late));
+            guard.account(
+                request + late,
+                request + late,
+                Lateness { client: nanos(late), head: nanos(late) },
+            );
         }
         let share = guard.harm().share();
         assert!(share > 0.005 && share < 0.0105, "{share}");
+    }
+
+    #[test]
+    fn what_a_burst_has_waited_pays_for_nothing_after_it() {
+        let mut guard = Guard::new();
+        (0..2_000).for_each(|_| guard.note(true));
+        let (request, turn) = (Duration::from_millis(7), Duration::from_millis(6));
+        // Hundreds come at once, and wait for seconds; each of those after them waits for nobody.
+        for n in 0..400 {
+            guard.account(request, request * (n + 1), Lateness::default());
+        }
+        let mut lost = Duration::ZERO;
+        for _ in 0..400 {
+            let late = if guard.caution(10_000, 0).is_none() { turn } else { Duration::ZERO };
+            guard.account(
+                request + late,
+                request + late,
+                Lateness { client: nanos(late), head: nanos(late) },
+            );
+            lost += late;
+        }
+        assert!(lost > turn && lost.as_nanos() < (request * 800).as_nanos() / 90, "{lost:?}");
     }
 }

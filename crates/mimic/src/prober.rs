@@ -227,9 +227,17 @@ impl Prober {
         let left = self.ranges.iter().chain(self.current.iter().map(|look| &look.range));
         self.report.unconfirmed = left.map(|r| r.inside().unsigned_abs()).sum();
         let report = self.report();
+        self.points.sort_unstable_by_key(|p| (p.curve(), p.step));
+        // A scheduler does better by its base's rule than by a line that may be off by half a turn.
+        let left = self.ranges.iter().chain(self.current.iter().map(|look| &look.range));
+        for range in left.filter(|range| range.inside() > 0) {
+            let end = (range.curve as usize, range.left.step);
+            if let Ok(place) = self.points.binary_search_by_key(&end, |p| (p.curve(), p.step)) {
+                self.points[place].part_from_next();
+            }
+        }
         // Their room is the table's.
         drop((self.ranges, self.current));
-        self.points.sort_unstable_by_key(|p| (p.curve(), p.step));
         let unit = self.plan.unit.get() as i64;
         let (mut answers, mut curves) = ([NO_CURVE; 4], Vec::with_capacity(self.plan.pairs.len()));
         for pair in Pair::ALL {
@@ -237,7 +245,7 @@ impl Prober {
             let first = self.points.partition_point(|p| p.curve() < curve);
             let these = self.points.get(first..).unwrap_or_default();
             let these = these.iter().take_while(|p| p.curve() == curve);
-            let knots = these.clone().map(|p| (1 + p.step * unit, true, p.time));
+            let knots = these.clone().map(|p| (1 + p.step * unit, p.joined(), p.time));
             let parts = these.filter_map(|p| self.parts.get(p.part()));
             answers[pair.index()] = curves.len() as u8;
             curves.push(Curve::new(pair, knots, parts));

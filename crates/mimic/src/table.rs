@@ -58,8 +58,9 @@ pub struct Knot {
 
 impl Table {
     /// The time at a distance. `lot`, uniform over all of `u64`, draws it where the metric is probabilistic, and means
-    /// nothing else. `None` where nothing is known. Beyond the outermost distances it is theirs: a table that was probed
-    /// spans the drive but for the length of a request.
+    /// nothing else. `None` where nothing is known. Up to a mebibyte beyond the outermost distances it is theirs: a table
+    /// that was probed over all of a drive spans it but for the length of a request. One that was probed over a part
+    /// ([`ProbePlan::reach`](crate::ProbePlan::reach)) knows nothing of the rest.
     #[inline]
     pub fn time(&self, pair: Pair, distance: Distance, lot: u64) -> Option<Duration> {
         self.curve(pair)?.at(distance.sectors(), self.0.metric, lot).map(Duration::from_nanos)
@@ -289,14 +290,16 @@ impl Curve {
     /// The time at a distance, from the place of the last one that is not above it.
     #[inline]
     fn from(&self, left: Option<Place>, distance: i64, metric: Metric, lot: u64) -> Option<u64> {
+        let beyond = |outermost: i64| distance.abs_diff(outermost) > LENGTH_OF_A_REQUEST;
         let Some(left) = left else {
             let first = self.knots.first()?;
-            return Some(self.value(first, self.knots.get(first).2, metric, lot));
+            let (outermost, _, time) = self.knots.get(first);
+            return (!beyond(outermost)).then(|| self.value(first, time, metric, lot));
         };
         let (begin, joined, time) = self.knots.get(left);
         let time = self.value(left, time, metric, lot);
         let right = self.knots.next(left).filter(|_| begin != distance);
-        let Some(right) = right else { return Some(time) };
+        let Some(right) = right else { return (!beyond(begin)).then_some(time) };
         if !joined {
             return None;
         }
@@ -304,6 +307,9 @@ impl Curve {
         Some(on_line((begin, time), (end, self.value(right, after, metric, lot)), distance))
     }
 }
+
+/// How far beyond its outermost distances a curve answers, in sectors: requests are seldom longer.
+const LENGTH_OF_A_REQUEST: u64 = 2_048;
 
 /// The time at `distance` on the straight line between two points around it. Times are below 2^32.
 #[inline]

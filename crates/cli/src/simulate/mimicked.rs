@@ -49,10 +49,16 @@ pub(super) fn learner(
     }
     let learning = Learning::from(args.learning);
     let config = LearnerConfig { seed: args.seed, ..learning.config(drive.layout().capacity(), grain) };
+    // Refused if it is damaged, whether it is needed or not.
+    let table = args.mimic.as_deref().map(load).transpose()?.map(|saved| saved.table);
     if let Some(path) = &args.learnt {
         files::check_replaceable(path)?;
         if path.exists() {
             let refused = |error: LearntError| {
+                // What the flags say is wrong then, and not the file.
+                if let LearntError::Config(error) = error {
+                    return Problem::failed(error);
+                }
                 Problem::failed(format!("{}: {error}", path.display())).help(format!(
                     "remove {0}, or name a file that is not there, and smtf begins anew; nothing of {0} has changed",
                     path.display()
@@ -61,7 +67,6 @@ pub(super) fn learner(
             return Learner::load(config, name, &files::read(path)?).map(Some).map_err(refused);
         }
     }
-    let table = args.mimic.as_deref().map(load).transpose()?.map(|saved| saved.table);
     Learner::new(config, table).map(Some).map_err(Problem::failed)
 }
 

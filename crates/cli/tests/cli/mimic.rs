@@ -168,6 +168,33 @@ fn smtf_with_a_table_beats_what_goes_by_distance_and_not_what_knows_the_drive() 
 }
 
 #[test]
+fn smtf_with_a_table_that_knows_little_is_as_good_as_its_base() {
+    let dir = Dir::new();
+    let load = "simulate --drive mimic-base --outstanding 20 --requests 5000 --json --policy";
+    let [sstf, fcfs] = ["sstf", "fcfs"].map(|policy| mean_access(&format!("{load} {policy}")));
+    // Near distances only; distances all over the drive, most of them with nothing between that was confirmed.
+    for (name, probe) in [("near", "--reach 16k --check-points none"), ("few", "--requests 100000")] {
+        let file = dir.path(name);
+        run(&format!("mimic probe emulated:mimic-base {probe} -o {file}")).worked();
+        let smtf = mean_access(&format!("{load} smtf --mimic {file}"));
+        assert!(smtf < sstf + 0.02 * (fcfs - sstf), "{name}: {smtf} {sstf} {fcfs}");
+    }
+}
+
+#[test]
+fn what_is_learnt_and_a_table_are_refused_by_name() {
+    let dir = Dir::new();
+    let (learnt, none) = (dir.path("learnt"), dir.path("none"));
+    let load = "simulate --policy smtf --outstanding 8 --requests 500 --learnt";
+    run(&format!("{load} {learnt}")).worked();
+    run(&format!("{load} {learnt} --mimic {none}")).complained(1, &[&none]);
+    // The memory is wrong then, not the file.
+    let small = run(&format!("{load} {learnt} --mimic-memory 1k"));
+    assert!(!small.err.contains("remove"), "{}", small.err);
+    small.complained(1, &["at least"]);
+}
+
+#[test]
 fn smtf_learns_as_it_goes_and_says_what() {
     let args = "simulate --policy smtf --outstanding 20 --requests 3000 --seed 5";
     let json = run(&format!("{args} --json")).json();

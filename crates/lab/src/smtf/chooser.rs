@@ -2,7 +2,7 @@
 
 use mimic::Learner;
 use model::{DriveModel, Position};
-use scheduler::policy::{AgeWeight, Base, Fcfs, Policy, Smtf, SmtfRule, Sptf, Unknown, View};
+use scheduler::policy::{AgeWeight, Base, Fcfs, Policy, Smtf, SmtfRule, Sptf, View};
 use scheduler::{Last, Mimic, Observed, Pending, Positioning, Predictor};
 use std::any::Any;
 use std::sync::Arc;
@@ -99,9 +99,9 @@ impl FromOutside {
         Self { policy: Smtf::new(SmtfRule { base, ..SmtfRule::default() }), mimic: None }
     }
 
-    /// SMTF with a table that knows every distance.
+    /// SMTF with a table that was probed; where it knows nothing, by its base, as users have it.
     pub(crate) fn smtf(mimic: impl Mimic) -> Self {
-        Self::online(mimic, SmtfRule { unknown: Unknown::Priority, ..SmtfRule::default() })
+        Self::online(mimic, SmtfRule::default())
     }
 
     /// SMTF with a mimic that does not.

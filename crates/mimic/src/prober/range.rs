@@ -8,13 +8,14 @@ pub(super) struct Point {
     /// The distance is 1 + `step` x unit.
     pub step: i64,
     pub time: u32,
-    /// Where its parts are, for the probabilistic metric, and in the lowest two bits its curve.
+    /// Where its parts are, for the probabilistic metric; in the bit below that whether the line to the next is not
+    /// confirmed; in the lowest two its curve.
     part_and_curve: u32,
 }
 
 impl Point {
     pub fn new(curve: usize, step: i64, time: u32, part: usize) -> Self {
-        Self { step, time, part_and_curve: (part as u32) << 2 | curve as u32 }
+        Self { step, time, part_and_curve: (part as u32) << 3 | curve as u32 }
     }
 
     pub fn curve(&self) -> usize {
@@ -22,7 +23,17 @@ impl Point {
     }
 
     pub fn part(&self) -> usize {
-        (self.part_and_curve >> 2) as usize
+        (self.part_and_curve >> 3) as usize
+    }
+
+    /// Whether the line to the next point holds, as far as is known.
+    pub fn joined(&self) -> bool {
+        self.part_and_curve & 4 == 0
+    }
+
+    /// The line to the next point has not been confirmed.
+    pub fn part_from_next(&mut self) {
+        self.part_and_curve |= 4;
     }
 
     pub fn end(&self) -> End {
@@ -31,7 +42,7 @@ impl Point {
 }
 
 /// The most points whose parts a [`Point`] can name.
-pub(super) const MOST_POINTS: usize = 1 << 30;
+pub(super) const MOST_POINTS: usize = 1 << 29;
 
 /// One end of a range; packed, since there are two of them to every range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

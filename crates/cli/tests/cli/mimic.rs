@@ -158,7 +158,7 @@ fn smtf_with_a_table_beats_what_goes_by_distance_and_not_what_knows_the_drive() 
     let dir = Dir::new();
     let file = dir.path("base.mimic");
     // As many probes as show the teeth of distances that fifty requests leave.
-    let probe = "mimic probe emulated:mimic-base --requests 3000000 --samples 5 -o";
+    let probe = "mimic probe emulated:mimic-base --requests 6000000 --samples 5 -o";
     run(&format!("{probe} {file}")).worked();
     let load = "simulate --drive mimic-base --outstanding 50 --requests 5000 --json --policy";
     let [sstf, c_look, sptf] =

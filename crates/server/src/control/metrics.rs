@@ -70,7 +70,7 @@ impl Collector for Snapshot {
                 s.foresight.within_100us
             }),
             ("harm_ratio", "What idle work cost the foreground, as a part of its time", |s| s.idle.share),
-            ("detour_harm_ratio", "By how much longer it waited for detours, as a part of all that it waited", |s| {
+            ("detour_harm_ratio", "What detours cost it, as a part of what it waits or has the head", |s| {
                 s.detours.share
             }),
         ];

@@ -15,7 +15,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     reproduces: "figure 9",
     title: "On-line SMTF",
     set_up: "The base disk of Table 1 without electronics; five days of 150,000 requests of a seeded stand-in for the paper's \
-             trace (the one at hand has 41,000 in a week), compressed 20 times. Online-Priority and Online-Set with C-LOOK and \
+             trace (the one at hand has 40,000 in a week), compressed 20 times. Online-Priority and Online-Set with C-LOOK and \
              SSTF, with and without interpolation, one sample enough, against SMTF by the mean of 100 samples of each \
              distance.",
     claims: &["atc03-fig9"],

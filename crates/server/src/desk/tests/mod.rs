@@ -3,4 +3,5 @@
 mod memory;
 mod moves;
 mod rig;
+mod sums;
 mod tasks;

@@ -330,3 +330,47 @@ impl Desk {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desk::tests::setup;
+
+    fn range(start: u64, len: u64) -> LbnRange {
+        LbnRange::new(units::Lbn::new(start), Sectors::new(len))
+    }
+
+    /// A write that is under way, whoever's, is of bytes that nobody has read yet.
+    #[test]
+    fn no_sum_is_recorded_of_a_block_that_is_being_written() {
+        let mut desk = Desk::open(setup(), &[]).unwrap();
+        let capacity = desk.setup.disk.capacity;
+        desk.sums.watch(1, Sectors::new(8), capacity);
+        let store = SumStore { path: "/sums".into(), id: 1, block: 8 };
+        assert!(!desk.sums.is_quiet(3), "there is no store");
+        desk.keep_sums(&store, BlockSet::empty);
+        assert!(desk.sums.is_quiet(3));
+        let (guest, task) = (Owner::Guest(7), Owner::Task(7));
+        type Step = fn(&mut Desk, Owner);
+        let ways: [(Step, Step); 3] = [
+            (|desk, owner| desk.gave(owner, range(30, 2)), |desk, owner| desk.took(owner, range(24, 16))),
+            (|desk, owner| desk.gave(owner, range(30, 2)), |desk, owner| desk.gone(owner)),
+            (|desk, _| desk.writing(range(30, 3)), |desk, _| desk.wrote(range(30, 3))),
+        ];
+        for (owner, (begin, end)) in [guest, task].into_iter().flat_map(|owner| ways.map(|way| (owner, way))) {
+            begin(&mut desk, owner);
+            assert!(!desk.sums.is_quiet(3) && desk.sums.is_quiet(2) && desk.sums.is_quiet(5));
+            assert!(!desk.sums.ask_again(3), "it goes on, however often it is read");
+            end(&mut desk, owner);
+            assert!(!desk.sums.is_quiet(3), "what was read before is old");
+            assert!(desk.sums.ask_again(3) && desk.sums.is_quiet(3));
+            desk.sums.ask_again(4);
+        }
+        let orders = desk.orders.len();
+        assert!(!desk.hold_for_sums(range(24, 8)), "it is not in the store");
+        desk.sums.recorded(3);
+        assert!(desk.hold_for_sums(range(26, 1)) && !desk.sums.is_quiet(3), "it is being forgotten");
+        assert!(desk.hold_for_sums(range(26, 1)));
+        assert_eq!(desk.orders.len(), orders + 1, "once");
+    }
+}

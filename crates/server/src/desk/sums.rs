@@ -304,10 +304,14 @@ impl Desk {
 
     /// The store is not told of writes any more. They wait until the journal says so.
     fn leave_sums(&mut self, sessions: &mut dyn Sessions, why: &str) {
-        if self.table.sums().is_some() {
+        if matches!(self.sums.state, State::Kept(_)) {
             error!(disk = self.setup.disk.name, why, "no checksums");
-            let seq = self.note(Event::Sums { store: None });
-            self.sums.state = State::Leaving(seq);
+            // It may have been struck out just now, for another to begin.
+            let seq = match self.table.sums() {
+                Some(_) => self.note(Event::Sums { store: None }),
+                None => self.seq,
+            };
+            self.sums.state = if seq <= self.durable { State::None } else { State::Leaving(seq) };
         }
         if let Some(id) = self.sums.watch.as_ref().map(|watch| watch.id) {
             self.tell_sums(sessions, id, News::Refused(why.to_owned()));

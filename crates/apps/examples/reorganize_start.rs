@@ -36,9 +36,8 @@ fn on_cpu_ms() -> u64 {
 }
 
 fn main() {
-    let model = Arc::new(
-        DriveModel::from_profile(&model::builtin::find("quantum-atlas-10k").unwrap()).unwrap(),
-    );
+    let model =
+        Arc::new(DriveModel::from_profile(&model::builtin::find("quantum-atlas-10k").unwrap()).unwrap());
     let capacity = model.layout().capacity();
     let (block, sector) = (Sectors::new(8), Bytes::new(512));
     let region = LbnRange::new(Lbn::ZERO, Sectors::new(capacity.get() / 8 * 8));

@@ -236,25 +236,25 @@ impl Plan {
         Ok(plan)
     }
 
-/// Of each of `blocks`, which are ordered by where they are, the one that is where it goes. In the order of where they go, so
-/// that both are walked along: a search for each of a million takes a second.
-fn ahead(blocks: &[Block]) -> Vec<u32> {
-    let mut by_destination: Vec<(u64, u32)> = blocks.iter().zip(0..).map(|(b, i)| (b.to, i)).collect();
-    by_destination.sort_unstable();
-    let mut ahead = vec![NONE; blocks.len()];
-    let mut at = 0;
-    for (to, b) in by_destination {
-        while blocks.get(at).is_some_and(|other| other.from < to) {
-            at += 1;
+    /// Of each of `blocks`, which are ordered by where they are, the one that is where it goes. In the order of where they go, so
+    /// that both are walked along: a search for each of a million takes a second.
+    fn ahead(blocks: &[Block]) -> Vec<u32> {
+        let mut by_destination: Vec<(u64, u32)> = blocks.iter().zip(0..).map(|(b, i)| (b.to, i)).collect();
+        by_destination.sort_unstable();
+        let mut ahead = vec![NONE; blocks.len()];
+        let mut at = 0;
+        for (to, b) in by_destination {
+            while blocks.get(at).is_some_and(|other| other.from < to) {
+                at += 1;
+            }
+            if let (Some(other), Some(of)) = (blocks.get(at), ahead.get_mut(b as usize))
+                && other.from == to
+            {
+                *of = at as u32;
+            }
         }
-        if let (Some(other), Some(of)) = (blocks.get(at), ahead.get_mut(b as usize))
-            && other.from == to
-        {
-            *of = at as u32;
-        }
+        ahead
     }
-    ahead
-}
 
     /// By which saved state recognises its plan.
     pub(super) fn digest(&self) -> u32 {

@@ -55,7 +55,8 @@ fn remark(task: &Value) -> String {
         remarks.push(format!("{} bad sectors", grouped(bad)));
     }
     let found = &task["checksums"];
-    let wrong = found["wrong"].as_array().map_or(0, Vec::len) as u64 + found["wrong_more"].as_u64().unwrap_or(0);
+    let wrong =
+        found["wrong"].as_array().map_or(0, Vec::len) as u64 + found["wrong_more"].as_u64().unwrap_or(0);
     if wrong > 0 {
         remarks.push(format!("{} BLOCKS ARE NOT WHAT WAS RECORDED", grouped(wrong)));
     }
@@ -119,8 +120,11 @@ pub(crate) fn task(task: &Value) -> String {
     }
     let wrong = some(&found["wrong"]);
     if !wrong.is_empty() {
-        let _ =
-            writeln!(out, "  not what was recorded, blocks from: {}; --json has more of them", wrong.join(", "));
+        let _ = writeln!(
+            out,
+            "  not what was recorded, blocks from: {}; --json has more of them",
+            wrong.join(", ")
+        );
     }
     out
 }

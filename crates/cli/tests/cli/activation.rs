@@ -95,7 +95,9 @@ fn sockets_on_descriptors_3_and_4_are_served_and_stay() {
     assert!(client.answer().is_some());
     assert_eq!(client.read(6, 4), [0, 9, 9, 0]);
     let control = dir.path("control");
-    assert!(run_with(&["scrub", "--sectors", "64", "--wait", "--control", &control]).worked().contains("is done"));
+    assert!(
+        run_with(&["scrub", "--sectors", "64", "--wait", "--control", &control]).worked().contains("is done")
+    );
     drop(client);
     let id = daemon.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());

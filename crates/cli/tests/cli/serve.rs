@@ -261,9 +261,11 @@ fn what_smtf_starts_from_is_a_table_of_this_drive() {
         assert!(told.ends_with("every decision was the same\n"), "{told}");
     }
 
-    let (disk, listen) = (format!("d=emulated:{profile},file={}", dir.path("no.img")), format!("unix:{}", dir.path("no")));
+    let (disk, listen) =
+        (format!("d=emulated:{profile},file={}", dir.path("no.img")), format!("unix:{}", dir.path("no")));
     let refused = |file: &str, policy: &[&str], words: &[&str]| {
-        let args = ["serve", "--disk", &disk, "--listen", &listen, "--profile", "none", "--mimic-table", file];
+        let args =
+            ["serve", "--disk", &disk, "--listen", &listen, "--profile", "none", "--mimic-table", file];
         run_with(&[&args[..], policy].concat()).complained(1, words);
     };
     let bytes = std::fs::read(&table).unwrap();
@@ -273,7 +275,17 @@ fn what_smtf_starts_from_is_a_table_of_this_drive() {
     refused(&dir.path("worn.mimic"), &[], &["worn.mimic: the table is damaged: its checksum"]);
     let other = dir.file("other.toml", include_str!("../../../model/tests/data/tiny.toml"));
     let others = dir.path("other.mimic");
-    let probe = ["mimic", "probe", &format!("emulated:{other}"), "-o", &others, "--requests", "1000", "--samples", "2"];
+    let probe = [
+        "mimic",
+        "probe",
+        &format!("emulated:{other}"),
+        "-o",
+        &others,
+        "--requests",
+        "1000",
+        "--samples",
+        "2",
+    ];
     run_with(&probe).worked();
     refused(&others, &[], &["other.mimic: it is of", "sectors, the drive has 3590", "probe this drive"]);
     refused(&table, &["--policy", "sptf"], &["d: only smtf asks a table", "say policy smtf"]);

@@ -81,7 +81,8 @@ impl Collector for Snapshot {
         }
         let values: Vec<(Labels<'_>, f64)> =
             self.0.iter().filter_map(|one| Some((disk(one), wrong_blocks(&one.2)?))).collect();
-        let (name, help) = ("wrong_blocks", "Blocks that were not what was recorded, in the last scrub with checksums");
+        let (name, help) =
+            ("wrong_blocks", "Blocks that were not what was recorded, in the last scrub with checksums");
         family(&mut to, name, help, MetricType::Gauge, &values)?;
         let tasks: [Named<TaskStatus, f64>; 6] = [
             ("task_blocks", "Blocks of a task", |t| t.blocks as f64),

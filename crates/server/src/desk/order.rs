@@ -3,10 +3,10 @@
 //! A desk touches no file: its disk's loop must not wait for one. It gives orders, each for a lane; the orders of a lane
 //! are carried out one after the other, in order, and lanes do not wait for each other.
 
+use crate::desk::spec::DiskFacts;
 use apps::backup::image::Header;
 use apps::reorganizer::Plan;
 use scheduler::BlockSet;
-use crate::desk::spec::DiskFacts;
 use std::path::PathBuf;
 use units::Sectors;
 

@@ -264,7 +264,8 @@ impl Desk {
             }
             News::SumsRefused { task: Some(id), why } => self.tell_sums(sessions, id, News::Refused(why)),
             News::Trouble(why) => {
-                let why = format!("the checksum store has failed, and nothing in it is believed any more: {why}");
+                let why =
+                    format!("the checksum store has failed, and nothing in it is believed any more: {why}");
                 self.leave_sums(sessions, &why);
             }
             news => {
@@ -361,7 +362,8 @@ mod tests {
             (|desk, owner| desk.gave(owner, range(30, 2)), |desk, owner| desk.gone(owner)),
             (|desk, _| desk.writing(range(30, 3)), |desk, _| desk.wrote(range(30, 3))),
         ];
-        for (owner, (begin, end)) in [guest, task].into_iter().flat_map(|owner| ways.map(|way| (owner, way))) {
+        for (owner, (begin, end)) in [guest, task].into_iter().flat_map(|owner| ways.map(|way| (owner, way)))
+        {
             begin(&mut desk, owner);
             assert!(!desk.sums.is_quiet(3) && desk.sums.is_quiet(2) && desk.sums.is_quiet(5));
             assert!(!desk.sums.ask_again(3), "it goes on, however often it is read");

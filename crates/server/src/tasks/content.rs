@@ -111,7 +111,14 @@ impl Contents {
                 Compared::Wrong { stored, read } => {
                     let lbn = block.saturating_mul(self.block.get());
                     let (stored, read) = (format!("{stored:08x}"), format!("{read:08x}"));
-                    error!(disk = cx.disk.name, task = cx.id, lbn, stored, read, "a block is not what was recorded");
+                    error!(
+                        disk = cx.disk.name,
+                        task = cx.id,
+                        lbn,
+                        stored,
+                        read,
+                        "a block is not what was recorded"
+                    );
                     if self.content.wrong.len() < MOST_BAD {
                         self.content.wrong.push(lbn);
                     } else {
@@ -143,7 +150,12 @@ impl Contents {
                 self.go_on(cx);
             }
             Err(why) => {
-                warn!(disk = cx.disk.name, task = cx.id, why, "the disk cannot be flushed: checksums are left out");
+                warn!(
+                    disk = cx.disk.name,
+                    task = cx.id,
+                    why,
+                    "the disk cannot be flushed: checksums are left out"
+                );
                 self.settled.extend(flushed.into_iter().map(|(b, _)| (b - self.first, Judgement::Fine)));
             }
         }

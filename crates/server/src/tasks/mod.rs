@@ -1,9 +1,9 @@
 //! Tasks at work, and the files that they need.
 
 mod chain;
-pub(crate) mod content;
 pub(crate) mod clerk;
 mod clerks;
+pub(crate) mod content;
 pub(crate) mod files;
 mod images;
 pub(crate) mod job;

@@ -90,13 +90,15 @@ impl Sums {
             Ok(store) if Some(store.id()) == known => return Ok((store, false)),
             // Nothing was recorded in it yet.
             Ok(_) | Err(StoreError::Stale) if asked.task.is_some() && len <= PAGE_BYTES as u64 => {}
-            Ok(_) | Err(StoreError::OtherPlan { .. } | StoreError::Damaged) if asked.anew && known.is_none() => {}
+            Ok(_) | Err(StoreError::OtherPlan { .. } | StoreError::Damaged)
+                if asked.anew && known.is_none() => {}
             Ok(_) => return Err(format!("{}; say force for that", StoreError::Stale)),
             Err(error) => return Err(told(error)),
         }
         let mut file = files.open(&path, How::Make).map_err(|e| e.to_string())?;
         file.set_len(0).map_err(|e| e.to_string())?;
-        let store = StoredChecksums::create_as(asked.id, plan, Limits::default(), Pages(file)).map_err(told)?;
+        let store =
+            StoredChecksums::create_as(asked.id, plan, Limits::default(), Pages(file)).map_err(told)?;
         Ok((store, true))
     }
 

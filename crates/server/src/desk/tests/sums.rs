@@ -262,7 +262,10 @@ fn one_at_a_time() {
     rig.volume.platters_mut().spoil(Lbn::new(77), sim::Cure::None);
     let id = rig.start(spec());
     let refused = rig.call(|desk, _| desk.start(spec())).unwrap_err();
-    assert!(matches!(&refused, DeskError::Busy(why) if why.starts_with("scrub 1 with checksums is")), "{refused}");
+    assert!(
+        matches!(&refused, DeskError::Busy(why) if why.starts_with("scrub 1 with checksums is")),
+        "{refused}"
+    );
     let plain = rig.start(TaskSpec { block_sectors: Some(BLOCK), ..TaskSpec::new(Kind::Scrub) });
     assert_eq!((rig.run(id), rig.run(plain)), (TaskState::Done, TaskState::Done));
     let task = rig.task(id);

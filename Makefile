@@ -29,15 +29,17 @@ KINDS := raw serve live
 PROOFS := fio filesystems postgres
 proof = echo "$(1) over $(2)"; LENGTH=long KIND=$(2) EXPORT=$(TARGET)/release/examples/export GUEST=$(TARGET)/guest \
   FREEBLOCK=$(TARGET)/release/freeblock bash proofs/$(1).sh || [ $$? = 77 ]
+# Another hour of histories for each commit.
+TORTURE_SEED = $(shell printf '%d' "0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 2a)")
 torture: export FREEBLOCK_LONG = 1
-torture: rust cc clients guest ## the proofs with other people's programs at length, with tasks at work and in a guest; kill -9 by the hundred; hostile bytes
+torture: rust cc clients guest ## the proofs with other people's programs at length, with tasks at work and in a guest; an hour of histories; kill -9 by the hundred; hostile bytes
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
 	@for kind in $(KINDS); do for proof in $(PROOFS); do $(call proof,$$proof,$$kind); done; done
 	@$(call proof,guest,serve)
-	@$(CARGO) build --locked --quiet --package freeblock-server --example export
-	@$(CARGO) test --locked --package freeblock-server --test crash
-	@$(CARGO) test --locked --package freeblock-cli --test cli crash::
-	@$(CARGO) test --locked --package freeblock-hostile --test targets
+	@$(TARGET)/release/freeblock torture --seed $(TORTURE_SEED)
+	@$(CARGO) test --release --locked --package freeblock-server --test crash
+	@$(CARGO) test --release --locked --package freeblock-cli --test cli -- crash:: checksums
+	@$(CARGO) test --release --locked --package freeblock-hostile --test targets
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 bench-nbd: rust cc clients ## the same fio job against ours, nbdkit and qemu-nbd over a file in memory (KIND=raw without the scheduler)

@@ -137,7 +137,7 @@ impl Knots {
             if begins(distance, base, used) {
                 (blocks, base, used) = (blocks + 1, Some(distance), 0);
             }
-            lines += usize::from(used % LINE == 0);
+            lines += usize::from(used.is_multiple_of(LINE));
             used += 1;
         }
         let mut these =
@@ -151,7 +151,7 @@ impl Knots {
                 these.heads.push(Head { base: distance, first_line, shift: 0, firsts: [NO_LINE; LINES - 1] });
                 used = 0;
             }
-            if used % LINE == 0 {
+            if used.is_multiple_of(LINE) {
                 these.lines.push(Line { ways: [UNUSED; LINE], times: [0; LINE] });
             }
             let (Some(head), Some(line)) = (these.heads.last(), these.lines.last_mut()) else { continue };

@@ -155,7 +155,7 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                     let before = now();
                     let learner = within(memory + BESIDE - of_table, || {
                         let mut learner = Learner::new(config, table).unwrap();
-                        learn(&mut learner, memory / 64);
+                        learn(&mut learner, memory / 128);
                         learner
                     });
                     let held = now() + of_table - before;

@@ -48,8 +48,8 @@ impl Learnt {
     /// A configuration that makes no learner.
     pub fn load(&self, config: LearnerConfig, table: Option<Table>) -> Result<Learner, LearnerError> {
         let path = self.path.display();
-        match fs::read(&self.path) {
-            Ok(bytes) => match Learner::load(config, &self.drive, &bytes) {
+        match File::open(&self.path) {
+            Ok(mut file) => match Learner::read(config, &self.drive, &mut file) {
                 Ok(learner) => {
                     info!(%path, known = learner.stats().known, "goes on from what was learnt");
                     return Ok(learner);

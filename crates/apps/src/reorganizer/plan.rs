@@ -147,7 +147,7 @@ impl Plan {
             vacant(&blocks, &free, b)?;
         }
         blocks.retain(|b| b.from != b.to);
-        let ahead = ahead(&blocks);
+        let ahead = Self::whose_places(&blocks);
         Ok(Self { block, capacity, blocks, ahead })
     }
 
@@ -236,31 +236,31 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Of each of `blocks`, which are ordered by where they are, the one that is where it goes. In the order of where they go, so
+    /// that both are walked along: a search for each of a million takes a second.
+    fn whose_places(blocks: &[Block]) -> Vec<u32> {
+        let mut by_destination: Vec<(u64, u32)> = blocks.iter().zip(0..).map(|(b, i)| (b.to, i)).collect();
+        by_destination.sort_unstable();
+        let mut ahead = vec![NONE; blocks.len()];
+        let mut at = 0;
+        for (to, b) in by_destination {
+            while blocks.get(at).is_some_and(|other| other.from < to) {
+                at += 1;
+            }
+            if let (Some(other), Some(of)) = (blocks.get(at), ahead.get_mut(b as usize))
+                && other.from == to
+            {
+                *of = at as u32;
+            }
+        }
+        ahead
+    }
+
     /// By which saved state recognises its plan.
     pub(super) fn digest(&self) -> u32 {
         // Its checksum: with that at the end, the sum of the whole would be the same for every plan.
         self.encode().last_chunk().map_or(0, |sum| u32::from_le_bytes(*sum))
     }
-}
-
-/// Of each of `blocks`, which are ordered by where they are, the one that is where it goes. In the order of where they go, so
-/// that both are walked along: a search for each of a million takes a second.
-fn ahead(blocks: &[Block]) -> Vec<u32> {
-    let mut by_destination: Vec<(u64, u32)> = blocks.iter().zip(0..).map(|(b, i)| (b.to, i)).collect();
-    by_destination.sort_unstable();
-    let mut ahead = vec![NONE; blocks.len()];
-    let mut at = 0;
-    for (to, b) in by_destination {
-        while blocks.get(at).is_some_and(|other| other.from < to) {
-            at += 1;
-        }
-        if let (Some(other), Some(of)) = (blocks.get(at), ahead.get_mut(b as usize))
-            && other.from == to
-        {
-            *of = at as u32;
-        }
-    }
-    ahead
 }
 
 fn split(block: Sectors, capacity: Sectors, moves: &[Move]) -> Result<Vec<Block>, PlanError> {

@@ -7,6 +7,7 @@
 
 mod clock;
 mod config;
+mod correct;
 mod course;
 mod decide;
 mod felt;
@@ -30,7 +31,9 @@ use super::under_way::Job;
 use super::{Action, Core, Purpose};
 use crate::background::Buffers;
 use crate::foreground::Request;
+use crate::planner::Planner;
 use clock::Clock;
+use correct::Correction;
 use felt::Felt;
 use forecast::{Forecast, HeldBack, Late, Plain, Standing};
 use guard::Guard;
@@ -40,6 +43,7 @@ use neighbours::Learned;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
@@ -173,6 +177,8 @@ pub(super) struct Outside {
     retries: VecDeque<(u64, Job)>,
     record: ErrorRecord,
     margins: Margins,
+    /// By how much moves are longer than told.
+    correction: Correction,
     guard: Guard,
     felt: Felt,
     shared: Shared,
@@ -213,6 +219,7 @@ impl Outside {
             retries: VecDeque::new(),
             record: ErrorRecord::default(),
             margins: Margins::default(),
+            correction: Correction::new(drive, &config.overheads),
             guard: Guard::new(),
             felt: Felt::default(),
             shared: Shared::default(),
@@ -312,7 +319,7 @@ impl Core {
             return self.command_lost(outside, order);
         }
         let begun = self.watched(now, &order, outcome);
-        let drive = std::sync::Arc::clone(&self.drive);
+        let drive = Arc::clone(&self.drive);
         if outside.blind {
             let (_, after) = outside.follow(&drive, &outside.base, &order);
             outside.base = Standing { free: now, ready: now, ..after };
@@ -338,6 +345,14 @@ impl Core {
             outside.guard.note(seen.explained && seen.turns == 0);
             outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
             outside.margins.learn(&outside.record);
+            if outside.config.correct_moves && seen.explained {
+                outside.correction.note(&drive, order.command.op, &foreseen, seen.turns);
+                if let Some((corrected, overheads)) = outside.correction.news(&drive) {
+                    outside.config.overheads = overheads;
+                    self.planner = Planner::new(&corrected);
+                    self.drive = Arc::new(corrected);
+                }
+            }
         }
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;

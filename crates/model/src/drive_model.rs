@@ -178,8 +178,9 @@ impl DriveModel {
         self
     }
 
-    /// The same drive with every move to read, and to write, longer by so many nanoseconds, or shorter: a probe cannot tell
-    /// a command's overhead from its seek, nor, without writing, what a head settles to write.
+    /// The same drive with every seek to read, and to write, longer by so many nanoseconds, or shorter: a probe cannot tell
+    /// a command's overhead from its seek, nor, without writing, what a head settles to write. A change of head becomes
+    /// shorter, but not longer: what it takes within a command no overhead hides.
     ///
     /// ```
     /// use model::{DriveModel, Position, builtin};
@@ -195,18 +196,13 @@ impl DriveModel {
     /// ```
     #[must_use]
     pub fn with_moves_longer_by(&self, read_ns: i32, write_ns: i32) -> Self {
-        let longer = |switch: Duration| {
-            Duration::from_nanos(switch.as_nanos().saturating_add_signed(i64::from(read_ns)))
+        let shorter = |switch: Duration| {
+            Duration::from_nanos(switch.as_nanos().saturating_add_signed(i64::from(read_ns.min(0))))
         };
         Self {
             seek: self.seek.longer_by(read_ns),
-            head_switch: longer(self.head_switch),
-            // None where it is not told apart from a seek.
-            cylinder_switch: if self.cylinder_switch == Duration::ZERO {
-                Duration::ZERO
-            } else {
-                longer(self.cylinder_switch)
-            },
+            head_switch: shorter(self.head_switch),
+            cylinder_switch: shorter(self.cylinder_switch),
             write_settle_ns: self.write_settle_ns + i64::from(write_ns) - i64::from(read_ns),
             ..self.clone()
         }

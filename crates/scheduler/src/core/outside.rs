@@ -31,7 +31,6 @@ use super::under_way::Job;
 use super::{Action, Core, Purpose};
 use crate::background::Buffers;
 use crate::foreground::{Pending, Request};
-use crate::planner::Planner;
 use clock::Clock;
 use correct::Correction;
 use felt::{Felt, Waiting};
@@ -155,6 +154,8 @@ pub(super) struct Outside {
     next_tag: u64,
     /// Platter time of the last decision.
     decided: Instant,
+    /// When the next one is due, if that is not as soon as there is something to choose from.
+    choose_at: Option<Instant>,
     /// What the last command in the queue or before it does, and the LBN behind it.
     last: (Op, Lbn),
     learned: Learned,
@@ -200,6 +201,7 @@ impl Outside {
             next_id: 1,
             next_tag: 1,
             decided: Instant::ZERO,
+            choose_at: None,
             last: (Op::Read, Lbn::ZERO),
             learned: Learned::default(),
             held_back: HeldBack::default(),
@@ -289,7 +291,10 @@ impl Core {
         let mut outside = self.outside.take()?;
         let room = outside.device.len() < usize::from(outside.config.at_drive.max(1));
         if room && outside.queue.is_empty() {
-            self.decide(&mut outside, now, buffers);
+            outside.choose_at = outside.late_choice(&self.drive).filter(|at| now < *at);
+            if outside.choose_at.is_none() {
+                self.decide(&mut outside, now, buffers);
+            }
         }
         let order = if room { outside.queue.pop_front() } else { None };
         let action = order.map(|mut order| {
@@ -347,15 +352,11 @@ impl Core {
             outside.guard.note(seen.explained && seen.turns == 0);
             outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
             outside.margins.learn(&outside.record);
-            if outside.config.correct_moves && seen.explained {
-                outside.correction.note(&drive, order.command.op, &foreseen, seen.turns);
-                if let Some((corrected, overheads)) = outside.correction.news(&drive) {
-                    outside.config.overheads = overheads;
-                    self.planner = Planner::new(&corrected);
-                    self.drive = Arc::new(corrected);
-                }
+            if outside.config.correct_moves {
+                self.correct_moves(&mut outside, &order, &seen);
             }
         }
+        let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
         let time =

@@ -160,6 +160,9 @@ pub struct OutsideConfig {
     /// Whether moves, to read and to write, are taken to be longer or shorter than told where completions show it: a probed
     /// profile does not tell a command's overhead from its seek, nor, without writing, what a head settles to write.
     pub correct_moves: bool,
+    /// Whether what goes next is chosen as late as it can be at the drive in time, from more, in place of as soon as there is
+    /// room for it.
+    pub late_choice: bool,
     /// How much a completion corrects what is believed of the platter's angle, in 256ths: 256 believes the last one.
     pub resync: u16,
     /// The most that the foreground's time at the head may grow by through detours that were back too late, in
@@ -181,6 +184,7 @@ impl OutsideConfig {
             merge_after: false,
             late_bus: false,
             correct_moves: false,
+            late_choice: false,
             resync: 256,
             harm_ppm: None,
         }

@@ -9,7 +9,11 @@
 use super::clock::nanos;
 use super::config::Overheads;
 use super::forecast::{Forecast, SetOut};
+use super::record::Observed;
+use super::{Order, Outside};
+use crate::core::Core;
 use crate::core::under_way::turn;
+use crate::planner::Planner;
 use model::DriveModel;
 use std::sync::Arc;
 use units::{Duration, Op};
@@ -112,6 +116,8 @@ pub(super) struct Correction {
     /// Nothing further away is believed, in nanoseconds.
     most: i64,
     changed: bool,
+    /// Whether the last completion was explained: otherwise nobody knows where the next command began.
+    sure: bool,
 }
 
 impl Correction {
@@ -125,14 +131,17 @@ impl Correction {
             drive: None,
             most: (nanos(turn(drive)) / PART).min(BINS * BIN_NS),
             changed: false,
+            sure: false,
         }
     }
 
-    /// A command was done so many turns later than `foreseen`.
-    pub fn note(&mut self, drive: &DriveModel, op: Op, foreseen: &Forecast, turns: i64) {
-        let Some(set_out) = foreseen.set_out.filter(|_| foreseen.moves && !foreseen.in_two_parts) else {
-            return;
-        };
+    /// A command was done, when it was `foreseen` or not.
+    pub fn note(&mut self, drive: &DriveModel, op: Op, foreseen: &Forecast, seen: &Observed) {
+        let sure = std::mem::replace(&mut self.sure, seen.explained) && seen.explained;
+        // A change of head alone is a number of its own; where the shortest seek hides it, a probe knows a bound only.
+        let tells = sure && foreseen.distance > 0 && !foreseen.in_two_parts;
+        let Some(set_out) = foreseen.set_out.filter(|_| tells) else { return };
+        let turns = seen.turns;
         let of = usize::from(op.is_write());
         let applied = self.moves[of] + if set_out == SetOut::Alone { self.commands[of] } else { 0 };
         let ready = match set_out {
@@ -184,6 +193,18 @@ impl Correction {
     /// By how many nanoseconds moves are taken to be longer than told, to read and to write.
     pub fn moves(&self) -> [i64; 2] {
         self.moves
+    }
+}
+
+impl Core {
+    /// A command was done: what that says of moves is believed from now on.
+    pub(super) fn correct_moves(&mut self, outside: &mut Outside, order: &Order, seen: &Observed) {
+        outside.correction.note(&self.drive, order.command.op, &order.forecast, seen);
+        if let Some((drive, overheads)) = outside.correction.news(&self.drive) {
+            outside.config.overheads = overheads;
+            self.planner = Planner::new(&drive);
+            self.drive = Arc::new(drive);
+        }
     }
 }
 

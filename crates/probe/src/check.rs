@@ -76,7 +76,9 @@ pub(crate) fn run(
             tally.read(meter, predictor, (capacity, sectors))?;
         }
         if !is_enough(&tally.reads, &unsure, SURE) {
-            let parts = [UNSURE, UNSURE / 2.0].into_iter().find_map(|most| worst(&tally.reads, &unsure, capacity, most));
+            let parts = [UNSURE, UNSURE / 2.0]
+                .into_iter()
+                .find_map(|most| worst(&tally.reads, &unsure, capacity, most));
             unsure = parts.unwrap_or_else(|| {
                 // No part is worse than another: moves, not places, are what is not known well.
                 let check = tally.check();
@@ -175,7 +177,7 @@ fn worst(reads: &[Read], unsure: &[Unsure], capacity: u64, most: f64) -> Option<
         }
     }
     named.sort_by_key(|u| u.first);
-    is_enough(judging, &named, SURE).then_some(named)
+    is_enough(judging, &named, OPEN).then_some(named)
 }
 
 fn predicted(

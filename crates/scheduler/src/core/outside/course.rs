@@ -112,15 +112,15 @@ impl Outside {
         // `error` is how far the platter is past where it was believed, so that the rest is whole turns.
         let turns = (late + error + turn / 2).div_euclid(turn);
         let plausible = error.abs() <= turn / NOISE && in_turn;
-        // Later than noise explains, as a read's data are on a bus that is held up: the head is where it was foreseen.
+        // Later than noise explains, as a read's data are on a bus that is held up: the head is where it was foreseen. Not
+        // again and again: then the platter is elsewhere.
         let bus = overheads.bus_sector * order.command.range.len().get();
-        let on_bus = self.config.late_bus && self.known && in_turn && !op.is_write();
+        let once = self.known && self.disagreeing + 1 < DISAGREEING;
+        let on_bus = self.config.late_bus && once && in_turn && !op.is_write();
         let held_up = on_bus && !plausible && late > 0 && late <= clock::nanos(bus).min(turn - turn / NOISE);
         let turns = if held_up { 0 } else { turns };
         let mut left = 0;
-        if held_up {
-            self.disagreeing = 0;
-        } else if plausible {
+        if plausible {
             left = self.clock.correct(ended, error, self.config.resync);
             self.agreeing += 1;
             self.disagreeing = 0;

@@ -98,7 +98,7 @@ pub(crate) fn task(bytes: &[u8]) {
     let capacity = units::Sectors::new(1 << 20);
     let disk =
         DiskFacts { name: "d0".into(), capacity, sector_bytes: units::Bytes::new(512), own: Vec::new() };
-    if let Ok(What::Scrub { range, block }) = spec.check(&disk) {
+    if let Ok(What::Scrub { range, block, .. }) = spec.check(&disk) {
         assert!(disk.whole().covers(range) && !range.is_empty() && block.get() > 0, "{spec:?}");
     }
     let text = serde_json::to_vec(&spec).unwrap_or_default();

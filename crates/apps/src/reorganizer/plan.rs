@@ -147,7 +147,7 @@ impl Plan {
             vacant(&blocks, &free, b)?;
         }
         blocks.retain(|b| b.from != b.to);
-        let ahead = ahead(&blocks);
+        let ahead = Self::whose_places(&blocks);
         Ok(Self { block, capacity, blocks, ahead })
     }
 
@@ -238,7 +238,7 @@ impl Plan {
 
     /// Of each of `blocks`, which are ordered by where they are, the one that is where it goes. In the order of where they go, so
     /// that both are walked along: a search for each of a million takes a second.
-    fn ahead(blocks: &[Block]) -> Vec<u32> {
+    fn whose_places(blocks: &[Block]) -> Vec<u32> {
         let mut by_destination: Vec<(u64, u32)> = blocks.iter().zip(0..).map(|(b, i)| (b.to, i)).collect();
         by_destination.sort_unstable();
         let mut ahead = vec![NONE; blocks.len()];

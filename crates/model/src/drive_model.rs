@@ -183,7 +183,7 @@ impl DriveModel {
     /// shorter, but not longer: what it takes within a command no overhead hides.
     ///
     /// ```
-    /// use model::{DriveModel, Position, builtin};
+    /// use freeblock_model::{DriveModel, Position, builtin};
     /// use units::{Cylinder, Duration, Op};
     /// let drive = DriveModel::from_profile(&builtin::find("seagate-cheetah-18lp")?)?;
     /// let later = drive.with_moves_longer_by(100_000, 600_000);
@@ -192,7 +192,7 @@ impl DriveModel {
     /// assert_eq!(longer(Op::Read), Duration::from_micros(100));
     /// assert_eq!(longer(Op::Write), Duration::from_micros(600));
     /// assert_eq!(later.move_time(here, here, Op::Write), Duration::ZERO);
-    /// # Ok::<(), model::ProfileError>(())
+    /// # Ok::<(), freeblock_model::ProfileError>(())
     /// ```
     #[must_use]
     pub fn with_moves_longer_by(&self, read_ns: i32, write_ns: i32) -> Self {

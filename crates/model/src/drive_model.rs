@@ -192,7 +192,7 @@ impl DriveModel {
     /// assert_eq!(longer(Op::Read), Duration::from_micros(100));
     /// assert_eq!(longer(Op::Write), Duration::from_micros(600));
     /// assert_eq!(later.move_time(here, here, Op::Write), Duration::ZERO);
-    /// # Ok::<(), freeblock_model::ProfileError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
     pub fn with_moves_longer_by(&self, read_ns: i32, write_ns: i32) -> Self {

@@ -3,15 +3,37 @@
 //! A head that is late once is late for everybody who waits for it, and for who comes until it has caught up: until the
 //! foreground asks for nothing. In a closed loop who has been made to wait comes back later by as much, and is late for
 //! that no more; so a turn that is lost makes no more requests late than there are clients. How many those are nobody
-//! tells the core: as many as have been seen waiting at once. Thus a bound on what is felt holds for open arrivals, where a
-//! busy drive multiplies what is lost at the head, as for closed loops, with and without pauses.
+//! tells the core: who waits, and as many more as have lately been seen waiting at once. A burst of requests that come
+//! together, as a cache's write-backs, is one client who may come back, else each would stand for one for long after the
+//! burst is over. Thus a bound on what is felt holds for open arrivals, where a busy drive multiplies what is lost at the
+//! head, as for closed loops, with and without pauses, and with bursts between.
 
 use super::clock::nanos;
 use super::forecast::Late;
+use crate::foreground::Pending;
 use std::collections::VecDeque;
 
 /// Requests after which the most that waited at once are forgotten, in two steps.
-const MEMORY: u32 = 1_024;
+const MEMORY: u32 = 2_048;
+
+/// Requests that wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    /// All of them.
+    all: usize,
+    /// Bursts, and requests that came by themselves.
+    bursts: usize,
+}
+
+impl Waiting {
+    /// A burst whose first request is done counts no more, only its requests do.
+    pub fn of<'a>(requests: impl Iterator<Item = &'a Pending>) -> Self {
+        requests.fold(Self { all: 0, bursts: 0 }, |Self { all, bursts }, request| Self {
+            all: all + 1,
+            bursts: bursts + usize::from(!request.follows),
+        })
+    }
+}
 
 /// The clients' side of the account.
 #[derive(Clone, Debug, Default)]
@@ -24,22 +46,24 @@ pub(super) struct Felt {
     debt: i64,
     /// What of that those who wait now will feel.
     owed: i64,
-    /// The most that waited at once, lately and before that.
+    /// The most bursts that waited at once, lately and before that.
     most: [usize; 2],
     seen: u32,
 }
 
 impl Felt {
-    /// A request is done that was `late`, and with it `waiting` asked for something: by how many nanoseconds its client has
+    /// A request is done that was `late`, and with it so many were `waiting`: by how many nanoseconds its client has
     /// waited longer; less than nothing where more was gained.
-    pub fn done(&mut self, late: Late, waiting: usize) -> i64 {
+    pub fn done(&mut self, late: Late, waiting: Waiting) -> i64 {
+        let Waiting { all: waiting, bursts } = waiting;
         self.done += 1;
         self.seen += 1;
         if self.seen == MEMORY / 2 {
             (self.seen, self.most) = (0, [0, self.most[0]]);
         }
-        self.most[0] = self.most[0].max(waiting);
-        let clients = self.most[0].max(self.most[1]) as u64;
+        self.most[0] = self.most[0].max(bursts);
+        // Of those who are seen now and then, some do not wait at this moment, and come before the head has caught up.
+        let clients = (waiting + self.most[0].max(self.most[1]) - bursts) as u64;
         if late.head != 0 {
             self.lost.push_back((self.done + clients.saturating_sub(1), late.head));
             self.debt += late.head;
@@ -73,48 +97,65 @@ mod tests {
     const LOST: i64 = 6_000_000;
     const LATE: Late = Late { head: LOST, bus: Duration::ZERO };
 
+    fn alone(all: usize) -> Waiting {
+        Waiting { all, bursts: all }
+    }
+
     #[test]
     fn a_lone_request_is_late_for_itself() {
         let mut felt = Felt::default();
-        assert_eq!(felt.done(LATE, 1), LOST);
-        assert_eq!(felt.done(Late::default(), 1), 0);
+        assert_eq!(felt.done(LATE, alone(1)), LOST);
+        assert_eq!(felt.done(Late::default(), alone(1)), 0);
     }
 
     #[test]
     fn in_a_closed_loop_each_client_is_late_once() {
         let mut felt = Felt::default();
-        (0..100).for_each(|_| assert_eq!(felt.done(Late::default(), 4), 0));
-        let late = (0..100).map(|n| felt.done(if n == 50 { LATE } else { Late::default() }, 4));
+        (0..100).for_each(|_| assert_eq!(felt.done(Late::default(), alone(4)), 0));
+        let late = (0..100).map(|n| felt.done(if n == 50 { LATE } else { Late::default() }, alone(4)));
         assert_eq!(late.sum::<i64>(), LOST * 4);
     }
 
     #[test]
     fn what_is_to_be_felt_yet_is_known_at_once() {
         let mut felt = Felt::default();
-        felt.done(LATE, 4);
+        felt.done(LATE, alone(4));
         assert_eq!(felt.owed(), LOST * 3);
-        felt.done(Late::default(), 3);
+        felt.done(Late::default(), alone(3));
         assert_eq!(felt.owed(), LOST * 2);
-        felt.done(Late::default(), 1);
+        felt.done(Late::default(), alone(1));
         assert_eq!(felt.owed(), 0);
     }
 
     #[test]
     fn until_nobody_waits_all_who_come_are_late() {
         let mut felt = Felt::default();
-        felt.done(Late::default(), 20);
-        assert_eq!(felt.done(LATE, 3), LOST);
-        assert_eq!(felt.done(Late::default(), 3), LOST);
-        assert_eq!(felt.done(LATE, 2), LOST * 2);
-        assert_eq!(felt.done(Late::default(), 1), LOST * 2);
-        assert_eq!(felt.done(Late::default(), 5), 0);
+        felt.done(Late::default(), alone(20));
+        assert_eq!(felt.done(LATE, alone(3)), LOST);
+        assert_eq!(felt.done(Late::default(), alone(3)), LOST);
+        assert_eq!(felt.done(LATE, alone(2)), LOST * 2);
+        assert_eq!(felt.done(Late::default(), alone(1)), LOST * 2);
+        assert_eq!(felt.done(Late::default(), alone(5)), 0);
+    }
+
+    #[test]
+    fn a_burst_is_late_while_it_waits_and_stands_for_nobody_after_it() {
+        let mut felt = Felt::default();
+        // Two clients and a burst of twenty.
+        (3..23).rev().for_each(|all| assert_eq!(felt.done(Late::default(), Waiting { all, bursts: 3 }), 0));
+        let late = |felt: &mut Felt, waiting| {
+            let whole = (0..100).map(|n| felt.done(if n == 0 { LATE } else { Late::default() }, waiting));
+            whole.sum::<i64>()
+        };
+        assert_eq!(late(&mut felt, alone(2)), LOST * 3);
+        assert_eq!(late(&mut felt, Waiting { all: 22, bursts: 3 }), LOST * 22);
     }
 
     #[test]
     fn what_comes_late_over_the_bus_is_late_alone() {
         let mut felt = Felt::default();
         let late = Late { head: 0, bus: Duration::from_nanos(LOST.unsigned_abs()) };
-        assert_eq!(felt.done(late, 9), LOST);
-        assert_eq!(felt.done(Late::default(), 9), 0);
+        assert_eq!(felt.done(late, alone(9)), LOST);
+        assert_eq!(felt.done(Late::default(), alone(9)), 0);
     }
 }

@@ -319,7 +319,8 @@ pub(crate) struct SimulateArgs {
     /// A table that smtf starts from, as `mimic probe` writes it; without one it learns as it goes
     #[arg(help_heading = "Foreground", long, value_name = "TABLE")]
     pub(crate) mimic: Option<PathBuf>,
-    /// What smtf has learnt: it goes on from there if the file exists, and what it has learnt by the end is put there
+    /// What smtf has learnt: it goes on from there if the file exists, and what it has learnt by the end is put there; by
+    /// Ctrl-C as well
     #[arg(help_heading = "Foreground", long, value_name = "FILE")]
     pub(crate) learnt: Option<PathBuf>,
     #[command(flatten, next_help_heading = "Foreground")]

@@ -13,17 +13,25 @@ const LARGEST: u64 = 1 << 30;
 /// # Errors
 /// What the system says of it, or that it is too large.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Problem> {
-    let unreadable = |error: io::Error| {
-        Problem::failed(format!("cannot read {}: {error}", path.display()))
-            .help("name a file that can be read")
-    };
     let mut bytes = Vec::new();
-    File::open(path).map_err(unreadable)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    open(path)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     if bytes.len() as u64 > LARGEST {
         return Err(Problem::failed(format!("{} is larger than 1 GiB", path.display()))
             .help("cut it into smaller files"));
     }
     Ok(bytes)
+}
+
+/// A file that is read a part at a time.
+///
+/// # Errors
+/// What the system says of it.
+pub(crate) fn open(path: &Path) -> Result<File, Problem> {
+    File::open(path).map_err(|error| unreadable(path, &error))
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Problem {
+    Problem::failed(format!("cannot read {}: {error}", path.display())).help("name a file that can be read")
 }
 
 /// Puts a file in place whole, or leaves what was there.
@@ -65,7 +73,7 @@ fn target(path: &Path) -> Result<PathBuf, Problem> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&target).is_ok_and(|found| !found.is_file()) {
         return Err(Problem::failed(format!("{} is there and is not a regular file", path.display()))
-            .help("name another file with -o"));
+            .help("name another file"));
     }
     Ok(target)
 }

@@ -161,6 +161,14 @@ pub(crate) fn bytes(text: &str) -> Result<Bytes, String> {
     }
 }
 
+/// So much memory.
+pub(crate) fn memory(text: &str) -> Result<Bytes, String> {
+    if text.trim_end_matches(char::is_alphabetic).parse() == Ok(0) {
+        return Err("give at least 65536 bytes, as 64k".to_owned());
+    }
+    bytes(text)
+}
+
 /// How many sectors of `sector` bytes a size is, if it is whole ones.
 pub(crate) fn sectors(size: Bytes, sector: Bytes) -> Option<Sectors> {
     let (size, sector) = (size.get(), sector.get());

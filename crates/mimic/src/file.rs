@@ -8,10 +8,11 @@
 //! probabilistic metric, 1 otherwise).
 
 use crate::distance::Pair;
-use crate::frame::{Broken, Reader, Writer};
-use crate::search::FURTHEST;
+use crate::frame::{Broken, File, Reader, Writer};
+use crate::search::{FURTHEST, Knots, Place};
 use crate::summary::{Metric, PARTS};
 use crate::table::{Curve, NO_CURVE, Table};
+use std::io::{Cursor, ErrorKind, Read, Seek};
 use thiserror::Error;
 use units::{Bytes, Duration, Sectors};
 
@@ -71,11 +72,17 @@ pub enum FileError {
         /// As written.
         expected: u32,
     },
+    /// It cannot be read.
+    #[error("the table cannot be read: {kind}; see that its file can be, or probe the drive again")]
+    Unreadable {
+        /// What the system says.
+        kind: ErrorKind,
+    },
     /// Whole, but what it says cannot be.
     #[error("the table says at byte {at} what no table can: {what}; probe the drive again")]
     Content {
         /// Where.
-        at: usize,
+        at: u64,
         /// What.
         what: &'static str,
     },
@@ -89,6 +96,8 @@ impl From<Broken> for FileError {
             Broken::Length { found, expected } => Self::Length { found, expected },
             Broken::Checksum { found, expected } => Self::Checksum { found, expected },
             Broken::Content { at, what } => Self::Content { at, what },
+            Broken::Unreadable(kind) => Self::Unreadable { kind },
+            Broken::NoRoom { .. } => Self::Unreadable { kind: ErrorKind::OutOfMemory },
         }
     }
 }
@@ -113,7 +122,16 @@ impl Saved {
     /// # Errors
     /// Anything that [`to_bytes`](Self::to_bytes) has not written, or that has changed since.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FileError> {
-        let mut read = Reader::open(bytes, LETTERS, VERSION)?;
+        Self::read(&mut Cursor::new(bytes))
+    }
+
+    /// From a file, of which no more than some kilobytes are in memory beside the table.
+    ///
+    /// # Errors
+    /// As [`from_bytes`](Self::from_bytes), and what cannot be read.
+    pub fn read(source: &mut (impl Read + Seek)) -> Result<Self, FileError> {
+        let file = File::new(source);
+        let mut read = Reader::open(&file, LETTERS, VERSION)?;
         let drive = read.name()?;
         let capacity = read.u64()?;
         let (sector, unit, samples) = (read.u32()?, read.u64()?, read.u32()?);
@@ -122,7 +140,7 @@ impl Saved {
             return Err(read.wrong("a drive without sectors").into());
         }
         let (accesses, time) = (read.u64()?, read.u64()?);
-        let table = table(&mut read)?;
+        let table = table(&mut read, u64::MAX)?;
         read.end()?;
         Ok(Self {
             drive,
@@ -145,15 +163,81 @@ pub(crate) fn table_size(table: &Table) -> usize {
 
 /// Writes a table alone.
 pub(crate) fn put_table(table: &Table, out: &mut Writer) {
-    out.u8(table.metric().code());
-    out.u64(table.seed());
-    out.bytes(&table.answers());
-    out.u8(table.curves().len() as u8);
-    table.curves().iter().for_each(|curve| put_curve(curve, out));
+    let mut putting = PutTable::begin(table, out);
+    while !putting.go_on(table, usize::MAX, out) {}
 }
 
-/// Reads what [`put_table`] wrote.
-pub(crate) fn table(read: &mut Reader<'_>) -> Result<Table, Broken> {
+/// A table that is written a part at a time.
+#[derive(Debug)]
+pub(crate) struct PutTable {
+    curve: usize,
+    next: Next,
+}
+
+/// What comes next of a curve.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Head,
+    /// The ways, from there on or from the first; and the distance before.
+    Ways(Option<(Place, i64)>),
+    /// The times.
+    Times(Option<Place>),
+}
+
+impl PutTable {
+    /// Writes what comes before the curves.
+    pub fn begin(table: &Table, out: &mut Writer) -> Self {
+        out.u8(table.metric().code());
+        out.u64(table.seed());
+        out.bytes(&table.answers());
+        out.u8(table.curves().len() as u8);
+        Self { curve: 0, next: Next::Head }
+    }
+
+    /// Writes at most so many distances or times, of the same table; whether that was the last.
+    pub fn go_on(&mut self, table: &Table, most: usize, out: &mut Writer) -> bool {
+        let Some(curve) = table.curves().get(self.curve) else { return true };
+        self.next = match self.next {
+            Next::Head => {
+                out.u8(curve.pair().index() as u8);
+                out.u64(curve.len() as u64);
+                Next::Ways(None)
+            }
+            Next::Ways(from) => {
+                let mut before = from.map(|(_, before)| before);
+                let mut keys = curve.keys(from.map(|(place, _)| place));
+                for (_, distance, joined) in keys.by_ref().take(most) {
+                    if before.is_none() {
+                        out.i64(distance);
+                    }
+                    out.way(distance.abs_diff(before.unwrap_or(distance)), joined);
+                    before = Some(distance);
+                }
+                match (keys.next(), before) {
+                    (Some((place, ..)), Some(before)) => Next::Ways(Some((place, before))),
+                    _ => Next::Times(None),
+                }
+            }
+            Next::Times(from) => {
+                let mut places = curve.places(from);
+                for place in places.by_ref().take(most) {
+                    curve.times(place).for_each(|ns| out.u32(ns));
+                }
+                match places.next() {
+                    Some(place) => Next::Times(Some(place)),
+                    None => {
+                        self.curve += 1;
+                        Next::Head
+                    }
+                }
+            }
+        };
+        self.curve >= table.curves().len()
+    }
+}
+
+/// Reads what [`put_table`] wrote, unless it surely takes more than so many bytes of memory.
+pub(crate) fn table(read: &mut Reader<'_>, most: u64) -> Result<Table, Broken> {
     let metric = Metric::from_code(read.u8()?).ok_or_else(|| read.wrong("an unknown summary"))?;
     let seed = read.u64()?;
     let answers: [u8; 4] = read.take()?;
@@ -163,7 +247,7 @@ pub(crate) fn table(read: &mut Reader<'_>) -> Result<Table, Broken> {
     }
     let mut curves: Vec<Curve> = Vec::new();
     for _ in 0..count {
-        let curve = curve(read, metric)?;
+        let curve = curve(read, metric, most)?;
         if curves.last().is_some_and(|before| before.pair() >= curve.pair()) {
             return Err(read.wrong("two curves for a pair"));
         }
@@ -172,26 +256,16 @@ pub(crate) fn table(read: &mut Reader<'_>) -> Result<Table, Broken> {
     Ok(Table::from_parts(metric, seed, curves, answers))
 }
 
-fn put_curve(curve: &Curve, out: &mut Writer) {
-    out.u8(curve.pair().index() as u8);
-    out.u64(curve.len() as u64);
-    let mut before = None;
-    for (distance, joined) in curve.keys() {
-        if before.is_none() {
-            out.i64(distance);
-        }
-        out.way(distance.abs_diff(before.unwrap_or(distance)), joined);
-        before = Some(distance);
-    }
-    curve.times().for_each(|ns| out.u32(ns));
-}
-
-fn curve(read: &mut Reader<'_>, metric: Metric) -> Result<Curve, Broken> {
+fn curve(read: &mut Reader<'_>, metric: Metric, most: u64) -> Result<Curve, Broken> {
     let pair = usize::from(read.u8()?);
     let pair = Pair::ALL.get(pair).copied().ok_or_else(|| read.wrong("a pair of no request types"))?;
     let each = if metric == Metric::Probabilistic { PARTS + 1 } else { 1 };
     // At least one byte for the way and four for each time.
     let len = read.count(1, 1 + 4 * each, "more distances than there are bytes, or none")?;
+    let least = Knots::least_memory(len as u64);
+    if least > most {
+        return Err(Broken::NoRoom { least });
+    }
     let distance = read.i64()?;
     let ways = Ways { read: read.clone(), distance, first: true };
     let mut before = distance;
@@ -199,17 +273,32 @@ fn curve(read: &mut Reader<'_>, metric: Metric) -> Result<Curve, Broken> {
         (before, _) = read.after(before, i == 0, FURTHEST)?;
     }
     // All of it has been looked at; it is gone through again in place of keeping it.
-    let times = read.slice(len * each * 4)?;
-    let time = |bytes: &[u8]| bytes.try_into().map(u32::from_le_bytes).unwrap_or_default();
-    let own = times.chunks_exact(each * 4);
+    let own = Times { read: read.pass(len as u64 * each as u64 * 4)?, each };
     let knots =
-        ways.zip(own.clone()).map(|((distance, joined), times)| (distance, joined, time(&times[..4])));
-    let parts = own.filter(|_| each > 1).map(|times| {
-        let mut parts = [0; PARTS + 1];
-        parts.iter_mut().zip(times.chunks_exact(4)).for_each(|(part, bytes)| *part = time(bytes));
-        parts
-    });
-    Ok(Curve::new(pair, knots, parts))
+        ways.take(len).zip(own.clone()).map(|((distance, joined), times)| (distance, joined, times[0]));
+    let parts = own.filter(|_| each > 1);
+    let curve = Curve::new(pair, knots, parts);
+    // What could be read before could not be read again, or has changed.
+    if curve.len() == len { Ok(curve) } else { Err(Broken::Unreadable(ErrorKind::UnexpectedEof)) }
+}
+
+/// The times of each of some distances, one or as many as there are quantiles.
+#[derive(Clone)]
+struct Times<'a> {
+    read: Reader<'a>,
+    each: usize,
+}
+
+impl Iterator for Times<'_> {
+    type Item = [u32; PARTS + 1];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut times = [0; PARTS + 1];
+        for time in times.iter_mut().take(self.each) {
+            *time = self.read.u32().ok()?;
+        }
+        Some(times)
+    }
 }
 
 /// Distances, each with whether it is joined to the next, of bytes in which each has been seen to be one.

@@ -3,11 +3,18 @@
 //! All numbers little-endian. Eight letters, version (u32), length of the body (u64); the body; the CRC-32 of all before
 //! it (u32).
 
+use std::cell::RefCell;
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+
 /// Letters, version and length.
 pub(crate) const HEAD: usize = 20;
 
 /// Letters, version, length and checksum.
 const FRAME: usize = HEAD + 4;
+
+/// So much of a file is in memory at a time, in bytes, for each that reads in it.
+const WINDOW: usize = 4 << 10;
 
 /// The longest name of a drive in a file, in bytes.
 pub const LONGEST_NAME: usize = 255;
@@ -24,7 +31,11 @@ pub(crate) enum Broken {
     /// Changed.
     Checksum { found: u32, expected: u32 },
     /// Whole, but what it says at a byte cannot be.
-    Content { at: usize, what: &'static str },
+    Content { at: u64, what: &'static str },
+    /// It cannot be read.
+    Unreadable(ErrorKind),
+    /// What it says takes at least so many bytes of memory, and there are less.
+    NoRoom { least: u64 },
 }
 
 /// Bytes that are put into a frame. They may be taken a part at a time, so that they need not all be there at once; then what
@@ -132,43 +143,99 @@ pub(crate) fn cut(name: &str) -> &str {
     &name[..end]
 }
 
+/// What bytes are read from, wherever they are asked for.
+pub(crate) trait Source: Read + Seek {}
+
+impl<T: Read + Seek> Source for T {}
+
+/// The bytes of a file, of which little is in memory: several readers share it, each with a window of its own.
+pub(crate) struct File<'a>(RefCell<&'a mut dyn Source>);
+
+impl<'a> File<'a> {
+    pub fn new(source: &'a mut dyn Source) -> Self {
+        Self(RefCell::new(source))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.borrow_mut().seek(SeekFrom::End(0))
+    }
+
+    /// Fills `into` from there on.
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        let mut source = self.0.borrow_mut();
+        source.seek(SeekFrom::Start(at))?;
+        source.read_exact(into)
+    }
+}
+
+impl fmt::Debug for File<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("File")
+    }
+}
+
 /// Reads a body.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    file: &'a File<'a>,
+    /// Where the body ends.
+    end: u64,
+    at: u64,
+    /// Bytes from `begin` on.
+    window: Vec<u8>,
+    begin: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// At the body of a frame that is whole.
-    pub fn open(bytes: &'a [u8], letters: [u8; 8], version: u32) -> Result<Self, Broken> {
-        if !bytes.starts_with(&letters) {
-            return Err(Broken::Letters);
+    /// At the body of a frame that is whole. The file is read to its end for that.
+    pub fn open(file: &'a File<'a>, letters: [u8; 8], version: u32) -> Result<Self, Broken> {
+        let found = file.len().map_err(unreadable)?;
+        let mut read = Self { file, end: found, at: 0, window: Vec::new(), begin: 0 };
+        let (other, short) = (Broken::Letters, Broken::Length { found, expected: FRAME as u64 });
+        if read.take().map_err(or_unreadable(other))? != letters {
+            return Err(other);
         }
-        let found = bytes.len() as u64;
-        let short = |_| Broken::Length { found, expected: FRAME as u64 };
-        let mut read = Self { bytes, at: letters.len() };
-        let is = read.u32().map_err(short)?;
+        let is = read.u32().map_err(or_unreadable(short))?;
         if is != version {
             return Err(Broken::Version(is));
         }
-        let expected = read.u64().map_err(short)?.saturating_add(FRAME as u64);
+        let expected = read.u64().map_err(or_unreadable(short))?.saturating_add(FRAME as u64);
         if expected != found {
             return Err(Broken::Length { found, expected });
         }
-        let (rest, sum) = bytes.split_at(bytes.len() - 4);
-        let expected = sum.try_into().map(u32::from_le_bytes).unwrap_or_default();
-        let found = crc32fast::hash(rest);
+        let body = read.at;
+        (read.end, read.at) = (found - 4, 0);
+        let mut sum = crc32fast::Hasher::new();
+        while read.at < read.end {
+            read.refill(1)?;
+            sum.update(&read.window);
+            read.at += read.window.len() as u64;
+        }
+        let mut last = [0; 4];
+        file.read(read.end, &mut last).map_err(unreadable)?;
+        let (found, expected) = (sum.finalize(), u32::from_le_bytes(last));
         if found != expected {
             return Err(Broken::Checksum { found, expected });
         }
-        read.bytes = rest;
+        read.at = body;
         Ok(read)
+    }
+
+    /// Has the next so many bytes, and what comes after them, in the window.
+    fn refill(&mut self, least: usize) -> Result<(), Broken> {
+        let left = self.end.saturating_sub(self.at);
+        if left < least as u64 {
+            return Err(self.wrong("nothing, where more must follow"));
+        }
+        let size = usize::try_from(left).unwrap_or(usize::MAX).min(WINDOW.max(least));
+        self.window.resize(size, 0);
+        self.begin = self.at;
+        self.file.read(self.at, &mut self.window).map_err(unreadable)
     }
 
     /// Nothing may follow.
     pub fn end(&self) -> Result<(), Broken> {
-        if self.at == self.bytes.len() { Ok(()) } else { Err(self.wrong("something after its end")) }
+        if self.at == self.end { Ok(()) } else { Err(self.wrong("something after its end")) }
     }
 
     pub fn wrong(&self, what: &'static str) -> Broken {
@@ -178,25 +245,38 @@ impl<'a> Reader<'a> {
     /// A number of things of at least so many bytes each: no more are believed than there is room for.
     pub fn count(&mut self, least: usize, each: usize, what: &'static str) -> Result<usize, Broken> {
         let count = self.u64()?;
-        let most = (self.bytes.len() - self.at) / each.max(1);
-        usize::try_from(count).ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| self.wrong(what))
+        let most = (self.end - self.at) / each.max(1) as u64;
+        usize::try_from(count)
+            .ok()
+            .filter(|n| *n >= least && *n as u64 <= most)
+            .ok_or_else(|| self.wrong(what))
     }
 
     pub fn take<const N: usize>(&mut self) -> Result<[u8; N], Broken> {
-        let end = self.at.checked_add(N).filter(|end| *end <= self.bytes.len());
-        let found = end.and_then(|end| self.bytes[self.at..end].try_into().ok());
+        if let Some(found) = self.window(N).and_then(|found| found.try_into().ok()) {
+            self.at += N as u64;
+            return Ok(found);
+        }
+        self.refill(N)?;
+        let found = self.window(N).and_then(|found| found.try_into().ok());
         let found = found.ok_or_else(|| self.wrong("nothing, where more must follow"))?;
-        self.at += N;
+        self.at += N as u64;
         Ok(found)
     }
 
-    /// The next so many bytes.
-    pub fn slice(&mut self, len: usize) -> Result<&'a [u8], Broken> {
-        let end = self.at.checked_add(len);
-        let found = end.and_then(|end| self.bytes.get(self.at..end));
-        let found = found.ok_or_else(|| self.wrong("nothing, where more must follow"))?;
-        self.at += len;
-        Ok(found)
+    /// The next so many bytes, if they are in the window.
+    fn window(&self, len: usize) -> Option<&[u8]> {
+        let from = usize::try_from(self.at.checked_sub(self.begin)?).ok()?;
+        self.window.get(from..from.checked_add(len)?)
+    }
+
+    /// Passes over so many bytes, which another reader may read.
+    pub fn pass(&mut self, len: u64) -> Result<Self, Broken> {
+        let end = self.at.checked_add(len).filter(|end| *end <= self.end);
+        let end = end.ok_or_else(|| self.wrong("nothing, where more must follow"))?;
+        let other = Self { end, ..self.clone() };
+        self.at = end;
+        Ok(other)
     }
 
     pub fn u8(&mut self) -> Result<u8, Broken> {
@@ -220,13 +300,16 @@ impl<'a> Reader<'a> {
     }
 
     pub fn name(&mut self) -> Result<String, Broken> {
-        let len = usize::from(self.take().map(u16::from_le_bytes)?);
-        let name = self.bytes.get(self.at..self.at + len).filter(|_| len <= LONGEST_NAME);
+        let len = usize::from(self.u16()?);
+        if len <= LONGEST_NAME && self.window(len).is_none() {
+            self.refill(len)?;
+        }
+        let name = self.window(len).filter(|_| len <= LONGEST_NAME);
         let name = name
             .and_then(|name| std::str::from_utf8(name).ok())
             .ok_or_else(|| self.wrong("a name that is no text"))?
             .to_owned();
-        self.at += len;
+        self.at += len as u64;
         Ok(name)
     }
 
@@ -253,4 +336,13 @@ impl<'a> Reader<'a> {
         }
         Err(self.wrong("a number without an end"))
     }
+}
+
+fn unreadable(error: io::Error) -> Broken {
+    Broken::Unreadable(error.kind())
+}
+
+/// `otherwise`, unless nothing can be read.
+fn or_unreadable(otherwise: Broken) -> impl Fn(Broken) -> Broken {
+    move |error| if matches!(error, Broken::Unreadable(_)) { error } else { otherwise }
 }

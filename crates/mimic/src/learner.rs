@@ -36,7 +36,8 @@ pub struct LearnerConfig {
     pub capacity: Sectors,
     /// The grain of distances; what requests are aligned to.
     pub unit: Sectors,
-    /// The most memory to use, with the table that it starts from. What it is [loaded](Learner::load) from is beside it.
+    /// The most memory to use, with the table that it starts from. Nothing that it is [read](Learner::read) from is
+    /// beside it but some kilobytes.
     pub memory: Bytes,
     /// How many samples a distance needs before its time counts as known. With one, the paper's way, a distance that
     /// was slow by chance is avoided from then on (ATC'03, section 6.2, first open idea).

@@ -3,37 +3,43 @@
 /// Distances of a line, which with their times fill a cache line.
 const LINE: usize = 8;
 
-/// Lines of a block: as many as its head, a cache line, says the beginnings of.
-const LINES: usize = 15;
+/// The most lines of a block: as many as its head, a cache line, says the beginnings of, but that those are compared eight at a time.
+const LINES: usize = 25;
 
-/// Distances of a block.
+/// The most distances of a block.
 const BLOCK: usize = LINES * LINE;
 
 /// As many of a level stand for one of the next: one cache line of sixteen, compared at once.
 const FAN_OUT: usize = 16;
 
 /// No distance is further: 2^44 sectors of 512 bytes are 9 PB. Distances 2^31 and more apart do not share a block, so the
-/// furthest also bounds what a table of few distances may waste, at 16 MB.
+/// furthest also bounds what a table of few distances may waste, at 2 MB.
 pub(crate) const FURTHEST: i64 = 1 << 44;
 
 /// What is not used of a line.
 const UNUSED: u32 = u32::MAX;
 
+/// The key of a distance before all; no other is as low, since keys are odd.
+const BEFORE_ALL: u32 = 0;
+
+/// The first way of a line that is not used, in a head; no way is cut to it.
+const NO_LINE: u16 = u16::MAX;
+
 /// What is not used of a group; no distance is cut to it.
 const PAST: i32 = i32::MAX;
 
 /// Distances in ascending order, each with a time and whether it is joined to the next: blocks of [`BLOCK`] of them under a
-/// tree of every sixteenth. The tree compares distances cut to 32 bits; it leads to the right block but where blocks
+/// tree of each sixteen. The tree compares distances cut to 32 bits; it leads to the right block but where blocks
 /// begin too close together for that (not on drives of 70 TB or less), which is seen and mended.
 ///
-/// Tree and heads are a sixteenth of it all, and apart from the lines: of a table of 64 MB the tree, a quarter of a megabyte,
-/// stays in a core's own cache, and the heads, four megabytes, in one that cores share. What a search waits for is one line
-/// with the distance, its time and mostly the next.
+/// Tree and heads are a twenty-fourth of it all, and apart from the lines: of a table of 64 MB the tree, a sixth of a megabyte,
+/// stays in a core's own cache, and the heads, two and a half megabytes, in one that cores share. What a search waits for is one
+/// line with the distance, its time and mostly the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Knots {
     heads: Vec<Head>,
-    /// Of each block.
-    lines: Vec<[Line; LINES]>,
+    /// Of each block one or more; all but the last are full.
+    lines: Vec<Line>,
     /// The least bits that are cut off for the tree.
     shift: u32,
     /// The top first.
@@ -47,8 +53,42 @@ pub(crate) struct Knots {
 struct Head {
     /// The block's first distance, which all of it is counted from.
     base: i64,
-    /// The first ways of all lines but the first.
-    firsts: [u32; LINES - 1],
+    /// Where its lines begin.
+    first_line: u32,
+    /// How many bits are cut off the first ways.
+    shift: u16,
+    /// The first ways of all lines but the first, cut to sixteen bits; [`NO_LINE`] after the last. Cut ones may lead to a line
+    /// too far, which is seen in it, and seldom: it takes a question within 1/65536 of the block before a line's first.
+    firsts: [u16; LINES - 1],
+}
+
+impl Head {
+    /// Of these lines, 25 at most.
+    fn of(base: i64, first_line: u32, lines: &[Line]) -> Self {
+        let used = || lines.iter().map(|line| line.ways[0]);
+        let furthest = used().next_back().unwrap_or(0);
+        let shift = (0..=16).find(|shift| furthest >> shift < u32::from(NO_LINE)).unwrap_or(0);
+        let mut firsts = [NO_LINE; LINES - 1];
+        for (first, way) in firsts.iter_mut().zip(used().skip(1)) {
+            *first = (way >> shift) as u16;
+        }
+        Self { base, first_line, shift, firsts }
+    }
+
+    /// Past its lines.
+    #[inline]
+    fn end(&self) -> usize {
+        let more: u16 = self.firsts.iter().map(|first| u16::from(*first != NO_LINE)).sum();
+        self.first_line as usize + 1 + usize::from(more)
+    }
+
+    /// The last line that may begin at or before `key`.
+    #[inline]
+    fn line(&self, key: u32) -> usize {
+        let cut = (key >> self.shift).min(u32::from(NO_LINE - 1)) as u16;
+        let not_above: u16 = self.firsts.iter().map(|first| u16::from(*first <= cut)).sum();
+        self.first_line as usize + usize::from(not_above)
+    }
 }
 
 /// Distances with their times.
@@ -69,6 +109,7 @@ struct Group([i32; FAN_OUT]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     block: usize,
+    /// Of all blocks.
     line: usize,
     slot: usize,
 }
@@ -77,7 +118,7 @@ impl Place {
     /// A number for it below [`Knots::places`].
     #[inline]
     pub fn index(self) -> usize {
-        self.block * BLOCK + self.line * LINE + self.slot
+        self.line * LINE + self.slot
     }
 }
 
@@ -91,37 +132,45 @@ impl Knots {
             let way = base.map_or(u64::MAX, |base| distance.abs_diff(base));
             used == BLOCK || way >= u64::from(UNUSED >> 1)
         };
-        let mut blocks = 0;
+        let (mut blocks, mut lines) = (0, 0);
         for (distance, _, _) in knots.clone() {
             if begins(distance, base, used) {
                 (blocks, base, used) = (blocks + 1, Some(distance), 0);
             }
+            lines += usize::from(used.is_multiple_of(LINE));
             used += 1;
         }
         let mut these =
-            Self { heads: Vec::with_capacity(blocks), lines: Vec::with_capacity(blocks), ..Self::default() };
+            Self { heads: Vec::with_capacity(blocks), lines: Vec::with_capacity(lines), ..Self::default() };
         let mut used = BLOCK;
         for (distance, joined, time) in knots {
             if begins(distance, these.heads.last().map(|head| head.base), used) {
-                these.heads.push(Head { base: distance, firsts: [UNUSED; LINES - 1] });
-                these.lines.push([Line { ways: [UNUSED; LINE], times: [0; LINE] }; LINES]);
+                these.close_block();
+                // No table has 2^32 lines, which are 256 GB.
+                let first_line = these.lines.len() as u32;
+                these.heads.push(Head { base: distance, first_line, shift: 0, firsts: [NO_LINE; LINES - 1] });
                 used = 0;
             }
-            let (Some(head), Some(lines)) = (these.heads.last_mut(), these.lines.last_mut()) else {
-                continue;
-            };
-            let (line, slot) = (used / LINE, used % LINE);
-            let way = (distance.abs_diff(head.base) as u32) << 1 | u32::from(joined);
-            lines[line].ways[slot] = way;
-            lines[line].times[slot] = time;
-            if slot == 0 && line > 0 {
-                head.firsts[line - 1] = way;
+            if used.is_multiple_of(LINE) {
+                these.lines.push(Line { ways: [UNUSED; LINE], times: [0; LINE] });
             }
+            let (Some(head), Some(line)) = (these.heads.last(), these.lines.last_mut()) else { continue };
+            let way = (distance.abs_diff(head.base) as u32) << 1 | u32::from(joined);
+            line.ways[used % LINE] = way;
+            line.times[used % LINE] = time;
             used += 1;
             these.len += 1;
         }
+        these.close_block();
         these.grow_tree();
         these
+    }
+
+    /// The last block has all of its lines.
+    fn close_block(&mut self) {
+        if let Some(head) = self.heads.last_mut() {
+            *head = Head::of(head.base, head.first_line, &self.lines[head.first_line as usize..]);
+        }
     }
 
     fn grow_tree(&mut self) {
@@ -148,7 +197,7 @@ impl Knots {
 
     /// Places are numbered below this.
     pub fn places(&self) -> usize {
-        self.heads.len() * BLOCK
+        self.lines.len() * LINE
     }
 
     /// The last distance that is not above `distance`.
@@ -172,33 +221,51 @@ impl Knots {
         }
         // A pass of nothing but loads: all of the heads are on their way before the first is searched.
         let bases = blocks.map(|block| self.heads.get(block).map_or(i64::MAX, |head| read(head).base));
-        let mut lines = [None; N];
-        for (i, line) in lines.iter_mut().enumerate() {
-            *line = self.in_head((blocks[i], bases[i]), distances[i]);
+        let mut lines = [0; N];
+        let mut keys = [0; N];
+        for i in 0..N {
+            (blocks[i], lines[i], keys[i]) = self.in_head((blocks[i], bases[i]), distances[i]);
         }
-        std::array::from_fn(|i| lines[i].and_then(|found| self.in_line(found)))
+        // And all of the lines.
+        let firsts = lines.map(|line| self.first_way(line));
+        std::array::from_fn(|i| {
+            let (line, slot) = self.in_line((lines[i], firsts[i]), keys[i]);
+            (keys[i] != BEFORE_ALL && self.len > 0).then_some(Place { block: blocks[i], line, slot })
+        })
+    }
+
+    #[inline]
+    fn first_way(&self, line: usize) -> u32 {
+        self.lines.get(line).map_or(0, |line| read(line).ways[0])
     }
 
     /// The block, the line and what is to be compared with its ways, where the tree has led to a block that begins at
     /// `base`.
     #[inline]
-    fn in_head(&self, (mut block, mut base): (usize, i64), distance: i64) -> Option<(usize, usize, u32)> {
+    fn in_head(&self, (mut block, mut base): (usize, i64), distance: i64) -> (usize, usize, u32) {
         if base > distance {
             // Blocks that are one to the tree.
-            block = self.heads.partition_point(|head| head.base <= distance).checked_sub(1)?;
-            base = self.heads.get(block)?.base;
+            let before = self.heads.partition_point(|head| head.base <= distance);
+            let Some(found) = before.checked_sub(1) else { return (0, 0, BEFORE_ALL) };
+            (block, base) = (found, self.heads.get(found).map_or(i64::MAX, |head| head.base));
         }
         let key = way_to(distance, base);
-        let firsts = &read(self.heads.get(block)?).firsts;
-        let not_above: u32 = firsts.iter().map(|way| u32::from(*way <= key)).sum();
-        Some((block, not_above as usize, key))
+        (block, self.heads.get(block).map_or(0, |head| read(head).line(key)), key)
     }
 
+    /// The line, or one before it, and the slot; the line begins at `first`.
     #[inline]
-    fn in_line(&self, (block, line, key): (usize, usize, u32)) -> Option<Place> {
-        let ways = &read(self.lines.get(block)?.get(line)?).ways;
-        let not_above: u32 = ways.iter().map(|way| u32::from(*way <= key)).sum();
-        Some(Place { block, line, slot: (not_above as usize).saturating_sub(1) })
+    fn in_line(&self, (mut line, mut first): (usize, u32), key: u32) -> (usize, usize) {
+        // No block's own first is above a key in it.
+        while first > key && line > 0 {
+            line -= 1;
+            first = self.first_way(line);
+        }
+        let not_above = self.lines.get(line).map_or(0, |line| {
+            let ways = &read(line).ways;
+            ways.iter().map(|way| u32::from(*way <= key)).sum::<u32>()
+        });
+        (line, (not_above as usize).saturating_sub(1))
     }
 
     /// The first distance.
@@ -210,21 +277,17 @@ impl Knots {
     #[inline]
     pub fn next(&self, place: Place) -> Option<Place> {
         let Place { block, line, slot } = place;
-        let lines = &self.lines[block];
-        if slot + 1 < LINE {
-            if read(&lines[line]).ways[slot + 1] != UNUSED {
-                return Some(Place { block, line, slot: slot + 1 });
-            }
-        } else if line + 1 < LINES && read(&lines[line + 1]).ways[0] != UNUSED {
-            return Some(Place { block, line: line + 1, slot: 0 });
+        if slot + 1 < LINE && read(&self.lines[line]).ways[slot + 1] != UNUSED {
+            return Some(Place { block, line, slot: slot + 1 });
         }
-        (block + 1 < self.lines.len()).then_some(Place { block: block + 1, line: 0, slot: 0 })
+        let block = block + usize::from(line + 1 >= read(&self.heads[block]).end());
+        (line + 1 < self.lines.len()).then_some(Place { block, line: line + 1, slot: 0 })
     }
 
     /// A distance, whether it is joined to the next, and its time.
     #[inline]
     pub fn get(&self, place: Place) -> (i64, bool, u32) {
-        let line = read(&self.lines[place.block][place.line]);
+        let line = read(&self.lines[place.line]);
         let way = line.ways[place.slot];
         (read(&self.heads[place.block]).base + i64::from(way >> 1), way & 1 == 1, line.times[place.slot])
     }
@@ -237,7 +300,7 @@ impl Knots {
     /// In bytes.
     pub fn memory(&self) -> usize {
         self.heads.capacity() * size_of::<Head>()
-            + self.lines.capacity() * size_of::<[Line; LINES]>()
+            + self.lines.capacity() * size_of::<Line>()
             + self.levels.capacity() * size_of::<Vec<Group>>()
             + self.levels.iter().map(Vec::capacity).sum::<usize>() * size_of::<Group>()
     }
@@ -245,19 +308,34 @@ impl Knots {
     /// The most bytes that so many distances take, of which the first and the last are so far apart, while they are put in
     /// order and after.
     pub fn most_memory(len: u64, span: u64) -> u64 {
-        let blocks = Self::most_places(len, span) / BLOCK as u64;
-        let own = size_of::<Head>() + size_of::<[Line; LINES]>();
+        let blocks = Self::most_blocks(len, span);
         // A group for each sixteen, a level upon the other, each with one that is not full; what the lowest two are made of.
         let tree = size_of::<Group>().div_ceil(FAN_OUT - 1) + 2 * size_of::<i32>();
         let levels = 16 * (size_of::<Group>() + size_of::<Vec<Group>>());
-        blocks.saturating_mul((own + tree) as u64).saturating_add(levels as u64)
+        let lines = Self::most_places(len, span) / LINE as u64;
+        blocks
+            .saturating_mul((size_of::<Head>() + tree) as u64)
+            .saturating_add(lines.saturating_mul(size_of::<Line>() as u64))
+            .saturating_add(levels as u64)
+    }
+
+    /// The least bytes that so many distances take.
+    pub fn least_memory(len: u64) -> u64 {
+        let (lines, heads) = (len.div_ceil(LINE as u64), len.div_ceil(BLOCK as u64));
+        (lines * size_of::<Line>() as u64).saturating_add(heads * size_of::<Head>() as u64)
     }
 
     /// The most [`places`](Self::places) of as many.
     pub fn most_places(len: u64, span: u64) -> u64 {
-        // Blocks that are full, and those that end since the next distance is too far.
+        // All lines are full but the last ones of blocks.
+        let lines = (len / LINE as u64).saturating_add(Self::most_blocks(len, span));
+        lines.saturating_mul(LINE as u64)
+    }
+
+    fn most_blocks(len: u64, span: u64) -> u64 {
+        // Those that are full, and those that end since the next distance is too far.
         let far = (span / u64::from(UNUSED >> 1)).min(len);
-        (len / BLOCK as u64).saturating_add(far).saturating_add(1).saturating_mul(BLOCK as u64)
+        (len / BLOCK as u64).saturating_add(far).saturating_add(1)
     }
 }
 
@@ -376,7 +454,7 @@ mod tests {
     }
 
     /// What a prediction costs where no cache holds the table: cache lines of distances and times, beside a tree and heads
-    /// that are a sixteenth of it.
+    /// that are a twentieth of it at most.
     #[test]
     fn a_question_reads_few_cache_lines() {
         let mut random = Stream::new(5, "lines");
@@ -396,8 +474,8 @@ mod tests {
             assert!(distances.len() >= 1_000_000);
             let table = table_of(distances.iter().copied());
             let knots = Knots::new(distances.iter().map(|d| (*d, true, 1)));
-            let lines = knots.lines.len() * size_of::<[Line; LINES]>();
-            assert!((knots.memory() - lines) * 14 < knots.memory(), "{lines} of {}", knots.memory());
+            let lines = knots.lines.len() * size_of::<Line>();
+            assert!((knots.memory() - lines) * 20 < knots.memory(), "{lines} of {}", knots.memory());
             let above = knots.levels.len();
             let (mut sum, mut most, questions) = (0, 0, 20_000);
             for _ in 0..questions {

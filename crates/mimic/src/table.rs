@@ -163,7 +163,10 @@ impl Table {
         }
         let places = curve.knots.all_at_or_before(&distances);
         for ((place, distance), i) in places.into_iter().zip(distances).zip(mine) {
-            let lot = lot(self.0.seed, at, requests[*i].id.get());
+            let lot = match self.0.metric {
+                Metric::Probabilistic => lot(self.0.seed, at, requests[*i].id.get()),
+                _ => 0,
+            };
             times[*i] = curve.from(place, distance, self.0.metric, lot).map(Duration::from_nanos);
         }
     }
@@ -176,7 +179,9 @@ impl Table {
         self.0.answers
     }
 
-    pub(crate) fn from_parts(metric: Metric, seed: u64, curves: Vec<Curve>, answers: [u8; 4]) -> Self {
+    pub(crate) fn from_parts(metric: Metric, seed: u64, mut curves: Vec<Curve>, answers: [u8; 4]) -> Self {
+        // One that was read from a file takes as much as the one that was written.
+        curves.shrink_to_fit();
         Self(Arc::new(Inner { metric, seed, curves, answers }))
     }
 }
@@ -249,19 +254,25 @@ impl Curve {
         self.knots.len()
     }
 
-    /// Distances, each with whether it is joined to the next.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = (i64, bool)> + '_ {
-        self.knots.iter().map(|place| self.knots.get(place)).map(|(distance, joined, _)| (distance, joined))
+    /// Distances from `place` on, or from the first: where each is, what it is, and whether it is joined to the next.
+    pub(crate) fn keys(&self, from: Option<Place>) -> impl Iterator<Item = (Place, i64, bool)> + '_ {
+        self.places(from).map(|place| {
+            let (distance, joined, _) = self.knots.get(place);
+            (place, distance, joined)
+        })
     }
 
-    /// The times of each of them, as [`new`](Self::new) takes them.
-    pub(crate) fn times(&self) -> impl Iterator<Item = u32> + '_ {
+    /// Where distances are from `place` on, or from the first.
+    pub(crate) fn places(&self, from: Option<Place>) -> impl Iterator<Item = Place> + '_ {
+        std::iter::successors(from.or_else(|| self.knots.first()), |place| self.knots.next(*place))
+    }
+
+    /// The times of one of them, as [`new`](Self::new) takes them.
+    pub(crate) fn times(&self, place: Place) -> impl Iterator<Item = u32> + '_ {
         let plain = self.parts.is_empty();
-        self.knots.iter().flat_map(move |place| {
-            let one = plain.then(|| self.knots.get(place).2);
-            let parts = if plain { &[][..] } else { self.parts_of(place) };
-            one.into_iter().chain(parts.iter().copied())
-        })
+        let one = plain.then(|| self.knots.get(place).2);
+        let parts = if plain { &[][..] } else { self.parts_of(place) };
+        one.into_iter().chain(parts.iter().copied())
     }
 
     #[inline]

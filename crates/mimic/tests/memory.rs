@@ -4,10 +4,13 @@
 
 use cap::Cap;
 use mimic::{
-    CheckPoints, Distance, Learner, LearnerConfig, Metric, Pair, ProbePlan, Prober, Samples, Saved, Table,
-    TableBuilder,
+    CheckPoints, Distance, Learner, LearnerConfig, Metric, Pair, ProbePlan, Prober, Samples, Saved,
+    SavedPart, Table, TableBuilder,
 };
 use std::alloc::System;
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use units::{Bytes, Duration, Sectors};
 
 #[global_allocator]
@@ -16,21 +19,22 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 /// What the test itself and its harness may take meanwhile.
 const BESIDE: u64 = 8 << 10;
 
+/// And what is in memory of a file that is read, for each of those that go through it.
+const WINDOWS: u64 = 6 * (4 << 10);
+
 const TB_20: Sectors = Sectors::new(20_000_000_000_000 / 512);
 
 fn now() -> u64 {
     ALLOCATOR.allocated() as u64
 }
 
-/// How much more there has ever been than there was at the beginning.
-fn peak_over(begin: u64) -> u64 {
-    (ALLOCATOR.max_allocated() as u64).saturating_sub(begin)
-}
-
 /// Neighbours have nothing in common, so that nothing can be interpolated but by chance.
 fn crooked(at: u64) -> Duration {
     Duration::from_nanos(1_000_000 + (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40))
 }
+
+/// And a part of what is written: 512 distances, with seventeen times each at most, in a vector that grows.
+const PART: u64 = 2 * (64 << 10);
 
 /// Probes until memory runs out, with a table at the end; and its file, if it is to be written.
 fn probe(memory: u64, metric: Metric, pairs: &[Pair], capacity: Sectors, check_points: CheckPoints) -> Table {
@@ -61,8 +65,49 @@ fn probe(memory: u64, metric: Metric, pairs: &[Pair], capacity: Sectors, check_p
         time: report.time,
         table,
     };
-    assert!(!saved.to_bytes().is_empty());
-    saved.table
+    let (path, says) = (file(), saved.table.memory().get());
+    let bytes = saved.to_bytes();
+    fs::write(&path, &bytes).unwrap();
+    let sum = |bytes: &[u8]| bytes.iter().fold(7u64, |sum, byte| sum.rotate_left(9) ^ u64::from(*byte));
+    let written = sum(&bytes);
+    drop((bytes, saved));
+    // What is read from the file has its own memory, and hardly any beside it.
+    let mut from = File::open(&path).unwrap();
+    let again = within(says + WINDOWS, || Saved::read(&mut from).unwrap());
+    assert_eq!((again.table.memory().get(), sum(&again.to_bytes())), (says, written));
+    fs::remove_file(path).unwrap();
+    again.table
+}
+
+/// A file for one who tests at a time.
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("memory-{}", std::process::id()))
+}
+
+/// What `work` gives. The process is ended, at the allocation that does it, if at any moment there are more than so many
+/// bytes beside those that there are now.
+fn within<T>(bytes: u64, work: impl FnOnce() -> T) -> T {
+    let before = ALLOCATOR.limit();
+    ALLOCATOR.set_limit(before.min(usize::try_from(now() + bytes).unwrap())).unwrap();
+    let done = work();
+    ALLOCATOR.set_limit(before).unwrap();
+    done
+}
+
+/// Puts what was learnt into a file, a part at a time.
+fn save(learner: &Learner, path: &Path) {
+    let (mut saving, mut file) = (learner.begin_saving("a drive"), File::create(path).unwrap());
+    loop {
+        match saving.go_on(learner, 512) {
+            SavedPart::Part(bytes) => file.write_all(&bytes).unwrap(),
+            SavedPart::Last { bytes, beginning } => {
+                file.write_all(&bytes).unwrap();
+                file.seek(SeekFrom::Start(0)).unwrap();
+                return file.write_all(&beginning).unwrap();
+            }
+            SavedPart::Forgotten => panic!("nothing is learnt meanwhile"),
+        }
+    }
 }
 
 /// Learns distances of every length, until most cells hold something.
@@ -76,8 +121,7 @@ fn learn(learner: &mut Learner, times: u64) {
     }
 }
 
-/// One test, since the allocator's is one count for the process; larger budgets after smaller ones, since it is the peak
-/// since the beginning.
+/// One test, since the allocator's is one count for the process.
 #[test]
 fn no_more_memory_is_ever_taken_than_was_granted() {
     for memory in [1 << 20, 3 << 20u64] {
@@ -93,9 +137,8 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                 (Sectors::new(1 << 40), CheckPoints::fixed(10, 100)),
             ] {
                 let begin = now();
-                let table = probe(memory, metric, pairs, capacity, rule);
-                let (peak, held) = (peak_over(begin), now() - begin);
-                assert!(peak <= memory + BESIDE, "{peak} of {memory} while probing, {metric}");
+                let table = within(memory + BESIDE, || probe(memory, metric, pairs, capacity, rule));
+                let held = now() - begin;
                 let says = table.memory().get();
                 assert!(says.abs_diff(held) <= BESIDE / 4, "{says} said, {held} held, {metric}");
 
@@ -110,13 +153,25 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                         ..LearnerConfig::new(TB_20, Sectors::new(8))
                     };
                     let before = now();
-                    let mut learner = Learner::new(config, table).unwrap();
-                    learn(&mut learner, memory / 256);
-                    let (peak, held) = (peak_over(before - of_table), now() + of_table - before);
-                    assert!(peak <= memory + BESIDE, "{peak} of {memory} while learning");
+                    let learner = within(memory + BESIDE - of_table, || {
+                        let mut learner = Learner::new(config, table).unwrap();
+                        learn(&mut learner, memory / 128);
+                        learner
+                    });
+                    let held = now() + of_table - before;
                     let says = learner.memory().get() - size_of::<Learner>() as u64;
                     assert!(says.abs_diff(held) <= BESIDE / 4, "{says} said, {held} held");
                     assert!(learner.memory().get() <= memory && held > memory / 4, "{held} of {memory}");
+                    // Nor has one that goes on from its file, with the table and without it.
+                    let (known, path) = (learner.stats().known, file());
+                    within(PART, || save(&learner, &path));
+                    drop(learner);
+                    let mut from = File::open(&path).unwrap();
+                    let again =
+                        within(memory + WINDOWS, || Learner::read(config, "a drive", &mut from).unwrap());
+                    assert_eq!(again.stats().known, known);
+                    assert!(fs::metadata(&path).unwrap().len() > 2 * WINDOWS, "it would show");
+                    fs::remove_file(path).unwrap();
                 }
             }
         }

@@ -65,7 +65,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "BYTES", value_parser = values::bytes, allow_negative_numbers = true)]
     pub(crate) reach: Option<Bytes>,
     /// The most memory
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes, default_value = "64M", allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = values::memory, default_value = "64M", allow_negative_numbers = true)]
     pub(crate) memory: Bytes,
     /// The most requests, about: what is not probed by then is interpolated unconfirmed
     #[arg(long, value_name = "N", value_parser = values::requests, default_value = "1000000", allow_negative_numbers = true)]

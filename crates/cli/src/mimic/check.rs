@@ -4,6 +4,7 @@ use super::args::CheckArgs;
 use super::store::check_capacity;
 use super::{carry_out, load, open};
 use crate::output::Console;
+use crate::probe::DeviceName;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::tables::{grouped, percent, table};
@@ -50,11 +51,16 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
     drop(progress);
     let json = Json {
         drive: args.device.drive().to_owned(),
+        noise: matches!(args.device, DeviceName::Emulated { noise: true, .. }),
+        drive_seed: match args.device {
+            DeviceName::Emulated { noise: true, seed, .. } => Some(seed),
+            _ => None,
+        },
         random: far.result(),
         near: near.result(),
         seed: args.seed,
     };
-    if args.json { crate::drive::json(&json) } else { Ok(page(&saved, &json)) }
+    if args.json { crate::drive::json(&json) } else { Ok(page(&saved, &args.device, &json)) }
 }
 
 fn below(random: &mut Stream, bound: u64) -> u64 {
@@ -76,6 +82,9 @@ fn nearby(random: &mut Stream, from: u64, blocks: u64) -> u64 {
 #[derive(Serialize)]
 struct Json {
     drive: String,
+    /// Whether it was an emulated one with noise, and the seed of that.
+    noise: bool,
+    drive_seed: Option<u64>,
     random: Errors,
     near: Errors,
     seed: u64,
@@ -117,7 +126,7 @@ impl Compared {
     }
 }
 
-fn page(saved: &Saved, json: &Json) -> String {
+fn page(saved: &Saved, device: &DeviceName, json: &Json) -> String {
     let row = |what: &str, errors: &Errors| {
         let ms = |value: f64| format!("{value:.3}");
         vec![
@@ -135,8 +144,9 @@ fn page(saved: &Saved, json: &Json) -> String {
     let rows = [row("random", &json.random), row("near", &json.near)];
     let shown = table(&header, &[0], rows);
     format!(
-        "The table of {}, held against {}; all in milliseconds\n\n{shown}\n\
-         Near distances are drawn so that each doubling is as likely. Explained is the part of the variance.\n",
-        saved.drive, json.drive
+        "The table of {}, held against {device}; all in milliseconds\n\n{shown}\n\
+         Near distances are drawn so that each doubling is as likely. Explained is the part of the variance.\n\
+         Seed of the reads: {}\n",
+        saved.drive, json.seed
     )
 }

@@ -10,7 +10,7 @@ use units::{Bytes, Sectors};
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct LearningArgs {
     /// The most memory of what smtf has learnt, with the table that it starts from [default: 64M]
-    #[arg(long, value_name = "BYTES", value_parser = values::bytes, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = values::memory, allow_negative_numbers = true)]
     pub(crate) mimic_memory: Option<Bytes>,
     /// How many samples smtf needs of a distance before it counts as known [default: 1]
     #[arg(long, value_name = "N", value_parser = minimum_samples, allow_negative_numbers = true)]

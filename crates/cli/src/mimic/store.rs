@@ -11,8 +11,7 @@ use units::Sectors;
 /// # Errors
 /// A file that cannot be read, or holds no table, a damaged one or one of another version.
 pub(crate) fn load(path: &Path) -> Result<Saved, Problem> {
-    let bytes = files::read(path)?;
-    Saved::from_bytes(&bytes).map_err(|error| {
+    Saved::read(&mut files::open(path)?).map_err(|error| {
         Problem::failed(format!("{}: {error}", path.display())).help(format!(
             "`freeblock mimic probe DEVICE -o {}` begins anew; smtf without --mimic learns as it goes",
             path.display()

@@ -5,6 +5,7 @@ use crate::problem::Problem;
 use crate::values;
 use ::probe::{Device, DeviceError, Timed};
 use drive::{Behaviour, Command, Drive, Rules};
+use std::fmt;
 use std::str::FromStr;
 use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
 
@@ -53,6 +54,17 @@ impl FromStr for DeviceName {
             return Err(usage());
         }
         Ok(Self::Emulated { drive: drive.to_owned(), noise, seed })
+    }
+}
+
+/// With what an emulated one has beside its profile.
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Raw { path } => f.write_str(path),
+            Self::Emulated { drive, noise: false, .. } => f.write_str(drive),
+            Self::Emulated { drive, noise: true, seed } => write!(f, "{drive} with noise, seed {seed}"),
+        }
     }
 }
 

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use units::{Bytes, Duration, Sectors};
 
-/// Sectors to a step of what a mimic learns: 64 KiB of 512-byte sectors.
-const GRAIN: u64 = 128;
+/// Of a step of what a mimic learns: of those measured, the one that is least behind the best on any drive and load
+/// (docs/MIMIC.md, where nothing is known).
+const GRAIN: Bytes = Bytes::new(64 << 10);
 
 /// What a core is made of. The setup of a recording; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -131,7 +132,7 @@ impl Recipe {
         };
         let mimic: Option<Box<dyn Mimic>> = match policy {
             PolicyName::Smtf(_) => {
-                let learns = self.learning.config(model.layout().capacity(), Sectors::new(GRAIN));
+                let learns = self.learning.config(model.layout().capacity(), grain(model.sector_bytes()));
                 let learner = match &self.learnt {
                     None => Learner::new(learns, None).map_err(|e| e.to_string())?,
                     Some(digits) => {
@@ -156,6 +157,11 @@ impl Recipe {
         core.set_mimic(mimic);
         Ok(core)
     }
+}
+
+/// [`GRAIN`] in sectors.
+fn grain(sector: Bytes) -> Sectors {
+    Sectors::new((GRAIN.get() / sector.get().max(1)).max(1))
 }
 
 /// Bytes as digits.
@@ -183,6 +189,12 @@ mod tests {
             let name: PolicyName = policy.parse().unwrap();
             assert_eq!(name.to_string().parse(), Ok(name), "{policy}");
         }
+    }
+
+    #[test]
+    fn a_step_is_as_many_bytes_whatever_a_sector_has() {
+        let grains = [512, 4_096, 1 << 20].map(|sector| grain(Bytes::new(sector)).get());
+        assert_eq!(grains, [128, 16, 1]);
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub(super) fn learner(
                     path.display()
                 ))
             };
-            return Learner::load(config, name, &files::read(path)?).map(Some).map_err(refused);
+            return Learner::read(config, name, &mut files::open(path)?).map(Some).map_err(refused);
         }
     }
     Learner::new(config, table).map(Some).map_err(Problem::failed)

@@ -10,6 +10,7 @@ mod show;
 use crate::Outcome;
 use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
 use crate::drive::resolve::resolve;
+use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::values::{self, Load};
@@ -95,7 +96,11 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         }
     };
     run.set_mimic(learner);
-    run.advance(goal, "simulating", &mut Nothing, console)?;
+    if args.learnt.is_some() {
+        // What is learnt by then may have taken hours.
+        interrupt::watch(|| {});
+    }
+    let ended = run.advance(goal, "simulating", &mut Nothing, console)?;
     if let Some(asked) = args.requests.filter(|&asked| asked > run.requests()) {
         console.note(&format!(
             "note: the {} ended after {} of {asked} requests; the run ends there",
@@ -104,6 +109,12 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         ));
     }
     mimicked::keep(args, &drive.profile.name, run.learner())?;
+    if let (Some(path), false) = (&args.learnt, ended) {
+        return Err(Problem::failed(format!("interrupted after {} requests", run.requests())).help(format!(
+            "what was learnt of them is in {}; the same command goes on from there",
+            path.display()
+        )));
+    }
     let mimic = run.learner().map(Learner::stats);
     let result = show::Result { report: run.report(), mimic, seed: args.seed, wall: started.elapsed() };
     if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }

@@ -1,5 +1,6 @@
 //! A run of the simulator that comes to an end, one way or another.
 
+use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
@@ -84,7 +85,8 @@ impl<S: Source> Run<S> {
         Ok(Self { host: Host::Outside(Box::new(outside)), yielded: (0, 0) })
     }
 
-    /// Goes on until the goal is reached or the load has ended.
+    /// Goes on until the goal is reached or the load has ended, or Ctrl-C came where somebody [watches](interrupt::watch);
+    /// whether it did not.
     ///
     /// # Errors
     /// As [`stride`](Self::stride).
@@ -94,12 +96,15 @@ impl<S: Source> Run<S> {
         label: &str,
         observer: &mut impl Observer,
         console: &Console,
-    ) -> Result<(), Problem> {
+    ) -> Result<bool, Problem> {
         let mut progress = self.progress(goal, label, console);
         while self.stride(goal, observer)? {
             progress.at(self.position(goal));
+            if interrupt::came() {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// A bar from here to the goal.

@@ -145,8 +145,17 @@ fn a_place_that_cannot_be_written_is_told_before_anything_runs() {
         .complained(1, &["cannot make the directory"]);
     // All experiments at full size would take minutes: it is refused before.
     run_with(&["lab", "report", "-o", &dir.path("")])
-        .complained(1, &["is not a regular file", "name another file with -o"]);
+        .complained(1, &["is not a regular file", "name another file"]);
     assert_eq!(dir.names(), ["file"]);
+}
+
+#[test]
+fn a_list_of_what_is_known_that_is_empty_begins_nothing() {
+    let dir = Dir::new();
+    let known = dir.file("known.toml", "");
+    // All experiments at full size would take minutes.
+    run_with(&["lab", "check", "--known", &known, "--quick"])
+        .complained(1, &["known.toml names no measure", "leave --known out"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::support::{Dir, keys, number, run, run_with};
 use std::fs;
+use std::process::{Command, Stdio};
 
 const SMALL: &str = "emulated:mimic-less-capacity";
 
@@ -48,12 +49,19 @@ fn what_is_probed_is_shown_and_checked() {
     assert!(page.contains("the mean of 5 samples") && page.contains('█') && page.contains(" ms │"), "{page}");
 
     let checked = run_with(&["mimic", "check", &file, SMALL, "--requests", "2000", "--json"]).json();
-    assert_eq!(keys(&checked), ["drive", "near", "random", "seed"]);
+    assert_eq!(keys(&checked), ["drive", "drive_seed", "near", "noise", "random", "seed"]);
     for kind in ["/random", "/near"] {
         let of = |what: &str| number(&checked, &format!("{kind}/{what}"));
         assert!((of("time_mean_ms") - of("predicted_mean_ms")).abs() < 0.5, "{checked}");
         assert!(of("demerit_ms") <= of("error_rms_ms") && of("error_mean_ms") <= of("error_rms_ms"));
     }
+    let noisy = format!("{SMALL},noise,seed=7");
+    let page = run_with(&["mimic", "check", &file, &noisy, "--requests", "50"]).worked();
+    assert!(
+        page.contains("less-capacity with noise, seed 7;") && page.contains("Seed of the reads: 42"),
+        "{page}"
+    );
+    assert_eq!(number(&shown, "/memory_bytes"), number(&probed, "/memory_bytes"));
     // Most of what near times depend on is the distance.
     assert!(number(&checked, "/near/explained") > 0.5, "{checked}");
 }
@@ -261,6 +269,34 @@ fn what_was_learnt_outlives_the_run() {
     run(&format!("{args} {file} --drive seagate-cheetah-9lp")).complained(1, other);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn what_was_learnt_until_ctrl_c_is_kept() {
+    let dir = Dir::new();
+    let file = dir.path("atlas.learnt");
+    let args = "simulate --policy smtf --outstanding 20 --requests 1000000000 --learnt";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_freeblock"));
+    let command = command.args(args.split(' ')).arg(&file).stderr(Stdio::piped()).stdout(Stdio::null());
+    let child = command.spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let caught = || {
+        let status = fs::read_to_string(&status).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim().to_owned();
+        u64::from_str_radix(&mask, 16).unwrap() >> 1 & 1 == 1
+    };
+    // As soon as Ctrl-C is watched for.
+    while !caught() {
+        std::thread::yield_now();
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let out = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted after") && said.contains("atlas.learnt"), "{said}");
+    let again = format!("simulate --policy smtf --outstanding 20 --requests 10 --json --learnt {file}");
+    assert!(number(&run(&again).json(), "/mimic/observed") > 1_000.0);
+}
+
 #[test]
 fn memory_samples_and_idle_probing_are_as_the_user_says() {
     let load = "simulate --policy smtf --outstanding 20 --requests 3000 --seed 5 --json";
@@ -283,6 +319,9 @@ fn memory_samples_and_idle_probing_are_as_the_user_says() {
 
     let wrong = "simulate --policy smtf --mimic-memory 1k --requests 10";
     run(wrong).complained(1, &["1024 bytes of memory are too few", "at least 65536"]);
+    run("simulate --policy smtf --mimic-memory 0").complained(2, &["--mimic-memory", "at least 65536 bytes"]);
+    run("simulate --policy smtf --mimic-memory 0M")
+        .complained(2, &["--mimic-memory", "at least 65536 bytes"]);
     run("simulate --mimic-memory 1M").complained(2, &["--mimic-memory", "--policy fcfs", "--policy smtf"]);
     run("simulate --policy smtf --mimic-probe-idle").complained(2, &["--mimic-probe-idle", "--idle-time on"]);
     run("simulate --policy smtf --mimic-minimum-samples 65").complained(2, &["1 to 64"]);

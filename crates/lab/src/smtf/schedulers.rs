@@ -11,6 +11,7 @@ use model::DriveModel;
 use scheduler::policy::Base;
 use std::fmt;
 use std::sync::Arc;
+use units::Sectors;
 
 /// A scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,12 @@ impl Bench {
     /// So many samples of each distance; the seed is for where they are taken.
     pub(crate) fn new(disk: &Arc<DriveModel>, samples: u32, seed: u64) -> Self {
         Self { disk: Arc::clone(disk), table: Surveyed::new(disk, samples, seed) }
+    }
+
+    /// The same, with a table of the first so many sectors.
+    #[must_use]
+    pub(crate) fn within(self, area: Sectors) -> Self {
+        Self { table: self.table.within(area), ..self }
     }
 
     /// Ready to choose.

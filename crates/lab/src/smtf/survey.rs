@@ -4,7 +4,7 @@
 //! for. But a distance's samples depend on nothing but the distance, the kinds of the two requests and the seed, so each is
 //! probed when it is first asked for, and the answers are those of the whole table.
 
-use super::disk::{Bare, Disk};
+use super::disk::Bare;
 use mimic::{Distance, Metric};
 use model::DriveModel;
 use scheduler::{Last, Mimic, Observed, Request};
@@ -39,6 +39,13 @@ impl Surveyed {
     /// Nothing yet, of this disk, with so many samples of each distance.
     pub(crate) fn new(model: &Arc<DriveModel>, samples: u32, seed: u64) -> Self {
         Self { probe: Probe::new(model, seed), samples: samples.max(1), known: Arc::default() }
+    }
+
+    /// The same, of the first so many sectors.
+    #[must_use]
+    pub(crate) fn within(mut self, area: Sectors) -> Self {
+        self.probe.area = area.min(self.probe.area);
+        self
     }
 
     /// The table by this metric; tables of one `Surveyed` share what they have asked.
@@ -115,13 +122,16 @@ pub(crate) struct Probe {
     now: Instant,
     seed: u64,
     sectors: u64,
+    /// The first so many of the disk's sectors.
+    area: Sectors,
 }
 
 impl Probe {
     /// Of this disk.
     pub(crate) fn new(model: &Arc<DriveModel>, seed: u64) -> Self {
         let sectors = (PROBE_BYTES / model.sector_bytes().get()).max(1);
-        Self { disk: Bare::new(Arc::clone(model)), now: Instant::ZERO, seed, sectors }
+        let area = model.layout().capacity();
+        Self { disk: Bare::new(Arc::clone(model)), now: Instant::ZERO, seed, sectors, area }
     }
 
     /// The first so many samples of a distance, ns.
@@ -132,7 +142,7 @@ impl Probe {
     /// One sample of a distance, the same whatever was probed before: the last LBN of the first request, the first of the
     /// second, and how long that took, ns.
     pub(crate) fn sample(&mut self, (distance, last, next): Key, index: u32) -> (Lbn, Lbn, u32) {
-        let capacity = self.disk.model().layout().capacity().get() as i64;
+        let capacity = self.area.get() as i64;
         let size = self.sectors as i64;
         // The probes must lie on the disk, so a distance longer than any of theirs counts as their longest.
         let step = (distance + size - 1).clamp(2 * size - capacity, capacity - 2 * size);

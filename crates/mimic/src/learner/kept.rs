@@ -11,11 +11,12 @@
 use super::cell::Cell;
 use super::change::Change;
 use super::{Learner, LearnerConfig, LearnerError, PAGE, Side};
-use crate::file;
-use crate::frame::{Broken, HEAD, Reader, Writer, cut};
+use crate::file::{self, PutTable};
+use crate::frame::{Broken, File, HEAD, Reader, Writer, cut};
 use crate::search::FURTHEST;
+use std::io::{Cursor, ErrorKind, Read, Seek};
 use thiserror::Error;
-use units::Sectors;
+use units::{Bytes, Sectors};
 
 const LETTERS: [u8; 8] = *b"FBLEARN\n";
 
@@ -61,11 +62,17 @@ pub enum LearntError {
         /// As written.
         expected: u32,
     },
+    /// It cannot be read.
+    #[error("what was learnt cannot be read: {kind}; see that its file can be, or begin anew without it")]
+    Unreadable {
+        /// What the system says.
+        kind: ErrorKind,
+    },
     /// Whole, but what it says cannot be.
     #[error("what was learnt says at byte {at} what cannot be: {what}; begin anew without it")]
     Content {
         /// Where.
-        at: usize,
+        at: u64,
         /// What.
         what: &'static str,
     },
@@ -93,6 +100,8 @@ impl From<Broken> for LearntError {
             Broken::Length { found, expected } => Self::Length { found, expected },
             Broken::Checksum { found, expected } => Self::Checksum { found, expected },
             Broken::Content { at, what } => Self::Content { at, what },
+            Broken::Unreadable(kind) => Self::Unreadable { kind },
+            Broken::NoRoom { .. } => Self::Unreadable { kind: ErrorKind::OutOfMemory },
         }
     }
 }
@@ -102,6 +111,8 @@ impl From<Broken> for LearntError {
 pub struct Saving {
     out: Writer,
     generation: u32,
+    /// What is left of the table.
+    table: Option<PutTable>,
     /// The pair that is next, and its page of cells.
     pair: usize,
     page: usize,
@@ -131,6 +142,13 @@ impl Saving {
     pub fn go_on(&mut self, learner: &Learner, cells: usize) -> SavedPart {
         if self.generation != learner.generation {
             return SavedPart::Forgotten;
+        }
+        let putting = self.table.as_mut().zip(learner.table.as_ref());
+        if let Some((putting, table)) = putting {
+            if putting.go_on(table, cells.max(1), &mut self.out) {
+                self.table = None;
+            }
+            return SavedPart::Part(self.out.take());
         }
         let pages = cells.div_ceil(PAGE).max(1);
         for _ in 0..pages {
@@ -244,10 +262,8 @@ impl Learner {
         out.u32(self.changes);
         self.change.put(&mut out);
         out.u8(u8::from(self.table.is_some()));
-        if let Some(table) = &self.table {
-            file::put_table(table, &mut out);
-        }
-        Saving { out, generation: self.generation, pair: 0, page: 0, before: None }
+        let table = self.table.as_ref().map(|table| PutTable::begin(table, &mut out));
+        Saving { out, table, generation: self.generation, pair: 0, page: 0, before: None }
     }
 
     /// A learner that goes on from what [`save`](Self::save) wrote. What it was told may have changed: with more or less
@@ -258,9 +274,22 @@ impl Learner {
     /// A configuration that makes no learner; bytes that were cut or have changed, of another version, or learnt of another
     /// drive. Nothing is taken over then: make a [`new`](Self::new) one.
     pub fn load(config: LearnerConfig, drive: &str, bytes: &[u8]) -> Result<Self, LearntError> {
+        Self::read(config, drive, &mut Cursor::new(bytes))
+    }
+
+    /// The same from a file, of which no more than some kilobytes are in memory beside what the configuration grants.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), and what cannot be read.
+    pub fn read(
+        config: LearnerConfig,
+        drive: &str,
+        source: &mut (impl Read + Seek),
+    ) -> Result<Self, LearntError> {
         // A learner that cannot be is no fault of the bytes.
         config.check()?;
-        let mut read = Reader::open(bytes, LETTERS, VERSION)?;
+        let file = File::new(source);
+        let mut read = Reader::open(&file, LETTERS, VERSION)?;
         let found = read.name()?;
         let capacity = Sectors::new(read.u64()?);
         if found != cut(drive) || capacity != config.capacity {
@@ -274,7 +303,15 @@ impl Learner {
         let change = Change::read(&mut read)?;
         let table = match read.u8()? {
             0 => None,
-            1 => Some(file::table(&mut read)?),
+            1 => Some(file::table(&mut read, config.memory.get()).map_err(|broken| {
+                match broken {
+                    Broken::NoRoom { least } => {
+                        LearnerError::BesideTable { bytes: config.memory, table: Bytes::new(least), capacity }
+                            .into()
+                    }
+                    other => LearntError::from(other),
+                }
+            })?),
             _ => return Err(read.wrong("neither a table nor none").into()),
         };
         let new = Self::new(config, table)?;

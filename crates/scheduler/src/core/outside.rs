@@ -350,12 +350,14 @@ impl Core {
             Work::Foreground { plain, job } => {
                 let commanded = outside.foreground_commands();
                 let waiting = Waiting::of(self.pool.iter().chain(commanded).chain([&job.pending]));
+                let waited = now.saturating_since(waiting.since).saturating_sub(time);
                 let Command { range, foreground, .. } = order.command;
                 let merged = foreground.map_or(0, |asked| range.len().get() - asked.len().get());
                 let late = plain.map_or(Late::default(), |plain| {
                     plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))
                 });
-                let felt = guard::Lateness { client: outside.felt.done(late, waiting), head: late.head };
+                let felt =
+                    guard::Lateness { client: outside.felt.done(late, waiting, waited), head: late.head };
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), felt);
                 outside.on_bus = late.bus;
                 (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);

@@ -1,7 +1,7 @@
 //! Two clients, and who writes back in bursts beside them: for a turn that is lost a burst is no crowd of clients.
 
 use drive::Behaviour;
-use freeblock_sim::{Background, Nothing, Outside, black_box};
+use freeblock_sim::{Background, ForegroundReport, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, OutsideConfig, Place};
@@ -10,6 +10,8 @@ use units::{Duration, Instant, Sectors};
 use workload::{Arrival, ClosedTask, Issued, Issuer, Random, RandomConfig, Request, Script, Source};
 
 const REQUESTS: u64 = 8_000;
+/// Two runs whose requests are chosen from many differ by some tenths of a percent for nothing.
+const SEEDS: [u64; 4] = [42, 43, 44, 45];
 const CLIENTS: u32 = 2;
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -75,14 +77,14 @@ impl Script for Bursts {
     }
 }
 
-fn run(size: u32, background: Background) -> Outside<Bursts> {
+fn run(size: u32, seed: u64, background: Background) -> Outside<Bursts> {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let (device, overheads) = black_box(&profile, Behaviour::noisy(), 42).unwrap();
+    let (device, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
     let place = Place::Outside(OutsideConfig::beyond(overheads));
-    let config = Config { policy: PolicyName::Sptf, seed: 42, place, ..Config::default() };
+    let config = Config { policy: PolicyName::Sptf, seed, place, ..Config::default() };
     let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
-    let places = Random::new(load, 42).unwrap();
+    let places = Random::new(load, seed).unwrap();
     let bursts = Bursts {
         places,
         ready: Vec::new(),
@@ -92,7 +94,7 @@ fn run(size: u32, background: Background) -> Outside<Bursts> {
         next: Instant::ZERO,
         now: Instant::ZERO,
     };
-    let issuer = Issuer::new(bursts, Arrival::Scripted, Instant::ZERO, 42).unwrap();
+    let issuer = Issuer::new(bursts, Arrival::Scripted, Instant::ZERO, seed).unwrap();
     let mut run = Outside::new(device, known, config, issuer, background).unwrap();
     run.advance(REQUESTS, &mut Nothing).unwrap();
     run
@@ -106,16 +108,19 @@ fn rate(run: &Outside<Bursts>) -> f64 {
 #[test]
 fn bursts_between_clients_leave_the_gaps_and_slow_nobody_down() {
     let scan = || Background::Scan { block: Sectors::new(8) };
-    let calm = rate(&run(0, scan()));
+    let mean = |of: [f64; 4]| of.iter().sum::<f64>() / of.len() as f64;
+    let calm = mean(SEEDS.map(|seed| rate(&run(0, seed, scan()))));
     for size in [20, 60] {
-        let (plain, with) = (run(size, Background::None), run(size, scan()));
-        let (before, after) = (plain.report().foreground, with.report().foreground);
+        let pairs = SEEDS.map(|seed| [run(size, seed, Background::None), run(size, seed, scan())]);
+        let reports = pairs.each_ref().map(|pair| pair.each_ref().map(|run| run.report().foreground));
         // What comes in bursts comes when it comes; so what is done less is the clients'.
-        let fewer = (1.0 - after.iops / before.iops) * 100.0;
-        let longer = (after.mean_response_ms / before.mean_response_ms - 1.0) * 100.0;
-        let seen =
-            format!("{size}: {:.0} of {calm:.0} blocks, {fewer:.2}% fewer, {longer:.2}% longer", rate(&with));
+        let fewer = mean(reports.each_ref().map(|[before, after]| 1.0 - after.iops / before.iops)) * 100.0;
+        let response =
+            |[before, after]: &[ForegroundReport; 2]| after.mean_response_ms / before.mean_response_ms - 1.0;
+        let longer = mean(reports.each_ref().map(response)) * 100.0;
+        let with = mean(pairs.each_ref().map(|[_, with]| rate(with)));
+        let seen = format!("{size}: {with:.0} of {calm:.0} blocks, {fewer:.2}% fewer, {longer:.2}% longer");
         assert!(fewer < 1.0 && longer < 1.0, "{seen}");
-        assert!(rate(&with) > calm / 2.0, "{seen}");
+        assert!(with > calm / 2.0, "{seen}");
     }
 }

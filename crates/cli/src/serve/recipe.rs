@@ -10,7 +10,7 @@ use std::sync::Arc;
 use units::{Bytes, Duration, Sectors};
 
 /// Of a step of what a mimic learns: of those measured, the one that is least behind the best on any drive and load
-/// (docs/MIMIC.md, the grain).
+/// (docs/MIMIC.md, steps).
 const GRAIN: Bytes = Bytes::new(32 << 10);
 
 /// What a core is made of. The setup of a recording; times in nanoseconds.

@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
 CARGO := cargo
 
-.PHONY: help demo test torture explore lab bench bench-nbd bench-harm lint rust cc clients guest
+.PHONY: help demo test torture explore lab bench bench-nbd bench-harm fuzz-check lint rust cc clients guest
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -29,15 +29,17 @@ KINDS := raw serve live
 PROOFS := fio filesystems postgres
 proof = echo "$(1) over $(2)"; LENGTH=long KIND=$(2) EXPORT=$(TARGET)/release/examples/export GUEST=$(TARGET)/guest \
   FREEBLOCK=$(TARGET)/release/freeblock bash proofs/$(1).sh || [ $$? = 77 ]
+# Another hour of histories for each commit.
+TORTURE_SEED = $(shell printf '%d' "0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 2a)")
 torture: export FREEBLOCK_LONG = 1
-torture: rust cc clients guest ## the proofs with other people's programs at length, with tasks at work and in a guest; kill -9 by the hundred; hostile bytes
+torture: rust cc clients guest ## the proofs with other people's programs at length, with tasks at work and in a guest; an hour of histories; kill -9 by the hundred; hostile bytes
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
 	@for kind in $(KINDS); do for proof in $(PROOFS); do $(call proof,$$proof,$$kind); done; done
 	@$(call proof,guest,serve)
-	@$(CARGO) build --locked --quiet --package freeblock-server --example export
-	@$(CARGO) test --locked --package freeblock-server --test crash
-	@$(CARGO) test --locked --package freeblock-cli --test cli crash::
-	@$(CARGO) test --locked --package freeblock-hostile --test targets
+	@$(TARGET)/release/freeblock torture --seed $(TORTURE_SEED)
+	@$(CARGO) test --release --locked --package freeblock-server --test crash
+	@$(CARGO) test --release --locked --package freeblock-cli --test cli -- crash:: checksums
+	@$(CARGO) test --release --locked --package freeblock-hostile --test targets
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 bench-nbd: rust cc clients ## the same fio job against ours, nbdkit and qemu-nbd over a file in memory (KIND=raw without the scheduler)
@@ -62,7 +64,14 @@ lab: rust cc ## the papers' experiments at full size, many minutes; writes lab/r
 bench: rust cc ## the benchmarks at full size (docs/BENCHMARKS.md); prints, writes nothing
 	@$(CARGO) bench --workspace --locked --bench '*'
 
-lint: rust cc ## formatting, clippy and rustdoc, warnings are errors
+# The wrappers of fuzz/ need a nightly compiler to run, and none to be checked. Nothing is linked, so the fuzzer's own library is
+# not built: its build script is told that it is elsewhere.
+fuzz-check: rust cc ## that the fuzz targets still fit what they drive
+	@$(CARGO) fetch --quiet --manifest-path fuzz/Cargo.toml 2>/dev/null || { \
+	  echo "make: what fuzz/ needs cannot be fetched; its targets are not checked" >&2; exit 0; }; \
+	CUSTOM_LIBFUZZER_PATH=/nowhere/libfuzzer.a $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml --bins
+
+lint: rust cc fuzz-check ## formatting, clippy and rustdoc, warnings are errors
 	@for tool in fmt clippy; do \
 	  $(CARGO) $$tool --version >/dev/null 2>&1 || { \
 	    echo "make: cargo $$tool is missing; install it with: rustup component add rustfmt clippy" >&2; exit 1; }; \

@@ -314,6 +314,66 @@ proptest! {
         }
     }
 
+    /// Guards: the same of a host that keeps its own account of writes: ranges forgotten before they are written, sums
+    /// recorded of what is on the medium.
+    #[test]
+    fn a_range_that_was_forgotten_is_not_believed_whatever_crashes(
+        seed in any::<u64>(), steps in 0..300u64, pages in 1..4usize, tear in any::<bool>(),
+    ) {
+        const BLOCKS: u64 = 992 * 3 - 1;
+        let plan = Plan { range: range(9, BLOCKS), block: Sectors::new(1), sector_bytes: 1 };
+        let limits = Limits { pages, recent: 0 };
+        let mut chance = Stream::new(seed, "ranges");
+        let mut below = |n: u64| chance.below(n.try_into().unwrap());
+        let file = Held::default();
+        let mut store = StoredChecksums::create_as(7, plan, limits, file.clone()).unwrap();
+        let mut medium: BTreeMap<u64, u8> = BTreeMap::new();
+        // Around the seams of pages, and the end.
+        let seams: Vec<u64> = [0, 992, 2 * 992, BLOCKS].iter().flat_map(|s| s.saturating_sub(2)..(s + 2).min(BLOCKS)).collect();
+        let sum = |content: u8| crc32fast::hash(&[content]);
+        for _ in 0..steps {
+            match below(9) {
+                0..=3 => {
+                    let (a, b) = (seams[below(seams.len() as u64) as usize], seams[below(seams.len() as u64) as usize]);
+                    let (first, end) = (a.min(b), a.max(b) + 1);
+                    if store.forget(&[(first, end), (a, a)]).is_ok() {
+                        seams.iter().filter(|s| (first..end).contains(s)).for_each(|s| {
+                            medium.insert(*s, below(256) as u8);
+                        });
+                        prop_assert!((first..end).all(|b| store.known(b).sum.is_none()), "still known");
+                    }
+                }
+                4..=6 => {
+                    let some: Vec<(u64, u32)> = (0..below(4)).map(|_| {
+                        let block = seams[below(seams.len() as u64) as usize];
+                        (block, sum(medium.get(&block).copied().unwrap_or(0)))
+                    }).collect();
+                    if store.record(&some).is_ok() {
+                        let all = some.iter().all(|(b, s)| store.known(*b).sum == Some(*s));
+                        prop_assert!(all || store.failure().is_some(), "not recorded");
+                    }
+                }
+                7 => file.0.borrow_mut().fuel = Some(below(40)).filter(|fuel| *fuel < 20),
+                _ if below(3) == 0 => {
+                    file.0.borrow_mut().fuel = None;
+                    if tear {
+                        file.0.borrow_mut().crash(&mut below);
+                    } else {
+                        file.0.borrow_mut().crash(|n| below(n.min(2)));
+                    }
+                    prop_assert_eq!(StoredChecksums::open_as(8, plan, limits, file.clone()).err(), Some(StoreError::Stale));
+                    store = StoredChecksums::open_as(7, plan, limits, file.clone()).unwrap();
+                }
+                _ => {}
+            }
+            for block in &seams {
+                if let Some(found) = store.known(*block).sum {
+                    prop_assert_eq!(found, sum(medium.get(block).copied().unwrap_or(0)), "a wrong sum, block {}", block);
+                }
+            }
+        }
+    }
+
     /// Guards: a damaged store that is believed, or that costs more than a page of it.
     #[test]
     fn a_damaged_store_is_refused_or_costs_a_page(at in any::<prop::sample::Index>(), bit in 0..8u8) {

@@ -111,7 +111,7 @@ pub(crate) fn journal_seeds() -> Vec<Vec<u8>> {
     let created = |id: u64, spec: &str| {
         format!("\0{{\"event\":\"created\",\"id\":{id},\"spec\":{spec},\"at\":1700000000000,\"image\":99}}\n")
     };
-    let figures = r#"{"done":10,"blocks":100,"bytes":655360,"bad":[7,9],"bad_more":0}"#;
+    let figures = r#"{"done":10,"blocks":100,"bytes":655360,"bad":[7,9],"bad_more":0,"content":{"recorded":3,"verified":6,"wrong":[32],"wrong_more":0}}"#;
     let progress = format!("{{\"event\":\"progress\",\"id\":1,\"figures\":{figures}}}");
     let progress =
         [&[1][..], &(progress.len() as u32).to_le_bytes(), progress.as_bytes(), b"saved\n"].concat();
@@ -120,6 +120,7 @@ pub(crate) fn journal_seeds() -> Vec<Vec<u8>> {
         r#"{"event":"deadline","id":1,"deadline_unix_s":4000000000}"#,
         r#"{"event":"state","id":1,"state":"done","reason":null,"at":1700000001000}"#,
         r#"{"event":"forgotten","id":1}"#,
+        r#"{"event":"sums","store":{"path":"/sums","id":7,"block":32}}"#,
         r#"{"event":"used","id":9}"#,
     ];
     let rest: Vec<u8> = rest.iter().flat_map(|line| format!("\0{line}\n").into_bytes()).collect();

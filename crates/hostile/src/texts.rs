@@ -98,7 +98,7 @@ pub(crate) fn task(bytes: &[u8]) {
     let capacity = units::Sectors::new(1 << 20);
     let disk =
         DiskFacts { name: "d0".into(), capacity, sector_bytes: units::Bytes::new(512), own: Vec::new() };
-    if let Ok(What::Scrub { range, block }) = spec.check(&disk) {
+    if let Ok(What::Scrub { range, block, .. }) = spec.check(&disk) {
         assert!(disk.whole().covers(range) && !range.is_empty() && block.get() > 0, "{spec:?}");
     }
     let text = serde_json::to_vec(&spec).unwrap_or_default();
@@ -114,6 +114,7 @@ pub(crate) fn task_seeds() -> Vec<Vec<u8>> {
         r#"{"kind":"backup","to":"/image","block_sectors":128,"deadline_unix_s":4000000000}"#,
         r#"{"kind":"restore","from":["/one","/two"],"force":true}"#,
         r#"{"kind":"replica","to":"/copy","force":true}"#,
+        r#"{"kind":"scrub","first_lbn":64,"sectors":32,"block_sectors":16,"checksums":"/sums","force":true}"#,
     ];
     texts.map(|text| text.as_bytes().to_vec()).to_vec()
 }

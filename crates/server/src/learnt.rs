@@ -3,7 +3,7 @@
 use crate::disk::Disk;
 use crate::mailbox::{Gone, Mailbox};
 use device::Device;
-use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving};
+use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving, Table};
 use std::any::Any;
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -40,12 +40,13 @@ impl Learnt {
         Self { path: state.join(NAME), drive: drive.into() }
     }
 
-    /// A learner that goes on from what was kept, or a new one. A file that cannot be read, is damaged or of another drive
+    /// A learner that goes on from what was kept, which has the table in it that it once started from; or a new one that
+    /// starts from `table`. A file that cannot be read, is damaged or of another drive
     /// is named in the log and put aside, and the disk begins anew: no disk waits for what its mimic knew.
     ///
     /// # Errors
     /// A configuration that makes no learner.
-    pub fn load(&self, config: LearnerConfig) -> Result<Learner, LearnerError> {
+    pub fn load(&self, config: LearnerConfig, table: Option<Table>) -> Result<Learner, LearnerError> {
         let path = self.path.display();
         match File::open(&self.path) {
             Ok(mut file) => match Learner::read(config, &self.drive, &mut file) {
@@ -59,7 +60,7 @@ impl Learnt {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => self.refuse(&error),
         }
-        Learner::new(config, None)
+        Learner::new(config, table)
     }
 
     /// Puts the file aside, so that it is not written over.

@@ -42,7 +42,7 @@ fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntKeeper
     let (place, policy) = (Place::Outside(OutsideConfig::blind()), "smtf".parse().unwrap());
     let mut disk = Disk::new(drive, Arc::new(model), Config { place, policy, ..Config::default() }).unwrap();
     let learnt = Learnt::new(dir, DRIVE);
-    disk.set_mimic(Box::new(learnt.load(config()).unwrap()));
+    disk.set_mimic(Box::new(learnt.load(config(), None).unwrap()));
     let at = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();
     let running = Running::start("d", disk, Offer::default(), vec![at]).unwrap();
     let keeper = LearntKeeper::start(learnt, running.mailbox(), every).unwrap();
@@ -197,7 +197,7 @@ fn a_file_that_cannot_be_read_stops_nobody() {
     let Some(dir) = dir("unreadable") else { return };
     // A directory in its place: neither read nor written over.
     fs::create_dir(dir.join("learnt")).unwrap();
-    let learner = Learnt::new(&dir, DRIVE).load(config()).unwrap();
+    let learner = Learnt::new(&dir, DRIVE).load(config(), None).unwrap();
     assert_eq!(learner.stats().known, 0);
     assert_eq!(files(&dir), ["learnt.refused-1"]);
     fs::remove_dir_all(dir).unwrap();

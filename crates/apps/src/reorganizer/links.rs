@@ -52,7 +52,7 @@ impl Links {
         let blocks = plan.blocks().to_vec();
         let count = blocks.len();
         let mut links = Self {
-            ahead: vec![NONE; count],
+            ahead: plan.ahead().to_vec(),
             behind: vec![NONE; count],
             state: vec![State::Unread; count],
             relinked: BTreeSet::new(),
@@ -65,10 +65,9 @@ impl Links {
             kept: 0,
             blocks,
         };
-        for b in 0..count {
-            if let Some(a) = links.at(links.blocks[b].to) {
-                links.ahead[b] = a;
-                links.behind[a as usize] = b as u32;
+        for (b, &a) in (0..).zip(plan.ahead()) {
+            if a != NONE {
+                links.behind[a as usize] = b;
             }
         }
         for b in 0..count as u32 {

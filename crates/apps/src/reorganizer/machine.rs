@@ -692,11 +692,12 @@ fn open_all(sessions: &mut dyn Sessions, priority: Priority) -> Result<[SessionI
 
 /// Destinations that are no block's source, in order, those that touch made one.
 fn free_places(plan: &Plan) -> Vec<(u64, u64)> {
-    let blocks = plan.blocks();
-    let mut free: Vec<(u64, u64)> = blocks
+    let mut free: Vec<(u64, u64)> = plan
+        .blocks()
         .iter()
-        .filter(|b| blocks.binary_search_by_key(&b.to, |other| other.from).is_err())
-        .map(|b| (b.to, b.to + u64::from(b.sectors)))
+        .zip(plan.ahead())
+        .filter(|(_, ahead)| **ahead == NONE)
+        .map(|(b, _)| (b.to, b.to + u64::from(b.sectors)))
         .collect();
     free.sort_unstable();
     free.dedup_by(|next, last| {

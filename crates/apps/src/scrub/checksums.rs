@@ -11,6 +11,19 @@ pub struct Known {
     pub changing: bool,
 }
 
+/// What a block that was read whole is found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// What it should be, as far as anybody knows.
+    Fine,
+    /// Not what was written.
+    Wrong,
+    /// It has to be read again before anything can be said.
+    Again,
+    /// Whoever knows is being asked: [`Scrubber::settle`](super::Scrubber::settle).
+    Later,
+}
+
 /// A checksum store.
 ///
 /// Whoever writes a block says so before the write goes out, and again, with the new checksum, when it has ended. A
@@ -22,6 +35,16 @@ pub trait Checksums {
     fn now(&self) -> u64;
     /// What is known of a block of the scrubber's plan.
     fn known(&mut self, block: u64) -> Known;
+    /// Compares a block that was read whole. `mark` is [`now`](Self::now) when the read was registered.
+    fn judge(&mut self, block: u64, mark: u64, bytes: &[u8]) -> Judgement {
+        let known = self.known(block);
+        let wrong = known.sum.is_some_and(|sum| sum != crc32fast::hash(bytes));
+        match known.changing || (wrong && known.since > mark) {
+            true => Judgement::Again,
+            false if wrong => Judgement::Wrong,
+            false => Judgement::Fine,
+        }
+    }
 }
 
 /// No store: only the medium is tested.
@@ -40,5 +63,8 @@ impl<C: Checksums> Checksums for std::rc::Rc<std::cell::RefCell<C>> {
     }
     fn known(&mut self, block: u64) -> Known {
         self.borrow_mut().known(block)
+    }
+    fn judge(&mut self, block: u64, mark: u64, bytes: &[u8]) -> Judgement {
+        self.borrow_mut().judge(block, mark, bytes)
     }
 }

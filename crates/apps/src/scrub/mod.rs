@@ -5,7 +5,7 @@ mod progress;
 mod scrubber;
 mod store;
 
-pub use checksums::{Checksums, Known};
+pub use checksums::{Checksums, Judgement, Known};
 pub use progress::ProgressError;
 pub use scrubber::{Figures, Finding, Plan, Scrubber};
 pub use store::{DamagedPage, Limits, PAGE_BYTES, StoreError, StoredChecksums, SumFile};

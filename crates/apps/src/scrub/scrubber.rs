@@ -1,7 +1,7 @@
 //! The state machine.
 
-use super::Checksums;
 use super::progress::{self, ProgressError};
+use super::{Checksums, Judgement};
 use crate::feed::{Feed, Sieve, Sifted};
 use crate::sessions::{Application, Record, Sessions};
 use scheduler::{BlockSet, Priority, SessionError};
@@ -223,6 +223,19 @@ impl<C: Checksums> Scrubber<C> {
         }
     }
 
+    /// The checksums.
+    pub fn checksums_mut(&mut self) -> &mut C {
+        &mut self.checksums
+    }
+
+    /// What became of a block that was to be judged [later](Judgement::Later). Until then it counts as not read.
+    pub fn settle(&mut self, sessions: &mut dyn Sessions, block: u64, told: Judgement) {
+        if self.left.contains(block) {
+            self.judged(block, told);
+            self.proceed(sessions);
+        }
+    }
+
     /// How far it is.
     pub fn figures(&self, now: Instant) -> Figures {
         let (blocks, left) = (self.plan.blocks(), self.left.len());
@@ -261,17 +274,13 @@ impl<C: Checksums> Scrubber<C> {
         }
     }
 
-    /// Compares a block that was read whole. `mark` is the store's count when it was registered.
-    fn judge(&mut self, block: u64, mark: u64, bytes: &[u8]) {
-        let known = self.checksums.known(block);
-        let wrong = known.sum.is_some_and(|sum| sum != crc32fast::hash(bytes));
-        if known.changing || (wrong && known.since > mark) {
-            if self.again(block) {
-                return;
-            }
-            self.find(Finding::Unsettled(block));
-        } else if wrong {
-            self.find(Finding::Mismatch(block));
+    fn judged(&mut self, block: u64, told: Judgement) {
+        match told {
+            Judgement::Later => return,
+            Judgement::Again if self.again(block) => return,
+            Judgement::Again => self.find(Finding::Unsettled(block)),
+            Judgement::Wrong => self.find(Finding::Mismatch(block)),
+            Judgement::Fine => {}
         }
         self.tries.remove(&block);
         self.left.remove(block);
@@ -315,7 +324,8 @@ impl<C: Checksums> Application for Scrubber<C> {
             if done.bad.is_some() || bytes.len() != whole {
                 self.sieve.add(block);
             } else {
-                self.judge(block, mark, bytes);
+                let told = self.checksums.judge(block, mark, bytes);
+                self.judged(block, told);
             }
         } else if let Ok(Some(sifted)) = self.sieve.arrived(done, bytes) {
             self.sifted(&sifted);

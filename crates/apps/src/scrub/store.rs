@@ -85,6 +85,12 @@ pub enum StoreError {
         /// The store's block size.
         block: Sectors,
     },
+    /// Another than the one that is meant.
+    #[error(
+        "the checksum store is another than the one that was kept while the disk was written, so its sums may be old; give \
+         that one, or have this one begun anew"
+    )]
+    Stale,
     /// The file fails.
     #[error("the checksum store's file fails: {0}; mend it before more is written to the drive")]
     File(String),
@@ -152,6 +158,7 @@ struct Page {
 #[derive(Clone, Debug)]
 pub struct StoredChecksums<F> {
     file: F,
+    id: u64,
     blocks: u64,
     limits: Limits,
     now: u64,
@@ -165,6 +172,8 @@ pub struct StoredChecksums<F> {
     uses: u64,
     damaged: BTreeSet<u64>,
     failure: Option<String>,
+    /// Pages were written since the last sync.
+    unsynced: bool,
 }
 
 impl<F: SumFile> StoredChecksums<F> {
@@ -172,15 +181,23 @@ impl<F: SumFile> StoredChecksums<F> {
     ///
     /// # Errors
     /// [`StoreError::File`].
-    pub fn create(plan: Plan, limits: Limits, mut file: F) -> Result<Self, StoreError> {
+    pub fn create(plan: Plan, limits: Limits, file: F) -> Result<Self, StoreError> {
+        Self::create_as(0, plan, limits, file)
+    }
+
+    /// The same with a number of its own, by which it is told from others: [`open_as`](Self::open_as).
+    ///
+    /// # Errors
+    /// [`StoreError::File`].
+    pub fn create_as(id: u64, plan: Plan, limits: Limits, mut file: F) -> Result<Self, StoreError> {
         let mut header = MAGIC.to_vec();
-        for n in [plan.range.start().get(), plan.range.len().get(), plan.block.get()] {
+        for n in [plan.range.start().get(), plan.range.len().get(), plan.block.get(), id] {
             header.extend_from_slice(&n.to_le_bytes());
         }
         header.resize(PAGE_BYTES - 4, 0);
         seal(&mut header);
         file.write(0, &header).and_then(|()| file.sync()).map_err(StoreError::File)?;
-        Ok(Self::with(plan, limits, file))
+        Ok(Self::with(id, plan, limits, file))
     }
 
     /// The store of a file.
@@ -194,7 +211,8 @@ impl<F: SumFile> StoredChecksums<F> {
             return Err(StoreError::Foreign);
         }
         let mut c = Cursor::new(unseal(&header).ok_or(StoreError::Damaged)?);
-        let (Some(_), Some(start), Some(len), Some(block)) = (c.take(MAGIC.len()), c.u64(), c.u64(), c.u64())
+        let (Some(_), Some(start), Some(len), Some(block), Some(id)) =
+            (c.take(MAGIC.len()), c.u64(), c.u64(), c.u64(), c.u64())
         else {
             return Err(StoreError::Damaged);
         };
@@ -202,12 +220,83 @@ impl<F: SumFile> StoredChecksums<F> {
         if (range, block) != (plan.range, plan.block) {
             return Err(StoreError::OtherPlan { range, block });
         }
-        Ok(Self::with(plan, limits, file))
+        Ok(Self::with(id, plan, limits, file))
     }
 
-    fn with(plan: Plan, limits: Limits, file: F) -> Self {
+    /// The store of a file, if it is the one that was [created](Self::create_as) with this number: who keeps a store while
+    /// the drive is written has to know that no other was put in its place.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`StoreError::Stale`].
+    pub fn open_as(id: u64, plan: Plan, limits: Limits, file: F) -> Result<Self, StoreError> {
+        let store = Self::open(plan, limits, file)?;
+        if store.id == id { Ok(store) } else { Err(StoreError::Stale) }
+    }
+
+    /// Forgets what blocks from one up to another should be: durably, when this returns. For who has a range written, or
+    /// many at a time, and keeps account of the writes himself.
+    ///
+    /// # Errors
+    /// The file fails: do not write the blocks, or their old sums will be believed.
+    pub fn forget(&mut self, ranges: &[(u64, u64)]) -> Result<(), StoreError> {
+        for &(first, end) in ranges {
+            let (mut block, end) = (first, end.min(self.blocks));
+            while block < end {
+                let stop = end.min((block / PAGE_BLOCKS + 1) * PAGE_BLOCKS);
+                self.forget_in_page(block, stop).map_err(StoreError::File)?;
+                block = stop;
+            }
+        }
+        // Also of an earlier call that failed in between.
+        if self.unsynced { self.sync().map_err(StoreError::File) } else { Ok(()) }
+    }
+
+    fn forget_in_page(&mut self, first: u64, end: u64) -> Result<(), String> {
+        let page = self.page(page_of(first))?;
+        let mut changed = false;
+        for block in first..end {
+            let (byte, bit, at) = place(block);
+            let Some(flags) = page.body.get_mut(byte).filter(|flags| **flags >> bit & 1 == 1) else {
+                continue;
+            };
+            *flags &= !(1 << bit);
+            if let Some(sum) = page.body.get_mut(at..at + 4) {
+                sum.fill(0);
+            }
+            changed = true;
+        }
+        if changed {
+            page.dirty = true;
+            if let Err(failure) = self.save(page_of(first)) {
+                // The file still has them: the next try must not find them forgotten.
+                self.pages.remove(&page_of(first));
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what blocks should be: durable when this returns.
+    ///
+    /// # Errors
+    /// The file fails; what of it is known afterwards is right.
+    pub fn record(&mut self, sums: &[(u64, u32)]) -> Result<(), StoreError> {
+        let blocks = self.blocks;
+        for &(block, sum) in sums.iter().filter(|(block, _)| *block < blocks) {
+            self.set(block, Some(sum)).map_err(StoreError::File)?;
+        }
+        self.flush()
+    }
+
+    /// The number that it was created with.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn with(id: u64, plan: Plan, limits: Limits, file: F) -> Self {
         Self {
             file,
+            id,
             blocks: plan.blocks(),
             limits: Limits { pages: limits.pages.max(1), ..limits },
             now: 0,
@@ -219,6 +308,7 @@ impl<F: SumFile> StoredChecksums<F> {
             uses: 0,
             damaged: BTreeSet::new(),
             failure: None,
+            unsynced: false,
         }
     }
 
@@ -231,7 +321,7 @@ impl<F: SumFile> StoredChecksums<F> {
         if block < self.blocks {
             if let Some(sum) = self.sum(block).map_err(StoreError::File)? {
                 let forgotten = self.set(block, None).and_then(|()| self.save(page_of(block)));
-                if let Err(failure) = forgotten.and_then(|()| self.file.sync()) {
+                if let Err(failure) = forgotten.and_then(|()| self.sync()) {
                     // The file may still have it, so that the next try has to forget it again. It was in memory just now.
                     let _ = self.set(block, Some(sum));
                     return Err(StoreError::File(failure));
@@ -272,7 +362,7 @@ impl<F: SumFile> StoredChecksums<F> {
         for page in dirty {
             self.save(page).map_err(StoreError::File)?;
         }
-        self.file.sync().map_err(StoreError::File)
+        self.sync().map_err(StoreError::File)
     }
 
     /// The pages that were found damaged since the store was opened, the first 4096 of them.
@@ -363,9 +453,16 @@ impl<F: SumFile> StoredChecksums<F> {
         if let Some(page) = self.pages.get_mut(&number).filter(|page| page.dirty) {
             let mut bytes = page.body.clone();
             bytes.extend_from_slice(&check_of(number, &page.body));
+            self.unsynced = true;
             self.file.write(number, &bytes)?;
             page.dirty = false;
         }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.file.sync()?;
+        self.unsynced = false;
         Ok(())
     }
 }

@@ -46,6 +46,11 @@ impl Known {
                 "no experiment makes this claim; `freeblock lab list` has them",
             ));
         }
+        if known.0.values().all(Vec::is_empty) {
+            // More likely a wrong file than all that is known: nothing begins that takes many minutes.
+            return Err(Problem::failed(format!("{name} names no measure"))
+                .help("where every claim is to hold leave --known out; else a line a claim: its name = [\"the measure that does not hold\", ...]"));
+        }
         Ok(known)
     }
 
@@ -94,7 +99,16 @@ mod tests {
     }
 
     fn unlike(text: &str) -> Vec<String> {
-        Known::parse(text, "known.toml").unwrap().unlike(&claim())
+        toml::from_str::<Known>(text).unwrap().unlike(&claim())
+    }
+
+    #[test]
+    fn a_file_that_names_nothing_is_refused() {
+        for text in ["", "# nothing\n", "fast04-fig5 = []"] {
+            let problem = Known::parse(text, "known.toml").unwrap_err();
+            assert!(problem.to_string().contains("known.toml names no measure"), "{problem}");
+        }
+        assert!(Known::parse("fast04-fig5 = ['b']", "known.toml").is_ok());
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod store;
 
 pub(crate) use args::MimicCommand;
 pub(crate) use learning::{Learning, LearningArgs, minimum_samples};
-pub(crate) use store::load;
+pub(crate) use store::{check_capacity, load};
 
 use crate::output::Console;
 use crate::probe::DeviceName;

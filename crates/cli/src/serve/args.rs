@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Everything from a file: see docs/freeblock.toml, in which each option is explained
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "allow_remote", "record", "record_limit", "tls_certificate"], required_unless_present = "disk")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "mimic_table", "allow_remote", "record", "record_limit", "tls_certificate"], required_unless_present = "disk")]
     pub(crate) config: Option<PathBuf>,
     /// A disk: /dev/NAME, a file, or emulated:NAME-or-FILE,file=PATH for a drive that one does not have (`,noise` and `,seed=N` may follow)
     #[arg(long, value_name = "NAME=DEVICE", requires = "listen")]
@@ -26,6 +26,9 @@ pub(crate) struct ServeArgs {
     pub(crate) policy: Option<String>,
     #[command(flatten)]
     pub(crate) learning: LearningArgs,
+    /// What smtf starts from: a table of this drive that `freeblock mimic probe` has written
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mimic_table: Option<PathBuf>,
     /// Let other machines in, although nobody is asked who they are
     #[arg(long)]
     pub(crate) allow_remote: bool,

@@ -48,6 +48,7 @@ struct DiskText {
     mimic_minimum_samples: Option<Spanned<u64>>,
     #[serde(default)]
     mimic_probe_idle: bool,
+    mimic_table: Option<PathBuf>,
     harm_percent: Option<Spanned<f64>>,
     idle_after_ms: Option<Spanned<f64>>,
     timeout_s: Option<Spanned<u64>>,
@@ -99,6 +100,8 @@ pub(crate) struct DiskConfig {
     pub(crate) policy: Option<PolicyName>,
     /// For smtf.
     pub(crate) learning: Learning,
+    /// What smtf starts from.
+    pub(crate) mimic_table: Option<PathBuf>,
     pub(crate) harm_ppm: u32,
     /// `None`: idle time is left alone.
     pub(crate) idle_after: Option<Duration>,
@@ -154,6 +157,7 @@ impl Config {
                         profile: args.profile.clone(),
                         policy: policy.map_err(Problem::usage)?,
                         learning: args.learning.into(),
+                        mimic_table: args.mimic_table.clone(),
                         harm_ppm: HARM_PPM,
                         idle_after: Some(IDLE_AFTER),
                         timeout: server::TIMEOUT,
@@ -296,6 +300,7 @@ impl DiskText {
             profile: self.profile,
             policy,
             learning: learning.into(),
+            mimic_table: self.mimic_table,
             harm_ppm: (harm * 1e4).round() as u32,
             idle_after,
             timeout: Duration::from_secs(timeout),
@@ -369,7 +374,8 @@ mod tests {
         let policy = Some("sptf".parse().unwrap());
         let profile = Some("/etc/freeblock/d0.toml".to_owned());
         let record = Some("/var/lib/freeblock/d0.recording".into());
-        let named = DiskConfig { policy, profile, record, ..short.clone() };
+        let mimic_table = Some("/etc/freeblock/d0.mimic".into());
+        let named = DiskConfig { policy, profile, record, mimic_table, ..short.clone() };
         assert_eq!(format!("{named:?}"), format!("{long:?}"));
         assert_eq!((short.harm_ppm, short.idle_after), (10_000, Some(Duration::from_millis(20))));
     }
@@ -386,7 +392,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle name policy profile read_only record record_limit timeout_s";
+        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s";
         assert_eq!(keys(disk), expected);
     }
 

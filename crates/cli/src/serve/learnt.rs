@@ -31,7 +31,7 @@ pub(super) fn go_on(
         DeviceSpec::Emulated { drive, .. } => format!("emulated:{drive}"),
     };
     let learnt = Learnt::new(&state, drive);
-    let learner = learnt.load(*learner.config()).map_err(Problem::failed)?;
+    let learner = learnt.load(*learner.config(), learner.table().cloned()).map_err(Problem::failed)?;
     opened.set_mimic(Box::new(learner));
     Ok(Some(learnt))
 }

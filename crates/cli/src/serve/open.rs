@@ -8,7 +8,8 @@ use crate::problem::Problem;
 use device::{Device, Emulated, Options, Raw};
 use drive::{Behaviour, Queue};
 use mimic::Learner;
-use scheduler::Overheads;
+use model::DriveModel;
+use scheduler::{Mimic, Overheads};
 use server::{Disk, FrameError, Later, Lines, Tape};
 use std::any::Any;
 use std::fs::File;
@@ -35,7 +36,10 @@ pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<A
         learnt: None,
     };
     let wrong = |error: String| Problem::failed(format!("{}: {error}", config.name));
-    let Made { model, config: core, mimic } = recipe.make().map_err(wrong)?;
+    let Made { model, config: core, mut mimic } = recipe.make().map_err(wrong)?;
+    if let Some(path) = &config.mimic_table {
+        mimic = Some(Box::new(from_table(path, config, &model, mimic.as_deref())?));
+    }
     let mut disk = Disk::new(device, model, core).map_err(|error| wrong(error.to_string()))?;
     disk.set_timeout(config.timeout);
     if let Some(mimic) = mimic {
@@ -65,6 +69,31 @@ pub(crate) fn record(
     }
     disk.record(tape.limited(limit));
     Ok(())
+}
+
+/// A learner that starts from a table, in the place of one that knows nothing.
+///
+/// # Errors
+/// A table that cannot be read, is damaged or of another drive; a policy that asks none.
+fn from_table(
+    path: &Path,
+    config: &DiskConfig,
+    model: &DriveModel,
+    learner: Option<&dyn Mimic>,
+) -> Result<Learner, Problem> {
+    let Some(learner) = learner.and_then(|mimic| (mimic as &dyn Any).downcast_ref::<Learner>()) else {
+        let why = format!("{}: only smtf asks a table, and the disk has another policy", config.name);
+        return Err(Problem::failed(why).help("say policy smtf, or leave the table out"));
+    };
+    let saved = crate::mimic::load(path)?;
+    crate::mimic::check_capacity(&saved, path, model.layout().capacity())?;
+    if saved.sector != model.sector_bytes() {
+        let (table, drive) = (saved.sector, model.sector_bytes());
+        let why = format!("{}: it is of sectors of {table}, the drive has {drive}", path.display());
+        return Err(Problem::failed(why).help("probe this drive, or name its own table"));
+    }
+    Learner::new(*learner.config(), Some(saved.table))
+        .map_err(|e| Problem::failed(format!("{}: {e}", path.display())))
 }
 
 /// The device, and what is known of it.

@@ -44,6 +44,13 @@ pub(crate) struct ScrubArgs {
     /// Sectors that are read at a time
     #[arg(long, value_name = "N")]
     pub(crate) block_sectors: Option<u64>,
+    /// Compare contents with the checksums in this file, or in a file of the disk's name in this directory; those that are not
+    /// there yet are recorded
+    #[arg(long, value_name = "FILE|DIR")]
+    pub(crate) checksums: Option<PathBuf>,
+    /// Record all anew, in the place of checksums that are not to be believed any more, or elsewhere than before
+    #[arg(long, requires = "checksums")]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) start: Start,
 }

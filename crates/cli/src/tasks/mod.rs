@@ -23,6 +23,10 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Probl
     put(&mut spec, "first_lbn", args.first_lbn);
     put(&mut spec, "sectors", args.sectors);
     put(&mut spec, "block_sectors", args.block_sectors);
+    if let Some(store) = &args.checksums {
+        spec.insert("checksums".into(), absolute(store)?.into());
+        spec.insert("force".into(), args.force.into());
+    }
     start("scrub", spec, &args.start, console)
 }
 

@@ -54,6 +54,12 @@ fn remark(task: &Value) -> String {
     if bad > 0 {
         remarks.push(format!("{} bad sectors", grouped(bad)));
     }
+    let found = &task["checksums"];
+    let wrong =
+        found["wrong"].as_array().map_or(0, Vec::len) as u64 + found["wrong_more"].as_u64().unwrap_or(0);
+    if wrong > 0 {
+        remarks.push(format!("{} BLOCKS ARE NOT WHAT WAS RECORDED", grouped(wrong)));
+    }
     remarks.join("; ")
 }
 
@@ -95,10 +101,30 @@ pub(crate) fn task(task: &Value) -> String {
         let (done, blocks) = (grouped(number("done")), grouped(number("blocks")));
         let _ = writeln!(out, "  {done} of {blocks} blocks, {}, {} to go", rate(task), eta(task));
     }
-    let bad: Vec<String> =
-        task["bad_lbns"].as_array().into_iter().flatten().take(20).map(Value::to_string).collect();
+    let some = |lbns: &Value| -> Vec<String> {
+        lbns.as_array().into_iter().flatten().take(20).map(Value::to_string).collect()
+    };
+    let bad = some(&task["bad_lbns"]);
     if !bad.is_empty() {
         let _ = writeln!(out, "  bad sectors: {}; --json has more of them", bad.join(", "));
+    }
+    let found = &task["checksums"];
+    if found.is_object() {
+        let count = |key: &str| grouped(found[key].as_u64().unwrap_or(0));
+        let _ = writeln!(
+            out,
+            "  checksums: {} blocks are what was recorded, {} were recorded",
+            count("verified"),
+            count("recorded")
+        );
+    }
+    let wrong = some(&found["wrong"]);
+    if !wrong.is_empty() {
+        let _ = writeln!(
+            out,
+            "  not what was recorded, blocks from: {}; --json has more of them",
+            wrong.join(", ")
+        );
     }
     out
 }

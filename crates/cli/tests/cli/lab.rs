@@ -150,6 +150,15 @@ fn a_place_that_cannot_be_written_is_told_before_anything_runs() {
 }
 
 #[test]
+fn a_list_of_what_is_known_that_is_empty_begins_nothing() {
+    let dir = Dir::new();
+    let known = dir.file("known.toml", "");
+    // All experiments at full size would take minutes.
+    run_with(&["lab", "check", "--known", &known, "--quick"])
+        .complained(1, &["known.toml names no measure", "leave --known out"]);
+}
+
+#[test]
 fn results_go_to_a_directory_of_their_own() {
     let dir = Dir::new();
     let output = command().args(["lab", "run", ONE, "--quick"]).current_dir(dir.path("")).output().unwrap();

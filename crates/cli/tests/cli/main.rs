@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 #[cfg(target_os = "linux")]
+mod activation;
+#[cfg(target_os = "linux")]
 mod crash;
 mod demo;
 mod drive;

@@ -188,6 +188,110 @@ fn what_a_disk_has_learnt_is_kept_and_a_damaged_file_stops_nobody() {
     assert_eq!(std::fs::read(aside).unwrap(), first[..first.len() - 9]);
 }
 
+/// With a profile shortest positioning goes first and blocks come in gaps; without one what is learnt, and they come in idle
+/// time only. What the daemon decided is in its recording, and what it did in its status.
+#[test]
+fn a_profile_gives_sptf_and_gaps_and_none_gives_smtf_and_idle_time_only() {
+    let dir = Dir::new();
+    let profile = dir.file("small.toml", PROFILE);
+    for (name, more, policy) in [("known", &[][..], "sptf"), ("blind", &["--profile", "none"], "smtf")] {
+        let path = |what: &str| dir.path(&format!("{name}.{what}"));
+        let disk = format!("d=emulated:{profile},file={},noise", path("img"));
+        let [state, control, recording, socket] = ["state", "control", "recording", "sock"].map(path);
+        let listen = format!("unix:{socket}");
+        let args = ["--disk", &disk, "--listen", &listen, "--state", &state, "--control", &control];
+        let args = [&args[..], &["--record", &recording, "--json"], more].concat();
+        let Some(daemon) = start(&args, 1) else { return };
+        while !std::path::Path::new(&control).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        run_with(&["scrub", "--block-sectors", "8", "--control", &control]).worked();
+        // Gaps come with luck on a machine that is busy: as long as there are none, again.
+        let gaps = || {
+            let status = run_with(&["status", "--json", "--control", &control]).json();
+            let disk = &status["disks"][0];
+            let bytes = |key: &str| disk["status"]["background"][key].as_u64().unwrap();
+            (bytes("gap_bytes"), bytes("idle_bytes"), disk["tasks"][0]["state"] == "done")
+        };
+        for _ in 0..40 {
+            load(&socket, 100);
+            if policy == "sptf" && gaps().0 > 0 {
+                break;
+            }
+        }
+        let (in_gaps, in_idle_time, done) = gaps();
+        let said = daemon.end();
+        match policy {
+            "sptf" => assert!(in_gaps > 0, "{said}"),
+            _ => assert_eq!((in_gaps, said[0]["status"]["caution"].as_str()), (0, Some("unknown"))),
+        }
+        assert!(policy == "sptf" || in_idle_time > 0 || !done, "{said}");
+        let told = run_with(&["simulate", "--replay-live", &recording]).worked();
+        assert!(told.contains(&format!("d, {policy}, recorded by")), "{told}");
+    }
+}
+
+#[test]
+fn what_smtf_starts_from_is_a_table_of_this_drive() {
+    let dir = Dir::new();
+    let profile = dir.file("small.toml", PROFILE);
+    let table = dir.path("d.mimic");
+    let small = format!("emulated:{profile}");
+    run_with(&["mimic", "probe", &small, "-o", &table, "--requests", "3000", "--samples", "2"]).worked();
+    let serve = |name: &str, more: &[&str]| {
+        let disk = format!("d=emulated:{profile},file={}", dir.path(&format!("{name}.img")));
+        let (state, socket) = (dir.path(&format!("{name}.state")), dir.path(&format!("{name}.sock")));
+        let listen = format!("unix:{socket}");
+        let args = ["--disk", &disk, "--listen", &listen, "--state", &state, "--json", "--profile", "none"];
+        let daemon = start(&[&args[..], more].concat(), 1)?;
+        load(&socket, 20);
+        daemon.end();
+        Some(std::fs::metadata(std::path::Path::new(&state).join("d/learnt")).unwrap().len())
+    };
+    let Some(without) = serve("without", &[]) else { return };
+    let Some(with) = serve("with", &["--mimic-table", &table]) else { return };
+    // What is learnt is kept with the table that it started from, and goes on from it.
+    let size = std::fs::metadata(&table).unwrap().len();
+    assert!(with > without + size / 2, "{with} bytes with a table of {size}, {without} without");
+    assert!(serve("with", &["--mimic-table", &table]).is_some_and(|again| again > size));
+    // Recorded, it replays from the same table.
+    let file = dir.path("recording");
+    if serve("recorded", &["--mimic-table", &table, "--record", &file]).is_some() {
+        let told = run_with(&["simulate", "--replay-live", &file]).worked();
+        assert!(told.ends_with("every decision was the same\n"), "{told}");
+    }
+
+    let (disk, listen) =
+        (format!("d=emulated:{profile},file={}", dir.path("no.img")), format!("unix:{}", dir.path("no")));
+    let refused = |file: &str, policy: &[&str], words: &[&str]| {
+        let args =
+            ["serve", "--disk", &disk, "--listen", &listen, "--profile", "none", "--mimic-table", file];
+        run_with(&[&args[..], policy].concat()).complained(1, words);
+    };
+    let bytes = std::fs::read(&table).unwrap();
+    let mut worn = bytes.clone();
+    worn[bytes.len() / 2] ^= 1;
+    std::fs::write(dir.path("worn.mimic"), worn).unwrap();
+    refused(&dir.path("worn.mimic"), &[], &["worn.mimic: the table is damaged: its checksum"]);
+    let other = dir.file("other.toml", include_str!("../../../model/tests/data/tiny.toml"));
+    let others = dir.path("other.mimic");
+    let probe = [
+        "mimic",
+        "probe",
+        &format!("emulated:{other}"),
+        "-o",
+        &others,
+        "--requests",
+        "1000",
+        "--samples",
+        "2",
+    ];
+    run_with(&probe).worked();
+    refused(&others, &[], &["other.mimic: it is of", "sectors, the drive has 3590", "probe this drive"]);
+    refused(&table, &["--policy", "sptf"], &["d: only smtf asks a table", "say policy smtf"]);
+    refused(&dir.path("none"), &[], &["none"]);
+}
+
 #[test]
 fn a_disk_that_is_not_characterised_is_served_by_smtf_that_learns_on_line() {
     let dir = Dir::new();

@@ -69,6 +69,61 @@ impl Drop for Daemon {
     }
 }
 
+/// Killed in the middle of recording, and written to in between: what rots is found, and nothing else.
+#[test]
+fn a_scrub_with_checksums_names_what_has_rotted_through_kill_9() {
+    use crate::crash::{Asked, Client};
+    let directory = std::env::temp_dir().join(format!("freeblock-cli-sums-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    let Some(mut daemon) = Daemon::start(&directory) else { return };
+    let sums = directory.join("sums");
+    std::fs::create_dir_all(&sums).unwrap();
+    let sums = sums.display().to_string();
+    let scrub = ["scrub", "--block-sectors", "8", "--checksums", &sums];
+    let write = |lbns: &[u64], stamp| {
+        let mut client = Client::open(&directory.join("nbd").display().to_string());
+        for &lbn in lbns {
+            client.ask(Asked::Write { lbn, sectors: 3, stamp, fua: true });
+            assert!(client.answer().is_some());
+        }
+    };
+    write(&[5, 800, 2_000], 1);
+    daemon.says(&scrub);
+    for stamp in 2..5 {
+        daemon.kill();
+        drop(daemon);
+        let Some(again) = Daemon::start(&directory) else { return };
+        daemon = again;
+        write(&[800, 1_600], stamp);
+    }
+    for _ in 0..400 {
+        if daemon.says(&["tasks", "--json"]).contains("\"done\",") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    // What was written while it ran was left out.
+    let said = daemon.says(&[&scrub[..], &["--wait"]].concat());
+    assert!(said.starts_with("scrub 2 of d0 is done\n"), "{said}");
+    let said = daemon.says(&[&scrub[..], &["--wait"]].concat());
+    assert!(said.contains("  checksums: 449 blocks are what was recorded, 0 were recorded\n"), "{said}");
+    daemon.kill();
+    drop(daemon);
+    // A bit of LBN 2,001.
+    let disk = directory.join("disk");
+    let mut bytes = std::fs::read(&disk).unwrap();
+    bytes[2_001 * 512 + 77] ^= 16;
+    std::fs::write(&disk, bytes).unwrap();
+    let Some(daemon) = Daemon::start(&directory) else { return };
+    write(&[5, 1_600], 9);
+    let said = daemon.says(&[&scrub[..], &["--wait"]].concat());
+    assert!(said.starts_with("scrub 4 of d0 is done: 1 BLOCKS ARE NOT WHAT WAS RECORDED\n"), "{said}");
+    assert!(said.contains("  not what was recorded, blocks from: 2000;"), "{said}");
+    assert!(said.contains(" 2 were recorded"), "{said}");
+    drop(daemon);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
 #[test]
 fn tasks_are_started_steered_and_outlive_a_kill() {
     let directory = std::env::temp_dir().join(format!("freeblock-cli-tasks-{}", std::process::id()));

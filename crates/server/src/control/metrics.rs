@@ -79,6 +79,11 @@ impl Collector for Snapshot {
                 self.0.iter().map(|one| (disk(one), value(&one.1))).collect();
             family(&mut to, name, help, MetricType::Gauge, &values)?;
         }
+        let values: Vec<(Labels<'_>, f64)> =
+            self.0.iter().filter_map(|one| Some((disk(one), wrong_blocks(&one.2)?))).collect();
+        let (name, help) =
+            ("wrong_blocks", "Blocks that were not what was recorded, in the last scrub with checksums");
+        family(&mut to, name, help, MetricType::Gauge, &values)?;
         let tasks: [Named<TaskStatus, f64>; 6] = [
             ("task_blocks", "Blocks of a task", |t| t.blocks as f64),
             ("task_done_blocks", "Blocks of it that are done, durably", |t| t.done as f64),
@@ -107,6 +112,12 @@ impl Collector for Snapshot {
         }
         Ok(())
     }
+}
+
+/// Of the latest scrub with checksums, over or not; none of a disk that had none.
+fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
+    let content = tasks.iter().rev().find_map(|task| task.checksums.as_ref())?;
+    Some((content.wrong.len() as u64 + content.wrong_more) as f64)
 }
 
 impl Snapshot {

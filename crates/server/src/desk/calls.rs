@@ -26,6 +26,12 @@ impl Desk {
         }
         for (id, entry) in live() {
             let Ok(other) = entry.spec.check(&self.setup.disk) else { continue };
+            if let (Some(_), Some(_)) = (what.checksums(), other.checksums()) {
+                return Err(DeskError::Busy(format!(
+                    "scrub {id} with checksums is {}; wait for it, or cancel it",
+                    entry.state
+                )));
+            }
             let both = what.writes() && (other.writes() || other.is_snapshot());
             if both || (what.is_snapshot() && other.writes()) {
                 let kind = entry.spec.kind;
@@ -34,6 +40,10 @@ impl Desk {
                     entry.state, spec.kind
                 )));
             }
+        }
+        if what.checksums().is_some_and(|checksums| checksums.anew) && self.table.sums().is_some() {
+            // Writes are told to it until this is durable, which is before the task begins.
+            self.note(Event::Sums { store: None });
         }
         let (id, image) = (self.table.next_id(), self.roll());
         let seq = self.note(Event::Created { id, spec, at: self.unix_ms, image });

@@ -371,6 +371,7 @@ impl Desk {
         if let Some(guest) = self.guests.remove(&id) {
             let mut routed = self.routes.of(Owner::Guest(id), sessions);
             guest.close(&mut routed);
+            self.gone(Owner::Guest(id));
         }
     }
 

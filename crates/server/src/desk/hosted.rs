@@ -4,7 +4,7 @@ use super::routes::Owner;
 use super::{Desk, MOST_LIVE};
 use crate::disk::{Fence, Spare};
 use scheduler::{Application, Record, Sessions, Wanted};
-use units::{Bytes, Instant, LbnRange, SessionId};
+use units::{Bytes, Instant, LbnRange, Op, SessionId};
 
 /// Why a client may not get at a place.
 pub(super) const FENCED: &str =
@@ -13,6 +13,14 @@ pub(super) const FENCED: &str =
 impl crate::Guard for Desk {
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         Desk::hold(self, sessions, range)
+    }
+
+    fn writing(&mut self, range: LbnRange) {
+        Desk::writing(self, range);
+    }
+
+    fn wrote(&mut self, range: LbnRange) {
+        Desk::wrote(self, range);
     }
 
     fn set_writers(&mut self, writers: usize) {
@@ -66,7 +74,11 @@ impl crate::Guard for Desk {
 impl Application for Desk {
     fn done(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8], now: Instant) {
         self.now = self.now.max(now);
-        match self.routes.owner(done.session) {
+        let owner = self.routes.owner(done.session);
+        if let Some(owner) = owner.filter(|_| done.op == Op::Write) {
+            self.took(owner, done.range);
+        }
+        match owner {
             Some(Owner::Task(id)) => {
                 self.with(sessions, id, |live, cx| live.job.done(cx, done, bytes));
                 self.settle(sessions, id);
@@ -91,7 +103,10 @@ impl Application for Desk {
             }
             return false;
         }
-        match owner {
+        if self.hold_for_sums(wanted.range) {
+            return false;
+        }
+        let given = match owner {
             Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
             // What was registered before waits until nobody has the disk for himself.
             Some(Owner::Guest(_)) if !self.alone.is_empty() || self.fenced(wanted.range) != Fence::Open => {
@@ -101,6 +116,10 @@ impl Application for Desk {
                 self.guests.get_mut(&id).is_some_and(|guest| guest.buffer(wanted, into))
             }
             None => false,
+        };
+        if let Some(owner) = owner.filter(|_| given) {
+            self.gave(owner, wanted.range);
         }
+        given
     }
 }

@@ -73,6 +73,7 @@ impl Desk {
         let due: Vec<(u64, Waiter)> = due;
         due.into_iter().for_each(|(_, waiter)| waiter(told.clone()));
         self.trouble = told.err();
+        self.journaled_sums(sessions, seq, self.trouble.is_some());
         let created: Vec<u64> = {
             let all = std::mem::take(&mut self.creating);
             let (due, later) = all.into_iter().partition(|(at, _)| *at <= seq);

@@ -12,6 +12,7 @@ mod pace;
 mod routes;
 pub mod spec;
 pub mod status;
+pub(crate) mod sums;
 pub mod table;
 
 use crate::disk::Fence;
@@ -24,8 +25,9 @@ use order::{Lane, News, Order, Told, Work};
 use pace::Pace;
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
-use spec::{DiskFacts, SpecError};
+use spec::{Checksums, DiskFacts, SpecError, What};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use sums::Sums;
 use table::{Figures, Table, TaskState};
 use thiserror::Error;
 use units::{Duration, Instant, LbnRange};
@@ -119,6 +121,7 @@ pub struct Desk {
     waiters: Vec<(u64, Waiter)>,
     /// Clients that have the disk open for writing.
     writers: usize,
+    sums: Sums,
     now: Instant,
     unix_ms: u64,
     harm: Harm,
@@ -176,6 +179,7 @@ impl Desk {
             claimed,
             waiters: Vec::new(),
             writers: 0,
+            sums: Sums::default(),
             now: Instant::ZERO,
             unix_ms: 0,
             harm: Harm::default(),
@@ -191,6 +195,7 @@ impl Desk {
     /// to read must not be overwritten unseen.
     pub fn begin(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64) {
         (self.now, self.unix_ms) = (now, unix_ms);
+        self.begin_sums();
         let ids: Vec<u64> = self.table.iter().filter(|(_, e)| !e.state.is_over()).map(|(id, _)| id).collect();
         for id in ids {
             self.begin_one(sessions, id);
@@ -265,6 +270,7 @@ impl Desk {
         let (id, kept) = match (told.lane, told.news) {
             (Lane::Journal, News::Journal { seq, failed }) => return self.journaled(sessions, seq, failed),
             (Lane::Journal, _) => return,
+            (Lane::Sums, news) => return self.told_sums(sessions, news),
             (Lane::Target(id), news) => (id, (false, news)),
             (Lane::Kept(id), news) => (id, (true, news)),
         };
@@ -308,7 +314,7 @@ impl Desk {
     pub fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         let needed: Vec<u64> =
             self.live.iter().filter(|(_, l)| l.job.needs(range)).map(|(id, _)| *id).collect();
-        let mut held = false;
+        let mut held = self.hold_for_sums(range);
         for id in needed {
             held |= self.with(sessions, id, |live, cx| live.job.hold(cx, range)).unwrap_or(false);
             self.settle(sessions, id);
@@ -397,6 +403,12 @@ impl Desk {
                 return;
             }
         }
+        let (image, checksums) = (entry.image, what.checksums().cloned());
+        if let (Some(Checksums { store, anew }), What::Scrub { block, .. }) = (checksums, &what) {
+            self.sums.watch(id, *block, self.setup.disk.capacity);
+            self.want_sums(id, store, *block, image, anew);
+        }
+        let Some(entry) = self.table.get(id) else { return };
         let (paused, shared) = (entry.state == TaskState::Paused && entry.reason.is_none(), false);
         let asked = Begin {
             what: &what,
@@ -409,8 +421,15 @@ impl Desk {
         let priority = spec::check_priority(entry.spec.priority).unwrap_or_default();
         let mut routed = self.routes.of(Owner::Task(id), sessions);
         let disk = &self.setup.disk;
-        let mut cx =
-            Context { id, sessions: &mut routed, orders: &mut self.orders, disk, priority, now: self.now };
+        let mut cx = Context {
+            id,
+            sessions: &mut routed,
+            orders: &mut self.orders,
+            disk,
+            sums: &mut self.sums,
+            priority,
+            now: self.now,
+        };
         let mut job = begin(&mut cx, &asked);
         if paused {
             job.pause(&mut cx, true);
@@ -447,6 +466,7 @@ impl Desk {
             sessions: &mut routed,
             orders: &mut self.orders,
             disk: &self.setup.disk,
+            sums: &mut self.sums,
             priority: priority.unwrap_or_default(),
             now: self.now,
         };
@@ -486,6 +506,7 @@ impl Desk {
             cx.kept(Work::End);
         });
         self.live.remove(&id);
+        self.gone(Owner::Task(id));
         self.alone.remove(&id);
         self.hushing.retain(|other| *other != id);
         self.creating.retain(|(_, other)| *other != id);

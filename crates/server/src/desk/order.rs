@@ -3,6 +3,7 @@
 //! A desk touches no file: its disk's loop must not wait for one. It gives orders, each for a lane; the orders of a lane
 //! are carried out one after the other, in order, and lanes do not wait for each other.
 
+use crate::desk::spec::DiskFacts;
 use apps::backup::image::Header;
 use apps::reorganizer::Plan;
 use scheduler::BlockSet;
@@ -18,6 +19,8 @@ pub enum Lane {
     Target(u64),
     /// What a task keeps in the state directory, out of the way of its target.
     Kept(u64),
+    /// The checksum store of the disk.
+    Sums,
 }
 
 /// An order.
@@ -118,6 +121,14 @@ pub enum Work {
     Map(Vec<u8>),
     /// Nothing of it has to be remembered any more.
     ForgetMoves,
+    /// Open a checksum store: [`News::SumsOpened`] or [`News::SumsRefused`].
+    OpenSums(Box<OpenSums>),
+    /// Forget the sums of blocks, from one up to another, durably: [`News::Forgotten`] or [`News::Trouble`].
+    Forget(Vec<(u64, u64)>),
+    /// Compare sums of blocks with what is stored: [`News::Compared`] or [`News::Trouble`].
+    Compare(Vec<(u64, u32)>),
+    /// Store sums of blocks, durably: [`News::Recorded`] or [`News::Trouble`].
+    Record(Vec<(u64, u32)>),
     /// The task is over: let go of its files. What it kept is removed.
     End,
 }
@@ -143,6 +154,41 @@ pub struct Target {
     pub capacity: u64,
     /// Files that are the disk itself.
     pub own: Vec<PathBuf>,
+}
+
+/// A checksum store.
+#[derive(Clone, Debug)]
+pub struct OpenSums {
+    /// For which task it is made if it is not there; none: it must be.
+    pub task: Option<u64>,
+    /// Its file, or the directory that it is in under the disk's name.
+    pub path: PathBuf,
+    /// Sectors in a block.
+    pub block: Sectors,
+    /// The one that the disk's writes are told to, and its number: no other is believed.
+    pub known: Option<(PathBuf, u64)>,
+    /// The number of a new one.
+    pub id: u64,
+    /// A new one may take the place of one that is not known, or damaged.
+    pub anew: bool,
+    /// The disk.
+    pub disk: DiskFacts,
+}
+
+/// What a block is found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// As it was recorded.
+    Same,
+    /// Something else.
+    Wrong {
+        /// The sum that was recorded.
+        stored: u32,
+        /// The sum of what was read.
+        read: u32,
+    },
+    /// It was not recorded, or has been written since; the sum of what was read.
+    Unknown(u32),
 }
 
 /// A block of an image.
@@ -214,4 +260,35 @@ pub enum News {
     },
     /// The file.
     Bytes(Vec<u8>),
+    /// A checksum store is open.
+    SumsOpened {
+        /// For which task.
+        task: Option<u64>,
+        /// Its file.
+        path: PathBuf,
+        /// Its number.
+        id: u64,
+        /// Whether it knows nothing.
+        empty: bool,
+    },
+    /// It is not, and none takes its place.
+    SumsRefused {
+        /// For which task.
+        task: Option<u64>,
+        /// Why.
+        why: String,
+    },
+    /// The disk's writes are told to the store from now on.
+    SumsReady,
+    /// The sums that were to be forgotten are, durably.
+    Forgotten,
+    /// What blocks are found to be, and pages of the store that were found damaged meanwhile.
+    Compared {
+        /// Blocks, in the order in which they were asked for.
+        told: Vec<(u64, Compared)>,
+        /// In words.
+        damaged: Vec<String>,
+    },
+    /// The sums that were to be stored are, durably.
+    Recorded,
 }

@@ -94,7 +94,12 @@ pub struct TaskSpec {
     /// Reorganize: the plan (docs/CONTROL.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PathBuf>,
-    /// Restore: although clients have the disk open. Replica: although something is there already.
+    /// Scrub: the file of checksums, or the directory that it is in: content is compared with it, or recorded there
+    /// (docs/SCRUB.md).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksums: Option<PathBuf>,
+    /// Restore: although clients have the disk open. Replica: although something is there already. Scrub with checksums:
+    /// another store than before, or one that is not believed any more, is begun anew.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
@@ -123,6 +128,7 @@ impl TaskSpec {
             from: Vec::new(),
             since: Vec::new(),
             plan: None,
+            checksums: None,
             force: false,
         }
     }
@@ -146,9 +152,13 @@ impl TaskSpec {
         stray("from", !self.from.is_empty(), &[Restore])?;
         stray("since", !self.since.is_empty(), &[Backup])?;
         stray("plan", self.plan.is_some(), &[Reorganize])?;
-        stray("force", self.force, &[Restore, Replica])?;
+        stray("checksums", self.checksums.is_some(), &[Scrub])?;
+        stray("force", self.force, &[Restore, Replica, Scrub])?;
         Ok(match kind {
-            Scrub => What::Scrub { range: self.range(disk)?, block: self.block(disk)? },
+            Scrub => {
+                let (range, block) = (self.range(disk)?, self.block(disk)?);
+                What::Scrub { range, block, checksums: self.checksums(disk, range, block)? }
+            }
             Backup => {
                 let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
                 What::Backup { to, block, since: paths("since", &self.since)? }
@@ -183,6 +193,35 @@ impl TaskSpec {
             return Err(SpecError::new("sectors", found, format!("give 1 to {rest}")));
         }
         Ok(LbnRange::new(Lbn::new(first), Sectors::new(sectors)))
+    }
+
+    /// A store knows whole blocks, counted from the disk's first sector.
+    fn checksums(
+        &self,
+        disk: &DiskFacts,
+        range: LbnRange,
+        block: Sectors,
+    ) -> Result<Option<Checksums>, SpecError> {
+        let Some(given) = &self.checksums else {
+            return match self.force {
+                true => {
+                    let found = "a scrub without checksums has no such thing".into();
+                    Err(SpecError::new("force", found, "leave it out, or name the checksums"))
+                }
+                false => Ok(None),
+            };
+        };
+        let whole = |at: u64| at.is_multiple_of(block.get());
+        let (first, end) = (range.start().get(), range.end().get());
+        let mend = format!("give a multiple of {}, the sectors in a block", block.get());
+        if !whole(first) {
+            return Err(SpecError::new("first_lbn", format!("{first} with checksums"), mend));
+        }
+        if !whole(end) && end != disk.capacity.get() {
+            let mend = format!("{mend}, or all up to the end");
+            return Err(SpecError::new("sectors", format!("{} with checksums", end - first), mend));
+        }
+        Ok(Some(Checksums { store: path("checksums", Some(given))?, anew: self.force }))
     }
 
     fn block(&self, disk: &DiskFacts) -> Result<Sectors, SpecError> {
@@ -224,6 +263,15 @@ fn paths(field: &'static str, given: &[PathBuf]) -> Result<Vec<PathBuf>, SpecErr
     given.iter().map(|p| path(field, Some(p))).collect()
 }
 
+/// What a scrub compares with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checksums {
+    /// The file, or the directory that it is in.
+    pub store: PathBuf,
+    /// Whether one that is not believed, or another than before, is begun anew.
+    pub anew: bool,
+}
+
 /// A task that was found possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
@@ -233,6 +281,8 @@ pub enum What {
         range: LbnRange,
         /// The unit.
         block: Sectors,
+        /// Whether contents are compared.
+        checksums: Option<Checksums>,
     },
     /// Into an image.
     Backup {
@@ -273,6 +323,14 @@ impl What {
     pub(crate) fn needs_alone(&self) -> Option<bool> {
         match self {
             Self::Restore { force, .. } => Some(*force),
+            _ => None,
+        }
+    }
+
+    /// The checksums that it compares with.
+    pub(crate) fn checksums(&self) -> Option<&Checksums> {
+        match self {
+            Self::Scrub { checksums, .. } => checksums.as_ref(),
             _ => None,
         }
     }
@@ -337,7 +395,7 @@ mod tests {
     #[test]
     fn a_scrub_is_of_the_whole_disk_in_blocks_of_16_kib() {
         let what = TaskSpec::new(Kind::Scrub).check(&disk()).unwrap();
-        assert_eq!(what, What::Scrub { range: disk().whole(), block: Sectors::new(32) });
+        assert_eq!(what, What::Scrub { range: disk().whole(), block: Sectors::new(32), checksums: None });
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Desk;
 use super::spec::{Kind, TaskSpec};
-use super::table::TaskState;
+use super::table::{Content, TaskState};
 use scheduler::Harm;
 use serde::{Deserialize, Serialize};
 use units::Duration;
@@ -54,6 +54,9 @@ pub struct TaskStatus {
     pub bad_lbns: Vec<u64>,
     /// How many more there are.
     pub bad_more: u64,
+    /// Of a scrub with checksums: what it has found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksums: Option<Content>,
     /// What was asked for.
     pub spec: TaskSpec,
 }
@@ -123,6 +126,7 @@ impl Desk {
             },
             bad_lbns: figures.bad,
             bad_more: figures.bad_more,
+            checksums: figures.content,
             spec: entry.spec.clone(),
         })
     }

@@ -3,6 +3,7 @@
 use super::spec::TaskSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Bad sectors that are listed; more are counted.
 pub const MOST_BAD: usize = 1_000;
@@ -58,6 +59,32 @@ pub struct Figures {
     pub bad: Vec<u64>,
     /// How many more there are.
     pub bad_more: u64,
+    /// Of a scrub with checksums.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Content>,
+}
+
+/// What a scrub with checksums has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// Blocks whose sums it recorded.
+    pub recorded: u64,
+    /// Blocks that are what was recorded.
+    pub verified: u64,
+    /// The first sectors of blocks that were read well and are not what was recorded, at most [`MOST_BAD`] of them.
+    pub wrong: Vec<u64>,
+    /// How many more there are.
+    pub wrong_more: u64,
+}
+
+/// The checksum store of a disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SumStore {
+    pub path: PathBuf,
+    /// By which it is told from others.
+    pub id: u64,
+    /// Sectors in a block.
+    pub block: u64,
 }
 
 /// A task.
@@ -97,6 +124,8 @@ pub(crate) enum Event {
     },
     /// A task that is over was dropped.
     Forgotten { id: u64 },
+    /// What the disk's writes are told to from here on.
+    Sums { store: Option<SumStore> },
     /// Numbers up to this one have been used.
     Used { id: u64 },
 }
@@ -107,11 +136,17 @@ pub(crate) struct Table {
     entries: BTreeMap<u64, Entry>,
     /// The highest number that was used.
     used: u64,
+    sums: Option<SumStore>,
 }
 
 impl Table {
     pub fn get(&self, id: u64) -> Option<&Entry> {
         self.entries.get(&id)
+    }
+
+    /// The checksum store, if the disk has one.
+    pub fn sums(&self) -> Option<&SumStore> {
+        self.sums.as_ref()
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Entry)> {
@@ -173,6 +208,7 @@ impl Table {
                 }
                 self.entries.remove(&id);
             }
+            Event::Sums { store } => self.sums = store,
             Event::Used { id } => self.used = self.used.max(id),
         }
         true
@@ -189,6 +225,9 @@ impl Table {
                 events.push(Event::Progress { id, figures, saved });
             }
             events.push(Event::State { id, state, reason, at: changed });
+        }
+        if self.sums.is_some() {
+            events.push(Event::Sums { store: self.sums.clone() });
         }
         events.push(Event::Used { id: self.used });
         events

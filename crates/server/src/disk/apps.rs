@@ -44,6 +44,16 @@ pub trait Guard {
         let _ = sessions;
     }
 
+    /// A write or discard of the foreground goes to the device. For each [`wrote`](Self::wrote) is called.
+    fn writing(&mut self, range: LbnRange) {
+        let _ = range;
+    }
+
+    /// It is over, well or not.
+    fn wrote(&mut self, range: LbnRange) {
+        let _ = range;
+    }
+
     /// How many clients have the disk open and may write.
     fn set_writers(&mut self, writers: usize) {
         let _ = writers;
@@ -187,6 +197,14 @@ impl Apps {
 
     pub fn set_changing(&mut self, changing: bool) {
         self.apps.iter_mut().for_each(|app| app.app.set_changing(changing));
+    }
+
+    pub fn writing(&mut self, range: LbnRange) {
+        self.apps.iter_mut().for_each(|app| app.app.writing(range));
+    }
+
+    pub fn wrote(&mut self, range: LbnRange) {
+        self.apps.iter_mut().for_each(|app| app.app.wrote(range));
     }
 
     /// Why no client may write, if none may.

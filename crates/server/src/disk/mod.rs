@@ -309,6 +309,9 @@ impl<D: Device> Disk<D> {
         if request.changes() && !self.requests.are_changing() {
             self.apps.set_changing(false);
         }
+        if request.changes() && matches!(request.state, State::Begun | State::Queued) {
+            self.apps.wrote(request.range);
+        }
         self.counters.answered(&request, now, self.sector);
         let result = request.failure.map_or(Ok(request.read), Err);
         self.answers.push_back(Answer { id: request.id, at: now, result });
@@ -341,6 +344,9 @@ impl<D: Device> Disk<D> {
         }
         request.state = State::Begun;
         let range = request.range;
+        if request.changes() {
+            self.apps.writing(range);
+        }
         let op = match &request.ask {
             Ask::Read => Op::Read,
             Ask::Write { .. } => Op::Write,

@@ -4,6 +4,7 @@ use super::files::{File, Files, How};
 use super::images::Images;
 use super::kept::Kept;
 use super::moves::Moves;
+use super::sums::Sums;
 use super::target::Open;
 use crate::desk::order::{Lane, News, Work};
 use std::io;
@@ -17,6 +18,7 @@ enum Has {
     Kept(Kept),
     Images(Images),
     Moves(Moves),
+    Sums(Box<Sums>),
 }
 
 /// Carries out the orders of one lane.
@@ -138,6 +140,17 @@ impl Clerk {
                 self.moves()?.forget();
                 None
             }
+            Work::OpenSums(asked) => {
+                let (sums, told) = Sums::open(&*self.files, *asked);
+                // What is refused does not take the place of what is open.
+                if let Some(sums) = sums {
+                    self.has = Has::Sums(Box::new(sums));
+                }
+                Some(told)
+            }
+            Work::Forget(ranges) => Some(self.sums(|sums| sums.forget(&ranges))),
+            Work::Compare(sums) => Some(self.sums(|open| open.compare(sums))),
+            Work::Record(sums) => Some(self.sums(|open| open.record(&sums))),
             Work::End => {
                 self.has = Has::Nothing;
                 if let Lane::Kept(id) = self.lane {
@@ -166,7 +179,7 @@ impl Clerk {
     fn id(&self) -> u64 {
         match self.lane {
             Lane::Target(id) | Lane::Kept(id) => id,
-            Lane::Journal => 0,
+            Lane::Journal | Lane::Sums => 0,
         }
     }
 
@@ -174,6 +187,13 @@ impl Clerk {
         match &mut self.has {
             Has::Target(open) => Some(open),
             _ => None,
+        }
+    }
+
+    fn sums(&mut self, call: impl FnOnce(&mut Sums) -> News) -> News {
+        match &mut self.has {
+            Has::Sums(sums) => call(sums),
+            _ => News::Trouble("it is not open".into()),
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) trait Files: Send + Sync {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>>;
     /// Whether both are one file.
     fn is_same(&self, a: &Path, b: &Path) -> bool;
+    /// Whether it is a directory.
+    fn is_dir(&self, path: &Path) -> bool;
     /// Removes one, durably; none is there: well.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Puts one in the place of another, durably.
@@ -116,6 +118,10 @@ impl Files for Machine {
         let devices =
             a.file_type().is_block_device() && b.file_type().is_block_device() && a.rdev() == b.rdev();
         devices || (a.dev(), a.ino()) == (b.dev(), b.ino())
+    }
+
+    fn is_dir(&self, path: &Path) -> bool {
+        path.is_dir()
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

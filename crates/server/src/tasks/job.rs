@@ -2,6 +2,7 @@
 
 use crate::desk::order::{Lane, News, Order, Work};
 use crate::desk::spec::DiskFacts;
+use crate::desk::sums::Sums;
 use crate::desk::table::Figures;
 use crate::disk::Fence;
 use scheduler::{Priority, Record, Sessions, Wanted};
@@ -15,6 +16,7 @@ pub(crate) struct Context<'a> {
     pub sessions: &'a mut dyn Sessions,
     pub orders: &'a mut VecDeque<Order>,
     pub disk: &'a DiskFacts,
+    pub sums: &'a mut Sums,
     pub priority: Priority,
     pub now: Instant,
 }

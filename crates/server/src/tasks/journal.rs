@@ -214,8 +214,14 @@ mod tests {
             (1u64..9, any::<Option<u64>>()).prop_map(|(id, d)| Event::Deadline { id, deadline_unix_s: d }),
             (1u64..9, 0u64..99, proptest::collection::vec(any::<u8>(), 0..40)).prop_map(
                 |(id, done, saved)| {
-                    let figures =
-                        Figures { done, blocks: 99, bytes: done * 512, bad: vec![done], bad_more: 0 };
+                    let figures = Figures {
+                        done,
+                        blocks: 99,
+                        bytes: done * 512,
+                        bad: vec![done],
+                        bad_more: 0,
+                        content: None,
+                    };
                     Event::Progress { id, figures, saved }
                 }
             ),

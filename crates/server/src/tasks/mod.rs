@@ -3,12 +3,14 @@
 mod chain;
 pub(crate) mod clerk;
 mod clerks;
+pub(crate) mod content;
 pub(crate) mod files;
 mod images;
 pub(crate) mod job;
 pub(crate) mod journal;
 mod keeper;
 mod kept;
+mod landed;
 mod moves;
 mod outlet;
 mod reorganize;
@@ -16,6 +18,7 @@ mod restore;
 mod scrub;
 mod snapshot;
 mod source;
+mod sums;
 mod target;
 
 pub use clerks::{Clerks, Tell};
@@ -42,7 +45,10 @@ pub(crate) struct Begin<'a> {
 /// Begins a task, or goes on with it.
 pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
     match asked.what {
-        What::Scrub { range, block } => Box::new(scrub::Scrub::begin(cx, *range, *block, asked.saved)),
+        What::Scrub { range, block, checksums } => {
+            let contents = checksums.as_ref().map(|_| asked.figures.content.clone().unwrap_or_default());
+            Box::new(scrub::Scrub::begin(cx, *range, *block, contents, asked.saved))
+        }
         What::Backup { to, block, since } => Box::new(snapshot(cx, asked, to, *block, Output::Image(since))),
         What::Replica { to, block, force } => {
             Box::new(snapshot(cx, asked, to, *block, Output::Replica { force: *force }))

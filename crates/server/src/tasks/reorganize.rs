@@ -5,6 +5,7 @@
 //! written is on the medium, flushed, before the state directory forgets it.
 
 use super::job::{Context, Job, Stage};
+use super::landed::Landed;
 use crate::desk::order::{News, Work};
 use crate::desk::table::{Figures, MOST_BAD};
 use crate::disk::Fence;
@@ -77,10 +78,8 @@ pub(crate) struct Reorganize {
     mark: u64,
     durable: u64,
     progress: Progress,
-    /// Writes that the disk may still have in its cache; asked to be flushed.
-    landed: Vec<Record>,
-    flushing: Option<Vec<Record>>,
-    flush_due: bool,
+    /// Writes that the disk may still have in its cache.
+    landed: Landed<Record>,
     paused: bool,
     trouble: Option<String>,
     failed: Option<String>,
@@ -119,9 +118,7 @@ impl Reorganize {
             mark: 0,
             durable: 0,
             progress: Progress::default(),
-            landed: Vec::new(),
-            flushing: None,
-            flush_due: false,
+            landed: Landed::default(),
             paused: false,
             trouble: None,
             failed: None,
@@ -216,8 +213,6 @@ impl Reorganize {
         self.gates.clear();
         self.marks.clear();
         self.landed.clear();
-        // The flush that is under way is of nothing then.
-        self.flushing = self.flushing.take().map(|_| Vec::new());
         self.trouble = Some(why);
     }
 
@@ -276,7 +271,7 @@ impl Reorganize {
         bad.dedup();
         let bad_more = bad.len().saturating_sub(MOST_BAD) as u64;
         bad.truncate(MOST_BAD);
-        Figures { done, blocks, bytes: done.saturating_mul(self.block_bytes), bad, bad_more }
+        Figures { done, blocks, bytes: done.saturating_mul(self.block_bytes), bad, bad_more, content: None }
     }
 
     fn is_at(&self, range: LbnRange) -> bool {
@@ -367,17 +362,12 @@ impl Job for Reorganize {
     }
 
     fn wants_flush(&mut self) -> bool {
-        let many = self.landed.len() as u64 >= self.staging / 4;
-        if !(self.flush_due || many) || self.flushing.is_some() || self.landed.is_empty() {
-            return false;
-        }
-        self.flush_due = false;
-        self.flushing = Some(std::mem::take(&mut self.landed));
-        true
+        let many = self.landed.waiting() as u64 >= self.staging / 4;
+        self.landed.wants(many)
     }
 
     fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
-        let flushed = self.flushing.take().unwrap_or_default();
+        let flushed = self.landed.flushed();
         if let Err(why) = told {
             // What the cache held may be lost; all of it is still in the memory.
             return self.let_go(cx, format!("the disk cannot be flushed: {why}"));
@@ -414,7 +404,7 @@ impl Job for Reorganize {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
-        self.flush_due = true;
+        self.landed.set_due();
         let refused =
             matches!(self.machine.as_ref().and_then(Reorganizer::trouble), Some(Trouble::Session(_)));
         if refused && !self.paused {

@@ -4,6 +4,7 @@
 //! those of a difference begin when all of the image before it are on the medium, so that none is overtaken.
 
 use super::job::{Context, Job, Stage};
+use super::landed::Landed;
 use crate::desk::order::{Chunk, News, Work};
 use crate::desk::table::{Figures, MOST_BAD};
 use scheduler::{BlockSet, Parameter, Record, SessionError, Wanted};
@@ -36,10 +37,8 @@ pub(crate) struct Restore {
     bad: BTreeSet<u64>,
     bad_more: u64,
     written_bytes: u64,
-    /// Written, and perhaps still in the disk's cache; asked to be flushed.
-    landed: Vec<u64>,
-    flushing: Option<Vec<u64>>,
-    flush_due: bool,
+    /// Written, and perhaps still in the disk's cache.
+    landed: Landed<u64>,
     paused: bool,
     trouble: Option<String>,
     failed: Option<String>,
@@ -63,9 +62,7 @@ impl Restore {
             bad: before.bad.iter().copied().collect(),
             bad_more: before.bad_more,
             written_bytes: before.bytes,
-            landed: Vec::new(),
-            flushing: None,
-            flush_due: false,
+            landed: Landed::default(),
             paused: false,
             trouble: None,
             failed: None,
@@ -116,9 +113,8 @@ impl Restore {
         self.refused = None;
         while let Some(chunk) = self.waiting.pop_front() {
             let Some(done) = &self.done else { return };
-            let landed = self.landed.iter().chain(self.flushing.iter().flatten());
             if done.contains(chunk.number)
-                || landed.into_iter().any(|n| *n == chunk.number)
+                || self.landed.iter().any(|n| *n == chunk.number)
                 || self.writing.contains_key(&chunk.number)
             {
                 self.bytes = self.bytes.saturating_sub(chunk.bytes.len());
@@ -261,17 +257,12 @@ impl Job for Restore {
     }
 
     fn wants_flush(&mut self) -> bool {
-        let due = self.flush_due || self.is_written();
-        if !due || self.flushing.is_some() || self.landed.is_empty() {
-            return false;
-        }
-        self.flush_due = false;
-        self.flushing = Some(std::mem::take(&mut self.landed));
-        true
+        let all = self.is_written();
+        self.landed.wants(all)
     }
 
     fn flushed(&mut self, _: &mut Context<'_>, told: Result<(), String>) {
-        let flushed = self.flushing.take().unwrap_or_default();
+        let flushed = self.landed.flushed();
         match (told, &mut self.done) {
             (Ok(()), Some(done)) => {
                 flushed.into_iter().for_each(|n| {
@@ -302,7 +293,7 @@ impl Job for Restore {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
-        self.flush_due = true;
+        self.landed.set_due();
         if self.refused.is_some() {
             self.go_on(cx);
         }
@@ -336,6 +327,7 @@ impl Job for Restore {
             bytes: self.written_bytes,
             bad: self.bad.iter().copied().collect(),
             bad_more: self.bad_more,
+            ..Figures::default()
         };
         Some((figures, self.saved.clone()))
     }

@@ -1,27 +1,63 @@
 //! The scrub: `apps::scrub` as a task.
 
+use super::content::Contents;
 use super::job::{Context, Job, Stage};
-use crate::desk::table::{Figures, MOST_BAD};
-use apps::scrub::{Finding, Plan, Scrubber};
+use crate::desk::order::News;
+use crate::desk::table::{Content, Figures, MOST_BAD};
+use apps::scrub::{Checksums, Finding, Judgement, Known, Plan, Scrubber};
 use scheduler::{Application, Record};
 use units::{LbnRange, Sectors};
 
+/// Who judges what was read: nobody here, where contents are compared.
+#[derive(Debug, Default)]
+struct Slip {
+    compares: bool,
+    /// The block that was read just now, and its sum.
+    read: Option<(u64, u32)>,
+}
+
+impl Checksums for Slip {
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn known(&mut self, _: u64) -> Known {
+        Known::default()
+    }
+
+    fn judge(&mut self, block: u64, _: u64, bytes: &[u8]) -> Judgement {
+        if !self.compares {
+            return Judgement::Fine;
+        }
+        self.read = Some((block, crc32fast::hash(bytes)));
+        Judgement::Later
+    }
+}
+
 /// A scrub at work.
 pub(crate) struct Scrub {
-    scrubber: Option<Scrubber<()>>,
+    scrubber: Option<Scrubber<Slip>>,
+    contents: Option<Contents>,
     failed: Option<String>,
     saved: u64,
     bytes_in_block: u64,
 }
 
 impl Scrub {
-    /// Begins it, or goes on from what was saved.
-    pub fn begin(cx: &mut Context<'_>, range: LbnRange, block: Sectors, saved: &[u8]) -> Self {
+    /// Begins it, or goes on from what was saved; with checksums from what was found before.
+    pub fn begin(
+        cx: &mut Context<'_>,
+        range: LbnRange,
+        block: Sectors,
+        content: Option<Content>,
+        saved: &[u8],
+    ) -> Self {
         let sector = cx.disk.sector_bytes.get();
         let plan = Plan { range, block, sector_bytes: usize::try_from(sector).unwrap_or(0) };
+        let slip = Slip { compares: content.is_some(), read: None };
         let begun = match saved.is_empty() {
-            true => Scrubber::start(plan, (), cx.sessions, cx.priority, cx.now),
-            false => match Scrubber::resume(plan, saved, (), cx.sessions, cx.priority, cx.now) {
+            true => Scrubber::start(plan, slip, cx.sessions, cx.priority, cx.now),
+            false => match Scrubber::resume(plan, saved, slip, cx.sessions, cx.priority, cx.now) {
                 Ok(begun) => begun,
                 Err(error) => return Self::failed(error.to_string()),
             },
@@ -29,22 +65,64 @@ impl Scrub {
         match begun {
             Ok(scrubber) => {
                 let bytes_in_block = block.get().saturating_mul(sector);
-                Self { scrubber: Some(scrubber), failed: None, saved: u64::MAX, bytes_in_block }
+                let first = range.start().get() / block.get().max(1);
+                let contents = content.map(|content| Contents::new(first, plan.blocks(), block, content));
+                Self { scrubber: Some(scrubber), contents, failed: None, saved: u64::MAX, bytes_in_block }
             }
             Err(error) => Self::failed(error.to_string()),
         }
     }
 
     fn failed(why: String) -> Self {
-        Self { scrubber: None, failed: Some(why), saved: 0, bytes_in_block: 0 }
+        Self { scrubber: None, contents: None, failed: Some(why), saved: 0, bytes_in_block: 0 }
+    }
+
+    /// What has become of blocks that were compared or recorded.
+    fn settle(&mut self, cx: &mut Context<'_>) {
+        let (Some(scrubber), Some(contents)) = (&mut self.scrubber, &mut self.contents) else { return };
+        for (block, told) in contents.settled() {
+            scrubber.settle(cx.sessions, block, told);
+        }
+        let figures = scrubber.figures(cx.now);
+        if figures.blocks - figures.done == contents.waiting() {
+            contents.hurry();
+        }
     }
 }
 
 impl Job for Scrub {
     fn done(&mut self, cx: &mut Context<'_>, record: &Record, bytes: &[u8]) {
-        if let Some(scrubber) = &mut self.scrubber {
-            scrubber.done(cx.sessions, record, bytes, cx.now);
+        let Some(scrubber) = &mut self.scrubber else { return };
+        scrubber.done(cx.sessions, record, bytes, cx.now);
+        if let (Some(contents), Some((block, sum))) =
+            (&mut self.contents, scrubber.checksums_mut().read.take())
+        {
+            contents.read(cx, block, sum);
         }
+        self.settle(cx);
+    }
+
+    fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
+        let Some(contents) = &mut self.contents else { return };
+        match news {
+            News::SumsReady => contents.set_ready(cx),
+            News::Compared { told, damaged } => contents.compared(cx, told, damaged),
+            News::Recorded => contents.recorded(cx),
+            News::Refused(why) => drop(self.failed.get_or_insert(why)),
+            _ => {}
+        }
+        self.settle(cx);
+    }
+
+    fn wants_flush(&mut self) -> bool {
+        self.contents.as_mut().is_some_and(Contents::wants_flush)
+    }
+
+    fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
+        if let Some(contents) = &mut self.contents {
+            contents.flushed(cx, told);
+        }
+        self.settle(cx);
     }
 
     fn pause(&mut self, cx: &mut Context<'_>, paused: bool) {
@@ -67,6 +145,10 @@ impl Job for Scrub {
         if self.scrubber.as_ref().is_some_and(|s| s.refused().is_some()) {
             self.retry(cx);
         }
+        if let Some(contents) = &mut self.contents {
+            contents.tick(cx);
+        }
+        self.settle(cx);
     }
 
     fn close(&mut self, cx: &mut Context<'_>) {
@@ -76,9 +158,11 @@ impl Job for Scrub {
     }
 
     fn stage(&self) -> Stage {
+        let ready = self.contents.as_ref().is_none_or(Contents::is_ready);
         match (&self.failed, &self.scrubber) {
             (Some(why), _) => Stage::Failed(why.clone()),
             (None, Some(scrubber)) if scrubber.is_done() => Stage::Done,
+            (None, Some(_)) if !ready => Stage::Opening,
             (None, Some(scrubber)) => match scrubber.refused() {
                 Some(error) => Stage::Waiting(error.to_string()),
                 None => Stage::Running,
@@ -104,7 +188,9 @@ impl Job for Scrub {
         let more = bad.len().saturating_sub(MOST_BAD) as u64 + scrubber.uncounted();
         bad.truncate(MOST_BAD);
         let bytes = figures.done.saturating_mul(self.bytes_in_block);
-        let figures = Figures { done: figures.done, blocks: figures.blocks, bytes, bad, bad_more: more };
+        let content = self.contents.as_ref().map(|contents| contents.content().clone());
+        let figures =
+            Figures { done: figures.done, blocks: figures.blocks, bytes, bad, bad_more: more, content };
         Some((figures, scrubber.progress()))
     }
 }

@@ -229,11 +229,7 @@ impl Snapshot {
                 self.drop_backup(cx);
             }
             News::Refused(why) => self.fail(why),
-            News::Journal { .. }
-            | News::Verified { .. }
-            | News::Chunks(_)
-            | News::Moves { .. }
-            | News::Bytes(_) => {}
+            _ => {}
         }
         self.flow(cx);
     }
@@ -412,7 +408,8 @@ impl Job for Snapshot {
         let blocks = self.header().shape.blocks;
         let bytes = done.saturating_mul(self.header().block_bytes() as u64);
         let bad = self.bad.iter().copied().collect();
-        let figures = Figures { done: done.min(blocks), blocks, bytes, bad, bad_more: self.bad_more };
+        let figures =
+            Figures { done: done.min(blocks), blocks, bytes, bad, bad_more: self.bad_more, content: None };
         Some((figures, self.saved.clone()))
     }
 

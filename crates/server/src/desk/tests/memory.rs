@@ -191,6 +191,10 @@ impl Files for Memory {
         Ok(Box::new(Handle { memory: self.clone(), path: path.into(), id }))
     }
 
+    fn is_dir(&self, _: &Path) -> bool {
+        false
+    }
+
     fn is_same(&self, a: &Path, b: &Path) -> bool {
         a == b
     }

@@ -3,4 +3,10 @@
 mod memory;
 mod moves;
 mod rig;
+mod sums;
 mod tasks;
+
+/// A small disk.
+pub(super) fn setup() -> super::Setup {
+    rig::setup(&rig::drive(), 1 << 20, 7)
+}

@@ -37,6 +37,10 @@ pub struct Rig {
     pub keep: u64,
     /// Writes that came upon a fence.
     pub refused: u64,
+    /// Whether the drive has a cache, and loses at a power cut what clients wrote since the last flush: what was there
+    /// before, in order.
+    pub caches: bool,
+    cached: Vec<(LbnRange, Vec<u8>)>,
     ticked: Instant,
     writes: u64,
     cuts: u128,
@@ -98,6 +102,8 @@ impl Rig {
             now,
             keep,
             refused: 0,
+            caches: false,
+            cached: Vec::new(),
             ticked: at,
             writes: 0,
             cuts: seed,
@@ -142,7 +148,7 @@ impl Rig {
         self.take_orders();
         let flush = self.volume.call(self.desk, |desk, _| desk.wants_flush()).unwrap();
         if flush {
-            // The simulated drive has no cache.
+            self.cached.clear();
             self.volume.call(self.desk, |desk, s| desk.flushed(s, &Ok(()))).unwrap();
             return self.serve();
         }
@@ -177,6 +183,7 @@ impl Rig {
         if held {
             self.held.push_back((range, bytes));
         } else {
+            self.volume.call(self.desk, |desk, _| desk.writing(range)).unwrap();
             let id = self.volume.submit_write(range, bytes.clone()).unwrap();
             self.in_flight.insert(id, (range, bytes));
         }
@@ -216,7 +223,11 @@ impl Rig {
         while let Some(done) = self.volume.completion() {
             if let Some((range, bytes)) = self.in_flight.remove(&done.id) {
                 let at = range.start().get() as usize * SECTOR;
+                if self.caches {
+                    self.cached.push((range, self.now[at..at + bytes.len()].to_vec()));
+                }
                 self.now[at..at + bytes.len()].copy_from_slice(&bytes);
+                self.volume.call(self.desk, |desk, _| desk.wrote(range)).unwrap();
             }
         }
         self.serve();
@@ -255,18 +266,25 @@ impl Rig {
 
     /// The power fails, or only the daemon is killed; then all begins again.
     pub fn crash(self, power: Option<&mut Stream>) -> Self {
-        let Self { volume, files, drive, mut now, keep, cuts, in_flight, .. } = self;
+        let Self { volume, files, drive, mut now, keep, cuts, in_flight, caches, cached, .. } = self;
         let at = volume.now();
-        let platters = volume.power_cut().unwrap();
+        let mut platters = volume.power_cut().unwrap();
         if let Some(chance) = power {
             files.power_cut(chance);
+            for (range, bytes) in cached.into_iter().rev() {
+                let from = range.start().get() as usize * SECTOR;
+                now[from..from + bytes.len()].copy_from_slice(&bytes);
+                platters.medium_mut().write(range, &bytes).unwrap();
+            }
         }
         // Of writes that nobody was told of, the medium says what became.
         for (range, bytes) in in_flight.values() {
             let from = range.start().get() as usize * SECTOR;
             platters.medium().read(*range, &mut now[from..from + bytes.len()]).unwrap();
         }
-        Self::over(drive, platters, files, now, at + Duration::from_secs(1), keep, cuts + 1)
+        let mut rig = Self::over(drive, platters, files, now, at + Duration::from_secs(1), keep, cuts + 1);
+        rig.caches = caches;
+        rig
     }
 
     pub fn medium(&self) -> Vec<u8> {

@@ -12,7 +12,7 @@ use workload::random::Stream;
 
 const IMAGE: &str = "/backups/image";
 
-fn backup() -> TaskSpec {
+pub(super) fn backup() -> TaskSpec {
     TaskSpec { to: Some(IMAGE.into()), block_sectors: Some(8), ..TaskSpec::new(Kind::Backup) }
 }
 
@@ -50,7 +50,7 @@ fn restored(rig: &Rig) -> Vec<u8> {
 }
 
 /// Some client's next access.
-fn access(rig: &mut Rig, chance: &mut Stream) {
+pub(super) fn access(rig: &mut Rig, chance: &mut Stream) {
     let capacity = (rig.now.len() / SECTOR) as u64;
     let len = 1 + below(chance, 24);
     let range = range(below(chance, capacity - len), len);
@@ -58,7 +58,7 @@ fn access(rig: &mut Rig, chance: &mut Stream) {
 }
 
 /// Clients go on until the task is over or stands still.
-fn busy(rig: &mut Rig, id: u64, chance: &mut Stream) -> TaskState {
+pub(super) fn busy(rig: &mut Rig, id: u64, chance: &mut Stream) -> TaskState {
     for _ in 0..50_000 {
         let state = rig.task(id).state;
         if state.is_over() || state == TaskState::Paused {

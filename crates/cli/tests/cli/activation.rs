@@ -1,0 +1,120 @@
+//! Sockets that a service manager hands over: from descriptor 3 on, told of by LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES.
+
+use crate::crash::{Asked, Client};
+use crate::serve::PROFILE;
+use crate::support::{Dir, run_with};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+/// Opens the sockets, hands them over and becomes the daemon, as a service manager does: its descriptors are 3, 4, ... in
+/// the order of the names, and the number of the process is its own.
+const MANAGER: &str = r#"
+import fcntl, os, socket, sys
+program, names, paths = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
+moved = []
+for path in paths:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen(16)
+    # Out of the way first: one of them may have the number that another is to get.
+    moved.append(fcntl.fcntl(listening, fcntl.F_DUPFD, 64))
+for i, fd in enumerate(moved):
+    os.dup2(fd, 3 + i, inheritable=True)
+os.closerange(3 + len(moved), 256)
+os.environ["LISTEN_FDS"] = str(len(moved))
+os.environ["LISTEN_FDNAMES"] = names
+os.environ["LISTEN_PID"] = os.environ.get("WRONG_PID", str(os.getpid()))
+os.execv(program, [program] + sys.argv[4:])
+"#;
+
+struct Activated(Child);
+
+impl Drop for Activated {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A daemon with both its sockets handed over. `None` where there is no Python.
+fn activated(dir: &Dir, wrong_pid: Option<&str>) -> Option<Activated> {
+    let profile = dir.file("small.toml", PROFILE);
+    let [nbd, control, state, image] = ["nbd", "control", "state", "img"].map(|name| dir.path(name));
+    let mut command = Command::new("python3");
+    command
+        .args(["-c", MANAGER, env!("CARGO_BIN_EXE_freeblock"), "nbd:control", &format!("{nbd},{control}")])
+        .args(["serve", "--disk", &format!("d0=emulated:{profile},file={image}")])
+        .args(["--listen", &format!("unix:{nbd}"), "--state", &state, "--control", &control, "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(pid) = wrong_pid {
+        command.env("WRONG_PID", pid);
+    }
+    match command.spawn() {
+        Ok(child) => Some(Activated(child)),
+        Err(_) => {
+            eprintln!("skipped: python3 not found");
+            None
+        }
+    }
+}
+
+/// Waits until somebody listens there; whoever comes before the daemon is up waits in the socket.
+fn connect(path: &str, daemon: &mut Activated) -> Option<UnixStream> {
+    loop {
+        if let Ok(stream) = UnixStream::connect(path) {
+            return Some(stream);
+        }
+        if daemon.0.try_wait().unwrap().is_some() {
+            return None;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn sockets_on_descriptors_3_and_4_are_served_and_stay() {
+    let dir = Dir::new();
+    let Some(mut daemon) = activated(&dir, None) else { return };
+    let mut early = connect(&dir.path("control"), &mut daemon).unwrap();
+    early.write_all(b"GET /v1/disks HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut said = String::new();
+    if early.read_to_string(&mut said).is_err() || said.is_empty() {
+        let mut why = String::new();
+        daemon.0.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+        assert!(why.contains("io_uring"), "{why}");
+        eprintln!("skipped: io_uring not found");
+        return;
+    }
+    assert!(said.starts_with("HTTP/1.1 200") && said.contains("\"d0\""), "{said}");
+    // Both are what was handed over: their files are still those.
+    let mut client = Client::open(&dir.path("nbd"));
+    client.ask(Asked::Write { lbn: 7, sectors: 2, stamp: 9, fua: true });
+    assert!(client.answer().is_some());
+    assert_eq!(client.read(6, 4), [0, 9, 9, 0]);
+    let control = dir.path("control");
+    assert!(
+        run_with(&["scrub", "--sectors", "64", "--wait", "--control", &control]).worked().contains("is done")
+    );
+    drop(client);
+    let id = daemon.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert!(daemon.0.wait().unwrap().success());
+    // They are the service manager's, which goes on listening there.
+    for name in ["nbd", "control"] {
+        assert!(dir.names().iter().any(|there| there == name), "{name} is gone");
+    }
+}
+
+/// What another process was told is not taken: the daemon opens its own, and finds the place taken by whoever listens there.
+#[test]
+fn sockets_of_another_process_are_left_alone() {
+    let dir = Dir::new();
+    let Some(mut daemon) = activated(&dir, Some("1")) else { return };
+    let mut why = String::new();
+    daemon.0.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+    assert!(!daemon.0.wait().unwrap().success(), "{why}");
+    assert!(why.contains("io_uring") || why.contains("is taken: a server answers there"), "{why}");
+}

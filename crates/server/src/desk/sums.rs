@@ -1,0 +1,382 @@
+//! What of a disk's content is known by checksums, and what of it the next write makes unknown (docs/SCRUB.md).
+//!
+//! A scrub with checksums puts them into a store, a file. From then on, whether a scrub runs or not, a write to a block
+//! whose sum may be in the store is held until the store has forgotten it, durably: a sum that is there is that of the last
+//! write. The store of a disk is named in the journal. One that has failed, or was not to be had when the daemon began, is
+//! struck out of the journal before another write goes, and is believed never again.
+
+use super::Desk;
+use super::order::{Lane, News, Order, Work};
+use super::routes::Owner;
+use super::table::{Event, SumStore};
+use crate::tasks::job::blocks_of;
+use scheduler::{BlockSet, Sessions};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use tracing::{error, info};
+use units::{LbnRange, Sectors};
+
+/// Blocks of the store: the first, the one after the last.
+type Blocks = (u64, u64);
+
+/// A store that the disk's writes are told to.
+#[derive(Debug)]
+struct Kept {
+    block: Sectors,
+    /// What it may know.
+    maybe: BlockSet,
+    /// What it is being told to forget; what is next.
+    forgetting: Vec<Blocks>,
+    next: Vec<Blocks>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    None,
+    Kept(Kept),
+    /// It is no more: writes wait until that is in the journal, up to which entry.
+    Leaving(u64),
+}
+
+/// What a scrub with checksums has to know of writes.
+#[derive(Debug)]
+struct Watch {
+    /// Which task.
+    id: u64,
+    block: Sectors,
+    /// Blocks that somebody has written, or began to, since they were last asked for.
+    touched: BlockSet,
+}
+
+/// The checksums of a disk.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    state: State,
+    watch: Option<Watch>,
+    /// Of the foreground, under way.
+    writing: Vec<LbnRange>,
+    /// Of tasks and sessions: given to be written.
+    given: BTreeMap<Owner, BTreeSet<(u64, u64)>>,
+    /// How often anybody began or ended a write.
+    writes: u64,
+    /// A store that has been opened for a task, which may begin when that entry is durable.
+    ready: Option<(u64, u64)>,
+}
+
+impl Sums {
+    /// A task is to be told of writes from here on.
+    pub fn watch(&mut self, id: u64, block: Sectors, capacity: Sectors) {
+        let blocks = capacity.get().div_ceil(block.get().max(1));
+        self.watch = Some(Watch { id, block, touched: BlockSet::empty(blocks) });
+    }
+
+    /// It is over.
+    fn unwatch(&mut self, id: u64) {
+        if self.is_of(id) {
+            self.watch = None;
+        }
+    }
+
+    fn is_of(&self, id: u64) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.id == id)
+    }
+
+    /// How often anybody began or ended a write.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Whether nobody has written to a block since it was [asked for](Self::ask_again), and nobody does or is about to.
+    pub fn is_quiet(&self, block: u64) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let of = |range: LbnRange| {
+            let (first, end) = blocks_of(range, watch.block, watch.touched.blocks());
+            (first..end).contains(&block)
+        };
+        let given = |&(start, len): &(u64, u64)| of(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
+        let leaving = match &self.state {
+            State::Kept(kept) => {
+                kept.forgetting.iter().chain(&kept.next).any(|(first, end)| (*first..*end).contains(&block))
+            }
+            State::None | State::Leaving(_) => true,
+        };
+        !leaving
+            && !watch.touched.contains(block)
+            && !self.writing.iter().any(|range| of(*range))
+            && !self.given.values().flatten().any(given)
+    }
+
+    /// A block is read again: what was written before does not matter for it. Whether nobody writes to it now.
+    pub fn ask_again(&mut self, block: u64) -> bool {
+        if let Some(watch) = &mut self.watch {
+            watch.touched.remove(block);
+        }
+        self.is_quiet(block)
+    }
+
+    /// The store will know a block.
+    pub fn recorded(&mut self, block: u64) {
+        if let State::Kept(kept) = &mut self.state {
+            kept.maybe.insert(block);
+        }
+    }
+
+    fn touch(&mut self, range: LbnRange) {
+        self.writes += 1;
+        if let Some(watch) = &mut self.watch {
+            let (first, end) = blocks_of(range, watch.block, watch.touched.blocks());
+            for block in first..end {
+                let _ = watch.touched.insert(block);
+            }
+        }
+    }
+
+    fn hold(&mut self, range: LbnRange, orders: &mut VecDeque<Order>) -> bool {
+        let kept = match &mut self.state {
+            State::None => return false,
+            State::Leaving(_) => return true,
+            State::Kept(kept) => kept,
+        };
+        let (first, end) = blocks_of(range, kept.block, kept.maybe.blocks());
+        let meets = |(from, to): &Blocks| *from < end && first < *to;
+        if kept.next.iter().any(|told| told.0 <= first && end <= told.1) {
+            return true;
+        }
+        if kept.maybe.count(first, end) == 0 {
+            return kept.forgetting.iter().chain(&kept.next).any(meets);
+        }
+        if !kept.forgetting.iter().any(|told| told.0 <= first && end <= told.1) {
+            kept.next.push((first, end));
+            kept.forget(orders);
+        }
+        true
+    }
+}
+
+impl Kept {
+    /// Has what is next forgotten, all at a time: one sync does for many writes.
+    fn forget(&mut self, orders: &mut VecDeque<Order>) {
+        if self.forgetting.is_empty() && !self.next.is_empty() {
+            self.forgetting = std::mem::take(&mut self.next);
+            orders.push_back(Order { lane: Lane::Sums, work: Work::Forget(self.forgetting.clone()) });
+        }
+    }
+}
+
+impl Desk {
+    /// The store of before is opened again, before anybody can write.
+    pub(super) fn begin_sums(&mut self) {
+        let Some(store) = self.table.sums().cloned() else { return };
+        self.keep_sums(&store, BlockSet::full);
+        let SumStore { path, block, .. } = store;
+        let work = self.open_sums(None, path, Sectors::new(block), 0, false);
+        self.orders.push_back(Order { lane: Lane::Sums, work });
+        self.hand_over();
+    }
+
+    /// The order for a store's being opened: for a task, or as it was named in the journal.
+    fn open_sums(&self, task: Option<u64>, path: PathBuf, block: Sectors, id: u64, anew: bool) -> Work {
+        let disk = self.setup.disk.clone();
+        let known = self.table.sums().map(|store| (store.path.clone(), store.id));
+        Work::OpenSums(Box::new(super::order::OpenSums { task, path, block, known, id, anew, disk }))
+    }
+
+    fn keep_sums(&mut self, store: &SumStore, maybe: impl FnOnce(u64) -> BlockSet) {
+        let block = Sectors::new(store.block.max(1));
+        let blocks = self.setup.disk.capacity.get().div_ceil(block.get());
+        let kept = Kept { block, maybe: maybe(blocks), forgetting: Vec::new(), next: Vec::new() };
+        self.sums.state = State::Kept(kept);
+    }
+
+    /// A task wants its store.
+    pub(super) fn want_sums(&mut self, id: u64, path: PathBuf, block: Sectors, number: u64, anew: bool) {
+        if self.table.sums().is_none() && matches!(self.sums.state, State::Kept(_)) {
+            // It was given up when the task was asked for, and the journal says so by now.
+            self.sums.state = State::None;
+        }
+        let work = self.open_sums(Some(id), path, block, number, anew);
+        self.orders.push_back(Order { lane: Lane::Sums, work });
+    }
+
+    /// Whether a write has to wait for the store.
+    pub(super) fn hold_for_sums(&mut self, range: LbnRange) -> bool {
+        let held = self.sums.hold(range, &mut self.orders);
+        self.hand_over();
+        held
+    }
+
+    /// A write of the foreground goes to the disk.
+    pub(crate) fn writing(&mut self, range: LbnRange) {
+        self.sums.touch(range);
+        self.sums.writing.push(range);
+    }
+
+    /// It is over, well or not.
+    pub(crate) fn wrote(&mut self, range: LbnRange) {
+        self.sums.touch(range);
+        if let Some(at) = self.sums.writing.iter().position(|other| *other == range) {
+            self.sums.writing.swap_remove(at);
+        }
+    }
+
+    /// A block of a task or a session will be written.
+    pub(super) fn gave(&mut self, owner: Owner, range: LbnRange) {
+        self.sums.touch(range);
+        self.sums.given.entry(owner).or_default().insert((range.start().get(), range.len().get()));
+    }
+
+    /// It was.
+    pub(super) fn took(&mut self, owner: Owner, range: LbnRange) {
+        self.sums.touch(range);
+        let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
+        if let Some(given) = self.sums.given.get_mut(&owner) {
+            given.retain(|(from, len)| *from < start || from.saturating_add(*len) > end);
+        }
+    }
+
+    /// Whoever it is gives nothing more.
+    pub(super) fn gone(&mut self, owner: Owner) {
+        for (start, len) in self.sums.given.remove(&owner).unwrap_or_default() {
+            self.sums.touch(LbnRange::new(units::Lbn::new(start), Sectors::new(len)));
+        }
+        if let Owner::Task(id) = owner {
+            self.sums.unwatch(id);
+            self.sums.ready = self.sums.ready.filter(|(_, of)| *of != id);
+        }
+    }
+
+    /// Something has become of an order to the store.
+    pub(super) fn told_sums(&mut self, sessions: &mut dyn Sessions, news: News) {
+        match news {
+            News::Forgotten => {
+                if let State::Kept(kept) = &mut self.sums.state {
+                    for (first, end) in std::mem::take(&mut kept.forgetting) {
+                        kept.maybe.remove_range(first, end);
+                    }
+                    kept.forget(&mut self.orders);
+                }
+                self.hand_over();
+            }
+            News::SumsOpened { task, path, id, empty } => self.opened_sums(sessions, task, path, id, empty),
+            News::SumsRefused { task: None, why } => {
+                self.leave_sums(sessions, &format!("the checksums of this disk are given up: {why}"));
+            }
+            News::SumsRefused { task: Some(id), why } => self.tell_sums(sessions, id, News::Refused(why)),
+            News::Trouble(why) => {
+                let why =
+                    format!("the checksum store has failed, and nothing in it is believed any more: {why}");
+                self.leave_sums(sessions, &why);
+            }
+            news => {
+                if let Some(id) = self.sums.watch.as_ref().map(|watch| watch.id) {
+                    self.tell_sums(sessions, id, news);
+                }
+            }
+        }
+    }
+
+    fn tell_sums(&mut self, sessions: &mut dyn Sessions, id: u64, news: News) {
+        self.with(sessions, id, |live, cx| live.job.told(cx, true, news));
+        self.settle(sessions, id);
+    }
+
+    fn opened_sums(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        task: Option<u64>,
+        path: PathBuf,
+        id: u64,
+        empty: bool,
+    ) {
+        let watched = self.sums.watch.as_ref().map(|watch| (watch.id, watch.block.get()));
+        let Some((task, block)) = watched.filter(|(of, _)| Some(*of) == task) else { return };
+        let store = SumStore { path, id, block };
+        let same = self.table.sums() == Some(&store) && matches!(self.sums.state, State::Kept(_));
+        if same {
+            self.tell_sums(sessions, task, News::SumsReady);
+            return;
+        }
+        info!(disk = self.setup.disk.name, store = %store.path.display(), "checksums are kept");
+        self.keep_sums(&store, if empty { BlockSet::empty } else { BlockSet::full });
+        let seq = self.note(Event::Sums { store: Some(store) });
+        self.sums.ready = Some((seq, task));
+    }
+
+    /// The store is not told of writes any more. They wait until the journal says so.
+    fn leave_sums(&mut self, sessions: &mut dyn Sessions, why: &str) {
+        if matches!(self.sums.state, State::Kept(_)) {
+            error!(disk = self.setup.disk.name, why, "no checksums");
+            // It may have been struck out just now, for another to begin.
+            let seq = match self.table.sums() {
+                Some(_) => self.note(Event::Sums { store: None }),
+                None => self.seq,
+            };
+            self.sums.state = if seq <= self.durable { State::None } else { State::Leaving(seq) };
+        }
+        if let Some(id) = self.sums.watch.as_ref().map(|watch| watch.id) {
+            self.tell_sums(sessions, id, News::Refused(why.to_owned()));
+        }
+    }
+
+    /// The journal is durable up to an entry, or cannot be written.
+    pub(super) fn journaled_sums(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: bool) {
+        match self.sums.state {
+            // A journal that cannot be written either must not stop the disk for ever.
+            State::Leaving(at) if failed || at <= seq => self.sums.state = State::None,
+            _ => {}
+        }
+        if let Some((at, id)) = self.sums.ready
+            && at <= seq
+            && !failed
+        {
+            self.sums.ready = None;
+            self.tell_sums(sessions, id, News::SumsReady);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desk::tests::setup;
+
+    fn range(start: u64, len: u64) -> LbnRange {
+        LbnRange::new(units::Lbn::new(start), Sectors::new(len))
+    }
+
+    /// A write that is under way, whoever's, is of bytes that nobody has read yet.
+    #[test]
+    fn no_sum_is_recorded_of_a_block_that_is_being_written() {
+        let mut desk = Desk::open(setup(), &[]).unwrap();
+        let capacity = desk.setup.disk.capacity;
+        desk.sums.watch(1, Sectors::new(8), capacity);
+        let store = SumStore { path: "/sums".into(), id: 1, block: 8 };
+        assert!(!desk.sums.is_quiet(3), "there is no store");
+        desk.keep_sums(&store, BlockSet::empty);
+        assert!(desk.sums.is_quiet(3));
+        let (guest, task) = (Owner::Guest(7), Owner::Task(7));
+        type Step = fn(&mut Desk, Owner);
+        let ways: [(Step, Step); 3] = [
+            (|desk, owner| desk.gave(owner, range(30, 2)), |desk, owner| desk.took(owner, range(24, 16))),
+            (|desk, owner| desk.gave(owner, range(30, 2)), |desk, owner| desk.gone(owner)),
+            (|desk, _| desk.writing(range(30, 3)), |desk, _| desk.wrote(range(30, 3))),
+        ];
+        for (owner, (begin, end)) in [guest, task].into_iter().flat_map(|owner| ways.map(|way| (owner, way)))
+        {
+            begin(&mut desk, owner);
+            assert!(!desk.sums.is_quiet(3) && desk.sums.is_quiet(2) && desk.sums.is_quiet(5));
+            assert!(!desk.sums.ask_again(3), "it goes on, however often it is read");
+            end(&mut desk, owner);
+            assert!(!desk.sums.is_quiet(3), "what was read before is old");
+            assert!(desk.sums.ask_again(3) && desk.sums.is_quiet(3));
+            desk.sums.ask_again(4);
+        }
+        let orders = desk.orders.len();
+        assert!(!desk.hold_for_sums(range(24, 8)), "it is not in the store");
+        desk.sums.recorded(3);
+        assert!(desk.hold_for_sums(range(26, 1)) && !desk.sums.is_quiet(3), "it is being forgotten");
+        assert!(desk.hold_for_sums(range(26, 1)));
+        assert_eq!(desk.orders.len(), orders + 1, "once");
+    }
+}

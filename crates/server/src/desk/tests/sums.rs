@@ -1,0 +1,273 @@
+//! Scrubs with checksums: rot is named, and nothing that anybody has written is.
+
+use super::memory::below;
+use super::rig::{Rig, SECTOR, range};
+use super::tasks::{access, backup, busy};
+use crate::desk::DeskError;
+use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::status::TaskStatus;
+use crate::desk::table::{Content, TaskState};
+use units::{Duration, Lbn};
+use workload::random::Stream;
+
+const STORE: &str = "/sums/disk.sums";
+const BLOCK: u64 = 8;
+
+fn spec() -> TaskSpec {
+    TaskSpec { block_sectors: Some(BLOCK), checksums: Some(STORE.into()), ..TaskSpec::new(Kind::Scrub) }
+}
+
+fn anew() -> TaskSpec {
+    TaskSpec { force: true, ..spec() }
+}
+
+/// A whole scrub that nobody disturbs.
+fn pass(rig: &mut Rig) -> Content {
+    pass_of(rig, spec())
+}
+
+fn pass_of(rig: &mut Rig, spec: TaskSpec) -> Content {
+    let id = rig.start(spec);
+    assert_eq!(rig.run(id), TaskState::Done, "{:?}", rig.task(id));
+    let task = rig.task(id);
+    assert_eq!((task.done, task.bad_lbns), (task.blocks, vec![]));
+    task.checksums.unwrap()
+}
+
+/// The task fails; why.
+fn failed(rig: &mut Rig, spec: TaskSpec) -> String {
+    let id = rig.start(spec);
+    assert_eq!(rig.run(id), TaskState::Failed);
+    rig.task(id).reason.unwrap()
+}
+
+/// A byte changes on the medium, and nobody wrote it.
+fn rot(rig: &mut Rig, lbn: u64) {
+    let mut sector = vec![0; SECTOR];
+    let medium = rig.volume.platters_mut().medium_mut();
+    medium.read(range(lbn, 1), &mut sector).unwrap();
+    sector[100] ^= 4;
+    medium.write(range(lbn, 1), &sector).unwrap();
+}
+
+fn blocks(rig: &Rig) -> u64 {
+    ((rig.now.len() / SECTOR) as u64).div_ceil(BLOCK)
+}
+
+fn content(task: &TaskStatus) -> &Content {
+    task.checksums.as_ref().unwrap()
+}
+
+#[test]
+fn the_first_pass_records_and_later_ones_name_what_has_rotted() {
+    let mut rig = Rig::new();
+    let all = blocks(&rig);
+    assert_eq!(pass(&mut rig), Content { recorded: all, ..Content::default() });
+    assert_eq!(pass(&mut rig), Content { verified: all, ..Content::default() });
+    for lbn in [17, 1_000, 1_003] {
+        rot(&mut rig, lbn);
+    }
+    let wrong = Content { verified: all - 2, wrong: vec![16, 1_000], ..Content::default() };
+    let mut found = pass(&mut rig);
+    found.wrong.sort_unstable();
+    assert_eq!(found, wrong);
+    // It is not taken for good the next time, nor after a restart.
+    let mut rig = rig.crash(None);
+    found = pass(&mut rig);
+    found.wrong.sort_unstable();
+    assert_eq!(found, wrong);
+    // Whoever writes it mends it.
+    rig.write(range(16, 1));
+    rig.write(range(1_000, 8));
+    rig.settle();
+    assert_eq!(pass(&mut rig), Content { verified: all - 2, recorded: 2, ..Content::default() });
+}
+
+#[test]
+fn a_part_of_the_disk_has_its_place_in_the_store() {
+    let mut rig = Rig::new();
+    let part = |first, sectors| TaskSpec { first_lbn: Some(first), sectors: Some(sectors), ..spec() };
+    assert_eq!(pass_of(&mut rig, part(160, 80)).recorded, 10);
+    assert_eq!(pass(&mut rig).verified, 10);
+    rot(&mut rig, 200);
+    assert_eq!(pass_of(&mut rig, part(160, 80)).wrong, [200]);
+    let refused = rig.call(|desk, _| desk.start(part(161, 80))).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "first_lbn: 161 with checksums; give a multiple of 8, the sectors in a block"
+    );
+    let refused = rig.call(|desk, _| desk.start(part(160, 81))).unwrap_err();
+    assert!(refused.to_string().starts_with("sectors: 81 with checksums"), "{refused}");
+    let force = TaskSpec { force: true, ..TaskSpec::new(Kind::Scrub) };
+    assert!(rig.call(|desk, _| desk.start(force)).is_err());
+}
+
+/// Clients write all the time, before a pass, in it and after it; the power fails, or the daemon is killed. What they
+/// have written is recorded anew and never reported, and rot is found.
+#[test]
+fn nothing_that_was_written_is_ever_reported_whatever_crashes() {
+    let (mut verified, mut recorded, mut found) = (0, 0, 0);
+    for seed in 0..12 {
+        let mut chance = Stream::new(seed, "sums");
+        let mut rig = Rig::new();
+        rig.caches = true;
+        if seed % 3 > 0 {
+            pass(&mut rig);
+        }
+        let mut id = rig.start(spec());
+        for _ in 0..6 {
+            rig.pace = 1 + below(&mut chance, 4) as usize;
+            for _ in 0..below(&mut chance, 600) {
+                if rig.outstanding() < 4 {
+                    access(&mut rig, &mut chance);
+                }
+                rig.step();
+            }
+            assert!(content(&rig.task(id)).wrong.is_empty(), "seed {seed}: {:?}", rig.task(id));
+            if below(&mut chance, 3) > 0 {
+                let power = below(&mut chance, 2) == 0;
+                rig = rig.crash(power.then_some(&mut chance));
+                assert_ne!(rig.task(id).state, TaskState::Failed, "seed {seed}: {:?}", rig.task(id));
+            }
+            if rig.task(id).state.is_over() {
+                verified += content(&rig.task(id)).verified;
+                id = rig.start(spec());
+            }
+        }
+        rig.pace = usize::MAX;
+        assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done, "seed {seed}: {:?}", rig.task(id));
+        assert!(content(&rig.task(id)).wrong.is_empty(), "seed {seed}: {:?}", rig.task(id));
+        rig.settle();
+        let all = blocks(&rig);
+        let quiet = pass(&mut rig);
+        assert_eq!((quiet.wrong.as_slice(), quiet.recorded + quiet.verified), (&[][..], all), "seed {seed}");
+        recorded += quiet.recorded;
+        let lbn = below(&mut chance, (rig.now.len() / SECTOR) as u64);
+        rot(&mut rig, lbn);
+        rig = rig.crash(None);
+        let rotten = pass(&mut rig);
+        assert_eq!(rotten.wrong, [lbn / BLOCK * BLOCK], "seed {seed}");
+        assert_eq!(rotten.recorded, 0, "seed {seed}");
+        found += 1;
+        assert!(rig.medium() != rig.now, "the rot is there");
+    }
+    assert!(verified > 0 && recorded > 0 && found == 12, "{verified}, {recorded}: the test tests nothing");
+}
+
+/// Other tasks and sessions write too.
+#[test]
+fn what_a_restore_writes_is_not_reported() {
+    let mut rig = Rig::new();
+    let id = rig.start(backup());
+    assert_eq!(rig.run(id), TaskState::Done);
+    for at in 0..20 {
+        rig.write(range(at * 100, 16));
+    }
+    rig.settle();
+    pass(&mut rig);
+    let image = backup().to.unwrap();
+    let restore = rig.start(TaskSpec { from: vec![image], ..TaskSpec::new(Kind::Restore) });
+    // A scrub beside it.
+    let scrub = rig.start(spec());
+    assert_eq!(rig.run(restore), TaskState::Done, "{:?}", rig.task(restore));
+    assert_eq!(rig.run(scrub), TaskState::Done);
+    assert_eq!(content(&rig.task(scrub)).wrong, [0; 0]);
+    let quiet = pass(&mut rig);
+    assert_eq!((quiet.wrong.as_slice(), quiet.recorded + quiet.verified), (&[][..], blocks(&rig)));
+}
+
+#[test]
+fn a_store_that_was_away_while_the_disk_was_written_is_not_believed() {
+    let mut rig = Rig::new();
+    pass(&mut rig);
+    rig.files.set_gone("/sums", true);
+    rig = rig.crash(None);
+    rig.run_for(Duration::from_secs(1));
+    rig.write(range(160, 8));
+    rig.settle();
+    rig.files.set_gone("/sums", false);
+    rig = rig.crash(None);
+    let why = failed(&mut rig, spec());
+    assert!(why.starts_with("/sums/disk.sums: the checksum store is another than the one"), "{why}");
+    assert!(why.ends_with("say force for that"), "{why}");
+    let all = blocks(&rig);
+    assert_eq!(pass_of(&mut rig, anew()).recorded, all);
+    assert_eq!(pass(&mut rig).verified, all);
+}
+
+#[test]
+fn a_store_that_fails_holds_nobody_up_and_is_not_believed_again() {
+    for state_too in [false, true] {
+        let mut rig = Rig::new();
+        pass(&mut rig);
+        let id = rig.start(spec());
+        rig.run_for(Duration::from_millis(300));
+        rig.files.set_gone("/sums", true);
+        rig.files.set_gone("/state", state_too);
+        rig.write(range(160, 8));
+        rig.settle();
+        rig.run_for(Duration::from_secs(2));
+        rig.files.set_gone("/state", false);
+        rig.run_for(Duration::from_secs(2));
+        let task = rig.task(id);
+        assert_eq!(task.state, TaskState::Failed);
+        let why = task.reason.unwrap();
+        assert!(why.starts_with("the checksum store has failed"), "{why}");
+        rig.files.set_gone("/sums", false);
+        let why = failed(&mut rig, spec());
+        assert!(why.contains("its sums may be old"), "{why}");
+    }
+}
+
+#[test]
+fn what_is_no_store_or_damaged_is_refused_by_name() {
+    let mut rig = Rig::new();
+    rig.files.put(STORE, &[b'x'; 5_000]);
+    let why = failed(&mut rig, spec());
+    assert!(why.starts_with("/sums/disk.sums: not a checksum store"), "{why}");
+    assert!(failed(&mut rig, anew()).contains("not a checksum store"), "somebody else's file stays");
+    assert_eq!(rig.files.get(STORE).unwrap(), [b'x'; 5_000]);
+
+    let good = TaskSpec { checksums: Some("/sums/good".into()), ..spec() };
+    pass_of(&mut rig, good.clone());
+    let why = failed(&mut rig, spec());
+    assert!(why.contains("the checksums of this disk are in /sums/good; name that file"), "{why}");
+    let other = TaskSpec { block_sectors: Some(16), ..good.clone() };
+    assert!(failed(&mut rig, other).contains("in blocks of 8"), "another block size");
+    let own = TaskSpec { checksums: Some("/disk".into()), ..anew() };
+    assert!(failed(&mut rig, own).contains("the disk itself"));
+    // With force it was given up.
+    assert!(failed(&mut rig, good.clone()).contains("its sums may be old"));
+    pass_of(&mut rig, TaskSpec { force: true, ..good.clone() });
+
+    let mut bytes = rig.files.get("/sums/good").unwrap();
+    bytes[20] ^= 1;
+    rig.files.put("/sums/good", &bytes);
+    rig = rig.crash(None);
+    let why = failed(&mut rig, good.clone());
+    assert!(why.starts_with("/sums/good: the checksum store's first page is damaged"), "{why}");
+    assert_eq!(pass_of(&mut rig, TaskSpec { force: true, ..good.clone() }).recorded, blocks(&rig));
+    // A damaged page costs its sums.
+    let mut bytes = rig.files.get("/sums/good").unwrap();
+    bytes[4_096 + 20] ^= 1;
+    rig.files.put("/sums/good", &bytes);
+    rig = rig.crash(None);
+    let found = pass_of(&mut rig, good);
+    assert_eq!((found.wrong.len(), found.recorded), (0, blocks(&rig).min(992)));
+}
+
+#[test]
+fn one_at_a_time() {
+    let mut rig = Rig::new();
+    rig.volume.platters_mut().spoil(Lbn::new(77), sim::Cure::None);
+    let id = rig.start(spec());
+    let refused = rig.call(|desk, _| desk.start(spec())).unwrap_err();
+    assert!(
+        matches!(&refused, DeskError::Busy(why) if why.starts_with("scrub 1 with checksums is")),
+        "{refused}"
+    );
+    let plain = rig.start(TaskSpec { block_sectors: Some(BLOCK), ..TaskSpec::new(Kind::Scrub) });
+    assert_eq!((rig.run(id), rig.run(plain)), (TaskState::Done, TaskState::Done));
+    let task = rig.task(id);
+    assert_eq!((task.bad_lbns.as_slice(), content(&task).recorded), (&[77][..], blocks(&rig) - 1));
+}

@@ -1,0 +1,223 @@
+//! What a scrub with checksums makes of the blocks that it has read: each is compared with its sum, or its sum recorded.
+//!
+//! A block counts as done when its sum was found right or wrong, or is durable in the store. A sum is recorded of bytes
+//! that the disk has flushed, and that nobody has written to since: after a power cut the old content would not fit it.
+
+use super::job::Context;
+use super::landed::Landed;
+use crate::desk::order::{Compared, Lane, Order, Work};
+use crate::desk::table::{Content, MOST_BAD};
+use apps::scrub::Judgement;
+use scheduler::BlockSet;
+use tracing::{error, warn};
+use units::Sectors;
+
+/// Ticks between flushes, half a second each: a flush costs clients more than a block that is done a little later.
+const TICKS: u32 = 10;
+/// Sums that wait for a flush, at most.
+const MOST_WAITING: usize = 4_096;
+
+/// A block of the store and its sum.
+type Sum = (u64, u32);
+
+/// The sums of a scrub.
+pub(crate) struct Contents {
+    /// The scrub's first block in the store.
+    first: u64,
+    block: Sectors,
+    ready: bool,
+    waiting: Vec<Sum>,
+    comparing: bool,
+    fresh: Landed<Sum>,
+    /// Flushed, and to be recorded; being recorded.
+    flushed: Vec<Sum>,
+    recording: Vec<Sum>,
+    /// Those that were read again because somebody wrote to them: once is enough.
+    again: BlockSet,
+    /// The count of writes at the last flush that went well, and at the one that is under way.
+    flushed_at: Option<u64>,
+    flushing_at: u64,
+    writes: u64,
+    ticks: u32,
+    content: Content,
+    settled: Vec<(u64, Judgement)>,
+}
+
+impl Contents {
+    /// For `blocks` of the store from `first` on.
+    pub fn new(first: u64, blocks: u64, block: Sectors, content: Content) -> Self {
+        Self {
+            first,
+            block,
+            ready: false,
+            waiting: Vec::new(),
+            comparing: false,
+            fresh: Landed::default(),
+            flushed: Vec::new(),
+            recording: Vec::new(),
+            again: BlockSet::empty(blocks),
+            flushed_at: None,
+            flushing_at: 0,
+            writes: 0,
+            ticks: 0,
+            content,
+            settled: Vec::new(),
+        }
+    }
+
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// The store is open, and the disk's writes are told to it.
+    pub fn set_ready(&mut self, cx: &mut Context<'_>) {
+        self.ready = true;
+        self.go_on(cx);
+    }
+
+    /// A block of the scrub was read whole.
+    pub fn read(&mut self, cx: &mut Context<'_>, block: u64, sum: u32) {
+        match cx.sums.is_quiet(self.first + block) || !self.ready {
+            true => self.waiting.push((self.first + block, sum)),
+            false => self.unquiet(cx, (self.first + block, sum)),
+        }
+        self.go_on(cx);
+    }
+
+    /// What was read may be older than what is there: its sum is unknown by now, and is recorded of another read.
+    fn unquiet(&mut self, cx: &mut Context<'_>, (of_store, _): Sum) {
+        let block = of_store - self.first;
+        let again = !self.again.contains(block) && cx.sums.ask_again(of_store);
+        self.again.insert(block);
+        // One that is written all the time has been read: the medium is fine.
+        self.settled.push((block, if again { Judgement::Again } else { Judgement::Fine }));
+    }
+
+    pub fn compared(&mut self, cx: &mut Context<'_>, told: Vec<(u64, Compared)>, damaged: Vec<String>) {
+        self.comparing = false;
+        for page in damaged {
+            warn!(disk = cx.disk.name, task = cx.id, "{page}");
+        }
+        for (block, told) in told {
+            match told {
+                Compared::Same => {
+                    self.content.verified += 1;
+                    self.settled.push((block - self.first, Judgement::Fine));
+                }
+                Compared::Wrong { stored, read } => {
+                    let lbn = block.saturating_mul(self.block.get());
+                    let (stored, read) = (format!("{stored:08x}"), format!("{read:08x}"));
+                    error!(
+                        disk = cx.disk.name,
+                        task = cx.id,
+                        lbn,
+                        stored,
+                        read,
+                        "a block is not what was recorded"
+                    );
+                    if self.content.wrong.len() < MOST_BAD {
+                        self.content.wrong.push(lbn);
+                    } else {
+                        self.content.wrong_more += 1;
+                    }
+                    self.settled.push((block - self.first, Judgement::Wrong));
+                }
+                Compared::Unknown(sum) => self.fresh.push((block, sum)),
+            }
+        }
+        self.go_on(cx);
+    }
+
+    pub fn wants_flush(&mut self) -> bool {
+        let many = self.fresh.waiting() >= MOST_WAITING;
+        let wants = self.flushed_at != Some(self.writes) && self.fresh.wants(many);
+        if wants {
+            self.flushing_at = self.writes;
+        }
+        wants
+    }
+
+    pub fn flushed(&mut self, cx: &mut Context<'_>, told: Result<(), String>) {
+        let flushed = self.fresh.flushed();
+        match told {
+            Ok(()) => {
+                self.flushed_at = Some(self.flushing_at);
+                self.flushed.extend(flushed);
+                self.go_on(cx);
+            }
+            Err(why) => {
+                warn!(
+                    disk = cx.disk.name,
+                    task = cx.id,
+                    why,
+                    "the disk cannot be flushed: checksums are left out"
+                );
+                self.settled.extend(flushed.into_iter().map(|(b, _)| (b - self.first, Judgement::Fine)));
+            }
+        }
+    }
+
+    fn record(&mut self, cx: &mut Context<'_>) {
+        for sum in std::mem::take(&mut self.flushed) {
+            match cx.sums.is_quiet(sum.0) {
+                true => self.recording.push(sum),
+                false => self.unquiet(cx, sum),
+            }
+        }
+        if !self.recording.is_empty() {
+            self.recording.iter().for_each(|(block, _)| cx.sums.recorded(*block));
+            cx.orders.push_back(Order { lane: Lane::Sums, work: Work::Record(self.recording.clone()) });
+        }
+    }
+
+    pub fn recorded(&mut self, cx: &mut Context<'_>) {
+        let recorded = std::mem::take(&mut self.recording);
+        self.content.recorded += recorded.len() as u64;
+        self.settled.extend(recorded.into_iter().map(|(b, _)| (b - self.first, Judgement::Fine)));
+        self.go_on(cx);
+    }
+
+    pub fn tick(&mut self, cx: &mut Context<'_>) {
+        self.ticks += 1;
+        if self.ticks >= TICKS {
+            self.ticks = 0;
+            self.fresh.set_due();
+        }
+        self.go_on(cx);
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        self.writes = cx.sums.writes();
+        if self.ready && !self.comparing && !self.waiting.is_empty() {
+            self.comparing = true;
+            let work = Work::Compare(std::mem::take(&mut self.waiting));
+            cx.orders.push_back(Order { lane: Lane::Sums, work });
+        }
+        if self.flushed_at == Some(self.writes) {
+            // Nobody has written since: there is nothing to wait for.
+            self.flushed.extend(self.fresh.take());
+        }
+        if self.recording.is_empty() && !self.flushed.is_empty() {
+            self.record(cx);
+        }
+    }
+
+    /// All that is left waits for a flush.
+    pub fn hurry(&mut self) {
+        self.fresh.set_due();
+    }
+
+    /// How many wait for one.
+    pub fn waiting(&self) -> u64 {
+        self.fresh.iter().count() as u64
+    }
+
+    /// What has become of blocks of the scrub.
+    pub fn settled(&mut self) -> Vec<(u64, Judgement)> {
+        std::mem::take(&mut self.settled)
+    }
+}

@@ -1,0 +1,141 @@
+//! The checksum store of a disk, in its file.
+
+use super::clerk::write_all;
+use super::files::{File, Files, How};
+use crate::desk::order::{Compared, News, OpenSums};
+use apps::scrub::{Checksums, Limits, PAGE_BYTES, Plan, StoreError, StoredChecksums, SumFile};
+use std::path::PathBuf;
+
+/// A file as the store uses it.
+struct Pages(Box<dyn File>);
+
+fn place(page: u64) -> u64 {
+    page.saturating_mul(PAGE_BYTES as u64)
+}
+
+impl SumFile for Pages {
+    fn read(&mut self, page: u64, into: &mut [u8]) -> Result<bool, String> {
+        let n = self.0.read_at(place(page), into).map_err(|e| e.to_string())?;
+        Ok(n == into.len())
+    }
+
+    fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), String> {
+        write_all(&mut *self.0, place(page), bytes).map_err(|e| e.to_string())
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        self.0.sync().map_err(|e| e.to_string())
+    }
+}
+
+/// An open store.
+pub(crate) struct Sums {
+    store: StoredChecksums<Pages>,
+    place: String,
+    /// Damaged pages that were told of.
+    told: usize,
+}
+
+impl Sums {
+    /// Opens a store, or makes it.
+    pub fn open(files: &dyn Files, asked: OpenSums) -> (Option<Self>, News) {
+        let task = asked.task;
+        let path = match files.is_dir(&asked.path) {
+            true => asked.path.join(format!("{}.sums", asked.disk.name)),
+            false => asked.path.clone(),
+        };
+        let place = path.display().to_string();
+        match Self::at(files, &asked, path.clone()) {
+            Ok((store, empty)) => {
+                let id = store.id();
+                (Some(Self { store, place, told: 0 }), News::SumsOpened { task, path, id, empty })
+            }
+            Err(why) => (None, News::SumsRefused { task, why: format!("{place}: {why}") }),
+        }
+    }
+
+    fn at(
+        files: &dyn Files,
+        asked: &OpenSums,
+        path: PathBuf,
+    ) -> Result<(StoredChecksums<Pages>, bool), String> {
+        if asked.disk.own.iter().any(|own| files.is_same(own, &path)) {
+            return Err("that is the disk itself; name another file".into());
+        }
+        if let Some((known, _)) = asked.known.as_ref().filter(|(known, _)| *known != path) {
+            return Err(format!(
+                "the checksums of this disk are in {}; name that file, or say force and all is recorded anew",
+                known.display()
+            ));
+        }
+        let plan = Plan {
+            range: asked.disk.whole(),
+            block: asked.block,
+            sector_bytes: usize::try_from(asked.disk.sector_bytes.get()).unwrap_or(0),
+        };
+        // Of the disk's own that is gone nothing is made up.
+        let how = if asked.task.is_some() { How::Make } else { How::Write };
+        let mut file = files.open(&path, how).map_err(|e| e.to_string())?;
+        let len = file.len().map_err(|e| e.to_string())?;
+        if file.is_device().map_err(|e| e.to_string())? {
+            return Err("that is a device; name a file".into());
+        }
+        let known = asked.known.as_ref().map(|(_, id)| *id);
+        let told = |error: StoreError| error.to_string();
+        let old = match len {
+            0 => Err(StoreError::Stale),
+            _ => StoredChecksums::open(plan, Limits::default(), Pages(file)),
+        };
+        match old {
+            Ok(store) if Some(store.id()) == known => return Ok((store, false)),
+            // Nothing was recorded in it yet.
+            Ok(_) | Err(StoreError::Stale) if asked.task.is_some() && len <= PAGE_BYTES as u64 => {}
+            Ok(_) | Err(StoreError::OtherPlan { .. } | StoreError::Damaged)
+                if asked.anew && known.is_none() => {}
+            Ok(_) => return Err(format!("{}; say force for that", StoreError::Stale)),
+            Err(error) => return Err(told(error)),
+        }
+        let mut file = files.open(&path, How::Make).map_err(|e| e.to_string())?;
+        file.set_len(0).map_err(|e| e.to_string())?;
+        let store =
+            StoredChecksums::create_as(asked.id, plan, Limits::default(), Pages(file)).map_err(told)?;
+        Ok((store, true))
+    }
+
+    fn trouble(&self, error: &str) -> News {
+        News::Trouble(format!("{}: {error}", self.place))
+    }
+
+    /// Forgets blocks, durably.
+    pub fn forget(&mut self, ranges: &[(u64, u64)]) -> News {
+        match self.store.forget(ranges) {
+            Ok(()) => News::Forgotten,
+            Err(error) => self.trouble(&error.to_string()),
+        }
+    }
+
+    /// Compares what was read with what is known.
+    pub fn compare(&mut self, sums: Vec<(u64, u32)>) -> News {
+        let told = sums.into_iter().map(|(block, sum)| match self.store.known(block).sum {
+            None => (block, Compared::Unknown(sum)),
+            Some(stored) if stored == sum => (block, Compared::Same),
+            Some(stored) => (block, Compared::Wrong { stored, read: sum }),
+        });
+        let told = told.collect();
+        if let Some(why) = self.store.failure() {
+            return self.trouble(why);
+        }
+        let all: Vec<String> = self.store.damaged().map(|page| format!("{}: {page}", self.place)).collect();
+        let damaged = all.get(self.told..).unwrap_or_default().to_vec();
+        self.told = all.len();
+        News::Compared { told, damaged }
+    }
+
+    /// Notes what blocks are, durably.
+    pub fn record(&mut self, sums: &[(u64, u32)]) -> News {
+        match self.store.record(sums) {
+            Ok(()) => News::Recorded,
+            Err(error) => self.trouble(&error.to_string()),
+        }
+    }
+}

@@ -230,7 +230,11 @@ impl<'a> Reader<'a> {
         let size = usize::try_from(left).unwrap_or(usize::MAX).min(WINDOW.max(least));
         self.window.resize(size, 0);
         self.begin = self.at;
-        self.file.read(self.at, &mut self.window).map_err(unreadable)
+        let read = self.file.read(self.at, &mut self.window);
+        if read.is_err() {
+            self.window.clear();
+        }
+        read.map_err(unreadable)
     }
 
     /// Nothing may follow.
@@ -266,6 +270,8 @@ impl<'a> Reader<'a> {
 
     /// The next so many bytes, if they are in the window.
     fn window(&self, len: usize) -> Option<&[u8]> {
+        // Another reader's window may go further than this one.
+        self.at.checked_add(len as u64).filter(|end| *end <= self.end)?;
         let from = usize::try_from(self.at.checked_sub(self.begin)?).ok()?;
         self.window.get(from..from.checked_add(len)?)
     }

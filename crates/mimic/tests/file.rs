@@ -142,3 +142,42 @@ fn each_refusal_says_what_and_what_to_do() {
     claims[count] = 1;
     says(&sealed(claims), &["more distances than there are bytes"]);
 }
+
+/// Bytes of which the last can be read only so many times.
+struct Failing {
+    bytes: std::io::Cursor<Vec<u8>>,
+    reads: usize,
+}
+
+impl std::io::Read for Failing {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.reads = self.reads.checked_sub(1).ok_or(std::io::ErrorKind::TimedOut)?;
+        self.bytes.read(into)
+    }
+}
+
+impl std::io::Seek for Failing {
+    fn seek(&mut self, to: std::io::SeekFrom) -> std::io::Result<u64> {
+        self.bytes.seek(to)
+    }
+}
+
+#[test]
+fn a_file_that_fails_while_it_is_read_is_refused_whenever_it_does() {
+    let mut builder = TableBuilder::new(Metric::Mean, 1);
+    for i in 0..3_000 {
+        let samples: Samples = [Duration::from_micros(2_000 + i % 77)].into_iter().collect();
+        assert!(builder.push(Pair::ALL[0], Distance::new(i as i64 * 300), &samples, true));
+    }
+    let saved = saved(builder.build(), "a drive");
+    let mut needed = 0;
+    let read = loop {
+        let mut source = Failing { bytes: std::io::Cursor::new(saved.to_bytes()), reads: needed };
+        match Saved::read(&mut source) {
+            Err(FileError::Unreadable { .. }) => needed += 1,
+            other => break other,
+        }
+    };
+    assert_eq!(read, Ok(saved));
+    assert!(needed > 10, "{needed}");
+}

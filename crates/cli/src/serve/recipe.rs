@@ -10,8 +10,8 @@ use std::sync::Arc;
 use units::{Bytes, Duration, Sectors};
 
 /// Of a step of what a mimic learns: of those measured, the one that is least behind the best on any drive and load
-/// (docs/MIMIC.md, where nothing is known).
-const GRAIN: Bytes = Bytes::new(64 << 10);
+/// (docs/MIMIC.md, steps).
+const GRAIN: Bytes = Bytes::new(32 << 10);
 
 /// What a core is made of. The setup of a recording; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_step_is_as_many_bytes_whatever_a_sector_has() {
         let grains = [512, 4_096, 1 << 20].map(|sector| grain(Bytes::new(sector)).get());
-        assert_eq!(grains, [128, 16, 1]);
+        assert_eq!(grains, [64, 8, 1]);
     }
 
     #[test]

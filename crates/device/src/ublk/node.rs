@@ -4,9 +4,12 @@ use super::params::{DEPTH, MOST_BYTES, params, same};
 use super::queue::Queue;
 use super::{UblkError, UblkPlan};
 use crate::kernel::KernelQueue;
+use crate::raw::System;
 use libublk::ctrl::{UblkCtrl, UblkCtrlBuilder};
 use libublk::io::UblkDev;
 use libublk::{UblkFlags, sys};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
@@ -19,6 +22,8 @@ use std::{fmt, io};
 /// The kernel reads from a device while it shows it, and writes to it while it takes it away. So a thread of its own gives
 /// the driver these orders, and who [serves](Self::serve) the device answers meanwhile: [`open`](Self::open), then on one
 /// thread `serve`, and in there [`start`](Self::start); when the queue says that it is over, [`close`](Self::close).
+///
+/// What is mounted on a device that is taken away is synced first, and has no device afterwards.
 ///
 /// A device whose daemon was killed stays, and what is asked of it waits. The next daemon of the same owner that opens the
 /// same number takes it over, and is asked again for all that was not answered. If the disk is not what it was (its size, what
@@ -98,13 +103,13 @@ impl Ublk {
         }
     }
 
-    /// Has the kernel take it away: what it still has to write of it comes first, and has to be served.
+    /// Has the kernel take it away: what it has to write of it comes first, and has to be served.
     pub fn stop(&self) {
         // Gone already is as good.
         let _ = self.orders.send(Order::Stop);
     }
 
-    /// Gives it up, after its queue is over; waits until its number is free.
+    /// Gives it up, after its queue is over; its number is free then, unless somebody still has it open.
     ///
     /// # Errors
     /// The driver's word.
@@ -145,19 +150,45 @@ fn look_after(
                 }));
             }
             Order::Stop => {
+                sync(number);
+                // Gone already is as good.
                 let _ = ctrl.kill_dev();
             }
         }
     }
-    let _ = ctrl.kill_dev();
     drop(dev);
-    ctrl.del_dev().map(|_| ()).map_err(failed("it cannot be taken away"))
+    take_away(&ctrl).map_err(|source| UblkError::Driver { number, what: "it cannot be taken away", source })
+}
+
+/// What the kernel has of the device and has not written yet, it writes: when it is told to let go of a device that could be
+/// taken over it does not do so by itself.
+fn sync(number: u32) {
+    let Ok(node) = File::open(format!("/dev/ublkb{number}")) else { return };
+    let rdev = node.metadata().map_or(0, |metadata| metadata.rdev());
+    for at in System::here().mounts_of_device(libc::major(rdev), libc::minor(rdev)) {
+        // What cannot be written is an error of who wrote it.
+        let _ = File::open(at).map(|at| rustix::fs::syncfs(at));
+    }
+    let _ = node.sync_all();
+}
+
+/// Takes a device away, and waits a little for its number to be free: as long as somebody has it open it is not.
+fn take_away(ctrl: &UblkCtrl) -> io::Result<()> {
+    let _ = ctrl.kill_dev();
+    done(ctrl.del_dev_async())?;
+    for _ in 0..FREES {
+        if ctrl.read_dev_info().is_err() {
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// The driver's handle on a new device, or on one that was left behind.
 fn control(plan: &UblkPlan, params: &sys::ublk_params) -> Result<UblkCtrl, UblkError> {
     let number = plan.number;
-    match std::fs::File::options().read(true).write(true).open("/dev/ublk-control") {
+    match File::options().read(true).write(true).open("/dev/ublk-control") {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(UblkError::NoDriver),
         Err(error) => return Err(UblkError::Control(error)),
@@ -188,8 +219,10 @@ fn build(plan: &UblkPlan, flags: UblkFlags) -> io::Result<UblkCtrl> {
 }
 
 /// The kernel notices within five seconds that a daemon has died.
-const NOTICES: u32 = 80;
-const LOOK: Duration = Duration::from_millis(100);
+const NOTICES: u32 = 800;
+/// A number is free in no time if nobody has the device.
+const FREES: u32 = 100;
+const LOOK: Duration = Duration::from_millis(10);
 
 /// A device of this number that is there already: taken over if it is ours and still fits, taken away if it is ours and does
 /// not (`None`).
@@ -219,8 +252,7 @@ fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<Ublk
                     done(ctrl.start_user_recover()).map_err(driver("it cannot be taken over"))?;
                     return Ok(Some(ctrl));
                 }
-                let _ = ctrl.kill_dev();
-                done(ctrl.del_dev()).map_err(driver("what was left of it cannot be taken away"))?;
+                take_away(&ctrl).map_err(driver("what was left of it cannot be taken away"))?;
                 return Ok(None);
             }
         }

@@ -54,25 +54,29 @@ impl KernelQueue for Queue<'_> {
     }
 
     fn turn(&mut self) -> io::Result<bool> {
-        let (come, mut failed) = (&mut self.come, None);
-        let turned = self.queue.flush_and_wake_io_tasks(
-            |data, done, _| match done.result() {
-                0 => come.push_back(UblkIOCtx::user_data_to_tag(data) as u16),
-                // The device goes: libublk counts these.
-                error if error == libublk::sys::UBLK_IO_RES_ABORT => {}
-                error => failed = Some(io::Error::from_raw_os_error(-error)),
-            },
-            0,
-        );
-        match (turned, failed) {
-            (Ok(_), None) => Ok(true),
-            (Err(UblkError::QueueIsDown), None) => {
-                self.lent = false;
-                Ok(false)
+        loop {
+            let (come, mut failed) = (&mut self.come, None);
+            let turned = self.queue.flush_and_wake_io_tasks(
+                |data, done, _| match done.result() {
+                    0 => come.push_back(UblkIOCtx::user_data_to_tag(data) as u16),
+                    // The device goes: libublk counts these.
+                    error if error == libublk::sys::UBLK_IO_RES_ABORT => {}
+                    error => failed = Some(io::Error::from_raw_os_error(-error)),
+                },
+                0,
+            );
+            match (turned, failed) {
+                (_, Some(error)) => return Err(error),
+                // That it was the last is said when there is nothing more.
+                (Ok(taken), None) if taken > 0 && self.queue.is_stopping() => {}
+                (Ok(_), None) => return Ok(true),
+                (Err(UblkError::QueueIsDown), None) => {
+                    self.lent = false;
+                    return Ok(false);
+                }
+                (Err(UblkError::IOError(error)), None) if error.kind() == io::ErrorKind::Interrupted => {}
+                (Err(error), None) => return Err(io_error(error)),
             }
-            (Err(UblkError::IOError(error)), None) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
-            (Err(error), None) => Err(io_error(error)),
-            (_, Some(error)) => Err(error),
         }
     }
 

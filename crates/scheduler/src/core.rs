@@ -13,7 +13,7 @@ pub use outside::{
 };
 
 use crate::background::{Background, Buffers, Ready, Urgent};
-use crate::foreground::{Pending, Request};
+use crate::foreground::{Pending, Request, follows};
 use crate::idle::{Harm, Idle, IdleTime, IdleTimeError};
 use crate::lottery::Lottery;
 use crate::planner::{Planner, SearchBudget};
@@ -262,6 +262,8 @@ pub struct Core {
     /// Promoted requests of suspended sessions.
     held_back: Vec<Pending>,
     next_sequence: u64,
+    /// When the last request came.
+    came: Option<Instant>,
     background: Background,
     planner: Planner,
     /// Where the head is, or will be when what is under way is done.
@@ -310,6 +312,7 @@ impl Core {
             promoted: 0,
             held_back: Vec::new(),
             next_sequence: 0,
+            came: None,
             background: Background::new(drive.layout(), config.most_partials),
             planner: Planner::new(&drive),
             position,
@@ -367,7 +370,8 @@ impl Core {
             return Err(SubmitError::PastEnd { id, range, capacity });
         };
         self.next_sequence += 1;
-        self.pool.push(pending);
+        let follows = follows(&mut self.came, now);
+        self.pool.push(Pending { follows, ..pending });
         self.now = now;
         self.idle.since = now;
         self.cut(now);
@@ -519,11 +523,12 @@ impl Core {
 
     /// What a session has promoted may go: it is not suspended any more.
     fn release(&mut self, session: SessionId) {
-        let (pool, promoted) = (&mut self.pool, &mut self.promoted);
+        let (pool, promoted, came) = (&mut self.pool, &mut self.promoted, &mut self.came);
+        let now = self.now;
         self.held_back.retain(|pending| {
             let goes = pending.promoted == Some(session);
             if goes {
-                pool.push(*pending);
+                pool.push(Pending { follows: follows(came, now), ..*pending });
                 *promoted += 1;
             }
             !goes

@@ -44,7 +44,8 @@ impl freeblock_apps::cache::HeadTime for FromHere<'_> {
         let request = Request { id: RequestId::new(0), op: Op::Write, range };
         let piece = layout.pieces(range).next().unwrap();
         let track = layout.track(piece.track);
-        let pending = Pending { request, arrived: now, sequence: 0, piece, track, promoted: None };
+        let pending =
+            Pending { request, arrived: now, sequence: 0, piece, track, promoted: None, follows: false };
         self.drive.positioning(at, now, &pending).total()
     }
 }

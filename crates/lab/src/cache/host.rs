@@ -113,7 +113,8 @@ impl HeadTime for FromHere<'_> {
         let Some(piece) = layout.pieces(range).next() else { return Duration::MAX };
         let request = Request { id: RequestId::new(0), op: Op::Write, range };
         let track = layout.track(piece.track);
-        let pending = Pending { request, arrived: now, sequence: 0, piece, track, promoted: None };
+        let pending =
+            Pending { request, arrived: now, sequence: 0, piece, track, promoted: None, follows: false };
         let from = self.rest.from.max(now);
         from.since(now) + self.drive.positioning(self.rest.position, from, &pending).total()
     }

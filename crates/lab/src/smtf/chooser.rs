@@ -162,7 +162,15 @@ mod tests {
             let request = Request { id, op: Op::Read, range };
             let piece = disk.layout().pieces(range).next().unwrap();
             let track = disk.layout().track(piece.track);
-            Pending { request, arrived: Instant::ZERO, sequence, piece, track, promoted: None }
+            Pending {
+                request,
+                arrived: Instant::ZERO,
+                sequence,
+                piece,
+                track,
+                promoted: None,
+                follows: false,
+            }
         };
         let pending: Vec<Pending> = queue.iter().enumerate().map(pending).collect();
         let last = Some(Last { op: Op::Read, lbn: Lbn::new(last) });

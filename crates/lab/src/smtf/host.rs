@@ -152,7 +152,15 @@ impl<D: Disk, S: Source, C: Chooser> Host<D, S, C> {
             })?;
             let track = layout.track(piece.track);
             let arrived = issued.at;
-            self.queue.push(Pending { request, arrived, sequence: self.next, piece, track, promoted: None });
+            self.queue.push(Pending {
+                request,
+                arrived,
+                sequence: self.next,
+                piece,
+                track,
+                promoted: None,
+                follows: false,
+            });
             self.tasks.push(issued.task);
             self.next += 1;
         }

@@ -29,9 +29,9 @@ pub use record::ErrorRecord;
 use super::under_way::Job;
 use super::{Action, Core, Purpose};
 use crate::background::Buffers;
-use crate::foreground::Request;
+use crate::foreground::{Pending, Request};
 use clock::Clock;
-use felt::Felt;
+use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Standing};
 use guard::Guard;
 use margin::Margins;
@@ -230,9 +230,11 @@ impl Outside {
     }
 
     /// Commands for foreground requests, sent or about to be.
-    fn foreground_commands(&self) -> usize {
-        let orders = self.device.iter().chain(&self.queue);
-        orders.filter(|order| matches!(order.work, Work::Foreground { .. })).count()
+    fn foreground_commands(&self) -> impl Iterator<Item = &Pending> {
+        self.device.iter().chain(&self.queue).filter_map(|order| match &order.work {
+            Work::Foreground { job, .. } => Some(&job.pending),
+            _ => None,
+        })
     }
 
     /// Why no detour may be tried.
@@ -341,19 +343,21 @@ impl Core {
         }
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
-        // With this one.
-        let waiting = 1 + self.pool.len() + outside.foreground_commands();
         let time =
             foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs();
         outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
         match &order.work {
             Work::Foreground { plain, job } => {
+                let commanded = outside.foreground_commands();
+                let waiting = Waiting::of(self.pool.iter().chain(commanded).chain([&job.pending]));
+                let waited = now.saturating_since(waiting.since).saturating_sub(time);
                 let Command { range, foreground, .. } = order.command;
                 let merged = foreground.map_or(0, |asked| range.len().get() - asked.len().get());
                 let late = plain.map_or(Late::default(), |plain| {
                     plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))
                 });
-                let felt = guard::Lateness { client: outside.felt.done(late, waiting), head: late.head };
+                let felt =
+                    guard::Lateness { client: outside.felt.done(late, waiting, waited), head: late.head };
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), felt);
                 outside.on_bus = late.bus;
                 (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);

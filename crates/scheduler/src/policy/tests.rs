@@ -30,6 +30,7 @@ fn pending(sequence: u64, lbn: u64, arrived_us: u64) -> Pending {
         piece: Piece { track: TrackIndex::new(0), sector: 0, lbn: Lbn::new(lbn), len: 8 },
         track: Track { cylinder: Cylinder::new(0), head: Head::new(0), sectors: 100, angle: Angle::ZERO },
         promoted: None,
+        follows: false,
     }
 }
 

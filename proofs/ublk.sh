@@ -88,8 +88,10 @@ mounted
 check a.sums
 cp -r /mnt/a /mnt/late || die "copy late"
 end
-dmesg | grep "I/O error" && die "write all before the end"
-umount /mnt 2>/dev/null
+dmesg | grep "potential data loss" && die "write all before the end"
+freeblock serve --disk d0=/data/disk --listen unix:/data/s --ublk 0 >/data/other.log 2>&1 && die "be refused what is still mounted"
+grep -q "somebody still has it open" /data/other.log || { cat /data/other.log; die "be told who holds it"; }
+umount /mnt
 begin
 e2fsck -fp /dev/ublkb0; [ $? -le 1 ] || die "e2fsck after the end"
 mounted

@@ -167,7 +167,7 @@ fn sync(number: u32) {
     let rdev = node.metadata().map_or(0, |metadata| metadata.rdev());
     for at in System::here().mounts_of_device(libc::major(rdev), libc::minor(rdev)) {
         // What cannot be written is an error of who wrote it.
-        let _ = File::open(at).map(|at| rustix::fs::syncfs(at));
+        let _ = File::open(at).map(rustix::fs::syncfs);
     }
     let _ = node.sync_all();
 }
@@ -225,11 +225,26 @@ const FREES: u32 = 100;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// A device of this number that is there already: taken over if it is ours and still fits, taken away if it is ours and does
-/// not (`None`).
+/// not (`None`, as if there was none).
 fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<UblkCtrl>, UblkError> {
     let number = plan.number;
     let driver = |what| move |source| UblkError::Driver { number, what, source };
-    let ctrl = build(plan, UblkFlags::UBLK_DEV_F_RECOVER_DEV).map_err(driver("it cannot be looked at"))?;
+    let there = Path::new(&format!("/dev/ublkc{number}")).exists();
+    // It complains on standard error of a device of which it has no notes.
+    let notes = PathBuf::from(format!("{}/{number:04}.json", UblkCtrl::run_dir()));
+    if !notes.exists() {
+        let _ = std::fs::create_dir_all(UblkCtrl::run_dir()).and_then(|()| std::fs::write(&notes, "{}"));
+    }
+    let ctrl = match build(plan, UblkFlags::UBLK_DEV_F_RECOVER_DEV) {
+        Ok(ctrl) if there => ctrl,
+        Ok(_) => {
+            let whose =
+                "is gone, and somebody still has it open from before (is it mounted?); end that".to_owned();
+            return Err(UblkError::Taken { number, whose });
+        }
+        Err(_) if !there => return Ok(None),
+        Err(source) => return Err(driver("it cannot be looked at")(source)),
+    };
     for _ in 0..NOTICES {
         let info = ctrl.dev_info();
         if info.ublksrv_flags != plan.owner {

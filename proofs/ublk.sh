@@ -89,9 +89,10 @@ check a.sums
 cp -r /mnt/a /mnt/late || die "copy late"
 end
 dmesg | grep "potential data loss" && die "write all before the end"
-freeblock serve --disk d0=/data/disk --listen unix:/data/s --ublk 0 >/data/other.log 2>&1 && die "be refused what is still mounted"
+timeout -s KILL 60 freeblock serve --disk d0=/data/disk --listen unix:/data/s --ublk 0 >/data/other.log 2>&1 && die "be refused what is still mounted"
 grep -q "somebody still has it open" /data/other.log || { cat /data/other.log; die "be told who holds it"; }
-umount /mnt
+echo "GUEST: refused while it is held open"
+umount /mnt || die "umount what has no device"
 begin
 e2fsck -fp /dev/ublkb0; [ $? -le 1 ] || die "e2fsck after the end"
 mounted
@@ -105,7 +106,7 @@ echo "GUEST: well"
 poweroff -f
 INIT
 boot 1 -m 1024 -nic none
-for _ in $(seq "$(long && echo 600 || echo 300)"); do kill -0 "$guest" 2>/dev/null || break; sleep 1; done
+for _ in $(seq "$(long && echo 900 || echo 600)"); do kill -0 "$guest" 2>/dev/null || break; sleep 1; done
 says 1 well || not 1 "the guest does not come to its end"
 wait "$guest" || true
 guest=

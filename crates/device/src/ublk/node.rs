@@ -157,7 +157,12 @@ fn look_after(
         }
     }
     drop(dev);
-    take_away(&ctrl).map_err(|source| UblkError::Driver { number, what: "it cannot be taken away", source })
+    take_away(&ctrl).map_err(|source| UblkError::Driver {
+        number,
+        what: "it cannot be taken away",
+        source,
+    })?;
+    Ok(())
 }
 
 /// What the kernel has of the device and has not written yet, it writes: when it is told to let go of a device that could be
@@ -172,30 +177,34 @@ fn sync(number: u32) {
     let _ = node.sync_all();
 }
 
-/// Takes a device away, and waits a little for its number to be free: as long as somebody has it open it is not.
-fn take_away(ctrl: &UblkCtrl) -> io::Result<()> {
+/// Takes a device away, and waits a little for its number to be free, which it is not as long as somebody has it open.
+/// Whether it is free.
+fn take_away(ctrl: &UblkCtrl) -> io::Result<bool> {
     let _ = ctrl.kill_dev();
     done(ctrl.del_dev_async())?;
     for _ in 0..FREES {
         if ctrl.read_dev_info().is_err() {
-            break;
+            return Ok(true);
         }
         std::thread::sleep(LOOK);
     }
-    Ok(())
+    Ok(false)
 }
 
 /// The driver's handle on a new device, or on one that was left behind.
+///
+/// A number that is not free must not be given to libublk to be added: it would then delete the device that has it, and
+/// wait for whoever has that open.
 fn control(plan: &UblkPlan, params: &sys::ublk_params) -> Result<UblkCtrl, UblkError> {
     let number = plan.number;
-    match File::options().read(true).write(true).open("/dev/ublk-control") {
-        Ok(_) => {}
+    let driver = match File::options().read(true).write(true).open("/dev/ublk-control") {
+        Ok(driver) => driver,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(UblkError::NoDriver),
         Err(error) => return Err(UblkError::Control(error)),
-    }
-    if Path::new(&format!("/dev/ublkc{number}")).exists()
-        && let Some(left) = left_behind(plan, params)?
-    {
+    };
+    // Two of us do not find the same number free at once. Held until this is over.
+    driver.lock().map_err(UblkError::Control)?;
+    if let Some(left) = left_behind(plan, params)? {
         return Ok(left);
     }
     build(plan, UblkFlags::UBLK_DEV_F_ADD_DEV).map_err(|source| UblkError::Driver {
@@ -224,56 +233,93 @@ const NOTICES: u32 = 800;
 const FREES: u32 = 100;
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A device of this number that is there already: taken over if it is ours and still fits, taken away if it is ours and does
-/// not (`None`, as if there was none).
+/// A device of this number that the driver knows already: taken over if it is ours and still fits, taken away if it is ours
+/// and does not (`None`, as if there was none).
 fn left_behind(plan: &UblkPlan, params: &sys::ublk_params) -> Result<Option<UblkCtrl>, UblkError> {
     let number = plan.number;
     let driver = |what| move |source| UblkError::Driver { number, what, source };
-    let there = Path::new(&format!("/dev/ublkc{number}")).exists();
+    let node = Path::new(&format!("/dev/ublkc{number}")).exists();
     // It complains on standard error of a device of which it has no notes.
     let notes = PathBuf::from(format!("{}/{number:04}.json", UblkCtrl::run_dir()));
     if !notes.exists() {
         let _ = std::fs::create_dir_all(UblkCtrl::run_dir()).and_then(|()| std::fs::write(&notes, "{}"));
     }
     let ctrl = match build(plan, UblkFlags::UBLK_DEV_F_RECOVER_DEV) {
-        Ok(ctrl) if there => ctrl,
-        Ok(_) => {
-            let whose =
-                "is gone, and somebody still has it open from before (is it mounted?); end that".to_owned();
-            return Err(UblkError::Taken { number, whose });
-        }
-        Err(_) if !there => return Ok(None),
+        Ok(ctrl) => ctrl,
+        Err(_) if !node => return Ok(None),
         Err(source) => return Err(driver("it cannot be looked at")(source)),
     };
     for _ in 0..NOTICES {
         let info = ctrl.dev_info();
-        if info.ublksrv_flags != plan.owner {
-            let whose = "is another program's, or another disk's".into();
-            return Err(UblkError::Taken { number, whose });
-        }
-        match u32::from(info.state) {
-            sys::UBLK_S_DEV_LIVE if is_alive(info.ublksrv_pid) => {
-                let whose = format!("is served by process {}", info.ublksrv_pid);
-                return Err(UblkError::Taken { number, whose });
-            }
-            sys::UBLK_S_DEV_LIVE => {
+        let mut theirs = sys::ublk_params::default();
+        let fits = ctrl.get_params(&mut theirs).is_ok() && same(params, &theirs) && info.queue_depth == DEPTH;
+        let found = Found {
+            node,
+            ours: info.ublksrv_flags == plan.owner,
+            state: info.state.into(),
+            served_by: is_alive(info.ublksrv_pid).then_some(info.ublksrv_pid),
+            fits,
+        };
+        match found.verdict() {
+            Verdict::Taken(whose) => return Err(UblkError::Taken { number, whose }),
+            Verdict::Wait => {
                 std::thread::sleep(LOOK);
                 ctrl.read_dev_info().map_err(io_error).map_err(driver("it cannot be looked at"))?;
             }
-            state => {
-                let mut theirs = sys::ublk_params::default();
-                let known = ctrl.get_params(&mut theirs).is_ok() && same(params, &theirs);
-                if state == sys::UBLK_S_DEV_QUIESCED && known && info.queue_depth == DEPTH {
-                    done(ctrl.start_user_recover()).map_err(driver("it cannot be taken over"))?;
-                    return Ok(Some(ctrl));
-                }
-                take_away(&ctrl).map_err(driver("what was left of it cannot be taken away"))?;
-                return Ok(None);
+            Verdict::TakeOver => {
+                done(ctrl.start_user_recover()).map_err(driver("it cannot be taken over"))?;
+                return Ok(Some(ctrl));
+            }
+            Verdict::TakeAway => {
+                let free = take_away(&ctrl).map_err(driver("what was left of it cannot be taken away"))?;
+                let whose = HELD.to_owned();
+                return if free { Ok(None) } else { Err(UblkError::Taken { number, whose }) };
             }
         }
     }
     let source = io::Error::from(io::ErrorKind::TimedOut);
     Err(UblkError::Driver { number, what: "the kernel does not notice that its daemon has died", source })
+}
+
+const HELD: &str = "is gone, and somebody still has it open from before (is it mounted?); end that";
+
+/// A device that the driver knows.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// It is still there for programs. A device that was taken away is not, and the driver knows it as long as somebody has it open.
+    node: bool,
+    /// Of the same disk's daemon.
+    ours: bool,
+    /// UBLK_S_DEV_*.
+    state: u32,
+    /// Its daemon, if that is alive.
+    served_by: Option<i32>,
+    /// It is what it would be made like now.
+    fits: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Taken(String),
+    /// For the kernel to notice that its daemon has died.
+    Wait,
+    TakeOver,
+    TakeAway,
+}
+
+impl Found {
+    fn verdict(self) -> Verdict {
+        match (self.state, self.served_by) {
+            _ if !self.node => Verdict::Taken(HELD.into()),
+            _ if !self.ours => Verdict::Taken("is another program's, or another disk's".into()),
+            (sys::UBLK_S_DEV_LIVE, Some(process)) => {
+                Verdict::Taken(format!("is served by process {process}"))
+            }
+            (sys::UBLK_S_DEV_LIVE, None) => Verdict::Wait,
+            (sys::UBLK_S_DEV_QUIESCED, _) if self.fits => Verdict::TakeOver,
+            _ => Verdict::TakeAway,
+        }
+    }
 }
 
 /// Whether a process is there, and not only what is left of it.
@@ -298,5 +344,42 @@ pub(super) fn io_error(error: libublk::UblkError) -> io::Error {
         Theirs::UringIOError(code) | Theirs::OtherError(code) => io::Error::from_raw_os_error(code.abs()),
         Theirs::IOError(error) => error,
         other => io::Error::other(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEFT: Found =
+        Found { node: true, ours: true, state: sys::UBLK_S_DEV_QUIESCED, served_by: None, fits: true };
+
+    #[test]
+    fn what_a_dead_daemon_left_is_taken_over_by_its_own_disk_only() {
+        assert_eq!(LEFT.verdict(), Verdict::TakeOver);
+        assert_eq!(Found { fits: false, ..LEFT }.verdict(), Verdict::TakeAway);
+        assert_eq!(Found { state: sys::UBLK_S_DEV_DEAD, ..LEFT }.verdict(), Verdict::TakeAway);
+        for state in [sys::UBLK_S_DEV_DEAD, sys::UBLK_S_DEV_LIVE, sys::UBLK_S_DEV_QUIESCED] {
+            let theirs = Found { ours: false, state, ..LEFT }.verdict();
+            assert!(matches!(theirs, Verdict::Taken(whose) if whose.contains("another")), "{state}");
+        }
+    }
+
+    #[test]
+    fn a_daemon_that_lives_is_left_alone_and_the_death_of_one_waited_for() {
+        let live = Found { state: sys::UBLK_S_DEV_LIVE, ..LEFT };
+        assert_eq!(live.verdict(), Verdict::Wait);
+        let served = Found { served_by: Some(17), ..live }.verdict();
+        assert_eq!(served, Verdict::Taken("is served by process 17".into()));
+    }
+
+    #[test]
+    fn a_number_that_is_held_open_after_its_device_is_gone_is_refused() {
+        for state in [sys::UBLK_S_DEV_DEAD, sys::UBLK_S_DEV_LIVE, sys::UBLK_S_DEV_QUIESCED] {
+            for (ours, served_by) in [(true, None), (true, Some(17)), (false, None)] {
+                let held = Found { node: false, ours, state, served_by, ..LEFT };
+                assert_eq!(held.verdict(), Verdict::Taken(HELD.into()), "{held:?}");
+            }
+        }
     }
 }

@@ -164,6 +164,8 @@ pub(super) struct Outside {
     heard_foreground: Instant,
     /// The same by the host's clock.
     heard_at: Instant,
+    /// When it heard last of any command, by its own clock.
+    heard_any: Instant,
     /// Foreground requests since the last with a detour.
     plain_since: u32,
     /// By how much later for what was had beside, if only by the bus.
@@ -207,6 +209,7 @@ impl Outside {
             held_back: HeldBack::default(),
             heard_foreground: Instant::ZERO,
             heard_at: Instant::ZERO,
+            heard_any: Instant::ZERO,
             plain_since: u32::MAX,
             on_bus: Duration::ZERO,
             queue: VecDeque::new(),
@@ -322,6 +325,7 @@ impl Core {
             return;
         };
         self.now = now;
+        outside.heard_any = now;
         if outcome == Outcome::Lost {
             return self.command_lost(outside, order);
         }

@@ -100,6 +100,12 @@ impl Outside {
         self.in_time_for(end).max(self.heard_at).min(now)
     }
 
+    /// How long the drive has had nothing to do although there may have been something, because the host did not ask: no detour
+    /// was in the way of that.
+    fn unasked(&self, now: Instant) -> Duration {
+        if self.device.is_empty() { now.saturating_since(self.heard_any) } else { Duration::ZERO }
+    }
+
     /// By how much a detour's move over so many cylinders is widened.
     pub(super) fn margin(&self, distance: u32) -> Duration {
         match self.config.conservatism {
@@ -174,6 +180,7 @@ impl Core {
             let sectors: u64 = sectors.chain(merged.map(|(range, _)| range.len().get())).sum();
             // Without detours there would have been room for it when the host had heard of the last request but one.
             let room = outside.heard_foreground.checked_sub(outside.on_bus).unwrap_or_default();
+            let room = room + outside.unasked(self.now);
             let asked_at = outside.clock.platter(job.pending.arrived).max(room);
             let mut plain = Plain {
                 sent: asked_at.min(outside.decided),
@@ -215,7 +222,7 @@ impl Core {
     /// the choice after it.
     fn gain(&self, outside: &Outside, standing: &Standing, job: &Job, room: Instant, end: Instant) -> i64 {
         // Who comes when a request is done comes because of that.
-        let until = outside.plain_choice(self.now);
+        let until = outside.plain_choice(self.now) + outside.unasked(self.now);
         let early = |pending: &Pending| pending.arrived <= until;
         if early(&job.pending) {
             return 0;

@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
 CARGO := cargo
 
-.PHONY: help demo test torture explore lab bench bench-nbd bench-harm fuzz-check lint rust cc clients guest
+.PHONY: help demo test torture explore lab bench bench-nbd bench-harm fuzz-check lint ublk rust cc clients guest libclang
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -36,12 +36,18 @@ torture: rust cc clients guest ## the proofs with other people's programs at len
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
 	@for kind in $(KINDS); do for proof in $(PROOFS); do $(call proof,$$proof,$$kind); done; done
 	@$(call proof,guest,serve)
+	@if $(MAKE) --no-print-directory libclang; then \
+	  $(CARGO) test --release --locked --package freeblock-device --features ublk --lib && $(MAKE) --no-print-directory ublk && { $(call proof,ublk,serve); }; \
+	else echo "skipped: libclang not found, and ublk needs it"; fi
 	@$(TARGET)/release/freeblock torture --seed $(TORTURE_SEED)
 	@$(CARGO) test --release --locked --package freeblock-server --test crash
 	@$(CARGO) test --release --locked --package freeblock-cli --test cli -- crash:: checksums
 	@$(CARGO) test --release --locked --package freeblock-hostile --test targets
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+ublk: rust cc libclang ## the release binary with `freeblock serve --ublk`: disks as /dev/ublkbN of this machine's kernel
+	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock --features ublk
+
 bench-nbd: rust cc clients ## the same fio job against ours, nbdkit and qemu-nbd over a file in memory (KIND=raw without the scheduler)
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
 	@LENGTH=$(or $(LENGTH),long) KIND=$(or $(KIND),serve) EXPORT=$(TARGET)/release/examples/export \
@@ -97,6 +103,18 @@ cc:
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y gcc libc6-dev >/dev/null; \
 	else \
 	  echo "make: Rust needs a C compiler to link with; install one, on Debian: apt-get install gcc libc6-dev" >&2; exit 1; \
+	fi
+
+# What makes the bindings to the kernel's headers; only `ublk` needs it.
+libclang:
+	@[ -z "$${LIBCLANG_PATH:-}" ] || exit 0; \
+	ls /usr/lib/llvm-*/lib/libclang[-.]*so* /usr/lib/*/libclang[-.]*so* 2>/dev/null | grep -qv 'libclang-cpp' && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "make: for ublk, installing libclang-dev" >&2; \
+	  { timeout 60 apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive timeout 400 apt-get install -qq -y --no-install-recommends libclang-dev >/dev/null; }; \
+	else \
+	  echo "make: ublk needs libclang to build (Debian: apt-get install libclang-dev), or LIBCLANG_PATH" >&2; exit 1; \
 	fi
 
 # Programs that nobody here wrote, for the tests and proofs that hold ours against them. What misses its program says so and

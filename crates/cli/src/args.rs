@@ -422,7 +422,7 @@ pub(crate) struct TortureArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "hours", "steps", "skip"])]
     pub(crate) replay: Option<PathBuf>,
     /// Leave out the first histories of the seed: they have been done
-    #[arg(long, value_name = "N", conflicts_with = "replay", default_value = "0")]
+    #[arg(long, value_name = "N", value_parser = values::skipped, conflicts_with = "replay", default_value = "0", allow_negative_numbers = true)]
     pub(crate) skip: u64,
     /// Write the shortest history that breaks a promise there as well; after Ctrl-C, the history that comes next
     #[arg(short, long, value_name = "FILE")]

@@ -97,6 +97,11 @@ pub(crate) fn steps(text: &str) -> Result<u64, String> {
     whole(text, 1, MOST_REQUESTS)
 }
 
+/// Histories that are left out. With all that a run adds to them it is still a number.
+pub(crate) fn skipped(text: &str) -> Result<u64, String> {
+    whole(text, 0, u64::MAX / 2)
+}
+
 /// Hours of virtual time, to the nanosecond: up to ten years.
 pub(crate) fn hours(text: &str) -> Result<Duration, String> {
     let hours = text.parse::<f64>().ok().filter(|h| *h > 0.0 && *h <= 87_600.0);

@@ -1,5 +1,6 @@
 //! What moves the head for a host of applications: the core in the drive, or a drive behind its interface.
 
+use crate::gaps::Gaps;
 use drive::{Behaviour, Command as ToDrive, CommandError, Drive, DriveError, Mechanics, Rules};
 use model::{DriveModel, Location, Position, Profile};
 use scheduler::{Access, Command, Core, Outcome, OutsideConfig, Place, Purpose};
@@ -70,10 +71,47 @@ pub(crate) struct Rest {
     pub from: Instant,
 }
 
+/// A drive that the core is in front of, and on what terms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outer<'a> {
+    pub profile: &'a Profile,
+    pub terms: Terms,
+}
+
+/// What a core outside has to put up with: what each of them costs is seen beside the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Terms {
+    /// FAST'02's noise, harm bounded to 1%: as the claims have it.
+    Claim,
+    /// The noise, and no bound on harm: what is lost for it is not the bound's.
+    Unbounded,
+    /// A drive without noise: what is lost is the interface's.
+    Quiet,
+}
+
+impl<'a> Outer<'a> {
+    /// As the claims have it.
+    pub fn claim(profile: &'a Profile) -> Self {
+        Self { profile, terms: Terms::Claim }
+    }
+
+    fn behaviour(&self) -> Behaviour {
+        let noisy = Behaviour { write_back: Some(false), ..Behaviour::noisy() };
+        match self.terms {
+            Terms::Claim | Terms::Unbounded => noisy,
+            Terms::Quiet => {
+                let Behaviour { bus_sector, write_back, queue, .. } = noisy;
+                Behaviour { bus_sector, write_back, queue, ..Behaviour::default() }
+            }
+        }
+    }
+}
+
 /// The head and who moves it.
 pub(crate) struct Head {
     drive: Arc<DriveModel>,
     mover: Mover,
+    gaps: Gaps,
     rest: (Position, Lbn),
 }
 
@@ -91,22 +129,27 @@ impl Head {
         Self::of(drive, Mover::Core { mechanics, busy: None })
     }
 
-    /// Behind the interface of a drive with FAST'02's noise, which reports writes when they are on the medium, and where
-    /// that places the core: the scheduler with all that goes beyond FAST'02, harm bounded to 1%.
-    pub fn outside(
-        profile: &Profile,
-        drive: &Arc<DriveModel>,
-        seed: u64,
-    ) -> Result<(Self, Place), HeadError> {
-        let behaviour = Behaviour { write_back: Some(false), ..Behaviour::noisy() };
+    /// Behind the interface of a drive that reports writes when they are on the medium, and where that places the core: the
+    /// scheduler with all that goes beyond FAST'02.
+    pub fn outside(outer: Outer<'_>, drive: &Arc<DriveModel>, seed: u64) -> Result<(Self, Place), HeadError> {
+        let (profile, behaviour) = (outer.profile, outer.behaviour());
         let (_, overheads) = black_box(profile, behaviour, seed)?;
         let device = Box::new(Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?);
         let head = Self::of(drive, Mover::Drive { device, sent: BTreeMap::new() });
-        Ok((head, Place::Outside(OutsideConfig::beyond(overheads))))
+        let mut config = OutsideConfig::beyond(overheads);
+        if outer.terms == Terms::Unbounded {
+            config.harm_ppm = None;
+        }
+        Ok((head, Place::Outside(config)))
     }
 
     fn of(drive: &Arc<DriveModel>, mover: Mover) -> Self {
-        Self { drive: Arc::clone(drive), mover, rest: (Position::default(), Lbn::ZERO) }
+        Self {
+            drive: Arc::clone(drive),
+            mover,
+            gaps: Gaps::default(),
+            rest: (Position::default(), Lbn::ZERO),
+        }
     }
 
     /// When something happens next.
@@ -144,6 +187,7 @@ impl Head {
     /// Does what the core in the drive wishes.
     pub fn execute(&mut self, core: &Core, now: Instant) -> Result<(), HeadError> {
         let Mover::Core { mechanics, busy } = &mut self.mover else { return Ok(()) };
+        self.gaps.executed(core.accesses());
         let mut at = now;
         for access in core.accesses() {
             let track = self.drive.layout().track(access.track);
@@ -170,15 +214,21 @@ impl Head {
     }
 
     /// Hands a command to the drive.
-    pub fn send(&mut self, command: Command, now: Instant) -> Result<(), HeadError> {
+    pub fn send(&mut self, core: &Core, command: Command, now: Instant) -> Result<(), HeadError> {
         let Mover::Drive { device, sent } = &mut self.mover else { return Ok(()) };
         let (id, layout) = (RequestId::new(command.id.get()), self.drive.layout());
+        self.gaps.sent(core, &self.drive, &command);
         device.submit(now, ToDrive { id, op: command.op, range: command.range })?;
         if let Some(last) = layout.pieces(command.range).last() {
             self.rest = (Position::from(layout.track(last.track)), command.range.start());
         }
         sent.insert(id.get(), command);
         Ok(())
+    }
+
+    /// What became of the foreground's gaps so far.
+    pub fn gaps(&self) -> Gaps {
+        self.gaps
     }
 
     /// Where the head will be, and when. Outside the drive: where the last command ends; when is not known, so now.

@@ -178,6 +178,36 @@ impl DriveModel {
         self
     }
 
+    /// The same drive with every seek to read, and to write, longer by so many nanoseconds, or shorter: a probe cannot tell
+    /// a command's overhead from its seek, nor, without writing, what a head settles to write. A change of head becomes
+    /// shorter, but not longer: what it takes within a command no overhead hides.
+    ///
+    /// ```
+    /// use freeblock_model::{DriveModel, Position, builtin};
+    /// use units::{Cylinder, Duration, Op};
+    /// let drive = DriveModel::from_profile(&builtin::find("seagate-cheetah-18lp")?)?;
+    /// let later = drive.with_moves_longer_by(100_000, 600_000);
+    /// let (here, there) = (Position::default(), Position { cylinder: Cylinder::new(9), ..Position::default() });
+    /// let longer = |op| later.move_time(here, there, op) - drive.move_time(here, there, op);
+    /// assert_eq!(longer(Op::Read), Duration::from_micros(100));
+    /// assert_eq!(longer(Op::Write), Duration::from_micros(600));
+    /// assert_eq!(later.move_time(here, here, Op::Write), Duration::ZERO);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_moves_longer_by(&self, read_ns: i32, write_ns: i32) -> Self {
+        let shorter = |switch: Duration| {
+            Duration::from_nanos(switch.as_nanos().saturating_add_signed(i64::from(read_ns.min(0))))
+        };
+        Self {
+            seek: self.seek.longer_by(read_ns),
+            head_switch: shorter(self.head_switch),
+            cylinder_switch: shorter(self.cylinder_switch),
+            write_settle_ns: self.write_settle_ns + i64::from(write_ns) - i64::from(read_ns),
+            ..self.clone()
+        }
+    }
+
     /// How much shorter than its seek a move may be: drives whose write settling is negative save it on writes.
     #[inline]
     pub fn settle_credit(&self) -> Duration {

@@ -29,11 +29,22 @@ impl SeekProfile {
                 (ms * 1e6).round() as u32
             })
             .collect::<Vec<_>>();
+        Ok(Self::of_times(by_distance))
+    }
+
+    fn of_times(by_distance: Vec<u32>) -> Self {
         let mut at_least = by_distance.clone();
         for d in (1..at_least.len()).rev() {
             at_least[d - 1] = at_least[d - 1].min(at_least[d]);
         }
-        Ok(Self { by_distance, at_least })
+        Self { by_distance, at_least }
+    }
+
+    /// The same with every seek longer by so many nanoseconds, or shorter, but none below nothing.
+    #[must_use]
+    pub fn longer_by(&self, ns: i32) -> Self {
+        let longer = |(d, &time): (usize, &u32)| if d == 0 { time } else { time.saturating_add_signed(ns) };
+        Self::of_times(self.by_distance.iter().enumerate().map(longer).collect())
     }
 
     /// Time of a seek over `distance` cylinders. Distances past the drive's last cylinder take as long as to there.

@@ -49,6 +49,14 @@ pub struct Request {
     pub data: Vec<u8>,
 }
 
+impl Request {
+    /// One that came in another way than over a connection, and is not to be answered over one. Without data, and not from
+    /// the medium.
+    pub fn elsewhere(command: Command, offset: u64, length: u32) -> Self {
+        Self { cookie: 0, structured: false, command, fua: false, offset, length, data: Vec::new() }
+    }
+}
+
 /// A request's first 28 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {

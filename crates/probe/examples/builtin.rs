@@ -7,7 +7,7 @@
 //!
 //! Of the reads, `near` came within 50 us of the prediction, on the drive with all its noise; `true` on the same drive
 //! with what is random in it switched off; `turns` whole turns off, `other` otherwise. `sure` is as `near`, of the reads
-//! outside the regions that the report calls unsure.
+//! outside the regions that the report calls unsure, `none` where that is all of the drive.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -108,7 +108,7 @@ fn line(wanted: &Wanted, name: &str, truth: &Profile) {
         percent(exact.near),
         percent(turns),
         percent(other),
-        percent(sure),
+        sure.map_or_else(|| "none".to_owned(), percent),
         profile.layout.zones.len(),
         truth.layout.zones.len(),
         profile.heads,

@@ -11,8 +11,16 @@ use units::{Lbn, LbnRange, Sectors};
 /// Reads before the check from which the predictor takes the platter's place.
 const WARM_UP: u64 = 60;
 
-/// Random reads.
+/// Random reads, and how many more where these leave it open whether enough are predicted.
 const REQUESTS: u64 = 500;
+const MORE: u64 = 2_000;
+
+/// When further reads end, of the time that a probe may take.
+const LONGEST: f64 = 0.97;
+
+/// What so many reads show may be chance up to so many standard deviations; of the last word one is asked for.
+const OPEN: f64 = 2.0;
+const SURE: f64 = 1.0;
 
 /// Sectors of each: 4 KiB in sectors of 512 bytes.
 const SECTORS: u64 = 8;
@@ -30,6 +38,13 @@ const UNSURE: f64 = 0.1;
 /// Further reads of a part in which one went wrong.
 const SECOND_LOOK: u64 = 24;
 
+/// A read of the check.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    lbn: u64,
+    near: bool,
+}
+
 /// Predicts random reads, and says where that fails.
 pub(crate) fn run(
     meter: &mut Meter<'_>,
@@ -39,9 +54,7 @@ pub(crate) fn run(
     // What was not mapped is unsure anyway.
     let capacity = map.mapped.clamp(1, meter.capacity());
     let sectors = SECTORS.min(capacity);
-    let mut check = Check { requests: REQUESTS, ..Check::default() };
-    let mut strange = Vec::new();
-    let mut reads = Vec::new();
+    let mut tally = Tally::default();
     // The first goes where the arm was not.
     meter.read(0, 1)?;
     for _ in 0..WARM_UP {
@@ -50,35 +63,34 @@ pub(crate) fn run(
         predicted(meter, predictor, lbn, sectors)?;
     }
     for i in 0..REQUESTS {
-        meter.stage("check", 0.95 + 0.05 * i as f64 / REQUESTS as f64);
-        let lbn = meter.draw.below(capacity - sectors + 1);
-        let error = predicted(meter, predictor, lbn, sectors)?;
-        let part = 1.0 / REQUESTS as f64;
-        reads.push((lbn, error.abs() < NEAR));
-        if error.abs() < NEAR {
-            check.within_50us += part;
-        } else if wrap(error / meter.revolution()).abs() * meter.revolution() < NEAR {
-            check.turns_off += part;
-        } else {
-            check.elsewhere += part;
-            strange.push(lbn);
-        }
+        meter.stage("check", 0.95 + 0.03 * i as f64 / REQUESTS as f64);
+        tally.read(meter, predictor, (capacity, sectors))?;
     }
-    let mut unsure = second_look(meter, map, &strange)?;
-    let sure: Vec<bool> = reads
-        .iter()
-        .filter(|&&(lbn, _)| !unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn)))
-        .map(|&(_, near)| near)
-        .collect();
-    let near = sure.iter().filter(|&&near| near).count() as f64;
-    if near < ENOUGH * sure.len() as f64 || sure.is_empty() {
-        // No part is worse than another: moves, not places, are what is not known well.
-        let why = format!(
-            "of {REQUESTS} reads all over it {:.1}% came whole turns off, {:.1}% otherwise",
-            100.0 * check.turns_off,
-            100.0 * check.elsewhere
-        );
-        unsure = vec![Unsure { first: Lbn::ZERO, end: Lbn::new(capacity), why }];
+    let mut unsure = second_look(meter, map, &tally.strange)?;
+    if !is_enough(&tally.reads, &unsure, OPEN) {
+        for i in 0..MORE {
+            if !meter.is_within(LONGEST) {
+                break;
+            }
+            meter.stage("check", 0.98 + 0.02 * i as f64 / MORE as f64);
+            tally.read(meter, predictor, (capacity, sectors))?;
+        }
+        if !is_enough(&tally.reads, &unsure, SURE) {
+            let parts = [UNSURE, UNSURE / 2.0]
+                .into_iter()
+                .find_map(|most| worst(&tally.reads, &unsure, capacity, most));
+            unsure = parts.unwrap_or_else(|| {
+                // No part is worse than another: moves, not places, are what is not known well.
+                let check = tally.check();
+                let why = format!(
+                    "of {} reads all over it {:.1}% came whole turns off, {:.1}% otherwise",
+                    check.requests,
+                    100.0 * check.turns_off,
+                    100.0 * check.elsewhere
+                );
+                vec![Unsure { first: Lbn::ZERO, end: Lbn::new(capacity), why }]
+            });
+        }
     }
     if capacity < meter.capacity() {
         unsure.push(Unsure {
@@ -87,7 +99,85 @@ pub(crate) fn run(
             why: "mapping ended there: too many zones, or too long".to_owned(),
         });
     }
-    Ok((check, unsure))
+    Ok((tally.check(), unsure))
+}
+
+/// How reads were predicted so far.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    reads: Vec<Read>,
+    turns_off: u64,
+    /// Those that came otherwise.
+    strange: Vec<u64>,
+}
+
+impl Tally {
+    fn read(
+        &mut self,
+        meter: &mut Meter<'_>,
+        predictor: &mut Predictor,
+        (capacity, sectors): (u64, u64),
+    ) -> Result<(), ProbeError> {
+        let lbn = meter.draw.below(capacity - sectors + 1);
+        let error = predicted(meter, predictor, lbn, sectors)?;
+        let near = error.abs() < NEAR;
+        self.reads.push(Read { lbn, near });
+        if !near && wrap(error / meter.revolution()).abs() * meter.revolution() < NEAR {
+            self.turns_off += 1;
+        } else if !near {
+            self.strange.push(lbn);
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Check {
+        let share = |n: usize| n as f64 / self.reads.len().max(1) as f64;
+        Check {
+            requests: self.reads.len() as u64,
+            within_50us: share(self.reads.iter().filter(|read| read.near).count()),
+            turns_off: share(self.turns_off as usize),
+            elsewhere: share(self.strange.len()),
+        }
+    }
+}
+
+/// Whether enough reads outside of what is unsure were predicted, by more than chance would have it.
+fn is_enough(reads: &[Read], unsure: &[Unsure], deviations: f64) -> bool {
+    let sure: Vec<bool> = reads
+        .iter()
+        .filter(|read| !unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&read.lbn)))
+        .map(|read| read.near)
+        .collect();
+    let n = sure.len() as f64;
+    let near = sure.iter().filter(|&&near| near).count() as f64;
+    let deviation = (ENOUGH * (1.0 - ENOUGH) * n).sqrt();
+    n > 0.0 && near >= ENOUGH * n + deviations * deviation
+}
+
+/// The parts of the drive in which more than `most` of the reads went wrong, if without them enough are predicted: they are
+/// chosen by one half of the reads, and the other half says whether that helps.
+fn worst(reads: &[Read], unsure: &[Unsure], capacity: u64, most: f64) -> Option<Vec<Unsure>> {
+    let size = capacity.div_ceil(PARTS).max(1);
+    let (choosing, judging) = reads.split_at(reads.len() / 2);
+    let mut parts = vec![(0_u32, 0_u32); PARTS as usize];
+    for read in choosing {
+        if let Some(part) = parts.get_mut((read.lbn / size) as usize) {
+            *part = (part.0 + 1, part.1 + u32::from(!read.near));
+        }
+    }
+    let is_bad = |part: &(u32, u32)| f64::from(part.1) > most * f64::from(part.0);
+    let bad: Vec<u64> = (0..).zip(&parts).filter(|(_, part)| is_bad(part)).map(|(i, _)| i).collect();
+    let mut named = unsure.to_vec();
+    for &part in &bad {
+        let (first, end) = (part * size, ((part + 1) * size).min(capacity));
+        if first < end && !unsure.iter().any(|u| u.first.get() <= first && end <= u.end.get()) {
+            let (of, off) = parts.get(part as usize).copied().unwrap_or_default();
+            let why = format!("{off} of {of} reads there were not done when predicted");
+            named.push(Unsure { first: Lbn::new(first), end: Lbn::new(end), why });
+        }
+    }
+    named.sort_by_key(|u| u.first);
+    is_enough(judging, &named, OPEN).then_some(named)
 }
 
 fn predicted(

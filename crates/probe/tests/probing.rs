@@ -17,13 +17,12 @@ fn probed(truth: &Profile) -> Outcome {
     Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// What holds of every drive: the time, and that the profile predicts it or says where it does not.
+/// What holds of every drive: the time, and that the profile predicts it wherever it does not say that it may not.
 fn holds(truth: &Profile, found: &Outcome, most_seconds: f64) {
     let name = &truth.name;
     assert!(found.report.drive_time_s <= most_seconds, "{name}: {} s", found.report.drive_time_s);
     let shares = predictions(truth, &found.profile, &found.report, 2_000);
-    let unsure = !found.report.unsure.is_empty();
-    assert!(shares.near >= 0.97 || unsure, "{name}: {shares:?}");
+    assert!(shares.sure.is_none_or(|sure| sure >= 0.97), "{name}: {shares:?}, {:?}", found.report.unsure);
     let text = found.profile.to_toml();
     assert_eq!(Profile::from_toml(&text, "found").unwrap(), found.profile, "{name}");
 }
@@ -105,18 +104,21 @@ const MOST_COMMANDS: u64 = 60_000;
 
 #[test]
 fn random_hidden_drives_are_found_or_named_in_their_time() {
-    for seed in [1, 5, 13, 18, 20] {
+    for seed in [1, 5, 18, 20, 26] {
         let truth = common::random(seed);
         let found = probed(&truth);
         holds(&truth, &found, 300.0);
         assert!(found.report.unsure.is_empty(), "{seed}: {:?}", found.report.unsure);
         assert!(found.report.commands <= MOST_COMMANDS, "{seed}: {} commands", found.report.commands);
     }
-    // Densities that differ by head: not understood, in time, and said so.
-    let truth = common::random(9);
-    let found = probed(&truth);
-    holds(&truth, &found, 300.0);
-    assert!(!found.report.unsure.is_empty() && found.report.commands <= MOST_COMMANDS);
+    // Mapped for a part, wrong in a part, of densities that differ by head, too near to 97% to tell, a little below it: in
+    // time, and named as far as it is wrong.
+    for seed in [0, 9, 13, 23, 45, 48] {
+        let truth = common::random(seed);
+        let found = probed(&truth);
+        holds(&truth, &found, 300.0);
+        assert!(!found.report.unsure.is_empty() && found.report.commands <= MOST_COMMANDS, "{seed}");
+    }
 }
 
 /// Every built-in drive at its size: some minutes of drive time each.

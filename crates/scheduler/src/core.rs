@@ -454,8 +454,12 @@ impl Core {
         (self.busy.is_none() && self.dispatch(now, buffers)).then_some(Action::Execute)
     }
 
-    /// When to poll although nothing has happened: idle time begins then, or may be tried again.
+    /// When to poll although nothing has happened: idle time begins then, or may be tried again; outside the drive, what
+    /// goes next is chosen then.
     pub fn wake_at(&self) -> Option<Instant> {
+        if let Some(choice) = self.choice_at().filter(|at| *at > self.now) {
+            return Some(choice);
+        }
         let idle = self.config.idle.as_ref()?;
         let busy = self.busy.is_some() || self.outside.as_ref().is_some_and(|o| o.is_busy());
         let nothing_wanted = self.background.is_idle() && !self.watch.uses_idle_time();

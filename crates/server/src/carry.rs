@@ -17,10 +17,18 @@ pub(crate) struct Target {
     pub most: u64,
 }
 
-/// A client's request that the device has.
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    Client(u64),
+    /// This machine's kernel, under its name for the request.
+    Kernel(u16),
+}
+
+/// A request that the device has.
 #[derive(Debug)]
 pub(crate) struct Carried {
-    pub client: u64,
+    pub from: From,
     pub request: Request,
     /// What goes down after what is there now.
     rest: LbnRange,
@@ -46,11 +54,11 @@ impl Target {
     }
 
     /// The first ask.
-    pub fn begin(&self, client: u64, mut request: Request) -> Begun {
+    pub fn begin(&self, from: From, mut request: Request) -> Begun {
         let range = self.range(&request);
         let data = std::mem::take(&mut request.data);
         let none = LbnRange::new(range.end(), Sectors::new(0));
-        let mut carried = Carried { client, request, rest: none, flush: false, extra: 0 };
+        let mut carried = Carried { from, request, rest: none, flush: false, extra: 0 };
         let ask = match carried.request.command {
             Command::Read => Ask::Read,
             Command::Write => Ask::Write { bytes: data, through: carried.request.fua },

@@ -1,65 +1,31 @@
 //! The event loop of one device.
 
-use crate::carry::{Begun, Carried, Target, blame, extents};
+mod kernel;
+
+use crate::carry::{Begun, Carried, From, Target, blame, extents};
 use crate::client::{Client, ClientError};
 use crate::limits::{Limits, Shares, Verdict};
 use crate::listen::Listener;
 use crate::mailbox::{Door, Mailbox, Stop};
+use crate::offer::{Offer, ServeError, Tally};
 use crate::tls::Tls;
-use device::{Answer, Ask, Clock, Device, Ended, Ring, Token, Work};
+use device::{
+    Answer, Ask, Clock, Device, Ended, KernelError, KernelQueue, Ring, Token, Ublk, UblkError, UblkPlan, Work,
+};
+use kernel::Kernel;
 use nbd::{Abilities, BlockSizes, Command, Connection, Event, Export, Reply, Request};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use thiserror::Error;
 use tracing::{debug, error, info, warn};
 use units::{Instant, Lbn, LbnRange, Sectors};
 
-/// What ends a server.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The drive cannot be offered.
-    #[error(transparent)]
-    Export(#[from] nbd::ExportError),
-    /// The kernel gives no ring, or the ring fails.
-    #[error(
-        "io_uring: {0}; it needs Linux 5.11 or later, and may be switched off (sysctl kernel.io_uring_disabled)"
-    )]
-    Ring(io::Error),
-    /// A defect.
-    #[error("the thread that serves the disk has ended before its time; its log says why")]
-    Ended,
-}
+/// Whom it is told that the kernel shows the device, or why it does not.
+type Shown = Box<dyn FnOnce(Result<(), UblkError>) + Send>;
 
-/// What a server has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Clients that came.
-    pub clients: u64,
-    /// Requests answered well.
-    pub requests: u64,
-    /// Requests answered with an error.
-    pub failed: u64,
-}
-
-/// How a device is offered.
-#[derive(Clone, Debug, Default)]
-pub struct Offer {
-    /// The export's name. The empty one is what a client gets who asks for none.
-    pub name: String,
-    /// Nobody writes to it.
-    pub read_only: bool,
-    /// Encryption, for clients who want it or for all.
-    pub tls: Option<Tls>,
-    /// What its clients may keep the server busy with.
-    pub limits: Limits,
-}
-
-/// Serves a device to NBD clients, all of them on the calling thread.
-#[derive(Debug)]
+/// Serves a device to NBD clients and to this machine's kernel, all of them on the calling thread.
 pub struct Exporter<D> {
     clock: Clock,
     disk: D,
@@ -81,6 +47,13 @@ pub struct Exporter<D> {
     /// The device's own names for what the ring does for it.
     works: BTreeMap<Token, u64>,
     next: u64,
+    /// The block device that it is to be, too.
+    node: Option<Ublk>,
+    shown: Option<Shown>,
+    /// What waits for the kernel's queue to become readable; nothing when it has.
+    wire: Option<Token>,
+    /// To be told to the kernel.
+    told: Vec<(u16, Result<Vec<u8>, KernelError>)>,
     stopping: bool,
     /// When clients are hung up on that do not take their answers.
     drained_by: Option<Instant>,
@@ -90,13 +63,20 @@ pub struct Exporter<D> {
     ring: Ring,
 }
 
+impl<D: std::fmt::Debug> std::fmt::Debug for Exporter<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let node = self.node.as_ref().map(Ublk::path);
+        f.debug_struct("Exporter").field("disk", &self.disk).field("node", &node).finish_non_exhaustive()
+    }
+}
+
 impl<D: Device> Exporter<D> {
     /// Offers `disk` at every listener.
     ///
     /// Several connections to it are one client's if they like: a device's flush covers whatever was acknowledged over any.
     ///
     /// # Errors
-    /// A name that the protocol cannot carry, or a kernel without io_uring.
+    /// A name that the protocol cannot carry, a kernel without io_uring, or a block device that cannot be had.
     pub fn new(disk: D, offer: Offer, listeners: Vec<Listener>) -> Result<(Self, Stop), ServeError> {
         let can = disk.abilities();
         let abilities = Abilities {
@@ -115,6 +95,16 @@ impl<D: Device> Exporter<D> {
         let sector = disk.sector_bytes();
         let blocks = BlockSizes::sectors(u32::try_from(sector.get()).unwrap_or(u32::MAX));
         let export = Export::new(offer.name, disk.size().get())?.with(abilities).blocks(blocks)?;
+        let sectors = Sectors::new(disk.size().get() / sector.get().max(1));
+        let plan = offer.ublk.map(|ublk| UblkPlan {
+            number: ublk.number,
+            owner: ublk.owner(),
+            sector,
+            sectors,
+            abilities: can,
+            read_only: offer.read_only,
+        });
+        let node = plan.map(Ublk::open).transpose()?;
         let ring = Ring::new().map_err(ServeError::Ring)?;
         let door = Door::new().map_err(ServeError::Ring)?;
         let stop = door.mailbox().stopper();
@@ -136,6 +126,10 @@ impl<D: Device> Exporter<D> {
             extra: 0,
             works: BTreeMap::new(),
             next: 0,
+            node,
+            shown: None,
+            wire: None,
+            told: Vec::new(),
             stopping: false,
             drained_by: None,
             tally: Tally::default(),
@@ -150,24 +144,63 @@ impl<D: Device> Exporter<D> {
         self.door.mailbox()
     }
 
+    /// Calls `shown` from another thread when the kernel shows the block device, or says why it does not.
+    pub fn when_shown(&mut self, shown: impl FnOnce(Result<(), UblkError>) + Send + 'static) {
+        self.shown = Some(Box::new(shown));
+    }
+
     /// Serves until it is stopped; what it has done, and the device.
     ///
     /// # Errors
-    /// The ring's. A client's errors end that client only.
+    /// The ring's, or the block device's. A client's errors end that client only.
     pub fn run(mut self) -> Result<(Tally, D), ServeError> {
-        self.serve().map_err(ServeError::Ring)?;
+        let Some(node) = self.node.take() else {
+            self.serve(None).map_err(ServeError::Ring)?;
+            return self.end();
+        };
+        let shown = self.shown.take().unwrap_or_else(|| Box::new(|_| ()));
+        node.serve(|queue| {
+            node.start(shown);
+            self.serve(Some(Kernel::new(queue, &|| node.stop())))
+        })?
+        .map_err(ServeError::Ring)?;
+        let ended = self.end();
+        node.close()?;
+        ended
+    }
+
+    /// The same, with a kernel's queue that somebody else has made: it is served until it is over, and `stop` is called when
+    /// it is to be.
+    ///
+    /// # Errors
+    /// As of [`run`](Self::run), and the queue's.
+    pub fn run_with(
+        mut self,
+        queue: &mut dyn KernelQueue,
+        stop: &dyn Fn(),
+    ) -> Result<(Tally, D), ServeError> {
+        self.serve(Some(Kernel::new(queue, stop))).map_err(ServeError::Ring)?;
+        self.end()
+    }
+
+    /// Nobody is there any more: what was acknowledged goes to the medium.
+    fn end(mut self) -> Result<(Tally, D), ServeError> {
         self.flush().map_err(ServeError::Ring)?;
         Ok((self.tally, self.disk))
     }
 
-    fn serve(&mut self) -> io::Result<()> {
+    fn serve(&mut self, mut kernel: Option<Kernel<'_>>) -> io::Result<()> {
         self.ring.start(Work::Readable(self.door.wire()))?;
         for at in 0..self.listeners.len() {
             self.accept(at)?;
         }
-        while !self.stopping || !self.clients.is_empty() {
+        // The kernel waits for the first turn.
+        let mut at_once = kernel.is_some();
+        while !self.stopping || !self.clients.is_empty() || kernel.as_ref().is_some_and(|kernel| kernel.live)
+        {
             let late = self.shares.next_event(&self.clients, &self.limits);
-            let until = [self.disk.next_event(), late, self.drained_by].into_iter().flatten().min();
+            let now = at_once.then(|| self.clock.now());
+            let until = [self.disk.next_event(), late, self.drained_by, now].into_iter().flatten().min();
             self.ring.wait(until.map(|at| self.clock.at(at)))?;
             while let Some(ended) = self.ring.next_ended() {
                 self.ended(ended)?;
@@ -177,9 +210,13 @@ impl<D: Device> Exporter<D> {
             while let Some(answer) = self.disk.poll(self.clock.now()) {
                 self.answered(answer);
             }
+            at_once = match &mut kernel {
+                Some(kernel) => self.turn(kernel)?,
+                None => false,
+            };
             self.share();
             self.work()?;
-            self.tend()?;
+            self.tend(kernel.as_ref().is_some_and(|kernel| kernel.live))?;
         }
         Ok(())
     }
@@ -192,7 +229,6 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    /// Nobody is there any more: what was acknowledged goes to the medium.
     fn flush(&mut self) -> io::Result<()> {
         let name = self.next;
         self.next += 1;
@@ -271,7 +307,7 @@ impl<D: Device> Exporter<D> {
     }
 
     /// All clients go on; those that are over, go.
-    fn tend(&mut self) -> io::Result<()> {
+    fn tend(&mut self, kernel: bool) -> io::Result<()> {
         let hurry = self.drained_by.take_if(|at| *at <= self.clock.now()).is_some();
         for (id, client) in &mut self.clients {
             if self.stopping && client.asked == 0 {
@@ -290,7 +326,9 @@ impl<D: Device> Exporter<D> {
             }
             debug!(client = id, "closed");
         }
-        let writers = self.clients.values().filter(|client| client.opened && self.writes).count();
+        // Whether somebody has the block device open is not known: it counts while it is there.
+        let opened = self.clients.values().filter(|client| client.opened).count() + usize::from(kernel);
+        let writers = if self.writes { opened } else { 0 };
         if writers != self.writers {
             self.writers = writers;
             self.disk.set_writers(writers);
@@ -314,6 +352,7 @@ impl<D: Device> Exporter<D> {
                     self.accept(at)?;
                 }
             }
+            Work::Readable(_) if self.wire.take_if(|wire| *wire == token).is_some() => {}
             Work::Readable(_) => self.rung()?,
             Work::Receive(_, bytes) => {
                 let Some(id) = self.whose(token) else { return Ok(()) };
@@ -432,7 +471,7 @@ impl<D: Device> Exporter<D> {
     }
 
     fn request(&mut self, id: u64, request: Request) {
-        match self.target.begin(id, request) {
+        match self.target.begin(From::Client(id), request) {
             Begun::Asks(carried, range, ask) => {
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.asked += 1;
@@ -465,7 +504,16 @@ impl<D: Device> Exporter<D> {
         {
             return self.ask(carried, range, ask);
         }
-        let (id, request) = (carried.client, carried.request);
+        let request = carried.request;
+        let id = match carried.from {
+            From::Client(id) => id,
+            From::Kernel(tag) => {
+                if let Err(failure) = &answer.result {
+                    warn!(%failure, offset = request.offset, "a request of the kernel failed");
+                }
+                return self.tell(tag, answer.result.map_err(|failure| kernel::blame(&failure)));
+            }
+        };
         if let Some(client) = self.clients.get_mut(&id) {
             client.asked -= 1;
         }
@@ -484,10 +532,7 @@ impl<D: Device> Exporter<D> {
     }
 
     fn reply(&mut self, id: u64, request: &Request, reply: &Reply<'_>) {
-        match reply {
-            Reply::Failed { .. } => self.tally.failed += 1,
-            _ => self.tally.requests += 1,
-        }
+        self.tally.count(!matches!(reply, Reply::Failed { .. }));
         let Some(client) = self.clients.get_mut(&id) else { return };
         let result = client.connection.reply(request, reply);
         self.events(id, result.map_err(ClientError::from));

@@ -1,6 +1,6 @@
 //! Serves a device to clients over NBD: one event loop a device, on one thread, with one ring for sockets, files and time.
 //!
-//! [`Exporter`] serves any [`Device`](device::Device) to any NBD client. What it says goes to `tracing`.
+//! [`Exporter`] serves any [`Device`](device::Device) to any NBD client, and to this machine's own kernel. What it says goes to `tracing`.
 
 #![cfg(target_os = "linux")]
 
@@ -15,6 +15,7 @@ mod limits;
 mod listen;
 mod mailbox;
 mod notify;
+mod offer;
 pub mod office;
 mod running;
 mod tape;
@@ -25,12 +26,13 @@ pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,
     TIMEOUT,
 };
-pub use exporter::{Exporter, Offer, ServeError, Tally};
+pub use exporter::Exporter;
 pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};
 pub use limits::Limits;
 pub use listen::{Address, ListenError, Listener};
 pub use mailbox::{Gone, Mailbox, Stop};
 pub use notify::{Moment, notify};
+pub use offer::{Offer, ServeError, Tally, Ublk};
 pub use running::Running;
 pub use tape::{FrameError, Frames, Later, Lines, Replay, ReplayError, Replayed, Tape};
 pub use tls::{Tls, TlsError};

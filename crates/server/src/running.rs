@@ -1,8 +1,9 @@
 //! A device that is served on a thread of its own.
 
-use crate::exporter::{Exporter, Offer, ServeError, Tally};
+use crate::exporter::Exporter;
 use crate::listen::Listener;
 use crate::mailbox::{Mailbox, Stop};
+use crate::offer::{Offer, ServeError, Tally};
 use device::Device;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
@@ -16,10 +17,11 @@ pub struct Running<D> {
 }
 
 impl<D: Device + Send + 'static> Running<D> {
-    /// Begins to serve. A thread and its ring belong to one device.
+    /// Begins to serve. A thread and its ring belong to one device. If it is to be a block device, too, that is there when
+    /// this comes back.
     ///
     /// # Errors
-    /// An export that cannot be offered, or a system that gives no thread or no ring.
+    /// An export that cannot be offered, a block device that cannot be had, or a system that gives no thread or no ring.
     pub fn start(
         name: impl Into<String>,
         disk: D,
@@ -28,8 +30,10 @@ impl<D: Device + Send + 'static> Running<D> {
     ) -> Result<Self, ServeError> {
         let name = name.into();
         let (tell, told) = mpsc::sync_channel(1);
+        let (show, shown) = mpsc::sync_channel(1);
+        let shows = offer.ublk.is_some();
         let serve = move || {
-            let exporter = match Exporter::new(disk, offer, listeners) {
+            let mut exporter = match Exporter::new(disk, offer, listeners) {
                 Ok((exporter, _)) => exporter,
                 Err(error) => {
                     // Nobody waits for the thread's own result then.
@@ -37,12 +41,29 @@ impl<D: Device + Send + 'static> Running<D> {
                     return Err(ServeError::Ended);
                 }
             };
+            exporter.when_shown(move |result| {
+                let _ = show.send(result);
+            });
             let _ = tell.send(Ok(exporter.mailbox()));
             exporter.run()
         };
         let thread = Builder::new().name(format!("disk {name}")).spawn(serve).map_err(ServeError::Ring)?;
         let mailbox = told.recv().unwrap_or(Err(ServeError::Ended))?;
-        Ok(Self { name, mailbox, thread })
+        let running = Self { name, mailbox, thread };
+        if shows {
+            match shown.recv() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    // It may have ended by itself.
+                    let _ = running.stopper().stop();
+                    let _ = running.join();
+                    return Err(error.into());
+                }
+                // It has ended before, and knows why.
+                Err(_) => return Err(running.join().err().unwrap_or(ServeError::Ended)),
+            }
+        }
+        Ok(running)
     }
 
     /// What it is called.

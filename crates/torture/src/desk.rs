@@ -30,6 +30,18 @@ pub(crate) fn poll(
     desk.broken.map_or(Ok((action, desk.held)), Err)
 }
 
+/// Polls once more than a host must, when the core has said that there is no more: a live host does, since anything may wake
+/// it.
+pub(crate) fn nothing_more(
+    core: &mut Core,
+    now: Instant,
+    clients: &Clients,
+    at_hand: AtHand,
+) -> Result<(), Broken> {
+    let (more, _) = poll(core, now, clients, at_hand, &mut 0)?;
+    hold(more.is_none(), Check::Replay, || format!("polled once more the core says {more:?}"))
+}
+
 impl Buffers for Desk<'_> {
     fn ready(&mut self, wanted: &Wanted) -> bool {
         if let Err(broken) = self.check(wanted) {

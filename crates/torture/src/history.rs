@@ -7,7 +7,7 @@ use crate::medium::Health;
 use crate::mine::Mining;
 use crate::misuse::{ANY_TIME, misuse, refuse};
 use crate::outside::Front;
-use crate::scenario::{Host, Scenario, Setup};
+use crate::scenario::{Host, Mimicry, Scenario, Setup};
 use crate::scrub::Scrubbing;
 use crate::step::Step;
 use crate::troubles::Troubles;
@@ -33,6 +33,8 @@ pub(crate) trait Stage: Sized {
     fn step(&mut self, step: &Step) -> Result<(), Broken>;
     /// What must hold after every step.
     fn check(&mut self) -> Result<(), Broken>;
+    /// From here on it polls once more than it must: that brings nothing, and changes nothing.
+    fn polls_once_more(&mut self) {}
     /// A bad call, which must be refused; with `None` everything about it but the call itself.
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken>;
     fn core(&self) -> &Core;
@@ -65,7 +67,8 @@ pub(crate) struct Seen {
     harm: Harm,
 }
 
-/// Carries a history out: on a host and, step by step beside it, on another, which must do the same (promise 6). After
+/// Carries a history out: on a host and, step by step beside it, on another, which must do the same (promise 6), though it
+/// polls once more each time: a live host polls as often as something wakes it, a simulated one as seldom as it may. After
 /// each step the first gets a bad call, which the other does not, and must go on as if there had been none (promise 7).
 ///
 /// # Errors
@@ -97,6 +100,7 @@ fn on<S: Stage>(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure
     let (mut at_step, mut at) = (0, start);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let (mut stage, mut other) = (S::open(&scenario.setup)?, S::open(&scenario.setup)?);
+        other.polls_once_more();
         for (number, step) in scenario.steps.iter().enumerate() {
             (at_step, at) = (number, stage.now());
             let held = stage.step(step).and_then(|()| stage.check());
@@ -174,6 +178,11 @@ impl Stage for World {
 
     fn check(&mut self) -> Result<(), Broken> {
         self.check_all()
+    }
+
+    fn polls_once_more(&mut self) {
+        // A learner that probes draws anew each time that it is asked what it wants.
+        self.once_more = self.setup.mimic != Mimicry::Probing;
     }
 
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken> {

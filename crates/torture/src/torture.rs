@@ -62,7 +62,7 @@ impl Torture {
     /// It breaks a promise.
     pub fn next_history(&mut self) -> Result<(), Box<Found>> {
         let seed = self.dice.next();
-        self.histories += 1;
+        self.histories = self.histories.saturating_add(1);
         let scenario = generate(seed);
         match run(&scenario) {
             Ok(Outcome { counts, .. }) => {

@@ -125,6 +125,8 @@ pub(crate) struct World {
     pub troubles: Troubles,
     /// Whether nothing waits to be polled.
     drained: bool,
+    /// It polls once more each time.
+    pub once_more: bool,
     pub twin: Twin,
     /// Since when the foreground has asked for nothing.
     since: Instant,
@@ -162,6 +164,7 @@ impl World {
             next_request: 1,
             troubles: Troubles::NONE,
             drained: true,
+            once_more: false,
             twin: Twin::new(setup, &drive, config),
             since: Instant::ZERO,
             patience: idle::Patience::default(),
@@ -187,6 +190,9 @@ impl World {
             hold(polled < ENDLESS, Check::Endless, || "polls give actions without end".into())?;
             if !self.poll()? {
                 self.drained = true;
+                if self.once_more {
+                    desk::nothing_more(&mut self.core, self.now, &self.clients, self.troubles.at_hand)?;
+                }
                 self.check_goes_on()?;
                 return self.twin.in_step(self.now, self.exec.as_ref());
             }

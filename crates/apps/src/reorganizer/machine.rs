@@ -1,133 +1,14 @@
 //! The state machine.
 
-use super::journal::{self, Fault, FaultKind, Header, Journal, Nvram, NvramLost, Recovered, StateError};
+use super::journal::{self, Fault, Header, Journal, Nvram, NvramLost, Recovered};
 use super::links::{Links, NONE, State};
 use super::plan::Plan;
-use super::ranges::{self, Span};
-use super::staging::{Staging, Written};
-use crate::sessions::{Application, Parameter, Record, Sessions, Wanted};
+use super::staging::Staging;
+use super::told::{Options, Progress, RecoverError, StartError, Statistics, Trouble};
+use crate::sessions::{Application, Record, Sessions, Wanted};
 use scheduler::{Priority, SessionError};
 use std::collections::{BTreeMap, BTreeSet};
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors, SessionId};
-
-/// How a reorganiser works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// The most blocks in the staging area, at least 2.
-    pub staging: u64,
-    /// The most of them that may be unwritable, in percent; 50 in the paper. At least one block may be, and at least one
-    /// always may not.
-    pub threshold_percent: u8,
-    /// Of all three sessions.
-    pub priority: Priority,
-}
-
-impl Default for Options {
-    /// 1024 blocks (8 MiB of the paper's 8 KiB blocks), half of them unwritable at most.
-    fn default() -> Self {
-        Self { staging: 1024, threshold_percent: 50, priority: Priority::default() }
-    }
-}
-
-/// Why a reorganisation cannot start.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum StartError {
-    /// Too little room: one block would have to be written before it can be.
-    #[error("a staging area of {0} blocks; give 2 or more, with fewer a cycle has no end")]
-    Staging(u64),
-    /// Not a percentage.
-    #[error("a threshold of {0} %; give 1 to 100")]
-    Threshold(u8),
-    /// There is no room for its sessions, or for their tasks.
-    #[error("reading cannot be registered: {0}")]
-    Session(#[from] SessionError),
-    /// The staging area's memory.
-    #[error(transparent)]
-    Nvram(#[from] NvramLost),
-}
-
-/// Why a reorganisation cannot go on after a crash.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum RecoverError {
-    /// The saved state.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// The same as at a start.
-    #[error(transparent)]
-    Start(#[from] StartError),
-}
-
-/// Why a reorganiser is not getting on.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Trouble {
-    /// It halted. Nothing is lost; `recover` goes on.
-    #[error(transparent)]
-    Nvram(NvramLost),
-    /// Some blocks are not registered. It is tried again at the next event.
-    #[error("blocks are waiting to be registered: {0}")]
-    Session(SessionError),
-    /// Bad destinations left so many blocks in the staging area that there is no room to break a cycle.
-    #[error("{kept} of {staging} staged blocks have no good place left; recover with a larger staging area")]
-    StagingExhausted {
-        /// Blocks that stay in staging.
-        kept: u64,
-        /// Blocks that it has room for.
-        staging: u64,
-    },
-}
-
-/// Where a reorganisation stands, in blocks. Nothing is counted twice: waiting + staged + kept + done + stuck = blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Of the plan.
-    pub blocks: u64,
-    /// Not read yet.
-    pub waiting: u64,
-    /// In the staging area, to be written.
-    pub staged: u64,
-    /// Of these, those that have to wait for another block to be read.
-    pub unwritable: u64,
-    /// Where they belong, or the best place that was left.
-    pub done: u64,
-    /// Where they were, because they cannot be read.
-    pub stuck: u64,
-    /// In the staging area, because there is no good place for them.
-    pub kept: u64,
-}
-
-impl Progress {
-    /// Whether nothing is left to do.
-    pub fn is_finished(&self) -> bool {
-        self.waiting == 0 && self.staged == 0
-    }
-}
-
-/// What was done since start or recovery.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Records handed over, reads and writes: the steps that the others are counted in.
-    pub steps: u64,
-    /// Blocks read into the staging area.
-    pub staged: u64,
-    /// Of these, those whose destination was still occupied: dependencies broken by staging.
-    pub broken: u64,
-    /// Blocks written to their destination.
-    pub moved: u64,
-    /// Blocks that came when there was no room for them any more; they are read again.
-    pub dropped: u64,
-    /// Writes done again because newer bytes had come meanwhile, or because someone else wrote there.
-    pub rewritten: u64,
-    /// Parts of foreground accesses that went to the staging area or to a block's new place.
-    pub redirected: u64,
-    /// The most blocks in the staging area at a time.
-    pub most_staged: u64,
-    /// Steps during which the read-unwritable session was suspended.
-    pub unwritable_suspended_steps: u64,
-    /// Steps during which both read sessions were suspended: the staging area was full.
-    pub full_steps: u64,
-    /// Time between records during which the read-unwritable session was suspended.
-    pub unwritable_suspended: Duration,
-}
 
 /// A reorganisation under way: an [`Application`] of three sessions.
 #[derive(Clone, Debug)]
@@ -152,18 +33,18 @@ pub struct Reorganizer<N> {
     pub(super) halted: bool,
     pub(super) statistics: Statistics,
     /// Staged blocks to register for writing.
-    unwritten: BTreeSet<u32>,
+    pub(super) unwritten: BTreeSet<u32>,
     header: Header,
-    faults: Vec<Fault>,
-    options: Options,
-    block: Sectors,
+    pub(super) faults: Vec<Fault>,
+    pub(super) options: Options,
+    pub(super) block: Sectors,
     /// Of unread blocks, of ready ones: the read-unwritable and the read-writable session.
-    readings: [SessionId; 2],
-    writing: SessionId,
-    suspended: [bool; 2],
-    paused: bool,
+    pub(super) readings: [SessionId; 2],
+    pub(super) writing: SessionId,
+    pub(super) suspended: [bool; 2],
+    pub(super) paused: bool,
     closed: bool,
-    refused: Option<SessionError>,
+    pub(super) refused: Option<SessionError>,
     last_at: Option<Instant>,
 }
 
@@ -377,136 +258,8 @@ impl<N: Nvram> Reorganizer<N> {
         [self.readings[0], self.readings[1], self.writing]
     }
 
-    fn class(&self, b: u32) -> usize {
+    pub(super) fn class(&self, b: u32) -> usize {
         usize::from(self.links.state(b) == State::Ready)
-    }
-
-    /// Room for blocks that are on their way.
-    fn usable(&self) -> u64 {
-        self.options.staging.saturating_sub(self.links.kept)
-    }
-
-    /// The most unwritable blocks. There is always room for one that can be written: without it all would wait for a
-    /// block that cannot be read.
-    fn limit(&self) -> u64 {
-        let usable = self.usable();
-        let share = u128::from(usable) * u128::from(self.options.threshold_percent) / 100;
-        (share as u64).max(1).min(usable.saturating_sub(1))
-    }
-
-    fn read(&mut self, sessions: &mut dyn Sessions, done: &Record, bytes: &[u8]) -> Result<(), NvramLost> {
-        let Some(b) = self.links.at(done.range.start().get()) else { return Ok(()) };
-        let source = self.links.block(b).source();
-        let old = self.fences.get(&b).is_some_and(|&fence| done.parameter.0 < fence);
-        if source != done.range || !self.links.waits(b) || self.held.contains_key(&b) || old {
-            return Ok(());
-        }
-        let class = self.class(b);
-        if let Some(bad) = done.bad {
-            self.journal.bad(&mut self.nvram, b, bad, FaultKind::Source)?;
-            self.withdraw(sessions, b);
-            self.faults.push(Fault { block: source, bad, kind: FaultKind::Source });
-            let touched = self.links.source_bad(b);
-            self.touch(sessions, touched);
-            return Ok(());
-        }
-        let unwritable = !self.links.clear(b);
-        let may_stay = !unwritable || self.links.clears_staged(b) || self.links.unwritable < self.limit();
-        if self.links.staged >= self.usable() || !may_stay || bytes.len() as u64 != self.size(source) {
-            self.statistics.dropped += 1;
-            self.loose[class].insert(b);
-            return Ok(());
-        }
-        self.journal.staged(&mut self.nvram, b, bytes)?;
-        if !self.loose[class].remove(&b) && done.session != self.readings[class] {
-            // It came from the session it was withdrawn from, so the other need not read it again.
-            let _ = sessions.abort_range(self.readings[class], source);
-        }
-        self.fences.remove(&b);
-        self.staging.insert(b, bytes.to_vec());
-        self.links.stage(b);
-        self.statistics.staged += 1;
-        self.statistics.broken += u64::from(unwritable);
-        self.statistics.most_staged = self.statistics.most_staged.max(self.staging.len() as u64);
-        self.offer(b);
-        self.touch(sessions, [self.links.behind(b), self.links.ahead(b)]);
-        Ok(())
-    }
-
-    fn written(&mut self, sessions: &mut dyn Sessions, done: &Record) -> Result<(), NvramLost> {
-        let Some(b) = u32::try_from(done.parameter.0).ok().filter(|&b| (b as usize) < self.links.len())
-        else {
-            return Ok(());
-        };
-        let complete = self.staging.complete(b);
-        if complete == Written::Unknown || self.links.block(b).destination() != done.range {
-            return Ok(());
-        }
-        if let Some(bad) = done.bad {
-            self.journal.bad(&mut self.nvram, b, bad, FaultKind::Destination)?;
-            let block = self.links.block(b).source();
-            self.faults.push(Fault { block, bad, kind: FaultKind::Destination });
-            self.staging.set_writing(b, false);
-            let touched = self.links.target_bad(b);
-            self.offer(b);
-            self.touch(sessions, touched);
-        } else if complete == Written::Again {
-            self.statistics.rewritten += 1;
-            self.staging.set_writing(b, false);
-            self.offer(b);
-        } else {
-            self.journal.written(&mut self.nvram, b)?;
-            self.links.written(b);
-            self.staging.remove(b);
-            self.statistics.moved += 1;
-        }
-        Ok(())
-    }
-
-    /// Puts blocks whose neighbours have changed where they belong.
-    fn touch(&mut self, sessions: &mut dyn Sessions, blocks: [u32; 2]) {
-        for b in blocks.into_iter().filter(|&b| b != NONE) {
-            if self.links.waits(b) {
-                let before = self.class(b);
-                if self.links.sort(b) && !self.held.contains_key(&b) {
-                    if !self.loose[before].remove(&b) {
-                        let _ = sessions.abort_range(self.readings[before], self.links.block(b).source());
-                    }
-                    self.loose[self.class(b)].insert(b);
-                }
-            } else if self.links.state(b) == State::Done {
-                // A fault elsewhere made its own place its destination.
-                self.withdraw(sessions, b);
-            } else {
-                self.offer(b);
-            }
-        }
-    }
-
-    /// Lets a staged block be written as soon as it can be.
-    fn offer(&mut self, b: u32) {
-        if self.links.state(b) == State::Staged && self.links.clear(b) && !self.staging.is_writing(b) {
-            self.unwritten.insert(b);
-        }
-    }
-
-    /// No session reads the block's source any more.
-    pub(super) fn withdraw(&mut self, sessions: &mut dyn Sessions, b: u32) {
-        let source = self.links.block(b).source();
-        for class in [0, 1] {
-            self.loose[class].remove(&b);
-            // Of a session that is closed there is nothing to withdraw.
-            let _ = sessions.abort_range(self.readings[class], source);
-        }
-    }
-
-    /// A block is to be read (again) by a registration that is younger than now.
-    pub(super) fn release(&mut self, b: u32) {
-        if self.links.waits(b) {
-            self.epoch += 1;
-            self.fences.insert(b, self.epoch);
-            self.loose[self.class(b)].insert(b);
-        }
     }
 
     /// After every event: sessions, registrations and memory follow what the event changed.
@@ -540,85 +293,6 @@ impl<N: Nvram> Reorganizer<N> {
         self.close(sessions);
     }
 
-    fn suspend_or_resume(&mut self, sessions: &mut dyn Sessions, class: usize) {
-        let full = self.links.staged >= self.usable();
-        let suspend = self.paused || full || (class == 0 && self.links.unwritable >= self.limit());
-        if suspend != self.suspended[class] {
-            let session = self.readings[class];
-            let done = if suspend { sessions.suspend(session) } else { sessions.resume(session) };
-            match done {
-                Ok(()) => self.suspended[class] = suspend,
-                Err(error) => self.refused = Some(error),
-            }
-        }
-    }
-
-    fn register_writes(&mut self, sessions: &mut dyn Sessions) {
-        while let Some(&b) = self.unwritten.first() {
-            let range = self.links.block(b).destination();
-            match sessions.write(self.writing, range, range.len(), Parameter(b.into())) {
-                Ok(_) => {
-                    self.unwritten.remove(&b);
-                    self.staging.set_writing(b, true);
-                }
-                Err(error) => {
-                    self.refused = Some(error);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn register_reads(&mut self, sessions: &mut dyn Sessions, class: usize) {
-        let blocks: Vec<u32> = self.loose[class].iter().copied().collect();
-        let spans = ranges::adjacent(&self.links, &blocks, self.block);
-        if let Err(SessionError::TooManyTasks { .. }) = self.register(sessions, class, &blocks, &spans) {
-            // Single blocks have come off large ranges; put them together again.
-            if let Some(all) = ranges::everything(&self.links, self.capacity) {
-                let _ = sessions.abort_range(self.readings[class], all);
-            }
-            self.loose[class] = (0..self.links.len() as u32)
-                .filter(|&b| self.links.waits(b) && self.class(b) == class && !self.held.contains_key(&b))
-                .collect();
-            self.refused = None;
-            self.rebuild(sessions, class);
-        }
-    }
-
-    /// Registers all of a class when nothing of it is registered.
-    fn rebuild(&mut self, sessions: &mut dyn Sessions, class: usize) {
-        let blocks: Vec<u32> = self.loose[class].iter().copied().collect();
-        let spans = ranges::bridged(&self.links, &blocks, self.block);
-        // What was refused is kept as such, and its blocks as loose.
-        let _ = self.register(sessions, class, &blocks, &spans);
-    }
-
-    fn register(
-        &mut self,
-        sessions: &mut dyn Sessions,
-        class: usize,
-        blocks: &[u32],
-        spans: &[Span],
-    ) -> Result<(), SessionError> {
-        self.epoch += 1;
-        let session = self.readings[class];
-        for span in spans {
-            let registered = sessions.read(session, span.range, self.block, Parameter(self.epoch));
-            if let Err(error) = registered {
-                self.refused = Some(error);
-                return Err(error);
-            }
-            for unwanted in &span.unwanted {
-                // What is not withdrawn is read in vain.
-                let _ = sessions.abort_range(session, *unwanted);
-            }
-            for b in blocks.get(span.blocks.clone()).unwrap_or_default() {
-                self.loose[class].remove(b);
-            }
-        }
-        Ok(())
-    }
-
     fn count(&mut self, now: Instant) {
         let statistics = &mut self.statistics;
         statistics.steps += 1;
@@ -629,10 +303,6 @@ impl<N: Nvram> Reorganizer<N> {
             statistics.unwritable_suspended += since;
         }
         self.last_at = Some(now);
-    }
-
-    fn size(&self, range: LbnRange) -> u64 {
-        range.len().get().saturating_mul(self.sector.get())
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod backup;
 mod cache;
+mod lld;
 mod miner;
 mod reorganizer;
 mod scrub;

@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Everything from a file: see docs/freeblock.toml, in which each option is explained
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "mimic_table", "allow_remote", "record", "record_limit", "tls_certificate"], required_unless_present = "disk")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "mimic_table", "allow_remote", "record", "record_limit", "ublk", "tls_certificate"], required_unless_present = "disk")]
     pub(crate) config: Option<PathBuf>,
     /// A disk: /dev/NAME, a file, or emulated:NAME-or-FILE,file=PATH for a drive that one does not have (`,noise` and `,seed=N` may follow)
     #[arg(long, value_name = "NAME=DEVICE", requires = "listen")]
@@ -38,6 +38,9 @@ pub(crate) struct ServeArgs {
     /// The recording ends at this size, whole, and the disk goes on
     #[arg(long, value_name = "BYTES", default_value = "1GiB", requires = "record", value_parser = crate::values::bytes)]
     pub(crate) record_limit: units::Bytes,
+    /// Offer the disk as /dev/ublkbN as well, a block device of this machine's kernel (needs root, the driver ublk_drv, and a build with the feature ublk)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(crate::serve::MOST_UBLK)))]
+    pub(crate) ublk: Option<u32>,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
     /// Where tasks keep what must outlive the daemon

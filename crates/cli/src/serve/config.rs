@@ -54,6 +54,7 @@ struct DiskText {
     timeout_s: Option<Spanned<u64>>,
     record: Option<PathBuf>,
     record_limit: Option<Spanned<String>>,
+    ublk: Option<Spanned<u64>>,
     tls: Option<TlsText>,
 }
 
@@ -111,6 +112,8 @@ pub(crate) struct DiskConfig {
     pub(crate) record: Option<PathBuf>,
     /// Bytes at which the recording ends.
     pub(crate) record_limit: u64,
+    /// The N of a /dev/ublkbN.
+    pub(crate) ublk: Option<u32>,
     pub(crate) tls: Option<Tls>,
 }
 
@@ -122,6 +125,9 @@ const KEEP_BYTES_MAX: u64 = 1 << 30;
 
 /// A gigabyte: some million requests.
 const RECORD_LIMIT: u64 = 1 << 30;
+
+/// The driver has no number beyond.
+pub(crate) const MOST_UBLK: u32 = (1 << 20) - 1;
 
 /// 1%, as everywhere.
 const HARM_PPM: u32 = 10_000;
@@ -163,6 +169,7 @@ impl Config {
                         timeout: server::TIMEOUT,
                         record: args.record.clone(),
                         record_limit: args.record_limit.get(),
+                        ublk: args.ublk,
                         tls: crate::emulate::tls(&args.tls)?,
                     }],
                 }
@@ -201,7 +208,12 @@ impl Config {
             if disks.iter().any(|other| other.name == name) {
                 return Err(place.problem(span, "another disk is called so; give each a name of its own"));
             }
-            disks.push(disk.check(&place)?);
+            let number = disk.ublk.as_ref().map(Spanned::span);
+            let disk = disk.check(&place)?;
+            if let Some(span) = number.filter(|_| disks.iter().any(|other| other.ublk == disk.ublk)) {
+                return Err(place.problem(span, "another disk has this number; give each one of its own"));
+            }
+            disks.push(disk);
         }
         if disks.is_empty() {
             return Err(Problem::failed(format!("{name}: no disk")).help("give one [[disk]] table for each"));
@@ -288,6 +300,8 @@ impl DiskText {
             place.within(self.timeout_s.as_ref(), (1, 3_600), server::TIMEOUT.as_nanos() / 1_000_000_000)?;
         let bytes = |text: &Spanned<String>| place.parsed(text, |text| values::bytes(text).map(|b| b.get()));
         let record_limit = self.record_limit.as_ref().map(bytes).transpose()?.unwrap_or(RECORD_LIMIT);
+        let ublk = |number: &Spanned<u64>| place.within(Some(number), (0, MOST_UBLK.into()), 0);
+        let ublk = self.ublk.as_ref().map(ublk).transpose()?.map(|number| number as u32);
         let idle_after = Duration::from_millis_f64(idle).filter(|time| *time > Duration::ZERO);
         Ok(DiskConfig {
             device: place.parsed(&self.device, |text| text.parse())?,
@@ -306,6 +320,7 @@ impl DiskText {
             timeout: Duration::from_secs(timeout),
             record: self.record,
             record_limit,
+            ublk,
             tls,
         })
     }
@@ -375,7 +390,7 @@ mod tests {
         let profile = Some("/etc/freeblock/d0.toml".to_owned());
         let record = Some("/var/lib/freeblock/d0.recording".into());
         let mimic_table = Some("/etc/freeblock/d0.mimic".into());
-        let named = DiskConfig { policy, profile, record, mimic_table, ..short.clone() };
+        let named = DiskConfig { policy, profile, record, mimic_table, ublk: Some(0), ..short.clone() };
         assert_eq!(format!("{named:?}"), format!("{long:?}"));
         assert_eq!((short.harm_ppm, short.idle_after), (10_000, Some(Duration::from_millis(20))));
     }
@@ -392,7 +407,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s";
+        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
         assert_eq!(keys(disk), expected);
     }
 
@@ -427,6 +442,11 @@ mod tests {
             (&disk.replace("[\"unix:/s\"]", "[]"), "at least one place"),
             (&disk.replace("unix:/s", "tcp:0.0.0.0:10809"), "reached from other machines"),
             (&format!("{disk}timeout_s = 0\n"), "give 1 to 3600"),
+            (&format!("{disk}ublk = 1048576\n"), "give 0 to 1048575"),
+            (
+                &format!("{disk}ublk = 3\n{}ublk = 3\n", disk.replace("\"a\"", "\"b\"")),
+                "another disk has this number",
+            ),
             (&disk.replace("/dev/null", "emulated:x"), "file=PATH"),
             (&disk.replace("/dev/null", "emulated:x,file=y,speed=3"), "speed=3"),
         ];

@@ -13,6 +13,7 @@ use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use args::ServeArgs;
+pub(crate) use config::MOST_UBLK;
 use config::{Config, DiskConfig};
 use device::Device;
 use names::DeviceSpec;
@@ -22,7 +23,7 @@ use server::control::{Control, ControlConfig};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, Open, random_seed};
-use server::{Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, Tally, Tls};
+use server::{Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, Tally, Tls, Ublk};
 use std::fmt::Write;
 
 /// A disk that is served, and its tasks.
@@ -137,6 +138,7 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
         read_only: disk.read_only,
         tls: disk.tls.clone(),
         limits: config.limits,
+        ublk: disk.ublk.map(|number| Ublk { number, disk: disk.name.clone() }),
     };
     let learnt = learnt::go_on(disk, config, &mut opened)?;
     // From the very first that the core is told; what it knows by then is in the recording.
@@ -148,6 +150,9 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
         .map_err(|e| Problem::failed(format!("{}: {e}", disk.name)))?;
     for place in places {
         console.note(&format!("{} at {place}", disk.name));
+    }
+    if let Some(number) = disk.ublk {
+        console.note(&format!("{} at /dev/ublkb{number}", disk.name));
     }
     let keeper = learnt.map(|learnt| learnt::keep(learnt, &running)).transpose();
     let opened = office.map(|office| office.open(running.mailbox())).transpose();

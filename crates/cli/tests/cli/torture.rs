@@ -16,6 +16,12 @@ fn the_same_seed_gives_the_same_histories() {
 }
 
 #[test]
+fn as_many_as_one_likes_are_left_out() {
+    let all = run("torture --seed 3 --skip 9223372036854775807 --steps 1").worked();
+    assert!(all.contains("9,223,372,036,854,775,808 histories, every promise held"), "{all}");
+}
+
+#[test]
 fn a_history_is_carried_out_again() {
     let file = format!("{SEEDS}/one-place-promoted-twice.history");
     let first = run_with(&["torture", "--replay", &file]).worked();
@@ -30,6 +36,8 @@ fn what_is_no_history_is_refused_by_line() {
     run_with(&["torture", "--replay", &file]).complained(1, &["no.history:4", "jump", "docs/TORTURE.md"]);
     run_with(&["torture", "--replay", &dir.path("none")]).complained(1, &["cannot read"]);
     run("torture --hours 0").complained(2, &["more than 0"]);
+    run("torture --skip 18446744073709551615").complained(2, &["--skip", "9223372036854775807"]);
+    run("torture --skip -1").complained(2, &["--skip"]);
     run("torture --hours 1 --steps 1").complained(2, &["cannot be used with"]);
     run_with(&["torture", "--replay", &file, "--seed", "1"]).complained(2, &["cannot be used with"]);
 }

@@ -127,8 +127,20 @@ impl<'a> System<'a> {
     }
 
     fn mount(self, names: &[Named]) -> Option<User> {
-        let table = fs::read(self.root.join("proc/self/mountinfo")).ok()?;
-        table.split(|byte| *byte == b'\n').find_map(|line| {
+        let (device, at) = self.mounts(names).into_iter().next()?;
+        Some(User::Mount { device, at })
+    }
+
+    /// Where a device and its partitions are mounted.
+    #[cfg(feature = "ublk")]
+    pub fn mounts_of_device(self, major: u32, minor: u32) -> Vec<PathBuf> {
+        self.mounts(&self.with_partitions(major, minor)).into_iter().map(|(_, at)| at).collect()
+    }
+
+    /// What of these is mounted, and where.
+    fn mounts(self, names: &[Named]) -> Vec<(String, PathBuf)> {
+        let table = fs::read(self.root.join("proc/self/mountinfo")).unwrap_or_default();
+        let mounted = table.split(|byte| *byte == b'\n').filter_map(|line| {
             let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
             let (number, at) = (fields.get(2)?, fields.get(4)?);
             let dash = fields.iter().position(|field| *field == b"-")?;
@@ -137,9 +149,9 @@ impl<'a> System<'a> {
             let found = names
                 .iter()
                 .find(|named| *number == named.number.as_bytes() || source == node(&named.name).as_bytes())?;
-            let at = PathBuf::from(OsString::from_vec(unescaped(at)));
-            Some(User::Mount { device: node(&found.name), at })
-        })
+            Some((node(&found.name), PathBuf::from(OsString::from_vec(unescaped(at)))))
+        });
+        mounted.collect()
     }
 
     /// Devices and files that are swapped to.

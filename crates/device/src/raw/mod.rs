@@ -20,6 +20,8 @@ use std::path::Path;
 use transfer::{Next, Transfer, Way, unknown};
 use units::{Bytes, Instant, Lbn, LbnRange, RequestId, Sectors};
 
+#[cfg(feature = "ublk")]
+pub(crate) use in_use::System;
 pub use in_use::User;
 pub use open::{OpenError, Options};
 

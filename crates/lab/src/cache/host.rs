@@ -1,11 +1,12 @@
 //! The host: client, cache, core and drive on one virtual clock.
 
-use crate::head::{Head, HeadError, Passed, Rest, Whose};
+use crate::gaps::Gaps;
+use crate::head::{Head, HeadError, Outer, Passed, Rest, Whose};
 use apps::cache::{
     Action, Cache, CallError, CallId, Config as CacheConfig, HeadTime, RequestError, StartError, Tally,
 };
 use apps::sessions::{Application, Wanted};
-use model::{DriveModel, Profile};
+use model::DriveModel;
 use scheduler::{
     Buffers, Config, Core, Parameter, Pending, Predictor, Priority, Request, SessionError, Sessions,
     SubmitError,
@@ -54,6 +55,7 @@ pub(crate) struct Counts {
     pub in_foreground: u64,
     /// Bytes that the scrubber has read.
     pub scrubbed: u64,
+    pub gaps: Gaps,
 }
 
 /// So many calls at all times.
@@ -121,18 +123,18 @@ impl HeadTime for FromHere<'_> {
 }
 
 impl Host {
-    /// An empty cache at instant zero; the client has not called yet. The core is outside the drive of the profile that
-    /// is given, in it without one.
+    /// An empty cache at instant zero; the client has not called yet. The core is outside the drive that is given, in it
+    /// without one.
     pub fn new(
         drive: &Arc<DriveModel>,
-        outside: Option<&Profile>,
+        outside: Option<Outer<'_>>,
         scheduler: Config,
         cache: CacheConfig,
         (load, outstanding): (RandomConfig, usize),
         seed: u64,
     ) -> Result<Self, HostError> {
         let (head, place) = match outside {
-            Some(profile) => Head::outside(profile, drive, scheduler.seed)?,
+            Some(outer) => Head::outside(outer, drive, scheduler.seed)?,
             None => (Head::inside(drive), scheduler.place),
         };
         let mut core = Core::new(Arc::clone(drive), Config { place, ..scheduler });
@@ -194,6 +196,7 @@ impl Host {
             in_gaps: self.in_gaps,
             in_foreground: self.in_foreground,
             scrubbed: self.scrubber.as_ref().map_or(0, |s| s.sectors * self.drive.sector_bytes().get()),
+            gaps: self.head.gaps(),
         }
     }
 
@@ -250,7 +253,7 @@ impl Host {
             match self.core.poll_with(self.now, &mut Held(&mut self.cache)) {
                 None => return Ok(()),
                 Some(scheduler::Action::Execute) => self.head.execute(&self.core, self.now)?,
-                Some(scheduler::Action::Send(command)) => self.head.send(command, self.now)?,
+                Some(scheduler::Action::Send(command)) => self.head.send(&self.core, command, self.now)?,
                 Some(scheduler::Action::Completed(id)) => self.completed(id)?,
                 Some(scheduler::Action::Deliver(record)) => match &mut self.scrubber {
                     Some(scrubber) if scrubber.session == record.session => {

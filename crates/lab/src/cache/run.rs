@@ -1,6 +1,8 @@
 //! A run: what is set up, for how long it is watched, what is measured.
 
 use super::host::{Counts, Host, HostError};
+use crate::gaps::Gaps;
+use crate::head::{Outer, Terms};
 use crate::set_up::ATLAS_10K;
 use crate::{LabError, Spread};
 use apps::cache::{Config as CacheConfig, Replacement, Syncer, Watermarks};
@@ -68,6 +70,8 @@ pub(crate) struct SetUp {
     pub drive: Arc<DriveModel>,
     /// What the drive is behind its interface, if the core is outside.
     pub outside: Option<Arc<Profile>>,
+    /// And on what terms.
+    pub terms: Terms,
     pub load: Load,
     pub cache: Bytes,
     pub replacement: Replacement,
@@ -89,6 +93,7 @@ impl SetUp {
         Self {
             drive: Arc::clone(drive),
             outside: None,
+            terms: Terms::Claim,
             load: Load { reads: 1, writes: 1 },
             cache: scaled(LARGEST),
             replacement: Replacement::Lru,
@@ -157,7 +162,7 @@ impl SetUp {
         };
         let mut host = Host::new(
             &self.drive,
-            self.outside.as_deref(),
+            self.outside.as_deref().map(|profile| Outer { profile, terms: self.terms }),
             scheduler,
             cache,
             (load, OUTSTANDING),
@@ -204,6 +209,7 @@ pub(crate) struct Run {
     pub reads_per_s: f64,
     /// How long the window was.
     pub seconds: f64,
+    pub gaps: Gaps,
 }
 
 impl Run {
@@ -236,6 +242,7 @@ impl Run {
             forced_per_s: [forced(|t| t.syncer), forced(|t| t.watermark), forced(|t| t.eviction)],
             reads_per_s: waited as f64 / seconds,
             seconds,
+            gaps: to.gaps.since(from.gaps),
         }
     }
 }

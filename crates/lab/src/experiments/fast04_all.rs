@@ -1,5 +1,7 @@
 //! Beyond FAST'04: all five applications at once on a busy drive.
 
+use crate::gaps::Gaps;
+use crate::head::Outer;
 use crate::lld::{one_surface_atlas, one_surface_profile};
 use crate::maintenance::{Counted, Guest, GuestId, Host, Way, megabytes};
 use crate::set_up::{ATLAS_10K, drive};
@@ -11,7 +13,7 @@ use apps::miner::{Ask, Column, Miner, PAGE_BYTES, Plan as MinerPlan, Queries, Qu
 use apps::reorganizer::{Options, Plan, Reorganizer, Volatile};
 use apps::scrub::{self, Scrubber};
 use apps::snapshot::{Cow, Geometry, Provider, SnapshotId, Volume, VolumeId};
-use model::{DriveModel, Profile, builtin};
+use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, Priority};
 use std::cell::RefCell;
@@ -99,6 +101,7 @@ struct Run {
     harm: f64,
     /// Percent of the cache's write-backs that were free.
     cleaned_free: f64,
+    gaps: Gaps,
 }
 
 impl Run {
@@ -127,8 +130,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         let drive = &drive;
         lab.map(items, move |(apps, order)| together(drive, None, &apps, order, window, seed))?
     };
-    let outside =
-        lab.map([&APPS[..], &[]], |apps| together(&drive, Some(&profile), apps, Order::Given, window, seed))?;
+    let outside = lab.map([&APPS[..], &[]], |apps| {
+        together(&drive, Some(Outer::claim(&profile)), apps, Order::Given, window, seed)
+    })?;
     let [all, turned, none, ..] = runs.as_slice() else {
         return Err(LabError::new("five applications", "no runs"));
     };
@@ -207,7 +211,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
              so the sign may be negative. As the core accounts for idle time: {:.2}%. Of what each gets alone, points more \
              with the higher of its two priorities: {}. Scrub, miner and backup want the same blocks, and one read serves all \
              of them: whoever wins, the others get it too. Outside the drive: mean response {:.2} ms with all five, {:.2} ms \
-             with none; together {:.2} MB/s, in the drive {:.2}.",
+             with none; together {:.2} MB/s, in the drive {:.2}. Of a hundred gaps there {:.0} are used (in the drive {:.0}), {:.0} \
+             left alone ({:.0} for what detours have cost), {:.0} hold nothing that a detour could bring.",
             all.response_ms,
             none.response_ms,
             all.harm,
@@ -216,6 +221,11 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             none_outside.response_ms,
             all_outside.all(),
             all.all(),
+            all_outside.gaps.used_percent(),
+            all.gaps.used_percent(),
+            all_outside.gaps.closed_percent(),
+            all_outside.gaps.for_harm_percent(),
+            all_outside.gaps.empty_percent(),
         ));
     let notes = vec![
         format!(
@@ -279,7 +289,7 @@ impl Parts {
 
 fn together(
     drive: &Arc<DriveModel>,
-    outside: Option<&Profile>,
+    outside: Option<Outer<'_>>,
     apps: &[App],
     order: Order,
     window: Duration,
@@ -353,6 +363,7 @@ fn together(
         response_ms: host.responses().mean_ms(),
         iops: host.responses().requests as f64 / seconds,
         harm: host.harm().share() * 100.0,
+        gaps: host.gaps(),
         ..Run::default()
     };
     for (app, guest) in guests {

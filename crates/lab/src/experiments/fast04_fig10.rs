@@ -1,11 +1,12 @@
 //! FAST'04, figure 10: how long it takes to move a part of the drive's blocks elsewhere.
 
+use crate::head::Outer;
 use crate::lld::{one_surface_atlas, one_surface_profile};
 use crate::maintenance::{Guest, Host, Noted, Way};
 use crate::set_up::{ATLAS_10K, drive};
 use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Point, Size};
 use apps::reorganizer::{Options, Plan, PlanError, Reorganizer, Volatile};
-use model::{DriveModel, Profile, builtin};
+use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime};
 use std::num::NonZeroU64;
@@ -104,14 +105,15 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
     let (few, middle) = (percents[1], stagings[1]);
     let cells_outside = ACTIONS.map(|action| Cell { action, percent: few, staging: middle });
-    let outside = lab.map(cells_outside, |cell| reorganise((&drive, Some(&profile)), cell, seed))?;
-    let places = [(None, &runs), (Some(&profile), &outside)];
+    let outside =
+        lab.map(cells_outside, |cell| reorganise((&drive, Some(Outer::claim(&profile))), cell, seed))?;
+    let places = [(None, &runs), (Some(Outer::claim(&profile)), &outside)];
     let slower = lab.map(places, |(place, runs)| slower((&drive, place), runs, seed))?;
     let [slower, slower_outside] = slower.as_slice() else {
         return Err(LabError::new("a reorganisation", "nothing to compare with"));
     };
     let hurt_most = (0..cells.len()).max_by(|a, b| slower[*a].total_cmp(&slower[*b])).unwrap_or(0);
-    let there = slower_there((&drive, None), cells[hurt_most], seed)?;
+    let (there, split) = slower_there((&drive, None), cells[hurt_most], seed)?;
     let most_of = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let hours = |action, percent, staging| {
         let cell = Cell { action, percent, staging };
@@ -158,6 +160,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             format!("{} {:.2} h (in the drive {inside:.2})", cell.action.name(), run.hours)
         })
         .collect();
+    let band = round(A_FEW * scale);
+    let in_time: Vec<String> = stagings
+        .iter()
+        .map(|&staging| {
+            let fit = ACTIONS.into_iter().filter(|action| hours(*action, largest, staging) <= band).count();
+            format!("{fit} of 3 with {staging} blocks")
+        })
+        .collect();
     let saved = |action| hours(action, largest, least) - hours(action, largest, most);
     let claim =
         Claim::new("fast04-fig10", "20% in a few hours; circular slowest and helped most by a larger buffer")
@@ -169,7 +179,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
                 "",
                 Band::AtLeast(1.0),
             )
-            .measure("hours for 20%, at most", most_hours, " h", Band::AtMost(round(A_FEW * scale)))
+            .measure("hours for 20%, at most", most_hours, " h", Band::AtMost(band))
             .measure("foreground slower, at worst", most_of(slower), "%", Band::AtMost(2.0))
             .measure("of that, not by where its blocks are", there, "%", Band::AtMost(2.0))
             .measure("outside the drive: foreground slower, at worst", most_of(slower_outside), "%", Band::AtMost(2.0))
@@ -182,9 +192,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
                  written in one pass. Blocks right behind each other, with the smallest buffer and with the largest: {}. \
                  Part of the time in which no more unwritable blocks could be staged: {}. \
                  In hours saved at {largest}%: random {:.2}, circular {:.2}, track shuffling {:.2}. \
-                 \"A few hours\" is read as up to five, scaled by capacity, times {scale:.3}. Outside the drive {few}% with \
+                 \"A few hours\" is read as up to five, scaled by capacity, times {scale:.3}: {band} h, which {} meet. Outside the drive {few}% with \
                  {middle} blocks takes: {}. The foreground is slower since a request of two blocks of which one has moved \
-                 becomes two; the same requests at the same places take {there:+.2}% longer for the reorganiser's work.",
+                 becomes two, as {split:.1}% of them do where it is slowed most; the same requests at the same places take {there:+.2}% longer for the reorganiser's work.",
                 describe(least),
                 describe(most),
                 helped(Action::Random),
@@ -195,6 +205,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
                 saved(Action::Random),
                 saved(Action::Circular),
                 saved(Action::Tracks),
+                in_time.join(", "),
                 beside.join(", "),
             ));
     let mut lines = Vec::new();
@@ -323,7 +334,7 @@ fn tracks(drive: &DriveModel) -> Vec<LbnRange> {
 }
 
 /// A drive, and what it is behind its interface if the core is outside.
-type Placed<'a> = (&'a Arc<DriveModel>, Option<&'a Profile>);
+type Placed<'a> = (&'a Arc<DriveModel>, Option<Outer<'a>>);
 
 /// The foreground alone, on a drive that nobody has touched.
 fn host((drive, outside): Placed<'_>, seed: u64) -> Result<Host, LabError> {
@@ -348,13 +359,18 @@ fn slower(placed: Placed<'_>, runs: &[Run], seed: u64) -> Result<Vec<f64>, LabEr
     Ok(slower)
 }
 
-/// The same against as many requests at the places where the reorganiser had them, without its accesses.
-fn slower_there(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<f64, LabError> {
+/// The same against as many requests at the places where the reorganiser had them, without its accesses; and of these
+/// requests, those that lay in several places, in percent.
+fn slower_there(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<(f64, f64), LabError> {
     let (run, noted) = reorganise_noting(placed, cell, seed)?;
+    let split = {
+        let noted = noted.borrow();
+        noted.iter().filter(|runs| runs.len() > 1).count() as f64 * 100.0 / (noted.len() as f64).max(1.0)
+    };
     let mut plain = host(placed, seed)?;
     plain.serve(LbnRange::new(Lbn::ZERO, placed.0.layout().capacity()), Way::Noted(noted));
     plain.run_until(|host| host.responses().requests >= run.requests)?;
-    Ok((run.response_ms / plain.responses().mean_ms() - 1.0) * 100.0)
+    Ok(((run.response_ms / plain.responses().mean_ms() - 1.0) * 100.0, split))
 }
 
 fn reorganise(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<Run, LabError> {

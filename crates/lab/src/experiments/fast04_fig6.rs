@@ -1,5 +1,7 @@
 //! FAST'04, figure 6: a backup of 70% of the drive beside four foregrounds, with two kinds of snapshots.
 
+use crate::gaps::Gaps;
+use crate::head::{Outer, Terms};
 use crate::lld::{one_surface_atlas, one_surface_profile};
 use crate::maintenance::{Counted, Guest, Host, Way};
 use crate::set_up::{ATLAS_10K, drive};
@@ -7,7 +9,7 @@ use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Out
 use apps::backup::image::Header;
 use apps::backup::{Backup, Counts, ImageWriter, State};
 use apps::snapshot::{Cow, Geometry, Provider, Volume, VolumeId};
-use model::{DriveModel, Profile, builtin};
+use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, Priority};
 use std::cell::{Cell, RefCell};
@@ -30,7 +32,8 @@ pub const EXPERIMENT: Experiment = Experiment {
              one) and the Postmark-like of docs/WORKLOADS.md, or nothing. When it is warm a snapshot is taken and \
              all its blocks are read into an image that is counted and dropped; the run ends when the image is whole. \
              The same foreground runs once more beside the snapshot without the backup, for as many requests. With \
-             application-copy-on-write once more with the core outside the drive (FAST'02's noise; quick: synthetic and idle).",
+             application-copy-on-write once more with the core outside the drive (FAST'02's noise; quick: synthetic and idle), \
+             and for what that costs without a bound on harm (synthetic) and without noise (both).",
     claims: &["fast04-fig6"],
     timed: false,
     run,
@@ -90,7 +93,18 @@ struct Run {
     first_refused: Option<(f64, f64)>,
     /// Of a hundred cylinders, those that have nine tenths of the foreground's accesses.
     visited: f64,
+    /// The foreground's gaps while the backup went on; until half of the blocks were there; for the last twentieth.
+    gaps: Gaps,
+    early: Gaps,
+    late: Gaps,
+    /// Accesses that were made in idle time, and their mean size in KB.
+    idle_accesses: u64,
+    idle_kb: f64,
 }
+
+/// What a core outside the drive has to put up with, beside what it has as the claims have it.
+const WHAT_COSTS: [(Load, Terms); 3] =
+    [(Load::Synthetic, Terms::Unbounded), (Load::Synthetic, Terms::Quiet), (Load::Idle, Terms::Quiet)];
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let (drive, profile) = match lab.size() {
@@ -110,7 +124,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     };
     let loads_outside = lab.pick(vec![Load::Synthetic, Load::Idle], LOADS.to_vec());
     let outside = lab.map_seeds(loads_outside.iter().copied(), 1, |&load, seed| {
-        backup((&drive, Some(&profile)), load, Cow::Application, warm, seed)
+        backup((&drive, Some(Outer::claim(&profile))), load, Cow::Application, warm, seed)
+    })?;
+    let what_costs = lab.map_seeds(WHAT_COSTS, 1, |&(load, terms), seed| {
+        backup((&drive, Some(Outer { profile: &profile, terms })), load, Cow::Application, warm, seed)
     })?;
     let outside_of = |load| loads_outside.iter().position(|l| *l == load).map_or(&[][..], |at| &outside[at]);
     let of = |load, cow| {
@@ -152,18 +169,31 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let app = |load, value: fn(&Run) -> f64| spread(of(load, Cow::Application), value);
     let outstanding = |load, cow| spread(of(load, cow), |r| r.iops * r.response_ms / 1e3);
     let half = app(Load::Idle, |r| r.reached[0]).mean;
+    let area = LbnRange::new(Lbn::ZERO, area(&drive));
+    let [unbounded, quiet, quiet_idle] =
+        [0, 1, 2].map(|at: usize| what_costs.get(at).map_or(&[][..], Vec::as_slice));
+    let why_outside = why_outside(
+        (of(Load::Synthetic, Cow::Application), outside_of(Load::Synthetic), unbounded, quiet),
+        (of(Load::Idle, Cow::Application), outside_of(Load::Idle), quiet_idle),
+        transfer_ms(&drive, area),
+    );
+    let empty = |load| {
+        let [early, late] = [|r: &Run| r.early.empty_percent(), |r: &Run| r.late.empty_percent()];
+        format!("{:.0} and {:.0}", app(load, early).mean, app(load, late).mean)
+    };
     let claim = claim.measure("snapshot-COW slower, at worst", most_ratio, "%", Band::AtMost(15.0)).note(format!(
         "The paper's times, \"a little over\" read as up to a quarter more, are scaled by capacity: {:.1} GB of 18.4, \
          times {scale:.3}. Idle: {rate:.1} MB/s in all against the paper's 35 MB/s. The first half takes {half:.2} min \
          ({:.1} MB/s). Busy: \
          half of the blocks are there after {:.1} min (synthetic), {:.1} (TPC-C-like), {:.1} (Postmark-like), 99% after \
-         {:.1}, {:.0}, {:.1}. Nine tenths of the foreground's accesses are on {:.1}, {:.1}, {:.1}% of the cylinders: \
+         {:.1}, {:.0}, {:.1}. Of a hundred gaps so many held nothing, until half of the blocks were there and for the last \
+         twentieth: {} (synthetic), {} (TPC-C-like), {} (Postmark-like). Nine tenths of the foreground's accesses are on {:.1}, {:.1}, {:.1}% of the cylinders: \
          two requests anywhere bring the head everywhere; the TPC-C-like load has {} outstanding on average, of which \
          SPTF chooses those with short gaps, and {} with snapshot-COW, where it waits for its own copies; {}% and {}% of what \
          passes under the head for the backup do so in idle time. Snapshot-COW against \
          application-COW, in time: {}. A foreground that copies a block before it overwrites it reads that block, and \
          the backup gets it with that access ({}% of its bytes came with foreground accesses, synthetic): {}% of its \
-         reads were in vain. The paper's system read such blocks twice.",
+         reads were in vain. The paper's system read such blocks twice. {why_outside}",
         whole / 1e9,
         0.35 * whole / 1e6 / (half * 60.0),
         app(Load::Synthetic, |r| r.reached[0]).mean,
@@ -172,6 +202,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         app(Load::Synthetic, |r| r.reached[2]).mean,
         app(Load::Tpcc, |r| r.reached[2]).mean,
         app(Load::Postmark, |r| r.reached[2]).mean,
+        empty(Load::Synthetic),
+        empty(Load::Tpcc),
+        empty(Load::Postmark),
         app(Load::Synthetic, |r| r.visited).mean,
         app(Load::Tpcc, |r| r.visited).mean,
         app(Load::Postmark, |r| r.visited).mean,
@@ -214,6 +247,10 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "in idle time (%)",
         "writes without room",
         "room ends (min, % of the blocks)",
+        "gaps used (%)",
+        "left alone (%)",
+        "empty (%)",
+        "margin (ms)",
     ];
     let row = |(label, r): (String, &Vec<Run>)| {
         let cell = |value: fn(&Run) -> f64| spread(r, value).to_string();
@@ -233,10 +270,19 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             r.iter()
                 .find_map(|r| r.first_refused)
                 .map_or("-".into(), |(minutes, percent)| format!("{minutes:.2}, {percent:.1}")),
+            cell(|r| r.gaps.used_percent()),
+            cell(|r| r.gaps.closed_percent()),
+            cell(|r| r.gaps.empty_percent()),
+            cell(|r| r.gaps.margin_ms()),
         ]
     };
     let outside_label = |load: &Load| format!("{}, outside the drive", label(&(*load, Cow::Application)));
+    let why_label = |(load, terms): &(Load, Terms)| {
+        let terms = if *terms == Terms::Quiet { "without noise" } else { "without a bound on harm" };
+        format!("{}, {terms}", outside_label(load))
+    };
     let labels = items.iter().map(label).chain(loads_outside.iter().map(outside_label));
+    let labels = labels.chain(WHAT_COSTS.iter().map(why_label));
     let table = Figure {
         id: "fast04-fig6-table".into(),
         title: "What the backup costs and gets".into(),
@@ -244,7 +290,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         y: Axis::default(),
         kind: Kind::Table {
             columns: columns.map(String::from).to_vec(),
-            rows: labels.zip(runs.iter().chain(&outside)).map(row).collect(),
+            rows: labels.zip(runs.iter().chain(&outside).chain(&what_costs)).map(row).collect(),
         },
     };
     let notes = vec![
@@ -258,6 +304,53 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             .to_owned(),
     ];
     Ok(Outcome { figures: vec![times, table], claims: vec![claim], notes })
+}
+
+/// Why a backup takes as long as it does outside the drive: busy (in the drive, outside, without a bound on harm, without
+/// noise), idle (in the drive, outside, without noise), and how long the transfer alone of all of it takes.
+fn why_outside(
+    busy: (&[Run], &[Run], &[Run], &[Run]),
+    idle: (&[Run], &[Run], &[Run]),
+    transfer_ms: f64,
+) -> String {
+    let mean = |runs: &[Run], value: fn(&Run) -> f64| spread(runs, value).mean;
+    let (inside, outside, unbounded, quiet) = busy;
+    let each = |runs: &[Run]| {
+        let value = |r: &Run| (r.minutes * 60e3, r.idle_accesses as f64);
+        let cost = |r: &Run| (value(r).0, value(r).1.max(1.0));
+        let costs: Vec<f64> = runs.iter().map(cost).map(|(ms, n)| (ms - transfer_ms) / n).collect();
+        format!("{:.0} KB and {:.2} ms", mean(runs, |r| r.idle_kb), crate::Spread::of(&costs).mean)
+    };
+    format!(
+        "Outside the drive, synthetic: of a hundred gaps {:.0} are used (in the drive {:.0}), {:.0} are left alone ({:.0} of \
+         them for what detours have cost), {:.0} hold nothing (in the drive {:.0}); a move over a third of the cylinders is \
+         widened by {:.2} ms. Without a bound on harm it takes {:.2} min ({:.0} gaps used, foreground {:+.2}%), and in front \
+         of a drive without noise {:.2} ({:.0} used). Idle: what an access brings, and its time beside the transfer: in the \
+         drive {}, outside {}, without noise {} ({:.2} min).",
+        mean(outside, |r| r.gaps.used_percent()),
+        mean(inside, |r| r.gaps.used_percent()),
+        mean(outside, |r| r.gaps.closed_percent()),
+        mean(outside, |r| r.gaps.for_harm_percent()),
+        mean(outside, |r| r.gaps.empty_percent()),
+        mean(inside, |r| r.gaps.empty_percent()),
+        mean(outside, |r| r.gaps.margin_ms()),
+        mean(unbounded, |r| r.minutes),
+        mean(unbounded, |r| r.gaps.used_percent()),
+        mean(unbounded, |r| r.slower),
+        mean(quiet, |r| r.minutes),
+        mean(quiet, |r| r.gaps.used_percent()),
+        each(idle.0),
+        each(idle.1),
+        each(idle.2),
+        mean(idle.2, |r| r.minutes),
+    )
+}
+
+/// How long all of a range takes to pass under the head.
+fn transfer_ms(drive: &DriveModel, range: LbnRange) -> f64 {
+    let (layout, turn_ms) = (drive.layout(), drive.rpm().revolution().as_secs_f64() * 1e3);
+    let pieces = layout.pieces(range);
+    pieces.map(|p| turn_ms * f64::from(p.len) / f64::from(layout.track(p.track).sectors)).sum()
 }
 
 /// Three digits are what is printed.
@@ -308,6 +401,12 @@ fn issuer(
     Issuer::new(source, arrival, Instant::ZERO, seed).map_err(failed)
 }
 
+/// The volume's part of the drive.
+fn area(drive: &DriveModel) -> Sectors {
+    let block = BLOCK.get() / drive.sector_bytes().get();
+    Sectors::new(drive.layout().capacity().get() / 10 * 7 / block * block)
+}
+
 /// A foreground on a volume with a snapshot.
 struct Prepared {
     host: Host,
@@ -316,7 +415,7 @@ struct Prepared {
 }
 
 fn prepare(
-    (drive, outside): (&Arc<DriveModel>, Option<&Profile>),
+    (drive, outside): (&Arc<DriveModel>, Option<Outer<'_>>),
     load: Load,
     cow: Cow,
     warm: u64,
@@ -324,9 +423,9 @@ fn prepare(
 ) -> Result<Prepared, LabError> {
     let block = Sectors::new(BLOCK.get() / drive.sector_bytes().get());
     let slots = drive.layout().capacity().get() / block.get();
-    let blocks = drive.layout().capacity().get() / 10 * 7 / block.get();
+    let area = area(drive);
+    let blocks = area.get() / block.get();
     let geometry = Geometry { volume: VolumeId(seed.into()), first: Lbn::ZERO, block, blocks, slots };
-    let area = Sectors::new(blocks * block.get());
     let volume = Rc::new(RefCell::new(Volume::new(geometry, cow).map_err(failed)?));
     let config =
         Config { policy: PolicyName::Sptf, idle: Some(IdleTime::default()), seed, ..Config::default() };
@@ -346,7 +445,7 @@ fn prepare(
 }
 
 fn backup(
-    place: (&Arc<DriveModel>, Option<&Profile>),
+    place: (&Arc<DriveModel>, Option<Outer<'_>>),
     load: Load,
     cow: Cow,
     warm: u64,
@@ -354,7 +453,7 @@ fn backup(
 ) -> Result<Run, LabError> {
     let drive = place.0;
     let Prepared { mut host, volume, snapshot } = prepare(place, load, cow, warm, seed)?;
-    let (began, before) = (host.now(), host.responses());
+    let (began, before, gaps_before) = (host.now(), host.responses(), host.gaps());
     let sector = drive.sector_bytes().get();
     let backup = host.start(|sessions, _| {
         let shape = volume.shape();
@@ -370,8 +469,10 @@ fn backup(
         _ => (Counts::default(), true),
     };
     let mut reached = [0.0; PARTS.len() + 1];
+    let mut gaps = [Gaps::default(); PARTS.len() + 1];
     let room_ends = Cell::new(None);
-    for (permille, minutes) in PARTS.into_iter().chain([1000]).zip(&mut reached) {
+    for (permille, (minutes, gaps)) in PARTS.into_iter().chain([1000]).zip(reached.iter_mut().zip(&mut gaps))
+    {
         host.run_until(|host| {
             let (counts, finished) = counts(host);
             if room_ends.get().is_none() && host.responses().refused > before.refused {
@@ -381,6 +482,7 @@ fn backup(
             finished || (permille < 1000 && counts.written * 1000 >= counts.blocks * permille)
         })?;
         *minutes = host.now().since(began).as_secs_f64() / 60.0;
+        *gaps = host.gaps();
     }
     let took: Duration = host.now().since(began);
     let with = host.responses().since(before);
@@ -409,5 +511,10 @@ fn backup(
         refused: with.refused,
         first_refused: room_ends.get().map(|(at, percent)| (at.since(began).as_secs_f64() / 60.0, percent)),
         visited,
+        gaps: gaps[PARTS.len()].since(gaps_before),
+        early: gaps[0].since(gaps_before),
+        late: gaps[PARTS.len()].since(gaps[1]),
+        idle_accesses: accessed.idle_accesses,
+        idle_kb: (accessed.idle * sector) as f64 / 1e3 / (accessed.idle_accesses as f64).max(1.0),
     })
 }

@@ -4,11 +4,12 @@ use super::foreground::{Job, Kind, Noted, Region, Runs, Way, places};
 use super::guests::{Guest, GuestId, Guests, Tally};
 use super::visits::Visits;
 use crate::LabError;
-use crate::head::{Head, Passed, Whose as For};
+use crate::gaps::Gaps;
+use crate::head::{Head, Outer, Passed, Whose as For};
 use apps::cache::{Action as CacheAction, NoHead};
 use apps::reorganizer::{AccessError, Place};
 use apps::snapshot::{Progress, Step, Volume, WriteError};
-use model::{DriveModel, Profile};
+use model::DriveModel;
 use scheduler::{Action, Config, Core, Harm, Request, Sessions};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -53,6 +54,8 @@ pub(crate) struct Accessed {
     pub gaps: u64,
     /// The same in idle time.
     pub idle: u64,
+    /// Accesses, or commands, that were made for that in idle time.
+    pub idle_accesses: u64,
 }
 
 /// A drive with the core in it or outside, a load, and applications.
@@ -92,16 +95,15 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
 }
 
 impl Host {
-    /// A drive at rest. The core is outside the drive of the profile that is given, in it without one; the drive's noise
-    /// is drawn from the core's seed.
+    /// A drive at rest. The core is outside the drive that is given, in it without one; that drive's noise is drawn from the core's seed.
     pub fn new(
         drive: &Arc<DriveModel>,
-        outside: Option<&Profile>,
+        outside: Option<Outer<'_>>,
         config: Config,
         issuer: Issuer<Box<dyn Source>>,
     ) -> Result<Self, LabError> {
         let (head, place) = match outside {
-            Some(profile) => Head::outside(profile, drive, config.seed).map_err(failed)?,
+            Some(outer) => Head::outside(outer, drive, config.seed).map_err(failed)?,
             None => (Head::inside(drive), config.place),
         };
         Ok(Self {
@@ -168,6 +170,11 @@ impl Host {
         self.accessed
     }
 
+    /// What became of the foreground's gaps.
+    pub fn gaps(&self) -> Gaps {
+        self.head.gaps()
+    }
+
     /// Where the foreground brought the head, as far as it had to.
     pub fn visits(&self) -> &Visits {
         &self.visits
@@ -227,7 +234,10 @@ impl Host {
         self.head.tell(&mut self.core, self.now, |Passed { whose, sectors, .. }| match whose {
             For::Foreground => {}
             For::Gap => accessed.gaps += sectors,
-            For::Idle => accessed.idle += sectors,
+            For::Idle => {
+                accessed.idle += sectors;
+                accessed.idle_accesses += 1;
+            }
         })
     }
 
@@ -247,7 +257,7 @@ impl Host {
             let Some(action) = self.core.poll_with(self.now, &mut asker) else { return Ok(()) };
             match action {
                 Action::Execute => self.head.execute(&self.core, self.now).map_err(failed)?,
-                Action::Send(command) => self.head.send(command, self.now).map_err(failed)?,
+                Action::Send(command) => self.head.send(&self.core, command, self.now).map_err(failed)?,
                 Action::Cut => self.head.cut(&self.core),
                 Action::Completed(id) => self.request_done(id)?,
                 Action::Failed { id, bad } => {

@@ -82,13 +82,13 @@ pub fn without_chance() -> Behaviour {
 }
 
 /// How random reads were predicted: within 50 us, whole turns off, otherwise off; and, of those outside regions that the
-/// report calls unsure, within 50 us.
+/// report calls unsure, within 50 us (`None` where it calls all of the drive so).
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
     pub near: f64,
     pub turns: f64,
     pub other: f64,
-    pub sure: f64,
+    pub sure: Option<f64>,
 }
 
 /// Random reads of 4 KiB on the true drive, each predicted by a drive made of the found profile that did the same
@@ -108,10 +108,13 @@ pub fn predictions_on(
     let (near, turns, other) = predicted(&mut drive, truth, found, requests, &|_| true);
     // Whoever knows that a region is unsure learns nothing of the platter's place there.
     let is_sure = |lbn: u64| !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
-    let sure = if report.unsure.is_empty() {
-        near
+    let named: u64 = report.unsure.iter().map(|u| u.end.get() - u.first.get()).sum();
+    let sure = if named == 0 {
+        Some(near)
+    } else if named >= drive.capacity().get() {
+        None
     } else {
-        predicted(&mut drive, truth, found, requests, &is_sure).0
+        Some(predicted(&mut drive, truth, found, requests, &is_sure).0)
     };
     Shares { near, turns, other, sure }
 }

@@ -7,6 +7,7 @@
 
 mod clock;
 mod config;
+mod correct;
 mod course;
 mod decide;
 mod felt;
@@ -31,6 +32,7 @@ use super::{Action, Core, Purpose};
 use crate::background::Buffers;
 use crate::foreground::{Pending, Request};
 use clock::Clock;
+use correct::Correction;
 use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Standing};
 use guard::Guard;
@@ -40,6 +42,7 @@ use neighbours::Learned;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
@@ -151,6 +154,8 @@ pub(super) struct Outside {
     next_tag: u64,
     /// Platter time of the last decision.
     decided: Instant,
+    /// When the next one is due, if that is not as soon as there is something to choose from.
+    choose_at: Option<Instant>,
     /// What the last command in the queue or before it does, and the LBN behind it.
     last: (Op, Lbn),
     learned: Learned,
@@ -173,6 +178,8 @@ pub(super) struct Outside {
     retries: VecDeque<(u64, Job)>,
     record: ErrorRecord,
     margins: Margins,
+    /// By how much moves are longer than told.
+    correction: Correction,
     guard: Guard,
     felt: Felt,
     shared: Shared,
@@ -194,6 +201,7 @@ impl Outside {
             next_id: 1,
             next_tag: 1,
             decided: Instant::ZERO,
+            choose_at: None,
             last: (Op::Read, Lbn::ZERO),
             learned: Learned::default(),
             held_back: HeldBack::default(),
@@ -213,6 +221,7 @@ impl Outside {
             retries: VecDeque::new(),
             record: ErrorRecord::default(),
             margins: Margins::default(),
+            correction: Correction::new(drive, &config.overheads),
             guard: Guard::new(),
             felt: Felt::default(),
             shared: Shared::default(),
@@ -282,7 +291,10 @@ impl Core {
         let mut outside = self.outside.take()?;
         let room = outside.device.len() < usize::from(outside.config.at_drive.max(1));
         if room && outside.queue.is_empty() {
-            self.decide(&mut outside, now, buffers);
+            outside.choose_at = outside.late_choice(&self.drive).filter(|at| now < *at);
+            if outside.choose_at.is_none() {
+                self.decide(&mut outside, now, buffers);
+            }
         }
         let order = if room { outside.queue.pop_front() } else { None };
         let action = order.map(|mut order| {
@@ -314,7 +326,7 @@ impl Core {
             return self.command_lost(outside, order);
         }
         let begun = self.watched(now, &order, outcome);
-        let drive = std::sync::Arc::clone(&self.drive);
+        let drive = Arc::clone(&self.drive);
         if outside.blind {
             let (_, after) = outside.follow(&drive, &outside.base, &order);
             outside.base = Standing { free: now, ready: now, ..after };
@@ -340,7 +352,11 @@ impl Core {
             outside.guard.note(seen.explained && seen.turns == 0);
             outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
             outside.margins.learn(&outside.record);
+            if outside.config.correct_moves {
+                self.correct_moves(&mut outside, &order, &seen);
+            }
         }
+        let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
         let time =

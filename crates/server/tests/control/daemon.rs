@@ -55,7 +55,7 @@ pub fn again(directory: PathBuf, roles: Roles) -> Result<Daemon, String> {
     let nbd = Listener::bind(Address::Unix(directory.join("nbd")), false).unwrap();
     let (tell, told) = channel();
     let thread = std::thread::spawn(move || {
-        let offer = Offer { name: String::new(), read_only: false, tls: None, limits: Limits::default() };
+        let offer = Offer { limits: Limits::default(), ..Offer::default() };
         let (exporter, stop) = Exporter::new(disk, offer, vec![nbd]).map_err(|e| e.to_string())?;
         tell.send((exporter.mailbox(), stop)).unwrap();
         let (_, disk) = exporter.run().map_err(|e| e.to_string())?;

@@ -54,7 +54,7 @@ impl Script for Bursts {
     fn issue(&mut self, now: Instant) -> Option<Issued> {
         if now >= self.next {
             self.left += self.size;
-            self.next = self.next + PERIOD;
+            self.next += PERIOD;
         }
         self.now = now;
         let task = self.ready.pop().or_else(|| {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 mod bursts;
+mod corrected;
 mod felt;
 mod promises;
 mod rig;

@@ -20,7 +20,7 @@ use crate::history::{Outcome, Stage};
 use crate::medium::{Health, Medium};
 use crate::mine::Mining;
 use crate::misuse::{misuse, refuse};
-use crate::scenario::Setup;
+use crate::scenario::{Mimicry, Setup};
 use crate::scrub::{Scrubbing, Tenants};
 use crate::step::{Fate, Step};
 use crate::troubles::Troubles;
@@ -87,6 +87,8 @@ pub(crate) struct Front {
     next_request: u64,
     troubles: Troubles,
     drained: bool,
+    /// It polls once more each time.
+    once_more: bool,
     /// Commands that wait until nothing is at the drive that they overlap, in order.
     waiting: Vec<Sent>,
     /// At the drive, by the command's number.
@@ -161,6 +163,7 @@ impl Stage for Front {
             next_request: 1,
             troubles: Troubles::NONE,
             drained: true,
+            once_more: false,
             waiting: Vec::new(),
             at_drive: BTreeMap::new(),
             replies: Vec::new(),
@@ -245,6 +248,11 @@ impl Stage for Front {
         self.medium.check_acknowledged()
     }
 
+    fn polls_once_more(&mut self) {
+        // A learner that probes draws anew each time that it is asked what it wants.
+        self.once_more = self.setup.mimic != Mimicry::Probing;
+    }
+
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken> {
         kind.map_or(Ok(()), |kind| refuse(&mut self.core, &self.clients, self.now, kind))
     }
@@ -277,6 +285,9 @@ impl Front {
             hold(polled < ENDLESS, Check::Endless, || "polls give actions without end".into())?;
             if !self.poll()? {
                 self.drained = true;
+                if self.once_more {
+                    desk::nothing_more(&mut self.core, self.now, &self.clients, self.troubles.at_hand)?;
+                }
                 return self.check_goes_on();
             }
         }

@@ -157,6 +157,12 @@ pub struct OutsideConfig {
     pub merge_after: bool,
     /// Whether plans allow for data that cross the bus as late as has been seen.
     pub late_bus: bool,
+    /// Whether moves, to read and to write, are taken to be longer or shorter than told where completions show it: a probed
+    /// profile does not tell a command's overhead from its seek, nor, without writing, what a head settles to write.
+    pub correct_moves: bool,
+    /// Whether what goes next is chosen as late as it can be at the drive in time, from more, in place of as soon as there is
+    /// room for it.
+    pub late_choice: bool,
     /// How much a completion corrects what is believed of the platter's angle, in 256ths: 256 believes the last one.
     pub resync: u16,
     /// The most that the foreground's time at the head may grow by through detours that were back too late, in
@@ -177,6 +183,8 @@ impl OutsideConfig {
             neighbours: Neighbours::Never,
             merge_after: false,
             late_bus: false,
+            correct_moves: false,
+            late_choice: false,
             resync: 256,
             harm_ppm: None,
         }
@@ -214,13 +222,14 @@ impl OutsideConfig {
         Self::paper(overheads, Duration::ZERO)
     }
 
-    /// What goes beyond FAST'02: conservatism that is learned, what is left behind a detour merged with the foreground, and
-    /// harm bounded to 1%.
+    /// What goes beyond FAST'02: conservatism that is learned, what is left behind a detour merged with the foreground, moves
+    /// that are corrected by completions, and harm bounded to 1%.
     pub const fn beyond(overheads: Overheads) -> Self {
         Self {
             conservatism: Conservatism::LEARNED,
             merge_after: true,
             late_bus: true,
+            correct_moves: true,
             neighbours: Neighbours::Learned,
             harm_ppm: Some(10_000),
             ..Self::paper(overheads, Duration::ZERO)

@@ -112,6 +112,13 @@ impl Outside {
         // `error` is how far the platter is past where it was believed, so that the rest is whole turns.
         let turns = (late + error + turn / 2).div_euclid(turn);
         let plausible = error.abs() <= turn / NOISE && in_turn;
+        // Later than noise explains, as a read's data are on a bus that is held up: the head is where it was foreseen. Not
+        // again and again: then the platter is elsewhere.
+        let bus = overheads.bus_sector * order.command.range.len().get();
+        let once = self.known && self.disagreeing + 1 < DISAGREEING;
+        let on_bus = self.config.late_bus && once && in_turn && !op.is_write();
+        let held_up = on_bus && !plausible && late > 0 && late <= clock::nanos(bus).min(turn - turn / NOISE);
+        let turns = if held_up { 0 } else { turns };
         let mut left = 0;
         if plausible {
             left = self.clock.correct(ended, error, self.config.resync);
@@ -127,17 +134,21 @@ impl Outside {
                 self.disagreeing = 0;
             }
         }
-        let explained = plausible;
+        let explained = plausible || held_up;
         // A completion that comes early and fits no angle did not touch the medium: the head is where it was.
         if !explained && late < 0 && self.known {
             self.base.free = self.base.free.max(self.clock.platter(ended));
         } else {
             self.base = after;
-            self.base.free = moved(self.clock.platter(ended), if explained { left } else { 0 });
+            self.base.free = match (held_up, explained) {
+                (true, _) => foreseen.end,
+                (false, true) => moved(self.clock.platter(ended), left),
+                (false, false) => self.clock.platter(ended),
+            };
         }
         self.base.ready = if overheads.overlap { self.base.free } else { self.clock.platter(now) };
         self.base.bus = self.clock.platter(now);
-        if self.config.late_bus && plausible && turns == 0 && !op.is_write() {
+        if self.config.late_bus && explained && turns == 0 && !op.is_write() {
             let late = Duration::from_nanos(late.max(0).unsigned_abs());
             self.held_back.learn(&overheads, order.command.range.len().get(), late);
         }

@@ -15,6 +15,10 @@ use model::DriveModel;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
+/// How long before a command must be at the drive it is chosen, beyond what commands cost there: hosts are woken late, and
+/// predictions are off by some microseconds.
+const LEAD: Duration = Duration::from_micros(300);
+
 /// Of a detour, the commands of its own with their tags and wanted sectors, and what is merged with the foreground's.
 type Taken = (Vec<(Op, LbnRange, u64, u32)>, Option<(LbnRange, u32)>);
 
@@ -64,6 +68,38 @@ impl Outside {
         }
     }
 
+    /// When what goes next is to be chosen, if that can wait: behind what is at the drive a command is in time when it has
+    /// been taken in before the head is free.
+    pub(super) fn late_choice(&self, drive: &DriveModel) -> Option<Instant> {
+        let overheads = &self.config.overheads;
+        let waits = self.config.late_choice && overheads.overlap && self.retries.is_empty();
+        if !waits || self.device.is_empty() || self.caution().is_some() {
+            return None;
+        }
+        Some(self.in_time_for(self.standing(drive).free))
+    }
+
+    /// The host's time at which a command is to be chosen for a head that is free at `free`, in platter time.
+    fn in_time_for(&self, free: Instant) -> Instant {
+        let [read, write] = self.config.overheads.command;
+        let at = self.clock.host(free);
+        at.checked_sub(read.max(write) + LEAD).unwrap_or_default()
+    }
+
+    /// Who came until then, by the host's clock, would have been chosen from without detours.
+    fn plain_choice(&self, now: Instant) -> Instant {
+        if !self.config.late_choice {
+            return self.heard_at;
+        }
+        let ahead = self.device.iter().rev().find_map(|order| match &order.work {
+            Work::Foreground { plain, .. } => Some(plain.as_ref().map(|plain| plain.end)),
+            _ => None,
+        });
+        // Nobody has waited for detours lately.
+        let Some(Some(end)) = ahead else { return if ahead.is_some() { now } else { self.heard_at } };
+        self.in_time_for(end).max(self.heard_at).min(now)
+    }
+
     /// By how much a detour's move over so many cylinders is widened.
     pub(super) fn margin(&self, distance: u32) -> Duration {
         match self.config.conservatism {
@@ -81,6 +117,11 @@ impl Outside {
 }
 
 impl Core {
+    /// When what goes next is to be chosen, if there is anything to choose from and that waits.
+    pub(in crate::core) fn choice_at(&self) -> Option<Instant> {
+        self.outside.as_ref()?.choose_at.filter(|_| !self.pool.is_empty())
+    }
+
     /// Fills the queue, if there is anything to send.
     pub(super) fn decide(&mut self, outside: &mut Outside, now: Instant, buffers: &mut dyn Buffers) {
         let drive = Arc::clone(&self.drive);
@@ -174,7 +215,8 @@ impl Core {
     /// the choice after it.
     fn gain(&self, outside: &Outside, standing: &Standing, job: &Job, room: Instant, end: Instant) -> i64 {
         // Who comes when a request is done comes because of that.
-        let early = |pending: &Pending| pending.arrived <= outside.heard_at;
+        let until = outside.plain_choice(self.now);
+        let early = |pending: &Pending| pending.arrived <= until;
         if early(&job.pending) {
             return 0;
         }

@@ -45,6 +45,17 @@ pub(super) struct Forecast {
     pub moves: bool,
     /// Whether it comes among the first track's sectors, and what has passed is had a turn later.
     pub in_two_parts: bool,
+    /// When the arm set out, if nothing but its move decides when the head is ready.
+    pub set_out: Option<SetOut>,
+}
+
+/// What the arm's setting out had to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SetOut {
+    /// The command before: this one was taken in beside it.
+    Queued,
+    /// Its own command's overhead.
+    Alone,
 }
 
 impl Forecast {
@@ -168,11 +179,9 @@ pub(super) fn forecast(
     (op, range): (Op, LbnRange),
 ) -> (Forecast, Standing) {
     let service = from.ready.max(sent);
-    let set_out = if overheads.overlap {
-        from.free.max(sent + overheads.command(op))
-    } else {
-        service + overheads.command(op)
-    };
+    let taken_in = if overheads.overlap { sent } else { service } + overheads.command(op);
+    let set_out = if overheads.overlap { from.free.max(taken_in) } else { taken_in };
+    let waited_for = if set_out > taken_in { SetOut::Queued } else { SetOut::Alone };
     // In a queue its overhead runs beside what came before.
     let begun = if overheads.overlap { sent } else { service };
     let mut done: Option<Forecast> = None;
@@ -219,6 +228,8 @@ pub(super) fn forecast(
             distance: at.position.cylinder.distance(to.cylinder),
             moves: at.position != to,
             in_two_parts: approach.missed.is_some(),
+            set_out: (approach.arrive == set_out + drive.move_time(from.position, to, op))
+                .then_some(waited_for),
         });
         first.end = end;
         at = Standing { position: to, track: Some(piece.track), free: end, ready: end, ..*from };
@@ -234,6 +245,7 @@ pub(super) fn forecast(
         distance: 0,
         moves: false,
         in_two_parts: false,
+        set_out: None,
     });
     let bus = overheads.bus_sector * sectors;
     let tail = overheads.tail(op);

@@ -27,6 +27,12 @@ impl Core {
         self.outside.as_ref().map(|o| o.margin(distance))
     }
 
+    /// Outside the drive: by how many nanoseconds moves to read, and to write, are taken to be longer than the drive model says,
+    /// from completions ([`OutsideConfig::correct_moves`](crate::OutsideConfig::correct_moves)).
+    pub fn moves_longer_by(&self) -> Option<[i64; 2]> {
+        self.outside.as_ref().map(|o| o.correction.moves())
+    }
+
     /// Outside the drive: commands that were sent and are not done.
     pub fn at_drive(&self) -> usize {
         self.outside.as_ref().map_or(0, |o| o.device.len())

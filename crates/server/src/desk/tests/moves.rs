@@ -230,3 +230,20 @@ fn nothing_that_is_of_an_instant_or_writes_goes_beside_it() {
     assert_eq!(rig.run(scrub), TaskState::Done);
     assert_moved(&rig, &moves);
 }
+
+/// Its file hangs in the middle: what was read and is not remembered durably is overwritten nowhere.
+#[test]
+fn nothing_is_overwritten_before_what_was_there_is_remembered() {
+    for steps in (40..400).step_by(20) {
+        let (mut rig, mut chance) = (Rig::new(), Stream::new(steps, "a file that hangs"));
+        let moves = draw((rig.now.len() / SECTOR) as u64, 150, &mut chance);
+        rig.files.put(PLAN, moves.text.as_bytes());
+        let id = rig.start(reorganize());
+        (0..steps).for_each(|_| _ = rig.step());
+        rig.pace = 0;
+        (0..400).for_each(|_| _ = rig.step());
+        rig = rig.crash(None);
+        assert_eq!(rig.run(id), TaskState::Done, "{:?}", rig.task(id));
+        assert_moved(&rig, &moves);
+    }
+}

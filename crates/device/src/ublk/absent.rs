@@ -1,0 +1,54 @@
+//! What there is without the feature: nothing, with the same face.
+
+use super::{UblkError, UblkPlan};
+use crate::kernel::KernelQueue;
+use std::convert::Infallible;
+use std::path::Path;
+
+/// A block device of this machine's kernel, in a build that has none.
+#[derive(Debug)]
+pub struct Ublk(Infallible);
+
+impl Ublk {
+    /// Says that there is none.
+    ///
+    /// # Errors
+    /// [`UblkError::NotBuilt`], always.
+    pub fn open(plan: UblkPlan) -> Result<Self, UblkError> {
+        let _ = plan;
+        Err(UblkError::NotBuilt)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        match self.0 {}
+    }
+
+    /// Serves its requests.
+    ///
+    /// # Errors
+    /// None: there is no such device.
+    pub fn serve<R>(&self, host: impl FnOnce(&mut dyn KernelQueue) -> R) -> Result<R, UblkError> {
+        let _ = host;
+        match self.0 {}
+    }
+
+    /// Has the kernel show it.
+    pub fn start(&self, started: impl FnOnce(Result<(), UblkError>) + Send + 'static) {
+        let _ = started;
+        match self.0 {}
+    }
+
+    /// Has the kernel take it away.
+    pub fn stop(&self) {
+        match self.0 {}
+    }
+
+    /// Gives it up.
+    ///
+    /// # Errors
+    /// None: there is no such device.
+    pub fn close(self) -> Result<(), UblkError> {
+        match self.0 {}
+    }
+}

@@ -1,0 +1,221 @@
+//! This machine's kernel as one more of a disk's clients: what it asks is carried like anybody's.
+
+use super::Exporter;
+use crate::carry::{Begun, From, Target};
+use device::{Device, Failure, KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelRequest, Work};
+use nbd::{Command, Errno, Request};
+use std::fmt;
+use std::io;
+use tracing::warn;
+
+/// The queue of a block device while it is served.
+pub(super) struct Kernel<'a> {
+    pub queue: &'a mut dyn KernelQueue,
+    /// Has the kernel take the device away; the queue is over when it has.
+    pub stop: &'a dyn Fn(),
+    /// The kernel may still ask something.
+    pub live: bool,
+    pub stopped: bool,
+}
+
+impl fmt::Debug for Kernel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("queue", &self.queue).field("live", &self.live).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Kernel<'a> {
+    pub fn new(queue: &'a mut dyn KernelQueue, stop: &'a dyn Fn()) -> Self {
+        Self { queue, stop, live: true, stopped: false }
+    }
+}
+
+impl<D: Device> Exporter<D> {
+    /// The kernel is told what there is to tell, and heard; whether it has asked anything.
+    pub(super) fn turn(&mut self, kernel: &mut Kernel<'_>) -> io::Result<bool> {
+        if self.stopping && !std::mem::replace(&mut kernel.stopped, true) {
+            (kernel.stop)();
+        }
+        if !kernel.live || self.wire.is_some() && self.told.is_empty() {
+            self.told.clear();
+            return Ok(false);
+        }
+        for (tag, result) in self.told.drain(..) {
+            kernel.queue.answer(tag, result.as_deref().map_err(|error| *error));
+        }
+        kernel.live = kernel.queue.turn()?;
+        if !kernel.live && !self.stopping {
+            warn!("the kernel has let go of the block device");
+        }
+        let mut asked = false;
+        while let Some(request) = kernel.queue.next() {
+            asked = true;
+            self.asked_by_kernel(request);
+        }
+        if kernel.live && self.wire.is_none() {
+            self.wire = Some(self.ring.start(Work::Readable(kernel.queue.wire()))?);
+        }
+        Ok(asked)
+    }
+
+    fn asked_by_kernel(&mut self, asked: KernelRequest) {
+        let tag = asked.tag;
+        let begun = request(asked, &self.target, self.writes)
+            .map(|request| self.target.begin(From::Kernel(tag), request));
+        match begun {
+            Ok(Begun::Asks(carried, range, ask)) => self.ask(carried, range, ask),
+            // It does not ask what lies where.
+            Ok(Begun::Runs(..)) => self.tell(tag, Err(KernelError::NotSupported)),
+            Ok(Begun::Refused(_, errno, _)) => self.tell(tag, Err(refusal(errno))),
+            Err(error) => self.tell(tag, Err(error)),
+        }
+    }
+
+    pub(super) fn tell(&mut self, tag: u16, result: Result<Vec<u8>, KernelError>) {
+        self.tally.count(result.is_ok());
+        self.told.push((tag, result));
+    }
+}
+
+/// A kernel's request as a client would have made it.
+fn request(asked: KernelRequest, target: &Target, writes: bool) -> Result<Request, KernelError> {
+    let command = match asked.op {
+        KernelOp::Read => Command::Read,
+        KernelOp::Write => Command::Write,
+        KernelOp::Flush => return Ok(Request::elsewhere(Command::Flush, 0, 0)),
+        KernelOp::Discard if !target.abilities.discard => return Err(KernelError::NotSupported),
+        KernelOp::Discard => Command::Trim,
+        KernelOp::WriteZeroes { keep } => Command::WriteZeroes { no_hole: keep, fast: false },
+        KernelOp::Unknown(_) => return Err(KernelError::NotSupported),
+    };
+    if command != Command::Read && !writes {
+        return Err(KernelError::NotPermitted);
+    }
+    let bytes = |sectors: u64| sectors.checked_mul(KERNEL_SECTOR.get()).ok_or(KernelError::Invalid);
+    let (offset, length) = (bytes(asked.first)?, bytes(asked.count.into())?);
+    let sector = target.sector.get();
+    let length = u32::try_from(length).map_err(|_| KernelError::Invalid)?;
+    if length == 0 || offset % sector != 0 || u64::from(length) % sector != 0 {
+        return Err(KernelError::Invalid);
+    }
+    let mut request = Request::elsewhere(command, offset, length);
+    request.fua = asked.through && command != Command::Read;
+    request.data = asked.bytes;
+    Ok(request)
+}
+
+/// What the kernel is told of a failure.
+pub(super) fn blame(failure: &Failure) -> KernelError {
+    match failure {
+        Failure::Medium(_) => KernelError::Medium,
+        Failure::Silent { .. } => KernelError::Timeout,
+        Failure::File(error) if error.kind() == io::ErrorKind::StorageFull => KernelError::NoSpace,
+        Failure::Taken(_) => KernelError::NotPermitted,
+        Failure::Command(_) | Failure::Length { .. } | Failure::Outside { .. } => KernelError::Invalid,
+        Failure::Unsupported(_) => KernelError::NotSupported,
+        _ => KernelError::Io,
+    }
+}
+
+/// What the kernel is told of a request that was refused before it went down.
+fn refusal(errno: Errno) -> KernelError {
+    match errno {
+        Errno::NotPermitted => KernelError::NotPermitted,
+        Errno::Invalid => KernelError::Invalid,
+        Errno::NoSpace => KernelError::NoSpace,
+        Errno::NotSupported => KernelError::NotSupported,
+        _ => KernelError::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::Abilities;
+    use proptest::prelude::*;
+    use units::{Bytes, Lbn};
+
+    fn target(sector: u64) -> Target {
+        let abilities = Abilities { discard: true, write_zeroes: false, volatile: true, rotational: true };
+        Target { sector: Bytes::new(sector), abilities, most: 1 << 16 }
+    }
+
+    fn asked(op: KernelOp, first: u64, count: u32) -> KernelRequest {
+        KernelRequest { tag: 9, op, through: false, first, count, bytes: Vec::new() }
+    }
+
+    #[test]
+    fn each_request_is_the_one_that_a_client_would_make() {
+        let to =
+            |op, through| request(KernelRequest { through, ..asked(op, 8, 16) }, &target(512), true).unwrap();
+        let keep = |no_hole| Command::WriteZeroes { no_hole, fast: false };
+        let pairs = [
+            (KernelOp::Read, Command::Read),
+            (KernelOp::Write, Command::Write),
+            (KernelOp::Discard, Command::Trim),
+            (KernelOp::WriteZeroes { keep: false }, keep(false)),
+            (KernelOp::WriteZeroes { keep: true }, keep(true)),
+        ];
+        for (op, command) in pairs {
+            let request = to(op, false);
+            assert_eq!((request.command, request.offset, request.length), (command, 4096, 8192));
+            assert!(!request.fua);
+            assert_eq!(to(op, true).fua, op != KernelOp::Read, "{op:?}");
+        }
+        let flush = to(KernelOp::Flush, false);
+        assert_eq!((flush.command, flush.offset, flush.length), (Command::Flush, 0, 0));
+    }
+
+    #[test]
+    fn what_the_disk_is_not_for_is_refused() {
+        let no = |op, target: &Target, writes| request(asked(op, 8, 8), target, writes).unwrap_err();
+        let bare = Target { abilities: Abilities::default(), ..target(512) };
+        assert_eq!(no(KernelOp::Discard, &bare, true), KernelError::NotSupported);
+        assert_eq!(no(KernelOp::Unknown(13), &target(512), true), KernelError::NotSupported);
+        for op in [KernelOp::Write, KernelOp::Discard, KernelOp::WriteZeroes { keep: true }] {
+            assert_eq!(no(op, &target(512), false), KernelError::NotPermitted);
+        }
+        for op in [KernelOp::Read, KernelOp::Flush] {
+            assert!(request(asked(op, 8, 8), &target(512), false).is_ok());
+        }
+    }
+
+    #[test]
+    fn bad_sectors_full_disks_and_silence_have_words_of_their_own() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let words = [
+            (Failure::Medium(Lbn::new(7)), KernelError::Medium),
+            (Failure::Silent { after: units::Duration::from_secs(30) }, KernelError::Timeout),
+            (Failure::File(full), KernelError::NoSpace),
+            (Failure::File(io::Error::from(io::ErrorKind::Other)), KernelError::Io),
+            (Failure::Taken("a restore".into()), KernelError::NotPermitted),
+            (Failure::Unsupported("discard"), KernelError::NotSupported),
+        ];
+        for (failure, word) in words {
+            assert_eq!(blame(&failure), word, "{failure}");
+        }
+    }
+
+    proptest! {
+        /// Whatever a driver asks: a request in whole sectors of ours at the same place, or a refusal.
+        #[test]
+        fn no_numbers_lead_elsewhere(
+            first: u64, count: u32, op_flags: u32, shift in 9u32..13, writes: bool,
+        ) {
+            let target = target(1 << shift);
+            let asked = KernelRequest::decode(0, op_flags, first, count);
+            let op = asked.op;
+            if let Ok(request) = request(asked, &target, writes) {
+                if op == KernelOp::Flush {
+                    prop_assert_eq!((request.offset, request.length), (0, 0));
+                    return Ok(());
+                }
+                let range = target.range(&request);
+                let bytes = range.len().bytes(target.sector).get();
+                prop_assert_eq!(range.start().get() as u128 * target.sector.get() as u128, first as u128 * 512);
+                prop_assert_eq!(bytes as u128, u128::from(count) * 512);
+                prop_assert!(writes || request.command == Command::Read);
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a probe that only reads, one command at a time, does not know of a drive: the core finds it from completions.
+
+use drive::Behaviour;
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use model::{DriveModel, builtin};
+use scheduler::policy::PolicyName;
+use scheduler::{Config, OutsideConfig, Overheads, Place};
+use std::sync::Arc;
+use units::{Duration, Instant, Sectors};
+use workload::{Arrival, Issuer, Oltp, OltpConfig};
+
+const REQUESTS: u64 = 6_000;
+const SCAN: Background = Background::Scan { block: Sectors::new(8) };
+
+/// By how many nanoseconds the true drive's moves to read and to write take longer than told.
+const LONGER: [i64; 2] = [189_000, 676_000];
+
+/// The Atlas 10K, and what of it is told: all, or what a probe makes of it.
+fn run(
+    probed: bool,
+    background: Background,
+    config: impl Fn(OutsideConfig) -> OutsideConfig,
+) -> Outside<Oltp> {
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let truth = DriveModel::from_profile(&profile).unwrap();
+    let (drive, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+    let (known, overheads) = if probed {
+        // A change of head hides behind the shortest seek: a probe has a bound of it.
+        let mut bounded = profile.clone();
+        bounded.mechanics.head_switch_ms = 0.95;
+        let bounded = DriveModel::from_profile(&bounded).unwrap();
+        let [read, write] = LONGER.map(|ns| i32::try_from(-ns).unwrap());
+        // The sum of a read's overhead and its seek is right.
+        let command = [Duration::from_nanos(LONGER[0].unsigned_abs()); 2];
+        (bounded.with_moves_longer_by(read, write), Overheads { command, ..overheads })
+    } else {
+        (truth, overheads)
+    };
+    let source = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 3).unwrap();
+    let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, 3).unwrap();
+    let place = Place::Outside(config(OutsideConfig::paper(overheads, Duration::from_micros(300))));
+    let config = Config { place, policy: PolicyName::Sptf, ..Config::default() };
+    let mut run = Outside::new(drive, Arc::new(known), config, load, background).unwrap();
+    run.advance(REQUESTS, &mut Nothing).unwrap();
+    run
+}
+
+fn corrected(on: bool) -> impl Fn(OutsideConfig) -> OutsideConfig {
+    move |config| OutsideConfig { correct_moves: on, ..config }
+}
+
+fn response(run: &Outside<Oltp>) -> f64 {
+    run.report().foreground.mean_response_ms
+}
+
+#[test]
+fn what_a_probe_cannot_know_of_moves_is_learned_from_completions() {
+    let plain = response(&run(true, Background::None, corrected(true)));
+    let learned = run(true, SCAN, corrected(true));
+    let moves = learned.core().moves_longer_by().unwrap();
+    for (found, real) in moves.into_iter().zip(LONGER) {
+        assert!((found - real).abs() <= 50_000, "{found} for {real}");
+    }
+    let slower = |run: &Outside<Oltp>| (response(run) / plain - 1.0) * 100.0;
+    assert!(slower(&learned) < 2.0, "{:.2}%", slower(&learned));
+    // As told, a scan would cost much more.
+    let as_told = run(true, SCAN, corrected(false));
+    assert!(slower(&as_told) > 8.0, "{:.2}%", slower(&as_told));
+}
+
+#[test]
+fn a_profile_that_is_right_is_left_as_it_is() {
+    let [learned, as_told] = [true, false].map(|on| run(false, SCAN, corrected(on)));
+    assert_eq!(learned.core().moves_longer_by(), Some([0, 0]));
+    assert_eq!(response(&learned).to_bits(), response(&as_told).to_bits());
+}
+
+#[test]
+fn who_chooses_late_chooses_from_more() {
+    let chosen = |late: bool| {
+        response(&run(false, Background::None, |config| OutsideConfig { late_choice: late, ..config }))
+    };
+    let (early, late) = (chosen(false), chosen(true));
+    assert!(late < early * 0.98, "{late} ms, {early} ms");
+}

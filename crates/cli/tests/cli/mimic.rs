@@ -137,7 +137,8 @@ fn what_fails_leaves_the_table_that_was_there() {
     assert_ne!(fs::read(&file).unwrap(), before);
     assert_eq!(dir.names(), ["kept.mimic"], "nothing is left beside it");
     let directory = dir.path("");
-    run_with(&["mimic", "probe", SMALL, "-o", &directory]).complained(1, &["not a regular file", "-o"]);
+    run_with(&["mimic", "probe", SMALL, "-o", &directory])
+        .complained(1, &["not a regular file", "name another file"]);
 }
 
 #[test]

@@ -5,8 +5,9 @@
 //! that no more; and who comes when the head would have been waiting for work is late by less. So a turn that is lost makes no more requests late than there are clients. How many those are nobody
 //! tells the core: who waits, and as many more as have lately been seen waiting at once. A burst of requests that come
 //! together, as a cache's write-backs, is one client who may come back, else each would stand for one for long after the
-//! burst is over. Thus a bound on what is felt holds for open arrivals, where a busy drive multiplies what is lost at the
-//! head, as for closed loops, with and without pauses, and with bursts between.
+//! burst is over. Thus a bound on what is felt holds for open arrivals as for closed loops, with and without pauses,
+//! and with bursts between; but not where open arrivals queue in order of arrival before a drive that is nearly busy: what
+//! is lost is felt there by more than have ever waited at once (docs/FAST04.md, "Outside the drive").
 
 use super::clock::nanos;
 use super::forecast::Late;

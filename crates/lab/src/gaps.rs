@@ -22,7 +22,7 @@ pub(crate) struct Gaps {
     pub read_beside: u64,
     /// By how much a detour's move over a third of the cylinders was widened: the sum over all requests.
     margins: Duration,
-    /// Since the last request of the foreground: wanted sectors read, and whether something was written.
+    /// Since the last request of the foreground: wanted sectors read, whether something was written, and whether anything came.
     coming: (u64, bool, bool),
 }
 

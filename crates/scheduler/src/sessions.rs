@@ -112,6 +112,61 @@ pub struct Parameter(pub u64);
 /// the end of a session's work is aborted, the record before it has been handed over and cannot say so any more: whoever
 /// aborts ([`abort`](Self::abort), [`abort_range`](Self::abort_range)) asks [`to_come`](Self::to_come) afterwards. If that is
 /// 0, nothing more comes; otherwise a record does that says `last`, or another abort ends it.
+///
+/// # Example
+/// A cache has four dirty buffers; one of them dies, and one is wanted at once.
+/// ```
+/// use freeblock_scheduler::{Action, Buffers, Config, Core, Parameter, Priority, Sessions, Wanted};
+/// # use model::{DriveModel, Profile};
+/// # use units::{Instant, Lbn, LbnRange, Sectors};
+/// # let toml = include_str!("../../model/tests/data/tiny.toml");
+/// # let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml")?)?;
+/// /// Asked for a buffer when the head could write it.
+/// struct Cache {
+///     locked: bool,
+/// }
+/// impl Buffers for Cache {
+///     fn ready(&mut self, _: &Wanted) -> bool {
+///         !self.locked // Otherwise: not now.
+///     }
+/// }
+/// let buffer = |n: u64| LbnRange::new(Lbn::new(800 + 8 * n), Sectors::new(8));
+/// let mut core = Core::new(drive.into(), Config::default());
+/// let session = core.open(Priority::default())?;
+/// let four = LbnRange::new(buffer(0).start(), Sectors::new(32));
+/// let task = core.write(session, four, Sectors::new(8), Parameter(7))?;
+/// assert_eq!(core.abort_range(session, buffer(3))?, 1);
+///
+/// let (mut now, mut written) = (Instant::ZERO, Vec::new());
+/// let mut run = |core: &mut Core, mut cache: Cache| {
+///     while let Some(action) = core.poll_with(now, &mut cache) {
+///         match action {
+///             Action::Execute => {
+///                 now = core.busy_until().unwrap();
+///                 core.completed(now);
+///             }
+///             Action::Deliver(record) => written.push((record.range, record.parameter)),
+///             _ => {}
+///         }
+///     }
+///     written.clone()
+/// };
+/// // A suspended session's is held back until it goes on.
+/// core.suspend(session)?;
+/// assert_eq!(core.promote(session, buffer(1))?, 1);
+/// assert_eq!(run(&mut core, Cache { locked: false }), []);
+/// // "Not now" leaves it where it was, in the background.
+/// core.resume(session)?;
+/// assert_eq!(run(&mut core, Cache { locked: true }), []);
+/// assert_eq!(core.promote(session, buffer(1))?, 1);
+/// let written = run(&mut core, Cache { locked: false });
+/// assert_eq!(written[0], (buffer(1), Parameter(7)));
+/// // Whatever else of the three passed under the head on its way was written for nothing.
+/// let left = core.abort(task)?;
+/// assert_eq!(written.len() as u64 + left, 3);
+/// assert_eq!((core.to_come(session)?, core.close(session)?), (0, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Sessions {
     /// Opens a session.
     ///

@@ -5,6 +5,7 @@
 //! the detour goes first and its foreground request behind it, or both as one command. Each completion says which
 //! turn it was, and what is still to come is foreseen anew from there.
 
+mod arrivals;
 mod clock;
 mod config;
 mod correct;
@@ -369,15 +370,18 @@ impl Core {
         match &order.work {
             Work::Foreground { plain, job } => {
                 let commanded = outside.foreground_commands();
-                let waiting = Waiting::of(self.pool.iter().chain(commanded).chain([&job.pending]));
+                let waiting =
+                    Waiting::of(self.pool.iter().chain(commanded).chain([&job.pending]), outside.heard_at);
                 let waited = now.saturating_since(waiting.since).saturating_sub(time);
                 let Command { range, foreground, .. } = order.command;
                 let merged = foreground.map_or(0, |asked| range.len().get() - asked.len().get());
                 let late = plain.map_or(Late::default(), |plain| {
                     plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))
                 });
-                let felt =
-                    guard::Lateness { client: outside.felt.done(late, waiting, waited), head: late.head };
+                let felt = guard::Lateness {
+                    client: outside.felt.done(now, late, waiting, waited),
+                    head: late.head,
+                };
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), felt);
                 outside.on_bus = late.bus;
                 (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);

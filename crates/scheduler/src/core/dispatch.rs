@@ -145,7 +145,7 @@ impl Core {
                 }
                 None => plain_end(&self.drive, began, now, request.op, job.ranges()).since(now),
             };
-            self.idle.harm.foreground += plain;
+            self.idle.head.foreground += plain;
             self.idle.visited(job.pending.position().cylinder);
             self.config.idle.iter().for_each(|idle| self.idle.settle(idle));
         }

@@ -59,9 +59,11 @@ impl Waiting {
 pub(super) struct Felt {
     /// Requests done.
     done: u64,
-    /// What the head lost, and the last request that is late for it.
-    lost: Vec<(u64, i64)>,
-    /// What of that those who wait now will feel, and who is thought to come before nobody waits.
+    /// What the head lost to detours and to idle time, and the last request that is late for it.
+    lost: Vec<(u64, [i64; 2])>,
+    /// What it has lost to idle time since a request was done.
+    after_idle: i64,
+    /// What of detours those who wait now will feel, and who is thought to come before nobody waits.
     owed: i64,
     /// The most bursts that waited at once, lately and before that.
     most: [usize; 2],
@@ -70,10 +72,15 @@ pub(super) struct Felt {
 }
 
 impl Felt {
-    /// At `now` a request is heard of that was `late`, and with it so many were `waiting`, of whom the first had waited so
-    /// long when the head began with it: by how many nanoseconds its client has waited longer; less than nothing where more
-    /// was gained.
-    pub fn done(&mut self, now: Instant, late: Late, waiting: Waiting, waited: Duration) -> i64 {
+    /// The next request begins so many nanoseconds late for what was done in idle time.
+    pub fn after_idle(&mut self, late: i64) {
+        self.after_idle += late;
+    }
+
+    /// At `now` a request is heard of that was `late` for detours, and with it so many were `waiting`, of whom the first had
+    /// waited so long when the head began with it: by how many nanoseconds its client has waited longer for detours, and for
+    /// idle time; less than nothing where more was gained.
+    pub fn done(&mut self, now: Instant, late: Late, waiting: Waiting, waited: Duration) -> [i64; 2] {
         let Waiting { all: waiting, bursts, heard, came, .. } = waiting;
         self.catch_up(nanos(waited));
         self.arrivals.done(heard, now, bursts, came);
@@ -83,45 +90,42 @@ impl Felt {
             (self.seen, self.most) = (0, [0, self.most[0]]);
         }
         self.most[0] = self.most[0].max(bursts);
-        if late.head != 0 {
+        let head = [late.head, std::mem::take(&mut self.after_idle)];
+        if head != [0, 0] {
             // Of those who are seen now and then, some do not wait at this moment, and come before the head has caught up.
             let most = self.most[0].max(self.most[1]);
             let last = self.arrivals.clients(most).map_or(u64::MAX, |clients| {
                 self.done + ((waiting - bursts + clients) as u64).saturating_sub(1)
             });
             match self.lost.last_mut() {
-                Some((same, head)) if *same == last => *head += late.head,
-                _ => self.lost.push((last, late.head)),
+                Some((same, lost)) if *same == last => *lost = [lost[0] + head[0], lost[1] + head[1]],
+                _ => self.lost.push((last, head)),
             }
         }
-        let felt = self.debt() + nanos(late.bus);
+        let felt = [0, 1].map(|why| self.lost.iter().map(|(_, head)| head[why]).sum::<i64>());
         self.lost.retain(|(last, _)| *last > self.done && waiting > 1);
         let others = self.arrivals.until_nobody_waits(waiting.saturating_sub(1));
         let left = |last: u64| i64::try_from((last - self.done).min(others)).unwrap_or(i64::MAX);
         self.owed = self
             .lost
             .iter()
-            .fold(0, |owed: i64, &(last, head)| owed.saturating_add(head.saturating_mul(left(last))));
-        felt
-    }
-
-    /// By how much the head is late.
-    fn debt(&self) -> i64 {
-        self.lost.iter().map(|(_, head)| head).sum()
+            .fold(0, |owed: i64, &(last, [head, _])| owed.saturating_add(head.saturating_mul(left(last))));
+        [felt[0] + nanos(late.bus), felt[1]]
     }
 
     /// A head that was ahead by more than anybody has waited would have had nothing to do by then: it is late by no more.
     fn catch_up(&mut self, waited: i64) {
-        let mut less = self.debt().saturating_sub(waited);
-        for (_, head) in self.lost.iter_mut().filter(|(_, head)| *head > 0) {
+        let heads = || self.lost.iter().flat_map(|(_, heads)| heads);
+        let mut less = heads().sum::<i64>().saturating_sub(waited);
+        for head in self.lost.iter_mut().flat_map(|(_, heads)| heads).filter(|head| **head > 0) {
             let taken = less.clamp(0, *head);
             *head -= taken;
             less -= taken;
         }
     }
 
-    /// What is yet to be felt of what was lost when the last request was done, in nanoseconds: by those who waited, and by
-    /// as many more as are thought to come before nobody waits.
+    /// What is yet to be felt of what detours had lost when the last request was done, in nanoseconds: by those who waited,
+    /// and by as many more as are thought to come before nobody waits.
     pub fn owed(&self) -> i64 {
         self.owed
     }
@@ -136,6 +140,14 @@ mod tests {
     const NOW: Instant = Instant::ZERO;
     const LATE: Late = Late { head: LOST, bus: Duration::ZERO };
 
+    impl Felt {
+        fn of_detours(&mut self, late: Late, waiting: Waiting, waited: Duration) -> i64 {
+            let [detours, idle] = self.done(NOW, late, waiting, waited);
+            assert_eq!(idle, 0);
+            detours
+        }
+    }
+
     fn alone(all: usize) -> Waiting {
         Waiting { all, bursts: all, since: Instant::ZERO, heard: NOW, came: Vec::new() }
     }
@@ -148,49 +160,49 @@ mod tests {
     #[test]
     fn a_lone_request_is_late_for_itself() {
         let mut felt = Felt::default();
-        assert_eq!(felt.done(NOW, LATE, alone(1), LONG), LOST);
-        assert_eq!(felt.done(NOW, Late::default(), alone(1), LONG), 0);
+        assert_eq!(felt.of_detours(LATE, alone(1), LONG), LOST);
+        assert_eq!(felt.of_detours(Late::default(), alone(1), LONG), 0);
     }
 
     #[test]
     fn in_a_closed_loop_each_client_is_late_once() {
         let mut felt = Felt::default();
-        (0..100).for_each(|_| assert_eq!(felt.done(NOW, Late::default(), alone(4), LONG), 0));
+        (0..100).for_each(|_| assert_eq!(felt.of_detours(Late::default(), alone(4), LONG), 0));
         let late =
-            (0..100).map(|n| felt.done(NOW, if n == 50 { LATE } else { Late::default() }, alone(4), LONG));
+            (0..100).map(|n| felt.of_detours(if n == 50 { LATE } else { Late::default() }, alone(4), LONG));
         assert_eq!(late.sum::<i64>(), LOST * 4);
     }
 
     #[test]
     fn what_is_to_be_felt_yet_is_known_at_once() {
         let mut felt = Felt::default();
-        felt.done(NOW, LATE, alone(4), LONG);
+        felt.of_detours(LATE, alone(4), LONG);
         assert_eq!(felt.owed(), LOST * 3);
-        felt.done(NOW, Late::default(), alone(3), LONG);
+        felt.of_detours(Late::default(), alone(3), LONG);
         assert_eq!(felt.owed(), LOST * 2);
-        felt.done(NOW, Late::default(), alone(1), LONG);
+        felt.of_detours(Late::default(), alone(1), LONG);
         assert_eq!(felt.owed(), 0);
     }
 
     #[test]
     fn until_nobody_waits_all_who_come_are_late() {
         let mut felt = Felt::default();
-        felt.done(NOW, Late::default(), alone(20), LONG);
-        assert_eq!(felt.done(NOW, LATE, alone(3), LONG), LOST);
-        assert_eq!(felt.done(NOW, Late::default(), alone(3), LONG), LOST);
-        assert_eq!(felt.done(NOW, LATE, alone(2), LONG), LOST * 2);
-        assert_eq!(felt.done(NOW, Late::default(), alone(1), LONG), LOST * 2);
-        assert_eq!(felt.done(NOW, Late::default(), alone(5), LONG), 0);
+        felt.of_detours(Late::default(), alone(20), LONG);
+        assert_eq!(felt.of_detours(LATE, alone(3), LONG), LOST);
+        assert_eq!(felt.of_detours(Late::default(), alone(3), LONG), LOST);
+        assert_eq!(felt.of_detours(LATE, alone(2), LONG), LOST * 2);
+        assert_eq!(felt.of_detours(Late::default(), alone(1), LONG), LOST * 2);
+        assert_eq!(felt.of_detours(Late::default(), alone(5), LONG), 0);
     }
 
     #[test]
     fn a_burst_is_late_while_it_waits_and_stands_for_nobody_after_it() {
         let mut felt = Felt::default();
         // Two clients and a burst of twenty.
-        (3..23).rev().for_each(|all| assert_eq!(felt.done(NOW, Late::default(), burst(all), LONG), 0));
+        (3..23).rev().for_each(|all| assert_eq!(felt.of_detours(Late::default(), burst(all), LONG), 0));
         let late = |felt: &mut Felt, waiting: Waiting| {
             let whole = (0..100)
-                .map(|n| felt.done(NOW, if n == 0 { LATE } else { Late::default() }, waiting.clone(), LONG));
+                .map(|n| felt.of_detours(if n == 0 { LATE } else { Late::default() }, waiting.clone(), LONG));
             whole.sum::<i64>()
         };
         assert_eq!(late(&mut felt, alone(2)), LOST * 3);
@@ -201,20 +213,31 @@ mod tests {
     fn who_comes_when_the_head_would_have_been_free_is_late_by_less() {
         let mut felt = Felt::default();
         let ms = Duration::from_millis;
-        felt.done(NOW, Late::default(), alone(9), LONG);
-        assert_eq!(felt.done(NOW, LATE, alone(2), LONG), LOST);
+        felt.of_detours(Late::default(), alone(9), LONG);
+        assert_eq!(felt.of_detours(LATE, alone(2), LONG), LOST);
         // It came 4 ms before the head was free: 2 of the 6 that were lost, nobody would have wanted.
-        assert_eq!(felt.done(NOW, Late::default(), alone(2), ms(4)), 4_000_000);
-        assert_eq!(felt.done(NOW, Late::default(), alone(2), LONG), 4_000_000);
-        assert_eq!(felt.done(NOW, LATE, alone(2), ms(1)), LOST + 1_000_000);
-        assert_eq!(felt.done(NOW, Late::default(), alone(2), LONG), LOST + 1_000_000);
+        assert_eq!(felt.of_detours(Late::default(), alone(2), ms(4)), 4_000_000);
+        assert_eq!(felt.of_detours(Late::default(), alone(2), LONG), 4_000_000);
+        assert_eq!(felt.of_detours(LATE, alone(2), ms(1)), LOST + 1_000_000);
+        assert_eq!(felt.of_detours(Late::default(), alone(2), LONG), LOST + 1_000_000);
     }
 
     #[test]
     fn what_comes_late_over_the_bus_is_late_alone() {
         let mut felt = Felt::default();
         let late = Late { head: 0, bus: Duration::from_nanos(LOST.unsigned_abs()) };
-        assert_eq!(felt.done(NOW, late, alone(9), LONG), LOST);
-        assert_eq!(felt.done(NOW, Late::default(), alone(9), LONG), 0);
+        assert_eq!(felt.of_detours(late, alone(9), LONG), LOST);
+        assert_eq!(felt.of_detours(Late::default(), alone(9), LONG), 0);
+    }
+
+    #[test]
+    fn what_idle_time_has_cost_is_felt_likewise() {
+        let mut felt = Felt::default();
+        felt.after_idle(LOST);
+        assert_eq!(felt.done(NOW, LATE, alone(3), LONG), [LOST; 2]);
+        assert_eq!(felt.owed(), LOST * 2);
+        assert_eq!(felt.done(NOW, Late::default(), alone(3), LONG), [LOST; 2]);
+        assert_eq!(felt.done(NOW, LATE, alone(1), LONG), [LOST * 2, LOST]);
+        assert_eq!(felt.done(NOW, Late::default(), alone(1), LONG), [0; 2]);
     }
 }

@@ -4,6 +4,7 @@
 //! for all of it. So each is in the account of harm, one on the track under the head like any other. While idle time is
 //! short, only that track is read (FAST'04, section 5.2), by commands that are short as well.
 
+use super::clock::nanos;
 use super::fit::range_of;
 use super::forecast::Standing;
 use super::{Neighbours, Outside, Work};
@@ -18,7 +19,7 @@ use units::{FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
 
 impl Core {
     /// What idle time has cost this request, or saved it.
-    pub(super) fn account_idle(&mut self, outside: &Outside, standing: &Standing, job: &Job) {
+    pub(super) fn account_idle(&mut self, outside: &mut Outside, standing: &Standing, job: &Job) {
         let from = self.displaced.take();
         if self.config.idle.is_none() || job.pending.promoted.is_some() {
             return;
@@ -36,11 +37,14 @@ impl Core {
                 let at = outside.clock.platter(job.pending.arrived) + outside.config.overheads.command(op);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
                 self.idle.account(plain, until);
+                outside
+                    .felt
+                    .after_idle(nanos(until.saturating_since(plain)) - nanos(plain.saturating_since(until)));
                 plain.saturating_since(at)
             }
             None => until.saturating_since(begin),
         };
-        self.idle.harm.foreground += plain;
+        self.idle.head.foreground += plain;
         self.idle.visited(job.pending.position().cylinder);
     }
 

@@ -258,7 +258,7 @@ impl Outside {
         if !self.known {
             return Some(Caution::Unsynchronised);
         }
-        self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.owed()))
+        self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.at_risk(self.clock.turn())))
     }
 
     /// Of the foreground's time, the millionths that detours may cost.

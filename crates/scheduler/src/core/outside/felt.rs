@@ -20,6 +20,9 @@ use units::{Duration, Instant};
 /// many, what was told of open arrivals went further beyond what they felt.
 const MEMORY: u32 = 2_048;
 
+/// So many losses are told apart.
+const MOST_LOST: usize = 256;
+
 /// Requests that wait.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
@@ -59,12 +62,15 @@ impl Waiting {
 pub(super) struct Felt {
     /// Requests done.
     done: u64,
-    /// What the head lost to detours and to idle time, and the last request that is late for it.
+    /// What the head lost to detours and to idle time, and the request from which on as many are late for it as there are
+    /// clients.
     lost: Vec<(u64, [i64; 2])>,
     /// What it has lost to idle time since a request was done.
     after_idle: i64,
     /// What of detours those who wait now will feel, and who is thought to come before nobody waits.
     owed: i64,
+    /// How many would feel what the next request loses.
+    next: i64,
     /// The most bursts that waited at once, lately and before that.
     most: [usize; 2],
     seen: u32,
@@ -92,25 +98,32 @@ impl Felt {
         self.most[0] = self.most[0].max(bursts);
         let head = [late.head, std::mem::take(&mut self.after_idle)];
         if head != [0, 0] {
-            // Of those who are seen now and then, some do not wait at this moment, and come before the head has caught up.
-            let most = self.most[0].max(self.most[1]);
-            let last = self.arrivals.clients(most).map_or(u64::MAX, |clients| {
-                self.done + ((waiting - bursts + clients) as u64).saturating_sub(1)
-            });
-            match self.lost.last_mut() {
-                Some((same, lost)) if *same == last => *lost = [lost[0] + head[0], lost[1] + head[1]],
-                _ => self.lost.push((last, head)),
-            }
+            self.remember((self.done + (waiting - bursts) as u64, head));
         }
         let felt = [0, 1].map(|why| self.lost.iter().map(|(_, head)| head[why]).sum::<i64>());
-        self.lost.retain(|(last, _)| *last > self.done && waiting > 1);
+        // Of those who are seen now and then, some do not wait at this moment, and come before the head has caught up.
+        let clients = self.arrivals.clients(self.most[0].max(self.most[1])).map(|clients| clients as u64);
+        let last = |from: u64| clients.map_or(u64::MAX, |clients| (from + clients).saturating_sub(1));
+        self.lost.retain(|(from, _)| last(*from) > self.done && waiting > 1);
         let others = self.arrivals.until_nobody_waits(waiting.saturating_sub(1));
-        let left = |last: u64| i64::try_from((last - self.done).min(others)).unwrap_or(i64::MAX);
+        let left = |from: u64| i64::try_from((last(from) - self.done).min(others)).unwrap_or(i64::MAX);
         self.owed = self
             .lost
             .iter()
-            .fold(0, |owed: i64, &(last, [head, _])| owed.saturating_add(head.saturating_mul(left(last))));
+            .fold(0, |owed: i64, &(from, [head, _])| owed.saturating_add(head.saturating_mul(left(from))));
+        self.next = left(self.done + 1 + (waiting - bursts) as u64).saturating_add(1);
         [felt[0] + nanos(late.bus), felt[1]]
+    }
+
+    /// Of very many losses, two that were not long apart are taken for one at the time of the later.
+    fn remember(&mut self, lost: (u64, [i64; 2])) {
+        if self.lost.len() == MOST_LOST {
+            let (_, [detours, idle]) = self.lost.remove(0);
+            if let Some((_, next)) = self.lost.first_mut() {
+                *next = [next[0] + detours, next[1] + idle];
+            }
+        }
+        self.lost.push(lost);
     }
 
     /// A head that was ahead by more than anybody has waited would have had nothing to do by then: it is late by no more.
@@ -124,10 +137,10 @@ impl Felt {
         }
     }
 
-    /// What is yet to be felt of what detours had lost when the last request was done, in nanoseconds: by those who waited,
-    /// and by as many more as are thought to come before nobody waits.
-    pub fn owed(&self) -> i64 {
-        self.owed
+    /// What is yet to be felt of what detours had lost when the last request was done, in nanoseconds, and what would be if
+    /// the head lost so much now: by those who waited, and by as many more as are thought to come before nobody waits.
+    pub fn at_risk(&self, nanos: i64) -> i64 {
+        self.owed.saturating_add(self.next.saturating_mul(nanos))
     }
 }
 
@@ -177,11 +190,11 @@ mod tests {
     fn what_is_to_be_felt_yet_is_known_at_once() {
         let mut felt = Felt::default();
         felt.of_detours(LATE, alone(4), LONG);
-        assert_eq!(felt.owed(), LOST * 3);
+        assert_eq!(felt.at_risk(0), LOST * 3);
         felt.of_detours(Late::default(), alone(3), LONG);
-        assert_eq!(felt.owed(), LOST * 2);
+        assert_eq!(felt.at_risk(0), LOST * 2);
         felt.of_detours(Late::default(), alone(1), LONG);
-        assert_eq!(felt.owed(), 0);
+        assert_eq!(felt.at_risk(0), 0);
     }
 
     #[test]
@@ -235,7 +248,7 @@ mod tests {
         let mut felt = Felt::default();
         felt.after_idle(LOST);
         assert_eq!(felt.done(NOW, LATE, alone(3), LONG), [LOST; 2]);
-        assert_eq!(felt.owed(), LOST * 2);
+        assert_eq!(felt.at_risk(0), LOST * 2);
         assert_eq!(felt.done(NOW, Late::default(), alone(3), LONG), [LOST; 2]);
         assert_eq!(felt.done(NOW, LATE, alone(1), LONG), [LOST * 2, LOST]);
         assert_eq!(felt.done(NOW, Late::default(), alone(1), LONG), [0; 2]);

@@ -6,6 +6,7 @@
 
 use super::job::{Context, Job, Stage};
 use super::landed::Landed;
+use crate::desk::ending::meets;
 use crate::desk::order::{News, Work};
 use crate::desk::table::{Figures, MOST_BAD};
 use crate::disk::Fence;
@@ -275,10 +276,7 @@ impl Reorganize {
     }
 
     fn is_at(&self, range: LbnRange) -> bool {
-        let places = self.places.as_deref().unwrap_or_default();
-        let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
-        let at = places.partition_point(|(_, to)| *to <= start);
-        places.get(at).is_some_and(|(from, _)| *from < end)
+        meets(self.places.as_deref().unwrap_or_default(), range)
     }
 }
 
@@ -342,6 +340,10 @@ impl Job for Reorganize {
             Some(_) if self.is_at(range) => Fence::Closed,
             Some(_) => Fence::Open,
         }
+    }
+
+    fn places(&self) -> Option<Vec<(u64, u64)>> {
+        Some(self.places.clone().unwrap_or_default())
     }
 
     fn wants_clear(&self) -> bool {

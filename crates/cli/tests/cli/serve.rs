@@ -182,7 +182,7 @@ fn what_cannot_be_had_is_underlined_where_it_is_named() {
         (text.replace(&profile, "atlas"), "no built-in drive is called `atlas`", "f.toml:3:10"),
         (text.replace("unix:", "unix:/none/"), "No such file", "f.toml:4:11"),
         (format!("{text}profile = \"atlas\"\n"), "no built-in drive is called `atlas`", "f.toml:5:11"),
-        (format!("{text}profile = \"quantum-atlas-10k\"\n"), "its profile 9.2", "f.toml:5:11"),
+        (format!("{text}profile = \"quantum-atlas-10k\"\n"), "its profile 9199079936", "f.toml:5:11"),
         (format!("{text}mimic_table = \"{none}\"\n"), "only smtf asks a table", "f.toml:5:15"),
         (format!("{text}policy = \"smtf\"\nmimic_table = \"{none}\"\n"), "No such file", "f.toml:6:15"),
         (format!("{text}policy = \"smtf\"\nmimic_memory = \"4k\"\n"), "too few", "f.toml:6:16"),

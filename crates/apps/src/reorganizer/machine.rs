@@ -126,7 +126,7 @@ impl<N: Nvram> Reorganizer<N> {
             refused: None,
             last_at: None,
             statistics: Statistics::default(),
-            beginning: Some(Beginning::new(waiting)),
+            beginning: Some(Beginning::of(waiting)),
             still,
         })
     }

@@ -7,7 +7,7 @@ use crate::seek::SeekProfile;
 use units::{Bytes, Cylinder, Duration, Head, Op, Rpm};
 
 /// The most cylinders accepted; a 3.5-inch surface of today has some 600,000.
-const MOST_CYLINDERS: u32 = 1 << 22;
+pub const MOST_CYLINDERS: u32 = 1 << 22;
 
 /// The longest head switch or settle accepted, ms.
 const LONGEST_MS: f64 = 1_000.0;

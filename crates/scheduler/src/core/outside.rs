@@ -7,6 +7,7 @@
 
 mod clock;
 mod config;
+mod control;
 mod correct;
 mod course;
 mod decide;
@@ -32,6 +33,7 @@ use super::{Action, Core, Purpose};
 use crate::background::Buffers;
 use crate::foreground::{Pending, Request};
 use clock::Clock;
+use control::Control;
 use correct::Correction;
 use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Standing};
@@ -182,6 +184,8 @@ pub(super) struct Outside {
     margins: Margins,
     /// By how much moves are longer than told.
     correction: Correction,
+    /// Requests whose gaps were left alone.
+    control: Control,
     guard: Guard,
     felt: Felt,
     shared: Shared,
@@ -225,6 +229,7 @@ impl Outside {
             record: ErrorRecord::default(),
             margins: Margins::default(),
             correction: Correction::new(drive, &config.overheads),
+            control: Control::default(),
             guard: Guard::new(),
             felt: Felt::default(),
             shared: Shared::default(),
@@ -356,6 +361,12 @@ impl Core {
             outside.guard.note(seen.explained && seen.turns == 0);
             outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
             outside.margins.learn(&outside.record);
+            if let Work::Foreground { plain, .. } = &order.work
+                && plain.is_none_or(|plain| plain.detour == 0)
+            {
+                let turn = super::under_way::turn(&self.drive);
+                outside.control.note(turn, order.command.op, &foreseen, &seen);
+            }
             if outside.config.correct_moves {
                 self.correct_moves(&mut outside, &order, &seen);
             }

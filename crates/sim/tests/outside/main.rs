@@ -9,6 +9,7 @@ mod promises;
 mod rig;
 mod surprise;
 mod troubled;
+mod unseen;
 mod utilisation;
 
 use drive::Behaviour;

@@ -202,6 +202,7 @@ impl Core {
         outside.correction.note(&self.drive, order.command.op, &order.forecast, seen);
         if let Some((drive, overheads)) = outside.correction.news(&self.drive) {
             outside.config.overheads = overheads;
+            outside.control.forget();
             self.planner = Planner::new(&drive);
             self.drive = Arc::new(drive);
         }

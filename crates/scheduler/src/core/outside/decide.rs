@@ -167,7 +167,12 @@ impl Core {
     ) {
         self.pass_over(&job);
         let first = job.ranges().first().map(|&asked| (job.pending.request.op, asked));
-        let found = self.detour_for(outside, standing, &job, None);
+        let drive = Arc::clone(&self.drive);
+        let (left_alone, sooner) = match first {
+            Some(first) if !self.background.is_idle() => outside.control(&drive, first),
+            _ => (false, 0),
+        };
+        let found = if left_alone { None } else { self.detour_for(outside, standing, &job, None) };
         let detour = found.and_then(|detour| outside.fit(&self.drive, detour, first?));
         self.background.look(Focus::All);
         let (sent, mut merged) = self.take_detour(outside, detour, tag, buffers);
@@ -189,6 +194,7 @@ impl Core {
                 detour: sent.len() as u32 + u32::from(merged.is_some()),
                 bus: outside.config.overheads.bus_sector * sectors,
                 gain: 0,
+                sooner,
             };
             let what = (job.pending.request.op, asked);
             plain.foresee(&self.drive, &outside.config.overheads, standing, outside.held_back, what);

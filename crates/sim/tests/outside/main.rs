@@ -4,6 +4,7 @@
 
 mod bursts;
 mod corrected;
+mod fallback;
 mod felt;
 mod promises;
 mod rig;

@@ -190,6 +190,11 @@ impl Correction {
         Some((told.with_moves_longer_by(read, write), Overheads { command, ..self.told }))
     }
 
+    /// What was seen is of another drive; what is believed stays until something else is seen.
+    pub fn forget(&mut self) {
+        (self.queued, self.alone, self.sure) = (Default::default(), Default::default(), false);
+    }
+
     /// By how many nanoseconds moves are taken to be longer than told, to read and to write.
     pub fn moves(&self) -> [i64; 2] {
         self.moves

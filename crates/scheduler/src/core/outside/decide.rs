@@ -46,7 +46,8 @@ impl Outside {
         let Some(forecast) = forecast else { return };
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
-        self.queue.push_back(Order { command, tag, work, neighbour, sent: None, forecast });
+        let foreseen = self.foresees();
+        self.queue.push_back(Order { command, tag, work, neighbour, sent: None, forecast, foreseen });
     }
 
     /// How a command stands to the last one that was decided on.
@@ -194,11 +195,11 @@ impl Core {
                 detour: sent.len() as u32 + u32::from(merged.is_some()),
                 bus: outside.config.overheads.bus_sector * sectors,
                 gain: 0,
-                sooner,
             };
             let what = (job.pending.request.op, asked);
             plain.foresee(&self.drive, &outside.config.overheads, standing, outside.held_back, what);
             plain.gain = self.gain(outside, standing, &job, room, plain.end);
+            plain.gain -= if detoured { sooner } else { 0 };
             plain
         });
         for &(op, range, tag, useful) in &sent {

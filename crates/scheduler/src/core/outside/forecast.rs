@@ -78,10 +78,9 @@ pub(super) struct Plain {
     pub detour: u32,
     /// The time of their data on the bus.
     pub bus: Duration,
-    /// By how many nanoseconds it is done sooner than what would have been chosen in its place, as far as that lasts.
+    /// By how many nanoseconds it is done sooner than what would have been chosen in its place, as far as that lasts; less
+    /// those by which requests like it come sooner than foreseen when they are left alone.
     pub gain: i64,
-    /// By how many nanoseconds requests like it come sooner than foreseen in the mean when they are left alone.
-    pub sooner: i64,
 }
 
 /// By how much a foreground request was later than without detours.
@@ -133,11 +132,7 @@ impl Plain {
         let share = i64::try_from(merged).unwrap_or(0) as f64 / of.max(1) as f64;
         let residue =
             if seen.explained { (seen.error.saturating_sub(turns)).max(0) as f64 * share } else { 0.0 };
-        let sooner = if self.detour == 0 { 0 } else { self.sooner };
-        let late = Late {
-            head: head_late + sooner - self.gain,
-            bus: positive(waited.saturating_add(residue as i64)),
-        };
+        let late = Late { head: head_late - self.gain, bus: positive(waited.saturating_add(residue as i64)) };
         // A drive that turns to nothing else before the host has all data is late by both.
         if overlap { late } else { Late { head: late.head + nanos(late.bus), bus: Duration::ZERO } }
     }

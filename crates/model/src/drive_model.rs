@@ -7,7 +7,7 @@ use crate::seek::SeekProfile;
 use units::{Bytes, Cylinder, Duration, Head, Op, Rpm};
 
 /// The most cylinders accepted; a 3.5-inch surface of today has some 600,000.
-const MOST_CYLINDERS: u32 = 1 << 22;
+pub const MOST_CYLINDERS: u32 = 1 << 22;
 
 /// The longest head switch or settle accepted, ms.
 const LONGEST_MS: f64 = 1_000.0;
@@ -96,6 +96,17 @@ impl DriveModel {
                 format!("{settle} ms"),
                 "give milliseconds",
             ));
+        }
+        let mut before = 0;
+        for (i, &(distance, ms)) in m.seek_spread_ms.iter().enumerate() {
+            if distance <= before || !(0.0..=LONGEST_MS).contains(&ms) {
+                return Err(ProfileError::new(
+                    format!("mechanics.seek_spread_ms[{i}]"),
+                    format!("{ms} ms over {distance} cylinders"),
+                    "give [cylinders, milliseconds], from 1 cylinder on in ascending distance",
+                ));
+            }
+            before = distance;
         }
         let layout = Layout::new(&profile.layout, profile.cylinders, profile.heads)?;
         Ok(Self {

@@ -15,7 +15,7 @@ pub mod random_profile;
 mod seek;
 mod unknown;
 
-pub use drive_model::{DriveModel, Position};
+pub use drive_model::{DriveModel, MOST_CYLINDERS, Position};
 pub use error::ProfileError;
 pub use layout::{Extent, Layout, Location, Piece, Track, TrackRef};
 pub use profile::Profile;

@@ -7,7 +7,8 @@
 //!
 //! Of the reads, `near` came within 50 us of the prediction, on the drive with all its noise; `true` on the same drive
 //! with what is random in it switched off; `turns` whole turns off, `other` otherwise. `sure` is as `near`, of the reads
-//! outside the regions that the report calls unsure, `none` where that is all of the drive.
+//! outside the regions that the report calls unsure, `none` where that is all of the drive. After the order of tracks
+//! found, and the true one, stands how sure the report is of it.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -101,7 +102,7 @@ fn line(wanted: &Wanted, name: &str, truth: &Profile) {
     let exact = common::predictions_on(drive(false), truth, &profile, &report, 2_000);
     let percent = |share: f64| format!("{:.1}%", 100.0 * share);
     println!(
-        "{name:24} {:8.0} {:8} {:>7} {:>7} {:>7} {:>7} {:>7}  {} of {} zones, {} of {} heads, {} for {}{}",
+        "{name:24} {:8.0} {:8} {:>7} {:>7} {:>7} {:>7} {:>7}  {} of {} zones, {} of {} heads, {} for {}, {} sure{}",
         report.drive_time_s,
         report.commands,
         percent(near),
@@ -115,6 +116,7 @@ fn line(wanted: &Wanted, name: &str, truth: &Profile) {
         truth.heads,
         order(&profile),
         order(truth),
+        percent(common::confidence(&report, "order of tracks")),
         if report.unsure.is_empty() { "" } else { "; names regions" }
     );
     if wanted.stages {

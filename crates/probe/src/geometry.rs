@@ -7,6 +7,7 @@ use crate::meter::Meter;
 use crate::moves::{Target, shortest_of};
 use crate::turns::frac;
 use crate::zone::Zone;
+use model::MOST_CYLINDERS;
 
 /// In which order LBNs run over the tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +51,9 @@ impl Shape {
 #[derive(Clone, Debug)]
 pub(crate) struct Geometry {
     pub(crate) shape: Shape,
-    /// 0 to 1, of the kind and the number of heads.
+    /// 0 to 1, of the number of heads, and of cylinders or bands.
     pub(crate) sure: f64,
-    /// 0 to 1, of the order of heads.
+    /// 0 to 1, of all of the shape: the order of heads as well.
     pub(crate) sure_of_order: f64,
 }
 
@@ -125,8 +126,10 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
             }
         }
     }
+    let fewest = fewest_heads(map.zones.iter().map(Zone::tracks).sum());
+    shapes.retain(|s| s.heads >= fewest);
     // Among equals the first, which is the simplest.
-    let mut best = (f64::MAX, Shape { kind: Kind::Cylinder, heads: 1 });
+    let mut best = (f64::MAX, Shape { kind: Kind::Cylinder, heads: fewest });
     let mut scores: Vec<(f64, Shape)> = Vec::new();
     for shape in shapes {
         let score = moves.misfit(shape);
@@ -145,7 +148,16 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     };
     let other = rival(&|s| bands(s) == bands(&shape) && s.heads == shape.heads);
     let order = rival(&|s| *s == shape);
-    Ok(Geometry { shape, sure: trust(misfit, other), sure_of_order: trust(misfit, order) })
+    // The least of several misfits is a little too small by chance, of one shape or of the other.
+    let part = if meter.is_noisy() { 0.5 } else { 1.0 };
+    let sure = |rival: f64| trust(part * (rival - misfit));
+    Ok(Geometry { shape, sure: sure(other), sure_of_order: sure(order) })
+}
+
+/// The fewest heads with which so many tracks are no more cylinders than a profile has, were each zone's last band or
+/// cylinder half empty.
+fn fewest_heads(tracks: u64) -> u64 {
+    tracks.div_ceil(u64::from(MOST_CYLINDERS) / 2).max(1)
 }
 
 fn unknown() -> Geometry {
@@ -153,9 +165,9 @@ fn unknown() -> Geometry {
     Geometry { shape, sure: 0.0, sure_of_order: 0.0 }
 }
 
-/// How much likelier the better of two misfits makes one: half for equals, all but sure for a gap of ten.
-fn trust(best: f64, rival: f64) -> f64 {
-    1.0 / (1.0 + (-0.5 * (rival - best).max(0.0)).exp())
+/// How much likelier the better of two misfits so far apart makes one: half for equals, all but sure for a gap of ten.
+fn trust(gap: f64) -> f64 {
+    1.0 / (1.0 + (-0.5 * gap.max(0.0)).exp())
 }
 
 /// Tracks of a level that most LBNs' zones agree on.
@@ -275,11 +287,17 @@ impl Moves {
 
 impl Moves {
     /// The same where seeks vary: their means rise with distance, and how many steps they rise in is what a shape
-    /// needs (Akaike's criterion, 1974). A change of head may cost something or nothing.
+    /// needs (Akaike's criterion, 1974). A change of head may cost nothing, or something over so many cylinders: a head
+    /// switch runs beside the seek, and what takes longer hides it.
     fn misfit_of_noisy(&self, points: &[(bool, u64, f64)]) -> f64 {
-        let mut together: Vec<(bool, u64, f64)> = points.iter().map(|p| (false, p.1, p.2)).collect();
-        together.sort_unstable_by(|a, b| a.1.cmp(&b.1).then(a.2.total_cmp(&b.2)));
-        f64::min(self.misfit_of_rising(points), self.misfit_of_rising(&together))
+        let shown = |most: Option<u64>| {
+            let is_shown = |p: &(bool, u64, f64)| p.0 && most.is_some_and(|most| p.1 <= most);
+            let mut points: Vec<_> = points.iter().map(|p| (is_shown(p), p.1, p.2)).collect();
+            points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
+            self.misfit_of_rising(&points)
+        };
+        let most = [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(u64::MAX)];
+        most.into_iter().map(shown).fold(f64::MAX, f64::min)
     }
 
     fn misfit_of_rising(&self, points: &[(bool, u64, f64)]) -> f64 {
@@ -323,3 +341,17 @@ const DENT: f64 = 0.1;
 const FLOOR: f64 = 50.0;
 const NOISY: f64 = 1_200.0;
 const LARGEST: f64 = 250_000.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_shape_has_more_cylinders_than_a_profile_may() {
+        for tracks in [1, 4_000_000, 10_341_136, 50_000_000] {
+            let heads = fewest_heads(tracks);
+            assert!(tracks / heads < u64::from(MOST_CYLINDERS), "{tracks} tracks, {heads} heads");
+        }
+        assert_eq!(fewest_heads(65_350), 1);
+    }
+}

@@ -14,6 +14,7 @@ use crate::predict::Predictor;
 use crate::report::{Check, Report};
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
+use crate::spread;
 use crate::writes::{self, Writes};
 use crate::zero;
 use model::Layout;
@@ -38,6 +39,9 @@ impl Default for Options {
         Self { seed: 1, writes: None, name: "probed".to_owned() }
     }
 }
+
+/// An order of tracks that is less sure is not told from the next likely one.
+const TOLD: f64 = 0.7;
 
 /// A profile, and how far to trust it.
 #[derive(Clone, Debug, PartialEq)]
@@ -200,19 +204,19 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
     if !odd.is_empty() {
         report.add("remapped LBNs", odd.join(", "), 0.9, "met by chance; where they are was not looked for");
     }
-    let kind = match shape.kind {
-        Kind::Cylinder => "cylinder by cylinder".to_owned(),
-        Kind::Serpentine => "cylinder by cylinder, heads back and forth".to_owned(),
-        Kind::Bands(width) => format!("bands of {width} tracks, surface by surface, back and forth"),
+    let (kind, other) = match shape.kind {
+        Kind::Cylinder => ("cylinder by cylinder, heads ascending".to_owned(), "back and forth"),
+        Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),
+        Kind::Bands(width) => (format!("bands of {width} tracks, surface by surface, back and forth"), ""),
     };
-    report.add("order of tracks", kind, geometry.sure, "");
-    report.add("heads", shape.heads.to_string(), geometry.sure, "");
-    let note = if geometry.sure_of_order < 0.7 {
-        "moves between heads do not show it on this drive, and so nothing depends on it"
+    let sure = geometry.sure_of_order.min(geometry.sure);
+    let note = if sure < TOLD && geometry.sure >= TOLD && !other.is_empty() {
+        format!("by cylinders for sure; heads {other} would take as long wherever they are asked for")
     } else {
-        ""
+        String::new()
     };
-    report.add("order of heads", "as in the profile".to_owned(), geometry.sure_of_order, note);
+    report.add("order of tracks", kind, sure, note);
+    report.add("heads", shape.heads.to_string(), geometry.sure, "");
     report.add(
         "cylinders",
         cylinders.to_string(),
@@ -238,6 +242,20 @@ fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
             "",
         );
     }
+    let told = |&(distance, ms): &(u32, f64)| match ms {
+        0.0 => format!("below {:.3} ms over {distance}", spread::LEAST / 1e6),
+        ms => format!("{ms:.3} ms over {distance}"),
+    };
+    let spread: Vec<String> = seeks.spread.iter().map(told).collect();
+    let (value, sure) =
+        if spread.is_empty() { ("not measured".to_owned(), 0.0) } else { (spread.join(", "), 0.8) };
+    let note = "standard deviation, each to a quarter or so; what the command overhead varies by is in it";
+    report.add(
+        "spread of seeks",
+        value,
+        sure,
+        if sure > 0.0 { note } else { "no time was left, or no seek was caught" },
+    );
     report.add(
         "command overhead",
         format!("{:.3} ms", seeks.overhead_ms),
@@ -322,6 +340,7 @@ fn profile(
         mechanics: Mechanics {
             head_switch_ms: seeks.head_switch_ms,
             cylinder_switch_ms: seeks.cylinder_switch_ms,
+            seek_spread_ms: seeks.spread.clone(),
             write_settle_ms: written.and_then(|w| w.settle_ms).map_or(0.0, |(ms, _)| ms),
             zero_latency_read: zero_latency,
             zero_latency_write: zero_latency,

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Emulated, predictions, predictions_on};
+use common::{Emulated, finding, predictions_on};
 use model::Profile;
 use model::builtin;
 use model::profile::{Order, SectorsPerTrack};
@@ -17,14 +17,8 @@ fn probed(truth: &Profile) -> Outcome {
     Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// What holds of every drive: the time, and that the profile predicts it wherever it does not say that it may not.
 fn holds(truth: &Profile, found: &Outcome, most_seconds: f64) {
-    let name = &truth.name;
-    assert!(found.report.drive_time_s <= most_seconds, "{name}: {} s", found.report.drive_time_s);
-    let shares = predictions(truth, &found.profile, &found.report, 2_000);
-    assert!(shares.sure.is_none_or(|sure| sure >= 0.97), "{name}: {shares:?}, {:?}", found.report.unsure);
-    let text = found.profile.to_toml();
-    assert_eq!(Profile::from_toml(&text, "found").unwrap(), found.profile, "{name}");
+    common::holds(Emulated::new(truth), truth, found, most_seconds);
 }
 
 fn builtin_drive(name: &str) -> (Profile, Outcome) {
@@ -121,17 +115,6 @@ fn random_hidden_drives_are_found_or_named_in_their_time() {
     }
 }
 
-/// Every built-in drive at its size: some minutes of drive time each.
-#[test]
-#[ignore = "the sweep: half a minute of CPU; examples/builtin.rs prints its table"]
-fn every_built_in_drive_is_found_in_its_time() {
-    for &name in builtin::names() {
-        let truth = builtin::find(name).unwrap();
-        let large = name.starts_with("nearline");
-        holds(&truth, &probed(&truth), if large { 3_600.0 } else { 300.0 });
-    }
-}
-
 /// Probed with writes allowed to some sectors in the middle; every command is watched.
 fn written(truth: &Profile, behaviour: drive::Behaviour) -> (Outcome, Vec<LbnRange>) {
     let mut device = Watched { device: Emulated::with(truth, behaviour, 1), written: Vec::new() };
@@ -196,7 +179,7 @@ fn writes_acknowledged_from_the_buffer_are_seen() {
         let (found, _) = written(&truth, behaviour);
         let firmware = found.profile.firmware.as_ref().unwrap();
         assert_eq!(firmware.cache.write_back == model::profile::WriteBack::Always, on);
-        let settle = found.report.findings.iter().find(|f| f.what == "write settle").unwrap();
+        let settle = finding(&found, "write settle");
         assert_eq!(settle.value == "not seen", on, "{settle:?}");
     }
 }

@@ -4,7 +4,8 @@
 
 use drive::{Behaviour, Command, Drive, Rules};
 use model::Profile;
-use probe::{Device, DeviceError, Report, Timed};
+use model::profile::Order;
+use probe::{Device, DeviceError, Finding, Outcome, Report, Timed};
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
 
 /// An emulated drive, of which the probe sees the commands and the clock.
@@ -161,4 +162,45 @@ fn predicted(
     }
     let share = |n: u64| n as f64 / (near + turns + other).max(1) as f64;
     (share(near), share(turns), share(other))
+}
+
+/// What a report says of something.
+pub fn finding<'a>(found: &'a Outcome, what: &str) -> &'a Finding {
+    found.report.findings.iter().find(|f| f.what == what).unwrap()
+}
+
+/// How sure a report is of something.
+pub fn confidence(report: &Report, what: &str) -> f64 {
+    report.findings.iter().find(|f| f.what == what).map_or(0.0, |f| f.confidence)
+}
+
+/// What holds of every drive, of which the probe left `device`: the time, and that the profile predicts it wherever it does
+/// not say that it may not.
+pub fn holds(device: Emulated, truth: &Profile, found: &Outcome, most_seconds: f64) {
+    let name = &truth.name;
+    assert!(found.report.drive_time_s <= most_seconds, "{name}: {} s", found.report.drive_time_s);
+    let shares = predictions_on(device, truth, &found.profile, &found.report, 2_000);
+    assert!(shares.sure.is_none_or(|sure| sure >= 0.97), "{name}: {shares:?}, {:?}", found.report.unsure);
+    let text = found.profile.to_toml();
+    assert_eq!(Profile::from_toml(&text, "found").unwrap(), found.profile, "{name}");
+}
+
+/// What is said with less confidence than this is said not to be sure.
+const SURE: f64 = 0.75;
+
+/// Whether the order of tracks and the number of heads are the drive's, or not said to be.
+pub fn is_right_or_unsure(truth: &Profile, found: &Outcome) {
+    let name = &truth.name;
+    let (order, heads) = (finding(found, "order of tracks"), finding(found, "heads"));
+    let right = found.profile.layout.order == truth.layout.order;
+    assert!(right || order.confidence < SURE, "{name}: {order:?}, {:?}", truth.layout.order);
+    assert!(
+        found.profile.heads == truth.heads || heads.confidence < SURE,
+        "{name}: {heads:?}, {}",
+        truth.heads
+    );
+    // Runs on one surface and whole cylinders are told apart even where heads are not.
+    let family = |order| matches!(order, Order::SurfaceSerpentine { .. });
+    let bands = order.value.starts_with("bands");
+    assert!(order.confidence < SURE || bands == family(truth.layout.order), "{name}: {order:?}");
 }

@@ -215,6 +215,14 @@ fn over_arms_whose_moves_no_number_corrects_idle_time_alone_is_used() {
 }
 
 #[test]
+fn what_was_corrected_for_arms_that_are_gone_is_unlearned() {
+    let slow = drive(atlas().0, Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::noisy() });
+    let twins = atlas_after(slow);
+    let after = twins.between(twins.scan.len() / 2 + 2 * NOTICED, twins.scan.len() - 1);
+    assert!(after.doubted < 0.3 && after.slower < 2.0, "{after:?}");
+}
+
+#[test]
 fn over_a_queue_that_reorders_idle_time_alone_is_used() {
     let (profile, known) = atlas();
     let queue = |order| Behaviour { queue: Queue::Tagged { order, depth: 64 }, ..Behaviour::noisy() };

@@ -190,9 +190,11 @@ impl Correction {
         Some((told.with_moves_longer_by(read, write), Overheads { command, ..self.told }))
     }
 
-    /// What was seen is of another drive; what is believed stays until something else is seen.
+    /// What was seen may be of another drive: moves are as told until completions say otherwise again.
     pub fn forget(&mut self) {
         (self.queued, self.alone, self.sure) = (Default::default(), Default::default(), false);
+        self.changed |= self.moves != [0; 2] || self.commands != [0; 2];
+        (self.moves, self.commands) = ([0; 2], [0; 2]);
     }
 
     /// By how many nanoseconds moves are taken to be longer than told, to read and to write.

@@ -8,6 +8,7 @@
 mod arrivals;
 mod clock;
 mod config;
+mod control;
 mod correct;
 mod course;
 mod decide;
@@ -33,13 +34,16 @@ use super::{Action, Core, Purpose};
 use crate::background::Buffers;
 use crate::foreground::{Pending, Request};
 use clock::Clock;
+use control::Control;
 use correct::Correction;
 use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Standing};
 use guard::Guard;
+use idle::Alone;
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
+use record::Observed;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -123,6 +127,8 @@ struct Order {
     neighbour: Option<Neighbour>,
     sent: Option<Instant>,
     forecast: Forecast,
+    /// Whether that was believed when it was decided on.
+    foreseen: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -144,8 +150,10 @@ pub(super) struct Outside {
     config: OutsideConfig,
     /// Nothing is known of the drive but its size: there is nothing to foresee.
     blind: bool,
-    /// Blind: what was done last was done in idle time.
+    /// What was done last was done in idle time.
     after_idle: bool,
+    /// What requests take otherwise.
+    alone: Alone,
     clock: Clock,
     /// Whether the platter's angle is known, and for how long completions have agreed or not.
     known: bool,
@@ -183,6 +191,8 @@ pub(super) struct Outside {
     margins: Margins,
     /// By how much moves are longer than told.
     correction: Correction,
+    /// Requests whose gaps were left alone.
+    control: Control,
     guard: Guard,
     felt: Felt,
     shared: Shared,
@@ -197,6 +207,7 @@ impl Outside {
             config,
             blind: !drive.is_known(),
             after_idle: false,
+            alone: Alone::default(),
             clock: Clock::new(super::under_way::turn(drive)),
             known: false,
             agreeing: 0,
@@ -226,6 +237,7 @@ impl Outside {
             record: ErrorRecord::default(),
             margins: Margins::default(),
             correction: Correction::new(drive, &config.overheads),
+            control: Control::default(),
             guard: Guard::new(),
             felt: Felt::default(),
             shared: Shared::default(),
@@ -259,6 +271,12 @@ impl Outside {
             return Some(Caution::Unsynchronised);
         }
         self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.at_risk(self.clock.turn())))
+    }
+
+    /// Whether what idle time costs can be foreseen: not of a drive that is unknown, or not what it is believed to be.
+    fn foresees(&self) -> bool {
+        use Caution::{Mistrust, Unknown, Unsynchronised};
+        !matches!(self.caution(), Some(Unknown | Mistrust | Unsynchronised))
     }
 
     /// Of the foreground's time, the millionths that detours may cost.
@@ -335,36 +353,45 @@ impl Core {
         if outside.blind {
             let (_, after) = outside.follow(&drive, &outside.base, &order);
             outside.base = Standing { free: now, ready: now, ..after };
+            self.account_idle_unforeseen(&mut outside, &order, begun);
             if let Work::Foreground { job, .. } = &order.work {
-                let time = now.saturating_since(begun);
-                self.idle.head.foreground += time;
-                // How much longer the way was than it would have been nobody knows; how long it waited everybody does.
-                if std::mem::take(&mut outside.after_idle) {
-                    let late = begun.saturating_since(order.sent.unwrap_or(begun));
-                    self.idle.head.late += late;
-                    outside.felt.after_idle(clock::nanos(late));
-                }
-                self.felt(&mut outside, now, job, time, Late::default());
+                self.felt(&mut outside, now, job, now.saturating_since(begun), Late::default());
                 outside.heard_at = now;
-            } else {
-                outside.after_idle = true;
             }
             self.hand_out(&mut outside, order, outcome);
             self.outside = Some(outside);
             return;
         }
-        let seen = outside.resync(&drive, now, &order, place == Some(0));
+        let buffered = outside.came_from_buffer(&drive, now, &order);
+        let seen = if buffered {
+            Observed { error: 0, turns: 0, explained: true }
+        } else {
+            outside.resync(&drive, now, &order, place == Some(0))
+        };
         let foreseen = order.forecast;
         let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
-        if !(order.command.op.is_write() && outside.config.overheads.write_back) {
+        if !(buffered || order.command.op.is_write() && outside.config.overheads.write_back) {
             outside.record.note(&seen, moved);
-            outside.guard.note(seen.explained && seen.turns == 0);
+            if outside.guard.note(seen.explained && seen.turns == 0) {
+                // The drive may be another one from now on.
+                outside.correction.forget();
+                outside.control.forget();
+            }
             outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
             outside.margins.learn(&outside.record);
+            if let Work::Foreground { plain, .. } = &order.work
+                && plain.is_none_or(|plain| plain.detour == 0)
+                && outside.foresees()
+                && outside.agreeing > 1
+            {
+                let turn = super::under_way::turn(&self.drive);
+                outside.control.note(turn, order.command.op, &foreseen, &seen);
+            }
             if outside.config.correct_moves {
                 self.correct_moves(&mut outside, &order, &seen);
             }
         }
+        self.account_idle_unforeseen(&mut outside, &order, begun);
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;

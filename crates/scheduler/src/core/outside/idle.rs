@@ -4,10 +4,10 @@
 //! for all of it. So each is in the account of harm, one on the track under the head like any other. While idle time is
 //! short, only that track is read (FAST'04, section 5.2), by commands that are short as well.
 
-use super::clock::nanos;
+use super::clock::difference;
 use super::fit::range_of;
 use super::forecast::Standing;
-use super::{Neighbours, Outside, Work};
+use super::{Neighbours, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Job, pass, plain_end, turn};
 use crate::core::{Core, Purpose};
@@ -15,7 +15,30 @@ use crate::idle::Range;
 use crate::planner::{Stop, straight_parts};
 use model::layout::Location;
 use std::sync::Arc;
-use units::{FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
+use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
+
+/// What requests take that come to an idle drive behind another request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Alone {
+    mean: Duration,
+    seen: u32,
+}
+
+/// The mean is of so many, and of fewer than the second number none.
+const MEAN_OF: u32 = 128;
+const TOO_FEW: u32 = 16;
+
+impl Alone {
+    fn note(&mut self, time: Duration) {
+        self.seen = (self.seen + 1).min(MEAN_OF);
+        let of = u64::from(self.seen);
+        self.mean = (self.mean * (of - 1) + time) / of;
+    }
+
+    fn usual(&self) -> Option<Duration> {
+        (self.seen >= TOO_FEW).then_some(self.mean)
+    }
+}
 
 impl Core {
     /// What idle time has cost this request, or saved it.
@@ -24,7 +47,7 @@ impl Core {
         if self.config.idle.is_none() || job.pending.promoted.is_some() {
             return;
         }
-        if outside.blind {
+        if !outside.foresees() {
             // When it is done says what it cost.
             self.idle.visited(job.pending.position().cylinder);
             return;
@@ -37,15 +60,43 @@ impl Core {
                 let at = outside.clock.platter(job.pending.arrived) + outside.config.overheads.command(op);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
                 self.idle.account(plain, until);
-                outside
-                    .felt
-                    .after_idle(nanos(until.saturating_since(plain)) - nanos(plain.saturating_since(until)));
+                outside.felt.after_idle(difference(until, plain));
                 plain.saturating_since(at)
             }
             None => until.saturating_since(begin),
         };
         self.idle.head.foreground += plain;
         self.idle.visited(job.pending.position().cylinder);
+    }
+
+    /// What idle time has cost the foreground's `order`, which the drive began with at `begun`, if that could not be foreseen.
+    pub(super) fn account_idle_unforeseen(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
+        if self.config.idle.is_none() {
+            return;
+        }
+        let Work::Foreground { job, .. } = &order.work else {
+            outside.after_idle |= matches!(order.work, Work::Idle | Work::Probe);
+            return;
+        };
+        let after_idle = std::mem::take(&mut outside.after_idle);
+        if job.pending.promoted.is_some() {
+            return;
+        }
+        let time = self.now.saturating_since(begun);
+        let sent = order.sent.unwrap_or(begun).min(begun);
+        if !after_idle && sent == begun {
+            outside.alone.note(time);
+        }
+        if order.foreseen {
+            return;
+        }
+        self.idle.head.foreground += time;
+        if after_idle {
+            // How long it waited everybody knows; how much longer the way was, only in the mean.
+            let plain = sent + outside.alone.usual().unwrap_or(time);
+            self.idle.account(plain, self.now);
+            outside.felt.after_idle(difference(self.now, plain));
+        }
     }
 
     /// Background work while the foreground asks for nothing: one command at a time, since none can be taken back.
@@ -83,7 +134,7 @@ impl Core {
     /// comes: harm grows with the square of its time. Where what is wanted lies side by side, most is had for it by
     /// reading for as long as was waited for the first of it.
     fn visit_short(&mut self, outside: &Outside) -> bool {
-        if self.background.is_idle() || outside.blind || !outside.known {
+        if self.background.is_idle() || !outside.foresees() {
             return false;
         }
         let drive = Arc::clone(&self.drive);

@@ -111,7 +111,7 @@ cc:
 
 # What makes the bindings to the kernel's headers; only `ublk` needs it.
 HAS_LIBCLANG = { [ -n "$${LIBCLANG_PATH:-}" ] || \
-  ls /usr/lib/llvm-*/lib/libclang[-.]*so* /usr/lib/*/libclang[-.]*so* 2>/dev/null | grep -qv 'libclang-cpp'; }
+  { ls /usr/lib/llvm-*/lib/libclang[-.]*so* /usr/lib/*/libclang[-.]*so* 2>/dev/null || true; } | grep -v 'libclang-cpp' >/dev/null; }
 libclang:
 	@$(HAS_LIBCLANG) && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

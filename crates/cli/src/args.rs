@@ -357,7 +357,7 @@ pub(crate) struct SimulateArgs {
     /// Tell a fresh scheduler all that a daemon's was told, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Nothing but --json goes with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -380,6 +380,10 @@ pub(crate) struct SimulateArgs {
     /// Multiplies a trace's arrival times: 0.5 replays twice as fast [default: 1]
     #[arg(help_heading = "Foreground", long, value_name = "FACTOR", value_parser = values::scale, allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
+    /// Replays a trace so many times faster. A request to sectors that an earlier one still waits for waits until that one is done, and
+    /// everything behind it as well (ATC 2003, section 4)
+    #[arg(help_heading = "Foreground", long, value_name = "FACTOR", value_parser = values::compression, allow_negative_numbers = true)]
+    pub(crate) compress: Option<f64>,
     /// Let a trace's addresses past the drive's end wrap around, in place of refusing them
     #[arg(help_heading = "Foreground", long)]
     pub(crate) wrap: bool,

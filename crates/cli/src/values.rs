@@ -213,6 +213,11 @@ pub(crate) fn scale(text: &str) -> Result<f64, String> {
     within(text, 1e-6, 1e6, "give a factor from 0.000001 to 1000000; 0.5 replays twice as fast")
 }
 
+/// How many times faster a trace is replayed.
+pub(crate) fn compression(text: &str) -> Result<f64, String> {
+    within(text, 1e-6, 1e6, "give a factor from 0.000001 to 1000000; 20 replays twenty times as fast")
+}
+
 /// Milliseconds taken off a request's key for each millisecond that it has waited.
 pub(crate) fn age_weight(text: &str) -> Result<AgeWeight, String> {
     let weight = within(text, 0.0, 1_000.0, "give a factor from 0 (the pure policy) to 1000, such as 0.006")?;

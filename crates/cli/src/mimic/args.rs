@@ -3,9 +3,9 @@
 use crate::probe::DeviceName;
 use crate::values;
 use clap::{Args, Subcommand, ValueEnum};
-use mimic::{CheckPoints, Metric};
+use mimic::{CheckPoints, Metric, Pair};
 use std::path::PathBuf;
-use units::{Bytes, LbnRange};
+use units::{Bytes, LbnRange, Op};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MimicCommand {
@@ -16,7 +16,7 @@ pub(crate) enum MimicCommand {
     Probe(ProbeArgs),
     /// Show a table: what it knows, and the saw-tooth of its times
     #[command(
-        after_help = "Example:\n  freeblock mimic show atlas.mimic\n  freeblock mimic show atlas.mimic --from -2000 --to 2000 --svg teeth.svg"
+        after_help = "Example:\n  freeblock mimic show atlas.mimic\n  freeblock mimic show atlas.mimic --from -2000 --to 2000 --svg teeth.svg\n  freeblock mimic show atlas.mimic --pair write-after-read"
     )]
     Show(ShowArgs),
     /// Hold a table against a drive: errors of its predictions, and the demerit figure
@@ -33,6 +33,26 @@ pub(crate) enum Types {
     Read,
     /// Reads and writes after reads and writes: of a disk only where --allow-writes says so
     All,
+}
+
+/// A request, and the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PairName {
+    ReadAfterRead,
+    WriteAfterRead,
+    ReadAfterWrite,
+    WriteAfterWrite,
+}
+
+impl From<PairName> for Pair {
+    fn from(name: PairName) -> Self {
+        match name {
+            PairName::ReadAfterRead => Self::new(Op::Read, Op::Read),
+            PairName::WriteAfterRead => Self::new(Op::Read, Op::Write),
+            PairName::ReadAfterWrite => Self::new(Op::Write, Op::Read),
+            PairName::WriteAfterWrite => Self::new(Op::Write, Op::Write),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -67,7 +87,7 @@ pub(crate) struct ProbeArgs {
     /// The most memory
     #[arg(long, value_name = "BYTES", value_parser = values::memory, default_value = "64M", allow_negative_numbers = true)]
     pub(crate) memory: Bytes,
-    /// The most requests, about: what is not probed by then is interpolated unconfirmed
+    /// The most requests, about: what is not known by then is left to SMTF's base
     #[arg(long, value_name = "N", value_parser = values::requests, default_value = "1000000", allow_negative_numbers = true)]
     pub(crate) requests: u64,
     /// Seed of everything random
@@ -89,6 +109,9 @@ pub(crate) struct ShowArgs {
     /// The last distance to plot, in sectors [default: the furthest forward]
     #[arg(long, value_name = "SECTORS", value_parser = distance, allow_negative_numbers = true)]
     pub(crate) to: Option<i64>,
+    /// Which request after which other to plot [default: the first that was probed]
+    #[arg(long, value_enum, value_name = "PAIR")]
+    pub(crate) pair: Option<PairName>,
     /// Write the plot there as SVG as well
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,

@@ -18,6 +18,8 @@ use workload::random::Stream;
 /// Times and predictions of one kind of distances, in milliseconds.
 #[derive(Default)]
 struct Compared {
+    /// Of distances that the table does not know.
+    unknown: usize,
     times: Vec<f64>,
     predictions: Vec<f64>,
 }
@@ -41,10 +43,13 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
         let last = Lbn::new(range(from).end().get() - 1);
         let distance = Distance::between(last, range(to).start());
         let pair = Pair::new(Op::Read, Op::Read);
-        if let Some(predicted) = saved.table.time(pair, distance, random.next_u64()) {
-            let these = if i % 2 == 0 { &mut far } else { &mut near };
-            these.times.push(time.as_millis_f64());
-            these.predictions.push(predicted.as_millis_f64());
+        let these = if i % 2 == 0 { &mut far } else { &mut near };
+        match saved.table.time(pair, distance, random.next_u64()) {
+            Some(predicted) => {
+                these.times.push(time.as_millis_f64());
+                these.predictions.push(predicted.as_millis_f64());
+            }
+            None => these.unknown += 1,
         }
         progress.at(i);
     }
@@ -93,7 +98,9 @@ struct Json {
 /// How predictions and times differ.
 #[derive(Serialize)]
 struct Errors {
+    /// Whose times the table knows, and whose it does not. All else is of the first.
     requests: usize,
+    unknown: usize,
     time_mean_ms: f64,
     predicted_mean_ms: f64,
     /// Mean of the differences without their signs.
@@ -116,6 +123,7 @@ impl Compared {
         let variance = self.times.iter().map(|time| (time - time_mean_ms).powi(2)).sum::<f64>() / n;
         Errors {
             requests: self.times.len(),
+            unknown: self.unknown,
             time_mean_ms,
             predicted_mean_ms: mean(&self.predictions),
             error_mean_ms: pairs().map(|(time, predicted)| (time - predicted).abs()).sum::<f64>() / n,
@@ -131,7 +139,8 @@ fn page(saved: &Saved, device: &DeviceName, json: &Json) -> String {
         let ms = |value: f64| format!("{value:.3}");
         vec![
             what.to_owned(),
-            grouped(errors.requests as u64),
+            grouped((errors.requests + errors.unknown) as u64),
+            percent(errors.requests as f64 / (errors.requests + errors.unknown).max(1) as f64),
             ms(errors.time_mean_ms),
             ms(errors.predicted_mean_ms),
             ms(errors.error_mean_ms),
@@ -140,12 +149,13 @@ fn page(saved: &Saved, device: &DeviceName, json: &Json) -> String {
             percent(errors.explained),
         ]
     };
-    let header = ["distances", "reads", "time", "predicted", "error", "error rms", "demerit", "explained"];
+    let header =
+        ["distances", "reads", "known", "time", "predicted", "error", "error rms", "demerit", "explained"];
     let rows = [row("random", &json.random), row("near", &json.near)];
     let shown = table(&header, &[0], rows);
     format!(
         "The table of {}, held against {device}; all in milliseconds\n\n{shown}\n\
-         Near distances are drawn so that each doubling is as likely. Explained is the part of the variance.\n\
+         Near distances are drawn so that each doubling is as likely. All times are of known distances. Explained is the part of the variance.\n\
          Seed of the reads: {}\n",
         saved.drive, json.seed
     )

@@ -14,9 +14,17 @@ const MEDIAN: u64 = 1 << 63;
 
 pub(crate) fn execute(args: &ShowArgs) -> Result<String, Problem> {
     let saved = load(&args.table)?;
-    let pair = probed(&saved).next();
-    let pair =
-        pair.ok_or_else(|| Problem::failed(format!("{}: the table is empty", args.table.display())))?;
+    let first = probed(&saved).next();
+    let first =
+        first.ok_or_else(|| Problem::failed(format!("{}: the table is empty", args.table.display())))?;
+    let pair = args.pair.map_or(first, Pair::from);
+    if let Some(other) = saved.table.answered_by(pair).filter(|other| *other != pair) {
+        return Err(Problem::failed(format!(
+            "{}: {pair} was not probed: {other} answers for it",
+            args.table.display()
+        ))
+        .help("leave out --pair, or probe with --types all"));
+    }
     let ends = saved.table.knots(pair).fold(None, |ends: Option<(i64, i64)>, knot| {
         let distance = knot.distance.sectors();
         Some((ends.map_or(distance, |(first, _)| first), distance))

@@ -15,8 +15,8 @@ use workload::postmark::{PostmarkBlocks, PostmarkBlocksConfig};
 use workload::tpcc::{Tpcc, TpccConfig};
 use workload::trace::TraceRecord;
 use workload::{
-    Arrival, CalibrationError, Closed, ConfigError, Fit, Issuer, Measured, Oltp, OltpConfig, Pattern, Random,
-    RandomConfig, Replay, Share, Source, Synthetic, SyntheticConfig, Think, Utilisation,
+    Arrival, CalibrationError, Closed, Compressed, ConfigError, Fit, Issuer, Measured, Oltp, OltpConfig,
+    Pattern, Random, RandomConfig, Replay, Share, Source, Synthetic, SyntheticConfig, Think, Utilisation,
 };
 
 /// Requests of a run that nothing else ends.
@@ -68,6 +68,7 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
         ("--outstanding", args.outstanding.is_some(), tasks, own_times),
         ("--think", args.think.is_some(), plain || replay, own_times),
         ("--scale", args.scale.is_some(), replay, "give --rate, or --workload replay:FILE"),
+        ("--compress", args.compress.is_some(), replay, "give --rate, or --workload replay:FILE"),
         ("--wrap", args.wrap, replay, "leave it out, or give --workload replay:FILE"),
     ];
     for (flag, given, fits, mend) in fits {
@@ -85,7 +86,17 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
         ("--outstanding", args.outstanding.is_some()),
         ("--think", args.think.is_some()),
     ];
-    let open = [("--rate", args.rate.is_some()), ("--scale", args.scale.is_some())];
+    if args.scale.is_some() && args.compress.is_some() {
+        return Err(Problem::usage(
+            "--scale does not go with --compress: both say how fast the trace is replayed",
+        )
+        .help("leave out --scale or --compress"));
+    }
+    let open = [
+        ("--rate", args.rate.is_some()),
+        ("--scale", args.scale.is_some()),
+        ("--compress", args.compress.is_some()),
+    ];
     for (open, _) in open.into_iter().filter(|(_, given)| *given) {
         if let Some((closed, _)) = closed.into_iter().find(|(_, given)| *given) {
             let why = "requests come either at times of their own or when others are done";
@@ -280,7 +291,11 @@ fn replay(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Result<Foregr
             grouped(all as u64)
         );
     }
-    let foreground = assemble(Box::new(source), arrival, args.seed, Some(requests), description)?;
+    let source: Box<dyn Source> = match args.compress {
+        Some(factor) => Box::new(Compressed::new(source, factor).map_err(failed)?),
+        None => Box::new(source),
+    };
+    let foreground = assemble(source, arrival, args.seed, Some(requests), description)?;
     Ok(Foreground { remark, grain, ..foreground })
 }
 
@@ -300,12 +315,17 @@ fn replay_times(
             .help(mend)
     };
     if timed {
-        let scale = args.scale.unwrap_or(1.0);
+        let scale = args.compress.map_or(args.scale.unwrap_or(1.0), f64::recip);
         let arrivals = || records.iter().filter_map(|record| record.arrival);
         let length =
             arrivals().max().zip(arrivals().min()).map_or(Duration::ZERO, |(last, first)| last.since(first));
         if length.as_nanos() as f64 * scale > LONGEST_NS as f64 {
             return Err(too_long("give --scale to shorten it"));
+        }
+        if let Some(factor) = args.compress {
+            let times =
+                format!("recorded arrivals {factor} times faster, repeated places when they are done");
+            return Ok((Arrival::Scripted, times));
         }
         let times = if scale == 1.0 {
             "recorded arrivals".to_owned()
@@ -314,9 +334,14 @@ fn replay_times(
         };
         return Ok((Arrival::Recorded { scale }, times));
     }
-    if args.scale.is_some() {
-        return Err(Problem::usage(format!("--scale needs arrival times, and {} has none", path.display()))
-            .help("leave out --scale"));
+    for (flag, given) in [("--scale", args.scale.is_some()), ("--compress", args.compress.is_some())] {
+        if given {
+            return Err(Problem::usage(format!(
+                "{flag} needs arrival times, and {} has none",
+                path.display()
+            ))
+            .help(format!("leave out {flag}")));
+        }
     }
     if thinking {
         let pauses: u128 =

@@ -84,6 +84,34 @@ fn the_teeth_are_drawn() {
 }
 
 #[test]
+fn each_pair_of_kinds_is_shown() {
+    let dir = Dir::new();
+    let all = dir.path("all.mimic");
+    let probe =
+        ["mimic", "probe", SMALL, "-o", &all, "--requests", "20000", "--samples", "2", "--types", "all"];
+    run_with(&probe).worked();
+    let page = run_with(&["mimic", "show", &all, "--pair", "write-after-read"]).worked();
+    assert!(page.contains("Time by distance, write after read"), "{page}");
+    let reads = table(&dir, "reads.mimic", SMALL);
+    run_with(&["mimic", "show", &reads, "--pair", "write-after-read"])
+        .complained(1, &["write after read was not probed: read after read answers for it"]);
+}
+
+#[test]
+fn what_a_table_does_not_know_is_counted() {
+    let dir = Dir::new();
+    let file = dir.path("few.mimic");
+    run_with(&["mimic", "probe", SMALL, "-o", &file, "--requests", "2000", "--check-points", "none"])
+        .worked();
+    let checked = run_with(&["mimic", "check", &file, SMALL, "--requests", "2000", "--json"]).json();
+    let of = |what: &str| number(&checked, &format!("/random/{what}"));
+    assert_eq!(of("requests") + of("unknown"), 1_000.0, "{checked}");
+    assert!(of("unknown") > 900.0, "{checked}");
+    let page = run_with(&["mimic", "check", &file, SMALL, "--requests", "2000"]).worked();
+    assert!(page.contains("known"), "{page}");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_table() {
     let dir = Dir::new();
     let probe = |name: &str, more: &[&str]| {

@@ -176,6 +176,27 @@ fn a_timed_trace_is_replayed_at_its_times_on_its_busiest_device() {
 }
 
 #[test]
+fn a_compressed_trace_keeps_its_dependencies() {
+    let dir = Dir::new();
+    let trace = dir.file("repeats.trace", "1.0 0 800 8 1\n2.0 0 800 8 1\n3.0 0 800 8 1\n4.0 0 800 8 1\n");
+    let replay = format!("replay:{trace}");
+    let mean = |flags: [&str; 2]| {
+        let json = run_with(&["simulate", "--workload", &replay, flags[0], flags[1], "--json"]).json();
+        assert_eq!(number(&json, "/foreground/requests"), 4.0);
+        number(&json, "/foreground/mean_response_ms")
+    };
+    // All four wait for each other at the drive, or each comes when the one before is done.
+    let (scaled, compressed) = (mean(["--scale", "0.001"]), mean(["--compress", "1000"]));
+    assert!(compressed < 0.75 * scaled, "{compressed} {scaled}");
+    let page = run_with(&["simulate", "--workload", &replay, "--compress", "1000"]).worked();
+    assert!(page.contains("1000 times faster"), "{page}");
+    let closed = dir.file("closed.trace", "R Hit 1000 8 1.0 1.0\n");
+    let replay = format!("replay:{closed}");
+    let run = run_with(&["simulate", "--workload", &replay, "--compress", "2"]);
+    run.complained(2, &["--compress needs arrival times"]);
+}
+
+#[test]
 fn a_run_that_ends_early_says_so() {
     let dir = Dir::new();
     let trace = dir.file("few.trace", "R Hit 1000 8 1.0 1.0\n");

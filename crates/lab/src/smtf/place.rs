@@ -1,0 +1,137 @@
+//! A real drive's profile with noise, and what there is to run on it.
+
+use super::{Bare, Bench, Chooser, FromProfile, Host, Real, Scheduler, Tally, probed};
+use crate::LabError;
+use drive::Behaviour;
+use mimic::{CheckPoints, Learner, LearnerConfig, Metric, Pair, ProbePlan, ProbeReport, Table};
+use model::{DriveModel, Profile, builtin};
+use std::sync::Arc;
+use units::{Bytes, Instant, Sectors};
+use workload::{Arrival, Issuer, Random, RandomConfig};
+
+/// Requests that wait.
+const WAITING: u32 = 20;
+/// Commands after which the prober of a profile is given up: ten times what it takes.
+const PROBING: u64 = 300_000;
+/// Of each distance, where all are probed.
+const SAMPLES: u32 = 20;
+/// The part of a drive that a local load uses.
+const LOCAL: u64 = 100_000_000;
+
+/// A drive with noise, and the part of it that is asked for.
+pub(crate) struct Place {
+    pub(crate) profile: Profile,
+    pub(crate) area: Sectors,
+    pub(crate) block: Sectors,
+    pub(crate) behaviour: Behaviour,
+}
+
+impl Place {
+    pub(crate) fn new(name: &str, local: bool) -> Result<Self, LabError> {
+        let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("drive {name}"), e);
+        let profile = builtin::find(name).map_err(|e| failed(e.into()))?;
+        let model = DriveModel::from_profile(&profile).map_err(|e| failed(e.into()))?;
+        let (sector, capacity) = (model.sector_bytes().get(), model.layout().capacity());
+        let area = if local { capacity.min(Sectors::new(LOCAL / sector)) } else { capacity };
+        Ok(Self {
+            profile,
+            area,
+            block: Sectors::new((4_096 / sector).max(1)),
+            behaviour: Behaviour::noisy(),
+        })
+    }
+
+    pub(crate) fn drive(&self, seed: u64) -> Result<Real, LabError> {
+        Real::new(&self.profile, self.behaviour, seed)
+    }
+
+    pub(crate) fn load(&self, seed: u64) -> Result<Issuer<Random>, LabError> {
+        let failed = |e| LabError::new("random requests", e);
+        let sector = Bytes::new(u64::from(self.profile.sector_bytes));
+        let load = Random::new(RandomConfig::new(self.area, sector), seed).map_err(failed)?;
+        Issuer::new(load, Arrival::outstanding(WAITING), Instant::ZERO, seed).map_err(failed)
+    }
+
+    /// The mean time at the drive over the last tenth of so many requests, ms.
+    pub(crate) fn run(&self, chooser: impl Chooser, requests: u64, seed: u64) -> Result<f64, LabError> {
+        let mut host = Host::new(self.drive(seed)?, self.load(seed)?, chooser);
+        host.advance(requests - requests / 10)?;
+        Ok(mean_ms(&host.advance(requests / 10)?))
+    }
+
+    /// How much slower SMTF is than greedy-optimal without noise and electronics, though every distance be probed, in
+    /// percent: what a distance does not say.
+    pub(crate) fn every_distance(&self, requests: u64, seed: u64) -> Result<f64, LabError> {
+        let failed = |e| LabError::new(format!("drive {}", self.profile.name), e);
+        let disk = Arc::new(DriveModel::from_profile(&self.profile).map_err(failed)?);
+        let bench = Bench::new(&disk, SAMPLES, seed).within(self.area);
+        let run = |scheduler| {
+            let mut host =
+                Host::new(Bare::new(Arc::clone(&disk)), self.load(seed)?, bench.chooser(scheduler));
+            Ok::<_, LabError>(mean_ms(&host.advance(requests)?))
+        };
+        Ok(slower(run(Scheduler::Smtf(Metric::Mean))?, run(Scheduler::GreedyOptimal)?))
+    }
+
+    pub(crate) fn sptf(&self, seed: u64) -> Result<FromProfile, LabError> {
+        FromProfile::true_to(&self.profile, self.behaviour, self.block, seed)
+    }
+
+    /// SPTF by what probing finds; whether it found it through the noise.
+    pub(crate) fn probed_sptf(&self, seed: u64) -> Result<(FromProfile, bool), LabError> {
+        let noisy = self.drive(seed)?.probed_profile(PROBING)?;
+        let through_noise = noisy.is_some();
+        let found = match noisy {
+            Some(profile) => Some(profile),
+            None => Real::new(&self.profile, Behaviour::default(), seed)?.probed_profile(PROBING)?,
+        };
+        let none = || LabError::new("probing the drive", format!("{PROBING} commands were not enough"));
+        Ok((FromProfile::by(&found.ok_or_else(none)?)?, through_noise))
+    }
+
+    /// As `freeblock mimic probe` does unless told otherwise.
+    pub(crate) fn plan(&self, accesses: u64, seed: u64) -> ProbePlan {
+        ProbePlan {
+            most_accesses: accesses,
+            check_points: CheckPoints::CAREFUL,
+            seed,
+            ..ProbePlan::new(self.area, self.block)
+        }
+    }
+
+    pub(crate) fn table(&self, accesses: u64, seed: u64) -> Result<(Table, ProbeReport), LabError> {
+        probed(&mut self.drive(seed)?, self.plan(accesses, seed))
+    }
+
+    /// With writes probed as well, each pair of kinds with as many requests as [`table`](Self::table) has for one.
+    pub(crate) fn table_of_all_kinds(&self, accesses: u64, seed: u64) -> Result<Table, LabError> {
+        let pairs = Pair::ALL.to_vec();
+        let accesses = accesses.saturating_mul(pairs.len() as u64);
+        let plan = ProbePlan { pairs, ..self.plan(accesses, seed) };
+        Ok(probed(&mut self.drive(seed)?, plan)?.0)
+    }
+
+    pub(crate) fn learner(
+        &self,
+        notice_change: bool,
+        table: Option<Table>,
+        seed: u64,
+    ) -> Result<Learner, LabError> {
+        let config = LearnerConfig { notice_change, seed, ..LearnerConfig::new(self.area, self.block) };
+        Learner::new(config, table).map_err(|e| LabError::new("the learner", e))
+    }
+}
+
+pub(crate) fn mean_ms(tally: &Tally) -> f64 {
+    tally.busy.as_millis_f64() / tally.requests as f64
+}
+
+/// How much slower `a` is than `b`, in percent.
+pub(crate) fn slower(a: f64, b: f64) -> f64 {
+    (a / b - 1.0) * 100.0
+}
+
+/// In percent of all distances.
+pub(crate) fn unconfirmed(report: &ProbeReport) -> f64 {
+    report.unconfirmed as f64 / report.distances.max(1) as f64 * 100.0
+}

@@ -1,0 +1,97 @@
+//! From a drive that does as its profile says to one with the noise of an outside scheduler's world.
+
+use super::FromOutside;
+use super::place::{Place, slower, unconfirmed};
+use crate::{Lab, LabError};
+use drive::Behaviour;
+
+/// What of a noisy drive is kept.
+type Change = fn(Behaviour) -> Behaviour;
+
+/// From a drive that does as its profile says to the one that is measured, but for its noise: what an outside scheduler's
+/// drive does otherwise is not all noise. Each has what those before it have.
+pub(crate) const STEPS: [(&str, Change); 4] = [
+    ("as its profile says", |_| Behaviour::default()),
+    ("a faster bus", |noisy| Behaviour { bus_sector: noisy.bus_sector, ..Behaviour::default() }),
+    ("writes done when they are on the medium", |noisy| Behaviour {
+        bus_sector: noisy.bus_sector,
+        write_back: noisy.write_back,
+        ..Behaviour::default()
+    }),
+    ("read-ahead that no command stops", quiet),
+];
+
+/// Nothing that varies.
+fn quiet(noisy: Behaviour) -> Behaviour {
+    Behaviour {
+        bus_sector: noisy.bus_sector,
+        write_back: noisy.write_back,
+        eager_read_ahead: noisy.eager_read_ahead,
+        ..Behaviour::default()
+    }
+}
+
+/// Off-line on a drive of this behaviour.
+pub(crate) struct Step {
+    pub(crate) what: &'static str,
+    /// How much slower than SPTF, in percent.
+    pub(crate) lag: f64,
+    /// Of the distances, those on lines that nothing confirmed since the budget of probing was spent, in percent.
+    pub(crate) unconfirmed: f64,
+}
+
+impl Step {
+    pub(crate) fn measured(lab: &Lab, what: &'static str, place: &Place) -> Result<Self, LabError> {
+        let (seed, short) = (lab.seed(), lab.pick(5_000, 50_000));
+        let (table, report) = place.table(lab.pick(200_000, 2_000_000), seed)?;
+        let offline = place.run(FromOutside::smtf(table), short, seed)?;
+        let lag = slower(offline, place.run(place.sptf(seed)?, short, seed)?);
+        Ok(Self { what, lag, unconfirmed: unconfirmed(&report) })
+    }
+
+    /// A clause of a note.
+    pub(crate) fn told(steps: &[Self]) -> String {
+        let told: Vec<String> = steps
+            .iter()
+            .map(|step| format!("{} {:.1}%, {:.1}% unconfirmed", step.what, step.lag, step.unconfirmed))
+            .collect();
+        told.join(", with ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_the_drive_after_the_steps_is_what_varies() {
+        let noisy = Behaviour::noisy();
+        let quiet = STEPS[STEPS.len() - 1].1(noisy);
+        let Behaviour {
+            seek_spread,
+            late_settles,
+            missed_landings_ppm,
+            drift,
+            recalibration,
+            command_spread,
+            completion_spread,
+            overlap_percent,
+            // One command at a time.
+            queue,
+            ..
+        } = noisy;
+        let with_noise = Behaviour {
+            seek_spread,
+            late_settles,
+            missed_landings_ppm,
+            drift,
+            recalibration,
+            command_spread,
+            completion_spread,
+            overlap_percent,
+            queue,
+            ..quiet
+        };
+        assert_eq!(with_noise, noisy);
+    }
+}

@@ -30,7 +30,8 @@ impl Nvram for Paper {
     }
 }
 
-/// Milliseconds that this thread has had a processor, as Linux counts them: others do not add to it.
+/// Milliseconds that this thread has had a processor, as Linux counts them: others do not add to it. It counts at the ticks of its
+/// clock, every 4 ms on many machines: a step is no longer than what is printed, and often much shorter.
 fn on_cpu_ms() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     told.split_whitespace().next().unwrap().parse::<u64>().unwrap() as f64 / 1e6

@@ -167,7 +167,7 @@ fn told(text: &mut String, counts: &Counts) {
     let _ = writeln!(
         text,
         "  {} calls of a cache, {} flushes kept, {} snapshots, {} images restored and compared, {} reorganisations\n  \
-         {} records fetched, {} times from a full buffer",
+         {} records fetched, {} times from a full buffer; {} requests of a log",
         grouped(counts.calls),
         grouped(counts.flushes),
         grouped(counts.snapshots),
@@ -175,5 +175,6 @@ fn told(text: &mut String, counts: &Counts) {
         grouped(counts.reorganisations),
         grouped(counts.fetched),
         grouped(counts.full),
+        grouped(counts.logged),
     );
 }

@@ -82,6 +82,7 @@ impl Counts {
         self.scrubs += other.scrubs;
         self.mined += other.mined;
         self.fetched += other.fetched;
+        self.logged += other.logged;
         self.full += other.full;
         self.commands += other.commands;
         self.detours += other.detours;

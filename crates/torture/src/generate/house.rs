@@ -1,7 +1,7 @@
 //! Random histories of a volume and its applications.
 
 use super::{outer, priority, seen_from_outside, setup};
-use crate::dice::Dice;
+use crate::dice::{Dice, mix};
 use crate::scenario::{DriveSpec, Host, Outer, Scenario, Setup, Tells};
 use crate::step::{Step, Wait};
 use units::Op;
@@ -13,6 +13,9 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
     let drive = DriveSpec::Random(dice.next());
     let setup = Setup { drive, host: Host::Volume, ..setup(&mut dice) };
     let setup = if dice.one_in(3) { outside(&mut dice, setup) } else { setup };
+    // With a dice of its own, so that all else of a history is what it was before there were logs.
+    let log = Dice::new(mix(setup.seed ^ 0x6c6f67)).one_in(3);
+    let setup = Setup { log, ..setup };
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {

@@ -97,6 +97,17 @@ impl DriveModel {
                 "give milliseconds",
             ));
         }
+        let mut before = 0;
+        for (i, &(distance, ms)) in m.seek_spread_ms.iter().enumerate() {
+            if distance <= before || !(0.0..=LONGEST_MS).contains(&ms) {
+                return Err(ProfileError::new(
+                    format!("mechanics.seek_spread_ms[{i}]"),
+                    format!("{ms} ms over {distance} cylinders"),
+                    "give [cylinders, milliseconds], from 1 cylinder on in ascending distance",
+                ));
+            }
+            before = distance;
+        }
         let layout = Layout::new(&profile.layout, profile.cylinders, profile.heads)?;
         Ok(Self {
             name: profile.name.clone(),

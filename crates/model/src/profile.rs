@@ -59,6 +59,10 @@ pub struct Mechanics {
     /// Added to every move that ends in a write. DiskSim's files have negative ones.
     #[serde(default)]
     pub write_settle_ms: f64,
+    /// By how much seeks vary: `[cylinders, ms]`, the standard deviation of their times around the curve, in ascending
+    /// distance. Empty where it was not measured. No model draws from it: it says how far to trust one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seek_spread_ms: Vec<(u32, f64)>,
     /// Whether a read may begin at whatever of its sectors on the track comes first.
     #[serde(default)]
     pub zero_latency_read: bool,

@@ -107,6 +107,7 @@ fn attempt(draw: &mut Draw, seed: u64, size: Size) -> Profile {
         cylinders,
         heads,
         mechanics: Mechanics {
+            seek_spread_ms: Vec::new(),
             head_switch_ms: draw.ms(0, 1_000),
             cylinder_switch_ms: draw.one_in(3).then(|| draw.ms(500, 2_000)),
             write_settle_ms: if draw.one_in(4) { -draw.ms(0, 300) } else { draw.ms(0, 600) },

@@ -71,6 +71,7 @@ impl DriveModel {
             cylinders,
             heads: heads as u16,
             mechanics: Mechanics {
+                seek_spread_ms: Vec::new(),
                 head_switch_ms: 0.0,
                 cylinder_switch_ms: None,
                 write_settle_ms: 0.0,

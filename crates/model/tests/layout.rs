@@ -259,6 +259,10 @@ fn mistakes_are_refused_by_place() {
     refuse("[90, 2849]", "[90, 91]", "layout.zone[0].defects[0]");
     refuse("head_switch_ms = 0.5", "head_switch_ms = -0.5", "mechanics.head_switch_ms");
     refuse("write_settle_ms = 0.2", "write_settle_ms = nan", "mechanics.write_settle_ms");
+    let spread = |points: &str| format!("write_settle_ms = 0.2\nseek_spread_ms = {points}");
+    refuse("write_settle_ms = 0.2", &spread("[[4, 0.02], [4, 0.03]]"), "mechanics.seek_spread_ms[1]");
+    refuse("write_settle_ms = 0.2", &spread("[[0, 0.02]]"), "mechanics.seek_spread_ms[0]");
+    refuse("write_settle_ms = 0.2", &spread("[[1, -0.02]]"), "mechanics.seek_spread_ms[0]");
 }
 
 #[test]

@@ -18,9 +18,8 @@ const MORE: u64 = 2_000;
 /// When further reads end, of the time that a probe may take.
 const LONGEST: f64 = 0.97;
 
-/// What so many reads show may be chance up to so many standard deviations; of the last word one is asked for.
+/// What so many reads show may be chance up to so many standard deviations.
 const OPEN: f64 = 2.0;
-const SURE: f64 = 1.0;
 
 /// Sectors of each: 4 KiB in sectors of 512 bytes.
 const SECTORS: u64 = 8;
@@ -67,7 +66,7 @@ pub(crate) fn run(
         tally.read(meter, predictor, (capacity, sectors))?;
     }
     let mut unsure = second_look(meter, map, &tally.strange)?;
-    if !is_enough(&tally.reads, &unsure, OPEN) {
+    if !is_enough(&tally.reads, &unsure) {
         for i in 0..MORE {
             if !meter.is_within(LONGEST) {
                 break;
@@ -75,7 +74,7 @@ pub(crate) fn run(
             meter.stage("check", 0.98 + 0.02 * i as f64 / MORE as f64);
             tally.read(meter, predictor, (capacity, sectors))?;
         }
-        if !is_enough(&tally.reads, &unsure, SURE) {
+        if !is_enough(&tally.reads, &unsure) {
             let parts = [UNSURE, UNSURE / 2.0]
                 .into_iter()
                 .find_map(|most| worst(&tally.reads, &unsure, capacity, most));
@@ -142,7 +141,7 @@ impl Tally {
 }
 
 /// Whether enough reads outside of what is unsure were predicted, by more than chance would have it.
-fn is_enough(reads: &[Read], unsure: &[Unsure], deviations: f64) -> bool {
+fn is_enough(reads: &[Read], unsure: &[Unsure]) -> bool {
     let sure: Vec<bool> = reads
         .iter()
         .filter(|read| !unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&read.lbn)))
@@ -151,7 +150,7 @@ fn is_enough(reads: &[Read], unsure: &[Unsure], deviations: f64) -> bool {
     let n = sure.len() as f64;
     let near = sure.iter().filter(|&&near| near).count() as f64;
     let deviation = (ENOUGH * (1.0 - ENOUGH) * n).sqrt();
-    n > 0.0 && near >= ENOUGH * n + deviations * deviation
+    n > 0.0 && near >= ENOUGH * n + OPEN * deviation
 }
 
 /// The parts of the drive in which more than `most` of the reads went wrong, if without them enough are predicted: they are
@@ -177,7 +176,7 @@ fn worst(reads: &[Read], unsure: &[Unsure], capacity: u64, most: f64) -> Option<
         }
     }
     named.sort_by_key(|u| u.first);
-    is_enough(judging, &named, OPEN).then_some(named)
+    is_enough(judging, &named).then_some(named)
 }
 
 fn predicted(

@@ -63,6 +63,7 @@ mod probe;
 mod report;
 mod seeks;
 mod spin;
+mod spread;
 mod turns;
 mod writes;
 mod zero;

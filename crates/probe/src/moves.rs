@@ -99,7 +99,7 @@ pub(crate) fn shortest_of<T: Target>(
 }
 
 /// Whether a sector that begins `ns` after the submission is caught; `None` when the answer makes no sense.
-fn trial<T: Target>(
+pub(crate) fn trial<T: Target>(
     meter: &mut Meter<'_>,
     ns: f64,
     bus_ns: f64,

@@ -14,6 +14,7 @@ use crate::predict::Predictor;
 use crate::report::{Check, Report};
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
+use crate::spread;
 use crate::writes::{self, Writes};
 use crate::zero;
 use model::Layout;
@@ -241,6 +242,20 @@ fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
             "",
         );
     }
+    let told = |&(distance, ms): &(u32, f64)| match ms {
+        0.0 => format!("below {:.3} ms over {distance}", spread::LEAST / 1e6),
+        ms => format!("{ms:.3} ms over {distance}"),
+    };
+    let spread: Vec<String> = seeks.spread.iter().map(told).collect();
+    let (value, sure) =
+        if spread.is_empty() { ("not measured".to_owned(), 0.0) } else { (spread.join(", "), 0.8) };
+    let note = "standard deviation, each to a quarter or so; what the command overhead varies by is in it";
+    report.add(
+        "spread of seeks",
+        value,
+        sure,
+        if sure > 0.0 { note } else { "no time was left, or no seek was caught" },
+    );
     report.add(
         "command overhead",
         format!("{:.3} ms", seeks.overhead_ms),
@@ -325,6 +340,7 @@ fn profile(
         mechanics: Mechanics {
             head_switch_ms: seeks.head_switch_ms,
             cylinder_switch_ms: seeks.cylinder_switch_ms,
+            seek_spread_ms: seeks.spread.clone(),
             write_settle_ms: written.and_then(|w| w.settle_ms).map_or(0.0, |(ms, _)| ms),
             zero_latency_read: zero_latency,
             zero_latency_write: zero_latency,

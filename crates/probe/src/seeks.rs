@@ -3,7 +3,8 @@
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::meter::Meter;
-use crate::moves::{Target, shortest_of};
+use crate::moves::{Target, shortest_of, trial};
+use crate::spread;
 use crate::turns::frac;
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
@@ -18,6 +19,8 @@ pub(crate) struct Seeks {
     /// Whether the head switch shows at all beside the shortest seek.
     pub(crate) head_switch_shows: bool,
     pub(crate) cylinder_switch_ms: Option<f64>,
+    /// Cylinders, standard deviation of moves in ms: nothing if less than can be told.
+    pub(crate) spread: Vec<(u32, f64)>,
 }
 
 impl Seeks {
@@ -98,8 +101,16 @@ fn coarse_first(list: Vec<u32>) -> Vec<u32> {
     ordered.into_iter().map(|(_, d)| d).collect()
 }
 
-/// When the curve must be known, of the time that a probe may take.
-const LONGEST: f64 = 0.9;
+/// When the curve must be known, of the time that a probe may take; and by how much moves vary.
+const LONGEST: f64 = 0.88;
+const LONGEST_OF_SPREAD: f64 = 0.92;
+
+/// Distances at which it is measured by how much moves vary, at most.
+const SPREADS: u32 = 7;
+
+/// A drive is not ready sooner than its shortest seek takes, so that those that are no longer than this beyond it seem to
+/// vary by less than they do, ns.
+const HIDDEN: f64 = 75_000.0;
 
 /// A search begins so far on both sides of where the move is thought to be, ns.
 const AROUND: f64 = 250_000.0;
@@ -137,6 +148,7 @@ impl SeekMeter<'_, '_> {
             }
         }
         self.refine(&mut points)?;
+        let spread = self.spread(&points)?;
         let shortest = points.iter().filter(|p| p.0 <= SHORT).map(|p| p.1).fold(f64::MAX, f64::min);
         let one = points.first().filter(|p| p.0 == 1).map(|p| p.1);
         let around = |ns: f64| ((ns - 400_000.0).max(0.0), ns + 400_000.0);
@@ -169,6 +181,7 @@ impl SeekMeter<'_, '_> {
             head_switch_ms: (head_switch / 1e3).round() / 1e3,
             head_switch_shows: shows,
             cylinder_switch_ms: cylinder_switch.map(|ms| (ms * 1e3).round() / 1e3),
+            spread,
         })
     }
 
@@ -212,23 +225,63 @@ impl SeekMeter<'_, '_> {
         range: (f64, f64),
     ) -> Result<Option<(f64, f64)>, ProbeError> {
         let (layout, bus) = (self.layout, self.buffer.bus_sector_ns);
-        let end_turns = bus / self.meter.revolution();
-        let mut leg = |meter: &mut Meter<'_>| -> Result<Option<InLayout<'_>>, ProbeError> {
-            for _ in 0..8 {
-                if let Some(index) = target(meter, layout, distance, other_head) {
-                    let sector = 1.0 / f64::from(layout.track(index).sectors);
-                    let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
-                    let end_turns = sector + end_turns;
-                    return Ok(Some(InLayout { layout, index, end_turns, within, op: Op::Read }));
-                }
-                // From here there is no such move.
-                let away = meter.draw.below(meter.capacity());
-                meter.read(away, 1)?;
-            }
-            Ok(None)
-        };
+        let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, bus, distance, other_head);
         shortest_of(SEARCHES, self.meter, range, bus, &mut leg)
     }
+
+    /// By how much moves of some distances vary: of those that the least time of a command does not hide.
+    fn spread(&mut self, points: &[(u32, f64, f64)]) -> Result<Vec<(u32, f64)>, ProbeError> {
+        let shortest = points.iter().map(|p| p.1).fold(f64::MAX, f64::min);
+        let points: Vec<_> = points.iter().filter(|p| p.1 > shortest + HIDDEN).collect();
+        let (Some(nearest), Some(farthest)) = (points.first(), points.last()) else { return Ok(Vec::new()) };
+        let (nearest, farthest) = (f64::from(nearest.0), f64::from(farthest.0));
+        let mut found: Vec<(u32, f64)> = Vec::new();
+        for i in 0..SPREADS {
+            // Evenly in the logarithm of the distance.
+            let part = f64::from(i) / f64::from(SPREADS - 1);
+            let wanted = (nearest * (farthest / nearest).powf(part)).round() as u32;
+            let Some(&&(distance, ns, _)) = points.iter().min_by_key(|p| p.0.abs_diff(wanted)) else { break };
+            if !self.meter.is_within(LONGEST_OF_SPREAD) {
+                break;
+            }
+            if found.iter().any(|f| f.0 == distance) {
+                continue;
+            }
+            self.meter.stage("spread of seeks", 0.93 + 0.02 * f64::from(i) / f64::from(SPREADS));
+            let (layout, bus) = (self.layout, self.buffer.bus_sector_ns);
+            let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, bus, distance, false);
+            let mut moved = |meter: &mut Meter<'_>, left: f64| trial(meter, left, bus, &mut leg);
+            if let Some(spread) = spread::find(self.meter, ns, &mut moved)? {
+                let told = if spread.deviation > spread::LEAST { spread.deviation } else { 0.0 };
+                found.push((distance, (told / 1e3).round() / 1e3));
+            }
+        }
+        found.sort_unstable_by_key(|f| f.0);
+        Ok(found)
+    }
+}
+
+/// A track that is so far from where the arm is, on the same head or on another; the arm goes elsewhere first if from
+/// here there is none.
+fn leg<'l>(
+    meter: &mut Meter<'_>,
+    layout: &'l Layout,
+    bus_ns: f64,
+    distance: u32,
+    other_head: bool,
+) -> Result<Option<InLayout<'l>>, ProbeError> {
+    let bus = bus_ns / meter.revolution();
+    for _ in 0..8 {
+        if let Some(index) = target(meter, layout, distance, other_head) {
+            let sector = 1.0 / f64::from(layout.track(index).sectors);
+            let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
+            return Ok(Some(InLayout { layout, index, end_turns: sector + bus, within, op: Op::Read }));
+        }
+        // From here there is no such move.
+        let away = meter.draw.below(meter.capacity());
+        meter.read(away, 1)?;
+    }
+    Ok(None)
 }
 
 /// A track `distance` cylinders from where the arm is.

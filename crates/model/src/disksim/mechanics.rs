@@ -21,6 +21,7 @@ pub(super) fn read(block: &Block, sources: &mut Sources<'_>, notes: &mut Vec<Str
     }
     let head_switch_ms = time(block, "Head switch time", notes)?;
     let mechanics = Mechanics {
+        seek_spread_ms: Vec::new(),
         head_switch_ms,
         cylinder_switch_ms: None,
         write_settle_ms: block.number_or("Add. write settling delay", 0.0)?,

@@ -1,0 +1,161 @@
+//! How much moves vary: the share of sectors caught by how long before them the move begins.
+//!
+//! A move that took always as long would catch every sector that passes later and none that passes earlier. Where moves
+//! vary, the share caught rises with the time that is left for them, as the distribution of their times does: a normal
+//! one is fitted, with the few that come late however much time is left.
+
+use crate::error::ProbeError;
+use crate::meter::Meter;
+
+/// Trials of one distance: first around where the move was found, then twice around what these say; once is enough where
+/// what was missed and what was caught do not mix.
+const FIRST: u32 = 32;
+const THEN: u32 = 48;
+
+/// How far around on either side: at first, then, ns; or more standard deviations than that.
+const AROUND: f64 = 160_000.0;
+const NEARER: f64 = 60_000.0;
+const DEVIATIONS: f64 = 2.5;
+
+/// The share of moves that are late for reasons of their own (a head that settles late, a track that is missed), and of
+/// those that catch what they should not.
+const LATE: f64 = 0.025;
+const EARLY: f64 = 0.002;
+
+/// Standard deviations tried, ns: from the least that is told from nothing.
+pub(crate) const LEAST: f64 = 3_000.0;
+const MOST: f64 = 200_000.0;
+const STEP: f64 = 1.06;
+
+/// What trials say of a move's time: its mean and its standard deviation, ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) mean: f64,
+    pub(crate) deviation: f64,
+}
+
+/// Makes a move with so many ns left; whether its sector was caught, if that can be told.
+pub(crate) type Moved<'t> = dyn FnMut(&mut Meter<'_>, f64) -> Result<Option<bool>, ProbeError> + 't;
+
+/// One trial: how long was left, ns, and whether that was enough.
+type Trial = (f64, bool);
+
+/// Finds the spread of a move that takes about `about` ns; `trial` makes it with so many ns left.
+pub(crate) fn find(
+    meter: &mut Meter<'_>,
+    about: f64,
+    trial: &mut Moved<'_>,
+) -> Result<Option<Spread>, ProbeError> {
+    let mut trials: Vec<Trial> = Vec::new();
+    let mut take = |meter: &mut Meter<'_>, middle: f64, around: f64, count: u32| -> Result<_, ProbeError> {
+        let mut of: Vec<u32> = (0..count).collect();
+        // In no order: what changes with time is to be none of the distance's.
+        meter.draw.shuffle(&mut of);
+        for i in of {
+            let left = middle + around * (2.0 * (f64::from(i) + 0.5) / f64::from(count) - 1.0);
+            if left > 0.0
+                && let Some(caught) = trial(meter, left)?
+            {
+                trials.push((left, caught));
+            }
+        }
+        let missed = trials.iter().filter(|t| !t.1).map(|t| t.0).fold(f64::MIN, f64::max);
+        let caught = trials.iter().filter(|t| t.1).map(|t| t.0).fold(f64::MAX, f64::min);
+        Ok((fitted(&trials), missed < caught))
+    };
+    let (mut found, _) = take(meter, about, AROUND, FIRST)?;
+    for _ in 0..2 {
+        let Some(Spread { mean, deviation }) = found else { break };
+        let (more, apart) = take(meter, mean, (DEVIATIONS * deviation).max(NEARER), THEN)?;
+        found = more;
+        if apart {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The likeliest normal distribution; `None` of so few trials, or if all came out alike.
+fn fitted(trials: &[Trial]) -> Option<Spread> {
+    let caught = trials.iter().filter(|t| t.1).count();
+    if caught < 4 || trials.len() - caught < 4 {
+        return None;
+    }
+    let (low, high) =
+        trials.iter().fold((f64::MAX, f64::MIN), |(low, high), t| (low.min(t.0), high.max(t.0)));
+    let mut best = (f64::MIN, Spread { mean: low, deviation: LEAST });
+    let mut deviation = LEAST;
+    while deviation < MOST {
+        // Means closer than a quarter of a deviation are not told apart.
+        let steps = ((high - low) / (0.25 * deviation)).ceil().max(1.0);
+        let mut k = 0.0;
+        while k <= steps {
+            let spread = Spread { mean: low + (high - low) * k / steps, deviation };
+            let likelihood: f64 = trials.iter().map(|&t| spread.likelihood(t).ln()).sum();
+            if likelihood > best.0 {
+                best = (likelihood, spread);
+            }
+            k += 1.0;
+        }
+        deviation *= STEP;
+    }
+    Some(best.1)
+}
+
+impl Spread {
+    fn likelihood(self, (left, caught): Trial) -> f64 {
+        let enough = EARLY + (1.0 - LATE - EARLY) * normal((left - self.mean) / self.deviation);
+        if caught { enough } else { 1.0 - enough }
+    }
+}
+
+/// The normal distribution function, to some 1e-7 (Abramowitz and Stegun, 7.1.26).
+fn normal(z: f64) -> f64 {
+    let x = z.abs() / std::f64::consts::SQRT_2;
+    let t = 1.0 / (1.0 + 0.327_591_1 * x);
+    let series = [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592];
+    let beyond = 0.5 * t * series.iter().fold(0.0, |sum, a| sum * t + a) * (-x * x).exp();
+    if z > 0.0 { 1.0 - beyond } else { beyond }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::Draw;
+
+    #[test]
+    fn the_distribution_of_moves_is_found_from_what_they_catch() {
+        let mut draw = Draw::new(7);
+        let mut part = || (draw.below(1 << 30) as f64 + 0.5) / (1_u64 << 30) as f64;
+        for truth in [5_000.0, 20_000.0, 60_000.0] {
+            let around = 2.5 * truth;
+            let trials: Vec<Trial> = (0..400)
+                .map(|i| {
+                    let left = 1e6 + around * (f64::from(i) / 200.0 - 1.0);
+                    // Two of a hundred settle late.
+                    let late = if part() < 0.02 { 500_000.0 * part() } else { 0.0 };
+                    let sum: f64 = (0..12).map(|_| part()).sum();
+                    (left, 1e6 + truth * (sum - 6.0) + late <= left)
+                })
+                .collect();
+            let found = fitted(&trials).unwrap();
+            assert!((found.deviation / truth - 1.0).abs() < 0.25, "{truth}: {found:?}");
+            assert!((found.mean - 1e6).abs() < truth / 4.0, "{truth}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn moves_that_take_always_as_long_do_not_vary() {
+        let trials: Vec<Trial> = (0..100).map(|i| (f64::from(i) * 1e3, i >= 40)).collect();
+        let found = fitted(&trials).unwrap();
+        assert!(found.deviation <= LEAST && (found.mean - 39.5e3).abs() < 1e3, "{found:?}");
+        assert_eq!(fitted(&[(1.0, true), (2.0, true)]), None);
+    }
+
+    #[test]
+    fn the_normal_distribution_is_known() {
+        for (z, share) in [(0.0, 0.5), (1.0, 0.841_344_7), (-1.959_964, 0.025), (3.0, 0.998_650_1)] {
+            assert!((normal(z) - share).abs() < 1e-6, "{z}: {}", normal(z));
+        }
+    }
+}

@@ -133,9 +133,6 @@ impl Medium {
                     )
                 })?;
                 sector.background = Some(registered);
-                if each {
-                    sector.landed.insert(registered);
-                }
                 hold(sector.newest <= registered, Check::Older, || {
                     format!("a background write of before a foreground write landed after it at LBN {lbn}")
                 })?;
@@ -146,6 +143,13 @@ impl Medium {
         sector.written = Some(at);
         sector.acknowledged = None;
         Ok(true)
+    }
+
+    /// Where each background write is carried out itself: these are, by the order of registration.
+    pub fn carried_out(&mut self, lbn: Lbn, registered: impl Iterator<Item = u64>) {
+        if self.each {
+            self.at_mut(lbn).landed.extend(registered);
+        }
     }
 
     /// A foreground write is acknowledged: from here on it must stay.

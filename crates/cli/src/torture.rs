@@ -167,7 +167,8 @@ fn told(text: &mut String, counts: &Counts) {
     let _ = writeln!(
         text,
         "  {} calls of a cache, {} flushes kept, {} snapshots, {} images restored and compared, {} reorganisations\n  \
-         {} records fetched, {} times from a full buffer; {} requests of a log",
+         {} records fetched, {} times from a full buffer\n  \
+         {} requests of a log, cleaned {} times, {} blocks of it in gaps",
         grouped(counts.calls),
         grouped(counts.flushes),
         grouped(counts.snapshots),
@@ -176,5 +177,7 @@ fn told(text: &mut String, counts: &Counts) {
         grouped(counts.fetched),
         grouped(counts.full),
         grouped(counts.logged),
+        grouped(counts.cleaned),
+        grouped(counts.copied),
     );
 }

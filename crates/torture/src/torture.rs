@@ -83,6 +83,8 @@ impl Counts {
         self.mined += other.mined;
         self.fetched += other.fetched;
         self.logged += other.logged;
+        self.cleaned += other.cleaned;
+        self.copied += other.copied;
         self.full += other.full;
         self.commands += other.commands;
         self.detours += other.detours;

@@ -57,6 +57,9 @@ pub struct Counts {
     pub fetched: u64,
     /// Requests of a log-structured disk.
     pub logged: u64,
+    /// Times that such a disk had to be cleaned in the foreground, and blocks that were cleaned in gaps.
+    pub cleaned: u64,
+    pub copied: u64,
     /// How often its buffer was full.
     pub full: u64,
     /// Commands sent by a core outside the drive.

@@ -78,6 +78,8 @@ fn nothing_of(counts: &Counts) -> bool {
         counts.mined,
         counts.fetched,
         counts.logged,
+        counts.cleaned,
+        counts.copied,
         counts.full,
         counts.commands,
         counts.detours,

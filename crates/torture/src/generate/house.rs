@@ -25,6 +25,12 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
         }
     }
     let spots: Vec<u64> = (0..4).map(|_| dice.below(capacity)).collect();
+    // Half of what is asked for is the log's, if there is one: it is cleaned only when much is written.
+    let plain = capacity / 4 * 3;
+    let asked = |start: u64| match setup.log && start.is_multiple_of(2) {
+        true => plain + start % (capacity - plain).max(1),
+        false => start,
+    };
     let busy = dice.range(0, 3);
     let (mut steps, mut tasks) = (Vec::new(), 0);
     for _ in 0..dice.range(10, 150) {
@@ -38,13 +44,13 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
             0 | 1 => {
                 let most = [3, 12, 80][dice.weighted(&[4, 3, 1])];
                 let (start, len) = place(&mut dice, most);
-                Step::Submit { op: if kind == 0 { Op::Write } else { Op::Read }, start, len }
+                Step::Submit { op: if kind == 0 { Op::Write } else { Op::Read }, start: asked(start), len }
             }
             2 => Step::Advance { ns: time(&mut dice, busy) },
             3 => Step::Flush,
             4 => {
                 let (start, len) = place(&mut dice, 30);
-                Step::Trim { start, len }
+                Step::Trim { start: asked(start), len }
             }
             5 => Step::Snapshot,
             6 => Step::Forget,

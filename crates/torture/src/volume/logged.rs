@@ -7,7 +7,7 @@ use crate::dice::Dice;
 use crate::failure::{Broken, Check, hold};
 use apps::lld::{
     Data, ForegroundCleaner, FreeCleanError, FreeCleaner, FreeConfig, Log, LogConfig, LogicalBlock, Reads,
-    SegmentIndex, Sequence, Step, WriteError, recover,
+    SegmentIndex, Sequence, Step, Taken, WriteError, recover,
 };
 use scheduler::{Application, Priority, Record, Sessions, Wanted};
 use sim::{Completion, Place, Platters, Volume};
@@ -19,12 +19,15 @@ pub(super) struct Disk {
     log: Log,
     free: FreeCleaner,
     failed: Option<FreeCleanError>,
+    /// Blocks that came in gaps and were copied.
+    copied: u64,
 }
 
 impl Application for Disk {
     fn done(&mut self, _: &mut dyn Sessions, done: &Record, bytes: &[u8], _: Instant) {
-        if let Err(error) = self.free.record(&mut self.log, done, bytes) {
-            self.failed = Some(error);
+        match self.free.record(&mut self.log, done, bytes) {
+            Ok(taken) => self.copied += u64::from(taken == Taken::Moved),
+            Err(error) => self.failed = Some(error),
         }
     }
 
@@ -76,6 +79,8 @@ pub(super) struct Logged {
     /// Segments are written until none waits; the cleaner works until it is done; then the call goes on.
     writing: bool,
     cleaning: bool,
+    /// How often it did.
+    cleaned: u64,
     /// Whoever waits for it while its session is suspended waits for the other cleaner.
     suspended: bool,
     /// What was durable when the power came, and what was done since.
@@ -129,6 +134,7 @@ impl Logged {
             busy: None,
             writing: false,
             cleaning: false,
+            cleaned: 0,
             suspended: false,
             base: BTreeMap::new(),
             done: Vec::new(),
@@ -145,7 +151,7 @@ impl Logged {
     fn begin(&mut self, volume: &mut Volume, log: Log) -> Result<(), Broken> {
         let config = FreeConfig { start_below: 6, victims: 3, priority: self.priority };
         let free = FreeCleaner::new(config, &log).map_err(refused)?;
-        let disk = Disk { log, free, failed: None };
+        let disk = Disk { log, free, failed: None, copied: 0 };
         volume.call(self.place, |seat, _| seat.0 = Some(disk));
         self.look_around(volume)
     }
@@ -235,6 +241,7 @@ impl Logged {
                     Step::WriteOut => self.writing = true,
                     Step::Done => {
                         self.cleaning = false;
+                        self.cleaned += 1;
                         self.look_around(volume)?;
                     }
                 }
@@ -441,8 +448,11 @@ impl House {
 
     /// Lets the log go on; whether it did.
     pub(super) fn poll_log(&mut self) -> Result<bool, Broken> {
-        let Self { logged: Some(logged), volume, requests, .. } = self else { return Ok(false) };
-        let (wish, did) = logged.go_on(volume)?;
+        let Self { logged: Some(logged), volume, requests, counts, .. } = self else { return Ok(false) };
+        let told = logged.go_on(volume);
+        counts.cleaned += std::mem::take(&mut logged.cleaned);
+        counts.copied += logged.with(volume, |disk, _| std::mem::take(&mut disk.copied))?;
+        let (wish, did) = told?;
         let request = match wish {
             None => return Ok(did),
             Some(Wish::Read(range)) => volume.submit_read(range),

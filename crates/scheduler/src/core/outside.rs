@@ -7,6 +7,7 @@
 
 mod clock;
 mod config;
+mod control;
 mod correct;
 mod course;
 mod decide;
@@ -32,13 +33,16 @@ use super::{Action, Core, Purpose};
 use crate::background::Buffers;
 use crate::foreground::{Pending, Request};
 use clock::Clock;
+use control::Control;
 use correct::Correction;
 use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Standing};
 use guard::Guard;
+use idle::Alone;
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
+use record::Observed;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -122,6 +126,8 @@ struct Order {
     neighbour: Option<Neighbour>,
     sent: Option<Instant>,
     forecast: Forecast,
+    /// Whether that was believed when it was decided on.
+    foreseen: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -143,8 +149,10 @@ pub(super) struct Outside {
     config: OutsideConfig,
     /// Nothing is known of the drive but its size: there is nothing to foresee.
     blind: bool,
-    /// Blind: what was done last was done in idle time.
+    /// What was done last was done in idle time.
     after_idle: bool,
+    /// What requests take otherwise.
+    alone: Alone,
     clock: Clock,
     /// Whether the platter's angle is known, and for how long completions have agreed or not.
     known: bool,
@@ -182,6 +190,8 @@ pub(super) struct Outside {
     margins: Margins,
     /// By how much moves are longer than told.
     correction: Correction,
+    /// Requests whose gaps were left alone.
+    control: Control,
     guard: Guard,
     felt: Felt,
     shared: Shared,
@@ -196,6 +206,7 @@ impl Outside {
             config,
             blind: !drive.is_known(),
             after_idle: false,
+            alone: Alone::default(),
             clock: Clock::new(super::under_way::turn(drive)),
             known: false,
             agreeing: 0,
@@ -225,6 +236,7 @@ impl Outside {
             record: ErrorRecord::default(),
             margins: Margins::default(),
             correction: Correction::new(drive, &config.overheads),
+            control: Control::default(),
             guard: Guard::new(),
             felt: Felt::default(),
             shared: Shared::default(),
@@ -258,6 +270,12 @@ impl Outside {
             return Some(Caution::Unsynchronised);
         }
         self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.owed()))
+    }
+
+    /// Whether what idle time costs can be foreseen: not of a drive that is unknown, or not what it is believed to be.
+    fn foresees(&self) -> bool {
+        use Caution::{Mistrust, Unknown, Unsynchronised};
+        !matches!(self.caution(), Some(Unknown | Mistrust | Unsynchronised))
     }
 
     /// Of the foreground's time, the millionths that detours may cost.
@@ -334,32 +352,41 @@ impl Core {
         if outside.blind {
             let (_, after) = outside.follow(&drive, &outside.base, &order);
             outside.base = Standing { free: now, ready: now, ..after };
-            let harm = &mut self.idle.harm;
-            if let Work::Foreground { .. } = order.work {
-                harm.foreground += now.saturating_since(begun);
-                // How much longer the way was than it would have been nobody knows; how long it waited everybody does.
-                if std::mem::take(&mut outside.after_idle) {
-                    harm.late += begun.saturating_since(order.sent.unwrap_or(begun));
-                }
-            } else {
-                outside.after_idle = true;
-            }
+            self.account_idle_unforeseen(&mut outside, &order, begun);
             self.hand_out(&mut outside, order, outcome);
             self.outside = Some(outside);
             return;
         }
-        let seen = outside.resync(&drive, now, &order, place == Some(0));
+        let buffered = outside.came_from_buffer(&drive, now, &order);
+        let seen = if buffered {
+            Observed { error: 0, turns: 0, explained: true }
+        } else {
+            outside.resync(&drive, now, &order, place == Some(0))
+        };
         let foreseen = order.forecast;
         let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
-        if !(order.command.op.is_write() && outside.config.overheads.write_back) {
+        if !(buffered || order.command.op.is_write() && outside.config.overheads.write_back) {
             outside.record.note(&seen, moved);
-            outside.guard.note(seen.explained && seen.turns == 0);
+            if outside.guard.note(seen.explained && seen.turns == 0) {
+                // The drive may be another one from now on.
+                outside.correction.forget();
+                outside.control.forget();
+            }
             outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
             outside.margins.learn(&outside.record);
+            if let Work::Foreground { plain, .. } = &order.work
+                && plain.is_none_or(|plain| plain.detour == 0)
+                && outside.foresees()
+                && outside.agreeing > 1
+            {
+                let turn = super::under_way::turn(&self.drive);
+                outside.control.note(turn, order.command.op, &foreseen, &seen);
+            }
             if outside.config.correct_moves {
                 self.correct_moves(&mut outside, &order, &seen);
             }
         }
+        self.account_idle_unforeseen(&mut outside, &order, begun);
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;

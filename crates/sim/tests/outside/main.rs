@@ -4,11 +4,13 @@
 
 mod bursts;
 mod corrected;
+mod fallback;
 mod felt;
 mod promises;
 mod rig;
 mod surprise;
 mod troubled;
+mod unseen;
 mod utilisation;
 
 use drive::Behaviour;

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
-fn profile(name: &str) -> (Profile, Arc<DriveModel>) {
+pub fn profile(name: &str) -> (Profile, Arc<DriveModel>) {
     let profile = builtin::find(name).unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
     (profile, model)
 }
 
-fn atlas() -> (Profile, Arc<DriveModel>) {
+pub fn atlas() -> (Profile, Arc<DriveModel>) {
     profile("quantum-atlas-10k")
 }
 

@@ -160,6 +160,9 @@ pub struct OutsideConfig {
     /// Whether moves, to read and to write, are taken to be longer or shorter than told where completions show it: a probed
     /// profile does not tell a command's overhead from its seek, nor, without writing, what a head settles to write.
     pub correct_moves: bool,
+    /// Whether some gaps are left alone where a request is foreseen to come just too late for its sectors: what it takes then
+    /// shows whether there is a gap at all, which a detour in each of them would hide.
+    pub control_gaps: bool,
     /// Whether what goes next is chosen as late as it can be at the drive in time, from more, in place of as soon as there is
     /// room for it.
     pub late_choice: bool,
@@ -184,6 +187,7 @@ impl OutsideConfig {
             merge_after: false,
             late_bus: false,
             correct_moves: false,
+            control_gaps: false,
             late_choice: false,
             resync: 256,
             harm_ppm: None,
@@ -230,6 +234,7 @@ impl OutsideConfig {
             merge_after: true,
             late_bus: true,
             correct_moves: true,
+            control_gaps: true,
             neighbours: Neighbours::Learned,
             harm_ppm: Some(10_000),
             ..Self::paper(overheads, Duration::ZERO)

@@ -190,6 +190,13 @@ impl Correction {
         Some((told.with_moves_longer_by(read, write), Overheads { command, ..self.told }))
     }
 
+    /// What was seen may be of another drive: moves are as told until completions say otherwise again.
+    pub fn forget(&mut self) {
+        (self.queued, self.alone, self.sure) = (Default::default(), Default::default(), false);
+        self.changed |= self.moves != [0; 2] || self.commands != [0; 2];
+        (self.moves, self.commands) = ([0; 2], [0; 2]);
+    }
+
     /// By how many nanoseconds moves are taken to be longer than told, to read and to write.
     pub fn moves(&self) -> [i64; 2] {
         self.moves
@@ -202,6 +209,7 @@ impl Core {
         outside.correction.note(&self.drive, order.command.op, &order.forecast, seen);
         if let Some((drive, overheads)) = outside.correction.news(&self.drive) {
             outside.config.overheads = overheads;
+            outside.control.forget();
             self.planner = Planner::new(&drive);
             self.drive = Arc::new(drive);
         }

@@ -83,6 +83,24 @@ impl Outside {
         plain.foresee(drive, &overheads, &base, held_back, what);
     }
 
+    /// Whether a read of idle time came too early to have been to the medium. Those follow each other in LBNs: a drive that
+    /// reads ahead has them in its buffer. That says nothing of where the platter is, or how well it is known; the head is where
+    /// it was.
+    pub(super) fn came_from_buffer(&mut self, drive: &DriveModel, now: Instant, order: &Order) -> bool {
+        let Order { command, forecast, .. } = order;
+        if !matches!(order.work, Work::Idle) || command.op.is_write() {
+            return false;
+        }
+        let noise = turn(drive) / NOISE.unsigned_abs();
+        if self.clock.platter(now) + noise > forecast.heard {
+            return false;
+        }
+        self.base.free = self.base.free.max(self.clock.platter(now));
+        self.base.ready = self.base.free;
+        self.base.bus = self.clock.platter(now);
+        true
+    }
+
     /// Compares a completion with what was foreseen, and believes it.
     pub(super) fn resync(
         &mut self,

@@ -46,7 +46,8 @@ impl Outside {
         let Some(forecast) = forecast else { return };
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
-        self.queue.push_back(Order { command, tag, work, neighbour, sent: None, forecast });
+        let foreseen = self.foresees();
+        self.queue.push_back(Order { command, tag, work, neighbour, sent: None, forecast, foreseen });
     }
 
     /// How a command stands to the last one that was decided on.
@@ -167,7 +168,12 @@ impl Core {
     ) {
         self.pass_over(&job);
         let first = job.ranges().first().map(|&asked| (job.pending.request.op, asked));
-        let found = self.detour_for(outside, standing, &job, None);
+        let drive = Arc::clone(&self.drive);
+        let (left_alone, sooner) = match first {
+            Some(first) if !self.background.is_idle() => outside.control(&drive, first),
+            _ => (false, 0),
+        };
+        let found = if left_alone { None } else { self.detour_for(outside, standing, &job, None) };
         let detour = found.and_then(|detour| outside.fit(&self.drive, detour, first?));
         self.background.look(Focus::All);
         let (sent, mut merged) = self.take_detour(outside, detour, tag, buffers);
@@ -193,6 +199,7 @@ impl Core {
             let what = (job.pending.request.op, asked);
             plain.foresee(&self.drive, &outside.config.overheads, standing, outside.held_back, what);
             plain.gain = self.gain(outside, standing, &job, room, plain.end);
+            plain.gain -= if detoured { sooner } else { 0 };
             plain
         });
         for &(op, range, tag, useful) in &sent {

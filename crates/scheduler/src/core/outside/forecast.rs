@@ -78,7 +78,8 @@ pub(super) struct Plain {
     pub detour: u32,
     /// The time of their data on the bus.
     pub bus: Duration,
-    /// By how many nanoseconds it is done sooner than what would have been chosen in its place, as far as that lasts.
+    /// By how many nanoseconds it is done sooner than what would have been chosen in its place, as far as that lasts; less
+    /// those by which requests like it come sooner than foreseen when they are left alone.
     pub gain: i64,
 }
 

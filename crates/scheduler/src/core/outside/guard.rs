@@ -113,13 +113,15 @@ impl Guard {
         }
     }
 
-    /// A command was done, when it was foreseen or not.
-    pub fn note(&mut self, foreseen: bool) {
+    /// A command was done, when it was foreseen or not; whether trust ends with it.
+    pub fn note(&mut self, foreseen: bool) -> bool {
+        let trusted = self.trusted;
         self.foreseen -= self.foreseen / MEMORY;
         if foreseen {
             self.foreseen += 65_536 / MEMORY;
         }
         self.trusted = self.foreseen >= if self.trusted { MISTRUSTED } else { TRUSTED };
+        trusted && !self.trusted
     }
 
     /// The foreground had the head for `time`, detours for it included; a client has waited for `response`; of both so
@@ -199,7 +201,9 @@ mod tests {
     #[test]
     fn harm_above_its_bound_ends_detours_until_it_is_small_again() {
         let mut guard = Guard::new();
-        (0..1_000).for_each(|_| guard.note(true));
+        (0..1_000).for_each(|_| {
+            guard.note(true);
+        });
         let (request, turn) = (Duration::from_millis(7), Duration::from_millis(6));
         // Every tenth detour costs a turn; without caution that would be 8%.
         for n in 0..200_000 {
@@ -218,7 +222,9 @@ mod tests {
     #[test]
     fn what_a_burst_has_waited_pays_for_nothing_after_it() {
         let mut guard = Guard::new();
-        (0..2_000).for_each(|_| guard.note(true));
+        (0..2_000).for_each(|_| {
+            guard.note(true);
+        });
         let (request, turn) = (Duration::from_millis(7), Duration::from_millis(6));
         // Hundreds come at once, and wait for seconds; each of those after them waits for nobody.
         for n in 0..400 {

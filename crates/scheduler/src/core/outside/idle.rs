@@ -6,7 +6,7 @@
 
 use super::fit::range_of;
 use super::forecast::Standing;
-use super::{Neighbours, Outside, Work};
+use super::{Neighbours, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Job, pass, plain_end, turn};
 use crate::core::{Core, Purpose};
@@ -14,7 +14,30 @@ use crate::idle::Range;
 use crate::planner::{Stop, straight_parts};
 use model::layout::Location;
 use std::sync::Arc;
-use units::{FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
+use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
+
+/// What requests take that come to an idle drive behind another request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Alone {
+    mean: Duration,
+    seen: u32,
+}
+
+/// The mean is of so many, and of fewer than the second number none.
+const MEAN_OF: u32 = 128;
+const TOO_FEW: u32 = 16;
+
+impl Alone {
+    fn note(&mut self, time: Duration) {
+        self.seen = (self.seen + 1).min(MEAN_OF);
+        let of = u64::from(self.seen);
+        self.mean = (self.mean * (of - 1) + time) / of;
+    }
+
+    fn usual(&self) -> Option<Duration> {
+        (self.seen >= TOO_FEW).then_some(self.mean)
+    }
+}
 
 impl Core {
     /// What idle time has cost this request, or saved it.
@@ -23,7 +46,7 @@ impl Core {
         if self.config.idle.is_none() || job.pending.promoted.is_some() {
             return;
         }
-        if outside.blind {
+        if !outside.foresees() {
             // When it is done says what it cost.
             self.idle.visited(job.pending.position().cylinder);
             return;
@@ -42,6 +65,34 @@ impl Core {
         };
         self.idle.harm.foreground += plain;
         self.idle.visited(job.pending.position().cylinder);
+    }
+
+    /// What idle time has cost the foreground's `order`, which the drive began with at `begun`, if that could not be foreseen.
+    pub(super) fn account_idle_unforeseen(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
+        if self.config.idle.is_none() {
+            return;
+        }
+        let Work::Foreground { job, .. } = &order.work else {
+            outside.after_idle |= matches!(order.work, Work::Idle | Work::Probe);
+            return;
+        };
+        let after_idle = std::mem::take(&mut outside.after_idle);
+        if job.pending.promoted.is_some() {
+            return;
+        }
+        let time = self.now.saturating_since(begun);
+        let sent = order.sent.unwrap_or(begun).min(begun);
+        if !after_idle && sent == begun {
+            outside.alone.note(time);
+        }
+        if order.foreseen {
+            return;
+        }
+        self.idle.harm.foreground += time;
+        if after_idle {
+            // How long it waited everybody knows; how much longer the way was, only in the mean.
+            self.idle.account(sent + outside.alone.usual().unwrap_or(time), self.now);
+        }
     }
 
     /// Background work while the foreground asks for nothing: one command at a time, since none can be taken back.
@@ -79,7 +130,7 @@ impl Core {
     /// comes: harm grows with the square of its time. Where what is wanted lies side by side, most is had for it by
     /// reading for as long as was waited for the first of it.
     fn visit_short(&mut self, outside: &Outside) -> bool {
-        if self.background.is_idle() || outside.blind || !outside.known {
+        if self.background.is_idle() || !outside.foresees() {
             return false;
         }
         let drive = Arc::clone(&self.drive);

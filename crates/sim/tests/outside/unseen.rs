@@ -1,0 +1,97 @@
+//! A profile whose moves are longer than the drive's: requests are foreseen to miss sectors that they would have caught, and a
+//! detour in each such gap hides that. Gaps that are left alone show it. Each against a twin without background work.
+
+use drive::Behaviour;
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use model::profile::Seek;
+use model::{DriveModel, builtin};
+use scheduler::policy::{PolicyName, SeekWeight};
+use scheduler::{Config, OutsideConfig, Overheads, Place};
+use std::sync::Arc;
+use units::{Instant, Sectors};
+use workload::{Arrival, Issuer, Oltp, OltpConfig};
+
+const REQUESTS: u64 = 15_000;
+const SEEDS: [u64; 2] = [42, 43];
+
+/// Moves are told to take so much longer than they do: by a constant, as where a probe takes a part of a command's overhead
+/// for its seek; by a part of themselves, which no one number corrects.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    LongerBy(i32),
+    LongerByPercent(u32),
+}
+
+impl Told {
+    fn known(self) -> DriveModel {
+        let mut profile = builtin::find("seagate-cheetah-18lp").unwrap();
+        let truth = DriveModel::from_profile(&profile).unwrap();
+        let percent = match self {
+            Self::LongerBy(ns) => return truth.with_moves_longer_by(ns, ns),
+            Self::LongerByPercent(percent) => percent,
+        };
+        let longer = |d: u32| truth.seek(d).as_nanos() as f64 / 1e6 * f64::from(100 + percent) / 100.0;
+        let distances = (1..64).chain((64..truth.layout().cylinders()).step_by(32));
+        profile.seek = Seek::Table { points: distances.map(|d| (d, longer(d))).collect() };
+        DriveModel::from_profile(&profile).unwrap()
+    }
+}
+
+/// By how many percent responses are longer with a scan, and what the scan gets.
+#[derive(Clone, Copy, Debug)]
+struct Twins {
+    slower: f64,
+    mb_per_s: f64,
+}
+
+fn twins(told: Told, policy: PolicyName, place: fn(Overheads) -> OutsideConfig) -> Twins {
+    let known = Arc::new(told.known());
+    let each = SEEDS.map(|seed| {
+        let run = |background| {
+            let profile = builtin::find("seagate-cheetah-18lp").unwrap();
+            let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+            let load = OltpConfig::new(known.layout().capacity(), known.sector_bytes());
+            let source = Oltp::new(load, seed).unwrap();
+            let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, seed).unwrap();
+            let config = Config { place: Place::Outside(place(overheads)), policy, ..Config::default() };
+            let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
+            run.advance(REQUESTS, &mut Nothing).unwrap();
+            run.report()
+        };
+        let (plain, scan) = (run(Background::None), run(Background::Scan { block: Sectors::new(8) }));
+        let longer = scan.foreground.mean_response_ms / plain.foreground.mean_response_ms - 1.0;
+        Twins { slower: longer * 100.0, mb_per_s: scan.background.mb_per_s }
+    });
+    let mean = |of: fn(&Twins) -> f64| each.iter().map(of).sum::<f64>() / each.len() as f64;
+    Twins { slower: mean(|t| t.slower), mb_per_s: mean(|t| t.mb_per_s) }
+}
+
+const POLICIES: [PolicyName; 2] = [PolicyName::SptfSw(SeekWeight::percent(60)), PolicyName::Sstf];
+
+const WRONG: [Told; 3] = [Told::LongerBy(100_000), Told::LongerBy(250_000), Told::LongerByPercent(6)];
+
+/// Told as a probe or somebody else has it, for good.
+fn as_told(overheads: Overheads) -> OutsideConfig {
+    OutsideConfig { correct_moves: false, ..OutsideConfig::beyond(overheads) }
+}
+
+#[test]
+fn what_no_forecast_sees_is_bounded_as_well() {
+    for (told, policy) in WRONG.into_iter().flat_map(|told| POLICIES.map(|policy| (told, policy))) {
+        for place in [OutsideConfig::beyond, as_told] {
+            let twins = twins(told, policy, place);
+            let corrects = place(Overheads::default()).correct_moves;
+            assert!(twins.slower < 1.0, "{told:?}, {policy}, corrected {corrects}: {twins:?}");
+            assert!(twins.mb_per_s > 5.0, "{told:?}, {policy}, corrected {corrects}: {twins:?}");
+        }
+    }
+}
+
+#[test]
+fn without_control_gaps_nobody_sees_it() {
+    for told in WRONG {
+        let blind = |overheads| OutsideConfig { control_gaps: false, ..OutsideConfig::beyond(overheads) };
+        let twins = twins(told, PolicyName::Sstf, blind);
+        assert!(twins.slower > 1.2, "{told:?}: {twins:?}");
+    }
+}

@@ -55,6 +55,11 @@ pub struct Counts {
     pub mined: u64,
     /// Records fetched over the record face.
     pub fetched: u64,
+    /// Requests of a log-structured disk.
+    pub logged: u64,
+    /// Times that such a disk had to be cleaned in the foreground, and blocks that were cleaned in gaps.
+    pub cleaned: u64,
+    pub copied: u64,
     /// How often its buffer was full.
     pub full: u64,
     /// Commands sent by a core outside the drive.
@@ -152,7 +157,7 @@ impl World {
             config,
             mechanics: Mechanics::new(Arc::clone(&drive)),
             core: setup.core(Arc::clone(&drive), config),
-            medium: Medium::new(drive.layout().capacity().get()),
+            medium: Medium::new(drive.layout().capacity().get(), !setup.writes_serve_writes),
             clients: Clients::default(),
             now: Instant::from_nanos(setup.start_ns),
             sequence: 0,

@@ -109,7 +109,7 @@ impl Core {
         let request = job.pending.request;
         for &range in job.ranges() {
             if request.op.is_write() {
-                self.background.overwritten(self.drive.layout(), range);
+                self.background.overwritten(self.drive.layout(), range, job.pending.promoted.is_some());
             } else {
                 // What the foreground itself passes over is free; the planner is to look for other things.
                 for piece in self.drive.layout().pieces(range) {

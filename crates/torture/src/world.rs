@@ -57,8 +57,9 @@ pub struct Counts {
     pub fetched: u64,
     /// Requests of a log-structured disk.
     pub logged: u64,
-    /// Times that such a disk had to be cleaned in the foreground, and blocks that were cleaned in gaps.
+    /// Times that such a disk had to be cleaned in the foreground.
     pub cleaned: u64,
+    /// Blocks of it that were cleaned in gaps.
     pub copied: u64,
     /// How often its buffer was full.
     pub full: u64,

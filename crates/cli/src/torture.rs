@@ -167,7 +167,8 @@ fn told(text: &mut String, counts: &Counts) {
     let _ = writeln!(
         text,
         "  {} calls of a cache, {} flushes kept, {} snapshots, {} images restored and compared, {} reorganisations\n  \
-         {} records fetched, {} times from a full buffer",
+         {} records fetched, {} times from a full buffer\n  \
+         {} requests of a log, cleaned {} times, {} blocks of it in gaps",
         grouped(counts.calls),
         grouped(counts.flushes),
         grouped(counts.snapshots),
@@ -175,5 +176,8 @@ fn told(text: &mut String, counts: &Counts) {
         grouped(counts.reorganisations),
         grouped(counts.fetched),
         grouped(counts.full),
+        grouped(counts.logged),
+        grouped(counts.cleaned),
+        grouped(counts.copied),
     );
 }

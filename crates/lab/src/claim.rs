@@ -138,7 +138,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// Where a value must lie, ends included.
+/// Where a value must lie, ends included but for [`Above`](Self::Above).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Band {
@@ -146,6 +146,8 @@ pub enum Band {
     Within(f64, f64),
     /// That or more.
     AtLeast(f64),
+    /// More than that: of an order, where equal is not in order.
+    Above(f64),
     /// That or less.
     AtMost(f64),
 }
@@ -156,6 +158,7 @@ impl Band {
         match self {
             Self::Within(low, high) => (low..=high).contains(&value),
             Self::AtLeast(low) => value >= low,
+            Self::Above(low) => value > low,
             Self::AtMost(high) => value <= high,
         }
     }
@@ -166,6 +169,7 @@ impl fmt::Display for Band {
         match self {
             Self::Within(low, high) => write!(f, "{low}-{high}"),
             Self::AtLeast(low) => write!(f, ">= {low}"),
+            Self::Above(low) => write!(f, "> {low}"),
             Self::AtMost(high) => write!(f, "<= {high}"),
         }
     }
@@ -202,6 +206,8 @@ mod tests {
     fn the_ends_of_a_band_belong_to_it() {
         assert!(Band::Within(1.0, 2.0).contains(2.0) && Band::AtLeast(1.0).contains(1.0));
         assert!(!Band::AtMost(1.0).contains(1.0 + 1e-12));
+        assert!(!Band::Above(0.0).contains(0.0) && Band::Above(0.0).contains(1e-12));
+        assert!(!Band::Above(0.0).contains(f64::NAN));
     }
 
     #[test]

@@ -504,7 +504,7 @@ impl Core {
 
     /// What idle time has cost the foreground, or saved it.
     pub fn harm(&self) -> Harm {
-        self.idle.harm
+        self.idle.harm()
     }
 
     /// A session's priority.

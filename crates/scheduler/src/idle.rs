@@ -122,6 +122,29 @@ impl Harm {
         self.late.saturating_sub(self.early)
     }
 
+    /// Of this at the head and what clients `felt` in their responses, what is worse, as time at the head: the same share of
+    /// it that they felt, or what it lost itself. Where many wait and then few, the long responses of the many would pay for
+    /// turns that the few lose, and the other way round where the few come first.
+    pub(crate) fn or_felt(&self, felt: &Self) -> Self {
+        if felt.foreground == Duration::ZERO {
+            return *self;
+        }
+        let scaled = |time: Duration| {
+            let nanos = u128::from(time.as_nanos()) * u128::from(self.foreground.as_nanos());
+            Duration::from_nanos(
+                u64::try_from(nanos / u128::from(felt.foreground.as_nanos())).unwrap_or(u64::MAX),
+            )
+        };
+        let felt = Self { foreground: self.foreground, late: scaled(felt.late), early: scaled(felt.early) };
+        if self.share() > felt.share() { *self } else { felt }
+    }
+
+    /// Something was so many nanoseconds late; early where that is less than nothing.
+    pub(crate) fn late_by(&mut self, nanos: i64) {
+        let by = Duration::from_nanos(nanos.unsigned_abs());
+        *if nanos < 0 { &mut self.early } else { &mut self.late } += by;
+    }
+
     /// The same in millionths, and no gains.
     pub(crate) fn ppm(&self) -> u32 {
         let net = u128::from(self.net().as_nanos());
@@ -133,7 +156,10 @@ impl Harm {
 /// The account of one core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
-    pub harm: Harm,
+    /// At the head.
+    pub head: Harm,
+    /// What clients have waited, and by how much longer; nothing where nobody counts that, as in the drive.
+    pub felt: Harm,
     /// The millionths of its bound that other work has, which is bounded together with this.
     pub beside_ppm: u32,
     /// Since when the foreground has asked for nothing.
@@ -152,7 +178,8 @@ pub(crate) struct Idle {
 impl Idle {
     pub fn new(cylinders: u32) -> Self {
         Self {
-            harm: Harm::default(),
+            head: Harm::default(),
+            felt: Harm::default(),
             beside_ppm: 0,
             since: Instant::ZERO,
             not_before: Instant::ZERO,
@@ -161,6 +188,11 @@ impl Idle {
             middle: cylinders / 2,
             cylinders,
         }
+    }
+
+    /// What it has cost.
+    pub fn harm(&self) -> Harm {
+        self.head.or_felt(&self.felt)
     }
 
     /// A foreground request was at `cylinder`.
@@ -175,8 +207,8 @@ impl Idle {
 
     /// A request is done at `actual` that would have been done at `plain`.
     pub fn account(&mut self, plain: Instant, actual: Instant) {
-        self.harm.late += actual.saturating_since(plain);
-        self.harm.early += plain.saturating_since(actual);
+        self.head.late += actual.saturating_since(plain);
+        self.head.early += plain.saturating_since(actual);
         if std::mem::take(&mut self.relieved) && actual > plain {
             self.patience = self.patience + self.patience;
         }
@@ -209,9 +241,10 @@ impl Idle {
     }
 
     fn level(&self, config: &IdleTime) -> Level {
-        let net = self.harm.late.saturating_sub(self.harm.early).as_nanos();
+        let harm = self.harm();
+        let net = harm.net().as_nanos();
         let harm_ppm = config.harm_ppm.saturating_sub(self.beside_ppm);
-        let bound = u128::from(self.harm.foreground.as_nanos()) * u128::from(harm_ppm) / 1_000_000;
+        let bound = u128::from(harm.foreground.as_nanos()) * u128::from(harm_ppm) / 1_000_000;
         if u128::from(net) * 2 <= bound {
             Level::Low
         } else if u128::from(net) <= bound {
@@ -254,7 +287,7 @@ mod tests {
                 if late > 0 { plain + by } else { Instant::from_nanos(plain.as_nanos() - by.as_nanos()) },
             );
         }
-        idle.harm.foreground += REQUEST;
+        idle.head.foreground += REQUEST;
         idle.visited(Cylinder::new(0));
         idle.settle(config);
         idle.since = now + REQUEST;
@@ -274,8 +307,8 @@ mod tests {
                 request(&mut idle, &config, Duration::from_millis(silence_ms), late);
                 // The one that passed the bound, and one for each doubling of ten seconds that fits.
                 let few = 2 + (longest / 10_000).ilog2();
-                let net = idle.harm.late.saturating_sub(idle.harm.early).as_nanos();
-                let bound = idle.harm.foreground.as_nanos() / 100 + u64::from(few) * MOST;
+                let net = idle.head.late.saturating_sub(idle.head.early).as_nanos();
+                let bound = idle.head.foreground.as_nanos() / 100 + u64::from(few) * MOST;
                 prop_assert!(net <= bound, "{net} ns of {bound}, silences of {longest} ms at most");
             }
         }

@@ -469,6 +469,44 @@ fn a_session_may_want_each_write_carried_out_itself() {
     assert_eq!(host.medium[&Lbn::new(16)].task, task(1));
 }
 
+/// A promoted write is the session's own, not the foreground's.
+#[test]
+fn a_promoted_write_completes_none_of_those_that_are_each_carried_out() {
+    let (mut host, [old, new, _]) = three();
+    host.core.serve_writes_by_writes(old, false).unwrap();
+    host.own.insert(old);
+    host.core.suspend(old).unwrap();
+    host.write(old, range(8, 8), 8);
+    host.write(new, range(0, 32), 32);
+    host.core.promote(new, range(0, 32)).unwrap();
+    host.poll();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![0, 1]));
+    host.core.resume(old).unwrap();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
+    assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [8, 32]);
+}
+
+/// In one request a sector passes once: the other's turn comes later, and the foreground does not wait for it.
+#[test]
+fn a_promoted_request_carries_out_one_write_of_a_place() {
+    let (mut host, [one, ..]) = three();
+    host.core.serve_writes_by_writes(one, false).unwrap();
+    host.own.insert(one);
+    host.write(one, range(0, 16), 16);
+    host.core.promote(one, range(0, 16)).unwrap();
+    host.write(one, range(4, 4), 4);
+    host.poll();
+    let accesses = host.core.accesses().iter().filter(|a| a.purpose == Purpose::Foreground);
+    assert_eq!(accesses.map(|a| a.sectors).sum::<u32>(), 16);
+    for _ in 0..40 {
+        host.step(false);
+    }
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
+    assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [16, 4]);
+}
+
 /// Promise 3 has no switch.
 #[test]
 fn the_foreground_s_data_are_newer_for_a_session_that_wants_each_write_carried_out() {

@@ -45,6 +45,8 @@ pub(crate) struct Exec {
     pub promoted: bool,
     /// Whether the host has said, or will say, that it is done later than it was.
     pub delayed: bool,
+    /// Whether what was lost is done again, or what was begun was cut short: then not all buffers that were given are written.
+    pub in_part: bool,
 }
 
 impl Exec {
@@ -93,6 +95,7 @@ impl Exec {
             op,
             promoted: false,
             delayed: false,
+            in_part: false,
         }
     }
 
@@ -103,6 +106,15 @@ impl Exec {
     /// The buffer that is written to an LBN: the last that was given for it.
     pub fn buffer(&self, lbn: Lbn) -> Option<&Held> {
         self.held.iter().rev().find(|h| h.wanted.range.contains(lbn))
+    }
+
+    /// Whose writes of an LBN are carried out, if each is, by the first `done` passes: which of several passes is whose nobody says, and
+    /// what stays is the same.
+    pub fn carried_out(&self, lbn: Lbn, done: usize) -> impl Iterator<Item = u64> {
+        let passes = self.passes[..done].iter().filter(|pass| pass.lbn == Some(lbn) && pass.op.is_write());
+        let all = self.in_part || passes.count() > 1;
+        let holders = self.held.iter().rev().filter(move |held| held.wanted.range.contains(lbn));
+        holders.take(if all { usize::MAX } else { 1 }).map(|held| held.registered)
     }
 
     /// What the head does for the foreground, to be held against a core that has nothing else to do.

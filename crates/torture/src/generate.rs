@@ -3,7 +3,7 @@
 
 mod house;
 
-use crate::dice::Dice;
+use crate::dice::{Dice, mix};
 use crate::misuse::KINDS;
 use crate::scenario::{Conduct, DriveSpec, Host, Knowledge, Mimicry, Outer, Scenario, Setup, Tells};
 use crate::step::{AtHand, Fate, Step};
@@ -25,14 +25,21 @@ pub fn generate(seed: u64) -> Scenario {
         1 => return outside(dice),
         _ => {}
     }
-    let setup = setup(&mut dice);
+    let setup = each_write(setup(&mut dice));
     draw(dice, setup)
+}
+
+/// In a third of the histories each background write is carried out itself. Drawn with a dice of its own, so that all else
+/// of a history is what it was before this was drawn. The volume's clients take writes of one place for one.
+fn each_write(setup: Setup) -> Setup {
+    let writes_serve_writes = !Dice::new(mix(setup.seed ^ 0x7772_6974_6573)).one_in(3);
+    Setup { writes_serve_writes, ..setup }
 }
 
 /// The same with the core in front of a black box.
 fn outside(mut dice: Dice) -> Scenario {
     let outside = outer(&mut dice);
-    let setup = setup(&mut dice);
+    let setup = each_write(setup(&mut dice));
     let setup = Setup { host: Host::Outside, outside, ..seen_from_outside(&mut dice, setup) };
     draw(dice, setup)
 }
@@ -133,6 +140,8 @@ fn setup(dice: &mut Dice) -> Setup {
         most_pending: if dice.one_in(4) { dice.range(1, 8) as usize } else { 1 << 10 },
         most_partials: if dice.one_in(3) { dice.range(1, 8) as usize } else { 1 << 10 },
         writes_serve_reads: !dice.one_in(3),
+        writes_serve_writes: true,
+        log: false,
         // Ten years are 3.2e17 ns.
         start_ns: if dice.one_in(2) { 0 } else { dice.below(320_000_000_000_000_000) },
         mimic,

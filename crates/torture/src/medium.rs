@@ -1,6 +1,7 @@
 //! What the medium holds, as a version of each sector: every write has a version of its own.
 
 use crate::failure::{Broken, Check, hold};
+use std::collections::BTreeSet;
 use units::{Instant, Lbn, LbnRange};
 
 /// Whether a sector can be read.
@@ -24,7 +25,7 @@ pub(crate) enum Author {
     Nobody,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Sector {
     health: Health,
     version: u64,
@@ -39,13 +40,21 @@ struct Sector {
     newest_background: u64,
     /// The version that was acknowledged last, and not overwritten lawfully since.
     acknowledged: Option<u64>,
+    /// Background writes that have landed on it, by the order of registration, where each is to be carried out itself; and the
+    /// last pass that wrote it for somebody else, the foreground or one of whom nothing is known.
+    landed: BTreeSet<u64>,
+    others: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Medium(Vec<Sector>);
+pub(crate) struct Medium {
+    sectors: Vec<Sector>,
+    /// Whether each background write is carried out itself; then no order is kept among those that were pending together.
+    each: bool,
+}
 
 impl Medium {
-    pub fn new(capacity: u64) -> Self {
+    pub fn new(capacity: u64, each: bool) -> Self {
         let sector = Sector {
             health: Health::Good,
             version: 0,
@@ -55,16 +64,18 @@ impl Medium {
             background: None,
             newest_background: 0,
             acknowledged: None,
+            landed: BTreeSet::new(),
+            others: None,
         };
-        Self(vec![sector; capacity as usize])
+        Self { sectors: vec![sector; capacity as usize], each }
     }
 
     fn at(&self, lbn: Lbn) -> &Sector {
-        &self.0[lbn.get() as usize]
+        &self.sectors[lbn.get() as usize]
     }
 
     fn at_mut(&mut self, lbn: Lbn) -> &mut Sector {
-        &mut self.0[lbn.get() as usize]
+        &mut self.sectors[lbn.get() as usize]
     }
 
     pub fn health(&self, lbn: Lbn) -> Health {
@@ -99,6 +110,7 @@ impl Medium {
 
     /// A head passes and writes; whether it could.
     pub fn write(&mut self, lbn: Lbn, at: Instant, version: u64, author: Author) -> Result<bool, Broken> {
+        let each = self.each;
         let sector = self.at_mut(lbn);
         if sector.health == Health::Stuck {
             return Ok(false);
@@ -107,11 +119,15 @@ impl Medium {
             Author::Foreground { submitted } => {
                 sector.newest = sector.newest.max(submitted);
                 sector.background = None;
+                sector.others = Some(at);
             }
-            Author::Nobody => sector.background = None,
+            Author::Nobody => {
+                sector.background = None;
+                sector.others = Some(at);
+            }
             Author::Background { registered } => {
                 let newest = sector.newest_background;
-                hold(newest <= registered, Check::Older, || {
+                hold(each || newest <= registered, Check::Older, || {
                     format!(
                         "a background write landed at LBN {lbn} after one that came later and was acknowledged"
                     )
@@ -127,6 +143,13 @@ impl Medium {
         sector.written = Some(at);
         sector.acknowledged = None;
         Ok(true)
+    }
+
+    /// Where each background write is carried out itself: these are, by the order of registration.
+    pub fn carried_out(&mut self, lbn: Lbn, registered: impl Iterator<Item = u64>) {
+        if self.each {
+            self.at_mut(lbn).landed.extend(registered);
+        }
     }
 
     /// A foreground write is acknowledged: from here on it must stay.
@@ -166,9 +189,18 @@ impl Medium {
         }
     }
 
+    /// Where each background write is carried out itself: the first sector of `range` on which this one never landed, nor the
+    /// foreground's since `since`.
+    pub fn not_carried_out(&self, range: LbnRange, since: Instant, registered: u64) -> Option<Lbn> {
+        lbns(range).filter(|_| self.each).find(|&lbn| {
+            let sector = self.at(lbn);
+            sector.others.is_none_or(|at| at < since) && !sector.landed.contains(&registered)
+        })
+    }
+
     /// Whether all that was acknowledged is still there.
     pub fn check_acknowledged(&self) -> Result<(), Broken> {
-        for (lbn, sector) in self.0.iter().enumerate() {
+        for (lbn, sector) in self.sectors.iter().enumerate() {
             let kept = sector.acknowledged.is_none_or(|version| version == sector.version);
             hold(kept, Check::Acknowledged, || format!("an acknowledged write of LBN {lbn} is gone"))?;
         }

@@ -108,6 +108,10 @@ pub struct Setup {
     pub most_partials: usize,
     /// What new sessions say of writes.
     pub writes_serve_reads: bool,
+    /// What new sessions say of background writes that others have pending over the same place.
+    pub writes_serve_writes: bool,
+    /// Whether a log-structured disk has the volume's last part.
+    pub log: bool,
     /// Who learns from the foreground's times.
     pub mimic: Mimicry,
     /// Of a core outside the drive: what it is in front of.
@@ -175,7 +179,7 @@ impl Setup {
             most_pending: self.most_pending,
             most_partials: self.most_partials,
             writes_serve_reads: self.writes_serve_reads,
-            writes_serve_writes: true,
+            writes_serve_writes: self.writes_serve_writes,
             sharing: self.sharing,
             seed: self.seed,
             idle: self.idle,
@@ -229,6 +233,13 @@ impl fmt::Display for Scenario {
         writeln!(f, "most-pending {}", s.most_pending)?;
         writeln!(f, "most-partials {}", s.most_partials)?;
         writeln!(f, "writes-serve-reads {}", if s.writes_serve_reads { "on" } else { "off" })?;
+        // Files from before these could be chosen say nothing of them.
+        if !s.writes_serve_writes {
+            writeln!(f, "writes-serve-writes off")?;
+        }
+        if s.log {
+            writeln!(f, "log on")?;
+        }
         writeln!(f, "start {}", s.start_ns)?;
         writeln!(f, "seed {}", s.seed)?;
         // A setup that cannot be has nothing to draw, and is refused when it is read.
@@ -260,6 +271,8 @@ impl Scenario {
             most_pending: 64,
             most_partials: 64,
             writes_serve_reads: true,
+            writes_serve_writes: true,
+            log: false,
             mimic: Mimicry::None,
             outside: Outer::default(),
             start_ns: 0,
@@ -353,6 +366,10 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
         ["most-partials", n] => setup.most_partials = number(n, "number of blocks")?,
         ["writes-serve-reads", "on"] => setup.writes_serve_reads = true,
         ["writes-serve-reads", "off"] => setup.writes_serve_reads = false,
+        ["writes-serve-writes", "on"] => setup.writes_serve_writes = true,
+        ["writes-serve-writes", "off"] => setup.writes_serve_writes = false,
+        ["log", "on"] => setup.log = true,
+        ["log", "off"] => setup.log = false,
         ["start", n] => match number(n, "number of nanoseconds")? {
             ns if ns <= LATEST_START_NS => setup.start_ns = ns,
             _ => return Err(format!("too late a start; give at most {LATEST_START_NS} ns")),
@@ -362,7 +379,7 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
             let shown: String = words.join(" ").chars().take(40).collect();
             return Err(format!(
                 "{shown:?} is no setting; give drive, host, outside, policy, mimic, age, budget, sharing, idle, most-pending, \
-                 most-partials, writes-serve-reads, start or seed, or begin the steps with a line `steps`"
+                 most-partials, writes-serve-reads, writes-serve-writes, log, start or seed, or begin the steps with a line `steps`"
             ));
         }
     }

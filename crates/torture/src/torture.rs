@@ -82,6 +82,9 @@ impl Counts {
         self.scrubs += other.scrubs;
         self.mined += other.mined;
         self.fetched += other.fetched;
+        self.logged += other.logged;
+        self.cleaned += other.cleaned;
+        self.copied += other.copied;
         self.full += other.full;
         self.commands += other.commands;
         self.detours += other.detours;

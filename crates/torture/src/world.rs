@@ -55,6 +55,12 @@ pub struct Counts {
     pub mined: u64,
     /// Records fetched over the record face.
     pub fetched: u64,
+    /// Requests of a log-structured disk.
+    pub logged: u64,
+    /// Times that such a disk had to be cleaned in the foreground.
+    pub cleaned: u64,
+    /// Blocks of it that were cleaned in gaps.
+    pub copied: u64,
     /// How often its buffer was full.
     pub full: u64,
     /// Commands sent by a core outside the drive.
@@ -152,7 +158,7 @@ impl World {
             config,
             mechanics: Mechanics::new(Arc::clone(&drive)),
             core: setup.core(Arc::clone(&drive), config),
-            medium: Medium::new(drive.layout().capacity().get()),
+            medium: Medium::new(drive.layout().capacity().get(), !setup.writes_serve_writes),
             clients: Clients::default(),
             now: Instant::from_nanos(setup.start_ns),
             sequence: 0,

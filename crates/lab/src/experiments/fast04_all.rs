@@ -33,9 +33,9 @@ pub const EXPERIMENT: Experiment = Experiment {
              everywhere. The drive has three parts: a volume with a snapshot (40% of the drive, and a tenth for what the \
              snapshot keeps), one that is reorganised (a quarter; 5% of the drive moves at random), and one behind a \
              write-back cache (a quarter; 24 MB, the 30 s syncer). At once: a scrub of the whole drive (priority 5), a \
-             miner that scans the volume again and again (10), the reorganiser (20), the backup of the snapshot (20), \
+             miner that scans the volume again and again (10), the backup of the snapshot (20), the reorganiser (30), \
              and the cache cleaner (40). Once more with the priorities the other way round (45 less each). Each runs alone \
-             as well, and the foreground without any. All five and none once more with the core outside the drive (FAST'02's \
+             as well, and the foreground without any. All of that once more with the core outside the drive (FAST'02's \
              noise).",
     claims: &["fast04-all"],
     timed: false,
@@ -70,7 +70,8 @@ impl App {
         let priority = match self {
             Self::Scrub => 5,
             Self::Miner => 10,
-            Self::Reorganizer | Self::Backup => 20,
+            Self::Backup => 20,
+            Self::Reorganizer => 30,
             Self::Cleaner => 40,
         };
         if order == Order::Turned { 45 - priority } else { priority }
@@ -115,6 +116,97 @@ impl Run {
     }
 }
 
+/// The runs of one place, in the drive or outside.
+struct RunSet {
+    all: Run,
+    turned: Run,
+    none: Run,
+    /// Each alone, in the order of [`APPS`].
+    single: Vec<Run>,
+}
+
+impl RunSet {
+    fn new(runs: Vec<Run>) -> Result<Self, LabError> {
+        let mut runs = runs.into_iter();
+        let mut next = || runs.next().ok_or_else(|| LabError::new("five applications", "no runs"));
+        let (all, turned, none) = (next()?, next()?, next()?);
+        Ok(Self { all, turned, none, single: runs.collect() })
+    }
+
+    /// What an application gets alone, MB/s.
+    fn alone(&self, at: usize) -> f64 {
+        self.single.get(at).map_or(f64::NAN, |run| run.got[at])
+    }
+
+    /// How much slower the foreground is than without any, in percent.
+    fn slower(&self, run: &Run) -> f64 {
+        (run.response_ms / self.none.response_ms - 1.0) * 100.0
+    }
+
+    /// What each gets.
+    fn table(&self, id: &str, title: &str) -> Figure {
+        let Self { all, turned, .. } = self;
+        let mut rows = Vec::new();
+        for (at, app) in APPS.into_iter().enumerate() {
+            let mut row = vec![app.name().to_owned(), app.priority(Order::Given).to_string()];
+            row.extend([
+                format!("{:.2}", all.got[at]),
+                format!("{:.0}", all.got[at] * 100.0 / all.all()),
+                app.priority(Order::Turned).to_string(),
+                format!("{:.2}", turned.got[at]),
+                format!("{:.2}", self.alone(at)),
+                format!("{:.0}", all.got[at] * 100.0 / self.alone(at)),
+                format!("{:.0}", turned.got[at] * 100.0 / self.alone(at)),
+            ]);
+            if let Some(run) = self.single.get(at) {
+                row.push(format!("{:.2}", run.accessed));
+                row.push(format!("{:.1}", run.iops));
+                row.push(format!("{:+.2}", self.slower(run)));
+            }
+            rows.push(row);
+        }
+        let columns = [
+            "application",
+            "priority",
+            "MB/s",
+            "share (%)",
+            "priority turned",
+            "MB/s then",
+            "alone (MB/s)",
+            "of that (%)",
+            "then (%)",
+            "alone: passed (MB/s)",
+            "alone: requests/s",
+            "alone: foreground slower (%)",
+        ];
+        Figure {
+            id: id.into(),
+            title: title.into(),
+            x: Axis::default(),
+            y: Axis::default(),
+            kind: Kind::Table { columns: columns.map(String::from).to_vec(), rows },
+        }
+    }
+
+    /// What sharing saves.
+    fn saved(&self, place: &str) -> String {
+        let Self { all, single, .. } = self;
+        let best = (0..APPS.len()).map(|at| self.alone(at)).fold(0.0, f64::max);
+        format!(
+            "{place} they get {:.2} MB/s together, of which {:.2} came with accesses of the foreground; the head passed over \
+             {:.2} MB/s for them: {:.2} bytes delivered for each. The best of them alone gets {best:.2} MB/s, and all five one \
+             after the other would share the time. The cleaner wrote {:.0}% of the cache's write-backs for free with \
+             the others, {:.0}% alone.",
+            all.all(),
+            all.with_foreground,
+            all.accessed,
+            all.shared(),
+            all.cleaned_free,
+            single.last().map_or(f64::NAN, |run| run.cleaned_free),
+        )
+    }
+}
+
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let (drive, profile) = match lab.size() {
         Size::Quick => (one_surface_atlas()?, one_surface_profile()?),
@@ -123,68 +215,19 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let window = Duration::from_secs(lab.pick(60, 300));
     let mut items =
         vec![(APPS.to_vec(), Order::Given), (APPS.to_vec(), Order::Turned), (Vec::new(), Order::Given)];
-    let first_alone = items.len();
     items.extend(APPS.map(|app| (vec![app], Order::Given)));
     let seed = lab.seed();
-    let runs = {
-        let drive = &drive;
-        lab.map(items, move |(apps, order)| together(drive, None, &apps, order, window, seed))?
+    let sets = |outside: bool| {
+        let (drive, profile, items) = (&drive, &profile, items.clone());
+        let runs = lab.map(items, move |(apps, order)| {
+            let outside = outside.then(|| Outer::claim(profile));
+            together(drive, outside, &apps, order, window, seed)
+        })?;
+        RunSet::new(runs)
     };
-    let outside = lab.map([&APPS[..], &[]], |apps| {
-        together(&drive, Some(Outer::claim(&profile)), apps, Order::Given, window, seed)
-    })?;
-    let [all, turned, none, ..] = runs.as_slice() else {
-        return Err(LabError::new("five applications", "no runs"));
-    };
-    let slower = (all.response_ms / none.response_ms - 1.0) * 100.0;
-    let [all_outside, none_outside] = outside.as_slice() else {
-        return Err(LabError::new("five applications", "no runs outside the drive"));
-    };
-    let slower_outside = (all_outside.response_ms / none_outside.response_ms - 1.0) * 100.0;
-    let alone = |at: usize| runs.get(first_alone + at).map_or(f64::NAN, |run| run.got[at]);
-    let mut rows = Vec::new();
-    for (at, app) in APPS.into_iter().enumerate() {
-        let mut row = vec![app.name().to_owned(), app.priority(Order::Given).to_string()];
-        row.extend([
-            format!("{:.2}", all.got[at]),
-            format!("{:.0}", all.got[at] * 100.0 / all.all()),
-            app.priority(Order::Turned).to_string(),
-            format!("{:.2}", turned.got[at]),
-            format!("{:.2}", alone(at)),
-            format!("{:.0}", all.got[at] * 100.0 / alone(at)),
-            format!("{:.0}", turned.got[at] * 100.0 / alone(at)),
-        ]);
-        if let Some(run) = runs.get(first_alone + at) {
-            row.push(format!("{:.2}", run.accessed));
-            row.push(format!("{:.1}", run.iops));
-            row.push(format!("{:+.2}", (run.response_ms / none.response_ms - 1.0) * 100.0));
-        }
-        row.push(format!("{:.2}", all_outside.got[at]));
-        rows.push(row);
-    }
-    let columns = [
-        "application",
-        "priority",
-        "MB/s",
-        "share (%)",
-        "priority turned",
-        "MB/s then",
-        "alone (MB/s)",
-        "of that (%)",
-        "then (%)",
-        "alone: passed (MB/s)",
-        "alone: requests/s",
-        "alone: foreground slower (%)",
-        "outside the drive, all: MB/s",
-    ];
-    let table = Figure {
-        id: "fast04-all".into(),
-        title: EXPERIMENT.title.into(),
-        x: Axis::default(),
-        y: Axis::default(),
-        kind: Kind::Table { columns: columns.map(String::from).to_vec(), rows },
-    };
-    let best = APPS.iter().enumerate().map(|(at, _)| alone(at)).fold(0.0, f64::max);
+    let (inside, outside) = (sets(false)?, sets(true)?);
+    let RunSet { all, turned, none, .. } = &inside;
+    let alone = |at: usize| inside.alone(at);
     // By how much each is better off where its priority is the higher of the two.
     let gains: Vec<(App, f64)> = APPS
         .into_iter()
@@ -203,9 +246,14 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         gains.iter().filter(|(app, _)| much(*app)).map(|(_, gain)| *gain).fold(f64::INFINITY, f64::min);
     let gained: Vec<String> = gains.iter().map(|(app, gain)| format!("{} {gain:+.1}", app.name())).collect();
     let claim = Claim::new("fast04-all", "beyond the paper; its promise: foreground < 2%")
-        .measure("foreground slower with all five", slower, "%", Band::AtMost(2.0))
+        .measure("foreground slower with all five", inside.slower(all), "%", Band::AtMost(2.0))
         .measure("gained by more than twice the priority, at least", least_gain, " points", Band::AtLeast(0.0))
-        .measure("outside the drive: foreground slower with all five", slower_outside, "%", Band::AtMost(2.0))
+        .measure(
+            "outside the drive: foreground slower with all five",
+            outside.slower(&outside.all),
+            "%",
+            Band::AtMost(2.0),
+        )
         .note(format!(
             "Mean response {:.2} ms with all five, {:.2} ms with none. The cleaner makes requests of the cache cheaper, \
              so the sign may be negative. As the core accounts for idle time: {:.2}%. Of what each gets alone, points more \
@@ -217,29 +265,19 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             none.response_ms,
             all.harm,
             gained.join(", "),
-            all_outside.response_ms,
-            none_outside.response_ms,
-            all_outside.all(),
+            outside.all.response_ms,
+            outside.none.response_ms,
+            outside.all.all(),
             all.all(),
-            all_outside.gaps.used_percent(),
+            outside.all.gaps.used_percent(),
             all.gaps.used_percent(),
-            all_outside.gaps.closed_percent(),
-            all_outside.gaps.for_harm_percent(),
-            all_outside.gaps.empty_percent(),
+            outside.all.gaps.closed_percent(),
+            outside.all.gaps.for_harm_percent(),
+            outside.all.gaps.empty_percent(),
         ));
     let notes = vec![
-        format!(
-            "Together they get {:.2} MB/s, of which {:.2} came with accesses of the foreground; the head passed over {:.2} \
-             MB/s for them: {:.2} bytes delivered for each. The best of them alone gets {best:.2} MB/s, all five one \
-             after the other would share the time. The cleaner wrote {:.0}% of the cache's write-backs for free with \
-             the others, {:.0}% alone.",
-            all.all(),
-            all.with_foreground,
-            all.accessed,
-            all.shared(),
-            all.cleaned_free,
-            runs.last().map_or(f64::NAN, |run| run.cleaned_free),
-        ),
+        inside.saved("In the drive"),
+        outside.saved("Outside the drive"),
         format!(
             "Rates are those of the first {} s, in which no application ends; {:.0} requests/s of the foreground. The \
              three parts have nothing in common because each application's map must be the only one between a request \
@@ -250,7 +288,11 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             all.iops
         ),
     ];
-    Ok(Outcome { figures: vec![table], claims: vec![claim], notes })
+    let figures = vec![
+        inside.table("fast04-all", EXPERIMENT.title),
+        outside.table("fast04-all-outside", "The same outside the drive"),
+    ];
+    Ok(Outcome { figures, claims: vec![claim], notes })
 }
 
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {

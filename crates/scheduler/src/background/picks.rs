@@ -353,7 +353,7 @@ mod tests {
             background.register(layout, session, Op::Write, work, Parameter::default()).unwrap()
         };
         let long = write(&mut background, range(7, 4));
-        background.overwritten(layout, range(7, 1));
+        background.overwritten(layout, range(7, 1), false);
         background.deliver(&[], |record| panic!("{record:?}"));
         let short = write(&mut background, range(7, 2));
         let at = layout.locate(Lbn::new(7)).unwrap();

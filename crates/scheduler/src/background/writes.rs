@@ -89,8 +89,12 @@ impl Background {
         blocks.sort_unstable_by_key(|&(whole, slot, block)| {
             (whole.start(), u64::MAX - whole.len().get(), slot, block)
         });
-        let mut written = Vec::new();
+        let mut written: Vec<LbnRange> = Vec::new();
         for (whole, slot, block) in blocks {
+            if !self.shares[at].writes_serve_writes && written.iter().any(|range| range.overlaps(whole)) {
+                // It is not done with the other, and the place passes once.
+                continue;
+            }
             let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };
             for (piece, range) in self.ask(at, slot, &item, buffers) {
                 self.pick(at, slot, piece, (Op::Write, true));
@@ -125,10 +129,11 @@ impl Background {
         pieces
     }
 
-    /// A foreground write to `range` is on its way: pending writes of what it covers are done with it.
-    pub fn overwritten(&mut self, layout: &Layout, range: LbnRange) {
+    /// A write to `range` is on its way for the foreground, or for a session that has promoted it: pending writes of what it
+    /// covers are done with it, those of sessions that want each carried out with the foreground's own only.
+    pub fn overwritten(&mut self, layout: &Layout, range: LbnRange, promoted: bool) {
         let any = self.shares.iter().any(|share| share.has(Op::Write) || share.has(Op::Read));
-        self.superseded(range, None, true);
+        self.superseded(range, None, !promoted);
         self.look(Focus::All);
         if !any {
             return;

@@ -109,7 +109,7 @@ impl Core {
         let request = job.pending.request;
         for &range in job.ranges() {
             if request.op.is_write() {
-                self.background.overwritten(self.drive.layout(), range);
+                self.background.overwritten(self.drive.layout(), range, job.pending.promoted.is_some());
             } else {
                 // What the foreground itself passes over is free; the planner is to look for other things.
                 for piece in self.drive.layout().pieces(range) {
@@ -145,7 +145,7 @@ impl Core {
                 }
                 None => plain_end(&self.drive, began, now, request.op, job.ranges()).since(now),
             };
-            self.idle.harm.foreground += plain;
+            self.idle.head.foreground += plain;
             self.idle.visited(job.pending.position().cylinder);
             self.config.idle.iter().for_each(|idle| self.idle.settle(idle));
         }

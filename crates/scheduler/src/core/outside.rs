@@ -5,6 +5,7 @@
 //! the detour goes first and its foreground request behind it, or both as one command. Each completion says which
 //! turn it was, and what is still to come is foreseen anew from there.
 
+mod arrivals;
 mod clock;
 mod config;
 mod control;
@@ -269,7 +270,7 @@ impl Outside {
         if !self.known {
             return Some(Caution::Unsynchronised);
         }
-        self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.owed()))
+        self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.at_risk(self.clock.turn())))
     }
 
     /// Whether what idle time costs can be foreseen: not of a drive that is unknown, or not what it is believed to be.
@@ -353,6 +354,10 @@ impl Core {
             let (_, after) = outside.follow(&drive, &outside.base, &order);
             outside.base = Standing { free: now, ready: now, ..after };
             self.account_idle_unforeseen(&mut outside, &order, begun);
+            if let Work::Foreground { job, .. } = &order.work {
+                self.felt(&mut outside, now, job, now.saturating_since(begun), Late::default());
+                outside.heard_at = now;
+            }
             self.hand_out(&mut outside, order, outcome);
             self.outside = Some(outside);
             return;
@@ -395,16 +400,13 @@ impl Core {
         outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
         match &order.work {
             Work::Foreground { plain, job } => {
-                let commanded = outside.foreground_commands();
-                let waiting = Waiting::of(self.pool.iter().chain(commanded).chain([&job.pending]));
-                let waited = now.saturating_since(waiting.since).saturating_sub(time);
                 let Command { range, foreground, .. } = order.command;
                 let merged = foreground.map_or(0, |asked| range.len().get() - asked.len().get());
                 let late = plain.map_or(Late::default(), |plain| {
                     plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))
                 });
-                let felt =
-                    guard::Lateness { client: outside.felt.done(late, waiting, waited), head: late.head };
+                let client = self.felt(&mut outside, now, job, time, late);
+                let felt = guard::Lateness { client, head: late.head };
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), felt);
                 outside.on_bus = late.bus;
                 (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
@@ -414,7 +416,7 @@ impl Core {
             Work::Idle | Work::Probe => outside.foresee_plain(&drive),
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {
-            outside.shared.weigh(&outside.guard.harm(), &self.idle.harm);
+            outside.shared.weigh(&outside.guard.harm(), &self.idle.harm());
             self.idle.beside_ppm =
                 idle.harm_ppm.saturating_sub(outside.shared.for_idle(bound.min(idle.harm_ppm)));
         }
@@ -426,6 +428,21 @@ impl Core {
         outside.foresee(&drive);
         self.hand_out(&mut outside, order, outcome);
         self.outside = Some(outside);
+    }
+
+    /// A request is done that had the head for `time` and was `late` for detours: what clients feel of idle time goes to its
+    /// account; what of detours is told, in nanoseconds.
+    fn felt(&mut self, outside: &mut Outside, now: Instant, job: &Job, time: Duration, late: Late) -> i64 {
+        let commanded = outside.foreground_commands();
+        let all = self.pool.iter().chain(commanded).chain([&job.pending]);
+        let waiting = Waiting::of(all, outside.heard_at);
+        let waited = now.saturating_since(waiting.since).saturating_sub(time);
+        let [detours, idle] = outside.felt.done(now, late, waiting, waited);
+        if self.config.idle.is_some() {
+            self.idle.felt.foreground += now.saturating_since(job.pending.arrived);
+            self.idle.felt.late_by(idle);
+        }
+        detours
     }
 
     /// The host waits for a command no longer: it says nothing of where the head is.

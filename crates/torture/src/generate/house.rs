@@ -1,7 +1,7 @@
 //! Random histories of a volume and its applications.
 
 use super::{outer, priority, seen_from_outside, setup};
-use crate::dice::Dice;
+use crate::dice::{Dice, mix};
 use crate::scenario::{DriveSpec, Host, Outer, Scenario, Setup, Tells};
 use crate::step::{Step, Wait};
 use units::Op;
@@ -13,6 +13,9 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
     let drive = DriveSpec::Random(dice.next());
     let setup = Setup { drive, host: Host::Volume, ..setup(&mut dice) };
     let setup = if dice.one_in(3) { outside(&mut dice, setup) } else { setup };
+    // With a dice of its own, so that all else of a history is what it was before there were logs.
+    let log = Dice::new(mix(setup.seed ^ 0x6c6f67)).one_in(3);
+    let setup = Setup { log, ..setup };
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {
@@ -22,6 +25,12 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
         }
     }
     let spots: Vec<u64> = (0..4).map(|_| dice.below(capacity)).collect();
+    // Half of what is asked for is the log's, if there is one: it is cleaned only when much is written.
+    let plain = capacity / 4 * 3;
+    let asked = |start: u64| match setup.log && start.is_multiple_of(2) {
+        true => plain + start % (capacity - plain).max(1),
+        false => start,
+    };
     let busy = dice.range(0, 3);
     let (mut steps, mut tasks) = (Vec::new(), 0);
     for _ in 0..dice.range(10, 150) {
@@ -35,13 +44,13 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
             0 | 1 => {
                 let most = [3, 12, 80][dice.weighted(&[4, 3, 1])];
                 let (start, len) = place(&mut dice, most);
-                Step::Submit { op: if kind == 0 { Op::Write } else { Op::Read }, start, len }
+                Step::Submit { op: if kind == 0 { Op::Write } else { Op::Read }, start: asked(start), len }
             }
             2 => Step::Advance { ns: time(&mut dice, busy) },
             3 => Step::Flush,
             4 => {
                 let (start, len) = place(&mut dice, 30);
-                Step::Trim { start, len }
+                Step::Trim { start: asked(start), len }
             }
             5 => Step::Snapshot,
             6 => Step::Forget,

@@ -283,6 +283,9 @@ impl Front {
                     None => return Err((Check::Buffers, format!("LBN {lbn} is written with nothing"))),
                 },
             };
+            if let Author::Background { registered } = author {
+                self.medium.carried_out(lbn, std::iter::once(registered));
+            }
             let unknown = untold || lost && matches!(author, Author::Foreground { .. });
             let author = if unknown { Author::Nobody } else { author };
             if self.medium.write(lbn, sent.at, version, author)? {

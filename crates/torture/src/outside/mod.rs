@@ -154,7 +154,7 @@ impl Stage for Front {
             known,
             capacity,
             boxed,
-            medium: Medium::new(capacity),
+            medium: Medium::new(capacity, !setup.writes_serve_writes),
             clients: Clients::default(),
             now,
             sequence: 0,

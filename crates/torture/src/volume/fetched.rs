@@ -126,6 +126,10 @@ impl Client {
 impl House {
     /// A session over the record face is opened; or the one there is is closed with all that has not been fetched.
     pub(super) fn records(&mut self, priority: u8, records: u32, bytes: u64) -> Result<(), Broken> {
+        if self.is_logged(Part::Plain) {
+            // Its place is the log's.
+            return Ok(());
+        }
         if let Some(client) = self.client.take() {
             let left = client.left();
             let told = self

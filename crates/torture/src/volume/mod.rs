@@ -7,6 +7,7 @@
 mod backups;
 mod cached;
 mod fetched;
+mod logged;
 mod looked;
 mod moved;
 mod seat;
@@ -30,6 +31,7 @@ use apps::snapshot::WriteId;
 use backups::Backups;
 use cached::Cached;
 use fetched::Client;
+use logged::{Asked, Logged};
 use looked::Looked;
 use model::DriveModel;
 use moved::Moved;
@@ -92,6 +94,7 @@ enum Whose {
     /// A job's: the part of its range that comes with it.
     Job(u64, LbnRange),
     Cache(RequestId),
+    Log,
     Nobody,
 }
 
@@ -115,6 +118,8 @@ pub(crate) struct House {
     backups: Backups,
     moved: Option<Moved>,
     client: Option<Client>,
+    /// Who has the part that is just there.
+    logged: Option<Logged>,
     looked: Looked,
     dice: Dice,
     hash: Hash,
@@ -200,6 +205,10 @@ impl House {
         volume.set_faults(faults);
         let cached = Cached::new(&mut volume, parts[1], &mut dice)?;
         let snapshots = Snapshots::new(parts[0], &mut dice)?;
+        let logged = match setup.log {
+            true => Logged::new(&mut volume, parts[3], sector, setup.seed)?,
+            false => None,
+        };
         Ok(Self {
             drive: Arc::clone(&place.known),
             place,
@@ -218,6 +227,7 @@ impl House {
             backups: Backups::default(),
             moved: None,
             client: None,
+            logged,
             looked: Looked::default(),
             dice,
             hash: Hash::default(),
@@ -227,8 +237,9 @@ impl House {
 
     /// What was drawn for it, in words.
     pub fn drawn(&self) -> String {
-        let Self { parts, faults, cached, snapshots, .. } = self;
-        format!("{parts:?} {faults:?} {} {}", cached.drawn(), snapshots.drawn())
+        let Self { parts, faults, cached, snapshots, logged, .. } = self;
+        let logged = logged.as_ref().map_or_else(String::new, |logged| format!(" {}", logged.drawn()));
+        format!("{parts:?} {faults:?} {} {}{logged}", cached.drawn(), snapshots.drawn())
     }
 
     fn now(&self) -> Instant {
@@ -276,9 +287,15 @@ impl House {
             Step::PowerCut => self.power_cut()?,
             Step::Suspend { session } => self.suspend(session, true)?,
             Step::Resume { session } => self.suspend(session, false)?,
-            Step::Flush => self.flush()?,
+            Step::Flush => {
+                self.flush()?;
+                self.sync_log();
+            }
             Step::Trim { start, len } => {
                 let (part, range) = self.clip(start, len.clamp(1, 256));
+                if self.is_logged(part) {
+                    self.ask_log(Asked::Trim, range);
+                }
                 self.trim(part, range)?;
             }
             Step::Snapshot => self.take_snapshot()?,
@@ -308,7 +325,8 @@ impl House {
 
     /// What must hold after every step.
     fn check_all(&mut self) -> Result<(), Broken> {
-        let begun = self.jobs.values().map(|job| job.began).chain(self.cached.oldest()).min();
+        let log = self.logged.as_ref().and_then(Logged::oldest);
+        let begun = self.jobs.values().map(|job| job.began).chain(self.cached.oldest()).chain(log).min();
         let waited = begun.map_or(Duration::ZERO, |began| self.now().saturating_since(began));
         hold(waited < PATIENCE, Check::Hang, || {
             format!("somebody has waited for {} s: {}", waited.as_secs_f64(), self.told())
@@ -321,11 +339,18 @@ impl House {
         let (jobs, calls) = (self.jobs.len(), self.cached.calls());
         let (backups, moved) = (self.backups.told(&self.volume), self.progress());
         let dirty = self.cached.cache(&self.volume).map_or(0, |cache| cache.dirty());
-        format!("{jobs} requests, {calls} calls of the cache, {dirty} dirty, {backups}, moved {moved:?}")
+        let log = self.log_calls();
+        format!(
+            "{jobs} requests, {calls} calls of the cache, {dirty} dirty, {log} of the log, {backups}, moved {moved:?}"
+        )
     }
 
     fn spoil(&mut self, lbn: u64, cure: Cure) {
         let lbn = Lbn::new(lbn % self.drive.layout().capacity().get());
+        if self.is_logged(self.part_of(lbn)) {
+            // A log has no answer to sectors that cannot be read.
+            return;
+        }
         self.spoilt[self.part_of(lbn) as usize] = true;
         self.volume.platters_mut().spoil(lbn, cure);
     }
@@ -369,6 +394,7 @@ impl House {
                 did = true;
             }
             did |= self.poll_cache()?;
+            did |= self.poll_log()?;
             did |= self.look_at_records()?;
             self.look_at_backups()?;
             if !did {
@@ -385,6 +411,10 @@ impl House {
         }
         match part {
             Part::Cached => self.call(op, range),
+            Part::Plain if self.logged.is_some() => {
+                self.ask_log(if op.is_write() { Asked::Write } else { Asked::Read }, range);
+                Ok(())
+            }
             Part::Snapshots if self.is_busy(op, self.snapshots.blocks_around(range)) => Ok(()),
             Part::Moved | Part::Plain if self.is_busy(op, range) => Ok(()),
             Part::Snapshots if op.is_write() => self.begin_steps(range),
@@ -455,6 +485,7 @@ impl House {
         match self.requests.remove(&done.id) {
             Some(Whose::Job(id, part)) => self.job_completed(id, part, done),
             Some(Whose::Cache(id)) => self.cache_completed(id, done),
+            Some(Whose::Log) => self.log_completed(done),
             Some(Whose::Nobody) => Ok(()),
             None => Err((Check::Once, format!("{} is done, and nobody waits for it", done.id))),
         }
@@ -527,6 +558,7 @@ impl House {
         self.life += 1;
         let now = self.now();
         let contents = self.cached.contents(&self.volume);
+        let known = self.log_known();
         let blank = self.place.volume(now, self.life, Platters::blank(&self.drive))?;
         let old = std::mem::replace(&mut self.volume, blank);
         let platters = old.power_cut().map_err(refused)?;
@@ -539,12 +571,14 @@ impl House {
         self.backups_restart()?;
         self.moving_restarts()?;
         self.records_restart()?;
+        self.log_restarts(known)?;
         self.check_medium()
     }
 
     fn suspend(&mut self, which: u32, on: bool) -> Result<(), Broken> {
         match which % 3 {
             0 => self.cached.suspend(&mut self.volume, on),
+            2 if self.logged.is_some() => self.suspend_log(on),
             2 => self.suspend_records(on),
             _ => self.backups.suspend(&mut self.volume, on),
         }

@@ -1,6 +1,6 @@
 //! The end: all troubles are over, and everybody gets done.
 
-use super::{House, Whose, refused};
+use super::{House, Part, Whose, refused};
 use crate::clients::range;
 use crate::failure::{Broken, Check, hold};
 use sim::Faults;
@@ -29,6 +29,7 @@ impl House {
         for which in [0, 1] {
             self.suspend(which, false)?;
         }
+        self.suspend_log(false)?;
         self.room(None);
         self.fetch_all()?;
         self.flush()?;
@@ -51,14 +52,21 @@ impl House {
         }
         // All that was answered is flushed, and so on the medium; nothing more comes in.
         self.flush()?;
+        self.sync_log();
         let mut waited = 0;
-        while self.cached.calls() + self.jobs.len() > 0 {
+        while self.cached.calls() + self.jobs.len() + self.log_calls() > 0 {
             waited += 1;
             hold(waited < PATIENCE, Check::Hang, || format!("somebody has no answer: {}", self.told()))?;
             self.run(Duration::from_millis(20))?;
         }
         self.check_records_over()?;
+        self.check_log()?;
         self.check_medium()
+    }
+
+    /// All of the log is durable: as it would come back, it is what was written.
+    fn check_log(&mut self) -> Result<(), Broken> {
+        if self.is_logged(Part::Plain) { self.power_cut() } else { Ok(()) }
     }
 
     /// Whether somebody gets on in silence; it is not used in every history.

@@ -61,6 +61,10 @@ impl World {
         if record.op.is_write() {
             let unwritten = self.medium.unwritten_since(record.range, since);
             self.medium.acknowledge_background(record.range, registered);
+            let left_out = self.medium.not_carried_out(record.range, since, registered);
+            hold(left_out.is_none(), Check::Written, || {
+                format!("{record:?}, and it was not carried out itself at LBN {left_out:?}")
+            })?;
             return hold(unwritten.is_none(), Check::Written, || {
                 format!("{record:?}, and nothing was written to LBN {unwritten:?} (bad: {spoilt:?})")
             });

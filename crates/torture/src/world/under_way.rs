@@ -28,6 +28,7 @@ impl World {
         // Whoever gave a buffer for what was lost still holds it.
         let lost = self.retry.take().map(|lost| {
             exec.held.extend(lost.held);
+            exec.in_part = true;
             exec.sequence = lost.sequence;
             exec.promoted = lost.promoted;
             lost.foreground
@@ -139,6 +140,7 @@ impl World {
             return Err(wrong("more than has passed"));
         }
         exec.passes.truncate(sectors);
+        exec.in_part = true;
         exec.accesses.truncate(kept.len());
         exec.due = due;
         Ok(())
@@ -253,6 +255,9 @@ impl World {
                         return Err((Check::Buffers, format!("LBN {lbn} is written with nothing")));
                     }
                 };
+                if job.is_none() || !pass.foreground {
+                    self.medium.carried_out(lbn, exec.carried_out(lbn, done));
+                }
                 if self.medium.write(lbn, pass.at, version, author)? {
                     self.tenants.wrote(lbn, version);
                 }

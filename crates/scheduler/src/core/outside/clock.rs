@@ -36,6 +36,11 @@ impl Clock {
         }
     }
 
+    /// A turn, in nanoseconds.
+    pub fn turn(&self) -> i64 {
+        self.turn
+    }
+
     pub fn platter(&self, host: Instant) -> Instant {
         let elapsed = difference(host, self.host);
         moved(self.platter, elapsed.saturating_add(scaled(elapsed, self.rate)))

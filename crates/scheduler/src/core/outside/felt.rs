@@ -2,13 +2,14 @@
 //!
 //! A head that is late once is late for everybody who waits for it, and for who comes until it has caught up: until the
 //! foreground asks for nothing. In a closed loop who has been made to wait comes back later by as much, and is late for
-//! that no more; and who comes when the head would have been waiting for work is late by less. So a turn that is lost makes no more requests late than there are clients. How many those are nobody
-//! tells the core: who waits, and as many more as have lately been seen waiting at once. A burst of requests that come
-//! together, as a cache's write-backs, is one client who may come back, else each would stand for one for long after the
-//! burst is over. Thus a bound on what is felt holds for open arrivals as for closed loops, with and without pauses,
-//! and with bursts between; but not where open arrivals queue in order of arrival before a drive that is nearly busy: what
-//! is lost is felt there by more than have ever waited at once (docs/FAST04.md, "Outside the drive").
+//! that no more; and who comes when the head would have been waiting for work is late by less. So a turn that is lost
+//! makes no more requests late than there are clients: who waits, and as many more as have lately been seen waiting at
+//! once, or as there must be if the [`arrivals`](super::arrivals) answer what is done; without an end if they do not. A
+//! burst of requests that come together, as a cache's write-backs, is one client who may come back, else each would stand
+//! for one for long after the burst is over. Thus a bound on what is felt holds for open arrivals as for closed loops,
+//! with and without pauses, in whatever order, and with bursts between.
 
+use super::arrivals::Arrivals;
 use super::clock::nanos;
 use super::forecast::Late;
 use crate::foreground::Pending;
@@ -19,8 +20,11 @@ use units::{Duration, Instant};
 /// many, what was told of open arrivals went further beyond what they felt.
 const MEMORY: u32 = 2_048;
 
+/// So many losses are told apart.
+const MOST_LOST: usize = 256;
+
 /// Requests that wait.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Waiting {
     /// All of them.
     all: usize,
@@ -28,16 +32,27 @@ pub(super) struct Waiting {
     bursts: usize,
     /// When the first of them came.
     pub since: Instant,
+    /// When a request was heard to be done last.
+    heard: Instant,
+    /// When those bursts came that came since.
+    came: Vec<Instant>,
 }
 
 impl Waiting {
-    /// A burst whose first request is done counts no more, only its requests do.
-    pub fn of<'a>(requests: impl Iterator<Item = &'a Pending>) -> Self {
-        let none = Self { all: 0, bursts: 0, since: Instant::MAX };
-        requests.fold(none, |Self { all, bursts, since }, request| Self {
-            all: all + 1,
-            bursts: bursts + usize::from(!request.follows),
-            since: since.min(request.arrived),
+    /// Those that wait when a request is done, after one before that was `heard` of then. A burst whose first request is
+    /// done counts no more, only its requests do.
+    pub fn of<'a>(requests: impl Iterator<Item = &'a Pending>, heard: Instant) -> Self {
+        let none = Self { all: 0, bursts: 0, since: Instant::MAX, heard, came: Vec::new() };
+        requests.fold(none, |mut waiting, request| {
+            waiting.all += 1;
+            waiting.since = waiting.since.min(request.arrived);
+            if !request.follows {
+                waiting.bursts += 1;
+                if request.arrived >= heard {
+                    waiting.came.push(request.arrived);
+                }
+            }
+            waiting
         })
     }
 }
@@ -47,57 +62,85 @@ impl Waiting {
 pub(super) struct Felt {
     /// Requests done.
     done: u64,
-    /// What the head lost, and the last request that is late for it.
-    lost: Vec<(u64, i64)>,
-    /// What of that those who wait now will feel.
+    /// What the head lost to detours and to idle time, and the request from which on as many are late for it as there are
+    /// clients.
+    lost: Vec<(u64, [i64; 2])>,
+    /// What it has lost to idle time since a request was done.
+    after_idle: i64,
+    /// What of detours those who wait now will feel, and who is thought to come before nobody waits.
     owed: i64,
+    /// How many would feel what the next request loses.
+    next: i64,
     /// The most bursts that waited at once, lately and before that.
     most: [usize; 2],
     seen: u32,
+    arrivals: Arrivals,
 }
 
 impl Felt {
-    /// A request is done that was `late`, and with it so many were `waiting`, of whom the first had waited so long when the
-    /// head began with it: by how many nanoseconds its client has waited longer; less than nothing where more was gained.
-    pub fn done(&mut self, late: Late, waiting: Waiting, waited: Duration) -> i64 {
-        let Waiting { all: waiting, bursts, .. } = waiting;
+    /// The next request begins so many nanoseconds late for what was done in idle time.
+    pub fn after_idle(&mut self, late: i64) {
+        self.after_idle += late;
+    }
+
+    /// At `now` a request is heard of that was `late` for detours, and with it so many were `waiting`, of whom the first had
+    /// waited so long when the head began with it: by how many nanoseconds its client has waited longer for detours, and for
+    /// idle time; less than nothing where more was gained.
+    pub fn done(&mut self, now: Instant, late: Late, waiting: Waiting, waited: Duration) -> [i64; 2] {
+        let Waiting { all: waiting, bursts, heard, came, .. } = waiting;
         self.catch_up(nanos(waited));
+        self.arrivals.done(heard, now, bursts, came);
         self.done += 1;
         self.seen += 1;
         if self.seen == MEMORY / 2 {
             (self.seen, self.most) = (0, [0, self.most[0]]);
         }
         self.most[0] = self.most[0].max(bursts);
-        // Of those who are seen now and then, some do not wait at this moment, and come before the head has caught up.
-        let clients = (waiting + self.most[0].max(self.most[1]) - bursts) as u64;
-        if late.head != 0 {
-            self.lost.push((self.done + clients.saturating_sub(1), late.head));
+        let head = [late.head, std::mem::take(&mut self.after_idle)];
+        if head != [0, 0] {
+            self.remember((self.done + (waiting - bursts) as u64, head));
         }
-        let felt = self.debt() + nanos(late.bus);
-        self.lost.retain(|(last, _)| *last > self.done && waiting > 1);
-        let others = i64::try_from(waiting.saturating_sub(1)).unwrap_or(i64::MAX);
-        self.owed = self.debt().saturating_mul(others);
-        felt
+        let felt = [0, 1].map(|why| self.lost.iter().map(|(_, head)| head[why]).sum::<i64>());
+        // Of those who are seen now and then, some do not wait at this moment, and come before the head has caught up.
+        let clients = self.arrivals.clients(self.most[0].max(self.most[1])).map(|clients| clients as u64);
+        let last = |from: u64| clients.map_or(u64::MAX, |clients| (from + clients).saturating_sub(1));
+        self.lost.retain(|(from, _)| last(*from) > self.done && waiting > 1);
+        let others = self.arrivals.until_nobody_waits(waiting.saturating_sub(1));
+        let left = |from: u64| i64::try_from((last(from) - self.done).min(others)).unwrap_or(i64::MAX);
+        self.owed = self
+            .lost
+            .iter()
+            .fold(0, |owed: i64, &(from, [head, _])| owed.saturating_add(head.saturating_mul(left(from))));
+        self.next = left(self.done + 1 + (waiting - bursts) as u64).saturating_add(1);
+        [felt[0] + nanos(late.bus), felt[1]]
     }
 
-    /// By how much the head is late.
-    fn debt(&self) -> i64 {
-        self.lost.iter().map(|(_, head)| head).sum()
+    /// Of very many losses, two that were not long apart are taken for one at the time of the later.
+    fn remember(&mut self, lost: (u64, [i64; 2])) {
+        if self.lost.len() == MOST_LOST {
+            let (_, [detours, idle]) = self.lost.remove(0);
+            if let Some((_, next)) = self.lost.first_mut() {
+                *next = [next[0] + detours, next[1] + idle];
+            }
+        }
+        self.lost.push(lost);
     }
 
     /// A head that was ahead by more than anybody has waited would have had nothing to do by then: it is late by no more.
     fn catch_up(&mut self, waited: i64) {
-        let mut less = self.debt().saturating_sub(waited);
-        for (_, head) in self.lost.iter_mut().filter(|(_, head)| *head > 0) {
+        let heads = || self.lost.iter().flat_map(|(_, heads)| heads);
+        let mut less = heads().sum::<i64>().saturating_sub(waited);
+        for head in self.lost.iter_mut().flat_map(|(_, heads)| heads).filter(|head| **head > 0) {
             let taken = less.clamp(0, *head);
             *head -= taken;
             less -= taken;
         }
     }
 
-    /// What those who waited when the last request was done have yet to feel of what was lost by then, in nanoseconds.
-    pub fn owed(&self) -> i64 {
-        self.owed
+    /// What is yet to be felt of what detours had lost when the last request was done, in nanoseconds, and what would be if
+    /// the head lost so much now: by those who waited, and by as many more as are thought to come before nobody waits.
+    pub fn at_risk(&self, nanos: i64) -> i64 {
+        self.owed.saturating_add(self.next.saturating_mul(nanos))
     }
 }
 
@@ -107,10 +150,19 @@ mod tests {
 
     const LOST: i64 = 6_000_000;
     const LONG: Duration = Duration::from_secs(1);
+    const NOW: Instant = Instant::ZERO;
     const LATE: Late = Late { head: LOST, bus: Duration::ZERO };
 
+    impl Felt {
+        fn of_detours(&mut self, late: Late, waiting: Waiting, waited: Duration) -> i64 {
+            let [detours, idle] = self.done(NOW, late, waiting, waited);
+            assert_eq!(idle, 0);
+            detours
+        }
+    }
+
     fn alone(all: usize) -> Waiting {
-        Waiting { all, bursts: all, since: Instant::ZERO }
+        Waiting { all, bursts: all, since: Instant::ZERO, heard: NOW, came: Vec::new() }
     }
 
     /// A burst, and two who came by themselves.
@@ -121,48 +173,49 @@ mod tests {
     #[test]
     fn a_lone_request_is_late_for_itself() {
         let mut felt = Felt::default();
-        assert_eq!(felt.done(LATE, alone(1), LONG), LOST);
-        assert_eq!(felt.done(Late::default(), alone(1), LONG), 0);
+        assert_eq!(felt.of_detours(LATE, alone(1), LONG), LOST);
+        assert_eq!(felt.of_detours(Late::default(), alone(1), LONG), 0);
     }
 
     #[test]
     fn in_a_closed_loop_each_client_is_late_once() {
         let mut felt = Felt::default();
-        (0..100).for_each(|_| assert_eq!(felt.done(Late::default(), alone(4), LONG), 0));
-        let late = (0..100).map(|n| felt.done(if n == 50 { LATE } else { Late::default() }, alone(4), LONG));
+        (0..100).for_each(|_| assert_eq!(felt.of_detours(Late::default(), alone(4), LONG), 0));
+        let late =
+            (0..100).map(|n| felt.of_detours(if n == 50 { LATE } else { Late::default() }, alone(4), LONG));
         assert_eq!(late.sum::<i64>(), LOST * 4);
     }
 
     #[test]
     fn what_is_to_be_felt_yet_is_known_at_once() {
         let mut felt = Felt::default();
-        felt.done(LATE, alone(4), LONG);
-        assert_eq!(felt.owed(), LOST * 3);
-        felt.done(Late::default(), alone(3), LONG);
-        assert_eq!(felt.owed(), LOST * 2);
-        felt.done(Late::default(), alone(1), LONG);
-        assert_eq!(felt.owed(), 0);
+        felt.of_detours(LATE, alone(4), LONG);
+        assert_eq!(felt.at_risk(0), LOST * 3);
+        felt.of_detours(Late::default(), alone(3), LONG);
+        assert_eq!(felt.at_risk(0), LOST * 2);
+        felt.of_detours(Late::default(), alone(1), LONG);
+        assert_eq!(felt.at_risk(0), 0);
     }
 
     #[test]
     fn until_nobody_waits_all_who_come_are_late() {
         let mut felt = Felt::default();
-        felt.done(Late::default(), alone(20), LONG);
-        assert_eq!(felt.done(LATE, alone(3), LONG), LOST);
-        assert_eq!(felt.done(Late::default(), alone(3), LONG), LOST);
-        assert_eq!(felt.done(LATE, alone(2), LONG), LOST * 2);
-        assert_eq!(felt.done(Late::default(), alone(1), LONG), LOST * 2);
-        assert_eq!(felt.done(Late::default(), alone(5), LONG), 0);
+        felt.of_detours(Late::default(), alone(20), LONG);
+        assert_eq!(felt.of_detours(LATE, alone(3), LONG), LOST);
+        assert_eq!(felt.of_detours(Late::default(), alone(3), LONG), LOST);
+        assert_eq!(felt.of_detours(LATE, alone(2), LONG), LOST * 2);
+        assert_eq!(felt.of_detours(Late::default(), alone(1), LONG), LOST * 2);
+        assert_eq!(felt.of_detours(Late::default(), alone(5), LONG), 0);
     }
 
     #[test]
     fn a_burst_is_late_while_it_waits_and_stands_for_nobody_after_it() {
         let mut felt = Felt::default();
         // Two clients and a burst of twenty.
-        (3..23).rev().for_each(|all| assert_eq!(felt.done(Late::default(), burst(all), LONG), 0));
-        let late = |felt: &mut Felt, waiting| {
-            let whole =
-                (0..100).map(|n| felt.done(if n == 0 { LATE } else { Late::default() }, waiting, LONG));
+        (3..23).rev().for_each(|all| assert_eq!(felt.of_detours(Late::default(), burst(all), LONG), 0));
+        let late = |felt: &mut Felt, waiting: Waiting| {
+            let whole = (0..100)
+                .map(|n| felt.of_detours(if n == 0 { LATE } else { Late::default() }, waiting.clone(), LONG));
             whole.sum::<i64>()
         };
         assert_eq!(late(&mut felt, alone(2)), LOST * 3);
@@ -173,20 +226,31 @@ mod tests {
     fn who_comes_when_the_head_would_have_been_free_is_late_by_less() {
         let mut felt = Felt::default();
         let ms = Duration::from_millis;
-        felt.done(Late::default(), alone(9), LONG);
-        assert_eq!(felt.done(LATE, alone(2), LONG), LOST);
+        felt.of_detours(Late::default(), alone(9), LONG);
+        assert_eq!(felt.of_detours(LATE, alone(2), LONG), LOST);
         // It came 4 ms before the head was free: 2 of the 6 that were lost, nobody would have wanted.
-        assert_eq!(felt.done(Late::default(), alone(2), ms(4)), 4_000_000);
-        assert_eq!(felt.done(Late::default(), alone(2), LONG), 4_000_000);
-        assert_eq!(felt.done(LATE, alone(2), ms(1)), LOST + 1_000_000);
-        assert_eq!(felt.done(Late::default(), alone(2), LONG), LOST + 1_000_000);
+        assert_eq!(felt.of_detours(Late::default(), alone(2), ms(4)), 4_000_000);
+        assert_eq!(felt.of_detours(Late::default(), alone(2), LONG), 4_000_000);
+        assert_eq!(felt.of_detours(LATE, alone(2), ms(1)), LOST + 1_000_000);
+        assert_eq!(felt.of_detours(Late::default(), alone(2), LONG), LOST + 1_000_000);
     }
 
     #[test]
     fn what_comes_late_over_the_bus_is_late_alone() {
         let mut felt = Felt::default();
         let late = Late { head: 0, bus: Duration::from_nanos(LOST.unsigned_abs()) };
-        assert_eq!(felt.done(late, alone(9), LONG), LOST);
-        assert_eq!(felt.done(Late::default(), alone(9), LONG), 0);
+        assert_eq!(felt.of_detours(late, alone(9), LONG), LOST);
+        assert_eq!(felt.of_detours(Late::default(), alone(9), LONG), 0);
+    }
+
+    #[test]
+    fn what_idle_time_has_cost_is_felt_likewise() {
+        let mut felt = Felt::default();
+        felt.after_idle(LOST);
+        assert_eq!(felt.done(NOW, LATE, alone(3), LONG), [LOST; 2]);
+        assert_eq!(felt.at_risk(0), LOST * 2);
+        assert_eq!(felt.done(NOW, Late::default(), alone(3), LONG), [LOST; 2]);
+        assert_eq!(felt.done(NOW, LATE, alone(1), LONG), [LOST * 2, LOST]);
+        assert_eq!(felt.done(NOW, Late::default(), alone(1), LONG), [0; 2]);
     }
 }

@@ -38,9 +38,7 @@ pub enum Caution {
     Unknown,
 }
 
-/// What was lost and gained over some time. Where many wait and then few, the long responses of the many would pay for
-/// turns that the few lose, and the other way round where the few come first: so both are bounded, what clients wait
-/// longer and what the head does less.
+/// What was lost and gained over some time: both are bounded, what clients wait longer and what the head does less.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     /// Clients' responses, and by how much those were longer or shorter.
@@ -53,10 +51,8 @@ impl Tally {
     fn add(&mut self, time: Duration, response: Duration, late: Lateness) {
         self.head.foreground += time;
         self.felt.foreground += response;
-        for (harm, late) in [(&mut self.felt, late.client), (&mut self.head, late.head)] {
-            let by = Duration::from_nanos(late.unsigned_abs());
-            *if late < 0 { &mut harm.early } else { &mut harm.late } += by;
-        }
+        self.felt.late_by(late.client);
+        self.head.late_by(late.head);
     }
 
     fn halve(&mut self) {
@@ -67,16 +63,9 @@ impl Tally {
         }
     }
 
-    /// What is the worse of the two, as time at the head: the same share of it that clients felt of their responses, or
-    /// what it lost itself.
+    /// What is the worse of the two.
     fn worse(&self) -> Harm {
-        let (head, responses) = (self.head.foreground, self.felt.foreground.as_nanos().max(1));
-        let scaled = |felt: Duration| {
-            let nanos = u128::from(felt.as_nanos()) * u128::from(head.as_nanos()) / u128::from(responses);
-            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-        };
-        let felt = Harm { foreground: head, late: scaled(self.felt.late), early: scaled(self.felt.early) };
-        if self.head.share() > felt.share() { self.head } else { felt }
+        self.head.or_felt(&self.felt)
     }
 }
 

@@ -4,6 +4,7 @@
 //! for all of it. So each is in the account of harm, one on the track under the head like any other. While idle time is
 //! short, only that track is read (FAST'04, section 5.2), by commands that are short as well.
 
+use super::clock::difference;
 use super::fit::range_of;
 use super::forecast::Standing;
 use super::{Neighbours, Order, Outside, Work};
@@ -41,7 +42,7 @@ impl Alone {
 
 impl Core {
     /// What idle time has cost this request, or saved it.
-    pub(super) fn account_idle(&mut self, outside: &Outside, standing: &Standing, job: &Job) {
+    pub(super) fn account_idle(&mut self, outside: &mut Outside, standing: &Standing, job: &Job) {
         let from = self.displaced.take();
         if self.config.idle.is_none() || job.pending.promoted.is_some() {
             return;
@@ -59,11 +60,12 @@ impl Core {
                 let at = outside.clock.platter(job.pending.arrived) + outside.config.overheads.command(op);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
                 self.idle.account(plain, until);
+                outside.felt.after_idle(difference(until, plain));
                 plain.saturating_since(at)
             }
             None => until.saturating_since(begin),
         };
-        self.idle.harm.foreground += plain;
+        self.idle.head.foreground += plain;
         self.idle.visited(job.pending.position().cylinder);
     }
 
@@ -88,10 +90,12 @@ impl Core {
         if order.foreseen {
             return;
         }
-        self.idle.harm.foreground += time;
+        self.idle.head.foreground += time;
         if after_idle {
             // How long it waited everybody knows; how much longer the way was, only in the mean.
-            self.idle.account(sent + outside.alone.usual().unwrap_or(time), self.now);
+            let plain = sent + outside.alone.usual().unwrap_or(time);
+            self.idle.account(plain, self.now);
+            outside.felt.after_idle(difference(self.now, plain));
         }
     }
 

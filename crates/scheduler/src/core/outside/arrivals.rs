@@ -1,0 +1,183 @@
+//! Whether who comes answers what is done, and so how many clients there are.
+//!
+//! Requests that come without regard to the drive see it as it is in the mean (Poisson arrivals see time averages: Wolff,
+//! "Poisson arrivals see time averages", Operations Research 30(2), 1982). Those of a closed loop see it without themselves
+//! (Lavenberg and Reiser, "Stationary state probabilities at arrival instants for closed queueing networks", Journal of
+//! Applied Probability 17(4), 1980): each that waits is one less that can come. Where the rate of arrivals falls by `b` with
+//! each that waits, arrivals see fewer than the mean by `b` times the variance over their rate; and clients are the mean and
+//! as many more as come at that rate in `1 / b`. Only time counts in which somebody waits: a loop that pauses is a loop.
+
+use units::Instant;
+
+/// Arrivals after which what was seen is forgotten, in two steps.
+const MEMORY: u32 = 2_048;
+
+/// Of fewer arrivals nothing is concluded.
+const FEW: f64 = 128.0;
+
+/// What was seen while somebody waited.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Seconds in which nobody did.
+    idle: f64,
+    /// Seconds, and those times the waiting, and times their square.
+    time: [f64; 3],
+    /// Arrivals, and the sum of those who waited already.
+    came: [f64; 2],
+}
+
+impl Seen {
+    /// So many wait for so long.
+    fn wait(&mut self, waiting: f64, seconds: f64) {
+        let (busy, idle) = if waiting > 0.0 { (seconds, 0.0) } else { (0.0, seconds) };
+        self.idle += idle;
+        for (sum, by) in self.time.iter_mut().zip([1.0, waiting, waiting * waiting]) {
+            *sum += by * busy;
+        }
+    }
+
+    /// Somebody comes to so many who wait.
+    fn come(&mut self, waiting: f64) {
+        if waiting > 0.0 {
+            self.came[0] += 1.0;
+            self.came[1] += waiting;
+        }
+    }
+
+    fn and(&self, other: &Self) -> Self {
+        let [a, b, c] = self.time;
+        let [d, e, f] = other.time;
+        Self {
+            idle: self.idle + other.idle,
+            time: [a + d, b + e, c + f],
+            came: [self.came[0] + other.came[0], self.came[1] + other.came[1]],
+        }
+    }
+}
+
+/// What is seen of arrivals.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arrivals {
+    /// Lately and before that.
+    seen: [Seen; 2],
+}
+
+impl Arrivals {
+    /// From `heard` on, when a request was done last, until another is at `now`: with that so many are `waiting`, of whom
+    /// these `came` in between.
+    pub fn done(&mut self, heard: Instant, now: Instant, waiting: usize, mut came: Vec<Instant>) {
+        came.sort_unstable();
+        let mut here = waiting.saturating_sub(came.len()) as f64;
+        let mut at = heard;
+        for next in came {
+            self.seen[0].wait(here, next.saturating_since(at).as_secs_f64());
+            self.seen[0].come(here);
+            here += 1.0;
+            at = next;
+        }
+        self.seen[0].wait(here, now.saturating_since(at).as_secs_f64());
+        if self.seen[0].came[0] >= f64::from(MEMORY / 2) {
+            self.seen = [Seen::default(), self.seen[0]];
+        }
+    }
+
+    /// How many clients there are, if so many were seen at `most`; none where nobody who comes answers anything.
+    pub fn clients(&self, most: usize) -> Option<usize> {
+        let Seen { time: [time, sum, squares], came: [came, found], .. } = self.seen[0].and(&self.seen[1]);
+        if came < FEW || time <= 0.0 {
+            return Some(most);
+        }
+        let mean = sum / time;
+        let variance = (squares / time - mean * mean).max(0.0);
+        // One in six loops is thought to have fewer clients than it has.
+        let fewer = mean - found / came - (variance / came).sqrt();
+        (fewer > 0.0).then(|| most.max((mean + variance / fewer).round() as usize))
+    }
+
+    /// How many are done in the mean before nobody waits, if those who come do not answer what is done: each of the
+    /// `waiting` brings others while it is served, and those others.
+    pub fn until_nobody_waits(&self, waiting: usize) -> u64 {
+        let Seen { idle, time: [busy, ..], .. } = self.seen[0].and(&self.seen[1]);
+        // Of a drive that was never idle, a million.
+        let alone = ((busy + idle) / idle.max(busy / 1e6)).max(1.0);
+        (waiting as f64 * alone).ceil() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+    use units::{Bytes, Duration, Sectors};
+    use workload::{Arrival, Closed, ClosedTask, Issuer, Random, RandomConfig, Think};
+
+    const SERVICE: Duration = Duration::from_millis(8);
+
+    /// A server that takes 8 ms for each of ten thousand requests, in order of arrival; what is seen of them.
+    fn seen(arrival: Arrival, seed: u64) -> Arrivals {
+        let places = Random::new(RandomConfig::new(Sectors::new(1 << 20), Bytes::new(512)), seed).unwrap();
+        let mut issuer = Issuer::new(places, arrival, Instant::ZERO, seed).unwrap();
+        let mut queue: VecDeque<(Instant, ClosedTask)> = VecDeque::new();
+        let (mut heard, mut free) = (Instant::ZERO, Instant::ZERO);
+        let mut arrivals = Arrivals::default();
+        for _ in 0..10_000 {
+            if queue.is_empty() {
+                free = free.max(issuer.due().unwrap());
+            }
+            let done = free.max(queue.front().map_or(Instant::ZERO, |first| first.0)) + SERVICE;
+            while issuer.due().is_some_and(|due| due <= done) {
+                let issued = issuer.issue(issuer.due().unwrap()).unwrap();
+                queue.push_back((issued.at, issued.task));
+            }
+            let came = queue.iter().map(|of| of.0).filter(|at| *at >= heard).collect();
+            arrivals.done(heard, done, queue.len(), came);
+            let (_, task) = queue.pop_front().unwrap();
+            issuer.complete(task, done);
+            (heard, free) = (done, done);
+        }
+        arrivals
+    }
+
+    /// Part of the time of a server that has work.
+    fn open(part: f64) -> Arrival {
+        Arrival::Poisson { rate: part / SERVICE.as_secs_f64() }
+    }
+
+    fn closed(tasks: u32, think: Think) -> Arrival {
+        Arrival::Closed(Closed { tasks, think })
+    }
+
+    #[test]
+    fn open_arrivals_are_of_no_few_clients() {
+        for part in [0.5, 0.8, 0.9, 0.95] {
+            let clients = (0..20).map(|seed| seen(open(part), seed).clients(20));
+            // A busy period has 1 / (1 - part) requests in the mean; who comes late to a long one sees the queue as it is.
+            let few = clients.flatten().filter(|clients| (*clients as f64) < 5.0 / (1.0 - part)).count();
+            assert!(few <= 1, "{part}: {few}");
+        }
+    }
+
+    #[test]
+    fn the_clients_of_a_loop_are_counted_whether_they_think_or_not() {
+        let ms = Duration::from_millis;
+        let thinks = [
+            Think::None,
+            Think::Constant(Duration::from_micros(200)),
+            Think::Exponential(ms(8)),
+            Think::Exponential(ms(30)),
+            Think::Exponential(ms(100)),
+        ];
+        for (tasks, think) in [4, 10, 20].into_iter().flat_map(|n| thinks.map(|think| (n, think))) {
+            for seed in 0..5 {
+                let clients = seen(closed(tasks, think), seed).clients(1);
+                let counted = clients.is_some_and(|n| (tasks as usize - 1..=tasks as usize * 2).contains(&n));
+                assert!(counted, "{tasks} that think {think:?}: {clients:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn until_enough_has_been_seen_as_many_as_were_seen_at_once() {
+        assert_eq!(Arrivals::default().clients(7), Some(7));
+    }
+}

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What tasks cost the foreground: the same fio job over a drive in real time, in turns alone, beside a scrub, and beside a
-# scrub and a backup (whose blocks are read out of turn when a write comes for them). DRIVE is a built-in drive or a profile.
+# scrub and a backup (whose blocks are read out of turn when a write comes for them). DRIVE is a built-in drive or a profile, and
+# `,noise` if it is to vary as real ones do.
 KIND=live TASKS=no DRIVE=${DRIVE:-quantum-atlas-10k}
 . "$(dirname "$0")/lib.sh"
 need fio fio

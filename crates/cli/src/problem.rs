@@ -59,6 +59,17 @@ impl Problem {
         self
     }
 
+    /// The same where what was found wrong is what the file `name` says there, if no other place is shown already.
+    pub(crate) fn within(mut self, name: &str, text: &str, span: Range<usize>) -> Self {
+        // The command was right.
+        self.code = 1;
+        if self.source.is_some() {
+            return self;
+        }
+        self.message = format!("{}: {}", plain(name), self.message);
+        self.at(name, text, span, "here")
+    }
+
     /// 1 or 2.
     pub(crate) fn exit_code(&self) -> u8 {
         self.code

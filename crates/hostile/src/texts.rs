@@ -114,6 +114,8 @@ pub(crate) fn task_seeds() -> Vec<Vec<u8>> {
         r#"{"kind":"backup","to":"/image","block_sectors":128,"deadline_unix_s":4000000000}"#,
         r#"{"kind":"restore","from":["/one","/two"],"force":true}"#,
         r#"{"kind":"replica","to":"/copy","force":true}"#,
+        r#"{"kind":"backup","to":"/image","since":["/one","/two"]}"#,
+        r#"{"kind":"reorganize","plan":"/plan","block_sectors":32}"#,
         r#"{"kind":"scrub","first_lbn":64,"sectors":32,"block_sectors":16,"checksums":"/sums","force":true}"#,
     ];
     texts.map(|text| text.as_bytes().to_vec()).to_vec()

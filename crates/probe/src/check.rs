@@ -202,6 +202,11 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
     let mut unsure: Vec<Unsure> = Vec::new();
     for part in parts {
         let (first, end) = (part * size, ((part + 1) * size).min(capacity));
+        if !meter.is_within(LONGEST) {
+            let why = "reads there came at other angles, and no time was left to look again".to_owned();
+            unsure.push(Unsure { first: Lbn::new(first), end: Lbn::new(end), why });
+            continue;
+        }
         let mut off = 0;
         for _ in 0..SECOND_LOOK {
             let lbn = first + meter.draw.below(end - first);

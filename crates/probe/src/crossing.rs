@@ -35,10 +35,11 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, shape: Shape) -> Result<Opt
     let mut gap: f64 = 0.0;
     for _ in 0..READS {
         let track = meter.draw.below(zone.tracks() / period - 2) * period + at;
-        let first = zone.lbn_near(track, zone.sectors - EACH_SIDE);
+        let n = zone.sectors_on(track);
+        let first = zone.lbn_near(track, n - EACH_SIDE);
         let last = first + 2 * EACH_SIDE - 1;
-        let on_both = zone.locate(first) == (track, zone.sectors - EACH_SIDE)
-            && zone.locate(last) == (track + 1, EACH_SIDE - 1);
+        let on_both =
+            zone.locate(first) == (track, n - EACH_SIDE) && zone.locate(last) == (track + 1, EACH_SIDE - 1);
         if !on_both {
             continue;
         }

@@ -27,7 +27,7 @@ impl Elsewhere {
     /// The LBN on the track of another that stands at `angle`, or next to it.
     pub(crate) fn passing(&self, lbn: u64, angle: f64) -> u64 {
         let (track, _) = self.zone.locate(lbn);
-        let n = self.zone.sectors;
+        let n = self.zone.sectors_on(track);
         let past = frac(angle - self.zone.track_angle(track)) * n as f64;
         self.zone.lbn_near(track, (past.ceil() as u64).min(n - 1)).min(self.end)
     }

@@ -47,6 +47,41 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// Whether tracks of one head have one density, as far as a zone's recur.
+    pub(crate) fn fits(self, zone: &Zone) -> bool {
+        zone.cycle.is_none() || self.densities(zone).is_some()
+    }
+
+    fn fits_all(self, map: &Map) -> bool {
+        map.zones.iter().all(|zone| self.fits(zone))
+    }
+
+    /// Sectors on the tracks of each head of a zone whose densities recur, if they are the same all over it.
+    pub(crate) fn densities(self, zone: &Zone) -> Option<Vec<u64>> {
+        let mut by_head = vec![0; self.heads.max(1) as usize];
+        let Some(recurs) = zone.cycle.as_ref().map(|c| c.slots.len() as u64) else {
+            return Some(vec![zone.sectors; by_head.len()]);
+        };
+        let own = match self.kind {
+            Kind::Cylinder => self.heads,
+            Kind::Serpentine => 2 * self.heads,
+            Kind::Bands(width) => 2 * self.heads * width,
+        };
+        for track in 0..(recurs * own.max(1)).min(zone.tracks()) {
+            let sectors = zone.sectors_on(track);
+            let of = by_head.get_mut(self.position(track).1 as usize)?;
+            if *of != 0 && *of != sectors {
+                return None;
+            }
+            *of = sectors;
+        }
+        // A head that a short zone does not come to.
+        by_head.iter_mut().filter(|n| **n == 0).for_each(|n| *n = zone.sectors);
+        Some(by_head)
+    }
+}
+
 /// What was found, and how sure it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Geometry {
@@ -65,7 +100,7 @@ pub(crate) struct OnTrack<'a> {
 
 impl Target for OnTrack<'_> {
     fn at_angle(&self, angle: f64) -> Option<(u64, f64)> {
-        let n = self.zone.sectors;
+        let n = self.zone.sectors_on(self.track);
         let past = frac(angle - self.zone.track_angle(self.track)) * n as f64;
         (0..n.min(24)).find_map(|more| {
             let sector = (past.ceil() as u64 + more) % n;
@@ -75,7 +110,7 @@ impl Target for OnTrack<'_> {
     }
 
     fn sector(&self) -> f64 {
-        1.0 / self.zone.sectors as f64
+        1.0 / self.zone.sectors_on(self.track) as f64
     }
 }
 
@@ -128,6 +163,9 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     }
     let fewest = fewest_heads(map.zones.iter().map(Zone::tracks).sum());
     shapes.retain(|s| s.heads >= fewest);
+    if shapes.iter().any(|s| s.fits_all(map)) {
+        shapes.retain(|s| s.fits_all(map));
+    }
     // Among equals the first, which is the simplest.
     let mut best = (f64::MAX, Shape { kind: Kind::Cylinder, heads: fewest });
     let mut scores: Vec<(f64, Shape)> = Vec::new();

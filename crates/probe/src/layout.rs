@@ -43,7 +43,7 @@ fn agrees(zone: &Zone, layout: &Layout, bus_turns: f64) -> bool {
         let Some(at) = layout.locate(Lbn::new(lbn)) else { return false };
         let track = layout.track(at.track);
         let ends = track.sector_angle(at.sector).as_turns() + 1.0 / f64::from(track.sectors) + bus_turns;
-        wrap(ends - zone.predict(lbn)).abs() < 0.3 / zone.sectors as f64
+        wrap(ends - zone.predict(lbn)).abs() < 0.3 / f64::from(track.sectors)
     })
 }
 
@@ -72,6 +72,9 @@ fn assembled(map: &Map, shape: Shape, bus_turns: f64, plain: &[bool]) -> (u32, L
 ///
 /// Drives begin zones anew at some fixed angle; zones alike and of one size look like one with a longer period.
 fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
+    if zone.cycle.is_some() {
+        return if shape.fits(zone) { vec![zone.clone()] } else { tracks(zone) };
+    }
     let orders: [u64; 3] = match shape.kind {
         Kind::Bands(width) => [1, width, width * shape.heads],
         _ => [1, shape.heads, shape.heads],
@@ -143,6 +146,22 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     parts
 }
 
+/// A zone for each track.
+fn tracks(zone: &Zone) -> Vec<Zone> {
+    let count = zone.tracks();
+    if count > MOST_PARTS {
+        return vec![zone.clone()];
+    }
+    let one = |track: u64| {
+        let first = zone.lbn_near(track, 0);
+        let sectors = zone.sectors_on(track);
+        let mut part = Zone::new(first, sectors, zone.track_angle(track));
+        part.end = (first + sectors).min(zone.end);
+        part
+    };
+    (0..count).map(one).collect()
+}
+
 fn least_multiple(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y > 0 {
@@ -172,8 +191,10 @@ fn cylinders(zone: &Zone, shape: Shape) -> u32 {
 }
 
 fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_turns: f64) -> ZoneSpec {
-    let n = zone.sectors;
-    let places = u64::from(cylinders) * shape.heads * n;
+    let n = zone.sectors_on(0);
+    let densities = shape.densities(zone).filter(|_| zone.cycle.is_some());
+    let on_cylinder = densities.as_ref().map_or(shape.heads * n, |by_head| by_head.iter().sum());
+    let places = u64::from(cylinders) * on_cylinder;
     let (track, head, cylinder) = skews(zone, shape);
     let slips = zone.shifts.iter().flat_map(|s| {
         let past = zone.place(s.lbn);
@@ -182,7 +203,10 @@ fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_turns: f64) -
     ZoneSpec {
         first_cylinder: first,
         last_cylinder: first + cylinders - 1,
-        sectors_per_track: SectorsPerTrack::Same(n as u32),
+        sectors_per_track: match densities {
+            Some(by_head) => SectorsPerTrack::ByHead(by_head.iter().map(|&n| n as u32).collect()),
+            None => SectorsPerTrack::Same(n as u32),
+        },
         pattern: None,
         offset: Turns::Decimal(rounded(frac(zone.angle - 1.0 / n as f64 - bus_turns))),
         track_skew: turns(track, n, zone.tracks()),

@@ -43,6 +43,9 @@ impl Default for Options {
 /// An order of tracks that is less sure is not told from the next likely one.
 const TOLD: f64 = 0.7;
 
+/// How sure an order of tracks is at most, of a drive that was mapped for a part only.
+const UNMAPPED: f64 = 0.5;
+
 /// A profile, and how far to trust it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -209,14 +212,20 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
         Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),
         Kind::Bands(width) => (format!("bands of {width} tracks, surface by surface, back and forth"), ""),
     };
-    let sure = geometry.sure_of_order.min(geometry.sure);
-    let note = if sure < TOLD && geometry.sure >= TOLD && !other.is_empty() {
+    // Tracks whose places are not understood are no ground for saying which of them are near to one another.
+    let part = "what was not understood may be otherwise";
+    let most = if map.mapped >= end { 1.0 } else { UNMAPPED };
+    let (sure_of_heads, sure) =
+        (geometry.sure.min(most), geometry.sure_of_order.min(geometry.sure).min(most));
+    let note = if map.mapped < end {
+        part.to_owned()
+    } else if sure < TOLD && sure_of_heads >= TOLD && !other.is_empty() {
         format!("by cylinders for sure; heads {other} would take as long wherever they are asked for")
     } else {
         String::new()
     };
     report.add("order of tracks", kind, sure, note);
-    report.add("heads", shape.heads.to_string(), geometry.sure, "");
+    report.add("heads", shape.heads.to_string(), sure_of_heads, if map.mapped < end { part } else { "" });
     report.add(
         "cylinders",
         cylinders.to_string(),

@@ -27,14 +27,36 @@ pub(crate) struct Region {
     pub(crate) spares: u64,
 }
 
-/// Tracks of one density. Angles are those at which a read of one sector ends.
+/// Tracks of densities that differ by head: those of one cylinder, or of two where heads go back and forth, recur.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cycle {
+    pub(crate) slots: Vec<Slot>,
+    /// LBNs in each.
+    pub(crate) lbns: u64,
+    /// From the first track of one to that of the next, turns.
+    pub(crate) advance: f64,
+}
+
+/// A track of a cycle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Slot {
+    /// LBNs of the cycle before it.
+    pub(crate) before: u64,
+    pub(crate) sectors: u64,
+    /// From the cycle's first track, turns.
+    pub(crate) angle: f64,
+}
+
+/// Tracks of one density, or of densities that recur. Angles are those at which a read of one sector ends.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Zone {
     pub(crate) first: u64,
     /// Past its last LBN.
     pub(crate) end: u64,
-    /// Sectors on a track.
+    /// Sectors on a track; on its shortest, if they differ.
     pub(crate) sectors: u64,
+    /// Whole tracks of other densities; such a zone has neither spares nor slips.
+    pub(crate) cycle: Option<Cycle>,
     /// Angle of the first LBN, which is the first sector of a track.
     pub(crate) angle: f64,
     /// From the lowest up; empty while only one track is known.
@@ -51,6 +73,7 @@ impl Zone {
             first,
             end: u64::MAX,
             sectors,
+            cycle: None,
             angle,
             levels: Vec::new(),
             shifts: Vec::new(),
@@ -74,12 +97,22 @@ impl Zone {
 
     /// The track of an LBN, and its sector there.
     pub(crate) fn locate(&self, lbn: u64) -> (u64, u64) {
+        if let Some(cycle) = &self.cycle {
+            let offset = lbn.saturating_sub(self.first);
+            let (whole, rest) = (offset / cycle.lbns, offset % cycle.lbns);
+            let slot = cycle.slots.partition_point(|s| s.before <= rest).saturating_sub(1);
+            let before = cycle.slots.get(slot).map_or(0, |s| s.before);
+            return (whole * cycle.slots.len() as u64 + slot as u64, rest - before);
+        }
         let place = self.place(lbn);
         (place / self.sectors, place % self.sectors)
     }
 
     /// Angle of a track's first sector.
     pub(crate) fn track_angle(&self, track: u64) -> f64 {
+        if let Some((cycle, slot)) = self.slot(track) {
+            return self.angle + (track / cycle.slots.len() as u64) as f64 * cycle.advance + slot.angle;
+        }
         let mut left = track;
         let mut angle = self.angle;
         for level in self.levels.iter().rev() {
@@ -92,11 +125,26 @@ impl Zone {
     /// Where an LBN should stand.
     pub(crate) fn predict(&self, lbn: u64) -> f64 {
         let (track, sector) = self.locate(lbn);
-        self.track_angle(track) + sector as f64 / self.sectors as f64
+        self.track_angle(track) + sector as f64 / self.sectors_on(track) as f64
+    }
+
+    /// Sectors on one of its tracks.
+    pub(crate) fn sectors_on(&self, track: u64) -> u64 {
+        self.slot(track).map_or(self.sectors, |(_, slot)| slot.sectors)
+    }
+
+    fn slot(&self, track: u64) -> Option<(&Cycle, &Slot)> {
+        let cycle = self.cycle.as_ref()?;
+        let at = track % (cycle.slots.len() as u64).max(1);
+        Some((cycle, cycle.slots.get(at as usize)?))
     }
 
     /// The LBN nearest to a sector of a track, inside the zone.
     pub(crate) fn lbn_near(&self, track: u64, sector: u64) -> u64 {
+        if let Some((cycle, slot)) = self.slot(track) {
+            let whole = track / cycle.slots.len() as u64 * cycle.lbns;
+            return (self.first + whole + slot.before + sector.min(slot.sectors - 1)).min(self.end - 1);
+        }
         let place = track * self.sectors + sector;
         let (mut low, mut high) = (self.first, self.end);
         while high - low > 1 {
@@ -117,10 +165,41 @@ impl Zone {
     /// Whether two zones repeat each other's rotations as far as the shorter goes.
     pub(crate) fn alike(&self, other: &Self, within: f64) -> bool {
         self.sectors == other.sectors
+            && self.cycle.is_none()
+            && other.cycle.is_none()
             && self
                 .levels
                 .iter()
                 .zip(&other.levels)
                 .all(|(a, b)| a.unit == b.unit && wrap(a.advance - b.advance).abs() < within)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two heads of 10 and 12 sectors, a cylinder turned by a quarter.
+    fn by_head() -> Zone {
+        let mut zone = Zone::new(100, 10, 0.5);
+        zone.end = 100 + 22 * 5 + 3;
+        let slots =
+            vec![Slot { before: 0, sectors: 10, angle: 0.0 }, Slot { before: 10, sectors: 12, angle: 0.125 }];
+        zone.cycle = Some(Cycle { slots, lbns: 22, advance: 0.25 });
+        zone
+    }
+
+    #[test]
+    fn tracks_whose_densities_recur_are_found_by_lbn_and_the_other_way() {
+        let zone = by_head();
+        assert_eq!(zone.tracks(), 11);
+        for lbn in zone.first..zone.end {
+            let (track, sector) = zone.locate(lbn);
+            assert!(sector < zone.sectors_on(track));
+            assert_eq!(zone.lbn_near(track, sector), lbn);
+        }
+        assert_eq!(zone.locate(100 + 22 + 10 + 3), (3, 3));
+        assert!((zone.predict(100 + 22 + 10 + 3) - (0.5 + 0.25 + 0.125 + 0.25)).abs() < 1e-12);
+        assert!(!zone.alike(&zone, 1.0));
     }
 }

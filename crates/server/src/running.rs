@@ -5,7 +5,7 @@ use crate::listen::Listener;
 use crate::mailbox::{Mailbox, Stop};
 use crate::offer::{Offer, ServeError, Tally};
 use device::Device;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{Builder, JoinHandle};
 
 /// A device under service: clients come in at its listeners, other threads through its mailbox.
@@ -13,7 +13,48 @@ use std::thread::{Builder, JoinHandle};
 pub struct Running<D> {
     name: String,
     mailbox: Mailbox<D>,
+    others: Arc<Others>,
     thread: JoinHandle<Result<(Tally, D), ServeError>>,
+}
+
+/// Who is to end with a server.
+#[derive(Debug, Default)]
+struct Others(Mutex<Ending>);
+
+#[derive(Debug)]
+enum Ending {
+    /// When it ends.
+    Later(Vec<Stop>),
+    /// It has.
+    Over,
+}
+
+impl Default for Ending {
+    fn default() -> Self {
+        Self::Later(Vec::new())
+    }
+}
+
+impl Others {
+    fn add(&self, stop: Stop) {
+        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Ending::Later(others) => others.push(stop),
+            // It may have ended by itself.
+            Ending::Over => drop(stop.stop()),
+        }
+    }
+}
+
+/// On the server's thread: however that ends, a panic included, the others are ended.
+struct Last(Arc<Others>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        let mut ending = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ending::Later(others) = std::mem::replace(&mut *ending, Ending::Over) {
+            others.iter().for_each(|other| drop(other.stop()));
+        }
+    }
 }
 
 impl<D: Device + Send + 'static> Running<D> {
@@ -32,7 +73,10 @@ impl<D: Device + Send + 'static> Running<D> {
         let (tell, told) = mpsc::sync_channel(1);
         let (show, shown) = mpsc::sync_channel(1);
         let shows = offer.ublk.is_some();
+        let others = Arc::new(Others::default());
+        let last = Last(Arc::clone(&others));
         let serve = move || {
+            let _last = last;
             let mut exporter = match Exporter::new(disk, offer, listeners) {
                 Ok((exporter, _)) => exporter,
                 Err(error) => {
@@ -49,7 +93,7 @@ impl<D: Device + Send + 'static> Running<D> {
         };
         let thread = Builder::new().name(format!("disk {name}")).spawn(serve).map_err(ServeError::Ring)?;
         let mailbox = told.recv().unwrap_or(Err(ServeError::Ended))?;
-        let running = Self { name, mailbox, thread };
+        let running = Self { name, mailbox, others, thread };
         if shows {
             match shown.recv() {
                 Ok(Ok(())) => {}
@@ -79,6 +123,11 @@ impl<D: Device + Send + 'static> Running<D> {
     /// How to end it.
     pub fn stopper(&self) -> Stop {
         self.mailbox.stopper()
+    }
+
+    /// When this ends, for whatever reason, that is stopped; at once if it has ended already.
+    pub fn ends_with_it(&self, other: Stop) {
+        self.others.add(other);
     }
 
     /// Waits for its end; what it has done, and the device.

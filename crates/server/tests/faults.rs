@@ -180,3 +180,35 @@ fn a_client_that_vanishes_with_writes_under_way_holds_nobody_up() {
     let (tally, disk) = server.ended();
     assert_eq!((tally.failed, disk.outstanding()), (0, 0));
 }
+
+/// A daemon has several disks: one that ends by itself, the last as well as the first, is no longer served in silence.
+#[test]
+fn a_server_that_ends_by_itself_ends_the_others() {
+    if let Err(error) = device::Ring::new() {
+        return eprintln!("skipped: io_uring not found ({error})");
+    }
+    let dir = std::env::temp_dir().join(format!("freeblock-others-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let serve = |name: &str| {
+        let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
+        let mut options = std::fs::File::options();
+        let file = options.read(true).write(true).create(true).truncate(true).open(dir.join(name)).unwrap();
+        let drive = Emulated::new(&profile, Default::default(), 1, file).unwrap();
+        let at = server::Address::Unix(dir.join(format!("{name}.sock")));
+        let listener = server::Listener::bind(at, false).unwrap();
+        server::Running::start(name, drive, Offer::default(), vec![listener]).unwrap()
+    };
+    let [first, last, late] = ["first", "last", "late"].map(serve);
+    last.ends_with_it(first.stopper());
+    let mailbox = last.mailbox();
+    mailbox.send(|_, _| panic!("a bug on the disk's thread")).unwrap();
+    first.join().unwrap();
+    // Who is named when it is over already goes at once.
+    while mailbox.send(|_, _| ()).is_ok() {
+        std::thread::yield_now();
+    }
+    last.ends_with_it(late.stopper());
+    late.join().unwrap();
+    assert!(last.join().is_err());
+    std::fs::remove_dir_all(dir).unwrap();
+}

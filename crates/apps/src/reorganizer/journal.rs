@@ -331,7 +331,7 @@ fn checkpoint(links: &Links, staging: &Staging, faults: &[Fault]) -> Vec<u8> {
 }
 
 /// What a state says.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Recovered {
     pub links: Links,
     pub staging: Staging,

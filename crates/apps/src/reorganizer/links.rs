@@ -122,6 +122,11 @@ impl Links {
         matches!(self.state(b), State::Unread | State::Ready)
     }
 
+    /// Which of the two sessions reads a waiting block: the unwritable's (0), or the writable's (1).
+    pub fn class(&self, b: u32) -> usize {
+        usize::from(self.state(b) == State::Ready)
+    }
+
     /// Whether reading b lets a staged block be written.
     pub fn clears_staged(&self, b: u32) -> bool {
         let behind = self.behind(b);

@@ -1,7 +1,8 @@
 //! The state machine.
 
-use super::journal::{self, Fault, Header, Journal, Nvram, NvramLost, Recovered};
-use super::links::{Links, NONE, State};
+use super::begin::{Beginning, Prepared};
+use super::journal::{Fault, Header, Journal, Nvram, NvramLost};
+use super::links::{Links, State};
 use super::plan::Plan;
 use super::staging::Staging;
 use super::told::{Options, Progress, RecoverError, StartError, Statistics, Trouble};
@@ -46,6 +47,10 @@ pub struct Reorganizer<N> {
     closed: bool,
     pub(super) refused: Option<SessionError>,
     last_at: Option<Instant>,
+    /// What is not registered yet.
+    pub(super) beginning: Option<Beginning>,
+    /// Nothing is read before all is registered.
+    pub(super) still: bool,
 }
 
 impl<N: Nvram> Reorganizer<N> {
@@ -60,8 +65,7 @@ impl<N: Nvram> Reorganizer<N> {
         nvram: N,
         sessions: &mut dyn Sessions,
     ) -> Result<Self, StartError> {
-        let fresh = Recovered { links: Links::new(plan), staging: Staging::default(), faults: Vec::new() };
-        Self::begin(plan, fresh, options, sector, nvram, sessions)
+        Self::at_once(Prepared::fresh(plan, options, sector)?, nvram, sessions)
     }
 
     /// Goes on with `plan` from `state`, which is what the memory held when the crash came. `nvram` is where the state is
@@ -77,45 +81,43 @@ impl<N: Nvram> Reorganizer<N> {
         nvram: N,
         sessions: &mut dyn Sessions,
     ) -> Result<Self, RecoverError> {
-        let recovered = journal::recover(plan, &Header::new(plan, sector, options.staging), state)?;
-        Ok(Self::begin(plan, recovered, options, sector, nvram, sessions)?)
+        let prepared = Prepared::recovered(plan, state, options, sector)?;
+        Ok(Self::at_once(prepared, nvram, sessions)?)
     }
 
-    fn begin(
-        plan: &Plan,
-        from: Recovered,
-        options: Options,
-        sector: Bytes,
+    fn at_once(prepared: Prepared, nvram: N, sessions: &mut dyn Sessions) -> Result<Self, StartError> {
+        let mut machine = Self::open(prepared, false, nvram, sessions)?;
+        machine.begin_some(sessions, usize::MAX)?;
+        Ok(machine)
+    }
+
+    pub(super) fn open(
+        prepared: Prepared,
+        still: bool,
         nvram: N,
         sessions: &mut dyn Sessions,
     ) -> Result<Self, StartError> {
-        if options.staging < 2 {
-            return Err(StartError::Staging(options.staging));
-        }
-        if !(1..=100).contains(&options.threshold_percent) {
-            return Err(StartError::Threshold(options.threshold_percent));
-        }
+        let Prepared { from, header, free, block, capacity, sector, options, waiting } = prepared;
         let [unwritable, writable, writing] = open_all(sessions, options.priority)?;
-        let readings = [unwritable, writable];
-        let mut machine = Self {
-            free: free_places(plan),
+        Ok(Self {
+            free,
             links: from.links,
             staging: from.staging,
             faults: from.faults,
             journal: Journal::default(),
-            header: Header::new(plan, sector, options.staging),
+            header,
             nvram,
             sector,
             options,
-            block: plan.block(),
-            capacity: plan.capacity(),
+            block,
+            capacity,
             held: BTreeMap::new(),
             readers: BTreeMap::new(),
             fences: BTreeMap::new(),
             epoch: 0,
             loose: [BTreeSet::new(), BTreeSet::new()],
             unwritten: BTreeSet::new(),
-            readings,
+            readings: [unwritable, writable],
             writing,
             suspended: [false; 2],
             paused: false,
@@ -124,35 +126,9 @@ impl<N: Nvram> Reorganizer<N> {
             refused: None,
             last_at: None,
             statistics: Statistics::default(),
-        };
-        match machine.begin_all(sessions) {
-            Ok(()) => Ok(machine),
-            Err(error) => {
-                machine.close(sessions);
-                Err(error)
-            }
-        }
-    }
-
-    fn begin_all(&mut self, sessions: &mut dyn Sessions) -> Result<(), StartError> {
-        for b in 0..self.links.len() as u32 {
-            if self.links.waits(b) {
-                self.loose[self.class(b)].insert(b);
-            }
-        }
-        for class in [0, 1] {
-            self.suspend_or_resume(sessions, class);
-            self.rebuild(sessions, class);
-        }
-        if let Some(error) = self.refused {
-            return Err(error.into());
-        }
-        // Last, so that a start that is refused leaves the memory as it was.
-        self.compact()?;
-        let staged: Vec<u32> = self.staging.iter().map(|(b, _)| b).collect();
-        staged.into_iter().for_each(|b| self.offer(b));
-        self.settle(sessions);
-        Ok(())
+            beginning: Some(Beginning::of(waiting)),
+            still,
+        })
     }
 
     /// Ends all sessions. The volume stays readable and writable, and [`recover`](Self::recover) goes on.
@@ -259,12 +235,12 @@ impl<N: Nvram> Reorganizer<N> {
     }
 
     pub(super) fn class(&self, b: u32) -> usize {
-        usize::from(self.links.state(b) == State::Ready)
+        self.links.class(b)
     }
 
     /// After every event: sessions, registrations and memory follow what the event changed.
     pub(super) fn settle(&mut self, sessions: &mut dyn Sessions) {
-        if self.halted || self.closed {
+        if self.halted || self.closed || self.beginning.is_some() {
             return;
         }
         if self.journal.due() && self.compact().is_err() {
@@ -283,7 +259,7 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    fn compact(&mut self) -> Result<(), NvramLost> {
+    pub(super) fn compact(&mut self) -> Result<(), NvramLost> {
         self.journal.compact(&mut self.nvram, &self.header, &self.links, &self.staging, &self.faults)
     }
 
@@ -358,24 +334,4 @@ fn open_all(sessions: &mut dyn Sessions, priority: Priority) -> Result<[SessionI
             }
         }
     }
-}
-
-/// Destinations that are no block's source, in order, those that touch made one.
-fn free_places(plan: &Plan) -> Vec<(u64, u64)> {
-    let mut free: Vec<(u64, u64)> = plan
-        .blocks()
-        .iter()
-        .zip(plan.ahead())
-        .filter(|(_, ahead)| **ahead == NONE)
-        .map(|(b, _)| (b.to, b.to + u64::from(b.sectors)))
-        .collect();
-    free.sort_unstable();
-    free.dedup_by(|next, last| {
-        let touches = next.0 == last.1;
-        if touches {
-            last.1 = next.1;
-        }
-        touches
-    });
-    free
 }

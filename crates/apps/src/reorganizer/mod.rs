@@ -10,6 +10,7 @@
 //! [`Reorganizer::begin_write`], which know where each block is now. After a crash [`Reorganizer::recover`] goes on from
 //! what the staging area's [`Nvram`] holds. Pages: `docs/REORGANIZER.md`.
 
+mod begin;
 mod foreground;
 mod generate;
 mod journal;
@@ -23,6 +24,7 @@ mod staging;
 mod text;
 mod told;
 
+pub use begin::Prepared;
 pub use foreground::{Access, AccessError, Piece, Place};
 pub use generate::Below;
 pub use journal::{Fault, FaultKind, Memory, Nvram, NvramLost, StateError, Volatile};

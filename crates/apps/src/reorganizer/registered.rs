@@ -9,7 +9,8 @@ use scheduler::SessionError;
 impl<N: Nvram> Reorganizer<N> {
     pub(super) fn suspend_or_resume(&mut self, sessions: &mut dyn Sessions, class: usize) {
         let full = self.links.staged >= self.usable();
-        let suspend = self.paused || full || (class == 0 && self.links.unwritable >= self.limit());
+        let suspend =
+            self.paused || self.still || full || (class == 0 && self.links.unwritable >= self.limit());
         if suspend != self.suspended[class] {
             let session = self.readings[class];
             let done = if suspend { sessions.suspend(session) } else { sessions.resume(session) };

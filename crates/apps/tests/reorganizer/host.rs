@@ -204,15 +204,19 @@ impl World {
         self.memory.0.borrow_mut().fuel = None;
         let state = self.memory.bytes();
         let sector = Bytes::new(SECTOR as u64);
-        self.machine = Reorganizer::recover(
-            &self.plan,
-            &state,
-            self.options,
-            sector,
-            self.memory.clone(),
-            &mut self.host.registry,
-        )
-        .unwrap();
+        // At once, or a few calls at a time: then nothing can be read or written before all is registered.
+        let (memory, sessions) = (self.memory.clone(), &mut self.host.registry);
+        if self.crashes.is_multiple_of(2) {
+            let prepared = Prepared::recovered(&self.plan, &state, self.options, sector).unwrap();
+            self.machine = Reorganizer::begin(prepared, memory, sessions).unwrap();
+            while !self.machine.begin_some(sessions, 3).unwrap() {
+                assert!(self.machine.is_beginning() && sessions.ready().is_empty());
+            }
+            assert!(!self.machine.is_beginning());
+        } else {
+            self.machine =
+                Reorganizer::recover(&self.plan, &state, self.options, sector, memory, sessions).unwrap();
+        }
         // A write that the crash cut short may have been done in part, sector by sector.
         for (logical, bytes) in std::mem::take(&mut self.cut_short) {
             for (k, new) in bytes.chunks(SECTOR).enumerate() {

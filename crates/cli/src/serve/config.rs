@@ -2,6 +2,7 @@
 
 use super::args::ServeArgs;
 use super::names::{DeviceSpec, Place};
+use super::places::Places;
 use super::tls::TlsText;
 use crate::files;
 use crate::mimic::{Learning, LearningArgs, minimum_samples};
@@ -19,14 +20,14 @@ use units::Duration;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileText {
-    state: Option<PathBuf>,
-    control: Option<PathBuf>,
+    state: Option<Spanned<PathBuf>>,
+    control: Option<Spanned<PathBuf>>,
     #[serde(default)]
     control_roles: Roles,
     keep: Option<Spanned<String>>,
     #[serde(default)]
     limits: LimitsText,
-    disk: Vec<DiskText>,
+    disk: Spanned<Vec<DiskText>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -37,22 +38,22 @@ struct DiskText {
     listen: Spanned<Vec<Spanned<String>>>,
     #[serde(default)]
     allow_remote: bool,
-    export: Option<String>,
+    export: Option<Spanned<String>>,
     #[serde(default)]
     read_only: bool,
     #[serde(default)]
     buffered: bool,
-    profile: Option<String>,
+    profile: Option<Spanned<String>>,
     policy: Option<Spanned<String>>,
     mimic_memory: Option<Spanned<String>>,
     mimic_minimum_samples: Option<Spanned<u64>>,
     #[serde(default)]
     mimic_probe_idle: bool,
-    mimic_table: Option<PathBuf>,
+    mimic_table: Option<Spanned<PathBuf>>,
     harm_percent: Option<Spanned<f64>>,
     idle_after_ms: Option<Spanned<f64>>,
     timeout_s: Option<Spanned<u64>>,
-    record: Option<PathBuf>,
+    record: Option<Spanned<PathBuf>>,
     record_limit: Option<Spanned<String>>,
     ublk: Option<Spanned<u64>>,
     tls: Option<TlsText>,
@@ -83,6 +84,8 @@ pub(crate) struct Config {
     /// Blocks of the background that may be half read at once.
     pub(crate) partial_blocks: usize,
     pub(crate) disks: Vec<DiskConfig>,
+    /// Of what is not a disk's.
+    pub(crate) places: Places,
 }
 
 /// One disk of it.
@@ -115,6 +118,8 @@ pub(crate) struct DiskConfig {
     /// The N of a /dev/ublkbN.
     pub(crate) ublk: Option<u32>,
     pub(crate) tls: Option<Tls>,
+    /// Where all this stands in the file.
+    pub(crate) places: Places,
 }
 
 /// Half-read blocks of a megabyte are then a gigabyte at most.
@@ -171,7 +176,9 @@ impl Config {
                         record_limit: args.record_limit.get(),
                         ublk: args.ublk,
                         tls: crate::emulate::tls(&args.tls)?,
+                        places: Places::default(),
                     }],
+                    places: Places::default(),
                 }
             }
             (None, None) => return Err(Problem::usage("nothing to serve").help("give --config or --disk")),
@@ -179,8 +186,10 @@ impl Config {
         config.state = args.state.clone().or(config.state);
         config.control = args.control.clone().or(config.control);
         if config.control.is_some() && config.state.is_none() {
-            return Err(Problem::usage("a control socket, and no state directory for what is started there")
-                .help("give --state, or state in the file"));
+            let problem =
+                Problem::usage("a control socket, and no state directory for what is started there")
+                    .help("give --state, or state in the file");
+            return Err(config.places.underline("control", problem));
         }
         Ok(config)
     }
@@ -203,25 +212,45 @@ impl Config {
         let place = Source { name, text };
         let (limits, partial_blocks) = file.limits.check(&place)?;
         let mut disks: Vec<DiskConfig> = Vec::new();
-        for disk in file.disk {
+        let span = file.disk.span();
+        for disk in file.disk.into_inner() {
             let (name, span) = (disk.name.get_ref().clone(), disk.name.span());
             if disks.iter().any(|other| other.name == name) {
                 return Err(place.problem(span, "another disk is called so; give each a name of its own"));
             }
             let number = disk.ublk.as_ref().map(Spanned::span);
+            let (device, listen) = (disk.device.span(), disk.listen.get_ref().clone());
             let disk = disk.check(&place)?;
             if let Some(span) = number.filter(|_| disks.iter().any(|other| other.ublk == disk.ublk)) {
                 return Err(place.problem(span, "another disk has this number; give each one of its own"));
             }
+            if disks.iter().any(|other| other.device.is_over(&disk.device)) {
+                return Err(place.problem(device, "another disk is this already; give each device once"));
+            }
+            for (at, (address, text)) in disk.listen.iter().zip(&listen).enumerate() {
+                // The system finds a port of its own for each.
+                let any = matches!(address, Address::Tcp(at) if at.port() == 0);
+                let mut before =
+                    disks.iter().flat_map(|other| &other.listen).chain(disk.listen.iter().take(at));
+                if !any && before.any(|other| other == address) {
+                    return Err(
+                        place.problem(text.span(), "somebody listens there already; give each place once")
+                    );
+                }
+            }
             disks.push(disk);
         }
         if disks.is_empty() {
-            return Err(Problem::failed(format!("{name}: no disk")).help("give one [[disk]] table for each"));
+            return Err(place.problem(span, "no disk").help("give one [[disk]] table for each"));
         }
         let keep = |text: &Spanned<String>| place.parsed(text, |text| values::bytes(text).map(|b| b.get()));
         let keep_bytes_max = file.keep.as_ref().map(keep).transpose()?.unwrap_or(KEEP_BYTES_MAX);
-        let (state, control, control_roles) = (file.state, file.control, file.control_roles);
-        Ok(Self { state, control, control_roles, keep_bytes_max, limits, partial_blocks, disks })
+        let mut places = Places::of(name, text);
+        places.note("state", file.state.as_ref().map(Spanned::span));
+        places.note("control", file.control.as_ref().map(Spanned::span));
+        let (state, control) = (file.state.map(Spanned::into_inner), file.control.map(Spanned::into_inner));
+        let control_roles = file.control_roles;
+        Ok(Self { state, control, control_roles, keep_bytes_max, limits, partial_blocks, disks, places })
     }
 }
 
@@ -263,6 +292,23 @@ impl Source<'_> {
 }
 
 impl DiskText {
+    /// What may turn out to be wrong only when the disk is opened.
+    fn places(&self, source: &Source<'_>) -> Places {
+        let mut places = Places::of(source.name, source.text);
+        places.note("device", Some(self.device.span()));
+        places.note("export", self.export.as_ref().map(Spanned::span));
+        places.note("profile", self.profile.as_ref().map(Spanned::span));
+        places.note("policy", self.policy.as_ref().map(Spanned::span));
+        places.note("mimic_memory", self.mimic_memory.as_ref().map(Spanned::span));
+        places.note("mimic_table", self.mimic_table.as_ref().map(Spanned::span));
+        places.note("record", self.record.as_ref().map(Spanned::span));
+        places.note("ublk", self.ublk.as_ref().map(Spanned::span));
+        for (turn, place) in self.listen.get_ref().iter().enumerate() {
+            places.note_one("listen", turn, Some(place.span()));
+        }
+        places
+    }
+
     fn check(self, place: &Source<'_>) -> Result<DiskConfig, Problem> {
         if self.name.get_ref().is_empty() || self.name.get_ref().contains(['/', '.']) {
             let message = "a disk's name is a part of file names; give one without slashes and dots";
@@ -304,21 +350,22 @@ impl DiskText {
         let ublk = self.ublk.as_ref().map(ublk).transpose()?.map(|number| number as u32);
         let idle_after = Duration::from_millis_f64(idle).filter(|time| *time > Duration::ZERO);
         Ok(DiskConfig {
+            places: self.places(place),
             device: place.parsed(&self.device, |text| text.parse())?,
-            export: self.export.unwrap_or_default(),
+            export: self.export.map(Spanned::into_inner).unwrap_or_default(),
             name: self.name.into_inner(),
             listen,
             allow_remote: self.allow_remote,
             read_only: self.read_only,
             buffered: self.buffered,
-            profile: self.profile,
+            profile: self.profile.map(Spanned::into_inner),
             policy,
             learning: learning.into(),
-            mimic_table: self.mimic_table,
+            mimic_table: self.mimic_table.map(Spanned::into_inner),
             harm_ppm: (harm * 1e4).round() as u32,
             idle_after,
             timeout: Duration::from_secs(timeout),
-            record: self.record,
+            record: self.record.map(Spanned::into_inner),
             record_limit,
             ublk,
             tls,
@@ -411,6 +458,33 @@ mod tests {
         assert_eq!(keys(disk), expected);
     }
 
+    /// Of what the program understands, not only of what somebody remembered to list here.
+    #[test]
+    fn every_option_that_is_understood_stands_in_the_example() {
+        let disk = "[[disk]]\nname = \"a\"\ndevice = \"x\"\nlisten = [\"unix:/s\"]\n";
+        for (table, text) in [
+            ("", format!("zz = 1\n{disk}")),
+            ("control_roles", format!("[control_roles]\nzz = 1\n{disk}")),
+            ("limits", format!("[limits]\nzz = 1\n{disk}")),
+            ("disk", format!("{disk}zz = 1\n")),
+            ("tls", format!("{disk}tls = {{ zz = 1 }}\n")),
+        ] {
+            let problem = Config::from_toml(&text, "f.toml").unwrap_err().to_string();
+            let known: Vec<&str> = problem.split('`').skip(3).step_by(2).collect();
+            assert!(known.len() > 3, "{table}: {problem}");
+            for option in known {
+                let documented = EXAMPLE.lines().any(|line| {
+                    let line = line.strip_prefix("# ").unwrap_or(line);
+                    let line = line.trim_start_matches(['[']);
+                    line.starts_with(&format!("{option} = "))
+                        || line.starts_with(&format!("{option}]"))
+                        || (line.starts_with("tls = ") && line.contains(&format!(" {option} = ")))
+                });
+                assert!(documented, "{option} of [{table}] is not in docs/freeblock.toml");
+            }
+        }
+    }
+
     #[test]
     fn the_example_of_encryption_is_understood() {
         let line = EXAMPLE.lines().find_map(|line| line.strip_prefix("# tls = ")).unwrap();
@@ -449,11 +523,21 @@ mod tests {
             ),
             (&disk.replace("/dev/null", "emulated:x"), "file=PATH"),
             (&disk.replace("/dev/null", "emulated:x,file=y,speed=3"), "speed=3"),
+            (&disk.replace("unix:/s\"", "unix:/s\", \"unix:/s\""), "somebody listens there already"),
+            (
+                &format!("{disk}{}", disk.replace("\"a\"", "\"b\"").replace("/null", "/zero")),
+                "somebody listens there already",
+            ),
+            (
+                &format!("{disk}{}", disk.replace("\"a\"", "\"b\"").replace("unix:/s", "unix:/t")),
+                "another disk is this already",
+            ),
         ];
         for (text, expected) in mistakes {
             let problem = Config::from_toml(text, "f.toml").unwrap_err();
             assert!(problem.to_string().contains(expected), "{text}: {problem}");
             assert!(problem.to_string().starts_with("f.toml: "), "{problem}");
+            assert_eq!(miette::Diagnostic::labels(&problem).is_some(), !text.is_empty(), "{problem:?}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod identity;
 mod learnt;
 mod names;
 mod open;
+mod places;
 pub(crate) mod recipe;
 mod tls;
 
@@ -23,7 +24,9 @@ use server::control::{Control, ControlConfig};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, Open, random_seed};
-use server::{Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, Tally, Tls, Ublk};
+use server::{
+    Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, ServeError, Tally, Tls, Ublk,
+};
 use std::fmt::Write;
 
 /// A disk that is served, and its tasks.
@@ -38,7 +41,8 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     crate::emulate::log();
     if let Some(state) = &config.state {
         std::fs::create_dir_all(state).map_err(|e| {
-            Problem::failed(format!("{}: {e}", state.display())).help("give a directory that can be made")
+            let problem = Problem::failed(format!("{}: {e}", state.display()));
+            config.places.underline("state", problem.help("give a directory that can be made"))
         })?;
     }
     let mut running: Vec<Served> = Vec::new();
@@ -47,6 +51,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
             Ok(served) => running.push(served),
             Err(problem) => {
                 // Those that run have acknowledged nothing that they would lose, but may have begun to.
+                stop(&running);
                 end(running);
                 return Err(problem);
             }
@@ -89,8 +94,9 @@ pub(crate) fn check_config(text: &str, name: &str) -> Result<(), Problem> {
 fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Problem> {
     let Some(path) = &config.control else { return Ok(None) };
     let handles = running.iter().filter_map(|served| served.office.as_ref()).map(Open::handle).collect();
-    let config = ControlConfig { roles: config.control_roles.clone(), ..ControlConfig::new(path) };
-    Control::open(config, handles).map(Some).map_err(Problem::failed)
+    let asked = ControlConfig { roles: config.control_roles.clone(), ..ControlConfig::new(path) };
+    let opened = Control::open(asked, handles);
+    opened.map(Some).map_err(|e| config.places.underline("control", Problem::failed(e)))
 }
 
 /// A desk for a disk's tasks, in its part of the state directory.
@@ -100,19 +106,16 @@ fn office(
     opened: &mut Disk<AnyDevice>,
 ) -> Result<Option<Office>, Problem> {
     let Some(state) = &config.state else { return Ok(None) };
-    let own = match &disk.device {
-        DeviceSpec::Raw(path) => path,
-        DeviceSpec::Emulated { file, .. } => file,
-    };
     let sector_bytes = opened.sector_bytes();
     let facts = DiskFacts {
         name: disk.name.clone(),
         capacity: units::Sectors::new(opened.size().get() / sector_bytes.get().max(1)),
         sector_bytes,
-        own: vec![own.clone()],
+        own: vec![disk.device.path().to_owned()],
     };
     if let DeviceSpec::Raw(path) = &disk.device {
-        identity::keep(&state.join(&disk.name), path)?;
+        identity::keep(&state.join(&disk.name), path)
+            .map_err(|problem| disk.places.underline("device", problem))?;
     }
     let seed = random_seed().map_err(Problem::failed)?;
     let setup = Setup { disk: facts, keep_bytes_max: config.keep_bytes_max, seed };
@@ -129,9 +132,12 @@ fn tell(moment: Moment) {
 fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served, Problem> {
     // Who must encrypt is not read on the way.
     let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
-    let bind = |address: &Address| Listener::bind(address.clone(), remote).map_err(Problem::failed);
+    let bind = |(turn, address): (usize, &Address)| {
+        let bound = Listener::bind(address.clone(), remote);
+        bound.map_err(|e| disk.places.underline_one("listen", turn, Problem::failed(e)))
+    };
     let (mut opened, recipe) = open::open(disk, config.partial_blocks)?;
-    let listeners: Vec<Listener> = disk.listen.iter().map(bind).collect::<Result<_, _>>()?;
+    let listeners: Vec<Listener> = disk.listen.iter().enumerate().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
     let offer = Offer {
         name: disk.export.clone(),
@@ -143,11 +149,18 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
     let learnt = learnt::go_on(disk, config, &mut opened)?;
     // From the very first that the core is told; what it knows by then is in the recording.
     if let Some(path) = &disk.record {
-        open::record(path, disk.record_limit, recipe, &mut opened)?;
+        let begun = open::record(path, disk.record_limit, recipe, &mut opened);
+        begun.map_err(|problem| disk.places.underline("record", problem))?;
     }
     let office = office(disk, config, &mut opened)?;
-    let running = Running::start(&disk.name, opened, offer, listeners)
-        .map_err(|e| Problem::failed(format!("{}: {e}", disk.name)))?;
+    let running = Running::start(&disk.name, opened, offer, listeners).map_err(|error| {
+        let problem = Problem::failed(format!("{}: {error}", disk.name));
+        match error {
+            ServeError::Export(_) => disk.places.underline("export", problem),
+            ServeError::Ublk(_) => disk.places.underline("ublk", problem),
+            _ => problem,
+        }
+    })?;
     for place in places {
         console.note(&format!("{} at {place}", disk.name));
     }
@@ -179,9 +192,11 @@ fn stop(running: &[Served]) {
 /// What a disk has done, or how it failed.
 type Ended = (String, Result<(Tally, DiskStatus), Problem>);
 
-/// Waits for the end of all, after the first that ends by itself has ended the others.
+/// Waits for the end of all; whichever ends first ends the others.
 fn end(running: Vec<Served>) -> Vec<Ended> {
-    let stoppers: Vec<_> = running.iter().map(|served| served.running.stopper()).collect();
+    for one in &running {
+        running.iter().for_each(|other| one.running.ends_with_it(other.running.stopper()));
+    }
     let mut ended = Vec::new();
     for Served { running, office, learnt } in running {
         let name = running.name().to_owned();
@@ -200,9 +215,6 @@ fn end(running: Vec<Served>) -> Vec<Ended> {
                 (tally, disk.status())
             })
             .map_err(|e| Problem::failed(format!("{name}: {e}")));
-        for stop in &stoppers {
-            let _ = stop.stop();
-        }
         ended.push((name, result));
     }
     ended
@@ -242,8 +254,12 @@ fn said(ended: Vec<Ended>, json: bool) -> Result<String, Problem> {
         let background = &status.background;
         let (gaps, idle) = (mb(background.gap_bytes), mb(background.idle_bytes));
         let _ = writeln!(text, "  background  {gaps:.1} MB in gaps, {idle:.1} MB in idle time");
-        let (p50, p99) = (status.lateness.p50_us, status.lateness.p99_us);
-        let _ = writeln!(text, "  lateness    {p50:.0} us median, {p99:.0} us 99th percentile");
+        let late = &status.lateness;
+        let (p50, p99, max) = (late.p50_us, late.p99_us, late.max_us);
+        let _ = writeln!(
+            text,
+            "  lateness    {p50:.0} us median, {p99:.0} us 99th percentile, {max:.0} us at most"
+        );
     }
     Ok(text)
 }

@@ -2,7 +2,7 @@
 
 use crate::values;
 use server::Address;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// A drive, as it is named on the command line and in the file.
@@ -21,6 +21,21 @@ pub(crate) enum DeviceSpec {
         /// Seed of that.
         seed: u64,
     },
+}
+
+impl DeviceSpec {
+    /// Whether both are on one device or file, as far as their names tell.
+    pub(crate) fn is_over(&self, other: &Self) -> bool {
+        self.path() == other.path()
+    }
+
+    /// Where its bytes are.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Raw(path) => path,
+            Self::Emulated { file, .. } => file,
+        }
+    }
 }
 
 impl FromStr for DeviceSpec {

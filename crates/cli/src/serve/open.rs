@@ -36,11 +36,15 @@ pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<A
         learnt: None,
     };
     let wrong = |error: String| Problem::failed(format!("{}: {error}", config.name));
-    let Made { model, config: core, mut mimic } = recipe.make().map_err(wrong)?;
+    let Made { model, config: core, mut mimic } =
+        recipe.make().map_err(|e| config.places.underline("mimic_memory", wrong(e)))?;
     if let Some(path) = &config.mimic_table {
-        mimic = Some(Box::new(from_table(path, config, &model, mimic.as_deref())?));
+        let table = from_table(path, config, &model, mimic.as_deref());
+        mimic = Some(Box::new(table.map_err(|problem| config.places.underline("mimic_table", problem))?));
     }
-    let mut disk = Disk::new(device, model, core).map_err(|error| wrong(error.to_string()))?;
+    let option = if config.profile.is_some() { "profile" } else { "device" };
+    let mut disk = Disk::new(device, model, core)
+        .map_err(|error| config.places.underline(option, wrong(error.to_string())))?;
     disk.set_timeout(config.timeout);
     if let Some(mimic) = mimic {
         disk.set_mimic(mimic);
@@ -100,29 +104,33 @@ fn from_table(
 fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
     let profile = match config.profile.as_deref() {
         None | Some("none") => None,
-        Some(name) => Some(resolve(name)?),
+        Some(name) => Some(resolve(name).map_err(|problem| config.places.underline("profile", problem))?),
+    };
+    let wrong = |problem| config.places.underline("device", problem);
+    let characterised = |found| {
+        characterised(found, &config.name).map_err(|problem| config.places.underline("profile", problem))
     };
     let forget = config.profile.as_deref() == Some("none");
     match &config.device {
         DeviceSpec::Raw(path) => {
             let options = Options { read_only: config.read_only, buffered: config.buffered };
-            let device = Raw::open(path, options).map_err(Problem::failed)?;
+            let device = Raw::open(path, options).map_err(|e| wrong(Problem::failed(e)))?;
             let known = match profile {
-                Some(found) => characterised(found, &config.name)?,
+                Some(found) => characterised(found)?,
                 None => unknown(&device),
             };
             Ok((Box::new(device) as AnyDevice, known))
         }
         DeviceSpec::Emulated { drive, file, noise, seed } => {
-            let own = resolve(drive)?;
+            let own = resolve(drive).map_err(wrong)?;
             let behaviour = Behaviour {
                 write_back: Some(false),
                 ..if *noise { Behaviour::noisy() } else { Behaviour::default() }
             };
-            let device = Emulated::new(&own.profile, behaviour, *seed, alone(file)?)
-                .map_err(|e| Problem::failed(format!("{}: {e}", file.display())))?;
+            let device = Emulated::new(&own.profile, behaviour, *seed, alone(file).map_err(wrong)?)
+                .map_err(|e| wrong(Problem::failed(format!("{}: {e}", file.display()))))?;
             let known = match profile {
-                Some(found) => characterised(found, &config.name)?,
+                Some(found) => characterised(found)?,
                 None if forget => unknown(&device),
                 None => emulated(own, behaviour, *seed)?,
             };

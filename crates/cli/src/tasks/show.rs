@@ -100,6 +100,10 @@ pub(crate) fn task(task: &Value) -> String {
     if number("blocks") > 0 {
         let (done, blocks) = (grouped(number("done")), grouped(number("blocks")));
         let _ = writeln!(out, "  {done} of {blocks} blocks, {}, {} to go", rate(task), eta(task));
+        let harm = &task["harm"];
+        let share = harm["share"].as_f64().unwrap_or(0.0) * 100.0;
+        let with = if harm["shared"].as_bool() == Some(true) { ", with what ran beside it" } else { "" };
+        let _ = writeln!(out, "  its work in idle time cost the foreground {share:.2}%{with}");
     }
     let some = |lbns: &Value| -> Vec<String> {
         lbns.as_array().into_iter().flatten().take(20).map(Value::to_string).collect()
@@ -148,10 +152,17 @@ pub(crate) fn status(status: &Value) -> String {
         }
         let mb = |key: &str| now["background"][key].as_f64().unwrap_or(0.0) / 1e6;
         let (gaps, idle) = (mb("gap_bytes"), mb("idle_bytes"));
-        let harm = now["idle"]["share"].as_f64().unwrap_or(0.0) * 100.0;
+        let harm = |key: &str| now[key]["share"].as_f64().unwrap_or(0.0) * 100.0;
+        let (detours, idling) = (harm("detours"), harm("idle"));
         let _ = writeln!(
             out,
-            "  background  {gaps:.1} MB in gaps, {idle:.1} MB in idle time, which cost the foreground {harm:.2}%"
+            "  background  {gaps:.1} MB in gaps, which cost the foreground {detours:.2}%; {idle:.1} MB in idle time, {idling:.2}%"
+        );
+        let us = |at: &str| now["lateness"][at].as_f64().unwrap_or(0.0);
+        let (p50, p99, max) = (us("p50_us"), us("p99_us"), us("max_us"));
+        let _ = writeln!(
+            out,
+            "  lateness    {p50:.0} us median, {p99:.0} us 99th percentile, {max:.0} us at most"
         );
         if let Some(failing) = now["failing"].as_str() {
             let _ =

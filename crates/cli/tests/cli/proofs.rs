@@ -33,6 +33,13 @@ fn a_file_system_beside_tasks_is_clean_and_so_is_what_is_restored() {
     proof("filesystems.sh", &[("SYSTEMS", "ext4")]);
 }
 
+/// Skipped by name where the binary is without ublk, as in `make test`, or there is nothing to boot a guest with; in `make ublk`'s
+/// it takes some minutes: `cargo test -p freeblock-cli --features ublk --test cli ublk`.
+#[test]
+fn a_disk_is_a_block_device_of_a_guests_kernel_by_ublk() {
+    proof("ublk.sh", &[]);
+}
+
 #[test]
 fn postgres_beside_tasks_recovers_and_so_does_what_is_restored() {
     proof("postgres.sh", &[]);

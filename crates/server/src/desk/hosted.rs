@@ -103,7 +103,7 @@ impl Application for Desk {
             }
             return false;
         }
-        if self.hold_for_sums(wanted.range) {
+        if self.is_ending(wanted.range) || self.hold_for_sums(wanted.range) {
             return false;
         }
         let given = match owner {

@@ -82,12 +82,14 @@ impl Desk {
             due.into_iter().map(|(_, id)| id).collect()
         };
         if let Some(why) = self.trouble.clone() {
+            self.hold_less();
             for id in created {
                 self.end(sessions, id, TaskState::Failed, Some(why.clone()));
             }
             return;
         }
         self.durable = self.durable.max(seq);
+        self.let_go();
         for id in created {
             self.begin_one(sessions, id);
         }

@@ -4,6 +4,7 @@
 //! [`Desk::order`], and what has become of it goes in by [`Desk::told`]; [`crate::tasks::Clerks`] carries orders out.
 
 mod calls;
+pub(crate) mod ending;
 mod guests;
 mod hosted;
 mod ledger;
@@ -20,6 +21,7 @@ use crate::office::Hand;
 use crate::tasks::job::{Context, Job, Stage};
 use crate::tasks::journal::{self, JournalError, Writer};
 use crate::tasks::{Begin, begin};
+use ending::Ending;
 use guests::Guest;
 use order::{Lane, News, Order, Told, Work};
 use pace::Pace;
@@ -40,6 +42,8 @@ pub const MOST_REMEMBERED: usize = 1_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Progress is put into the journal so often, and more seldom the longer it is: a megabyte a second at most.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
+/// After so long a file that foreground writes wait for is given up, and what it was for: no write waits for ever.
+pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 /// A journal shorter than this is not worth writing anew.
 const LEAST_COMPACTION: u64 = 64 << 10;
 
@@ -94,6 +98,8 @@ struct Live {
     /// Moved in gaps, and in idle time.
     free_bytes: u64,
     idle_bytes: u64,
+    /// The log says that it misses its deadline.
+    late: bool,
 }
 
 /// All tasks of a disk.
@@ -127,6 +133,7 @@ pub struct Desk {
     harm: Harm,
     /// Writes of sessions that wait for a block to be kept.
     wanted: Vec<LbnRange>,
+    ending: Vec<Ending>,
     /// Tasks that a flush is under way for.
     flushing: Vec<u64>,
     /// Tasks beside which nobody else writes.
@@ -183,6 +190,7 @@ impl Desk {
             now: Instant::ZERO,
             unix_ms: 0,
             harm: Harm::default(),
+            ending: Vec::new(),
             wanted: Vec::new(),
             flushing: Vec::new(),
             alone: BTreeSet::new(),
@@ -200,6 +208,7 @@ impl Desk {
         for id in ids {
             self.begin_one(sessions, id);
         }
+        self.sweep();
     }
 
     /// The disk.
@@ -228,6 +237,7 @@ impl Desk {
     pub(crate) fn close(&mut self) {
         let ids: Vec<u64> = self.live.keys().copied().collect();
         ids.into_iter().for_each(|id| self.save(id, true));
+        self.let_go_of_all();
         self.hand_over();
         self.hand = None;
     }
@@ -285,6 +295,7 @@ impl Desk {
             self.compact();
         }
         self.charge(harm);
+        self.give_up_waiting(sessions);
         if !self.changing {
             for id in std::mem::take(&mut self.hushing) {
                 self.begin_one(sessions, id);
@@ -305,6 +316,7 @@ impl Desk {
                 }
             });
             self.save(id, false);
+            self.warn_of_deadline(id);
             self.settle(sessions, id);
         }
     }
@@ -319,7 +331,8 @@ impl Desk {
             held |= self.with(sessions, id, |live, cx| live.job.hold(cx, range)).unwrap_or(false);
             self.settle(sessions, id);
         }
-        held
+        // What has just failed, too.
+        held || self.is_ending(range)
     }
 
     /// Whether a request may get at a place now: what a reorganisation moves belongs to it.
@@ -445,6 +458,7 @@ impl Desk {
             shared,
             free_bytes: 0,
             idle_bytes: 0,
+            late: false,
         };
         self.live.insert(id, live);
         self.hand_over();
@@ -497,21 +511,6 @@ impl Desk {
             Stage::Opening => drop(self.state(id, TaskState::Queued, None)),
             Stage::Running => drop(self.state(id, TaskState::Running, None)),
         }
-    }
-
-    fn end(&mut self, sessions: &mut dyn Sessions, id: u64, state: TaskState, reason: Option<String>) -> u64 {
-        self.with(sessions, id, |live, cx| {
-            live.job.close(cx);
-            cx.target(Work::End);
-            cx.kept(Work::End);
-        });
-        self.live.remove(&id);
-        self.gone(Owner::Task(id));
-        self.alone.remove(&id);
-        self.hushing.retain(|other| *other != id);
-        self.creating.retain(|(_, other)| *other != id);
-        self.routes.forget(Owner::Task(id));
-        self.state(id, state, reason)
     }
 
     /// What the core's account has grown by is put down to every task that ran.

@@ -5,7 +5,7 @@
 
 use crate::desk::spec::DiskFacts;
 use apps::backup::image::Header;
-use apps::reorganizer::Plan;
+use apps::reorganizer::Prepared;
 use scheduler::BlockSet;
 use std::path::PathBuf;
 use units::Sectors;
@@ -102,11 +102,15 @@ pub enum Work {
         plan: PathBuf,
         /// Sectors in a block, if the plan does not say.
         block: Sectors,
-        /// Sectors of the disk.
-        capacity: Sectors,
+        /// The disk.
+        disk: DiskFacts,
+        /// Blocks that may be between two places.
+        staging: u64,
         /// Whether there must be something that it remembers.
         begun: bool,
     },
+    /// Nothing: what comes of it is told when the disk's loop has done what else there is. [`News::Breathed`].
+    Breathe,
     /// Remember that, durably: [`News::Synced`] or [`News::Trouble`].
     Moves {
         /// To be told with the news.
@@ -249,15 +253,15 @@ pub enum News {
     },
     /// The next blocks; none: there are no more.
     Chunks(Vec<Chunk>),
-    /// A plan, what a reorganisation remembers of it, and all places that it touches: first, end; in order.
+    /// A plan, as far as it is, ready to begin, and all places that it touches: first, end; in order.
     Moves {
         /// The plan.
-        plan: Box<Plan>,
-        /// Nothing, of a new one.
-        state: Vec<u8>,
+        plan: Box<Prepared>,
         /// The places.
         places: Vec<(u64, u64)>,
     },
+    /// It is somebody's turn again.
+    Breathed,
     /// The file.
     Bytes(Vec<u8>),
     /// A checksum store is open.

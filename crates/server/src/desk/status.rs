@@ -5,6 +5,7 @@ use super::spec::{Kind, TaskSpec};
 use super::table::{Content, TaskState};
 use scheduler::Harm;
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 use units::Duration;
 
 /// How a task stands, as JSON has it.
@@ -129,5 +130,15 @@ impl Desk {
             checksums: figures.content,
             spec: entry.spec.clone(),
         })
+    }
+
+    /// Says so once in the log when a task is about to miss its deadline, or has.
+    pub(super) fn warn_of_deadline(&mut self, id: u64) {
+        let Some(deadline) = self.table.get(id).and_then(|entry| entry.spec.deadline_unix_s) else { return };
+        let Some(task) = self.task(id).filter(|task| task.misses_deadline) else { return };
+        let Some(live) = self.live.get_mut(&id).filter(|live| !live.late) else { return };
+        live.late = true;
+        let to_go = task.eta_s.map(f64::round);
+        warn!(disk = task.disk, task = id, kind = %task.kind, deadline_unix_s = deadline, to_go_s = to_go, "misses its deadline");
     }
 }

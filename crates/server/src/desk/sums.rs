@@ -5,19 +5,23 @@
 //! write. The store of a disk is named in the journal. One that has failed, or was not to be had when the daemon began, is
 //! struck out of the journal before another write goes, and is believed never again.
 
-use super::Desk;
 use super::order::{Lane, News, Order, Work};
 use super::routes::Owner;
 use super::table::{Event, SumStore};
+use super::{ANSWER, Desk};
 use crate::tasks::job::blocks_of;
 use scheduler::{BlockSet, Sessions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use tracing::{error, info};
-use units::{LbnRange, Sectors};
+use units::{Instant, LbnRange, Sectors};
 
 /// Blocks of the store: the first, the one after the last.
 type Blocks = (u64, u64);
+
+/// Blocks that a store is told to forget at a time, about a thousand pages of it: a whole disk that is discarded takes many
+/// answers, each of them in time.
+const MOST_FORGOTTEN: u64 = 1 << 20;
 
 /// A store that the disk's writes are told to.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ struct Kept {
     /// What it is being told to forget; what is next.
     forgetting: Vec<Blocks>,
     next: Vec<Blocks>,
+    /// When it was told.
+    since: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -35,8 +41,8 @@ enum State {
     #[default]
     None,
     Kept(Kept),
-    /// It is no more: writes wait until that is in the journal, up to which entry.
-    Leaving(u64),
+    /// It is no more: writes wait until that is in the journal, up to which entry; since when.
+    Leaving(u64, Instant),
 }
 
 /// What a scrub with checksums has to know of writes.
@@ -99,7 +105,7 @@ impl Sums {
             State::Kept(kept) => {
                 kept.forgetting.iter().chain(&kept.next).any(|(first, end)| (*first..*end).contains(&block))
             }
-            State::None | State::Leaving(_) => true,
+            State::None | State::Leaving(..) => true,
         };
         !leaving
             && !watch.touched.contains(block)
@@ -132,33 +138,45 @@ impl Sums {
         }
     }
 
-    fn hold(&mut self, range: LbnRange, orders: &mut VecDeque<Order>) -> bool {
+    fn hold(&mut self, range: LbnRange, orders: &mut VecDeque<Order>, now: Instant) -> bool {
         let kept = match &mut self.state {
             State::None => return false,
-            State::Leaving(_) => return true,
+            State::Leaving(..) => return true,
             State::Kept(kept) => kept,
         };
         let (first, end) = blocks_of(range, kept.block, kept.maybe.blocks());
-        let meets = |(from, to): &Blocks| *from < end && first < *to;
-        if kept.next.iter().any(|told| told.0 <= first && end <= told.1) {
-            return true;
+        let told = || kept.forgetting.iter().chain(&kept.next);
+        let known = |from| kept.maybe.next(from).filter(|block| *block < end);
+        let Some(mut at) = known(first) else {
+            return told().any(|(from, to)| *from < end && first < *to);
+        };
+        while let Some((_, to)) = told().find(|(from, to)| (*from..*to).contains(&at)) {
+            let Some(rest) = known(*to) else { return true };
+            at = rest;
         }
-        if kept.maybe.count(first, end) == 0 {
-            return kept.forgetting.iter().chain(&kept.next).any(meets);
-        }
-        if !kept.forgetting.iter().any(|told| told.0 <= first && end <= told.1) {
-            kept.next.push((first, end));
-            kept.forget(orders);
-        }
+        kept.next.push((at, end));
+        kept.forget(orders, now);
         true
     }
 }
 
 impl Kept {
-    /// Has what is next forgotten, all at a time: one sync does for many writes.
-    fn forget(&mut self, orders: &mut VecDeque<Order>) {
+    /// Has what is next forgotten, much at a time: one sync does for many writes.
+    fn forget(&mut self, orders: &mut VecDeque<Order>, now: Instant) {
         if self.forgetting.is_empty() && !self.next.is_empty() {
-            self.forgetting = std::mem::take(&mut self.next);
+            (self.forgetting, self.since) = (Vec::new(), now);
+            let mut room = MOST_FORGOTTEN;
+            while let Some((first, end)) = self.next.first_mut()
+                && room > 0
+            {
+                let stop = first.saturating_add(room).min(*end);
+                self.forgetting.push((*first, stop));
+                room -= stop.saturating_sub(*first);
+                *first = stop;
+                if stop >= *end {
+                    self.next.remove(0);
+                }
+            }
             orders.push_back(Order { lane: Lane::Sums, work: Work::Forget(self.forgetting.clone()) });
         }
     }
@@ -185,7 +203,8 @@ impl Desk {
     fn keep_sums(&mut self, store: &SumStore, maybe: impl FnOnce(u64) -> BlockSet) {
         let block = Sectors::new(store.block.max(1));
         let blocks = self.setup.disk.capacity.get().div_ceil(block.get());
-        let kept = Kept { block, maybe: maybe(blocks), forgetting: Vec::new(), next: Vec::new() };
+        let kept =
+            Kept { block, maybe: maybe(blocks), forgetting: Vec::new(), next: Vec::new(), since: self.now };
         self.sums.state = State::Kept(kept);
     }
 
@@ -201,7 +220,7 @@ impl Desk {
 
     /// Whether a write has to wait for the store.
     pub(super) fn hold_for_sums(&mut self, range: LbnRange) -> bool {
-        let held = self.sums.hold(range, &mut self.orders);
+        let held = self.sums.hold(range, &mut self.orders, self.now);
         self.hand_over();
         held
     }
@@ -254,7 +273,7 @@ impl Desk {
                     for (first, end) in std::mem::take(&mut kept.forgetting) {
                         kept.maybe.remove_range(first, end);
                     }
-                    kept.forget(&mut self.orders);
+                    kept.forget(&mut self.orders, self.now);
                 }
                 self.hand_over();
             }
@@ -312,10 +331,36 @@ impl Desk {
                 Some(_) => self.note(Event::Sums { store: None }),
                 None => self.seq,
             };
-            self.sums.state = if seq <= self.durable { State::None } else { State::Leaving(seq) };
+            self.sums.state = if seq <= self.durable { State::None } else { State::Leaving(seq, self.now) };
         }
         if let Some(id) = self.sums.watch.as_ref().map(|watch| watch.id) {
             self.tell_sums(sessions, id, News::Refused(why.to_owned()));
+        }
+    }
+
+    /// No write waits for ever for a store, nor for the journal that is to say that it is no more: both may hang, with the file
+    /// system that they are on, and for ever if that is on this very disk.
+    pub(super) fn give_up_sums(&mut self, sessions: &mut dyn Sessions) {
+        match &self.sums.state {
+            State::Kept(kept) if !kept.forgetting.is_empty() && kept.since + ANSWER <= self.now => {
+                let (place, s) =
+                    (self.table.sums().map(|s| s.path.display().to_string()), ANSWER.as_secs_f64());
+                let why = format!(
+                    "{}: the checksum store has not answered for {s:.0} s, and nothing in it is believed any more; put it on \
+                     another device, never on this disk itself",
+                    place.unwrap_or_default()
+                );
+                self.leave_sums(sessions, &why);
+            }
+            State::Leaving(_, since) if *since + ANSWER <= self.now => {
+                error!(
+                    disk = self.setup.disk.name,
+                    "the state directory does not answer: after a restart the \
+                    checksum store may be believed again; remove it then"
+                );
+                self.sums.state = State::None;
+            }
+            _ => {}
         }
     }
 
@@ -323,7 +368,7 @@ impl Desk {
     pub(super) fn journaled_sums(&mut self, sessions: &mut dyn Sessions, seq: u64, failed: bool) {
         match self.sums.state {
             // A journal that cannot be written either must not stop the disk for ever.
-            State::Leaving(at) if failed || at <= seq => self.sums.state = State::None,
+            State::Leaving(at, _) if failed || at <= seq => self.sums.state = State::None,
             _ => {}
         }
         if let Some((at, id)) = self.sums.ready

@@ -128,13 +128,14 @@ impl Clerk {
                 Ok(bytes) => News::Bytes(bytes),
                 Err(error) => News::Refused(format!("{}: {error}", path.display())),
             }),
-            Work::OpenMoves { plan, block, capacity, begun } => {
+            Work::OpenMoves { plan, block, disk, staging, begun } => {
                 let moves = Moves::new(Arc::clone(&self.files), &self.state, self.id());
-                let told = moves.open(&plan, block, capacity, begun);
+                let told = moves.open(&plan, block, &disk, staging, begun);
                 self.has = Has::Moves(moves);
                 Some(told.unwrap_or_else(|news| news))
             }
             Work::Moves { mark, bytes, replace } => self.moves()?.remember(mark, &bytes, replace),
+            Work::Breathe => Some(News::Breathed),
             Work::Map(map) => self.moves()?.map(&map),
             Work::ForgetMoves => {
                 self.moves()?.forget();

@@ -82,6 +82,11 @@ pub(crate) trait Job: Send {
         Fence::Open
     }
 
+    /// Where others may not write while it is not over: first and end of each place, in order; none: anywhere.
+    fn places(&self) -> Option<Vec<(u64, u64)>> {
+        None
+    }
+
     /// Whether it waits until nobody is at its places any more; then [`clear`](Self::clear) is called.
     fn wants_clear(&self) -> bool {
         false

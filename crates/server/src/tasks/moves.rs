@@ -4,7 +4,8 @@ use super::clerk::{read_whole, write_all};
 use super::files::{File, Files, How};
 use super::reorganize::MOST_MOVED;
 use crate::desk::order::News;
-use apps::reorganizer::Plan;
+use crate::desk::spec::DiskFacts;
+use apps::reorganizer::{Options, Plan, Prepared, RecoverError, StateError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +34,16 @@ impl Moves {
     }
 
     /// The plan, from the task's own copy or a user's file, and what is remembered of it.
-    pub fn open(&self, plan: &Path, block: Sectors, capacity: Sectors, begun: bool) -> Result<News, News> {
+    ///
+    /// What takes long is done here, out of the way of the disk's loop.
+    pub fn open(
+        &self,
+        plan: &Path,
+        block: Sectors,
+        disk: &DiskFacts,
+        staging: u64,
+        begun: bool,
+    ) -> Result<News, News> {
         let own = self.path("plan");
         let trouble = |path: &Path, e: io::Error| News::Trouble(format!("{}: {e}", path.display()));
         let gone = |path: &Path, why: &str| {
@@ -49,7 +59,7 @@ impl Moves {
             true => {
                 let refused = |why: String| News::Refused(format!("{}: {why}", plan.display()));
                 let text = self.text(plan).map_err(|e| refused(e.to_string()))?;
-                let read = Plan::from_text(&text, block, capacity, MOST_MOVED);
+                let read = Plan::from_text(&text, block, disk.capacity, MOST_MOVED);
                 let read = read.map_err(|e| refused(e.to_string()))?;
                 self.replace(&own, &read.encode()).map_err(|e| trouble(&own, e))?;
                 read
@@ -66,7 +76,23 @@ impl Moves {
             return Err(gone(&memory, "it is gone"));
         }
         let places = places(&plan);
-        Ok(News::Moves { plan: Box::new(plan), state, places })
+        let mut options = Options { staging, ..Options::default() };
+        let prepared = loop {
+            let prepared = match state.is_empty() {
+                true => Prepared::fresh(&plan, options, disk.sector_bytes).map_err(RecoverError::from),
+                false => Prepared::recovered(&plan, &state, options, disk.sector_bytes),
+            };
+            match prepared {
+                // It had grown before.
+                Err(RecoverError::State(StateError::StagingShrunk { needed, .. }))
+                    if needed > options.staging =>
+                {
+                    options.staging = needed;
+                }
+                told => break told.map_err(|e| News::Refused(e.to_string()))?,
+            }
+        };
+        Ok(News::Moves { plan: Box::new(prepared), places })
     }
 
     fn text(&self, path: &Path) -> io::Result<String> {

@@ -6,21 +6,23 @@
 
 use super::job::{Context, Job, Stage};
 use super::landed::Landed;
+use crate::desk::ending::meets;
 use crate::desk::order::{News, Work};
 use crate::desk::table::{Figures, MOST_BAD};
 use crate::disk::Fence;
-use apps::reorganizer::{
-    Nvram, NvramLost, Options, Plan, Progress, RecoverError, Reorganizer, StateError, Trouble,
-};
+use apps::reorganizer::{Nvram, NvramLost, Prepared, Progress, Reorganizer, Trouble};
 use scheduler::{Application, Record, Wanted};
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::path::PathBuf;
 use units::{LbnRange, Op, Sectors};
 
-/// The most blocks of a plan: beyond, it would take the disk's loop too long to begin. 16 GiB in blocks of 16 KiB, 1 TiB in
-/// blocks of 1 MiB.
+/// The most blocks of a plan, and so of memory: 16 GiB in blocks of 16 KiB, 1 TiB in blocks of 1 MiB.
 pub(crate) const MOST_MOVED: u64 = 1 << 20;
+
+/// So many calls of its sessions at a time while it begins: some milliseconds (`cargo run --release -p freeblock-apps --example
+/// reorganize_start`). Of the small plans of tests few, so that they begin in many steps, too.
+const MOST_CALLS: usize = if cfg!(test) { 5 } else { 1 << 12 };
 
 /// Bytes of blocks that are between two places.
 const STAGING_BYTES: u64 = 16 << 20;
@@ -70,7 +72,7 @@ pub(crate) struct Reorganize {
     /// The plan's places, in order.
     places: Option<Vec<(u64, u64)>>,
     /// Read, and waiting until clients have done what they began there.
-    opened: Option<(Box<Plan>, Vec<u8>)>,
+    opened: Option<Box<Prepared>>,
     machine: Option<Reorganizer<Paper>>,
     gates: VecDeque<Gate>,
     /// Where it stood at each mark that is not durable yet.
@@ -137,8 +139,8 @@ impl Reorganize {
     }
 
     fn open(&self, cx: &mut Context<'_>) {
-        let (plan, block, capacity) = (self.plan.clone(), self.block, cx.disk.capacity);
-        cx.kept(Work::OpenMoves { plan, block, capacity, begun: self.begun });
+        let (plan, block, disk) = (self.plan.clone(), self.block, cx.disk.clone());
+        cx.kept(Work::OpenMoves { plan, block, disk, staging: self.staging, begun: self.begun });
     }
 
     fn fail(&mut self, why: String) {
@@ -147,35 +149,32 @@ impl Reorganize {
 
     /// Nobody else is at its places any more.
     fn start(&mut self, cx: &mut Context<'_>) {
-        let Some((plan, state)) = self.opened.take() else { return };
-        loop {
-            let options = Options { staging: self.staging, priority: cx.priority, ..Options::default() };
-            let sector = cx.disk.sector_bytes;
-            let begun = match state.is_empty() {
-                true => Reorganizer::start(&plan, options, sector, Paper::default(), cx.sessions)
-                    .map_err(RecoverError::from),
-                false => Reorganizer::recover(&plan, &state, options, sector, Paper::default(), cx.sessions),
-            };
-            match begun {
-                Ok(machine) => {
-                    self.progress = machine.progress();
-                    self.overwritten |= self.progress.staged + self.progress.done > 0;
-                    self.trouble = None;
-                    self.machine = Some(machine);
-                    break;
-                }
-                // It had grown before.
-                Err(RecoverError::State(StateError::StagingShrunk { needed, .. }))
-                    if needed > self.staging =>
-                {
-                    self.staging = needed;
-                }
-                Err(RecoverError::Start(error)) => {
-                    self.opened = Some((plan, state));
-                    self.trouble = Some(error.to_string());
-                    return;
-                }
-                Err(error) => return self.fail(error.to_string()),
+        let Some(plan) = self.opened.take() else { return };
+        let mut plan = *plan;
+        plan.options_mut().priority = cx.priority;
+        self.staging = plan.options_mut().staging;
+        match Reorganizer::begin(plan, Paper::default(), cx.sessions) {
+            Ok(machine) => {
+                self.progress = machine.progress();
+                self.overwritten |= self.progress.staged + self.progress.done > 0;
+                self.trouble = None;
+                self.machine = Some(machine);
+                self.go_on_beginning(cx);
+            }
+            Err(error) => self.trouble = Some(error.to_string()),
+        }
+    }
+
+    /// Its blocks are registered some at a time: a million of them take a second, and clients do not wait for that.
+    fn go_on_beginning(&mut self, cx: &mut Context<'_>) {
+        let Some(machine) = self.machine.as_mut().filter(|machine| machine.is_beginning()) else { return };
+        match machine.begin_some(cx.sessions, MOST_CALLS) {
+            Ok(true) => {}
+            Ok(false) => return cx.kept(Work::Breathe),
+            Err(error) => {
+                self.machine = None;
+                self.trouble = Some(error.to_string());
+                return;
             }
         }
         self.absorb(cx, None);
@@ -218,7 +217,7 @@ impl Reorganize {
 
     fn finish(&mut self, cx: &mut Context<'_>) {
         let Some(machine) = &self.machine else { return };
-        let ended = machine.progress().is_finished() && self.durable == self.mark;
+        let ended = machine.progress().is_finished() && self.durable == self.mark && !machine.is_beginning();
         if !ended || self.finished || self.mapping.is_some() {
             return;
         }
@@ -275,10 +274,7 @@ impl Reorganize {
     }
 
     fn is_at(&self, range: LbnRange) -> bool {
-        let places = self.places.as_deref().unwrap_or_default();
-        let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
-        let at = places.partition_point(|(_, to)| *to <= start);
-        places.get(at).is_some_and(|(from, _)| *from < end)
+        meets(self.places.as_deref().unwrap_or_default(), range)
     }
 }
 
@@ -309,11 +305,12 @@ impl Job for Reorganize {
 
     fn told(&mut self, cx: &mut Context<'_>, _: bool, news: News) {
         match news {
-            News::Moves { plan, state, places } => {
+            News::Moves { plan, places } => {
                 self.block_bytes = plan.block().get().saturating_mul(cx.disk.sector_bytes.get());
                 self.places = Some(places);
-                self.opened = Some((plan, state));
+                self.opened = Some(plan);
             }
+            News::Breathed => self.go_on_beginning(cx),
             News::Synced { mark: MAP, .. } => {
                 let why = self.mapping.clone().unwrap_or_default();
                 self.fail(why);
@@ -342,6 +339,10 @@ impl Job for Reorganize {
             Some(_) if self.is_at(range) => Fence::Closed,
             Some(_) => Fence::Open,
         }
+    }
+
+    fn places(&self) -> Option<Vec<(u64, u64)>> {
+        Some(self.places.clone().unwrap_or_default())
     }
 
     fn wants_clear(&self) -> bool {
@@ -427,6 +428,7 @@ impl Job for Reorganize {
             _ if self.over => Stage::Done,
             (Some(why), _) => Stage::Failed(why.clone()),
             (None, Some(why)) => Stage::Waiting(why.clone()),
+            (None, None) if self.machine.as_ref().is_some_and(Reorganizer::is_beginning) => Stage::Opening,
             (None, None) => match self.machine.as_ref().map(Reorganizer::trouble) {
                 None => Stage::Opening,
                 Some(Some(trouble @ Trouble::Session(_))) => Stage::Waiting(trouble.to_string()),

@@ -8,13 +8,14 @@
 use super::job::{Context, Job, Stage, blocks_of};
 use super::keeper::{Keeper, Read};
 use super::outlet::{Outlet, Still};
+use crate::desk::ANSWER;
 use crate::desk::order::{News, Target, Work};
 use crate::desk::table::{Figures, MOST_BAD};
 use apps::backup::image::Header;
 use apps::backup::{Backup, State};
 use scheduler::{Application, BlockSet, Record};
-use std::collections::BTreeSet;
-use units::{Lbn, LbnRange, Sectors};
+use std::collections::{BTreeSet, VecDeque};
+use units::{Instant, Lbn, LbnRange, Sectors};
 
 /// Bytes that may be on their way to the target: beyond them reading waits.
 const MOST_UNSYNCED: u64 = 16 << 20;
@@ -31,6 +32,8 @@ pub(crate) struct Snapshot {
     safe: BlockSet,
     /// Ordered to be kept: what the background reads of them is too new.
     kept: BlockSet,
+    /// When that was ordered, of those that are not durable yet.
+    keeping: VecDeque<Instant>,
     /// Put since the last sync was ordered.
     unsynced: Vec<u64>,
     /// Of the sync that was ordered.
@@ -69,6 +72,7 @@ impl Snapshot {
             keeper: Keeper::default(),
             safe: BlockSet::empty(blocks),
             kept: BlockSet::empty(blocks),
+            keeping: VecDeque::new(),
             unsynced: Vec::new(),
             syncing: None,
             journaling: None,
@@ -186,6 +190,7 @@ impl Snapshot {
         if let Some(backup) = &mut self.backup {
             backup.output_mut().keep(block);
         }
+        self.keeping.push_back(cx.now);
         cx.kept(Work::Keep { mark: block, block, bytes, bad });
     }
 
@@ -270,6 +275,7 @@ impl Snapshot {
                 self.start(cx);
             }
             News::Synced { mark: block, .. } => {
+                self.keeping.pop_front();
                 self.safe.insert(block);
                 self.news = true;
             }
@@ -364,6 +370,13 @@ impl Job for Snapshot {
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
+        if self.keeping.front().is_some_and(|at| *at + ANSWER <= cx.now) {
+            let s = ANSWER.as_secs_f64();
+            return self.fail(format!(
+                "what clients overwrite could not be kept: the state directory has not answered for {s:.0} s; put it on \
+                 another device, never on this disk itself, and begin anew"
+            ));
+        }
         if self.trouble.is_none() {
             self.sync(cx);
             if let Some(backup) = &mut self.backup

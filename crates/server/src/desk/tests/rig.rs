@@ -30,6 +30,8 @@ pub struct Rig {
     orders: VecDeque<Order>,
     /// How many orders are carried out in a step: a slow file system, at 0 a hung one.
     pub pace: usize,
+    /// Whose orders nobody carries out: their files hang.
+    pub hangs: Vec<Lane>,
     held: VecDeque<(LbnRange, Vec<u8>)>,
     in_flight: BTreeMap<RequestId, (LbnRange, Vec<u8>)>,
     /// What clients believe is on the disk.
@@ -97,6 +99,7 @@ impl Rig {
             clerks: BTreeMap::new(),
             orders: VecDeque::new(),
             pace: usize::MAX,
+            hangs: Vec::new(),
             held: VecDeque::new(),
             in_flight: BTreeMap::new(),
             now,
@@ -131,7 +134,8 @@ impl Rig {
     pub fn serve(&mut self) {
         for _ in 0..self.pace {
             self.take_orders();
-            let Some(Order { lane, work }) = self.orders.pop_front() else { break };
+            let next = self.orders.iter().position(|order| !self.hangs.contains(&order.lane));
+            let Some(Order { lane, work }) = next.and_then(|at| self.orders.remove(at)) else { break };
             let files = Arc::new(self.files.clone());
             let clerk =
                 self.clerks.entry(lane).or_insert_with(|| Clerk::new(lane, files, PathBuf::from(STATE)));

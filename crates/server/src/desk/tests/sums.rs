@@ -4,6 +4,7 @@ use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use super::tasks::{access, backup, busy};
 use crate::desk::DeskError;
+use crate::desk::order::Lane;
 use crate::desk::spec::{Kind, TaskSpec};
 use crate::desk::status::TaskStatus;
 use crate::desk::table::{Content, TaskState};
@@ -270,4 +271,32 @@ fn one_at_a_time() {
     assert_eq!((rig.run(id), rig.run(plain)), (TaskState::Done, TaskState::Done));
     let task = rig.task(id);
     assert_eq!((task.bad_lbns.as_slice(), content(&task).recorded), (&[77][..], blocks(&rig) - 1));
+}
+
+/// A file system that hangs, or is on this very disk.
+#[test]
+fn a_store_that_does_not_answer_holds_no_write_for_ever() {
+    for journal_too in [false, true] {
+        let mut rig = Rig::new();
+        pass(&mut rig);
+        let id = rig.start(spec());
+        rig.run_for(Duration::from_millis(300));
+        rig.hangs = vec![Lane::Sums];
+        if journal_too {
+            rig.hangs.push(Lane::Journal);
+        }
+        rig.write(range(160, 8));
+        rig.run_for(Duration::from_secs(25));
+        assert_eq!(rig.outstanding(), 1, "its sum is not forgotten");
+        rig.run_for(Duration::from_secs(if journal_too { 40 } else { 10 }));
+        assert_eq!(rig.outstanding(), 0);
+        let task = rig.task(id);
+        assert_eq!(task.state, TaskState::Failed);
+        let why = task.reason.unwrap();
+        assert!(why.starts_with("/sums/disk.sums: the checksum store has not answered for 30 s"), "{why}");
+        rig.hangs.clear();
+        rig.run_for(Duration::from_secs(1));
+        let why = failed(&mut rig, spec());
+        assert!(why.contains("its sums may be old"), "{why}");
+    }
 }

@@ -3,6 +3,7 @@
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use crate::desk::DeskError;
+use crate::desk::order::Lane;
 use crate::desk::spec::{Kind, TaskSpec};
 use crate::desk::table::TaskState;
 use apps::backup::{Destination, restore, verify};
@@ -493,4 +494,91 @@ fn a_difference_is_only_from_images_of_this_disk_in_their_order() {
     let id = rig.start(wrong);
     assert_eq!(rig.run(id), TaskState::Failed);
     assert!(rig.task(id).reason.unwrap().contains("say block_sectors 8"));
+}
+
+/// As long as the journal does not know that a task is over a daemon that is killed goes on with it: a backup that was given
+/// up, or has failed, is of its instant all the same when it is done.
+#[test]
+fn a_kill_before_the_end_of_a_backup_is_known_spoils_nothing() {
+    for fails in [false, true] {
+        let (mut rig, mut chance) = (Rig::new(), Stream::new(1, "clients"));
+        if fails {
+            rig.keep = 100_000;
+            rig = rig.crash(None);
+        }
+        let then = rig.now.clone();
+        let id = rig.start(backup());
+        rig.run_for(Duration::from_millis(300));
+        // Some are kept, and overwritten.
+        rig.call(|desk, s| desk.pause(s, id)).unwrap();
+        (0..5).for_each(|at| rig.write(range(4_000 + at * 16, 8)));
+        rig.run_for(Duration::from_secs(1));
+        rig.hangs = vec![Lane::Journal];
+        if !fails {
+            rig.call(|desk, s| desk.cancel(s, id)).unwrap();
+        }
+        for _ in 0..100 {
+            let range = range(below(&mut chance, 4_000), 16);
+            rig.write(range);
+            rig.run_for(Duration::from_millis(20));
+        }
+        assert!(rig.task(id).state.is_over(), "{:?}", rig.task(id));
+        assert!(rig.outstanding() > 0, "what is on the disk is overwritten");
+        rig.keep = 1 << 30;
+        rig = rig.crash(None);
+        rig.call(|desk, s| desk.resume(s, id)).unwrap();
+        assert_eq!(busy(&mut rig, id, &mut chance), TaskState::Done, "{:?}", rig.task(id));
+        assert!(restored(&rig) == then, "fails: {fails}");
+    }
+}
+
+/// The same for a restore: what clients were told is written would be overwritten by it.
+#[test]
+fn a_kill_before_the_end_of_a_restore_is_known_loses_no_write() {
+    for cancelled in [true, false] {
+        let mut rig = Rig::new();
+        let id = rig.start(backup());
+        assert_eq!(rig.run(id), TaskState::Done);
+        let id = rig.start(TaskSpec { from: vec![IMAGE.into()], ..TaskSpec::new(Kind::Restore) });
+        // It writes already.
+        (0..60).for_each(|_| _ = rig.step());
+        assert_eq!(rig.task(id).state, TaskState::Running);
+        rig.hangs = vec![Lane::Journal];
+        if cancelled {
+            rig.call(|desk, s| desk.cancel(s, id)).unwrap();
+        } else {
+            rig.run_for(Duration::from_secs(20));
+        }
+        if rig.call(|desk, _| desk.is_taken()).is_some() {
+            // It is not over for itself either: nobody is let in.
+            assert!(!cancelled);
+            continue;
+        }
+        let all = rig.now.len() / SECTOR;
+        (0..20).for_each(|at| rig.write(range(at * (all as u64 / 20), 8)));
+        rig.run_for(Duration::from_secs(40));
+        let written = rig.now.clone();
+        rig = rig.crash(None);
+        assert_eq!(rig.run(id), TaskState::Done);
+        assert!(rig.medium() == written, "cancelled: {cancelled}");
+    }
+}
+
+/// Its journal does not answer, nor do its other files: what clients write goes all the same, after a while.
+#[test]
+fn a_state_directory_that_hangs_holds_no_write_for_ever() {
+    let mut rig = Rig::new();
+    let id = rig.start(backup());
+    rig.run_for(Duration::from_millis(100));
+    rig.call(|desk, s| desk.pause(s, id)).unwrap();
+    rig.hangs = vec![Lane::Journal, Lane::Kept(id)];
+    rig.write(range(3_000, 8));
+    rig.run_for(Duration::from_secs(25));
+    assert_eq!(rig.outstanding(), 1, "it is needed as it was");
+    rig.run_for(Duration::from_secs(40));
+    assert_eq!(rig.outstanding(), 0);
+    let task = rig.task(id);
+    assert_eq!(task.state, TaskState::Failed);
+    let why = task.reason.unwrap();
+    assert!(why.contains("the state directory has not answered for 30 s"), "{why}");
 }

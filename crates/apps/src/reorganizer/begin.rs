@@ -1,0 +1,194 @@
+//! How a reorganisation begins. All that takes long and needs no sessions is done before, by whoever has time
+//! ([`Prepared`]); the rest goes in steps of bounded length, so that nobody waits for a plan of a million blocks.
+
+use super::journal::{self, Header, Nvram, Recovered};
+use super::links::{Links, NONE};
+use super::machine::Reorganizer;
+use super::plan::Plan;
+use super::ranges::{self, Span};
+use super::staging::Staging;
+use super::told::{Options, RecoverError, StartError};
+use crate::sessions::{Parameter, Sessions};
+use units::{Bytes, Sectors};
+
+/// A plan, and how far it is, ready to be begun or gone on with.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    pub(super) from: Recovered,
+    pub(super) header: Header,
+    pub(super) free: Vec<(u64, u64)>,
+    pub(super) block: Sectors,
+    pub(super) capacity: Sectors,
+    pub(super) sector: Bytes,
+    pub(super) options: Options,
+    pub(super) waiting: [Waiting; 2],
+}
+
+/// What a session is to read.
+pub(super) type Waiting = Vec<Span>;
+
+/// How far the registrations are.
+#[derive(Clone, Debug)]
+pub(super) struct Beginning {
+    waiting: [Waiting; 2],
+    class: usize,
+    entered: bool,
+    span: usize,
+    /// Calls made for it: the read, and then what is withdrawn of it.
+    calls: usize,
+}
+
+impl Prepared {
+    /// A plan that begins, on a drive with sectors of `sector` bytes.
+    ///
+    /// # Errors
+    /// [`StartError::Staging`], [`StartError::Threshold`].
+    pub fn fresh(plan: &Plan, options: Options, sector: Bytes) -> Result<Self, StartError> {
+        let fresh = Recovered { links: Links::new(plan), staging: Staging::default(), faults: Vec::new() };
+        Self::of(plan, fresh, options, sector)
+    }
+
+    /// One that goes on from `state`, which is what the memory held when the crash came.
+    ///
+    /// # Errors
+    /// [`RecoverError`], but for sessions and memory.
+    pub fn recovered(
+        plan: &Plan,
+        state: &[u8],
+        options: Options,
+        sector: Bytes,
+    ) -> Result<Self, RecoverError> {
+        let recovered = journal::recover(plan, &Header::new(plan, sector, options.staging), state)?;
+        Ok(Self::of(plan, recovered, options, sector)?)
+    }
+
+    fn of(plan: &Plan, from: Recovered, options: Options, sector: Bytes) -> Result<Self, StartError> {
+        if options.staging < 2 {
+            return Err(StartError::Staging(options.staging));
+        }
+        if !(1..=100).contains(&options.threshold_percent) {
+            return Err(StartError::Threshold(options.threshold_percent));
+        }
+        let waiting = [0, 1].map(|class| {
+            let links = &from.links;
+            let of_class = |b: &u32| links.waits(*b) && links.class(*b) == class;
+            let blocks: Vec<u32> = (0..links.len() as u32).filter(of_class).collect();
+            ranges::bridged(links, &blocks, plan.block())
+        });
+        let header = Header::new(plan, sector, options.staging);
+        let (free, block, capacity) = (free_places(plan), plan.block(), plan.capacity());
+        Ok(Self { from, header, free, block, capacity, sector, options, waiting })
+    }
+
+    /// Sectors of a block.
+    pub fn block(&self) -> Sectors {
+        self.block
+    }
+
+    /// How it works.
+    pub fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
+    }
+}
+
+impl Beginning {
+    pub fn of(waiting: [Waiting; 2]) -> Self {
+        Self { waiting, class: 0, entered: false, span: 0, calls: 0 }
+    }
+}
+
+impl<N: Nvram> Reorganizer<N> {
+    /// Begins what was prepared, as far as opening its sessions; nothing is read or written, and nothing else may be called,
+    /// before [`begin_some`](Self::begin_some) says that it has begun.
+    ///
+    /// # Errors
+    /// [`StartError::Session`]; then no session is left open.
+    pub fn begin(prepared: Prepared, nvram: N, sessions: &mut dyn Sessions) -> Result<Self, StartError> {
+        Self::open(prepared, true, nvram, sessions)
+    }
+
+    /// Registers more, with at most `most` calls of the sessions. Whether it has begun.
+    ///
+    /// # Errors
+    /// [`StartError`]; then no session is left open, and it is over.
+    pub fn begin_some(&mut self, sessions: &mut dyn Sessions, most: usize) -> Result<bool, StartError> {
+        let told = self.register_some(sessions, most);
+        if told.is_err() {
+            self.close(sessions);
+        }
+        told
+    }
+
+    /// Whether it has still to be [begun](Self::begin_some).
+    pub fn is_beginning(&self) -> bool {
+        self.beginning.is_some()
+    }
+
+    fn register_some(&mut self, sessions: &mut dyn Sessions, most: usize) -> Result<bool, StartError> {
+        let Some(mut at) = self.beginning.take() else { return Ok(true) };
+        // A call that fails ends it.
+        for _ in 0..most.max(1) {
+            loop {
+                let Some(spans) = at.waiting.get(at.class) else {
+                    self.begun(sessions)?;
+                    return Ok(true);
+                };
+                if !std::mem::replace(&mut at.entered, true) {
+                    self.suspend_or_resume(sessions, at.class);
+                    self.epoch += 1;
+                }
+                if at.span < spans.len() {
+                    break;
+                }
+                (at.class, at.entered, at.span) = (at.class + 1, false, 0);
+            }
+            let Some(span) = at.waiting.get(at.class).and_then(|spans| spans.get(at.span)) else { continue };
+            let session = self.readings[at.class];
+            match at.calls.checked_sub(1).map(|nth| span.unwanted.get(nth)) {
+                None => drop(sessions.read(session, span.range, self.block, Parameter(self.epoch))?),
+                // What is not withdrawn is read in vain.
+                Some(Some(unwanted)) => drop(sessions.abort_range(session, *unwanted)),
+                Some(None) => {}
+            }
+            at.calls += 1;
+            if at.calls > span.unwanted.len() {
+                (at.span, at.calls) = (at.span + 1, 0);
+            }
+        }
+        self.beginning = Some(at);
+        Ok(false)
+    }
+
+    fn begun(&mut self, sessions: &mut dyn Sessions) -> Result<(), StartError> {
+        if let Some(error) = self.refused {
+            return Err(error.into());
+        }
+        self.still = false;
+        // Last, so that a start that is refused leaves the memory as it was.
+        self.compact()?;
+        let staged: Vec<u32> = self.staging.iter().map(|(b, _)| b).collect();
+        staged.into_iter().for_each(|b| self.offer(b));
+        self.settle(sessions);
+        Ok(())
+    }
+}
+
+/// Destinations that are no block's source, in order, those that touch made one.
+fn free_places(plan: &Plan) -> Vec<(u64, u64)> {
+    let mut free: Vec<(u64, u64)> = plan
+        .blocks()
+        .iter()
+        .zip(plan.ahead())
+        .filter(|(_, ahead)| **ahead == NONE)
+        .map(|(b, _)| (b.to, b.to + u64::from(b.sectors)))
+        .collect();
+    free.sort_unstable();
+    free.dedup_by(|next, last| {
+        let touches = next.0 == last.1;
+        if touches {
+            last.1 = next.1;
+        }
+        touches
+    });
+    free
+}

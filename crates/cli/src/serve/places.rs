@@ -1,0 +1,59 @@
+//! Where options stand in the configuration file, for mistakes that show only when a disk is opened.
+
+use crate::problem::Problem;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Options, by their names and their turn in a list, and the bytes at which the file has their values. What comes from the
+/// command line has none.
+#[derive(Clone, Default)]
+pub(crate) struct Places {
+    file: Option<Arc<File>>,
+    spans: BTreeMap<(&'static str, usize), Range<usize>>,
+}
+
+struct File {
+    name: String,
+    text: String,
+}
+
+impl fmt::Debug for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Places")
+    }
+}
+
+impl Places {
+    /// None yet, in this file.
+    pub(super) fn of(name: &str, text: &str) -> Self {
+        let file = File { name: name.to_owned(), text: text.to_owned() };
+        Self { file: Some(Arc::new(file)), spans: BTreeMap::new() }
+    }
+
+    /// Here is the value of an option.
+    pub(super) fn note(&mut self, option: &'static str, span: Option<Range<usize>>) {
+        self.note_one(option, 0, span);
+    }
+
+    /// Of an option that is a list, the value with this turn.
+    pub(super) fn note_one(&mut self, option: &'static str, turn: usize, span: Option<Range<usize>>) {
+        if let Some(span) = span {
+            self.spans.insert((option, turn), span);
+        }
+    }
+
+    /// Underlines the option that a problem comes of, if it stands in a file; a problem that has its place already keeps it.
+    pub(super) fn underline(&self, option: &'static str, problem: Problem) -> Problem {
+        self.underline_one(option, 0, problem)
+    }
+
+    /// The same for a value of a list.
+    pub(super) fn underline_one(&self, option: &'static str, turn: usize, problem: Problem) -> Problem {
+        match (&self.file, self.spans.get(&(option, turn))) {
+            (Some(file), Some(span)) => problem.within(&file.name, &file.text, span.clone()),
+            _ => problem,
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Densities that differ by head: each track looks like a zone of its own, until they recur.
+//!
+//! A cylinder's tracks recur after as many as there are heads, or after twice as many where heads go back and forth. As
+//! soon as some tracks repeat what stood one cycle before, one more cycle is predicted from them and looked at track by
+//! track; then ever farther ahead, as in a zone of one density.
+
+use super::{LONGEST, Mapper};
+use crate::error::ProbeError;
+use crate::turns::wrap;
+use crate::zone::{Cycle, Level, Slot, Zone};
+
+/// Zones of no more tracks are parts of a cycle, perhaps: heads next to each other may have one density.
+const MOST_TRACKS: u64 = 4;
+
+/// So many of a track's first sectors are in the zone before, at most.
+const MOST_BEFORE: u64 = 8;
+
+/// The longest cycle looked for, tracks: 32 heads, back and forth.
+const LONGEST_CYCLE: usize = 64;
+
+/// Tracks that repeat those of a cycle before.
+const ALIKE: usize = 3;
+
+/// Rotations that are no more different than this are the same, turns, beside what readings leave open.
+const SAME: f64 = 1e-4;
+
+/// How much further each prediction goes than the last: in exact times, and where the rotation is known as well as the
+/// farthest reading says.
+const FURTHER: u64 = 4;
+const FURTHER_NOISY: u64 = 2;
+
+/// A whole track.
+#[derive(Clone, Copy, Debug)]
+struct Track {
+    first: u64,
+    sectors: u64,
+    angle: f64,
+}
+
+impl Mapper<'_, '_> {
+    /// A zone of recurring densities in place of the last zones, if that is what they are; followed to its end.
+    pub(super) fn cycle(&mut self) -> Result<Option<Zone>, ProbeError> {
+        let tracks = self.last_tracks();
+        let Some(&last) = tracks.last() else { return Ok(None) };
+        // Where a track begins was read by the density of the one before as well.
+        let beside = 1.0 / last.sectors.saturating_sub(2).max(1) as f64;
+        let loose = SAME + beside * beside + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 };
+        for length in 2..=LONGEST_CYCLE.min(tracks.len().saturating_sub(ALIKE)) {
+            let Some(advance) = recurs(&tracks, length, loose) else { continue };
+            let Some(mut zone) = self.zone_of_cycle(&tracks, length, advance, loose) else { continue };
+            let (from, _) = zone.locate(last.first);
+            if let Some(good) = self.one_more(&mut zone, from + 1, length as u64, loose)? {
+                self.follow_cycle(&mut zone, good)?;
+                let levels = zone.cycle.as_ref().map_or(Vec::new(), |cycle| cycle.levels(&zone.levels));
+                zone.levels = levels;
+                self.take_back(zone.first);
+                return Ok(Some(zone));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks at each track of one more cycle, from `from` on, and puts it to where it stands; the last LBN of that cycle if all
+    /// are where a cycle has them.
+    fn one_more(
+        &mut self,
+        zone: &mut Zone,
+        from: u64,
+        length: u64,
+        loose: f64,
+    ) -> Result<Option<u64>, ProbeError> {
+        if zone.lbn_near(from + length, 0) >= self.capacity - 1 {
+            return Ok(None);
+        }
+        let mut errors = Vec::new();
+        // Downward: read-ahead goes up.
+        for track in (from..from + length).rev() {
+            let (first, last) = (zone.lbn_near(track, 0), zone.lbn_near(track, zone.sectors_on(track) - 1));
+            let (end, begin) = (self.look(zone, last, loose)?, self.look(zone, first, loose)?);
+            if !end.met || !begin.met {
+                return Ok(None);
+            }
+            errors.push((track, (begin.error + end.error) / 2.0));
+        }
+        if let Some(cycle) = zone.cycle.as_mut() {
+            for (track, error) in errors {
+                if let Some(slot) = cycle.slots.get_mut((track % length) as usize) {
+                    slot.angle += error;
+                }
+            }
+        }
+        Ok(Some(zone.lbn_near(from + length, 0) - 1))
+    }
+
+    /// The last whole tracks that follow one another, in zones of a few.
+    ///
+    /// The first sectors of a track stand where those of another density would, nearly: they may be in the zone before.
+    fn last_tracks(&self) -> Vec<Track> {
+        let mut tracks: Vec<Track> = Vec::new();
+        let zones = &self.map.zones;
+        let mut next = None;
+        for zone in zones.iter().skip(zones.len().saturating_sub(4 * LONGEST_CYCLE)) {
+            let plain = zone.shifts.is_empty() && zone.region.is_none() && zone.cycle.is_none();
+            let (n, begins) = (zone.sectors, next.unwrap_or(zone.first));
+            let before = zone.first.saturating_sub(begins);
+            if !plain || zone.tracks() > MOST_TRACKS || before > MOST_BEFORE.min(n / 4) || begins > zone.first
+            {
+                tracks.clear();
+                next = None;
+                continue;
+            }
+            let mut first = begins;
+            while first + n <= zone.end {
+                let angle = zone.predict(first.max(zone.first));
+                let early = zone.first.saturating_sub(first) as f64 / n as f64;
+                tracks.push(Track { first, sectors: n, angle: angle - early });
+                first += n;
+            }
+            next = Some(first);
+        }
+        tracks
+    }
+
+    /// The zone of a cycle that the last tracks have begun to repeat: from the first track on that is like the one a
+    /// cycle later, or the first of a cylinder after it, where rotations show that.
+    fn zone_of_cycle(&self, tracks: &[Track], length: usize, advance: f64, loose: f64) -> Option<Zone> {
+        let mut start = tracks.len() - length - ALIKE;
+        while start > 0 && is_like(tracks, start - 1, length, advance, loose) {
+            start -= 1;
+        }
+        let heads = heads(tracks.get(start..start + length + 1)?, loose);
+        if let Some((_, first)) = heads {
+            start += first;
+        }
+        let begin = tracks.get(start)?;
+        let mut slots = Vec::new();
+        let mut before = 0;
+        for k in 0..length {
+            let (at, turned) =
+                if start + k < tracks.len() { (start + k, 0.0) } else { (start + k - length, advance) };
+            let track = tracks.get(at)?;
+            slots.push(Slot {
+                before,
+                sectors: track.sectors,
+                angle: wrap(track.angle + turned - begin.angle),
+            });
+            before += track.sectors;
+        }
+        let mut zone = Zone::new(begin.first, slots.iter().map(|s| s.sectors).min()?, begin.angle);
+        zone.end = self.capacity;
+        zone.levels.push(Level { unit: 1, advance: 0.0 });
+        zone.levels.extend(heads.map(|(heads, _)| Level { unit: heads as u64, advance: 0.0 }));
+        zone.cycle = Some(Cycle { slots, lbns: before, advance });
+        Some(zone)
+    }
+
+    /// Follows such a zone from an LBN that is right to its end.
+    fn follow_cycle(&mut self, zone: &mut Zone, good: u64) -> Result<(), ProbeError> {
+        let Some(lbns) = zone.cycle.as_ref().map(|c| c.lbns) else { return Ok(()) };
+        let last = zone.end - 1;
+        let further = if self.meter.is_noisy() { FURTHER_NOISY } else { FURTHER };
+        let (mut good, mut step) = (good, 1_u64);
+        while good < last {
+            if !self.meter.is_within(LONGEST) {
+                zone.end = good + 1;
+                return Ok(());
+            }
+            let target = good.saturating_add(step.saturating_mul(lbns)).saturating_add(lbns / 3).min(last);
+            self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
+            let look = self.look(zone, target, SAME)?;
+            if look.met && self.is_no_chance(zone, good, target, SAME)? {
+                let whole = (target - zone.first) / lbns;
+                if let Some(cycle) = zone.cycle.as_mut()
+                    && whole > 0
+                {
+                    // The farthest reading says best how far a cycle turns.
+                    cycle.advance += look.error / whole as f64;
+                }
+                good = target;
+                step = step.saturating_mul(further);
+                continue;
+            }
+            step = 1;
+            let threshold = self.tolerance(zone.sectors) + SAME;
+            let (off, looked) = self.first_off(zone, good, target, threshold)?;
+            if off + 2 < zone.end && self.all_meet(zone, &[off + 1, off + 2])? {
+                if looked.is_some() || !self.meets(zone, off)? {
+                    zone.odd.push(off);
+                }
+                good = off + 2;
+                continue;
+            }
+            zone.end = off;
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// The map ends before `lbn`, where a zone begins that was taken for others.
+    fn take_back(&mut self, lbn: u64) {
+        self.map.zones.retain(|zone| zone.first < lbn);
+        if let Some(last) = self.map.zones.last_mut() {
+            last.end = last.end.min(lbn);
+        }
+        self.found = None;
+        self.fit = None;
+    }
+}
+
+impl Cycle {
+    /// The rotations of a zone of one density that does as this does, for whoever asks for the order of tracks: of those that
+    /// `levels` has, the second of a cylinder.
+    fn levels(&self, levels: &[Level]) -> Vec<Level> {
+        // An angle is that at which a track's first sector ends.
+        let begins: Vec<f64> = self.slots.iter().map(|s| s.angle - 1.0 / s.sectors as f64).collect();
+        let steps: Vec<f64> =
+            begins.windows(2).filter_map(|two| Some(wrap(two.last()? - two.first()?))).collect();
+        let length = self.slots.len() as u64;
+        let cylinder = levels.get(1).map(|l| l.unit).filter(|&unit| unit < length);
+        let inside = cylinder.map_or(steps.len(), |unit| unit as usize - 1);
+        let of: Vec<f64> = steps.iter().copied().take(inside).collect();
+        let first = of.first().copied().unwrap_or(0.0);
+        let step = first + of.iter().map(|s| wrap(s - first)).sum::<f64>() / of.len().max(1) as f64;
+        // What many cycles turn says exactly what a part of one does, up to whole turns.
+        let part = |parts: u64, about: f64| {
+            let parts = parts as f64;
+            about + wrap(self.advance - parts * about) / parts
+        };
+        match levels.get(1).map(|l| l.unit) {
+            None => vec![Level { unit: 1, advance: part(length, step) }],
+            Some(unit) => {
+                let about = match (begins.get(unit as usize), begins.first()) {
+                    (Some(next), Some(first)) => next - first,
+                    _ => self.advance,
+                };
+                let advance = wrap(part((length / unit).max(1), wrap(about)));
+                vec![Level { unit: 1, advance: step }, Level { unit, advance }]
+            }
+        }
+    }
+}
+
+/// Whether a track is like the one a cycle later.
+fn is_like(tracks: &[Track], at: usize, length: usize, advance: f64, loose: f64) -> bool {
+    matches!(
+        (tracks.get(at), tracks.get(at + length)),
+        (Some(a), Some(b)) if a.sectors == b.sectors && wrap(b.angle - a.angle - advance).abs() < loose
+    )
+}
+
+/// By how much a cycle of so many tracks turns, if the last tracks repeat those before and densities differ among them.
+fn recurs(tracks: &[Track], length: usize, loose: f64) -> Option<f64> {
+    let last = tracks.len().checked_sub(1)?;
+    let (a, b) = (tracks.get(last.checked_sub(length)?)?, tracks.get(last)?);
+    let advance = wrap(b.angle - a.angle);
+    let alike = (0..ALIKE).all(|k| {
+        (last - length).checked_sub(k).is_some_and(|at| is_like(tracks, at, length, advance, loose))
+    });
+    let cycle = tracks.get(tracks.len() - length..)?;
+    (alike && cycle.iter().any(|t| t.sectors != a.sectors)).then_some(advance)
+}
+
+/// How many tracks a cylinder has, and which of a cycle's is the first of one: where the rotation to the next track is
+/// another than elsewhere. The tracks are those of a cycle and the first of the next.
+fn heads(tracks: &[Track], loose: f64) -> Option<(usize, usize)> {
+    // An angle is that at which a track's first sector ends.
+    let begins: Vec<f64> = tracks.iter().map(|t| t.angle - 1.0 / t.sectors as f64).collect();
+    let steps: Vec<f64> =
+        begins.windows(2).filter_map(|two| Some(wrap(two.last()? - two.first()?))).collect();
+    let same = |a: f64, b: f64| wrap(a - b).abs() < 2.0 * loose;
+    // Most tracks are followed by one of the same cylinder.
+    let usual = *steps.iter().max_by_key(|&&a| steps.iter().filter(|&&b| same(a, b)).count())?;
+    let odd: Vec<usize> =
+        (0..steps.len()).filter(|&i| steps.get(i).is_some_and(|&s| !same(s, usual))).collect();
+    let length = steps.len();
+    match odd.as_slice() {
+        [one] if length > 2 => Some((length, (one + 1) % length)),
+        [one, other] if other - one == length / 2 && length.is_multiple_of(2) && length > 4 => {
+            Some((length / 2, (one + 1) % length))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,138 @@
+//! Tasks that are over, and not yet in the journal: a daemon that was killed now would go on with them. Until they are, what
+//! they kept others from writing to they are kept from, and what they need to go on stays.
+
+use super::order::{Lane, Order, Work};
+use super::routes::Owner;
+use super::table::TaskState;
+use super::{ANSWER, Desk, MOST_LIVE};
+use scheduler::Sessions;
+use tracing::error;
+use units::{Instant, LbnRange};
+
+/// A task that is over, and not yet in the journal.
+#[derive(Debug)]
+pub(super) struct Ending {
+    seq: u64,
+    since: Instant,
+    holds: Holds,
+    /// To be ordered then.
+    later: Vec<Order>,
+}
+
+/// What may not be written meanwhile.
+#[derive(Debug)]
+enum Holds {
+    Nothing,
+    /// The disk, which the task would read as it was.
+    Reads,
+    /// What the task would write over: first and end of each place, in order; none: the whole disk.
+    Writes(Option<Vec<(u64, u64)>>),
+}
+
+/// Whether a range has a sector in common with one of `places`, which are in order.
+pub(crate) fn meets(places: &[(u64, u64)], range: LbnRange) -> bool {
+    let (start, end) = (range.start().get(), range.start().get().saturating_add(range.len().get()));
+    let at = places.partition_point(|(_, to)| *to <= start);
+    places.get(at).is_some_and(|(from, _)| *from < end)
+}
+
+impl Desk {
+    /// A task is over; when that is durable.
+    pub(super) fn end(
+        &mut self,
+        sessions: &mut dyn Sessions,
+        id: u64,
+        state: TaskState,
+        reason: Option<String>,
+    ) -> u64 {
+        let what = self.table.get(id).and_then(|entry| entry.spec.check(&self.setup.disk).ok());
+        let later = self.with(sessions, id, |live, cx| {
+            let places = live.job.places();
+            let before = cx.orders.len();
+            live.job.close(cx);
+            cx.target(Work::End);
+            cx.kept(Work::End);
+            let ordered = cx.orders.split_off(before);
+            let (later, now): (Vec<Order>, Vec<Order>) =
+                ordered.into_iter().partition(|order| order.lane == Lane::Kept(id));
+            cx.orders.extend(now);
+            (later, places)
+        });
+        self.live.remove(&id);
+        self.gone(Owner::Task(id));
+        self.alone.remove(&id);
+        self.hushing.retain(|other| *other != id);
+        self.creating.retain(|(_, other)| *other != id);
+        self.routes.forget(Owner::Task(id));
+        let seq = self.state(id, state, reason);
+        if let Some((later, places)) = later {
+            let holds = match what {
+                Some(what) if what.writes() => Holds::Writes(places),
+                Some(what) if what.is_snapshot() => Holds::Reads,
+                _ => Holds::Nothing,
+            };
+            self.ending.push(Ending { seq, since: self.now, holds, later });
+            self.let_go();
+        }
+        seq
+    }
+
+    /// Whether a task that is over, and not yet in the journal, kept others from writing there.
+    pub(super) fn is_ending(&self, range: LbnRange) -> bool {
+        self.ending.iter().any(|ending| match &ending.holds {
+            Holds::Nothing => false,
+            Holds::Reads | Holds::Writes(None) => true,
+            Holds::Writes(Some(places)) => meets(places, range),
+        })
+    }
+
+    /// The journal has more than before.
+    pub(super) fn let_go(&mut self) {
+        let durable = self.durable;
+        let (over, not_yet) = std::mem::take(&mut self.ending).into_iter().partition(|e| e.seq <= durable);
+        self.ending = not_yet;
+        let over: Vec<Ending> = over;
+        self.orders.extend(over.into_iter().flat_map(|ending| ending.later));
+        self.hand_over();
+    }
+
+    /// Nothing more will be told.
+    pub(super) fn let_go_of_all(&mut self) {
+        self.orders.extend(std::mem::take(&mut self.ending).into_iter().flat_map(|ending| ending.later));
+    }
+
+    /// A journal that cannot be written must not stop the disk for ever. What would be written over, though, stays held: those
+    /// bytes would be lost.
+    pub(super) fn hold_less(&mut self) {
+        for ending in &mut self.ending {
+            if let Holds::Reads = ending.holds {
+                ending.holds = Holds::Nothing;
+            }
+        }
+    }
+
+    /// Files that do not answer hold no write for ever.
+    pub(super) fn give_up_waiting(&mut self, sessions: &mut dyn Sessions) {
+        self.give_up_sums(sessions);
+        let late = |e: &Ending| matches!(e.holds, Holds::Reads) && e.since + ANSWER <= self.now;
+        if self.ending.iter().any(late) {
+            let disk = &self.setup.disk.name;
+            error!(
+                disk,
+                "the state directory does not answer: a backup that has ended may go on after a restart"
+            );
+            self.hold_less();
+        }
+    }
+
+    /// A daemon that was killed after the journal knew that a task was over may not have removed what it kept.
+    pub(super) fn sweep(&mut self) {
+        let over = self.table.iter().filter(|(_, entry)| entry.state.is_over());
+        let mut ended: Vec<(u64, u64)> = over.map(|(id, entry)| (entry.changed, id)).collect();
+        ended.sort_unstable();
+        // No more than these can have been over at a time.
+        let last = ended.into_iter().rev().take(MOST_LIVE);
+        self.orders.extend(last.map(|(_, id)| Order { lane: Lane::Kept(id), work: Work::End }));
+        self.hand_over();
+    }
+}

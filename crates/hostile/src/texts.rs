@@ -90,10 +90,14 @@ pub(crate) fn scenario_seeds() -> Vec<Vec<u8>> {
     (0..4).map(|seed| torture::generate(seed).to_string().into_bytes()).collect()
 }
 
-/// Any bytes as what a client of the control socket asks for: an error, or a task that lies on the disk.
+/// Any bytes as what a client of the control socket asks for: an error, a change, or a task that lies on the disk.
 #[cfg(target_os = "linux")]
 pub(crate) fn task(bytes: &[u8]) {
-    use server::desk::spec::{DiskFacts, TaskSpec, What};
+    use server::desk::spec::{Change, DiskFacts, TaskSpec, What};
+    if let Ok(change) = serde_json::from_slice::<Change>(bytes) {
+        let text = serde_json::to_vec(&change).unwrap_or_default();
+        assert_eq!(serde_json::from_slice::<Change>(&text).ok(), Some(change));
+    }
     let Ok(spec) = serde_json::from_slice::<TaskSpec>(bytes) else { return };
     let capacity = units::Sectors::new(1 << 20);
     let disk =
@@ -117,6 +121,8 @@ pub(crate) fn task_seeds() -> Vec<Vec<u8>> {
         r#"{"kind":"backup","to":"/image","since":["/one","/two"]}"#,
         r#"{"kind":"reorganize","plan":"/plan","block_sectors":32}"#,
         r#"{"kind":"scrub","first_lbn":64,"sectors":32,"block_sectors":16,"checksums":"/sums","force":true}"#,
+        r#"{"priority":20,"deadline_unix_s":4000000000}"#,
+        r#"{"deadline_unix_s":null}"#,
     ];
     texts.map(|text| text.as_bytes().to_vec()).to_vec()
 }

@@ -3,7 +3,7 @@
 use super::reply::Refusal;
 use super::roles::Role;
 use super::{metrics, session};
-use crate::desk::spec::TaskSpec;
+use crate::desk::spec::{Change, TaskSpec};
 use crate::desk::status::TaskStatus;
 use crate::desk::{Desk, DeskError};
 use crate::disk::DiskStatus;
@@ -16,7 +16,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use scheduler::Sessions;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -196,21 +195,6 @@ async fn start(State(disks): State<Disks>, Path(name): Path<String>, body: Bytes
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(task)).into_response())
 }
 
-/// What may be changed of a task.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Change {
-    priority: Option<u8>,
-    /// `null` takes it away.
-    #[serde(default, deserialize_with = "given")]
-    deadline_unix_s: Option<Option<u64>>,
-}
-
-/// Tells null from nothing.
-fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
-    Option::deserialize(from).map(Some)
-}
-
 async fn change(
     State(disks): State<Disks>,
     Path((name, id)): Path<(String, String)>,
@@ -218,7 +202,7 @@ async fn change(
 ) -> Told<Json<TaskStatus>> {
     let (disk, id) = (find(&disks, &name)?, number(&id)?);
     let change: Change = serde_json::from_slice(&body)?;
-    if change.priority.is_none() && change.deadline_unix_s.is_none() {
+    if change.is_empty() {
         let text = "nothing is to be changed; give priority or deadline_unix_s";
         return Err(Refusal::new(StatusCode::BAD_REQUEST, text));
     }

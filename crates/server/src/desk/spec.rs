@@ -374,6 +374,30 @@ pub(crate) fn volume(random: u128) -> VolumeId {
     VolumeId(random)
 }
 
+/// What may be changed of a task, as `PATCH` has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Its share of the gaps from now on, 1 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
+    /// When it is to be done, in seconds since 1970; `null` takes a deadline away.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub deadline_unix_s: Option<Option<u64>>,
+}
+
+impl Change {
+    /// Nothing is to be changed.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Tells null from nothing.
+fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(from).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

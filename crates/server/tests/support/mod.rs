@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses what it needs")]
 #![allow(clippy::unwrap_used, clippy::print_stderr, clippy::panic)] // helpers of tests stand outside test functions
 
+pub mod log;
+
 use device::{Device, Emulated, Options, Raw, Ring};
 use drive::Behaviour;
 use server::{Address, Exporter, Limits, Listener, Offer, Stop, Tally};

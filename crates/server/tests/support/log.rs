@@ -62,7 +62,9 @@ impl Subscriber for Log {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line(format!("{} ", event.metadata().level()));
+        // Whose it is where tests run together: the thread's name.
+        let thread = std::thread::current();
+        let mut line = Line(format!("{} [{}] ", event.metadata().level(), thread.name().unwrap_or_default()));
         event.record(&mut line);
         self.0.lock().unwrap().push(line.0);
     }

@@ -35,7 +35,9 @@ fn a_drive_that_is_not_its_profiles_is_named_in_the_log_once() {
     let (status, log) = served(PROFILE);
     assert!(!status.mistrusted && status.caution.is_none(), "{status:?}");
     assert!(!log.has(&["WARN"]));
-    let (status, log) = served(&PROFILE.replace("rpm = 6000", "rpm = 6713"));
+    let other =
+        PROFILE.replace("rpm = 6000", "rpm = 7919").replace("[10, 2.0], [19, 3.0]", "[10, 6.3], [19, 9.1]");
+    let (status, log) = served(&other);
     assert!(status.mistrusted && status.caution.is_some(), "{status:?}");
     let said = ["WARN", "does not do what its profile says", "caution=", "foreseen="];
     assert_eq!(log.numbers(&said, "none").len(), 1);

@@ -31,11 +31,19 @@ pub(crate) struct Client {
     /// It has been told that no more is sent.
     closed: bool,
     socket: Arc<OwnedFd>,
+    /// Its address, for people.
+    pub from: String,
     receiving: Option<Token>,
     /// What is received into next: clearing a new one costs more than most requests.
     spare: Vec<u8>,
     /// And the bytes that are on their way.
     sending: Option<(Token, usize)>,
+    /// Since when it has taken none of them.
+    offered: Instant,
+    /// The log says that it takes nothing.
+    pub slow_told: bool,
+    /// It has sent something.
+    pub heard: bool,
     /// Its requests that the device has.
     pub asked: usize,
     /// It has said goodbye: what is under way is still answered.
@@ -54,16 +62,20 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub fn new(connection: Connection, socket: OwnedFd, now: Instant) -> Self {
+    pub fn new(connection: Connection, socket: OwnedFd, from: String, now: Instant) -> Self {
         Self {
             connection,
             tls: None,
             outbox: Vec::new(),
             closed: false,
             socket: Arc::new(socket),
+            from,
             receiving: None,
             spare: Vec::new(),
             sending: None,
+            offered: now,
+            slow_told: false,
+            heard: false,
             asked: 0,
             ending: false,
             opened: false,
@@ -76,7 +88,7 @@ impl Client {
     }
 
     /// Begins to send what there is, and to receive if there is room.
-    pub fn go_on(&mut self, ring: &mut Ring) -> io::Result<()> {
+    pub fn go_on(&mut self, ring: &mut Ring, now: Instant) -> io::Result<()> {
         if self.gone {
             if !std::mem::replace(&mut self.cancelled, true) {
                 for token in self.receiving.into_iter().chain(self.sending.map(|(token, _)| token)) {
@@ -88,6 +100,7 @@ impl Client {
         if self.sending.is_none() {
             let bytes = self.outgoing();
             if !bytes.is_empty() {
+                self.offered = now;
                 self.send(ring, bytes, 0)?;
             }
         }
@@ -135,13 +148,13 @@ impl Client {
 
     /// Some of the bytes were sent, from `from` on; the others follow.
     pub fn sent(&mut self, ring: &mut Ring, bytes: Vec<u8>, from: usize, now: Instant) -> io::Result<()> {
-        self.stirred = now;
+        (self.stirred, self.offered, self.slow_told) = (now, now, false);
         if from < bytes.len() && !self.gone { self.send(ring, bytes, from) } else { Ok(()) }
     }
 
     /// Takes in what came from the socket.
     pub fn received(&mut self, bytes: &[u8], now: Instant) -> Result<(), ClientError> {
-        self.stirred = now;
+        (self.stirred, self.heard) = (now, true);
         let Some(tls) = &mut self.tls else { return Ok(self.connection.receive(bytes)?) };
         let received = tls.receive(bytes);
         if received.is_err() {
@@ -154,6 +167,11 @@ impl Client {
         }
         self.ending |= received.closed;
         Ok(self.connection.receive(&received.plain)?)
+    }
+
+    /// Since when it has taken nothing of what it is sent, if that is not told of yet.
+    pub fn takes_nothing_since(&self) -> Option<Instant> {
+        self.sending.filter(|_| !self.gone && !self.slow_told).map(|_| self.offered)
     }
 
     /// Gives back what was received into.

@@ -1,6 +1,7 @@
 //! The event loop of one device.
 
 mod kernel;
+mod leaving;
 
 use crate::carry::{Begun, Carried, From, Target, blame, extents};
 use crate::client::{Client, ClientError};
@@ -13,13 +14,14 @@ use device::{
     Answer, Ask, Clock, Device, Ended, KernelError, KernelQueue, Ring, Token, Ublk, UblkError, UblkPlan, Work,
 };
 use kernel::Kernel;
+use leaving::{Lines, Lost};
 use nbd::{Abilities, BlockSizes, Command, Connection, Event, Export, Reply, Request};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 use units::{Instant, Lbn, LbnRange, Sectors};
 
 /// Whom it is told that the kernel shows the device, or why it does not.
@@ -58,6 +60,7 @@ pub struct Exporter<D> {
     /// When clients are hung up on that do not take their answers.
     drained_by: Option<Instant>,
     tally: Tally,
+    lines: Lines,
     door: Door<D>,
     // Last, so that what is under way ends before what it works on.
     ring: Ring,
@@ -133,6 +136,7 @@ impl<D: Device> Exporter<D> {
             stopping: false,
             drained_by: None,
             tally: Tally::default(),
+            lines: Lines::default(),
             door,
             ring,
         };
@@ -185,6 +189,7 @@ impl<D: Device> Exporter<D> {
 
     /// Nobody is there any more: what was acknowledged goes to the medium.
     fn end(mut self) -> Result<(Tally, D), ServeError> {
+        self.lines.tell(self.clock.now(), true);
         self.flush().map_err(ServeError::Ring)?;
         Ok((self.tally, self.disk))
     }
@@ -200,12 +205,15 @@ impl<D: Device> Exporter<D> {
         {
             let late = self.shares.next_event(&self.clients, &self.limits);
             let now = at_once.then(|| self.clock.now());
-            let until = [self.disk.next_event(), late, self.drained_by, now].into_iter().flatten().min();
+            let told = self.lines.next_event();
+            let until =
+                [self.disk.next_event(), late, told, self.drained_by, now].into_iter().flatten().min();
             self.ring.wait(until.map(|at| self.clock.at(at)))?;
             while let Some(ended) = self.ring.next_ended() {
                 self.ended(ended)?;
             }
             let now = self.clock.now();
+            self.lines.tell(now, false);
             self.disk.advance(now);
             while let Some(answer) = self.disk.poll(self.clock.now()) {
                 self.answered(answer);
@@ -298,33 +306,35 @@ impl<D: Device> Exporter<D> {
         for (id, verdict) in verdicts {
             match verdict {
                 Verdict::Violation(violation) => self.events(id, Err(violation.into())),
-                Verdict::Late(why) => {
-                    warn!(client = id, why, "hung up on");
-                    self.lost(id, why);
-                }
+                Verdict::Late(why) => self.late(id, why),
+                Verdict::Slow(why) => self.slow(id, why),
             }
         }
     }
 
     /// All clients go on; those that are over, go.
     fn tend(&mut self, kernel: bool) -> io::Result<()> {
-        let hurry = self.drained_by.take_if(|at| *at <= self.clock.now()).is_some();
+        let now = self.clock.now();
+        let hurry = self.drained_by.take_if(|at| *at <= now).is_some();
         for (id, client) in &mut self.clients {
             if self.stopping && client.asked == 0 {
                 client.ending = true;
             }
-            if hurry {
-                warn!(client = id, "hung up on: it does not take its answers");
-                client.gone = true;
+            if hurry && !std::mem::replace(&mut client.gone, true) && self.lines.trouble(now) {
+                let from = &client.from;
+                warn!(client = id, from, "hung up on: it does not take its answers");
             }
-            client.go_on(&mut self.ring)?;
+            client.go_on(&mut self.ring, now)?;
         }
         let over: Vec<u64> = self.clients.iter().filter(|(_, c)| c.is_over()).map(|(id, _)| *id).collect();
         for id in over {
-            if let Some(token) = self.clients.remove(&id).and_then(|client| client.under_way()) {
+            let Some(client) = self.clients.remove(&id) else { continue };
+            if !client.gone && self.lines.usual(now) {
+                info!(client = id, from = client.from, "closed");
+            }
+            if let Some(token) = client.under_way() {
                 self.ring.cancel(token)?;
             }
-            debug!(client = id, "closed");
         }
         // Whether somebody has the block device open is not known: it counts while it is there.
         let opened = self.clients.values().filter(|client| client.opened).count() + usize::from(kernel);
@@ -342,7 +352,9 @@ impl<D: Device> Exporter<D> {
             Work::Accept(_) => {
                 let place = self.accepting.iter().position(|(t, _)| *t == token);
                 let at = place.map(|place| self.accepting.swap_remove(place).1);
-                if let Some(error) = result.err().filter(|_| !self.stopping) {
+                if let Some(error) = result.err().filter(|_| !self.stopping)
+                    && self.lines.trouble(self.clock.now())
+                {
                     warn!(%error, "a client could not be taken in");
                 }
                 if let Some(socket) = client {
@@ -357,14 +369,14 @@ impl<D: Device> Exporter<D> {
             Work::Receive(_, bytes) => {
                 let Some(id) = self.whose(token) else { return Ok(()) };
                 match result {
-                    Ok(0) => self.lost(id, "it closed the connection"),
+                    Ok(0) => self.lost(id, &Lost::Closed),
                     Ok(received) => {
                         self.received(id, bytes.get(..received).unwrap_or(&bytes));
                         if let Some(client) = self.clients.get_mut(&id) {
                             client.reuse(bytes);
                         }
                     }
-                    Err(error) => self.lost(id, &error.to_string()),
+                    Err(error) => self.lost(id, &Lost::Socket(error)),
                 }
             }
             Work::Send(_, bytes, from) => {
@@ -376,7 +388,7 @@ impl<D: Device> Exporter<D> {
                             client.sent(&mut self.ring, bytes, from + sent, now)?;
                         }
                     }
-                    Err(error) => self.lost(id, &error.to_string()),
+                    Err(error) => self.lost(id, &Lost::Socket(error)),
                 }
             }
             work @ (Work::ReadAt(..) | Work::WriteAt(..) | Work::Make(..) | Work::Sync(_)) => {
@@ -393,8 +405,13 @@ impl<D: Device> Exporter<D> {
     }
 
     fn welcome(&mut self, socket: OwnedFd) {
+        let socket = TcpStream::from(socket);
+        let from = socket.peer_addr().map_or_else(|_| "this machine".to_owned(), |at| at.to_string());
         if self.clients.len() >= self.limits.clients || self.stopping {
-            warn!(most = self.limits.clients, "a client is hung up on: there are as many as may be");
+            if self.lines.trouble(self.clock.now()) {
+                let most = self.limits.clients;
+                warn!(most, from, "a client is hung up on: there are as many as may be");
+            }
             return;
         }
         let connection =
@@ -402,20 +419,9 @@ impl<D: Device> Exporter<D> {
         let id = self.next;
         self.next += 1;
         self.tally.clients += 1;
-        debug!(client = id, "came");
         // Answers do not wait for more; a Unix socket has no such thing, and needs none.
-        let socket = TcpStream::from(socket);
         let _ = socket.set_nodelay(true);
-        self.clients.insert(id, Client::new(connection, socket.into(), self.clock.now()));
-    }
-
-    fn lost(&mut self, id: u64, why: &str) {
-        if let Some(client) = self.clients.get_mut(&id) {
-            if !client.ending {
-                debug!(client = id, why, "lost");
-            }
-            client.gone = true;
-        }
+        self.clients.insert(id, Client::new(connection, socket.into(), from, self.clock.now()));
     }
 
     fn received(&mut self, id: u64, bytes: &[u8]) {
@@ -438,35 +444,29 @@ impl<D: Device> Exporter<D> {
                     }
                 }
                 Event::Opened(_) => {
+                    let told = self.lines.usual(self.clock.now());
                     if let Some(client) = self.clients.get_mut(&id) {
                         client.opened = true;
+                        if told {
+                            info!(client = id, from = client.from, "opened");
+                        }
                     }
-                    info!(client = id, "opened");
                 }
                 Event::StartTls => self.start_tls(id),
             }
         }
-        match result {
-            Ok(()) => {}
-            Err(ClientError::Violation(violation)) => {
-                warn!(client = id, %violation, "a client that does not keep to the protocol");
-                self.lost(id, "it does not keep to the protocol");
-            }
-            // It is told why before it is hung up on.
-            Err(ClientError::Tls(error)) => {
-                warn!(client = id, %error, "a client without the encryption that there must be");
-                if let Some(client) = self.clients.get_mut(&id) {
-                    client.ending = true;
-                }
-            }
+        if let Err(error) = result {
+            self.broken(id, &error);
         }
     }
 
     fn start_tls(&mut self, id: u64) {
         let Some((tls, client)) = self.tls.as_ref().zip(self.clients.get_mut(&id)) else { return };
         if let Err(error) = client.start_tls(tls) {
-            warn!(client = id, %error, "no encryption");
-            self.lost(id, "no encryption");
+            if self.lines.trouble(self.clock.now()) {
+                warn!(client = id, %error, "hung up on: no encryption");
+            }
+            self.hang_up(id);
         }
     }
 

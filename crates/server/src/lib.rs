@@ -17,6 +17,7 @@ mod mailbox;
 mod notify;
 mod offer;
 pub mod office;
+mod ration;
 mod running;
 mod tape;
 pub mod tasks;

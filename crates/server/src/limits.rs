@@ -17,7 +17,8 @@ pub struct Limits {
     pub bytes: usize,
     /// So long a client may take to choose an export.
     pub handshake: Duration,
-    /// So long a client may keep others from memory without taking or giving a byte.
+    /// So long a client may keep others from memory without taking or giving a byte. Who takes nothing of his answers for so
+    /// long is named in the log, also where nobody waits.
     pub patience: Duration,
     /// So long clients have for taking the last answers when the server is stopped.
     pub drain: Duration,
@@ -52,6 +53,8 @@ pub(crate) enum Verdict {
     Violation(Violation),
     /// It has taken too long, with what.
     Late(&'static str),
+    /// It may go on when it likes, and the log is told what it does not do.
+    Slow(&'static str),
 }
 
 impl Shares {
@@ -104,15 +107,22 @@ impl Shares {
         now: Instant,
     ) -> Vec<(u64, Verdict)> {
         let late = |(id, client): (&u64, &Client)| {
-            let (_, what) = self.deadline(client, limits).filter(|(at, _)| *at <= now)?;
-            Some((*id, Verdict::Late(what)))
+            let due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
+            match self.deadline(client, limits).filter(|(at, _)| *at <= now) {
+                Some((_, what)) => Some((*id, Verdict::Late(what))),
+                None if due(slow(client, limits)) => {
+                    Some((*id, Verdict::Slow("it does not take its answers")))
+                }
+                None => None,
+            }
         };
         clients.iter().filter_map(late).collect()
     }
 
     /// When somebody will have taken too long.
     pub fn next_event(&self, clients: &BTreeMap<u64, Client>, limits: &Limits) -> Option<Instant> {
-        clients.values().filter_map(|client| self.deadline(client, limits)).map(|(at, _)| at).min()
+        let ends = |client| self.deadline(client, limits).map(|(at, _)| at);
+        clients.values().flat_map(|client| [ends(client), slow(client, limits)]).flatten().min()
     }
 
     fn deadline(&self, client: &Client, limits: &Limits) -> Option<(Instant, &'static str)> {
@@ -126,4 +136,9 @@ impl Shares {
             None
         }
     }
+}
+
+/// When a client counts as slow that takes nothing of its answers.
+fn slow(client: &Client, limits: &Limits) -> Option<Instant> {
+    client.takes_nothing_since().map(|since| since + limits.patience)
 }

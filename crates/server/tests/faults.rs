@@ -10,68 +10,12 @@ use device::{Emulated, Faults, Faulty};
 use model::{DriveModel, Profile};
 use scheduler::{Config, OutsideConfig, Overheads};
 use server::{Disk, Offer};
-use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use support::log::Log;
 use support::{PROFILE, Server, open, request};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 use units::{Duration, Lbn};
-
-/// All that is logged in this process.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    /// Of all tests: they run together.
-    fn shared() -> Self {
-        static LOG: OnceLock<Log> = OnceLock::new();
-        let log = LOG.get_or_init(|| {
-            let log = Log::default();
-            tracing::subscriber::set_global_default(log.clone()).unwrap();
-            log
-        });
-        log.clone()
-    }
-
-    fn has(&self, words: &[&str]) -> bool {
-        self.0.lock().unwrap().iter().any(|line| words.iter().all(|word| line.contains(word)))
-    }
-}
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        write!(self.0, "{field}={value:?} ").unwrap();
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(format!("{} ", event.metadata().level()));
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
 
 type Device = Disk<Faulty<Emulated>>;
 
@@ -173,7 +117,7 @@ fn a_client_that_vanishes_with_writes_under_way_holds_nobody_up() {
     let mut client = server.connect();
     open(&mut client);
     assert_eq!(read(&mut client, 0), 0);
-    while !log.has(&["lost", "why="]) {
+    while !log.has(&["WARN", "lost in the middle of a request", "why=", "client=", "unanswered="]) {
         assert_eq!(read(&mut client, 0), 0);
     }
     drop(client);

@@ -61,7 +61,7 @@ impl Collector for Snapshot {
                 self.0.iter().map(|one| (disk(one), value(&one.1) as f64)).collect();
             family(&mut to, name, help, MetricType::Counter, &values)?;
         }
-        let gauges: [Named<DiskStatus, f64>; 5] = [
+        let gauges: [Named<DiskStatus, f64>; 6] = [
             ("outstanding", "Foreground requests that are not answered yet", |s| s.outstanding as f64),
             ("unanswered_commands", "Of these, those that it still has not answered", |s| {
                 s.unanswered as f64
@@ -69,6 +69,11 @@ impl Collector for Snapshot {
             ("foreseen_ratio", "The part of commands foreseen to a tenth of a millisecond", |s| {
                 s.foresight.within_100us
             }),
+            (
+                "mistrusted",
+                "Whether it has for long not done what its profile says, and gaps are left alone",
+                |s| f64::from(u8::from(s.mistrusted)),
+            ),
             ("harm_ratio", "What idle work cost the foreground, as a part of its time", |s| s.idle.share),
             ("detour_harm_ratio", "What detours cost it, as a part of what it waits or has the head", |s| {
                 s.detours.share

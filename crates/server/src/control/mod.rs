@@ -5,6 +5,7 @@ mod metrics;
 mod reply;
 mod roles;
 mod session;
+mod trouble;
 
 pub use roles::{Role, Roles};
 
@@ -23,7 +24,8 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
-use tracing::{debug, warn};
+use tracing::{info, warn};
+use trouble::{COUNTED_EVERY, Trouble};
 
 /// A request's head has to come in this time.
 const HEAD: Duration = Duration::from_secs(10);
@@ -148,29 +150,40 @@ async fn serve(
     let room = Arc::new(Semaphore::new(config.connections));
     // Without it only root may do anything.
     let own = own_uid().unwrap_or(0);
+    let trouble = Trouble::new();
+    let mut count = tokio::time::interval(COUNTED_EVERY);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stopped.changed() => return,
+            _ = count.tick() => {
+                trouble.tell();
+                continue;
+            }
+            _ = stopped.changed() => return trouble.tell_all(),
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                warn!(%error, "the control socket");
+                trouble.said(|| warn!(%error, "the control socket"));
                 // No descriptor is free, for instance: that passes.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
         let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            warn!(
-                most = config.connections,
-                "a client of the control socket is hung up on: there are as many as may be"
-            );
+            trouble.said(|| {
+                warn!(
+                    most = config.connections,
+                    uid = uid(&stream),
+                    "a client of the control socket is hung up on: there are as many as may be"
+                );
+            });
             continue;
         };
-        let role = role(&stream, &config.roles, own);
-        let service = TowerToHyperService::new(router.clone().layer(axum::Extension(role)));
+        let role = role(&stream, &config.roles, own, &trouble);
+        let (uid, trouble) = (uid(&stream), trouble.clone());
+        let service = router.clone().layer(axum::Extension(role)).layer(axum::Extension(trouble.clone()));
+        let service = TowerToHyperService::new(service);
         tokio::spawn(async move {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -179,18 +192,35 @@ async fn serve(
                 .serve_connection(TokioIo::new(stream), service)
                 .with_upgrades();
             if let Err(error) = connection.await {
-                debug!(%error, "a client of the control socket");
+                trouble.said(|| match error.is_parse() || error.is_timeout() {
+                    true => warn!(uid, why = why(&error), "a client of the control socket sends no request"),
+                    // Who follows the events goes in this way.
+                    false => {
+                        info!(uid, why = why(&error), "a client of the control socket went before its answer")
+                    }
+                });
             }
             drop(permit);
         });
     }
 }
 
-fn role(stream: &UnixStream, roles: &Roles, own: u32) -> Role {
+/// Who is at the other end, as far as the kernel says.
+fn uid(stream: &UnixStream) -> Option<u32> {
+    stream.peer_cred().ok().map(|peer| peer.uid())
+}
+
+/// An error with what it comes of.
+fn why(error: &(dyn std::error::Error + 'static)) -> String {
+    let chain = std::iter::successors(error.source(), |error| error.source());
+    chain.fold(error.to_string(), |all, cause| format!("{all}: {cause}"))
+}
+
+fn role(stream: &UnixStream, roles: &Roles, own: u32, trouble: &Trouble) -> Role {
     match stream.peer_cred() {
         Ok(peer) => roles.role(peer.uid(), peer.gid(), own),
         Err(error) => {
-            warn!(%error, "a client of the control socket without credentials");
+            trouble.said(|| warn!(%error, "a client of the control socket without credentials"));
             Role::Nobody
         }
     }

@@ -51,6 +51,9 @@ impl Desk {
             TaskState::Paused if reason.is_some() => warn!(disk, task = id, %kind, why, "cannot go on"),
             _ => info!(disk, task = id, %kind, why, "{state}"),
         }
+        if state.is_over() {
+            self.count_bad(id);
+        }
         self.note(Event::State { id, state, reason, at: self.unix_ms })
     }
 
@@ -108,6 +111,7 @@ impl Desk {
         };
         let Some((figures, saved)) = live.job.save() else { return };
         live.save_at = self.now + SAVE_EVERY + Duration::from_micros(saved.len() as u64);
+        self.warn_of_bad(id, &figures);
         let seq = self.note(Event::Progress { id, figures: figures.clone(), saved });
         self.saving.push_back((seq, id, figures));
     }

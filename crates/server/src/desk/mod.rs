@@ -3,6 +3,7 @@
 //! A [`Desk`] is a state machine: it reads no clock and touches no file. What it wants done with files comes out of
 //! [`Desk::order`], and what has become of it goes in by [`Desk::told`]; [`crate::tasks::Clerks`] carries orders out.
 
+mod bad;
 mod calls;
 pub(crate) mod ending;
 mod guests;
@@ -21,6 +22,7 @@ use crate::office::Hand;
 use crate::tasks::job::{Context, Job, Stage};
 use crate::tasks::journal::{self, JournalError, Writer};
 use crate::tasks::{Begin, begin};
+use bad::Named;
 use ending::Ending;
 use guests::Guest;
 use order::{Lane, News, Order, Told, Work};
@@ -100,6 +102,7 @@ struct Live {
     idle_bytes: u64,
     /// The log says that it misses its deadline.
     late: bool,
+    named: Named,
 }
 
 /// All tasks of a disk.
@@ -448,6 +451,7 @@ impl Desk {
             job.pause(&mut cx, true);
         }
         let (harm, save_at) = (Harm::default(), self.now);
+        let named = self.table.get(id).map(|entry| Named::before(&entry.figures)).unwrap_or_default();
         let live = Live {
             job,
             paused,
@@ -459,6 +463,7 @@ impl Desk {
             free_bytes: 0,
             idle_bytes: 0,
             late: false,
+            named,
         };
         self.live.insert(id, live);
         self.hand_over();

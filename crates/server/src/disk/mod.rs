@@ -8,6 +8,7 @@ mod requests;
 mod served;
 mod status;
 mod traffic;
+mod watch;
 
 pub use apps::{Fence, Guard, Hosted, Place, Spare};
 pub use patience::TIMEOUT;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use tracing::error;
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
+use watch::Watch;
 
 /// What cannot be a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -140,6 +142,7 @@ pub struct Disk<D> {
     blocks: Blocks,
     answers: VecDeque<Answer>,
     counters: Counters,
+    watch: Watch,
     /// The latest time that the core was told.
     told: Instant,
     /// So long the device has for a command.
@@ -176,6 +179,7 @@ impl<D: Device> Disk<D> {
             blocks: Blocks::new(sector),
             answers: VecDeque::new(),
             counters: Counters::new(),
+            watch: Watch::default(),
             told: Instant::ZERO,
             timeout: TIMEOUT,
         })
@@ -248,7 +252,7 @@ impl<D: Device> Disk<D> {
             parts_kept: self.blocks.len(),
             unanswered: self.commands.silent(),
         };
-        self.counters.status(&self.core, &waits)
+        DiskStatus { mistrusted: self.watch.is_mistrusted(), ..self.counters.status(&self.core, &waits) }
     }
 
     /// Goes on until nothing is left that happens without time.

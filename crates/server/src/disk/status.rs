@@ -184,6 +184,8 @@ pub struct DiskStatus {
     pub failing: Option<&'static str>,
     /// Why the gaps are left alone now, if they are.
     pub caution: Option<&'static str>,
+    /// Whether it has for long not done what its profile says, so that gaps are left alone; the log says since when.
+    pub mistrusted: bool,
     /// How long after the device was done the host knew.
     pub lateness: Latency,
 }
@@ -340,6 +342,7 @@ impl Counters {
                 Caution::Harm => "harm",
                 Caution::Unknown => "unknown",
             }),
+            mistrusted: false,
         }
     }
 }

@@ -6,9 +6,9 @@ use super::commands::{Errand, Sent, blamed};
 use super::requests::Turn;
 use super::{Disk, bytes_of};
 use device::{Answer, Ask, Device, Failure};
-use scheduler::{Command, Outcome, Purpose};
-use tracing::error;
-use units::{Bytes, Instant, LbnRange, Op, RequestId};
+use scheduler::{Caution, Command, Outcome, Purpose};
+use tracing::{error, info, warn};
+use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId};
 
 impl<D: Device> Disk<D> {
     /// The core has sent a command: a write gets its bytes.
@@ -78,6 +78,7 @@ impl<D: Device> Disk<D> {
             Errand::Command(command, turn) => {
                 self.told = self.told.max(answer.at);
                 self.command_done(&command, turn, answer.result, written);
+                self.look(now);
             }
             Errand::Request(turn) => {
                 if let (Err(failure), Some(request)) = (answer.result, self.requests.get_mut(turn)) {
@@ -94,6 +95,25 @@ impl<D: Device> Disk<D> {
                 let landed = written.filter(|_| answer.result.is_ok());
                 self.answered_late(range, since, now, landed.as_deref());
             }
+        }
+    }
+
+    /// Whether the device does what its profile says is for the log when it lasts.
+    fn look(&mut self, now: Instant) {
+        let core = &self.core.core;
+        let caution = core.caution();
+        let foreseen = !matches!(caution, Some(Caution::Mistrust | Caution::Unsynchronised));
+        let within = || core.prediction_errors().map(|record| record.within(Duration::from_micros(100)));
+        match self.watch.note(now, foreseen) {
+            Some(true) => warn!(
+                ?caution,
+                foreseen = within(),
+                "the disk does not do what its profile says: gaps are left alone, and tasks have idle time only; probe it again"
+            ),
+            Some(false) => {
+                info!(foreseen = within(), "the disk does what its profile says again: gaps are used");
+            }
+            None => {}
         }
     }
 

@@ -1,9 +1,12 @@
 //! Sessions of client programs, in Rust and Python.
 
+use super::support::log::Log;
 use super::{daemon, until};
 use client::{Got, Session, SessionError};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -92,6 +95,7 @@ fn calls_are_refused_by_name_and_abort_suspend_and_resume_do_so() {
 /// One that vanishes is closed; one that does not fetch is suspended; a scrub is done beside it.
 #[test]
 fn a_vanished_and_a_slow_client_hold_up_nobody() {
+    let log = Log::shared();
     let Some(daemon) = daemon("session-slow") else { return };
     let mut slow = Session::open(&daemon.socket, "data", 100).unwrap();
     for _ in 0..40 {
@@ -103,6 +107,7 @@ fn a_vanished_and_a_slow_client_hold_up_nobody() {
     let control = daemon.client();
     control.post("/v1/disks/data/tasks", &json!({ "kind": "scrub" })).unwrap();
     until(&control, 1, "done");
+    assert!(log.has(&["WARN", "a session's client went away", "disk=", "session=", "why="]));
     // The slow one still gets all of its own.
     let mut blocks = 0;
     loop {
@@ -113,6 +118,27 @@ fn a_vanished_and_a_slow_client_hold_up_nobody() {
         }
     }
     assert_eq!(blocks, 40 * slow.sectors().div_ceil(8));
+    daemon.end();
+}
+
+#[test]
+fn garbage_on_a_session_or_the_socket_stands_in_the_log() {
+    let log = Log::shared();
+    let Some(daemon) = daemon("session-garbage") else { return };
+    let mut garbage = UnixStream::connect(&daemon.socket).unwrap();
+    garbage.write_all(b"\x01\x02\x03 nothing of the kind\r\n\r\n").unwrap();
+    garbage.read_to_end(&mut Vec::new()).unwrap();
+    let mut session = UnixStream::connect(&daemon.socket).unwrap();
+    let asks = "POST /v1/disks/data/sessions HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: freeblock-session\r\n\r\n";
+    session.write_all(asks.as_bytes()).unwrap();
+    session.write_all(&[0xFF; 64]).unwrap();
+    session.read_to_end(&mut Vec::new()).unwrap();
+    while !log.has(&["WARN", "a client of the control socket sends no request", "why=", "uid="]) {
+        std::thread::yield_now();
+    }
+    while !log.has(&["WARN", "its client does not keep to the protocol", "session=", "error="]) {
+        std::thread::yield_now();
+    }
     daemon.end();
 }
 

@@ -4,6 +4,10 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests stand outside test functions
 
+#[path = "../support/log.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with other tests")]
+mod log;
+mod mistrust;
 mod silence;
 mod snapshot;
 mod spy;

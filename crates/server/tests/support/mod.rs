@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses what it needs")]
 #![allow(clippy::unwrap_used, clippy::print_stderr, clippy::panic)] // helpers of tests stand outside test functions
 
+pub mod log;
+
 use device::{Device, Emulated, Options, Raw, Ring};
 use drive::Behaviour;
 use server::{Address, Exporter, Limits, Listener, Offer, Stop, Tally};
@@ -68,11 +70,13 @@ impl<D: Device + Send + 'static> Server<D> {
         let Address::Tcp(at) = tcp.address().clone() else { panic!("{tcp:?}") };
         let (send, receive) = std::sync::mpsc::channel();
         // A ring stays with the thread that made it.
-        let thread = std::thread::spawn(move || {
+        let serve = move || {
             let (exporter, stop) = Exporter::new(disk, offer, vec![unix, tcp]).unwrap();
             send.send(stop).unwrap();
             exporter.run().unwrap()
-        });
+        };
+        // What it says in the log is found by its name.
+        let thread = std::thread::Builder::new().name(test.into()).spawn(serve).unwrap();
         let stop = receive.recv().unwrap();
         Some(Self { dir, thread: Some(thread), stop, size, port: at.port() })
     }

@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
+#[path = "../../../tests/support/log.rs"]
+#[allow(unreachable_pub, dead_code)]
+mod log;
 mod memory;
 mod moves;
 mod rig;

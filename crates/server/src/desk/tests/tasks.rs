@@ -1,5 +1,6 @@
 //! Tasks on a drive that is busy, by kind and by what goes wrong.
 
+use super::log::Log;
 use super::memory::below;
 use super::rig::{Rig, SECTOR, range};
 use crate::desk::DeskError;
@@ -83,6 +84,25 @@ fn a_scrub_reads_all_and_names_what_is_bad() {
     let task = rig.task(id);
     assert_eq!((task.done, task.bad_lbns, task.bad_more), (task.blocks, vec![77, 2_000], 0));
     assert!(task.blocks > 600);
+}
+
+/// The first ten are named, and at the end it is said how many there were, of a backup as of a scrub.
+#[test]
+fn bad_sectors_stand_in_the_log_and_do_not_fill_it() {
+    for spec in [scrub(), backup()] {
+        let mut rig = Rig::new();
+        (0..40).for_each(|i| rig.volume.platters_mut().spoil(Lbn::new(77 + i * 50), Cure::None));
+        let log = Log::default();
+        let kind = format!("kind={}", spec.kind);
+        tracing::subscriber::with_default(log.clone(), || {
+            let id = rig.start(spec);
+            assert_eq!(rig.run(id), TaskState::Done);
+        });
+        let named = log.numbers(&["WARN", "a sector cannot be read", "disk=", "task=", &kind], "lbn");
+        assert_eq!(named.len(), 10, "{named:?}");
+        assert!(named.iter().all(|lbn| lbn % 50 == 27), "{named:?}");
+        assert_eq!(log.numbers(&["WARN", "so many sectors", "disk=", "task=", &kind], "bad"), [40]);
+    }
 }
 
 #[test]

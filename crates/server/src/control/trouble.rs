@@ -1,0 +1,49 @@
+//! What clients of the control socket may take of the log.
+
+use crate::ration::Ration;
+use device::Clock;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tracing::warn;
+
+/// How often it is looked whether something was left out.
+pub(super) const COUNTED_EVERY: Duration = Duration::from_secs(10);
+
+/// Shared by all connections of a socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Trouble(Arc<(Clock, Mutex<Ration>)>);
+
+impl Trouble {
+    pub fn new() -> Self {
+        Self(Arc::new((Clock::start(), Mutex::default())))
+    }
+
+    /// Has a line written, or counts it.
+    pub fn said(&self, line: impl FnOnce()) {
+        self.tell();
+        if self.with(|ration, now| ration.may(now)) {
+            line();
+        }
+    }
+
+    /// Says how much was left out, when it is time.
+    pub fn tell(&self) {
+        Self::count(self.with(Ration::left_out));
+    }
+
+    /// The same at the end.
+    pub fn tell_all(&self) {
+        Self::count(self.with(|ration, _| ration.rest()));
+    }
+
+    fn count(lines: Option<u64>) {
+        if let Some(lines) = lines {
+            warn!(lines, "there was more trouble with clients of the control socket than is told here");
+        }
+    }
+
+    fn with<R>(&self, what: impl FnOnce(&mut Ration, units::Instant) -> R) -> R {
+        let (clock, ration) = &*self.0;
+        what(&mut ration.lock().unwrap_or_else(PoisonError::into_inner), clock.now())
+    }
+}

@@ -1,0 +1,84 @@
+//! Lines of the log that others can cause: so many in a time, and a count of the rest.
+
+use units::{Duration, Instant};
+
+/// So many lines are written in a [`WINDOW`].
+const LINES: u64 = 20;
+/// After it as many may be written again.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// What one kind of line may take of the log. Time comes as an argument.
+#[derive(Debug, Default)]
+pub(crate) struct Ration {
+    /// When the present window began; none if no line was wanted since the last.
+    since: Option<Instant>,
+    lines: u64,
+}
+
+impl Ration {
+    /// Whether a line may be written; if not, it is counted. Ask [`left_out`](Self::left_out) first.
+    pub fn may(&mut self, now: Instant) -> bool {
+        self.since.get_or_insert(now);
+        self.lines += 1;
+        self.lines <= LINES
+    }
+
+    /// When a window is over in which lines were left out: how many, once.
+    pub fn left_out(&mut self, now: Instant) -> Option<u64> {
+        self.since.take_if(|since| *since + WINDOW <= now)?;
+        Some(std::mem::take(&mut self.lines).saturating_sub(LINES)).filter(|lines| *lines > 0)
+    }
+
+    /// The same at the end, when there will be no other window.
+    pub fn rest(&mut self) -> Option<u64> {
+        self.since = None;
+        Some(std::mem::take(&mut self.lines).saturating_sub(LINES)).filter(|lines| *lines > 0)
+    }
+
+    /// When there is a count to be told.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.since.filter(|_| self.lines > LINES).map(|since| since + WINDOW)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_at_once_are_twenty_lines_and_a_count() {
+        let mut ration = Ration::default();
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let lines = (0..1_000).filter(|ms| ration.left_out(at(*ms)).is_none() && ration.may(at(*ms))).count();
+        assert_eq!((lines, ration.next_event()), (20, Some(at(10_000))));
+        assert_eq!(ration.left_out(at(9_999)), None);
+        assert_eq!(ration.left_out(at(10_000)), Some(980));
+        assert_eq!((ration.left_out(at(30_000)), ration.next_event(), ration.rest()), (None, None, None));
+    }
+
+    #[test]
+    fn every_line_is_written_or_counted_and_few_are_written_in_any_time() {
+        let mut ration = Ration::default();
+        let (mut written, mut counted) = (Vec::new(), 0);
+        for i in 0..100_000u64 {
+            let now = Instant::ZERO + Duration::from_millis(i * 7);
+            counted += ration.left_out(now).unwrap_or(0);
+            if ration.may(now) {
+                written.push(now);
+            }
+        }
+        counted += ration.rest().unwrap_or(0);
+        assert_eq!(written.len() as u64 + counted, 100_000);
+        // No stretch as long as a window touches more than two of them.
+        assert!(written.windows(2 * LINES as usize + 1).all(|w| w[2 * LINES as usize] >= w[0] + WINDOW));
+    }
+
+    #[test]
+    fn who_says_little_is_always_heard() {
+        let mut ration = Ration::default();
+        for i in 0..1_000 {
+            let now = Instant::ZERO + Duration::from_secs(i);
+            assert!(ration.left_out(now).is_none() && ration.may(now));
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What the log says.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, OnceLock};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// All that is logged in this process and an operator sees.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    /// Of all tests: they run together.
+    pub fn shared() -> Self {
+        static LOG: OnceLock<Log> = OnceLock::new();
+        let log = LOG.get_or_init(|| {
+            let log = Log::default();
+            tracing::subscriber::set_global_default(log.clone()).unwrap();
+            log
+        });
+        log.clone()
+    }
+
+    pub fn has(&self, words: &[&str]) -> bool {
+        self.0.lock().unwrap().iter().any(|line| words.iter().all(|word| line.contains(word)))
+    }
+
+    /// Of the lines with all these words, the first number after `field=`; 0 of a line without.
+    pub fn numbers(&self, words: &[&str], field: &str) -> Vec<u64> {
+        let field = format!("{field}=");
+        let lines = self.0.lock().unwrap();
+        let with = lines.iter().filter(|line| words.iter().all(|word| line.contains(word)));
+        let number = |line: &String| {
+            let rest = line.split(&field).nth(1).unwrap_or_default();
+            rest.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+        };
+        with.map(number).collect()
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        write!(self.0, "{field}={value:?} ").unwrap();
+    }
+}
+
+impl Subscriber for Log {
+    /// As the program's own subscriber has it.
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        // Whose it is where tests run together: the thread's name.
+        let thread = std::thread::current();
+        let mut line = Line(format!("{} [{}] ", event.metadata().level(), thread.name().unwrap_or_default()));
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}

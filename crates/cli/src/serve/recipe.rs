@@ -102,6 +102,14 @@ impl Knowledge {
 }
 
 impl Recipe {
+    /// Of a recording's setup.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn from_setup(setup: &serde_json::Value) -> Result<Self, String> {
+        Self::deserialize(setup).map_err(|error| error.to_string())
+    }
+
     /// Makes it.
     ///
     /// # Errors

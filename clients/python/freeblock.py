@@ -2,7 +2,7 @@
 
     with Session("data", priority=20) as session:
         session.read(0, session.sectors, block=128)
-        for record in session:              # in whatever order is free; session.fileno() works with select and poll
+        for record in session:              # in whatever order is free; select and poll work on a session (fileno)
             print(record.start, len(record.data))
 """
 import json
@@ -99,6 +99,9 @@ class Session:
             raise Refused(f"the daemon speaks version {version} of the protocol, this file {_VERSION}")
 
     def fileno(self) -> int:
+        """Readable while there is something for get(), or a part of it, that has not been taken, and when the daemon is gone:
+        select or poll and one get(0), again and again, miss nothing. But for what comes while a call waits for its answer
+        (any method but get, give and not_now): so after a call get(0) until None, then select or poll."""
         return self._socket.fileno()
 
     def read(self, start: int, sectors: int, block: int = 8, parameter: int = 0) -> int:
@@ -184,16 +187,19 @@ class Session:
     def _event(self, deadline: Optional[float]):
         """Kind and fields of the next frame; None when the time is up."""
         while True:
+            # No more is read than the frame that is under way: what was kept here, select would not tell of.
+            end = 4
             if len(self._bytes) >= 4:
                 (length,) = struct.unpack_from("<I", self._bytes)
-                if len(self._bytes) >= 4 + length:
-                    kind, body = self._bytes[4], self._bytes[5:4 + length]
-                    self._bytes = self._bytes[4 + length:]
+                end += length
+                if len(self._bytes) >= end:
+                    kind, body = self._bytes[4], self._bytes[5:end]
+                    self._bytes = self._bytes[end:]
                     return kind, self._fields(kind, body)
             left = None if deadline is None else max(deadline - time.monotonic(), 0)
             self._socket.settimeout(left)
             try:
-                some = self._socket.recv(1 << 20)
+                some = self._socket.recv(min(end - len(self._bytes), 1 << 20))
             except (BlockingIOError, socket.timeout):
                 return None
             if not some:

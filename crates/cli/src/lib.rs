@@ -64,6 +64,16 @@ pub fn check_config(text: &str, name: &str) -> Result<(), String> {
     checked.inspect_err(shown).map_err(|_| said)
 }
 
+/// A core, of what a recording says that its disk's was made of. For tests with hostile recordings.
+///
+/// # Errors
+/// What `simulate --replay-live` would say.
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub fn core_of_recording(setup: &serde_json::Value) -> Result<scheduler::Core, String> {
+    serve::recipe::Recipe::from_setup(setup)?.core()
+}
+
 /// Runs the command that the arguments (the program's name first) ask for, and prints what it says. Returns the
 /// exit code.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> u8 {

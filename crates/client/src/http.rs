@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// An answer is no longer.
+/// An answer's body is no longer.
 const MOST_BODY: usize = 64 << 20;
 /// Nor its head.
 const MOST_HEAD: usize = 64 << 10;
@@ -27,8 +27,13 @@ pub(crate) fn request(socket: &Path, method: &str, path: &str, body: Option<&[u8
     let mut whole = head.into_bytes();
     whole.extend_from_slice(body);
     stream.write_all(&whole)?;
-    let (code, length, rest) = head_of(&mut stream)?;
-    Ok((code, body_of(&mut stream, length, rest)?))
+    answer(&mut stream)
+}
+
+/// Reads an answer to its end.
+pub(crate) fn answer(stream: &mut impl Read) -> io::Result<Answer> {
+    let (code, length, rest) = head_of(stream)?;
+    Ok((code, body_of(stream, length, rest)?))
 }
 
 /// Makes the connection something else: the stream, and what of it has come already. An answer, where it is refused.
@@ -62,16 +67,21 @@ fn strange(what: &str) -> io::Error {
 }
 
 /// The code, the body's length if it is told, and what has come of the body.
-fn head_of(stream: &mut UnixStream) -> io::Result<(u16, Option<usize>, Vec<u8>)> {
+fn head_of(stream: &mut impl Read) -> io::Result<(u16, Option<usize>, Vec<u8>)> {
     let mut bytes = Vec::new();
+    let mut some = [0; 4096];
+    // What has been searched is not searched again, but for the last three bytes: the end may begin with them.
+    let mut searched = 0;
     let end = loop {
-        if let Some(end) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
-            break end;
-        }
-        if bytes.len() > MOST_HEAD {
+        let found = bytes.windows(4).skip(searched).position(|w| w == b"\r\n\r\n").map(|at| searched + at);
+        // However it is cut, as long a head is too long.
+        if found.unwrap_or(bytes.len().saturating_sub(3)) > MOST_HEAD {
             return Err(strange("a head without an end"));
         }
-        let mut some = [0; 4096];
+        if let Some(end) = found {
+            break end;
+        }
+        searched = bytes.len().saturating_sub(3);
         match stream.read(&mut some)? {
             0 => return Err(strange("it hung up")),
             n => bytes.extend_from_slice(some.get(..n).unwrap_or_default()),
@@ -87,11 +97,13 @@ fn head_of(stream: &mut UnixStream) -> io::Result<(u16, Option<usize>, Vec<u8>)>
     Ok((code, length, rest))
 }
 
-fn body_of(stream: &mut UnixStream, length: Option<usize>, mut body: Vec<u8>) -> io::Result<Vec<u8>> {
+fn body_of(stream: &mut impl Read, length: Option<usize>, mut body: Vec<u8>) -> io::Result<Vec<u8>> {
     let most = length.unwrap_or(MOST_BODY);
     if most > MOST_BODY {
         return Err(strange("a body of more than 64 MiB"));
     }
+    // What follows is no part of it, whether it has come already or not.
+    body.truncate(most);
     let missing = most.saturating_sub(body.len());
     stream.take(missing as u64).read_to_end(&mut body)?;
     match length {

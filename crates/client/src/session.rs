@@ -78,8 +78,7 @@ pub enum Got {
 
 /// A session (FAST'04, section 3): blocks of a disk in whatever order is free.
 ///
-/// Its records arrive on a file descriptor, which `poll` works on: it is readable when [`get`](Self::get) has something,
-/// or a part of it. Dropping the session closes it. A program that does not fetch its records suspends its own session
+/// Its records arrive on a file descriptor, which `poll` works on ([`as_fd`](Self::as_fd)). Dropping the session closes it. A program that does not fetch its records suspends its own session
 /// and nobody else's.
 ///
 /// ```no_run
@@ -305,22 +304,28 @@ impl Session {
     }
 
     fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, SessionError> {
-        let mut looked = false;
+        let mut bytes = [0; 64 << 10];
+        // Whether more may be there at once.
+        let mut more = true;
         loop {
             if let Some(event) = self.decoder.take()? {
                 return Ok(Some(event));
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left == Some(Duration::ZERO) && looked {
+            if left == Some(Duration::ZERO) && !more {
                 return Ok(None);
             }
-            looked = true;
             // A timeout of zero is none to the system.
             self.stream.set_read_timeout(left.map(|left| left.max(Duration::from_micros(1))))?;
-            let mut bytes = [0; 64 << 10];
-            match self.stream.read(&mut bytes) {
+            // No more than the frame that is under way: what is taken out of the descriptor and kept here, `poll` does not
+            // tell of.
+            let wanted = self.decoder.needs().min(bytes.len());
+            match self.stream.read(bytes.get_mut(..wanted).unwrap_or_default()) {
                 Ok(0) => return Err(SessionError::Gone(io::ErrorKind::UnexpectedEof.into())),
-                Ok(n) => self.decoder.push(bytes.get(..n).unwrap_or_default()),
+                Ok(n) => {
+                    self.decoder.push(bytes.get(..n).unwrap_or_default());
+                    more = n == wanted;
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock || e.kind() == io::ErrorKind::TimedOut => {
                     return Ok(None);
                 }
@@ -332,7 +337,100 @@ impl Session {
 }
 
 impl AsFd for Session {
+    /// Readable while there is something for [`get`](Session::get), or a part of it, that has not been taken; and when the
+    /// daemon is gone. `poll` and one `get` with a time-out of zero, again and again, miss nothing.
+    ///
+    /// But for what comes while a call waits for its answer (any method but `get`, `give` and `not_now`): that is taken out
+    /// of the descriptor, which does not tell of it any more. So after a call `get` with a time-out of zero until
+    /// [`Got::Nothing`], then `poll`.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Option<Duration> = Some(Duration::ZERO);
+
+    fn record(start: u64, bytes: usize) -> Event {
+        let range = Range { start, sectors: 8 };
+        let bytes = vec![start as u8; bytes];
+        Event::Record { task: 1, range, parameter: 0, write: false, bad: None, last: false, bytes }
+    }
+
+    fn sent(daemon: &mut UnixStream, events: &[Event]) {
+        let mut bytes = Vec::new();
+        events.iter().for_each(|event| event.encode(&mut bytes));
+        daemon.write_all(&bytes).unwrap();
+    }
+
+    /// A session, and the daemon's end of it.
+    fn pair() -> (Session, UnixStream) {
+        let (stream, daemon) = UnixStream::pair().unwrap();
+        let (decoder, waiting) = (Decoder::default(), VecDeque::new());
+        (Session { stream, decoder, waiting, calls: 0, sectors: 64, sector_bytes: 512 }, daemon)
+    }
+
+    /// What is in the descriptor, which is taken out.
+    fn left(session: &Session) -> Vec<u8> {
+        let mut stream = session.stream.try_clone().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut bytes = Vec::new();
+        let ended = stream.read_to_end(&mut bytes);
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        bytes
+    }
+
+    /// After any number of gets that wait for nothing, the descriptor holds just the records that have not been taken: it is
+    /// readable as long as there is one.
+    #[test]
+    fn a_get_takes_one_record_out_of_the_descriptor() {
+        let all: Vec<Event> = (0..100).map(|n| record(n, if n == 50 { 70_000 } else { 512 })).collect();
+        for taken in [0, 1, 2, 50, 51, 53, 64, 99, 100] {
+            let (mut session, mut daemon) = pair();
+            sent(&mut daemon, &all);
+            for n in 0..taken {
+                let got = session.get(NOW).unwrap();
+                assert!(matches!(&got, Got::Record(record) if record.start == n as u64), "{n}: {got:?}");
+            }
+            let mut rest = Vec::new();
+            all[taken..].iter().for_each(|event| event.encode(&mut rest));
+            assert!(left(&session) == rest, "after {taken}");
+        }
+    }
+
+    /// A part of a record is nothing yet, wherever it is cut off; nor is it lost.
+    #[test]
+    fn a_record_in_parts_is_got_when_it_is_whole() {
+        let mut bytes = Vec::new();
+        record(7, 40).encode(&mut bytes);
+        for cut in 0..bytes.len() {
+            let (mut session, mut daemon) = pair();
+            daemon.write_all(&bytes[..cut]).unwrap();
+            assert_eq!(session.get(NOW).unwrap(), Got::Nothing, "{cut}");
+            daemon.write_all(&bytes[cut..]).unwrap();
+            assert!(matches!(session.get(NOW).unwrap(), Got::Record(record) if record.start == 7), "{cut}");
+        }
+    }
+
+    /// What came before the answer waits for `get`, what came after it in the descriptor.
+    #[test]
+    fn a_call_takes_no_more_than_its_answer_out_of_the_descriptor() {
+        let (mut session, mut daemon) = pair();
+        let answer = Event::Answer { call: 1, value: 9 };
+        sent(&mut daemon, &[record(1, 512), record(2, 512), answer, record(3, 512)]);
+        assert_eq!(session.abort(5).unwrap(), 9);
+        let mut rest = Vec::new();
+        record(3, 512).encode(&mut rest);
+        assert!(left(&session) == rest);
+        let starts = std::iter::from_fn(|| match session.get(NOW).unwrap() {
+            Got::Record(record) => Some(record.start),
+            _ => None,
+        });
+        assert_eq!(starts.collect::<Vec<_>>(), [1, 2]);
+        drop(daemon);
+        assert!(matches!(session.get(NOW), Err(SessionError::Gone(_))));
     }
 }

@@ -348,6 +348,17 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// How many bytes are missing before more is known: of the frame's length, or of the frame. Whoever reads no more than
+    /// these has never read into the frame after it. None where [`take`](Self::take) has something to say.
+    pub fn needs(&self) -> usize {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let Some((len, body)) = rest.split_first_chunk::<4>() else { return 4 - rest.len() };
+        match u32::from_le_bytes(*len) as usize {
+            len if len > MOST_FRAME => 0,
+            len => len.saturating_sub(body.len()),
+        }
+    }
+
     /// The next whole frame.
     ///
     /// # Errors
@@ -472,10 +483,32 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// Fed with what it needs, it holds no byte of the next frame when one is whole.
+        #[test]
+        fn what_is_needed_is_a_frame_and_no_more(frames in proptest::collection::vec(arb_event(), 1..9)) {
+            let mut decoder = Decoder::default();
+            for frame in frames {
+                let mut bytes = Vec::new();
+                frame.encode(&mut bytes);
+                let mut rest = bytes.as_slice();
+                while decoder.needs() > 0 {
+                    prop_assert_eq!(decoder.take::<Event>(), Ok(None));
+                    let (piece, more) = rest.split_at_checked(decoder.needs()).unwrap();
+                    decoder.push(piece);
+                    rest = more;
+                }
+                prop_assert_eq!(rest, &[0u8; 0]);
+                prop_assert_eq!(decoder.take(), Ok(Some(frame)));
+            }
+        }
+    }
+
     #[test]
     fn a_frame_too_long_is_refused_before_it_comes() {
         let mut decoder = Decoder::default();
         decoder.push(&u32::MAX.to_le_bytes());
+        assert_eq!(decoder.needs(), 0);
         assert_eq!(decoder.take::<Call>(), Err(WireError::TooLong(u64::from(u32::MAX))));
     }
 }

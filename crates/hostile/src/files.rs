@@ -163,7 +163,11 @@ pub(crate) fn reorganizer_seeds() -> Vec<Vec<u8>> {
     some_plan().iter().map(Plan::encode).chain([text]).collect()
 }
 
-/// Any bytes as a recording of a live run, and as the lines of a sound one: an error, or a core that was told all of it.
+/// A drive of few sectors.
+const SMALL: &str = include_str!("../../drive/tests/data/small.toml");
+
+/// Any bytes as a recording of a live run, and as the lines of a sound one: an error, or a core that was told all of it. The
+/// core is what the setup says; a setup that is none stands for a small drive, so that what follows is read all the same.
 #[cfg(target_os = "linux")]
 pub(crate) fn recording(bytes: &[u8]) {
     use std::io::Write;
@@ -177,9 +181,11 @@ pub(crate) fn recording(bytes: &[u8]) {
 
 #[cfg(target_os = "linux")]
 fn replayed(bytes: &[u8]) {
-    let replay = server::Replay::new(bytes, |_| {
-        let profile =
-            model::Profile::from_toml(include_str!("../../drive/tests/data/small.toml"), "small.toml");
+    let replay = server::Replay::new(bytes, |setup| {
+        if let Ok(core) = cli::core_of_recording(setup) {
+            return Ok(core);
+        }
+        let profile = model::Profile::from_toml(SMALL, "small.toml");
         let profile = profile.map_err(|e| e.to_string())?;
         let model = model::DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
         let firmware = profile.firmware.as_ref().ok_or("no firmware")?;
@@ -204,7 +210,36 @@ pub(crate) fn recording_seeds() -> Vec<Vec<u8>> {
         r#"{"done":{"at":5000000,"id":0,"bad":null}}"#,
         r#""end""#,
     ];
-    vec![lines.join("\n").into_bytes(), b"freeblock recording 1\n".to_vec()]
+    let mut seeds = vec![lines.join("\n").into_bytes(), b"freeblock recording 1\n".to_vec()];
+    for setup in setups() {
+        let setup = setup.to_string();
+        seeds.push([&[setup.as_str()], &lines[1..]].concat().join("\n").into_bytes());
+    }
+    seeds
+}
+
+/// What recordings begin with: of a drive with a profile, of one without, and of one that had learnt before.
+fn setups() -> Vec<serde_json::Value> {
+    use serde_json::json;
+    let setup = |drive: &serde_json::Value, policy: &str| {
+        json!({ "version": "0.1.0", "disk": "d", "drive": drive, "policy": policy, "harm_ppm": 1_000,
+            "idle_after_ns": 50_000_000, "partial_blocks": 4 })
+    };
+    let costs = json!({ "command_ns": [300_000, 400_000], "completion_ns": [0, 0], "bus_sector_ns": 5_000,
+        "shortest_access_ns": 100_000, "overlap": true, "write_back": false });
+    let profile = json!({ "profile": { "toml": SMALL, "costs": costs } });
+    let size = json!({ "size": { "sectors": 1 << 16, "sector_bytes": 512 } });
+    let mut learnt = setup(&size, "smtf");
+    let learns = LearnerConfig {
+        memory: Bytes::new(1 << 20),
+        ..LearnerConfig::new(Sectors::new(1 << 16), Sectors::new(64))
+    };
+    if let Ok(learner) = Learner::new(learns, None) {
+        let digits: String = learner.save("d").iter().map(|byte| format!("{byte:02x}")).collect();
+        learnt["learnt"] = digits.into();
+    }
+    learnt["learning"] = json!({ "memory_bytes": 1 << 20, "minimum_samples": 1, "probe_idle": false });
+    vec![setup(&profile, "sptf"), setup(&size, "smtf"), learnt]
 }
 
 /// Any bytes as a table of the Disk Mimic: an error, or a table that can be asked and written again.
@@ -267,4 +302,15 @@ pub(crate) fn probe_seeds() -> Vec<Vec<u8>> {
         state.extend((n * 10_000_000 + 4_000_000).to_le_bytes());
     }
     vec![sealed::summed(state.clone()), state]
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    /// Or the parser of setups would be driven by nothing that it takes.
+    #[test]
+    fn the_setups_of_recordings_are_some() {
+        for setup in super::setups() {
+            assert!(cli::core_of_recording(&setup).is_ok(), "{setup}");
+        }
+    }
 }

@@ -48,6 +48,12 @@ pub const TARGETS: &[Target] = &[
         seeds: wires::session_seeds,
     },
     Target {
+        name: "http",
+        from: "what answers at a control socket",
+        run: wires::http,
+        seeds: wires::http_seeds,
+    },
+    Target {
         name: "task",
         from: "a client of the control socket",
         run: texts::task,

@@ -2,6 +2,7 @@
 
 use client::wire::{Call, Decoder, Event, Frame, Range};
 use nbd::{Abilities, Connection, Export, Limits, Reply, Tls};
+use std::io::Read;
 use std::sync::Arc;
 
 /// Bytes of the export that clients are offered.
@@ -152,4 +153,46 @@ pub(crate) fn session_seeds() -> Vec<Vec<u8>> {
     calls.iter().for_each(|call| call.encode(&mut from_client));
     events.iter().for_each(|event| event.encode(&mut from_daemon));
     vec![from_client, from_daemon]
+}
+
+/// Bytes that come so many at a time.
+struct Cut<'a>(&'a [u8], usize);
+
+impl Read for Cut<'_> {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let most = into.len().min(self.1);
+        let mut rest = self.0;
+        let got = rest.read(into.get_mut(..most).unwrap_or_default());
+        self.0 = rest;
+        got
+    }
+}
+
+/// Whatever answers a client of the control socket: an error, or a code and a part of what was sent, as long as it said; and
+/// it does not matter how that is cut.
+pub(crate) fn http(bytes: &[u8]) {
+    let Some((cut, bytes)) = bytes.split_first() else { return };
+    let read = |most: usize| match client::read_answer(&mut Cut(bytes, most)) {
+        Ok((code, body, refusal)) => Ok((code, body, refusal.map(|refusal| refusal.to_string()))),
+        Err(error) => Err(error.to_string()),
+    };
+    let (whole, parts) = (read(usize::MAX), read(usize::from(*cut).max(1)));
+    assert_eq!(whole, parts);
+    if let Ok((_, body, refusal)) = whole {
+        assert!(
+            body.is_empty() || bytes.windows(body.len()).any(|part| part == body),
+            "{body:?} was not sent"
+        );
+        assert!(refusal.is_none() || !body.is_empty());
+    }
+}
+
+pub(crate) fn http_seeds() -> Vec<Vec<u8>> {
+    let answers = [
+        "\u{7}HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n{\"disks\":[]}",
+        "\u{1}HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n# HELP freeblock_up\nfreeblock_up 1\n",
+        "\u{3}HTTP/1.1 400 Bad Request\r\ncontent-length: 69\r\n\r\n{\"error\":{\"field\":\"priority\",\"message\":\"priority: 0; give 1 to 100\"}}",
+        "\u{2}HTTP/1.1 101 Switching Protocols\r\nUpgrade: freeblock-session\r\n\r\n\u{19}\0\0\0",
+    ];
+    answers.map(|text| text.as_bytes().to_vec()).to_vec()
 }

@@ -51,7 +51,7 @@ macro_rules! drive {
     };
 }
 
-drive! { nbd session task config journal backup reorganizer recording mimic learner probe profile disksim trace policy scenario }
+drive! { nbd session http task config journal backup reorganizer recording mimic learner probe profile disksim trace policy scenario }
 
 /// Each has a binary for the fuzzer.
 #[test]

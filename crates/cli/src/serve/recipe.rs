@@ -13,6 +13,10 @@ use units::{Bytes, Duration, Sectors};
 /// (docs/MIMIC.md, steps).
 const GRAIN: Bytes = Bytes::new(32 << 10);
 
+/// No command costs so much: a minute. A profile's own times are a second at most each, and a cost is the sum of a few; a core
+/// adds it to the clock, which must not run over.
+const MOST_COST_NS: u64 = 60_000_000_000;
+
 /// What a core is made of. The setup of a recording; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -55,6 +59,25 @@ pub(crate) struct Costs {
     shortest_access_ns: u64,
     overlap: bool,
     write_back: bool,
+}
+
+impl Costs {
+    /// # Errors
+    /// What is wrong, and with what.
+    fn check(&self) -> Result<(), String> {
+        let times = [
+            ("command_ns", self.command_ns[0].max(self.command_ns[1])),
+            ("completion_ns", self.completion_ns[0].max(self.completion_ns[1])),
+            ("bus_sector_ns", self.bus_sector_ns),
+            ("shortest_access_ns", self.shortest_access_ns),
+        ];
+        match times.into_iter().find(|(_, ns)| *ns > MOST_COST_NS) {
+            Some((field, ns)) => {
+                Err(format!("costs.{field}: {ns}; give nanoseconds from 0 to {MOST_COST_NS}"))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 impl From<Overheads> for Costs {
@@ -102,6 +125,14 @@ impl Knowledge {
 }
 
 impl Recipe {
+    /// Of a recording's setup.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn from_setup(setup: &serde_json::Value) -> Result<Self, String> {
+        Self::deserialize(setup).map_err(|error| error.to_string())
+    }
+
     /// Makes it.
     ///
     /// # Errors
@@ -111,6 +142,7 @@ impl Recipe {
             Knowledge::Profile { toml, costs } => {
                 let profile = Profile::from_toml(toml, "its profile").map_err(|e| e.to_string())?;
                 let model = DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
+                costs.check()?;
                 (model, OutsideConfig::beyond((*costs).into()))
             }
             Knowledge::Size { sectors, sector_bytes } => {
@@ -226,7 +258,13 @@ mod tests {
         let Place::Outside(outside) = config.place else { panic!("{config:?}") };
         assert_eq!((outside.overheads, outside.harm_ppm, config.idle), (overheads, Some(5), None));
         assert!(mimic.is_some() && config.most_partials == 7);
-        let wrong = Recipe { policy: "best".into(), ..recipe };
+        let wrong = Recipe { policy: "best".into(), ..recipe.clone() };
         assert!(wrong.core().is_err_and(|why| why.contains("best")));
+        let costs = Costs { completion_ns: [0, u64::MAX], ..overheads.into() };
+        let drive = Knowledge::Profile { toml: profile.to_toml(), costs };
+        let wrong = Recipe { drive, ..recipe };
+        assert!(
+            wrong.core().is_err_and(|why| why.starts_with("costs.completion_ns: 18446744073709551615; give"))
+        );
     }
 }

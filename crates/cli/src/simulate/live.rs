@@ -46,7 +46,7 @@ pub(crate) fn execute(path: &Path, json: bool, console: &Console) -> Result<Outc
     let whole = file.metadata().map_err(|error| failed(&error))?.len();
     let kept = OnceCell::new();
     let make = |setup: &serde_json::Value| {
-        let recipe: Recipe = serde_json::from_value(setup.clone()).map_err(|error| error.to_string())?;
+        let recipe = Recipe::from_setup(setup)?;
         let core = recipe.core()?;
         // It is made once.
         let _ = kept.set(recipe);

@@ -184,6 +184,20 @@ with freeblock.Session("data", control=control) as session:
         raise AssertionError
     except freeblock.Refused:
         pass
+# The descriptor tells of every record: one get that does not wait each time that it does is enough.
+with freeblock.Session("data", control=control) as session:
+    poll = select.poll()
+    poll.register(session, select.POLLIN)
+    session.read(0, session.sectors, block=8)
+    blocks, last = set(), False
+    while not last:
+        assert poll.poll(20_000), f"silent after {len(blocks)} records"
+        got = session.get(0)
+        if got is not None:  # a part of a record
+            blocks.add(got.start)
+            last = got.last
+    assert len(blocks) == -(-session.sectors // 8) >= 64
+    assert session.get(0) is None
 print("well")
 "#;
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");

@@ -205,7 +205,8 @@ fn a_full_target_pauses_the_task_and_holds_nobody_up() {
         let room = if spec.kind == Kind::Backup { 300_000 } else { rig.now.len() as u64 };
         rig.files.limit("/backups", Some(room));
         let id = rig.start(spec.clone());
-        let state = busy(&mut rig, id, &mut chance);
+        let log = Log::default();
+        let state = tracing::subscriber::with_default(log.clone(), || busy(&mut rig, id, &mut chance));
         if spec.kind == Kind::Replica {
             assert_eq!(state, TaskState::Done, "a replica takes its room at once");
             continue;
@@ -213,6 +214,7 @@ fn a_full_target_pauses_the_task_and_holds_nobody_up() {
         assert_eq!(state, TaskState::Paused);
         let reason = rig.task(id).reason.unwrap();
         assert!(reason.starts_with("/backups/image: no storage space"), "{reason}");
+        assert!(log.has(&["WARN", "cannot go on", "disk=", "task=", "kind=backup", "no storage space"]));
         // Clients write all over it.
         for _ in 0..300 {
             access(&mut rig, &mut chance);

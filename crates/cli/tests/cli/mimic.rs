@@ -386,7 +386,8 @@ fn a_disk_is_probed_and_checked_by_reading_alone() {
     }
     let probed = probed.json();
     assert_eq!(probed["drive"], disk.as_str());
-    assert!(number(&probed, "/requests") >= 2_000.0 && number(&probed, "/drive_time_s") > 0.0);
+    // How many it takes depends on how long the file really takes: lines that hold are not asked for.
+    assert!(number(&probed, "/requests") >= 100.0 && number(&probed, "/drive_time_s") > 0.0, "{probed}");
     let checked = run_with(&["mimic", "check", &table, &disk, "--requests", "200", "--json"]).json();
     assert!(number(&checked, "/random/time_mean_ms") > 0.0, "{checked}");
     assert!(run_with(&["mimic", "show", &table]).worked().contains(" ms "));

@@ -62,8 +62,9 @@ pub(crate) fn tls(args: &TlsArgs) -> Result<Option<Tls>, Problem> {
 
 /// What happens goes to standard error, a line each.
 pub(crate) fn log() {
-    // One of these a process: a second is not needed.
-    let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).try_init();
+    // A disk's lines bear its name: its thread has it. One subscriber a process: a second is not needed.
+    let lines = tracing_subscriber::fmt().with_thread_names(true);
+    let _ = lines.with_writer(std::io::stderr).with_ansi(false).try_init();
 }
 
 #[derive(Serialize)]

@@ -87,6 +87,10 @@ pub(crate) fn backup_seeds() -> Vec<Vec<u8>> {
 pub(crate) fn journal(bytes: &[u8]) {
     use server::desk::spec::DiskFacts;
     use server::desk::{Desk, Setup};
+    // A restore's progress is in its entry.
+    if let Some(again) = server::tasks::restore_progress(bytes, 100) {
+        assert_eq!(server::tasks::restore_progress(&again, 100), Some(again));
+    }
     for journal in [bytes, &sealed::journal(bytes)] {
         let disk = DiskFacts {
             name: "d0".into(),
@@ -127,7 +131,8 @@ pub(crate) fn journal_seeds() -> Vec<Vec<u8>> {
     let scrub = created(1, r#"{"kind":"scrub","priority":20}"#).into_bytes();
     let backup = created(2, r#"{"kind":"backup","priority":20,"to":"/image","block_sectors":128}"#);
     let lines = [&scrub[..], &progress, backup.as_bytes(), &rest].concat();
-    vec![sealed::journal(&lines), lines]
+    let restored: Vec<u8> = [100u64, 0, 10, 20, 30].iter().flat_map(|n| n.to_le_bytes()).collect();
+    vec![sealed::journal(&lines), lines, restored]
 }
 
 /// Any bytes as a plan of a reorganisation, and as the state of one: an error, or what they say they are.

@@ -31,16 +31,20 @@ pub(crate) fn start(args: &[&str], disks: usize) -> Option<Daemon> {
     }
     // The rest is not to stop it when a pipe is full.
     let rest = std::thread::spawn(move || {
-        let mut rest = String::new();
-        let _ = stderr.read_to_string(&mut rest);
-        rest
+        let _ = stderr.read_to_string(&mut said);
+        said
     });
     Some(Daemon { child, rest })
 }
 
 impl Daemon {
     /// Ends it as systemd does; what it says.
-    pub(crate) fn end(mut self) -> Value {
+    pub(crate) fn end(self) -> Value {
+        self.end_with_log().0
+    }
+
+    /// The same, and its log.
+    fn end_with_log(mut self) -> (Value, String) {
         let id = self.child.id().to_string();
         // It says that it is there before it can be ended in good order.
         while self.child.try_wait().unwrap().is_none() && !catches_term(&id) {
@@ -52,7 +56,7 @@ impl Daemon {
         let ended = self.child.wait().unwrap();
         let said = self.rest.join().unwrap();
         assert!(ended.success(), "{said}");
-        serde_json::from_str(&out).unwrap()
+        (serde_json::from_str(&out).unwrap(), said)
     }
 
     /// Ends it as a power cut does, but for the kernel.
@@ -238,11 +242,14 @@ fn what_a_disk_has_learnt_is_kept_and_a_damaged_file_stops_nobody() {
     assert!(first.starts_with(b"FBLEARN"));
     // It goes on from its own file without a word, and from another begins anew, which it says.
     let Some(daemon) = start(&serve, 1) else { return };
-    daemon.end();
+    let (_, log) = daemon.end_with_log();
+    assert!(!log.contains("begins anew"), "{log}");
     assert_eq!(std::fs::read(&learnt).unwrap(), first);
     std::fs::write(&learnt, &first[..first.len() - 9]).unwrap();
     let Some(daemon) = start(&serve, 1) else { return };
-    daemon.end();
+    let (_, log) = daemon.end_with_log();
+    let line = log.lines().find(|line| line.contains("begins anew")).unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("WARN") && line.contains("d/learnt"), "{line}");
     assert_eq!(std::fs::read(&learnt).unwrap(), first);
     let aside = learnt.with_file_name("learnt.refused-1");
     assert_eq!(std::fs::read(aside).unwrap(), first[..first.len() - 9]);

@@ -334,7 +334,7 @@ impl Job for Restore {
 }
 
 /// A set as its size and runs: first, length; numbers of eight bytes. Chunks come about in order, so runs are few.
-fn encode(set: &BlockSet) -> Vec<u8> {
+pub(super) fn encode(set: &BlockSet) -> Vec<u8> {
     let mut bytes = set.blocks().to_le_bytes().to_vec();
     let mut at = 0;
     while let Some((first, end)) = set.run(at, set.blocks()) {
@@ -345,7 +345,7 @@ fn encode(set: &BlockSet) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8], blocks: u64) -> Option<BlockSet> {
+pub(super) fn decode(bytes: &[u8], blocks: u64) -> Option<BlockSet> {
     let mut numbers = bytes.chunks(8).map(|b| b.try_into().ok().map(u64::from_le_bytes));
     (numbers.next()?? == blocks).then_some(())?;
     let mut missing = BlockSet::full(blocks);

@@ -78,8 +78,8 @@ pub enum Got {
 
 /// A session (FAST'04, section 3): blocks of a disk in whatever order is free.
 ///
-/// Its records arrive on a file descriptor, which `poll` works on ([`as_fd`](Self::as_fd)). Dropping the session closes it. A program that does not fetch its records suspends its own session
-/// and nobody else's.
+/// Its records arrive on a file descriptor, which `poll` works on ([`as_fd`](Self::as_fd)). Dropping the session closes it. A
+/// program that does not fetch its records suspends its own session and nobody else's.
 ///
 /// ```no_run
 /// use client::{Got, Session, USUAL_PATH};

@@ -24,8 +24,8 @@ pub const EXPERIMENT: Experiment = Experiment {
              process whose rate makes the utilisation, at 100% two requests are outstanding at all times. A scan of the \
              whole drive in blocks of 16 KB registers each block again when it has come. The same arrivals are served \
              without it. Once more with idle time used after 20 ms only; outside the drive (default noise, \
-             0.3 ms of conservatism, harm bounded to 1%), by SPTF and in order of arrival (there, from 80% on, ten times as many requests); and with a request in 12 s, 30 s, and when full \
-             in 5 min and an hour over a day, where blocks are of 128 KB.",
+             0.3 ms of conservatism, harm bounded to 1%), by SPTF and in order of arrival (there, from 80% on, ten times \
+             as many requests); and with a request in 12 s, 30 s, and when full in 5 min and an hour over a day, where blocks are of 128 KB.",
     claims: &["fast04-fig5"],
     timed: false,
     run,
@@ -158,8 +158,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
              periods are worth as much as long ones and progress falls all the way to a busy drive's. The paper's reads \
              are SCSI commands, which a request that comes must wait for, so that short periods gave it little. With \
              idle time used after 20 ms only there is a dip: {} MB/s at {}%. Outside the drive least, {} MB/s, at {}%, \
-             with the foreground {}% slower at worst, and {}% in order of arrival: there a visit in idle time cannot be left, so that the account \
-             forbids most of them at low utilisation. Where the foreground is seldom there the account is held to 1% \
+             with the foreground {}% slower at worst, and {}% in order of arrival: there a visit in idle time cannot be \
+             left, so that the account forbids most of them at low utilisation. Where the foreground is seldom there the account is held to 1% \
              and what a few requests may be late (scheduler/src/idle.rs): {}.",
             long_only_slowest,
             long_only_at,

@@ -105,9 +105,11 @@ fn the_foreground_is_hurt_by_less_than_two_percent_at_every_utilisation() {
             assert!(twins.response < 2.0, "at {percent}%: {:.2}% slower", twins.response);
             let (idle, detours) =
                 (twins.scan.harm().share(), twins.scan.core().detour_harm().unwrap().share());
-            // Open arrivals are taken to feel all that is lost, also what SPTF makes up for by choosing from more; and each of
-            // both has a part of the bound that the other may have used up before in so short a run.
-            assert!(idle + detours < 0.0175, "at {percent}%: {idle} in idle time and {detours} by detours");
+            // Open arrivals are taken to feel all that is lost, also what SPTF makes up for by choosing from more, which queues
+            // of some length let it; and each of both has a part of the bound that the other may have used up before in so
+            // short a run.
+            let most = if matches!(percent, 60 | 80) { 0.0175 } else { 0.012 };
+            assert!(idle + detours < most, "at {percent}%: {idle} in idle time and {detours} by detours");
         }
     }
 }

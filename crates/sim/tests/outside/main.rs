@@ -6,6 +6,7 @@ mod bursts;
 mod corrected;
 mod fallback;
 mod felt;
+mod ideas;
 mod promises;
 mod rig;
 mod surprise;

@@ -167,7 +167,7 @@ mod tests {
             let slack = draw(1_600);
             let late = if draw(50) == 0 { draw(500) } else { draw(spread + 1) };
             let turns = i64::from(late > slack || draw(500) == 0);
-            let seen = Observed { error: turns * 6_000_000, turns, explained: true };
+            let seen = Observed { error: turns * 6_000_000, turns, explained: true, foreseen: true };
             record.note(&seen, Some((1_000, Duration::from_micros(slack))));
         }
         record

@@ -53,3 +53,25 @@ fn an_order_of_heads_that_no_move_shows_is_said_not_to_be_known() {
     let heads = finding(&found, "heads");
     assert!(found.profile.heads == truth.heads && heads.confidence > 0.95, "{heads:?}");
 }
+
+/// Over a bus that is faster than the medium, on which half a track takes its time all the same: an Atlas 10K by FAST'02.
+#[test]
+fn a_read_that_may_begin_anywhere_is_told_from_one_that_waits() {
+    for (drive, on) in [
+        ("quantum-atlas-10k", true),
+        ("quantum-atlas-10k", false),
+        ("seagate-cheetah-18lp", true),
+        ("seagate-cheetah-18lp", false),
+        ("mimic-base", true),
+        ("mimic-base", false),
+    ] {
+        let mut truth = builtin::find(drive).unwrap();
+        (truth.mechanics.zero_latency_read, truth.mechanics.zero_latency_write) = (on, on);
+        for seed in 1..4 {
+            let found = probed(Emulated::noisy(&truth, seed));
+            let said = finding(&found, "zero-latency reads");
+            assert_eq!(found.profile.mechanics.zero_latency_read, on, "{drive}, seed {seed}: {said:?}");
+            assert!(said.confidence > 0.9, "{drive}, seed {seed}: {said:?}");
+        }
+    }
+}

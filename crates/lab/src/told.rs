@@ -225,7 +225,8 @@ fn move_ms(drive: &DriveModel, op: Op) -> f64 {
 /// The default black box without what varies.
 fn exact_but_for_the_bus() -> Behaviour {
     let noisy = Behaviour::noisy();
-    Behaviour { bus_sector: noisy.bus_sector, write_back: noisy.write_back, ..Behaviour::default() }
+    let Behaviour { queue, bus_sector, write_back, .. } = noisy;
+    Behaviour { queue, bus_sector, write_back, ..Behaviour::default() }
 }
 
 /// A drive as a probe meets it: one command at a time.
@@ -263,5 +264,42 @@ impl probe::Device for Handle {
                 return Ok(Timed { submitted, completed: done.at });
             }
         }
+    }
+
+    fn takes_two(&self) -> bool {
+        self.drive.queue_depth() > 1
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        let submitted = at.max(self.now);
+        let mut ids = Vec::new();
+        for (op, range) in two {
+            let failed =
+                |reason: String| DeviceError { op, range, reason, mend: "mend the simulation".into() };
+            let id = RequestId::new(self.sent);
+            self.sent += 1;
+            self.drive
+                .submit(submitted, drive::Command { id, op, range })
+                .map_err(|e| failed(e.to_string()))?;
+            ids.push(id);
+        }
+        let mut done = [None; 2];
+        while let [None, _] | [_, None] = done {
+            let (op, range) = two[0];
+            let failed =
+                |reason: String| DeviceError { op, range, reason, mend: "mend the simulation".into() };
+            let at = self.drive.next_event().ok_or_else(|| failed("no completion is to come".into()))?;
+            self.drive.advance(at);
+            while let Some(one) = self.drive.pop_completion() {
+                self.now = one.at;
+                for (slot, id) in done.iter_mut().zip(&ids) {
+                    if *id == one.id {
+                        *slot = Some(Timed { submitted, completed: one.at });
+                    }
+                }
+            }
+        }
+        let none = Timed { submitted, completed: self.now };
+        Ok(done.map(|timed| timed.unwrap_or(none)))
     }
 }

@@ -202,6 +202,15 @@ impl Device for Watched {
         }
         self.device.execute(at, op, range)
     }
+
+    fn takes_two(&self) -> bool {
+        self.device.takes_two()
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        self.written.extend(two.iter().filter(|(op, _)| op.is_write()).map(|(_, range)| range));
+        self.device.execute_two(at, two)
+    }
 }
 
 #[test]
@@ -218,6 +227,10 @@ fn write_settling_is_measured_where_writes_are_allowed_and_nowhere_else() {
     let overheads = &truth.firmware.as_ref().unwrap().overheads;
     let real = truth.mechanics.write_settle_ms + overheads.write_miss.0 - overheads.read_miss.0;
     assert!((settle - real).abs() < 0.15, "{settle} ms for {real}");
+    // Nor does the second of two commands.
+    let (_, written) = written(&truth, common::without_chance());
+    assert!(!written.is_empty());
+    assert!(written.iter().all(|w| region.contains(w.start()) && w.end() <= region.end()));
 }
 
 #[test]
@@ -267,18 +280,43 @@ impl Device for Cut {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| DeviceError {
+        self.lose(1, (op, range))?;
+        self.device.execute(at, op, range)
+    }
+
+    fn takes_two(&self) -> bool {
+        self.device.takes_two()
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        self.lose(2, two[1])?;
+        self.device.execute_two(at, two)
+    }
+}
+
+impl Cut {
+    fn lose(&mut self, commands: u64, (op, range): (Op, LbnRange)) -> Result<(), DeviceError> {
+        self.left = self.left.checked_sub(commands).ok_or_else(|| DeviceError {
             op,
             range,
             reason: "the cable came off".to_owned(),
             mend: "put it back".to_owned(),
         })?;
-        self.device.execute(at, op, range)
+        Ok(())
     }
 }
 
 #[test]
 fn a_probe_cut_short_again_and_again_finds_the_same_drive() {
+    cut_again_and_again(drive::Behaviour::default());
+}
+
+#[test]
+fn a_probe_that_gives_two_commands_at_a_time_may_be_cut_short_as_well() {
+    cut_again_and_again(common::without_chance());
+}
+
+fn cut_again_and_again(behaviour: drive::Behaviour) {
     let truth = builtin::find("mimic-less-capacity").unwrap();
     let whole = probed(&truth);
     let mut state: Option<Vec<u8>> = None;
@@ -290,12 +328,12 @@ fn a_probe_cut_short_again_and_again_finds_the_same_drive() {
                 Probe::resume(Options::default(), Journal::from_bytes(bytes, "state").unwrap()).unwrap()
             }
         };
-        let mut device = Cut { device: Emulated::new(&truth), left: 1_000 };
+        let mut device = Cut { device: Emulated::with(&truth, behaviour, 0), left: 1_000 };
         match probe.run(&mut device, &mut |_| ControlFlow::Continue(())) {
             Ok(found) => {
                 assert_eq!(found.profile.layout.order, whole.profile.layout.order);
                 assert_eq!(found.profile.heads, whole.profile.heads);
-                holds(&truth, &found, 300.0);
+                common::holds(Emulated::with(&truth, behaviour, 0), &truth, &found, 300.0);
                 return;
             }
             Err(ProbeError::Device(error)) => assert!(error.to_string().contains("the cable came off")),

@@ -53,6 +53,14 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
 const NOISE: i64 = 8;
 
+/// The part of a turn by which a command may be done sooner or later than foreseen for chance alone and still be foreseen: a
+/// thirty-second, less than a detour's moves are widened by where nothing is known yet. A drive that turns faster than told is
+/// often off by more, and still within an eighth, from one command to the next.
+const CHANCE: i64 = 32;
+
+/// By how many millionths a spindle's speed may be off that was right when a command was heard of: half a percent.
+const DRIFT_PPM: i64 = 5_000;
+
 /// So many completions that agree make the platter's angle known.
 const AGREEING: u32 = 4;
 
@@ -364,7 +372,7 @@ impl Core {
         }
         let buffered = outside.came_from_buffer(&drive, now, &order);
         let seen = if buffered {
-            Observed { error: 0, turns: 0, explained: true }
+            Observed { error: 0, turns: 0, explained: true, foreseen: true }
         } else {
             outside.resync(&drive, now, &order, place == Some(0))
         };
@@ -372,7 +380,7 @@ impl Core {
         let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
         if !(buffered || order.command.op.is_write() && outside.config.overheads.write_back) {
             outside.record.note(&seen, moved);
-            if outside.guard.note(seen.explained && seen.turns == 0) {
+            if outside.guard.note(seen.foreseen) {
                 // The drive may be another one from now on.
                 outside.correction.forget();
                 outside.control.forget();
@@ -397,8 +405,12 @@ impl Core {
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
-        let time =
-            foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs();
+        // Of a drive that is not as foreseen, what it took.
+        let time = if seen.explained && outside.foresees() {
+            foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs()
+        } else {
+            now.saturating_since(begun)
+        };
         outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
         match &order.work {
             Work::Foreground { plain, job } => {

@@ -63,6 +63,11 @@ impl Clock {
         if wrapped > self.turn / 2 { wrapped - self.turn } else { wrapped }
     }
 
+    /// How far the platter may be off at `host` if its speed is by so many millionths since it was last seen.
+    pub fn may_drift(&self, host: Instant, ppm: i64) -> i64 {
+        (difference(host, self.host).max(0) / 1_000_000).saturating_mul(ppm)
+    }
+
     /// Takes over an [`error`](Self::error): `gain` 256ths of it, and a little of it for the speed. What is left of it.
     pub fn correct(&mut self, host: Instant, error: i64, gain: u16) -> i64 {
         let elapsed = difference(host, self.host);

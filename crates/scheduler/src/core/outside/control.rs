@@ -15,9 +15,10 @@ use model::DriveModel;
 use units::{Duration, LbnRange, Op};
 
 /// Gaps are told apart by how much sooner the head would have to be for the turn before: in steps of 100 us, up to 1.6 ms,
-/// beyond which no correction is believed either.
+/// beyond which no correction is believed either; and as far again and more as long as heads are seen to be so early.
 const STEP_NS: i64 = 100_000;
-const STEPS: usize = 16;
+const NEAR: usize = 16;
+const STEPS: usize = 40;
 
 /// So many gaps of a step are left alone before any is used.
 const FIRST: u32 = 8;
@@ -26,7 +27,7 @@ const FIRST: u32 = 8;
 const WATCHED: u32 = 16;
 const ELSEWHERE: u32 = 128;
 
-/// Heads may be early in the first step, and in one next to which one in so many is.
+/// Heads may be early in the first step that has gaps, and in one behind which, next to it among those, one in so many is.
 const SUSPECT: u32 = 4;
 
 /// Half is forgotten after so many.
@@ -50,11 +51,17 @@ impl Step {
 }
 
 /// What is known of requests that were left alone, to read and to write.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Control {
     steps: [[Step; STEPS]; 2],
     /// By how many nanoseconds requests without a detour, of all gaps, are late in the mean for what nothing explains.
     strays: i64,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { steps: [[Step::default(); STEPS]; 2], strays: 0 }
+    }
 }
 
 /// Of so many requests.
@@ -74,11 +81,16 @@ impl Control {
     pub fn leaves(&mut self, turn: Duration, op: Op, foreseen: &Forecast) -> bool {
         let Some(at) = step(turn, foreseen) else { return false };
         let steps = &mut self.steps[usize::from(op.is_write())];
-        let watched = at.checked_sub(1).is_none_or(|nearer| steps[nearer].suspect());
+        // Where a head may begin anywhere, there are no gaps in the steps that are shorter than a request.
+        let nearer = steps[..at].iter().rev().find(|nearer| nearer.gaps > 0);
+        let watched = nearer.is_none_or(Step::suspect);
         let step = &mut steps[at];
         step.gaps = step.gaps.wrapping_add(1);
+        let tried = at < NEAR || watched;
         let one_in = if watched { WATCHED } else { ELSEWHERE };
-        watched && step.alone < FIRST || step.early * 2 > step.alone || step.gaps.is_multiple_of(one_in)
+        watched && step.alone < FIRST
+            || step.early * 2 > step.alone
+            || tried && step.gaps.is_multiple_of(one_in)
     }
 
     /// A request that was left alone is done.
@@ -155,6 +167,7 @@ mod tests {
             distance: 1_000,
             moves: true,
             in_two_parts: false,
+            rear: Duration::ZERO,
             set_out: Some(SetOut::Queued),
         }
     }
@@ -162,14 +175,21 @@ mod tests {
     /// Moves are told to take so many microseconds longer than they do; requests miss their sectors by anything up to 1.6 ms:
     /// those whose gaps are used although there is none, what is told of them in turns, and all gaps that are used.
     fn told_longer_by(us: u64, requests: u64) -> (u64, f64, u64) {
+        told_longer_by_where_misses_begin_at(0, us, requests)
+    }
+
+    /// The same where a head that comes among the first sectors begins there, so that no request misses by less.
+    fn told_longer_by_where_misses_begin_at(least: u64, us: u64, requests: u64) -> (u64, f64, u64) {
         let mut control = Control::default();
         let (mut lost, mut told, mut used) = (0, 0, 0);
-        for n in 0..requests {
-            let miss = n * 7_919 % 1_600;
+        let mut state = 1u64;
+        for _ in 0..requests {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let miss = least + (state >> 33) % (1_600 - least);
             let foreseen = missing_by(miss);
             let early = miss < us;
             if control.leaves(TURN, Op::Read, &foreseen) {
-                let seen = Observed { error: 0, turns: -i64::from(early), explained: true };
+                let seen = Observed { error: 0, turns: -i64::from(early), explained: true, foreseen: true };
                 control.note(TURN, Op::Read, &foreseen, &seen);
             } else {
                 lost += u64::from(early);
@@ -191,6 +211,17 @@ mod tests {
     }
 
     #[test]
+    fn where_the_nearest_gaps_are_none_those_behind_them_are_watched() {
+        for least in [144, 340] {
+            let (lost, told, used) = told_longer_by_where_misses_begin_at(least, 820, 100_000);
+            assert!((told - lost as f64).abs() < 0.25 * lost as f64 + 60.0, "{told} of {lost}");
+            assert!(lost < 6_000, "{lost} of {used}");
+            let (lost, told, used) = told_longer_by_where_misses_begin_at(least, 0, 20_000);
+            assert!((lost, told) == (0, 0.0) && used > 19_700, "{used}");
+        }
+    }
+
+    #[test]
     fn a_profile_that_is_right_costs_one_gap_in_a_hundred() {
         let (lost, told, used) = told_longer_by(0, 20_000);
         assert_eq!((lost, told), (0, 0.0));
@@ -202,8 +233,8 @@ mod tests {
         let mut control = Control::default();
         // One in fifty is late by half a turn, for no reason that is known; turns that were lost do not count.
         for n in 0..20_000 {
-            let stray = Observed { error: nanos(TURN) / 2, turns: 0, explained: false };
-            let lost = Observed { error: nanos(TURN), turns: 1, explained: true };
+            let stray = Observed { error: nanos(TURN) / 2, turns: 0, explained: false, foreseen: false };
+            let lost = Observed { error: nanos(TURN), turns: 1, explained: true, foreseen: true };
             control.note_stray(TURN, if n % 50 == 0 { &stray } else { &lost });
         }
         let mean = nanos(TURN) / 100;
@@ -215,7 +246,7 @@ mod tests {
         let mut control = Control::default();
         let written = Forecast { set_out: None, ..missing_by(50) };
         let in_two_parts = Forecast { in_two_parts: true, ..missing_by(50) };
-        for foreseen in [written, in_two_parts, missing_by(1_700)] {
+        for foreseen in [written, in_two_parts, missing_by(4_100)] {
             assert!((0..1_000).all(|_| !control.leaves(TURN, Op::Write, &foreseen)));
         }
     }

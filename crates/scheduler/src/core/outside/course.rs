@@ -3,7 +3,7 @@
 use super::clock::{self, moved};
 use super::forecast::{Forecast, Standing, forecast};
 use super::record::Observed;
-use super::{AGREEING, Command, DISAGREEING, MOST_AT_DRIVE, NOISE, Order, Outside, Work};
+use super::{AGREEING, CHANCE, Command, DISAGREEING, DRIFT_PPM, MOST_AT_DRIVE, NOISE, Order, Outside, Work};
 use crate::core::under_way::turn;
 use model::DriveModel;
 use units::{Duration, Instant, LbnRange, Op};
@@ -119,7 +119,7 @@ impl Outside {
             if !overheads.overlap {
                 self.base.ready = self.clock.platter(now);
             }
-            return Observed { error: 0, turns: 0, explained: true };
+            return Observed { error: 0, turns: 0, explained: true, foreseen: true };
         }
         let turn = turn(drive).as_nanos() as i64;
         // When the last sector had passed, by the host's clock.
@@ -137,6 +137,7 @@ impl Outside {
         let on_bus = self.config.late_bus && once && in_turn && !op.is_write();
         let held_up = on_bus && !plausible && late > 0 && late <= clock::nanos(bus).min(turn - turn / NOISE);
         let turns = if held_up { 0 } else { turns };
+        let chance = turn / CHANCE + self.clock.may_drift(ended, DRIFT_PPM);
         let mut left = 0;
         if plausible {
             left = self.clock.correct(ended, error, self.config.resync);
@@ -170,6 +171,9 @@ impl Outside {
             let late = Duration::from_nanos(late.max(0).unsigned_abs());
             self.held_back.learn(&overheads, order.command.range.len().get(), late);
         }
-        Observed { error: late, turns, explained }
+        let held_up_by = if op.is_write() { 0 } else { clock::nanos(bus) };
+        let off = late - turns * turn;
+        let in_time = -chance <= off && off <= chance + held_up_by;
+        Observed { error: late, turns, explained, foreseen: explained && turns == 0 && in_time }
     }
 }

@@ -28,8 +28,10 @@ pub(crate) struct Observed {
     pub error: i64,
     /// Whole turns of that.
     pub turns: i64,
-    /// Whether that is all there is to it, but for the small noise of completions.
+    /// Whether that is all there is to it, but for the noise of completions.
     pub explained: bool,
+    /// Whether it was done when it was foreseen: in its turn, and no further off in it than a plan can bear.
+    pub foreseen: bool,
 }
 
 /// Arrivals by the slack that was foreseen.

@@ -297,8 +297,10 @@ impl<'a> Recorder<'a> {
     /// the platter stands as if there had been no pause.
     fn resync(&mut self) -> Result<u64, ProbeError> {
         let turn = f64::from_bits(self.journal.revolution);
+        // Of two commands that a drive took the other way round, the second one's completion is not known.
+        let is_known = |e: &&Entry| e.op == Op::Read && e.timed.submitted < e.timed.completed;
         let reads: Vec<Entry> =
-            self.journal.entries.iter().rev().filter(|e| e.op == Op::Read).take(RECENT).copied().collect();
+            self.journal.entries.iter().rev().filter(is_known).take(RECENT).copied().collect();
         let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.timed.completed);
         let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
         let mut repeated = Vec::new();

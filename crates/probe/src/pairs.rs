@@ -13,8 +13,9 @@ use crate::turns::{frac, median, wrap};
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
-/// Distances at which the overhead is looked for, as parts of the drive's cylinders.
-pub(crate) const DISTANCES: [u32; 4] = [20, 10, 5, 3];
+/// Distances at which the overhead is looked for, as parts of the drive's cylinders: short ones, over which cylinders that
+/// were miscounted matter least.
+const DISTANCES: [u32; 5] = [40, 28, 20, 14, 10];
 
 /// Searches of each move, at most; those that agree so well, ns, need no third.
 const SEARCHES: usize = 5;
@@ -24,8 +25,14 @@ const AGREE: f64 = 25_000.0;
 const FINE: f64 = 8_000.0;
 const TRIALS: u32 = 40;
 
+/// When this ends, of the time that a probe may take.
+const LONGEST: f64 = 0.88;
+
 /// Attempts at one trial.
-const ATTEMPTS: u32 = 6;
+const ATTEMPTS: u32 = 8;
+
+/// Sectors that are so near to where they should be are where they should be, turns.
+const NEAR: f64 = 0.006;
 
 /// What is moved.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +65,9 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
     let mut overheads = Vec::new();
     for part in DISTANCES {
+        if !meter.is_within(LONGEST) {
+            return Ok(());
+        }
         let wanted = layout.cylinders() / part;
         let Some(&(distance, ms, _)) = seeks.curve.iter().min_by_key(|p| p.0.abs_diff(wanted)) else { break };
         let sum = (ms + seeks.overhead_ms) * 1e6;
@@ -154,7 +164,8 @@ fn trial(
             continue;
         }
         let extra = (two.response_ns() - left) / turn - takes;
-        if wrap(extra).abs() > 0.05 {
+        // What stands elsewhere than the layout has it, or came late for another reason, tells nothing.
+        if wrap(extra).abs() > f64::max(NEAR, 4.0 * meter.spread) {
             continue;
         }
         return Ok(Some((left, extra < 0.5)));

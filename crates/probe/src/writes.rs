@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::moves::shortest_of;
-use crate::pairs::{self, DISTANCES, Move};
+use crate::pairs::{self, Move};
 use crate::seeks::{InLayout, Seeks};
 use crate::turns::median;
 use model::{Layout, Location};
@@ -21,6 +21,9 @@ const ALIKE: f64 = 0.06;
 
 /// What a drive may still do after it acknowledged a write from its buffer.
 const FLUSH: Duration = Duration::from_millis(500);
+
+/// Moves that are compared: distances as parts of the drive's cylinders.
+const DISTANCES: [u32; 4] = [20, 10, 5, 3];
 
 /// Searches of each.
 const SEARCHES: usize = 3;

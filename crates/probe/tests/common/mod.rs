@@ -13,6 +13,7 @@ pub struct Emulated {
     drive: Drive,
     now: Instant,
     commands: u64,
+    one_at_a_time: bool,
 }
 
 impl Emulated {
@@ -26,7 +27,12 @@ impl Emulated {
 
     pub fn with(profile: &Profile, behaviour: Behaviour, seed: u64) -> Self {
         let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed).unwrap();
-        Self { drive, now: Instant::ZERO, commands: 0 }
+        Self { drive, now: Instant::ZERO, commands: 0, one_at_a_time: false }
+    }
+
+    /// Behind a handle that gives it one command at a time, as that of a disk's path does.
+    pub fn one_at_a_time(self) -> Self {
+        Self { one_at_a_time: true, ..self }
     }
 }
 
@@ -60,7 +66,7 @@ impl Device for Emulated {
     }
 
     fn takes_two(&self) -> bool {
-        self.drive.queue_depth() > 1
+        !self.one_at_a_time && self.drive.queue_depth() > 1
     }
 
     fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {

@@ -22,7 +22,12 @@ pub(crate) struct Crossing {
 }
 
 /// Reads over the first change of head of cylinders, or of bands, in the largest zone.
-pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, shape: Shape) -> Result<Option<Crossing>, ProbeError> {
+pub(crate) fn find(
+    meter: &mut Meter<'_>,
+    map: &Map,
+    shape: Shape,
+    bus_ns: f64,
+) -> Result<Option<Crossing>, ProbeError> {
     let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else { return Ok(None) };
     let (period, at) = match shape.kind {
         Kind::Bands(width) => (width * shape.heads, width - 1),
@@ -47,8 +52,14 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, shape: Shape) -> Result<Opt
         let sector = meter.draw.below(zone.sectors);
         meter.read(zone.lbn_near(track + period, sector), 1)?;
         let reading = meter.read(first, 2 * EACH_SIDE)?;
+        let turned = frac(zone.track_angle(track + 1) - zone.track_angle(track));
+        let passing = (turned + EACH_SIDE as f64 / n as f64) * meter.revolution();
+        if reading.response_ns() < passing.max(meter.hit_below + 2.0 * EACH_SIDE as f64 * bus_ns) {
+            // Sooner than these sectors pass: they were in the buffer.
+            continue;
+        }
         least = least.min(reading.response_ns() / meter.revolution());
-        gap = frac(zone.track_angle(track + 1) - zone.track_angle(track));
+        gap = turned;
     }
     if least == f64::MAX {
         return Ok(None);

@@ -3,6 +3,7 @@
 use crate::geometry::{Kind, Shape};
 use crate::mapping::Map;
 use crate::turns::{frac, wrap};
+use crate::whole::{Joiner, Whole};
 use crate::zone::Zone;
 use model::Layout;
 use model::profile::{LayoutSpec, Order, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone as ZoneSpec};
@@ -16,10 +17,14 @@ const WHOLE_SECTORS: f64 = 0.05;
 /// What the format has its own words for (spares of some cylinders, levels of skew) is tried first; where the layout
 /// that comes of it has another sector at an LBN than the map, or another number of LBNs, the zone is cut into plain
 /// ones, region by region.
-pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64) -> (u32, LayoutSpec) {
+pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64, loose: f64) -> (u32, LayoutSpec) {
     let mut plain = vec![false; map.zones.len()];
+    // What the format has words for as it is stays so; the rest is put together from its parts, where they are some.
+    let alone: Vec<bool> = map.zones.iter().map(|zone| is_alone(zone, shape, bus_turns)).collect();
+    let is_wanted = |i: usize| alone.get(i).is_some_and(|alone| !alone);
+    let wholes = Joiner { map, shape, bus_turns, loose }.run(&is_wanted);
     for _ in 0..2 {
-        let (cylinders, spec) = assembled(map, shape, bus_turns, &plain);
+        let (cylinders, spec) = assembled(map, shape, bus_turns, &plain, &wholes);
         let heads = shape.heads.max(1) as u16;
         let Ok(layout) = Layout::new(&spec, cylinders, heads) else {
             plain = vec![true; map.zones.len()];
@@ -33,7 +38,21 @@ pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64) -> (u32, LayoutS
             *plain = zone.region.is_some() || !agrees(zone, &layout, bus_turns);
         }
     }
-    assembled(map, shape, bus_turns, &plain)
+    assembled(map, shape, bus_turns, &plain, &wholes)
+}
+
+/// Whether the format has a zone as it is, alone.
+fn is_alone(zone: &Zone, shape: Shape, bus_turns: f64) -> bool {
+    let cylinders = cylinders(zone, shape);
+    let spec = spec(zone, shape, 0, cylinders, bus_turns);
+    let whole =
+        LayoutSpec { order: order(shape), patterns: Vec::new(), zones: vec![spec], remaps: Vec::new() };
+    let mut alone = zone.clone();
+    parts(zone, shape, false).len() == 1
+        && Layout::new(&whole, cylinders, shape.heads.max(1) as u16).is_ok_and(|layout| {
+            alone.shift_to_zero();
+            layout.capacity().get() == zone.lbns() && agrees(&alone, &layout, bus_turns)
+        })
 }
 
 /// Whether a layout has a zone's LBNs where the map has them: some are tried.
@@ -50,22 +69,46 @@ fn agrees(zone: &Zone, layout: &Layout, bus_turns: f64) -> bool {
 /// LBNs of a zone that are tried.
 const SAMPLES: u64 = 40;
 
-fn assembled(map: &Map, shape: Shape, bus_turns: f64, plain: &[bool]) -> (u32, LayoutSpec) {
-    let order = match shape.kind {
+/// Moves zones apart by so many cylinders before each but the first; returns how many there are then.
+pub(crate) fn spread(spec: &mut LayoutSpec, gaps: &[u32]) -> u32 {
+    let mut by = 0;
+    for (zone, gap) in spec.zones.iter_mut().zip(std::iter::once(&0).chain(gaps)) {
+        by += gap;
+        zone.first_cylinder += by;
+        zone.last_cylinder += by;
+    }
+    spec.zones.last().map_or(0, |z| z.last_cylinder + 1)
+}
+
+/// The profile's word for the order of a shape.
+pub(crate) fn order(shape: Shape) -> Order {
+    match shape.kind {
         Kind::Cylinder => Order::Cylinder,
         Kind::Serpentine => Order::CylinderSerpentine,
         Kind::Bands(width) => Order::SurfaceSerpentine { band_cylinders: width as u32 },
-    };
+    }
+}
+
+fn assembled(map: &Map, shape: Shape, bus_turns: f64, plain: &[bool], wholes: &[Whole]) -> (u32, LayoutSpec) {
     let mut next = 0;
     let mut zones = Vec::new();
-    let cut = map.zones.iter().zip(plain).flat_map(|(zone, &plain)| parts(zone, shape, plain));
-    for zone in cut {
-        let zone = &zone;
-        let cylinders = cylinders(zone, shape);
-        zones.push(spec(zone, shape, next, cylinders, bus_turns));
-        next += cylinders;
+    for (i, (zone, &plain)) in map.zones.iter().zip(plain).enumerate() {
+        if let Some(whole) = wholes.iter().find(|w| w.zones.contains(&i)) {
+            if whole.zones.start == i {
+                let mut spec = whole.spec.clone();
+                (spec.first_cylinder, spec.last_cylinder) = (next, next + spec.last_cylinder);
+                next = spec.last_cylinder + 1;
+                zones.push(spec);
+            }
+            continue;
+        }
+        for part in parts(zone, shape, plain) {
+            let cylinders = cylinders(&part, shape);
+            zones.push(spec(&part, shape, next, cylinders, bus_turns));
+            next += cylinders;
+        }
     }
-    (next, LayoutSpec { order, patterns: Vec::new(), zones, remaps: Vec::new() })
+    (next, LayoutSpec { order: order(shape), patterns: Vec::new(), zones, remaps: Vec::new() })
 }
 
 /// A zone as the profile's format can say it: cut where a rotation or spares recur that no order of tracks has.
@@ -162,7 +205,7 @@ fn tracks(zone: &Zone) -> Vec<Zone> {
     (0..count).map(one).collect()
 }
 
-fn least_multiple(a: u64, b: u64) -> u64 {
+pub(crate) fn least_multiple(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y > 0 {
         (x, y) = (y, x % y);
@@ -190,7 +233,7 @@ fn cylinders(zone: &Zone, shape: Shape) -> u32 {
     cylinders.max(1) as u32
 }
 
-fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_turns: f64) -> ZoneSpec {
+pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_turns: f64) -> ZoneSpec {
     let n = zone.sectors_on(0);
     let densities = shape.densities(zone).filter(|_| zone.cycle.is_some());
     let on_cylinder = densities.as_ref().map_or(shape.heads * n, |by_head| by_head.iter().sum());
@@ -267,6 +310,6 @@ fn turns(skew: f64, per_track: u64, times: u64) -> Turns {
     }
 }
 
-fn rounded(turns: f64) -> f64 {
+pub(crate) fn rounded(turns: f64) -> f64 {
     (turns * 1e11).round() / 1e11
 }

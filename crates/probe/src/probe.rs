@@ -5,6 +5,7 @@ use crate::check;
 use crate::crossing;
 use crate::device::Device;
 use crate::error::ProbeError;
+use crate::gaps::{self, Known};
 use crate::geometry::{self, Geometry, Kind};
 use crate::journal::{Journal, Recorder, StateError};
 use crate::layout;
@@ -45,6 +46,9 @@ const TOLD: f64 = 0.7;
 
 /// How sure an order of tracks is at most, of a drive that was mapped for a part only.
 const UNMAPPED: f64 = 0.5;
+
+/// What an angle of the map may be off by where readings vary, ns: half of what counts as predicted.
+const LOOSE: f64 = 25_000.0;
 
 /// A profile, and how far to trust it.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,18 +137,32 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let map = Mapper::new(meter).run()?;
     let geometry = geometry::find(meter, &map, &buffer)?;
     let bus_turns = buffer.bus_sector_ns / meter.revolution();
-    let (cylinders, spec) = layout::assemble(&map, geometry.shape, bus_turns);
+    let loose = if meter.is_noisy() { LOOSE / meter.revolution() } else { 0.0 };
+    let (mut cylinders, mut spec) = layout::assemble(&map, geometry.shape, bus_turns, loose);
     of_map(&mut report, &map, &geometry, cylinders);
     let zero_latency = zero::find(meter, &map, buffer.bus_sector_ns)?;
     let heads = geometry.shape.heads.max(1) as u16;
-    let placed = Layout::new(&spec, cylinders, heads).map_err(|e| ProbeError::Unlike {
-        stage: "layout",
-        problem: e.to_string(),
-        mend: "report this drive".to_owned(),
-    })?;
-    let seeks = SeekMeter { meter, layout: &placed, buffer: &buffer }.run()?;
-    let mut seeks = seeks;
-    if let Some(crossing) = crossing::find(meter, &map, geometry.shape)? {
+    let mut placed = place(&spec, cylinders, heads)?;
+    let mut inside = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) };
+    let mut points = Vec::new();
+    if let Some((known, switch)) = inside.inside()? {
+        let known_moves = Known { curve: &known, switch, bus_ns: buffer.bus_sector_ns };
+        let gaps = gaps::find(meter, &placed, &spec.zones, &known_moves)?;
+        let left_out: u32 = gaps.iter().sum();
+        if left_out > 0 {
+            cylinders = layout::spread(&mut spec, &gaps);
+            placed = place(&spec, cylinders, heads)?;
+        }
+        report.add(
+            "cylinders without LBNs",
+            left_out.to_string(),
+            0.8,
+            "between zones, as moves over them show",
+        );
+        points = known;
+    }
+    let mut seeks = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) }.run(points)?;
+    if let Some(crossing) = crossing::find(meter, &map, geometry.shape, buffer.bus_sector_ns)? {
         // What a read over a change of head shows is what the profile must repeat, to the side of the gap.
         let gap = crossing.gap_ns / 1e6;
         if crossing.lost {
@@ -176,6 +194,19 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     report.commands = meter.commands();
     report.drive_time_s = meter.drive_time().as_secs_f64();
     Ok(Outcome { profile, report })
+}
+
+fn place(spec: &LayoutSpec, cylinders: u32, heads: u16) -> Result<Layout, ProbeError> {
+    Layout::new(spec, cylinders, heads).map_err(|e| ProbeError::Unlike {
+        stage: "layout",
+        problem: e.to_string(),
+        mend: "report this drive".to_owned(),
+    })
+}
+
+/// First and last cylinders of zones.
+fn spans(spec: &LayoutSpec) -> Vec<(u32, u32)> {
+    spec.zones.iter().map(|z| (z.first_cylinder, z.last_cylinder)).collect()
 }
 
 fn of_buffer(report: &mut Report, buffer: &Buffer) {

@@ -121,15 +121,36 @@ pub(crate) struct SeekMeter<'m, 'a> {
     pub(crate) meter: &'m mut Meter<'a>,
     pub(crate) layout: &'m Layout,
     pub(crate) buffer: &'m Buffer,
+    /// First and last cylinders of its zones: moves inside of one, where there are as long ones.
+    pub(crate) zones: Vec<(u32, u32)>,
 }
 
+/// Cylinders, ns with the command overhead, how far searches were apart, ns.
+pub(crate) type Points = Vec<(u32, f64, f64)>;
+
+/// The farthest moves inside of a zone that tell of gaps between zones.
+const FAR_ENOUGH: u32 = 24;
+
 impl SeekMeter<'_, '_> {
-    /// Everything about the arm.
-    pub(crate) fn run(mut self) -> Result<Seeks, ProbeError> {
-        let cylinders = self.layout.cylinders();
-        let list = coarse_first(distances(cylinders));
-        let mut points: Vec<(u32, f64, f64)> = Vec::new();
+    /// Moves inside of zones, and the shortest to another head, ns: where zones are more than one and not too small.
+    pub(crate) fn inside(&mut self) -> Result<Option<(Points, f64)>, ProbeError> {
+        let longest = self.zones.iter().map(|z| z.1 - z.0).max().unwrap_or(0);
+        if self.zones.len() < 2 || longest < FAR_ENOUGH {
+            return Ok(None);
+        }
+        let mut points = Points::new();
+        self.measure(&mut points, coarse_first(distances(longest + 1)))?;
+        let switch = match self.layout.heads() {
+            1 => None,
+            _ => self.moved(0, true, (0.0, 0.4 * self.meter.revolution()))?,
+        };
+        Ok(Some((points, switch.map_or(0.0, |m| m.0))))
+    }
+
+    /// Measures moves over distances that are not among the points yet.
+    fn measure(&mut self, points: &mut Points, list: Vec<u32>) -> Result<(), ProbeError> {
         let turn = self.meter.revolution();
+        let list: Vec<u32> = list.into_iter().filter(|d| !points.iter().any(|p| p.0 == *d)).collect();
         for (i, &d) in list.iter().enumerate() {
             if !self.meter.is_within(LONGEST) {
                 break;
@@ -147,6 +168,14 @@ impl SeekMeter<'_, '_> {
                 points.insert(after, (d, ns, spread));
             }
         }
+        Ok(())
+    }
+
+    /// Everything about the arm, with what is known of it already.
+    pub(crate) fn run(mut self, known: Points) -> Result<Seeks, ProbeError> {
+        let turn = self.meter.revolution();
+        let mut points = known;
+        self.measure(&mut points, coarse_first(distances(self.layout.cylinders())))?;
         self.refine(&mut points)?;
         let spread = self.spread(&points)?;
         let shortest = points.iter().filter(|p| p.0 <= SHORT).map(|p| p.1).fold(f64::MAX, f64::min);
@@ -225,7 +254,8 @@ impl SeekMeter<'_, '_> {
         range: (f64, f64),
     ) -> Result<Option<(f64, f64)>, ProbeError> {
         let (layout, bus) = (self.layout, self.buffer.bus_sector_ns);
-        let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, bus, distance, other_head);
+        let zones = &self.zones;
+        let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, zones, bus, distance, other_head);
         shortest_of(SEARCHES, self.meter, range, bus, &mut leg)
     }
 
@@ -249,7 +279,8 @@ impl SeekMeter<'_, '_> {
             }
             self.meter.stage("spread of seeks", 0.93 + 0.02 * f64::from(i) / f64::from(SPREADS));
             let (layout, bus) = (self.layout, self.buffer.bus_sector_ns);
-            let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, bus, distance, false);
+            let zones = &self.zones;
+            let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, zones, bus, distance, false);
             let mut moved = |meter: &mut Meter<'_>, left: f64| trial(meter, left, bus, &mut leg);
             if let Some(spread) = spread::find(self.meter, ns, &mut moved)? {
                 let told = if spread.deviation > spread::LEAST { spread.deviation } else { 0.0 };
@@ -266,27 +297,56 @@ impl SeekMeter<'_, '_> {
 fn leg<'l>(
     meter: &mut Meter<'_>,
     layout: &'l Layout,
+    zones: &[(u32, u32)],
     bus_ns: f64,
     distance: u32,
     other_head: bool,
 ) -> Result<Option<InLayout<'l>>, ProbeError> {
     let bus = bus_ns / meter.revolution();
+    // Between zones there may be cylinders without LBNs: distances are sure inside of one.
+    let wide: Vec<(u32, u32)> = zones.iter().copied().filter(|z| z.1 - z.0 >= distance).collect();
     for _ in 0..8 {
-        if let Some(index) = target(meter, layout, distance, other_head) {
+        if let Some(index) = target(meter, layout, &wide, distance, other_head) {
             let sector = 1.0 / f64::from(layout.track(index).sectors);
             let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
             return Ok(Some(InLayout { layout, index, end_turns: sector + bus, within, op: Op::Read }));
         }
         // From here there is no such move.
-        let away = meter.draw.below(meter.capacity());
+        let away = away(meter, layout, &wide, distance);
         meter.read(away, 1)?;
     }
     Ok(None)
 }
 
-/// A track `distance` cylinders from where the arm is.
-fn target(meter: &mut Meter<'_>, layout: &Layout, distance: u32, other_head: bool) -> Option<TrackIndex> {
+/// An LBN from where such a move stays inside of a zone; any, where there is none.
+fn away(meter: &mut Meter<'_>, layout: &Layout, wide: &[(u32, u32)], distance: u32) -> u64 {
+    let capacity = meter.capacity();
+    let any = meter.draw.below(capacity);
+    let Some(&(first, last)) = wide.get(meter.draw.below(wide.len().max(1) as u64) as usize) else {
+        return any;
+    };
+    let head = Head::new(meter.draw.below(u64::from(layout.heads())) as u16);
+    let off = meter.draw.below(u64::from(last - distance - first) + 1) as u32;
+    let cylinder = Cylinder::new(if meter.draw.below(2) == 0 { first + off } else { last - off });
+    let lbn = layout.track_at(cylinder, head).and_then(|track| layout.extents(track).next());
+    lbn.map(|e| e.lbn.get() + meter.draw.below(u64::from(e.len))).filter(|&lbn| lbn < capacity).unwrap_or(any)
+}
+
+/// A track `distance` cylinders from where the arm is, in the same one of the zones that are wide enough, if any are.
+fn target(
+    meter: &mut Meter<'_>,
+    layout: &Layout,
+    wide: &[(u32, u32)],
+    distance: u32,
+    other_head: bool,
+) -> Option<TrackIndex> {
     let here = layout.track(layout.locate(Lbn::new(meter.last))?.track);
+    let zone_of = |cylinder: u32| wide.iter().find(|z| (z.0..=z.1).contains(&cylinder));
+    let own = zone_of(here.cylinder.get());
+    if !wide.is_empty() && own.is_none() {
+        return None;
+    }
+    let inside = |cylinder: &u32| own.is_none_or(|own| (own.0..=own.1).contains(cylinder));
     let heads = layout.heads();
     let head = if other_head {
         let step = 1 + meter.draw.below(u64::from(heads.saturating_sub(1).max(1))) as u16;
@@ -295,7 +355,8 @@ fn target(meter: &mut Meter<'_>, layout: &Layout, distance: u32, other_head: boo
         here.head
     };
     let inward = here.cylinder.get().checked_add(distance).filter(|&c| c < layout.cylinders());
-    let outward = here.cylinder.get().checked_sub(distance);
+    let inward = inward.filter(inside);
+    let outward = here.cylinder.get().checked_sub(distance).filter(inside);
     let choices = match (inward, outward) {
         (Some(a), Some(b)) if meter.draw.below(2) == 0 => [Some(b), Some(a)],
         both => [both.0, both.1],

@@ -82,6 +82,14 @@ impl Zone {
         }
     }
 
+    /// The same zone with its first LBN as 0.
+    pub(crate) fn shift_to_zero(&mut self) {
+        let first = self.first;
+        self.shifts.iter_mut().for_each(|s| s.lbn -= first);
+        self.odd.iter_mut().for_each(|lbn| *lbn -= first);
+        (self.first, self.end) = (0, self.end - first);
+    }
+
     pub(crate) fn lbns(&self) -> u64 {
         self.end - self.first
     }

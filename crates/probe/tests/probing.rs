@@ -98,7 +98,7 @@ const MOST_COMMANDS: u64 = 60_000;
 
 #[test]
 fn random_hidden_drives_are_found_or_named_in_their_time() {
-    for seed in [1, 5, 18, 20, 26] {
+    for seed in [1, 5, 13, 18, 20, 26] {
         let truth = common::random(seed);
         let found = probed(&truth);
         holds(&truth, &found, 300.0);
@@ -106,9 +106,8 @@ fn random_hidden_drives_are_found_or_named_in_their_time() {
         assert!(found.report.unsure.is_empty(), "{seed}: {:?}", found.report.unsure);
         assert!(found.report.commands <= MOST_COMMANDS, "{seed}: {} commands", found.report.commands);
     }
-    // Mapped for a part, wrong in a part, of densities that differ by head, too near to 97% to tell, a little below it: in
-    // time, and named as far as it is wrong.
-    for seed in [0, 3, 13, 23, 45, 48] {
+    // Mapped for a part, too near to 97% to tell, a little below it: in time, and named as far as it is wrong.
+    for seed in [0, 3, 23, 45, 48] {
         let truth = common::random(seed);
         let found = probed(&truth);
         holds(&truth, &found, 300.0);
@@ -154,12 +153,12 @@ fn random_hidden_drives_whose_times_vary_are_found_or_named_in_their_time() {
         common::is_right_or_unsure(&truth, &found);
         found
     };
-    for seed in [1, 18, 26] {
+    for seed in [1, 10, 16, 18, 26] {
         let report = found(seed).report;
         assert!(report.unsure.is_empty(), "{seed}: {:?}", report.unsure);
     }
-    // Wrong in a part; mapped for a part only; slow, and looked at again in every part.
-    for seed in [10, 16, 17, 23] {
+    // Mapped for a part only; slow, and looked at again in every part.
+    for seed in [17, 23] {
         assert!(!found(seed).report.unsure.is_empty(), "{seed}");
     }
 }

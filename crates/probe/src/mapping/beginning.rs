@@ -160,13 +160,24 @@ impl Mapper<'_, '_> {
 
     /// Sectors on the track of `first`, which stands at `start`.
     fn density(&mut self, first: u64, start: f64) -> Result<u64, ProbeError> {
+        // The density does not change by much from zone to zone; where it does, the next sector stands elsewhere.
+        if let Some(n) = self.map.zones.last().map(|z| z.sectors).filter(|&n| n >= LIKE_BEFORE) {
+            let sectors = self.density_over(first, start, &[n / 16, n / 3, n * 3 / 4])?;
+            if self.meter.is_noisy() || first + 1 >= self.capacity {
+                return Ok(sectors);
+            }
+            let next = wrap(self.angle(first + 1)? - start);
+            if (next - 1.0 / sectors as f64).abs() < 0.1 / sectors as f64 + self.tolerance(sectors) {
+                return Ok(sectors);
+            }
+        }
+        self.density_over(first, start, &DENSITY_STEPS)
+    }
+
+    /// The same, from LBNs at these distances.
+    fn density_over(&mut self, first: u64, start: f64, steps: &[u64]) -> Result<u64, ProbeError> {
         let room = self.capacity - 1 - first;
-        // The density does not change by much from zone to zone.
-        let steps: Vec<u64> = match self.map.zones.last().map(|z| z.sectors).filter(|&n| n >= LIKE_BEFORE) {
-            Some(n) => vec![n / 16, n / 3, n * 3 / 4],
-            None => DENSITY_STEPS.to_vec(),
-        };
-        let steps: Vec<u64> = steps.into_iter().filter(|&k| k > 0 && k <= room).collect();
+        let steps: Vec<u64> = steps.iter().copied().filter(|&k| k > 0 && k <= room).collect();
         let mut angles = Vec::new();
         for &k in steps.iter().rev() {
             angles.push((k as f64, self.angle(first + k)?));

@@ -109,6 +109,12 @@ impl Mapper<'_, '_> {
                 next = None;
                 continue;
             }
+            if begins + n > zone.end {
+                // The rest of a track whose first LBNs are elsewhere, or spare.
+                tracks.clear();
+                next = None;
+                continue;
+            }
             let mut first = begins;
             while first + n <= zone.end {
                 let angle = zone.predict(first.max(zone.first));

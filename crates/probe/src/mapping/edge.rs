@@ -9,6 +9,10 @@ use crate::zone::{Shift, Zone};
 /// Where readings vary, a slip of no more than this is put to the right track, not to the right sector, ns.
 const SLIP_ENOUGH: f64 = 32_000.0;
 
+/// Tracks before one that is off that are looked at again: a cylinder of them, at most so many.
+const BEFORE: u64 = 3;
+const MOST_BEFORE: u64 = 12;
+
 impl Mapper<'_, '_> {
     /// What is further off than this belongs to what is off by `by`: where a sector cannot be told, about half of it.
     pub(super) fn threshold(&self, zone: &Zone, by: f64) -> f64 {
@@ -43,7 +47,10 @@ impl Mapper<'_, '_> {
                 bad = begins - 1;
             }
         }
-        let off = self.halve(zone, good, bad, threshold, false)?;
+        let mut off = self.halve(zone, good, bad, threshold, false)?;
+        while let Some(sooner) = self.is_off_before(zone, good, off, threshold)? {
+            off = self.halve(zone, good, sooner, threshold, false)?;
+        }
         // One reading for each half may go wrong once; what came of them is looked at twice.
         if off == good + 1 || self.look_within(zone, off - 1, threshold)?.met {
             let look = self.look_within(zone, off, threshold)?;
@@ -52,6 +59,29 @@ impl Mapper<'_, '_> {
             }
         }
         Ok((self.halve(zone, good, bad, threshold, true)?, None))
+    }
+
+    /// An LBN on one of the tracks before `off` that is off as well: after a track that holds none, some of those that
+    /// follow stand where they should by chance, and halving goes astray. Looked for in exact times only.
+    fn is_off_before(
+        &mut self,
+        zone: &Zone,
+        good: u64,
+        off: u64,
+        threshold: f64,
+    ) -> Result<Option<u64>, ProbeError> {
+        if self.meter.is_noisy() {
+            return Ok(None);
+        }
+        let n = zone.sectors;
+        let unit = zone.levels.get(1).map_or(BEFORE, |l| l.unit + 1);
+        for tracks in 1..=unit.clamp(BEFORE, MOST_BEFORE) {
+            let Some(lbn) = off.checked_sub(tracks * n + n / 2).filter(|&lbn| lbn > good) else { break };
+            if !self.look_within(zone, lbn, threshold)?.met {
+                return Ok(Some(lbn));
+            }
+        }
+        Ok(None)
     }
 
     /// Places on tracks next to each other of which the first is right and the other is not, where readings vary.

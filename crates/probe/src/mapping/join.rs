@@ -64,4 +64,36 @@ impl Mapper<'_, '_> {
         }
         Ok(None)
     }
+
+    /// Three zones that repeat one another, the third turned against the second otherwise than the second against the first: bands
+    /// of two runs. In their place one zone, if it goes on so.
+    pub(super) fn join_pairs(&mut self) -> Result<Option<Zone>, ProbeError> {
+        if self.meter.is_noisy() {
+            // Runs whose angles are known to a reading only would go on for long before that shows.
+            return Ok(None);
+        }
+        let [.., first, second, third] = self.map.zones.as_slice() else { return Ok(None) };
+        let (lbns, tolerance) = (first.lbns(), self.tolerance(first.sectors));
+        let alike = |zone: &Zone| {
+            let plain = zone.shifts.is_empty() && zone.region.is_none();
+            plain && zone.lbns() == lbns && zone.alike(first, tolerance)
+        };
+        let tracks = first.tracks();
+        let follow = first.end == second.first && second.end == third.first;
+        if !follow
+            || tracks < 2
+            || lbns != tracks * first.sectors
+            || ![first, second, third].into_iter().all(alike)
+        {
+            return Ok(None);
+        }
+        let mut joined = first.clone();
+        joined.end = self.capacity;
+        joined.levels.retain(|l| l.unit < tracks);
+        joined.levels.push(Level { unit: tracks, advance: wrap(second.angle - first.angle) });
+        joined.levels.push(Level { unit: 2 * tracks, advance: wrap(third.angle - first.angle) });
+        let fourth = third.end;
+        let points = [fourth, fourth + lbns / 2, fourth + lbns - 1, fourth + lbns, fourth + lbns + lbns / 2];
+        Ok((fourth + 2 * lbns < self.capacity && self.all_meet(&joined, &points)?).then_some(joined))
+    }
 }

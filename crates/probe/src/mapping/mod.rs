@@ -107,6 +107,13 @@ impl<'m, 'a> Mapper<'m, 'a> {
             }
             at = zone.end;
             self.map.zones.push(zone);
+            if let Some(mut zone) = self.join_pairs()? {
+                self.map.zones.retain(|z| z.first < zone.first);
+                self.found = None;
+                self.extend(&mut zone)?;
+                at = zone.end;
+                self.map.zones.push(zone);
+            }
             if let Some(zone) = self.cycle()? {
                 at = zone.end;
                 self.map.zones.push(zone);

@@ -97,6 +97,12 @@ impl Approach {
         self.arrive + rpm.time_within(wait)
     }
 
+    /// How long the rear part takes to pass, if there is one.
+    pub fn rear(&self, drive: &DriveModel, piece: &Piece) -> Option<Duration> {
+        let missed = self.missed?;
+        Some(drive.rpm().time_within(self.track.arc(piece.sector + missed, piece.len - missed)))
+    }
+
     /// When the rear part is done that passes first.
     pub fn rear_end(&self, drive: &DriveModel) -> Instant {
         let passed = Rotation::from_parts(FULL_TURN) - self.wait;

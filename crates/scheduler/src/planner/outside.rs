@@ -33,8 +33,13 @@ pub(crate) struct Terms<'a> {
     pub last: (Op, Lbn),
     /// Beyond that, from a command's end to another that does something else.
     pub change: Duration,
+    /// Whether the source track may be used.
+    pub source_track: bool,
     /// Which commands may be neighbours on a track.
     pub allows: &'a dyn Fn(Neighbour) -> bool,
+    /// The sectors that a move over so many cylinders is expected to cost by being late, where it has no more to spare than its
+    /// margin; `None` where that is not weighed.
+    pub price: Option<&'a dyn Fn(u32) -> u64>,
     /// The foreground's first LBN and the sector that it is on; nothing can be merged with a request that is to be in
     /// order with others.
     pub merge: Option<(Lbn, u32)>,
@@ -85,15 +90,14 @@ impl Search<'_> {
         for &work in self.ops {
             self.destination_by_command(work, terms);
         }
-        let Some(source) = self.gap.source.filter(|s| *s != self.destination.index()) else { return };
+        let usable = |s: &TrackIndex| terms.source_track && *s != self.destination.index();
+        let Some(source) = self.gap.source.filter(usable) else { return };
         let source = self.drive.layout().track_ref(source);
         for &work in self.ops {
             if let Some(window) = self.source_window(&source, work, terms) {
                 let (score, stops) = self.best_parts(&source, work, window, terms);
                 self.consider_stops(score, [stops[0], stops[1], None, None], false);
-                if work == self.gap.op {
-                    self.split_by_command(&source, window, terms);
-                }
+                self.split_by_command(&source, window, work, terms);
             }
         }
     }
@@ -207,6 +211,13 @@ impl Search<'_> {
                 }
             }
             (2, [far, near]) if work != op => {
+                let across = Neighbour { first: work, second: work, backward: true };
+                if allows(false) && (terms.allows)(across) {
+                    let skipped = terms.skipped(self.drive, track, work);
+                    if let Some(left) = near.1.checked_sub(skipped).filter(|n| *n > 0) {
+                        return ([Some(stop(far)), Some(stop((near.0 + skipped, left))), None, None], false);
+                    }
+                }
                 let far = allows(true).then(|| stop(far));
                 let near = allows(false).then(|| stop(near));
                 match (far, near) {
@@ -240,22 +251,56 @@ impl Search<'_> {
     }
 
     fn consider_stops(&mut self, score: u64, stops: Stops, merged: bool) {
+        if score <= self.tally.best.score {
+            return;
+        }
+        // What its moves are expected to cost.
+        let score = score.saturating_sub(self.price_of(&stops));
         if score > self.tally.best.score {
             self.tally.best = Detour { score, stops, merged };
             self.tally.sharpen(self.drive);
         }
     }
 
+    /// The wanted sectors for which these stops' moves are expected to be late: each move that has no more to spare than
+    /// its margin. The foreground's own has none to spare behind another track, nor to what is fetched before it on its own.
+    fn price_of(&self, stops: &Stops) -> u64 {
+        let Some(price) = self.terms.and_then(|terms| terms.price) else { return 0 };
+        let layout = self.drive.layout();
+        let there = Position::from(*self.destination.track());
+        let (mut at, mut sum) = (self.gap.from, 0);
+        let tracks = stops.iter().flatten().map(|stop| Position::from(layout.track(stop.track)));
+        for to in tracks.chain([there]).filter(|_| stops[0].is_some()) {
+            if to != at {
+                sum += price(at.cylinder.distance(to.cylinder));
+            }
+            at = to;
+        }
+        sum * self.tally.depth
+    }
+
     /// Stay on the source track for a while, then go to the destination track, and fetch what is left there before the
     /// request: the best instant to change over.
-    fn split_by_command(&mut self, source: &TrackRef<'_>, window: (Instant, Instant), terms: &Terms<'_>) {
+    fn split_by_command(
+        &mut self,
+        source: &TrackRef<'_>,
+        window: (Instant, Instant),
+        work: Op,
+        terms: &Terms<'_>,
+    ) {
         let Gap { from, op, deadline, .. } = self.gap;
         let Some((lbn, sector)) = terms.merge else { return };
+        let turnaround = if work == op { Duration::ZERO } else { terms.turnaround(work, op) };
+        let Some(deadline) = deadline.checked_sub(turnaround) else { return };
+        let before = |backward| (terms.allows)(Neighbour { first: work, second: op, backward });
+        if work != op && !before(false) {
+            return;
+        }
         let (rpm, there) = (self.drive.rpm(), self.destination);
         let (track, destination) = (*source.track(), *there.track());
         let to = Position::from(destination);
         let crossing =
-            self.drive.move_time(from, to, op) + (terms.margin)(from.cylinder.distance(to.cylinder));
+            self.drive.move_time(from, to, work) + (terms.margin)(from.cylinder.distance(to.cylinder));
         let arrive = window.0 + crossing;
         if arrive >= deadline {
             return;
@@ -264,7 +309,7 @@ impl Search<'_> {
         let turn_before = last_turn(self.drive, Instant::ZERO, deadline);
         let second = destination.passing(rpm, arrive.max(turn_before), deadline);
         // Without neighbours there, only what lies before the request on this side of the track's end.
-        let backward = (terms.allows)(Neighbour { first: op, second: op, backward: true });
+        let backward = (terms.allows)(Neighbour { first: work, second: work, backward: true });
         let near = if backward { second.1 } else { second.1.min(sector) };
         if u64::from(first.1.min(near) + second.1) * self.tally.depth <= self.tally.best.score {
             return;
@@ -273,7 +318,7 @@ impl Search<'_> {
         let super::Planner { on_source, on_destination, .. } = &mut *self.planner;
         let list = |items: &mut Vec<Passing>, track: &TrackRef<'_>, window, by_end: bool| {
             items.clear();
-            self.background.items(track, window, op, |_, _, item, passing| {
+            self.background.items(track, window, work, |_, _, item, passing| {
                 items.push((if by_end { passing + item.sectors } else { passing }, item.sectors));
             });
             items.sort_unstable();
@@ -305,8 +350,9 @@ impl Search<'_> {
         if !backward && left.1 > sector {
             left = ((left.0 + (left.1 - sector)) % destination.sectors, sector);
         }
-        let (_, at_source) = self.best_parts_of(source, op, (first.0, end), terms);
-        let (behind, merged) = self.before_foreground(&there, op, left, (op, lbn), terms, |b| b && backward);
+        let (_, at_source) = self.best_parts_of(source, work, (first.0, end), terms);
+        let allows = |b| if work == op { b && backward } else { before(b) };
+        let (behind, merged) = self.before_foreground(&there, work, left, (op, lbn), terms, allows);
         let stops = [at_source[0], at_source[1], behind[0], behind[1]];
         let mut packed = [None; MOST_STOPS];
         packed.iter_mut().zip(stops.into_iter().flatten()).for_each(|(slot, stop)| *slot = Some(stop));

@@ -7,6 +7,7 @@ mod corrected;
 mod fallback;
 mod felt;
 mod grid;
+mod ideas;
 mod promises;
 mod rig;
 mod surprise;

@@ -74,7 +74,15 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     let conservatism = Duration::from_micros(case.conservatism);
     let mut place = paper(&profile, conservatism);
     if case.free {
-        place = OutsideConfig { neighbours: Neighbours::Always, late_bus: true, merge_after: true, ..place };
+        place = OutsideConfig {
+            neighbours: Neighbours::Always,
+            source_track: true,
+            late_bus: true,
+            merge_after: true,
+            in_order: true,
+            expected_value: true,
+            ..place
+        };
     }
     // Blocks that no gap can hold must come all the same.
     let idle = Some(IdleTime { harm_ppm: 1_000_000, ..IdleTime::default() });

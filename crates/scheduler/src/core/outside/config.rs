@@ -86,7 +86,7 @@ impl Overheads {
 
 impl Conservatism {
     /// Learned, from the 0.3 ms of FAST'02 on.
-    pub const LEARNED: Self = Self::Learned { start: Duration::from_micros(300) };
+    pub const LEARNED: Self = Self::Learned { start: Duration::from_micros(300), by_distance: true };
 }
 
 fn index(op: Op) -> usize {
@@ -103,6 +103,8 @@ pub enum Conservatism {
     Learned {
         /// Before anything is known.
         start: Duration,
+        /// Whether moves over like distances have a margin of their own; otherwise one is for all.
+        by_distance: bool,
     },
 }
 
@@ -153,6 +155,9 @@ pub struct OutsideConfig {
     pub at_drive: u8,
     /// Whether a command of a detour may come right behind another on its track, or right before the foreground's on its.
     pub neighbours: Neighbours,
+    /// Whether a detour may stay on the source track, as far as `neighbours` allow: its first command goes on where the
+    /// foreground's last one ended.
+    pub source_track: bool,
     /// Whether what time is left behind a detour goes into blocks that are merged into the foreground's command.
     pub merge_after: bool,
     /// Whether plans allow for data that cross the bus as late as has been seen.
@@ -166,6 +171,14 @@ pub struct OutsideConfig {
     /// Whether what goes next is chosen as late as it can be at the drive in time, from more, in place of as soon as there is
     /// room for it.
     pub late_choice: bool,
+    /// Whether a request among whose sectors the head arrives may wait for its first one, with a detour in the turn before it: a
+    /// drive with zero-latency access would read the rear part at once, and have nothing to do for the rest of that turn.
+    /// In order the request is done later by the time of its rear part; where that is over an eighth of a turn it is left as
+    /// it is.
+    pub in_order: bool,
+    /// Whether detours are chosen by what they bring less what their moves are expected to lose: each that is late costs the
+    /// sectors that pass in a turn, and how many are late with so little to spare is in the error record.
+    pub expected_value: bool,
     /// How much a completion corrects what is believed of the platter's angle, in 256ths: 256 believes the last one.
     pub resync: u16,
     /// The most that the foreground's time at the head may grow by through detours that were back too late, in
@@ -184,11 +197,14 @@ impl OutsideConfig {
             conservatism: Conservatism::Constant(conservatism),
             at_drive: 2,
             neighbours: Neighbours::Never,
+            source_track: false,
             merge_after: false,
             late_bus: false,
             correct_moves: false,
             control_gaps: false,
             late_choice: false,
+            in_order: false,
+            expected_value: false,
             resync: 256,
             harm_ppm: None,
         }
@@ -231,10 +247,13 @@ impl OutsideConfig {
     pub const fn beyond(overheads: Overheads) -> Self {
         Self {
             conservatism: Conservatism::LEARNED,
+            source_track: true,
             merge_after: true,
             late_bus: true,
             correct_moves: true,
             control_gaps: true,
+            in_order: true,
+            expected_value: true,
             neighbours: Neighbours::Learned,
             harm_ppm: Some(10_000),
             ..Self::paper(overheads, Duration::ZERO)

@@ -167,6 +167,7 @@ mod tests {
             distance: 1_000,
             moves: true,
             in_two_parts: false,
+            rear: Duration::ZERO,
             set_out: Some(SetOut::Queued),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::clock::difference;
 use super::fit::range_of;
-use super::forecast::{Plain, Standing, forecast};
+use super::forecast::{BURST, Plain, Standing, forecast};
 use super::{Command, CommandId, Conservatism, Neighbour, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Approach, Job};
@@ -111,14 +111,27 @@ impl Outside {
     pub(super) fn margin(&self, distance: u32) -> Duration {
         match self.config.conservatism {
             Conservatism::Constant(margin) => margin,
-            Conservatism::Learned { start } => self.margins.of(distance, start),
+            Conservatism::Learned { start, by_distance } => {
+                self.margins.of(by_distance.then_some(distance), start)
+            }
         }
+    }
+
+    /// Of moves over so many cylinders that have no more to spare than that, the millionths that are late.
+    fn late_ppm(&self, distance: u32) -> u64 {
+        self.margins.late_ppm(distance, self.margin(distance))
     }
 
     fn least_margin(&self) -> Duration {
         match self.config.conservatism {
             Conservatism::Constant(margin) => margin,
-            Conservatism::Learned { start } => self.margins.least(start),
+            Conservatism::Learned { start, by_distance } => {
+                if by_distance {
+                    self.margins.least(start)
+                } else {
+                    self.margins.of(None, start)
+                }
+            }
         }
     }
 }
@@ -325,7 +338,7 @@ impl Core {
         let earliest = begun + overheads.shortest_access;
         let whole = op.is_write() || u64::from(piece.len) == first.len().get();
         let approach = Approach::arriving_after(&drive, (standing.position, set_out, earliest), op, &piece);
-        if approach.missed.is_some() && whole {
+        if whole && approach.rear(&drive, &piece).is_some_and(|rear| !outside.in_order(&drive, rear)) {
             return None;
         }
         let at = standing.free.max(outside.decided);
@@ -339,16 +352,20 @@ impl Core {
         let allows = |neighbour| outside.learned.allows(outside.config.neighbours, neighbour);
         let second = outside.second_sent(&drive);
         let margin = |distance| outside.margin(distance);
+        let sectors = u64::from(drive.layout().track(piece.track).sectors);
+        let price = |distance| outside.late_ppm(distance) * sectors / 1_000_000;
         let terms = Terms {
             margin: &margin,
+            price: outside.config.expected_value.then_some(&price),
             least_margin: outside.least_margin(),
             before: [before(Op::Read), before(Op::Write)],
             ready: [earliest, begun],
             between: [between(Op::Read), between(Op::Write)],
             not_on: &not_on,
             second: [second + overheads.command(Op::Read), second + overheads.command(Op::Write)],
-            change: overheads.bus_sector * 16,
+            change: overheads.bus_sector * (BURST + 1),
             last: outside.last,
+            source_track: outside.config.source_track,
             allows: &allows,
             merge: (!job.is_promoted_write()).then_some((piece.lbn, piece.sector)),
         };

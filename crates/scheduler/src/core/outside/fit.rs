@@ -48,9 +48,17 @@ fn shorten_by(drive: &DriveModel, detour: &mut Detour, late: Duration, bus_secto
     }
 }
 
+/// A request may be later by this part of a turn for being served in order.
+const LATER_IN_ORDER: u64 = 8;
+
 impl Outside {
-    /// The detour as far as the foreground's `asked` is done in the same turn with it as without, and heard of at the same time; `None` if nothing is
-    /// left of it.
+    /// Whether a request that the drive would begin with a rear part of this length may be served in order.
+    pub(super) fn in_order(&self, drive: &DriveModel, rear: Duration) -> bool {
+        self.config.in_order && rear * LATER_IN_ORDER <= crate::core::under_way::turn(drive)
+    }
+
+    /// The detour as far as the foreground's `asked` is done in the same turn with it as without, and heard of at the same time, or
+    /// later by what it takes in order; `None` if nothing is left of it.
     pub(super) fn fit(
         &self,
         drive: &DriveModel,
@@ -60,7 +68,10 @@ impl Outside {
         let turn = crate::core::under_way::turn(drive);
         let bus_sector = self.config.overheads.bus_sector;
         let mut plain = (Instant::ZERO, Instant::ZERO);
-        self.walk(drive, &[(op, asked)], |foreseen| plain = (foreseen.end, foreseen.heard));
+        self.walk(drive, &[(op, asked)], |foreseen| {
+            let later = if self.in_order(drive, foreseen.rear) { foreseen.rear } else { Duration::ZERO };
+            plain = (foreseen.end + later, foreseen.heard + later);
+        });
         let mut shortened = false;
         for _ in 0..ROUNDS {
             let stops = detour.stops.iter().flatten().count();

@@ -9,7 +9,7 @@ use units::{Duration, Instant, LbnRange, Op, TrackIndex};
 
 /// Sectors of a write that cross the bus before the medium side of a drive learns of them: a page of 4 KiB
 /// (docs/MODEL.md).
-const BURST: u64 = 8;
+pub(super) const BURST: u64 = 8;
 
 /// Where the head is when a command is done, in platter time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub(super) struct Forecast {
     pub moves: bool,
     /// Whether it comes among the first track's sectors, and what has passed is had a turn later.
     pub in_two_parts: bool,
+    /// The time of the sectors that it then begins with.
+    pub rear: Duration,
     /// When the arm set out, if nothing but its move decides when the head is ready.
     pub set_out: Option<SetOut>,
 }
@@ -229,6 +231,7 @@ pub(super) fn forecast(
             distance: at.position.cylinder.distance(to.cylinder),
             moves: at.position != to,
             in_two_parts: approach.missed.is_some(),
+            rear: approach.rear(drive, &piece).unwrap_or_default(),
             set_out: (approach.arrive == set_out + drive.move_time(from.position, to, op))
                 .then_some(waited_for),
         });
@@ -246,6 +249,7 @@ pub(super) fn forecast(
         distance: 0,
         moves: false,
         in_two_parts: false,
+        rear: Duration::ZERO,
         set_out: None,
     });
     let bus = overheads.bus_sector * sectors;

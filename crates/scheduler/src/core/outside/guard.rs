@@ -16,6 +16,10 @@ const MEMORY: u32 = 128;
 const TRUSTED: u32 = 65_536 * 7 / 8;
 const MISTRUSTED: u32 = 65_536 * 3 / 4;
 
+/// After so many commands without trust what was learned of the drive is taken to be of another one: trouble that has
+/// ended is over, but for what was learned in it.
+const LASTING: u32 = 1_024;
+
 /// Harm forgets half when the foreground has had the head for so long.
 const HARM_MEMORY: Duration = Duration::from_secs(60);
 
@@ -84,6 +88,8 @@ pub(super) struct Guard {
     /// The part of the commands that were foreseen, of 65536.
     foreseen: u32,
     trusted: bool,
+    /// Commands since trust ended, or since that was last told.
+    doubted: u32,
     recent: Tally,
     /// Commands accounted since the last look.
     accounted: u32,
@@ -96,13 +102,14 @@ impl Guard {
         Self {
             foreseen: 65_536 / 2,
             trusted: false,
+            doubted: 0,
             recent: Tally::default(),
             accounted: 0,
             all: Tally::default(),
         }
     }
 
-    /// A command was done, when it was foreseen or not; whether trust ends with it.
+    /// A command was done, when it was foreseen or not; whether trust ends with it, or has been missing for long.
     pub fn note(&mut self, foreseen: bool) -> bool {
         let trusted = self.trusted;
         self.foreseen -= self.foreseen / MEMORY;
@@ -110,7 +117,9 @@ impl Guard {
             self.foreseen += 65_536 / MEMORY;
         }
         self.trusted = self.foreseen >= if self.trusted { MISTRUSTED } else { TRUSTED };
-        trusted && !self.trusted
+        let ends = trusted && !self.trusted;
+        self.doubted = if self.trusted || ends || self.doubted == LASTING { 0 } else { self.doubted + 1 };
+        ends || self.doubted == LASTING
     }
 
     /// The foreground had the head for `time`, detours for it included; a client has waited for `response`; of both so
@@ -176,6 +185,17 @@ mod tests {
         assert!(until(true, None).is_some_and(|n| n < 400));
         assert!(until(false, Some(Caution::Mistrust)).is_some_and(|n| n < 100));
         assert!(until(true, None).is_some_and(|n| n < 400));
+    }
+
+    #[test]
+    fn that_trust_is_missing_for_long_is_told_again_and_again() {
+        let mut guard = Guard::new();
+        assert!((0..2_000).all(|_| !guard.note(true)));
+        let told: Vec<u32> = (0..5_000).filter(|_| guard.note(false)).collect();
+        assert!(told[0] < 100, "{told:?}");
+        assert!(told.len() == 5 && told.windows(2).all(|pair| pair[1] - pair[0] > LASTING - 2), "{told:?}");
+        (0..2_000).for_each(|_| drop(guard.note(true)));
+        assert!((0..2_000).all(|_| !guard.note(true)));
     }
 
     #[test]

@@ -22,14 +22,19 @@ const LARGE: usize = 40;
 /// With the least margin no more than so many millionths are late beyond those that always are.
 const SPREAD_PPM: u32 = 40_000;
 
-/// The most that the common part may be, and its steps: up by an eighth, down by a thirty-second; by an eighth as well
-/// as long as next to nothing is lost.
-const MOST: Duration = Duration::from_millis(1);
-const UP: u64 = 8;
-const DOWN: u64 = 32;
+/// The common part: the least and the most.
+const LEAST: Duration = Duration::from_micros(25);
+const MOST: Duration = Duration::from_micros(750);
 
-/// The common part never sinks lower, so that it can rise again.
-const LEAST: Duration = Duration::from_micros(2);
+/// It is the least as long as no more than this part of the bound is used up, in 65536ths, and the most when all is: what
+/// is yet to come by chance, and what no completion tells, must find something left. A part that rose and sank step by step
+/// went up and down by itself: the account remembers for longer than a margin needs to show in it.
+const BEGIN: u64 = 65_536 / 2;
+const END: u64 = 65_536;
+
+/// It comes nearer to that by this part of the way at each look: sooner when there is to be more of it.
+const UP: u64 = 2;
+const DOWN: u64 = 8;
 
 const MILLION: u64 = 1_000_000;
 
@@ -45,6 +50,9 @@ struct Risks {
 pub(super) struct Margins {
     /// The least of each class.
     least: Vec<Duration>,
+    /// What is known of each class, and of all distances.
+    risks: Vec<Risks>,
+    of_all: Option<Risks>,
     /// What is added to each.
     common: Option<Duration>,
     looked: u64,
@@ -57,29 +65,43 @@ impl Margins {
             return;
         }
         self.looked = record.count();
-        let of_all = Risks::of(&record.all_arrivals()).spread();
+        let of_all = Risks::of(&record.all_arrivals());
+        self.risks.clear();
+        self.risks.extend(record.classes().map(Risks::of));
+        let spread = of_all.spread();
         self.least.clear();
-        self.least.extend(record.classes().map(|arrivals| {
-            let own = Risks::of(arrivals).spread();
-            own.or(of_all).unwrap_or(Duration::ZERO)
-        }));
+        self.least.extend(self.risks.iter().map(|own| own.spread().or(spread).unwrap_or(Duration::ZERO)));
+        self.of_all = Some(of_all);
     }
 
     /// The common part follows the harm done, of which at most `bound` millionths are allowed.
     pub fn steer(&mut self, conservatism: &Conservatism, share_ppm: u64, bound: u32) {
-        let Conservatism::Learned { start } = *conservatism else { return };
+        let Conservatism::Learned { start, .. } = *conservatism else { return };
         let common = self.common.unwrap_or(start);
-        // Below the bound with something to spare: for what comes by chance, and for what no completion tells.
-        let higher = share_ppm * 10 > u64::from(bound) * 8;
-        let down = if share_ppm * 4 < u64::from(bound) { UP } else { DOWN };
-        let next = if higher { common + common / UP } else { common.saturating_sub(common / down) };
-        self.common = Some(next.clamp(LEAST, MOST));
+        // In 65536ths of the bound.
+        let used = u128::from(share_ppm) * u128::from(END) / u128::from(bound.max(1));
+        let used = u64::try_from(used).unwrap_or(END).clamp(BEGIN, END);
+        let aim = LEAST + (MOST - LEAST) * (used - BEGIN) / (END - BEGIN);
+        self.common =
+            Some(if aim > common { common + (aim - common) / UP } else { common - (common - aim) / DOWN });
     }
 
-    /// By how much a move over so many cylinders is widened.
-    pub fn of(&self, distance: u32, start: Duration) -> Duration {
-        let least = self.least.get(class(distance)).copied().unwrap_or_default();
+    /// By how much a move over so many cylinders is widened, or any move.
+    pub fn of(&self, distance: Option<u32>, start: Duration) -> Duration {
+        let least = match distance {
+            Some(distance) => self.least.get(class(distance)).copied(),
+            None => self.of_all.as_ref().and_then(Risks::spread),
+        };
+        let least = least.unwrap_or_default();
         (least + self.common.unwrap_or(start)).min(MOST * 2)
+    }
+
+    /// Of moves over so many cylinders with no more than `slack` to spare, the millionths that are late, beyond those that are
+    /// late with any slack; none as long as nothing is known.
+    pub fn late_ppm(&self, distance: u32, slack: Duration) -> u64 {
+        let own = self.risks.get(class(distance)).and_then(|risks| risks.with(slack));
+        let ppm = own.or_else(|| self.of_all.as_ref()?.with(slack)).unwrap_or(0);
+        u64::from(ppm)
     }
 
     /// No move over a cylinder or more is widened by less.
@@ -109,6 +131,13 @@ impl Risks {
         Self { by_slack, always: rate(far.0, far.1) }
     }
 
+    /// The risk with this slack beyond that with any, if it is known.
+    fn with(&self, slack: Duration) -> Option<u32> {
+        let bin = usize::try_from(slack.as_nanos() / SLACK_NS).unwrap_or(LARGE).min(LARGE - 1);
+        let risk = self.by_slack[bin..LARGE].iter().flatten().next()?;
+        Some(risk.saturating_sub(self.always))
+    }
+
     /// The slack up to which many are late: the spread of the seeks. `None` if too little is known.
     fn spread(&self) -> Option<Duration> {
         let known =
@@ -124,7 +153,7 @@ mod tests {
     use super::*;
     use crate::core::outside::record::Observed;
 
-    const LEARNED: Conservatism = Conservatism::Learned { start: Duration::from_micros(300) };
+    const LEARNED: Conservatism = Conservatism::LEARNED;
 
     /// Heads that come late by up to so much, half of them, and by up to half a millisecond, one in fifty.
     fn record(spread: u64) -> ErrorRecord {
@@ -149,10 +178,10 @@ mod tests {
         for (spread, within) in [(0, 0..=25), (60, 50..=75), (200, 175..=225)] {
             let mut margins = Margins::default();
             margins.learn(&record(spread));
-            let margin = margins.of(1_000, Duration::ZERO).as_nanos() / 1_000;
+            let margin = margins.of(Some(1_000), Duration::ZERO).as_nanos() / 1_000;
             assert!(within.contains(&margin), "{spread} us: {margin}");
             // Of distances that were never gone, what is known of all.
-            assert_eq!(margins.of(3, Duration::ZERO), margins.of(1_000, Duration::ZERO));
+            assert_eq!(margins.of(Some(3), Duration::ZERO), margins.of(Some(1_000), Duration::ZERO));
         }
     }
 
@@ -160,11 +189,18 @@ mod tests {
     fn the_common_margin_follows_the_harm() {
         let mut margins = Margins::default();
         let start = Duration::from_micros(300);
-        assert_eq!(margins.of(7, start), start);
+        assert_eq!(margins.of(Some(7), start), start);
         (0..40).for_each(|_| margins.steer(&LEARNED, 20_000, 10_000));
-        assert_eq!(margins.of(7, start), MOST);
+        assert!(MOST - margins.of(Some(7), start) < Duration::from_micros(1));
         (0..400).for_each(|_| margins.steer(&LEARNED, 0, 10_000));
-        assert!(margins.of(7, start) < Duration::from_micros(40));
+        assert!(margins.of(Some(7), start) < Duration::from_micros(40));
+        // Between, it stands still where what it costs and what it saves are even.
+        let of = |share| {
+            let mut margins = margins.clone();
+            (0..100).for_each(|_| margins.steer(&LEARNED, share, 10_000));
+            margins.of(Some(7), start)
+        };
+        assert!(of(5_000) < of(6_000) && of(6_000) < of(9_000) && of(9_000) < MOST);
     }
 
     #[test]

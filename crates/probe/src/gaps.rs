@@ -1,0 +1,149 @@
+//! Cylinders without LBNs between zones: no LBN stands there, but moves across them take longer.
+//!
+//! Moves inside of zones tell what each distance takes; a move from one zone to the next that takes longer than its
+//! cylinders say goes over some that hold no LBN: reserved, spare, or left between two densities.
+
+use crate::error::ProbeError;
+use crate::meter::Meter;
+use crate::moves::shortest_of;
+use crate::seeks::InLayout;
+use model::profile::Zone;
+use model::{Layout, Location};
+use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors};
+
+/// Distances over a boundary, of the cylinders that are known; the first two are enough where they take what they take
+/// inside of a zone.
+const DISTANCES: [u32; 6] = [4, 9, 2, 14, 21, 30];
+const FIRST: usize = 2;
+
+/// A time this near to another is the same, ns: in exact times, and where moves vary.
+const SAME: f64 = 14_000.0;
+const SAME_NOISY: f64 = 60_000.0;
+
+/// The most cylinders between two zones that are looked for.
+const MOST: u32 = 2_000;
+
+/// Boundaries that are looked at, at most: where there are more, zones are what was not understood.
+const MOST_BOUNDARIES: usize = 100;
+
+/// Moves shorter than a head switch by less than this may be one, ns.
+const BESIDE_SWITCH: f64 = 20_000.0;
+
+/// When this ends, of the time that a probe may take.
+const LONGEST: f64 = 0.84;
+
+/// What is known of moves: what each distance takes, ns, and the shortest to another head.
+pub(crate) struct Known<'k> {
+    pub(crate) curve: &'k [(u32, f64, f64)],
+    pub(crate) switch: f64,
+    pub(crate) bus_ns: f64,
+}
+
+/// Cylinders without LBNs before each zone but the first.
+pub(crate) fn find(
+    meter: &mut Meter<'_>,
+    layout: &Layout,
+    zones: &[Zone],
+    known: &Known<'_>,
+) -> Result<Vec<u32>, ProbeError> {
+    let mut gaps = Vec::new();
+    for (i, two) in zones.windows(2).enumerate() {
+        let [before, after] = two else { continue };
+        let looked_at = zones.len() <= MOST_BOUNDARIES && meter.is_within(LONGEST);
+        meter.stage("gaps between zones", 0.84 + 0.02 * i as f64 / zones.len() as f64);
+        gaps.push(if looked_at { gap(meter, layout, before, after, known)? } else { 0 });
+    }
+    Ok(gaps)
+}
+
+fn gap(
+    meter: &mut Meter<'_>,
+    layout: &Layout,
+    before: &Zone,
+    after: &Zone,
+    known: &Known<'_>,
+) -> Result<u32, ProbeError> {
+    let room = |zone: &Zone| zone.last_cylinder - zone.first_cylinder + 1;
+    let same = if meter.is_noisy() { SAME_NOISY } else { SAME };
+    let searches = if meter.is_noisy() { 2 } else { 1 };
+    let mut times: Vec<(u32, f64)> = Vec::new();
+    for distance in DISTANCES {
+        let expected = match known.time(distance) {
+            Some(ns) if ns > known.switch - BESIDE_SWITCH && distance < room(before) + room(after) => ns,
+            _ => continue,
+        };
+        let mut leg = |meter: &mut Meter<'_>| leg(meter, layout, (before, after), distance, known.bus_ns);
+        let range = ((expected - 100_000.0).max(0.0), expected + 400_000.0);
+        if let Some((ns, _)) = shortest_of(searches, meter, range, known.bus_ns, &mut leg)? {
+            times.push((distance, ns));
+        }
+        if times.len() == FIRST
+            && times.iter().all(|&(d, ns)| known.time(d).is_some_and(|t| (t - ns).abs() < same))
+        {
+            return Ok(0);
+        }
+    }
+    let misfit = |gap: u32| -> Option<f64> {
+        times.iter().map(|&(d, ns)| known.time(d + gap).map(|t| (t - ns).abs().min(10.0 * same))).sum()
+    };
+    // The fewest that explain it as well as any.
+    let mut best = (misfit(0).unwrap_or(0.0), 0);
+    for gap in 1..=MOST {
+        let Some(misfit) = misfit(gap) else { break };
+        if misfit < best.0 - 1.0 {
+            best = (misfit, gap);
+        }
+    }
+    let clear = times.len() > FIRST && best.0 < 2.0 * same * times.len() as f64;
+    Ok(if clear { best.1 } else { 0 })
+}
+
+impl Known<'_> {
+    /// What a move over so many cylinders takes, ns: between two that were measured; nothing beyond the farthest.
+    fn time(&self, distance: u32) -> Option<f64> {
+        let after = self.curve.partition_point(|p| p.0 < distance);
+        let above = self.curve.get(after)?;
+        let below = match after.checked_sub(1).and_then(|i| self.curve.get(i)) {
+            Some(below) if above.0 > distance => below,
+            _ => return Some(above.1),
+        };
+        let part = f64::from(distance - below.0) / f64::from(above.0 - below.0);
+        Some(below.1 + part * (above.1 - below.1))
+    }
+}
+
+/// A move from one zone into the next, or back, over so many of the cylinders that are known.
+fn leg<'l>(
+    meter: &mut Meter<'_>,
+    layout: &'l Layout,
+    (before, after): (&Zone, &Zone),
+    distance: u32,
+    bus_ns: f64,
+) -> Result<Option<InLayout<'l>>, ProbeError> {
+    let least = (distance - 1).saturating_sub(after.last_cylinder - after.first_cylinder);
+    let most = (distance - 1).min(before.last_cylinder - before.first_cylinder);
+    let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
+    for _ in 0..8 {
+        let back = least + meter.draw.below(u64::from(most - least) + 1) as u32;
+        let (a, b) = (before.last_cylinder - back, after.first_cylinder + distance - 1 - back);
+        let head = Head::new(meter.draw.below(u64::from(layout.heads())) as u16);
+        let (from, to) = if meter.draw.below(2) == 0 { (a, b) } else { (b, a) };
+        let track = |cylinder: u32| layout.track_at(Cylinder::new(cylinder), head);
+        let (Some(from), Some(to)) = (track(from), track(to)) else { continue };
+        let sectors = layout.track(from).sectors;
+        let sector = meter.draw.below(u64::from(sectors)) as u32;
+        let Some(source) = layout.lbn_at(Location { track: from, sector }).map(Lbn::get) else { continue };
+        if source >= meter.capacity() || layout.extents(to).next().is_none() {
+            continue;
+        }
+        let reading = meter.read(source, 1)?;
+        if meter.is_hit(&reading) {
+            // The arm stayed where it was.
+            meter.leave(source)?;
+            continue;
+        }
+        let (sector, bus) = (1.0 / f64::from(layout.track(to).sectors), bus_ns / meter.revolution());
+        return Ok(Some(InLayout { layout, index: to, end_turns: sector + bus, within, op: Op::Read }));
+    }
+    Ok(None)
+}

@@ -1,0 +1,352 @@
+//! Zones of the map that are parts of one zone of the drive, put together.
+//!
+//! The mapper begins a zone anew wherever something is otherwise: where the first LBN is not the first of a band, at a
+//! track that holds none, in the last band, which is narrower. Each of these as a zone of its own would begin with a
+//! cylinder of its own, and all distances would come out too long. So the tracks of the largest zone are thought to go on in both
+//! directions, and the zones beside it are looked for on them, sectors without an LBN in between.
+
+use crate::geometry::{Kind, Shape};
+use crate::layout::{least_multiple, order, rounded, spec};
+use crate::mapping::Map;
+use crate::turns::{frac, wrap};
+use crate::zone::Zone;
+use model::Layout;
+use model::profile::{LayoutSpec, SectorsPerTrack, Sparing, Turns, Zone as ZoneSpec};
+use std::ops::Range;
+use units::{Lbn, TrackIndex};
+
+/// LBNs of a zone that are tried.
+const SAMPLES: u64 = 40;
+
+/// Tracks in a row that hold no LBN, at most, between two zones that are one.
+const MOST_EMPTY: u64 = 3;
+
+/// Sectors without an LBN that one zone of a profile lists, at most.
+const MOST_SLIPS: u64 = 20_000;
+
+/// Zones of the map that are one of the profile.
+#[derive(Clone, Debug)]
+pub(crate) struct Whole {
+    /// Which of the map's.
+    pub(crate) zones: Range<usize>,
+    /// From cylinder 0 on.
+    pub(crate) spec: ZoneSpec,
+}
+
+/// What the profile's zone is looked for with.
+pub(crate) struct Joiner<'m> {
+    pub(crate) map: &'m Map,
+    pub(crate) shape: Shape,
+    /// What a read of one sector ends after its sector, turns.
+    pub(crate) bus_turns: f64,
+    /// What angles of the map may be off by, turns.
+    pub(crate) loose: f64,
+}
+
+/// The tracks of a zone as if all their sectors held LBNs.
+struct Bare {
+    spec: ZoneSpec,
+    layout: Layout,
+    /// Where the zone that they were taken from begins.
+    begin: u64,
+}
+
+/// Where zones stand on bare tracks: each one's first sector.
+#[derive(Clone, Debug)]
+struct Placed {
+    zones: Range<usize>,
+    first_place: Vec<u64>,
+}
+
+impl Joiner<'_> {
+    /// All zones that `is_wanted` has to be put together, or that stand beside others of the same tracks.
+    pub(crate) fn run(&self, is_wanted: &dyn Fn(usize) -> bool) -> Vec<Whole> {
+        let mut found: Vec<Whole> = Vec::new();
+        let zones = &self.map.zones;
+        let mut order: Vec<usize> = (0..zones.len()).filter(|&i| self.is_mapped(i)).collect();
+        order.sort_by_key(|&i| std::cmp::Reverse(zones.get(i).map_or(0, Zone::tracks)));
+        for anchor in order {
+            let is_free = |i: usize| !found.iter().any(|w| w.zones.contains(&i)) && self.is_mapped(i);
+            if !is_free(anchor) {
+                continue;
+            }
+            let run = self.run_of(anchor, &is_free);
+            if (run.len() > 1 || is_wanted(anchor))
+                && let Some(whole) = self.whole(anchor, run)
+                && (whole.zones.len() > 1 || is_wanted(anchor))
+            {
+                found.push(whole);
+            }
+        }
+        found.sort_by_key(|w| w.zones.start);
+        found
+    }
+
+    fn is_mapped(&self, i: usize) -> bool {
+        self.map
+            .zones
+            .get(i)
+            .is_some_and(|z| z.first < self.map.mapped && !z.levels.is_empty() || z.tracks() == 1)
+    }
+
+    fn zone(&self, i: usize) -> Option<&Zone> {
+        self.map.zones.get(i)
+    }
+
+    /// The zones beside one whose densities are its own.
+    fn run_of(&self, anchor: usize, is_free: &dyn Fn(usize) -> bool) -> Range<usize> {
+        let densities = self.zone(anchor).map(densities).unwrap_or_default();
+        let same = |i: usize| {
+            is_free(i)
+                && self.zone(i).is_some_and(|z| self::densities(z).iter().all(|n| densities.contains(n)))
+        };
+        let mut run = anchor..anchor + 1;
+        while run.start > 0 && same(run.start - 1) {
+            run.start -= 1;
+        }
+        while same(run.end) {
+            run.end += 1;
+        }
+        run
+    }
+
+    fn whole(&self, anchor: usize, run: Range<usize>) -> Option<Whole> {
+        let zone = self.zone(anchor)?;
+        let heads = self.shape.heads.max(1);
+        let tracks = |range: Range<usize>| range.filter_map(|i| self.zone(i)).map(Zone::tracks).sum::<u64>();
+        // Tracks from which on the order of tracks repeats itself, with the rotations of this zone.
+        let unit = match self.shape.kind {
+            Kind::Cylinder => heads,
+            Kind::Serpentine if zone.cycle.is_some() => 2 * heads,
+            Kind::Serpentine => heads,
+            Kind::Bands(width) => width * heads,
+        };
+        let own = zone.cycle.as_ref().map(|c| c.slots.len() as u64);
+        let own = own.or(zone.levels.last().map(|l| l.unit)).unwrap_or(1);
+        let period = least_multiple(unit, own.max(1));
+        let before = (tracks(run.start..anchor) + MOST_EMPTY).div_ceil(period) * period;
+        let after = tracks(anchor..run.end) + MOST_EMPTY * (run.len() as u64 + 1);
+        let mut best: Option<(u64, Whole)> = None;
+        for cylinders in self.cylinders(before, after) {
+            let Some(bare) = self.bare(zone, before, cylinders) else { continue };
+            let Some(placed) = self.placed(&bare, anchor, &run) else { continue };
+            let lbns = placed.zones.clone().filter_map(|i| self.zone(i)).map(Zone::lbns).sum();
+            if best.as_ref().is_none_or(|b| lbns > b.0)
+                && let Some(spec) = self.spec_of(&bare, &placed, unit)
+            {
+                best = Some((lbns, Whole { zones: placed.zones, spec }));
+            }
+        }
+        best.map(|b| b.1)
+    }
+
+    /// How many cylinders the tracks may take, so many of them before the zone that they are taken from.
+    fn cylinders(&self, before: u64, after: u64) -> Vec<u32> {
+        let heads = self.shape.heads.max(1);
+        match self.shape.kind {
+            // The last band's runs are as long as it is wide.
+            Kind::Bands(width) => {
+                let bands = (before + after) / (width * heads);
+                let (most, least) = (bands + 1, bands.saturating_sub(1));
+                (least * width + 1..=most * width).rev().map(|c| c as u32).collect()
+            }
+            _ => vec![(before + after).div_ceil(heads) as u32 + 1],
+        }
+    }
+
+    fn bare(&self, zone: &Zone, before: u64, cylinders: u32) -> Option<Bare> {
+        let mut spec = spec(zone, self.shape, 0, cylinders, self.bus_turns);
+        (spec.slips, spec.sparing, spec.reserved) = (Vec::new(), Sparing::default(), 0);
+        let turned = match &zone.cycle {
+            Some(cycle) => (before / cycle.slots.len() as u64) as f64 * cycle.advance,
+            None => zone.levels.last().map_or(0.0, |l| (before / l.unit) as f64 * l.advance),
+        };
+        spec.offset = Turns::Decimal(rounded(frac(
+            zone.angle - turned - 1.0 / zone.sectors_on(0) as f64 - self.bus_turns,
+        )));
+        let heads = self.shape.heads.max(1);
+        let on_cylinder = match &spec.sectors_per_track {
+            SectorsPerTrack::Same(n) => heads * u64::from(*n),
+            SectorsPerTrack::ByHead(list) => list.iter().map(|&n| u64::from(n)).sum(),
+        };
+        let layout = self.layout(&spec)?;
+        Some(Bare { layout, begin: before / heads * on_cylinder, spec })
+    }
+
+    fn layout(&self, spec: &ZoneSpec) -> Option<Layout> {
+        let whole = LayoutSpec {
+            order: order(self.shape),
+            patterns: Vec::new(),
+            zones: vec![spec.clone()],
+            remaps: Vec::new(),
+        };
+        Layout::new(&whole, spec.last_cylinder + 1, self.shape.heads.max(1) as u16).ok()
+    }
+
+    /// The zones beside the anchor that stand on its tracks.
+    fn placed(&self, bare: &Bare, anchor: usize, run: &Range<usize>) -> Option<Placed> {
+        let zone = self.zone(anchor)?;
+        if !self.stands(zone, bare, bare.begin) {
+            return None;
+        }
+        let mut placed = Placed { zones: anchor..anchor + 1, first_place: vec![bare.begin] };
+        while placed.zones.end < run.end {
+            let (last, next) = (self.zone(placed.zones.end - 1)?, self.zone(placed.zones.end)?);
+            let end = placed.first_place.last()? + length(last);
+            let Some(at) =
+                (0..=MOST_EMPTY * zone.sectors).map(|m| end + m).find(|&at| self.stands(next, bare, at))
+            else {
+                break;
+            };
+            placed.first_place.push(at);
+            placed.zones.end += 1;
+        }
+        while placed.zones.start > run.start {
+            let before = self.zone(placed.zones.start - 1)?;
+            let end = placed.first_place.first()?.checked_sub(length(before));
+            let Some(at) = (0..=MOST_EMPTY * zone.sectors)
+                .filter_map(|m| end?.checked_sub(m))
+                .find(|&at| self.stands(before, bare, at))
+            else {
+                break;
+            };
+            placed.first_place.insert(0, at);
+            placed.zones.start -= 1;
+        }
+        Some(placed)
+    }
+
+    /// Whether a zone's LBNs stand where these tracks have them, from a place on.
+    fn stands(&self, zone: &Zone, bare: &Bare, first: u64) -> bool {
+        let last = zone.lbns() - 1;
+        let begin = zone.place(zone.first);
+        (0..SAMPLES.min(last + 1)).all(|k| {
+            let samples = SAMPLES.min(last + 1);
+            let lbn =
+                zone.first + (u128::from(last) * u128::from(k) / u128::from((samples - 1).max(1))) as u64;
+            let place = first + zone.place(lbn) - begin;
+            self.angle(&bare.layout, place).is_some_and(|(angle, sectors)| {
+                wrap(angle - zone.predict(lbn)).abs() < 0.3 / sectors as f64 + self.loose
+            })
+        })
+    }
+
+    /// The angle at which a read of an LBN of a layout ends, and how many sectors its track has.
+    fn angle(&self, layout: &Layout, lbn: u64) -> Option<(f64, u64)> {
+        let at = layout.locate(Lbn::new(lbn))?;
+        let track = layout.track(at.track);
+        let angle =
+            track.sector_angle(at.sector).as_turns() + 1.0 / f64::from(track.sectors) + self.bus_turns;
+        Some((angle, u64::from(track.sectors)))
+    }
+
+    /// The profile's zone: what holds no LBN is reserved at its beginning, a slip inside, a spare at its end.
+    fn spec_of(&self, bare: &Bare, placed: &Placed, unit: u64) -> Option<ZoneSpec> {
+        let heads = self.shape.heads.max(1);
+        let mut spec = bare.spec.clone();
+        let begin = *placed.first_place.first()?;
+        let first_track = u64::from(bare.layout.locate(Lbn::new(begin))?.track.get());
+        let empty = first_track / unit * unit;
+        let track = bare.layout.track(TrackIndex::new(empty as u32));
+        spec.offset = Turns::Decimal(rounded(track.angle.as_turns()));
+        // Places that are left out.
+        let on_cylinder = match &spec.sectors_per_track {
+            SectorsPerTrack::Same(n) => heads * u64::from(*n),
+            SectorsPerTrack::ByHead(list) => list.iter().map(|&n| u64::from(n)).sum(),
+        };
+        let left_out = empty / heads * on_cylinder;
+        let mut slips = Vec::new();
+        let mut next = begin;
+        let mut lbns = 0;
+        for (i, &place) in placed.zones.clone().zip(&placed.first_place) {
+            let zone = self.zone(i)?;
+            lbns += zone.lbns();
+            slips.extend(next - left_out..place - left_out);
+            let own = zone.place(zone.first);
+            for (lbn, sectors) in gaps(zone)? {
+                let past = place + zone.place(lbn) - own - left_out;
+                slips.extend(past.checked_sub(sectors)?..past);
+            }
+            next = place + length(zone);
+            if slips.len() as u64 > MOST_SLIPS {
+                return None;
+            }
+        }
+        let last = u64::from(bare.layout.locate(Lbn::new(next - 1))?.track.get()) - empty;
+        spec.last_cylinder = match self.shape.kind {
+            Kind::Bands(_) => spec.last_cylinder - (empty / heads) as u32,
+            _ => (last / heads) as u32,
+        };
+        spec.reserved = begin - left_out;
+        spec.slips = slips;
+        let places = u64::from(spec.last_cylinder + 1) * on_cylinder;
+        spec.sparing.spares = places.checked_sub(spec.reserved)?.checked_sub(lbns)?;
+        if let Kind::Bands(width) = self.shape.kind {
+            // As narrow as it may be: what is behind the last LBN is in other cylinders, or in none.
+            let narrow = |spec: &ZoneSpec| -> Option<ZoneSpec> {
+                let mut less = spec.clone();
+                less.last_cylinder = less.last_cylinder.checked_sub(1)?;
+                less.sparing.spares = less.sparing.spares.checked_sub(on_cylinder)?;
+                self.holds(&less, placed).then_some(less)
+            };
+            for _ in 0..2 * width {
+                let Some(less) = narrow(&spec) else { break };
+                spec = less;
+            }
+        }
+        self.holds(&spec, placed).then_some(spec)
+    }
+
+    /// Whether a profile's zone has the LBNs of all these where they stand.
+    fn holds(&self, spec: &ZoneSpec, placed: &Placed) -> bool {
+        let Some(layout) = self.layout(spec) else { return false };
+        let zones: Vec<&Zone> = placed.zones.clone().filter_map(|i| self.zone(i)).collect();
+        let Some(first) = zones.first().map(|z| z.first) else { return false };
+        layout.capacity().get() == zones.iter().map(|z| z.lbns()).sum::<u64>()
+            && zones.iter().all(|zone| {
+                let samples = SAMPLES.min(zone.lbns());
+                (0..samples).all(|k| {
+                    let lbn = zone.first + (zone.lbns() - 1) * k / (samples - 1).max(1);
+                    self.angle(&layout, lbn - first).is_some_and(|(angle, sectors)| {
+                        wrap(angle - zone.predict(lbn)).abs() < 0.3 / sectors as f64 + self.loose
+                    })
+                })
+            })
+    }
+}
+
+/// Sectors on the tracks of a zone.
+fn densities(zone: &Zone) -> Vec<u64> {
+    match &zone.cycle {
+        Some(cycle) => cycle.slots.iter().map(|s| s.sectors).collect(),
+        None => vec![zone.sectors],
+    }
+}
+
+/// From a zone's first sector to its last.
+fn length(zone: &Zone) -> u64 {
+    zone.place(zone.end - 1) - zone.place(zone.first) + 1
+}
+
+/// LBNs before which sectors hold none, and how many; nothing where there are too many.
+fn gaps(zone: &Zone) -> Option<Vec<(u64, u64)>> {
+    let mut gaps: Vec<(u64, u64)> =
+        zone.shifts.iter().filter(|s| s.lbn > zone.first).map(|s| (s.lbn, s.sectors)).collect();
+    if let Some(region) = zone.region {
+        let count = (zone.lbns() - 1) / region.lbns.max(1);
+        if count * region.spares > MOST_SLIPS {
+            return None;
+        }
+        gaps.extend((1..=count).map(|i| (zone.first + i * region.lbns, region.spares)));
+    }
+    gaps.sort_unstable();
+    // Two before one LBN are one.
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (lbn, sectors) in gaps {
+        match joined.last_mut() {
+            Some(last) if last.0 == lbn => last.1 += sectors,
+            _ => joined.push((lbn, sectors)),
+        }
+    }
+    Some(joined)
+}

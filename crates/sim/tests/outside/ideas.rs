@@ -1,0 +1,124 @@
+//! What the ideas beyond the paper are worth on a drive that is as its profile says, against a scheduler in the drive.
+
+use drive::Behaviour;
+use freeblock_sim::{Background, Inside, Nothing, Outside, Report, black_box};
+use model::{DriveModel, builtin};
+use scheduler::policy::{PolicyName, SeekWeight};
+use scheduler::{Config, Neighbours, OutsideConfig, Place};
+use std::sync::Arc;
+use units::{Duration, Instant, Sectors};
+use workload::{Arrival, Issuer, Oltp, OltpConfig, Share};
+
+const REQUESTS: u64 = 5_000;
+const SCAN: Background = Background::Scan { block: Sectors::new(8) };
+const POLICIES: [PolicyName; 3] =
+    [PolicyName::Sptf, PolicyName::SptfSw(SeekWeight::percent(60)), PolicyName::Sstf];
+
+/// What the ideas are taken from: nothing is bounded, no margin is needed.
+fn ideas(plain: OutsideConfig) -> OutsideConfig {
+    OutsideConfig {
+        neighbours: Neighbours::Always,
+        source_track: true,
+        late_bus: true,
+        merge_after: true,
+        ..plain
+    }
+}
+
+/// Ten tasks that think.
+fn load(known: &DriveModel, reads: Share) -> Issuer<Oltp> {
+    let of = OltpConfig { reads, ..OltpConfig::new(known.layout().capacity(), known.sector_bytes()) };
+    Issuer::new(Oltp::new(of, 3).unwrap(), Arrival::oltp(10), Instant::ZERO, 3).unwrap()
+}
+
+fn atlas() -> Arc<DriveModel> {
+    Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap())
+}
+
+fn inside(policy: PolicyName, reads: Share) -> Report {
+    let known = atlas();
+    let load = load(&known, reads);
+    let mut run = Inside::new(known, Config { policy, ..Config::default() }, load, SCAN).unwrap();
+    run.advance(REQUESTS, &mut Nothing).unwrap();
+    run.report()
+}
+
+fn outside(
+    policy: PolicyName,
+    reads: Share,
+    background: Background,
+    config: impl Fn(OutsideConfig) -> OutsideConfig,
+) -> Report {
+    let noisy = Behaviour::noisy();
+    let exact = Behaviour {
+        queue: noisy.queue,
+        bus_sector: noisy.bus_sector,
+        read_ahead: Some(false),
+        write_back: Some(false),
+        ..Behaviour::default()
+    };
+    let known = atlas();
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let (drive, overheads) = black_box(&profile, exact, 1).unwrap();
+    let load = load(&known, reads);
+    let place = Place::Outside(config(OutsideConfig::paper(overheads, Duration::ZERO)));
+    let config = Config { place, policy, ..Config::default() };
+    let mut run = Outside::new(drive, known, config, load, background).unwrap();
+    run.advance(REQUESTS, &mut Nothing).unwrap();
+    run.report()
+}
+
+fn percent(of: &Report, whole: &Report) -> f64 {
+    100.0 * of.background.mb_per_s / whole.background.mb_per_s
+}
+
+fn slower(with: &Report, without: &Report) -> f64 {
+    (with.foreground.mean_response_ms / without.foreground.mean_response_ms - 1.0) * 100.0
+}
+
+/// What is left is lost to a choice from fewer requests, and to sectors between commands.
+#[test]
+fn to_an_exact_drive_commands_get_nearly_what_the_drive_itself_would() {
+    let all = |plain| OutsideConfig { in_order: true, ..ideas(plain) };
+    for policy in POLICIES {
+        let most = inside(policy, Share::TWO_THIRDS);
+        let had = outside(policy, Share::TWO_THIRDS, SCAN, all);
+        let without = outside(policy, Share::TWO_THIRDS, Background::None, all);
+        assert!(percent(&had, &most) > 94.0, "{policy:?}: {:.1}%", percent(&had, &most));
+        assert!(slower(&had, &without) < 0.0, "{policy:?}: {:.2}% slower", slower(&had, &without));
+    }
+}
+
+/// A head that arrives among a request's sectors has most of a turn before the first of them comes round.
+#[test]
+fn a_request_among_whose_sectors_the_head_arrives_waits_for_its_first_one_behind_a_detour() {
+    let policy = PolicyName::Sstf;
+    let [had, without] = [true, false].map(|in_order| {
+        outside(policy, Share::TWO_THIRDS, SCAN, |plain| OutsideConfig { in_order, ..ideas(plain) })
+    });
+    assert!(had.background.mb_per_s > without.background.mb_per_s * 1.05, "{had:?} {without:?}");
+    assert!(slower(&had, &without) < 1.0, "{:.2}% slower", slower(&had, &without));
+}
+
+/// A write cannot be merged with what is read before it on its track: that takes commands of its own, on both sides of
+/// the track's end.
+#[test]
+fn what_passes_before_a_write_on_its_track_is_read_on_both_sides_of_the_tracks_end() {
+    let policy = PolicyName::Sstf;
+    let writes = Share::NONE;
+    let most = inside(policy, writes);
+    let had = outside(policy, writes, SCAN, |plain| OutsideConfig { in_order: true, ..ideas(plain) });
+    assert!(percent(&had, &most) > 92.0, "{:.1}%", percent(&had, &most));
+}
+
+/// Where no head is ever late there is nothing to weigh: the same commands are sent.
+#[test]
+fn on_a_drive_that_is_never_late_expected_value_changes_nothing() {
+    let [weighed, plain] = [true, false].map(|expected_value| {
+        outside(PolicyName::Sptf, Share::TWO_THIRDS, SCAN, |plain| OutsideConfig {
+            expected_value,
+            ..ideas(plain)
+        })
+    });
+    assert_eq!(weighed, plain);
+}

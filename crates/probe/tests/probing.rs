@@ -155,7 +155,7 @@ fn random_hidden_drives_whose_times_vary_are_found_or_named_in_their_time() {
         found
     };
     let each = [1, 10, 16, 18, 26].map(|seed| (seed, false));
-    // Of the first the cylinders between zones are miscounted, which is 2% of the reads: with other dice it is named.
+    // Two at a time parts of the first are named: cylinders between its zones are miscounted, which 2% of the reads show.
     for (seed, two) in each.into_iter().chain([10, 16, 18, 26].map(|seed| (seed, true))) {
         let report = found(seed, two).report;
         assert!(report.unsure.is_empty(), "{seed}: {:?}", report.unsure);

@@ -33,6 +33,7 @@ pub mod select;
 pub mod set_up;
 mod smtf;
 pub mod store;
+mod told;
 
 pub use claim::{Band, Claim, Measure, Spread};
 pub use experiment::{Experiment, LabError, Outcome, Paper};

@@ -1,17 +1,14 @@
 //! FAST'02, section 5.3: transactions on a busy drive, and a scan in their gaps, scheduled outside the drive or in it.
 
-use crate::set_up::{self, ATLAS_10K};
+use crate::told::{ATLAS, Told};
 use crate::{LabError, Spread, spread};
-use drive::{Behaviour, BlackBox, Drive, Queue, Rules};
-use model::{DriveModel, Profile, builtin};
-use probe::{DeviceError, Timed};
+use drive::Behaviour;
 use scheduler::policy::{PolicyName, SeekWeight};
-use scheduler::{Config, OutsideConfig, Overheads, Place};
-use sim::{Background, Inside, Nothing, Outside, Report, black_box};
-use std::ops::ControlFlow;
+use scheduler::{Config, ErrorRecord, OutsideConfig, Overheads, Place, PlannerStats};
+use sim::{Background, Direct, ForegroundReport, Inside, Nothing, Outside, Report};
 use std::sync::Arc;
-use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
-use workload::{Arrival, Issuer, Oltp, OltpConfig};
+use units::{Duration, Instant, Sectors};
+use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig};
 
 /// The paper's multiprogramming level.
 pub const MPL: u32 = 10;
@@ -37,109 +34,14 @@ pub struct Trial {
     pub outside: Option<fn(Overheads, Duration) -> OutsideConfig>,
     /// Its conservatism.
     pub conservatism: Duration,
+    /// Tasks: the multiprogramming level.
+    pub tasks: u32,
     /// Whether nobody thinks: as many requests at all times as there are tasks.
     pub restless: bool,
     /// Whether there is a scan.
     pub scan: bool,
     /// The run ends after so many requests, a scan's at its end if that comes sooner.
     pub requests: u64,
-}
-
-/// What a scheduler outside is told of a drive.
-#[derive(Clone, Debug)]
-pub struct Told {
-    profile: Arc<Profile>,
-    /// The drive as it is.
-    pub truth: Arc<DriveModel>,
-    /// What the scheduler believes.
-    pub known: Arc<DriveModel>,
-    /// What commands cost, if that was measured; otherwise what the true profile says.
-    overheads: Option<Overheads>,
-}
-
-impl Told {
-    /// The true profile of a built-in drive.
-    ///
-    /// # Errors
-    /// There is none of this name.
-    pub fn truth(name: &str) -> Result<Self, LabError> {
-        let failed = |e| LabError::new(format!("drive {name}"), e);
-        let profile = Arc::new(builtin::find(name).map_err(failed)?);
-        let truth = set_up::drive(name)?;
-        Ok(Self { profile, known: Arc::clone(&truth), truth, overheads: None })
-    }
-
-    /// What `freeblock probe` finds out about a built-in drive that behaves so, from timed reads and nothing else. Only
-    /// what the host sets itself is taken as known: command queueing on, write cache off.
-    ///
-    /// # Errors
-    /// There is no drive of this name, or nothing could be made of it.
-    pub fn probed(name: &str, behaviour: Behaviour, seed: u64) -> Result<Self, LabError> {
-        let failed =
-            |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("probing {name}"), e);
-        let told = Self::truth(name)?;
-        let drive = Drive::with_behaviour(&told.profile, Rules::HARDWARE, behaviour, seed);
-        let mut device = Handle { drive: drive.map_err(|e| failed(e.into()))?, now: Instant::ZERO, sent: 0 };
-        let options = probe::Options { seed, name: "probed".into(), ..probe::Options::default() };
-        let found = probe::Probe::new(options)
-            .run(&mut device, &mut |_| ControlFlow::Continue(()))
-            .map_err(|e| failed(e.into()))?;
-        let known = DriveModel::from_profile(&found.profile).map_err(|e| failed(e.into()))?;
-        let firmware = found.profile.firmware.as_ref();
-        let overheads = firmware.map(|firmware| Overheads {
-            write_back: false,
-            ..Overheads::of(firmware, &known, behaviour.queue != Queue::Serial)
-        });
-        Ok(Self { known: Arc::new(known), overheads, ..told })
-    }
-
-    /// The drive, and what its commands cost as far as is known.
-    ///
-    /// # Errors
-    /// A behaviour of no drive.
-    pub fn black_box(&self, behaviour: Behaviour, seed: u64) -> Result<(Drive, Overheads), LabError> {
-        let (drive, overheads) =
-            black_box(&self.profile, behaviour, seed).map_err(|e| LabError::new("a black box", e))?;
-        Ok((drive, self.overheads.unwrap_or(overheads)))
-    }
-}
-
-/// A drive as a probe meets it: one command at a time.
-struct Handle {
-    drive: Drive,
-    now: Instant,
-    sent: u64,
-}
-
-impl probe::Device for Handle {
-    fn capacity(&self) -> Sectors {
-        BlackBox::capacity(&self.drive)
-    }
-
-    fn sector_bytes(&self) -> Bytes {
-        BlackBox::sector_bytes(&self.drive)
-    }
-
-    fn now(&self) -> Instant {
-        self.now
-    }
-
-    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        let failed = |reason: String| DeviceError { op, range, reason, mend: "mend the simulation".into() };
-        let submitted = at.max(self.now);
-        let id = RequestId::new(self.sent);
-        self.sent += 1;
-        let command = drive::Command { id, op, range };
-        self.drive.submit(submitted, command).map_err(|e| failed(e.to_string()))?;
-        loop {
-            let at = self.drive.next_event().ok_or_else(|| failed("no completion is to come".into()))?;
-            self.drive.advance(at);
-            if let Some(done) = self.drive.pop_completion() {
-                self.now = done.at;
-                return Ok(Timed { submitted, completed: done.at });
-            }
-        }
-    }
 }
 
 /// What came out of a run.
@@ -151,6 +53,8 @@ pub struct Measured {
     pub foreseen: f64,
     /// What detours that were back too late cost the foreground at most, in percent of its time.
     pub harm: f64,
+    /// What the search for detours did.
+    pub planner: PlannerStats,
 }
 
 impl Measured {
@@ -187,6 +91,7 @@ impl Trial {
             behaviour: Behaviour::noisy(),
             outside: Some(OutsideConfig::paper),
             conservatism,
+            tasks: MPL,
             restless: false,
             scan: true,
             requests,
@@ -198,7 +103,7 @@ impl Trial {
     /// # Errors
     /// A load or a scan that the drive cannot have.
     pub fn run(&self, seed: u64) -> Result<Measured, LabError> {
-        self.run_told(&Told::truth(ATLAS_10K)?, seed)
+        self.run_told(&Told::truth(ATLAS)?, seed)
     }
 
     /// Runs it on a drive of which so much is known.
@@ -207,28 +112,91 @@ impl Trial {
     /// A load or a scan that the drive cannot have.
     pub fn run_told(&self, told: &Told, seed: u64) -> Result<Measured, LabError> {
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
-        let model = Arc::clone(&told.truth);
-        let load = OltpConfig::new(model.layout().capacity(), model.sector_bytes());
-        let load = Oltp::new(load, seed).map_err(|e| failed(e.into()))?;
-        let arrival = if self.restless { Arrival::outstanding(MPL) } else { Arrival::oltp(MPL) };
-        let foreground = Issuer::new(load, arrival, Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
+        let arrival =
+            if self.restless { Arrival::outstanding(self.tasks) } else { Arrival::oltp(self.tasks) };
+        let foreground = oltp(told, arrival, seed)?;
         let scan = if self.scan { Background::Scan { block: BLOCK } } else { Background::None };
         let config = Config { policy: self.policy, ..Config::default() };
         let Some(outside) = self.outside else {
-            let mut run = Inside::new(model, config, foreground, scan).map_err(|e| failed(e.into()))?;
+            let truth = Arc::clone(&told.truth);
+            let mut run = Inside::new(truth, config, foreground, scan).map_err(|e| failed(e.into()))?;
             run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
-            return Ok(Measured { report: run.report(), foreseen: 100.0, harm: 0.0 });
+            let planner = run.planner_stats();
+            return Ok(Measured { report: run.report(), foreseen: 100.0, harm: 0.0, planner });
         };
         let (drive, overheads) = told.black_box(self.behaviour, seed)?;
-        let place = Place::Outside(outside(overheads, self.conservatism));
+        let place = Place::Outside(told.believed(outside(overheads, self.conservatism)));
         let config = Config { place, ..config };
         let known = Arc::clone(&told.known);
         let mut run = Outside::new(drive, known, config, foreground, scan).map_err(|e| failed(e.into()))?;
         run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
-        let foreseen = run.prediction_errors().map_or(0.0, |e| e.within(Duration::from_micros(50)) * 100.0);
+        let foreseen = run.prediction_errors().map_or(0.0, |e| e.within(NEAR) * 100.0);
         let harm = run.core_mut().detour_harm().map_or(0.0, |harm| harm.share() * 100.0);
-        Ok(Measured { report: run.report(), foreseen, harm })
+        Ok(Measured { report: run.report(), foreseen, harm, planner: run.planner_stats() })
     }
+}
+
+/// How near to a prediction is near, for requests of 4 KB (FAST'02, figure 7).
+pub const NEAR: Duration = Duration::from_micros(50);
+
+fn oltp(told: &Told, arrival: Arrival, seed: u64) -> Result<Issuer<Oltp>, LabError> {
+    let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
+    let load = OltpConfig::new(told.truth.layout().capacity(), told.truth.sector_bytes());
+    let load = Oltp::new(load, seed).map_err(|e| failed(e.into()))?;
+    Issuer::new(load, arrival, Instant::ZERO, seed).map_err(|e| failed(e.into()))
+}
+
+/// Figure 7: how the core itself foresees random requests of 4 KB, first come first served, over the default noise.
+///
+/// # Errors
+/// A load that the drive cannot have.
+pub fn foreseen(told: &Told, requests: u64, seed: u64) -> Result<ErrorRecord, LabError> {
+    let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
+    let load = RandomConfig::new(told.truth.layout().capacity(), told.truth.sector_bytes());
+    let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
+    let load =
+        Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
+    let (drive, overheads) = told.black_box(Behaviour::noisy(), seed)?;
+    // No detours, so nothing to be careful about.
+    let place = Place::Outside(told.believed(OutsideConfig::paper(overheads, Duration::ZERO)));
+    let config = Config { place, ..Config::default() };
+    let known = Arc::clone(&told.known);
+    let mut run = Outside::new(drive, known, config, load, Background::None).map_err(|e| failed(e.into()))?;
+    run.advance(requests, &mut Nothing).map_err(|e| failed(e.into()))?;
+    Ok(run.prediction_errors().cloned().unwrap_or_default())
+}
+
+/// Figure 8: the OLTP load, so many outstanding, all of them in the drive, whose own firmware chooses; the default noise.
+///
+/// # Errors
+/// A load that the drive cannot have.
+pub fn by_the_firmware(
+    told: &Told,
+    outstanding: u32,
+    requests: u64,
+    seed: u64,
+) -> Result<ForegroundReport, LabError> {
+    let (drive, _) = told.black_box(Behaviour::noisy(), seed)?;
+    let load = oltp(told, Arrival::outstanding(outstanding), seed)?;
+    let mut run = Direct::new(drive, outstanding as usize, load);
+    run.advance(requests, |_| {}).map_err(|e| LabError::new("an OLTP load", e))?;
+    Ok(run.report())
+}
+
+/// Figure 8: the same with two in the drive at most, and this policy in front of it.
+///
+/// # Errors
+/// A load that the drive cannot have.
+pub fn in_front(
+    policy: PolicyName,
+    told: &Told,
+    outstanding: u32,
+    requests: u64,
+    seed: u64,
+) -> Result<ForegroundReport, LabError> {
+    let paper = Trial::paper(policy, Duration::ZERO, requests);
+    let trial = Trial { tasks: outstanding, restless: true, scan: false, ..paper };
+    Ok(trial.run_told(told, seed)?.report.foreground)
 }
 
 /// By how many percent the foreground's responses are longer than without a scan, seed by seed.

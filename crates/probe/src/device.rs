@@ -26,7 +26,7 @@ pub struct DeviceError {
     pub mend: String,
 }
 
-/// A drive as its host sees it: one command at a time, and the instants of a clock that does not jump.
+/// A drive as its host sees it: one command at a time, or two, and the instants of a clock that does not jump.
 ///
 /// The probe is told nothing else: no profile, no seed, no geometry.
 pub trait Device {
@@ -47,4 +47,24 @@ pub trait Device {
     /// # Errors
     /// The command failed; the device can take another one.
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError>;
+
+    /// Whether [`execute_two`](Self::execute_two) hands over the second command while the drive works on the first one. Always
+    /// the same; what takes one at a time need not say so.
+    fn takes_two(&self) -> bool {
+        false
+    }
+
+    /// Waits until `at`, unless that has passed, then hands over two commands, the second right behind the first, and waits
+    /// until both are done. Only where [`takes_two`](Self::takes_two) says so.
+    ///
+    /// # Errors
+    /// One of them failed; the device can take another one.
+    fn execute_two(
+        &mut self,
+        at: Instant,
+        [first, second]: [(Op, LbnRange); 2],
+    ) -> Result<[Timed; 2], DeviceError> {
+        let one = self.execute(at, first.0, first.1)?;
+        Ok([one, self.execute(one.completed, second.0, second.1)?])
+    }
 }

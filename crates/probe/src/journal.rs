@@ -9,7 +9,7 @@ use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// First bytes of a state file; the last is the version of the format and of the order of measurements.
-const MAGIC: &[u8; 8] = b"FBPROBE\x01";
+const MAGIC: &[u8; 8] = b"FBPROBE\x02";
 
 /// Bytes before the entries: magic, capacity, sector size, seed, revolution, entries.
 const HEADER: usize = 8 + 5 * 8;
@@ -230,36 +230,77 @@ impl<'a> Recorder<'a> {
     }
 
     pub(crate) fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, ProbeError> {
-        if let Some(entry) = self.journal.entries.get(self.replayed) {
-            if (entry.op, entry.range) != (op, range) {
-                return Err(StateError::Other {
-                    problem: format!("command {} was {} of {}", self.replayed, entry.op, entry.range),
-                }
-                .into());
-            }
-            self.replayed += 1;
-            return Ok(entry.timed);
+        if let Some(timed) = self.recorded(op, range)? {
+            return Ok(timed);
         }
+        let ahead = self.ahead()?;
+        let start = Instant::from_nanos(at.as_nanos().saturating_sub(ahead)).max(self.device.now());
+        let timed = self.device.execute(start, op, range)?;
+        Ok(self.record(op, range, timed, ahead))
+    }
+
+    pub(crate) fn takes_two(&self) -> bool {
+        self.device.takes_two()
+    }
+
+    /// Two commands, the second behind the first; that one's submission is given as the first one's completion, so that
+    /// its response is the time between both completions, and nothing where it came first.
+    pub(crate) fn execute_two(
+        &mut self,
+        at: Instant,
+        two: [(Op, LbnRange); 2],
+    ) -> Result<[Timed; 2], ProbeError> {
+        let [first, second] = two;
+        if let Some(one) = self.recorded(first.0, first.1)? {
+            // Both were recorded before anybody could save the journal.
+            let other = self.recorded(second.0, second.1)?;
+            return Ok([one, other.unwrap_or(Timed { submitted: one.completed, completed: one.completed })]);
+        }
+        let ahead = self.ahead()?;
+        let start = Instant::from_nanos(at.as_nanos().saturating_sub(ahead)).max(self.device.now());
+        let [one, other] = self.device.execute_two(start, two)?;
+        let behind = Timed { submitted: one.completed, completed: other.completed.max(one.completed) };
+        Ok([self.record(first.0, first.1, one, ahead), self.record(second.0, second.1, behind, ahead)])
+    }
+
+    /// The next command's times, if it is in the record.
+    fn recorded(&mut self, op: Op, range: LbnRange) -> Result<Option<Timed>, StateError> {
+        let Some(entry) = self.journal.entries.get(self.replayed) else { return Ok(None) };
+        if (entry.op, entry.range) != (op, range) {
+            return Err(StateError::Other {
+                problem: format!("command {} was {} of {}", self.replayed, entry.op, entry.range),
+            });
+        }
+        self.replayed += 1;
+        Ok(Some(entry.timed))
+    }
+
+    /// What the device's clock is before the journal's.
+    fn ahead(&mut self) -> Result<u64, ProbeError> {
         let ahead = match self.ahead {
             Some(ahead) => ahead,
             None => self.resync()?,
         };
         self.ahead = Some(ahead);
-        let start = Instant::from_nanos(at.as_nanos().saturating_sub(ahead)).max(self.device.now());
-        let timed = self.device.execute(start, op, range)?;
+        Ok(ahead)
+    }
+
+    fn record(&mut self, op: Op, range: LbnRange, timed: Timed, ahead: u64) -> Timed {
         let shift = Duration::from_nanos(ahead);
         let timed = Timed { submitted: timed.submitted + shift, completed: timed.completed + shift };
         self.journal.entries.push(Entry { op, range, timed });
         self.replayed += 1;
-        Ok(timed)
+        timed
     }
 
     /// Repeats some late reads of the record: how much later than the device's clock the journal's is to be, so that
     /// the platter stands as if there had been no pause.
     fn resync(&mut self) -> Result<u64, ProbeError> {
         let turn = f64::from_bits(self.journal.revolution);
+        // Of two commands that a drive took the other way round, the second one's completion is not known.
+        let is_known = |e: &&Entry| e.op == Op::Read && e.timed.submitted < e.timed.completed;
         let reads: Vec<Entry> =
-            self.journal.entries.iter().rev().filter(|e| e.op == Op::Read).take(RECENT).copied().collect();
+            self.journal.entries.iter().rev().filter(is_known).take(RECENT).copied().collect();
         let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.timed.completed);
         let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
         let mut repeated = Vec::new();

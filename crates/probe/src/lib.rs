@@ -58,6 +58,7 @@ mod layout;
 mod mapping;
 mod meter;
 mod moves;
+mod pairs;
 mod platter;
 mod predict;
 mod probe;

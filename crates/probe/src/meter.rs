@@ -1,5 +1,6 @@
 //! Timed reads, and what they say about where a sector stands on the platter.
 
+use crate::device::Timed;
 use crate::draw::Draw;
 use crate::elsewhere::Elsewhere;
 use crate::error::ProbeError;
@@ -198,6 +199,41 @@ impl<'a> Meter<'a> {
         first: u64,
         count: u64,
     ) -> Result<Reading, ProbeError> {
+        self.count()?;
+        let range = LbnRange::new(Lbn::new(first), Sectors::new(count));
+        let timed = self.recorder.execute(at.max(self.now), op, range)?;
+        self.begun.get_or_insert(timed.submitted);
+        Ok(self.took(timed, first + count - 1))
+    }
+
+    /// Whether the second of two commands is at the drive while it works on the first.
+    pub(crate) fn takes_two(&self) -> bool {
+        self.recorder.takes_two()
+    }
+
+    /// Two commands of a sector each, the second behind the first; the second's response is the time between both
+    /// completions, and nothing if it came first.
+    pub(crate) fn execute_two(&mut self, two: [(Op, u64); 2]) -> Result<[Reading; 2], ProbeError> {
+        self.count()?;
+        self.count()?;
+        let sector = |(op, lbn)| (op, LbnRange::new(Lbn::new(lbn), Sectors::new(1)));
+        let [one, other] = self.recorder.execute_two(self.now, two.map(sector))?;
+        let [(_, first), (_, second)] = two;
+        Ok([self.took(one, first), self.took(other, second)])
+    }
+
+    /// A command is done; the arm is at its last sector unless that came from the buffer.
+    fn took(&mut self, timed: Timed, last: u64) -> Reading {
+        self.now = timed.completed;
+        let reading = Reading { submitted: timed.submitted, completed: timed.completed };
+        if !self.is_hit(&reading) {
+            self.last = last;
+        }
+        reading
+    }
+
+    /// Another command; calls the hook now and then.
+    fn count(&mut self) -> Result<(), ProbeError> {
         self.commands += 1;
         if self.commands.is_multiple_of(HOOK_EVERY) && !self.recorder.replaying() {
             let journal = self.recorder.journal();
@@ -211,15 +247,7 @@ impl<'a> Meter<'a> {
                 return Err(ProbeError::Interrupted);
             }
         }
-        let range = LbnRange::new(Lbn::new(first), Sectors::new(count));
-        let timed = self.recorder.execute(at.max(self.now), op, range)?;
-        self.now = timed.completed;
-        self.begun.get_or_insert(timed.submitted);
-        let reading = Reading { submitted: timed.submitted, completed: timed.completed };
-        if !self.is_hit(&reading) {
-            self.last = first + count - 1;
-        }
-        Ok(reading)
+        Ok(())
     }
 
     pub(crate) fn read(&mut self, first: u64, count: u64) -> Result<Reading, ProbeError> {

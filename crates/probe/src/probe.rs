@@ -11,6 +11,7 @@ use crate::journal::{Journal, Recorder, StateError};
 use crate::layout;
 use crate::mapping::{Map, Mapper};
 use crate::meter::{Hook, Meter};
+use crate::pairs;
 use crate::predict::Predictor;
 use crate::report::{Check, Report};
 use crate::seeks::{SeekMeter, Seeks};
@@ -162,6 +163,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         points = known;
     }
     let mut seeks = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) }.run(points)?;
+    pairs::part(meter, &placed, &mut seeks)?;
     if let Some(crossing) = crossing::find(meter, &map, geometry.shape, buffer.bus_sector_ns)? {
         // What a read over a change of head shows is what the profile must repeat, to the side of the gap.
         let gap = crossing.gap_ns / 1e6;
@@ -296,12 +298,12 @@ fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
         sure,
         if sure > 0.0 { note } else { "no time was left, or no seek was caught" },
     );
-    report.add(
-        "command overhead",
-        format!("{:.3} ms", seeks.overhead_ms),
-        0.6,
-        "only its sum with a seek shows; taken from what hides the head switch",
-    );
+    let (sure, note) = if seeks.parted {
+        (0.95, "behind another command a seek takes so much less")
+    } else {
+        (0.6, "only its sum with a seek shows; taken from what hides the head switch")
+    };
+    report.add("command overhead", format!("{:.3} ms", seeks.overhead_ms), sure, note);
     let (sure, note) = if seeks.head_switch_shows {
         (0.95, "")
     } else {
@@ -332,10 +334,14 @@ fn of_writes(report: &mut Report, written: Option<&Writes>) {
         (false, false) => "off, or write-through that keeps nothing for reads".to_owned(),
     };
     report.add("write cache", value, 0.95, "");
+    if let Some(ms) = written.overhead_ms {
+        report.add("overhead of a write", format!("{ms:.3} ms"), 0.95, "");
+    }
     match written.settle_ms {
         Some((ms, apart)) => {
             let sure = if apart < 0.1 { 0.95 } else { 0.6 };
-            let note = format!("beyond a read of the same sector; measurements {apart:.3} ms apart");
+            let with = if written.overhead_ms.is_some() { "" } else { ", its command's overhead included" };
+            let note = format!("beyond a read of the same sector{with}; measurements {apart:.3} ms apart");
             report.add("write settle", format!("{ms:.3} ms"), sure, note);
         }
         None => report.add(
@@ -363,6 +369,7 @@ fn profile(
     let ms = |ns: f64| (ns / 10.0).round() / 1e5;
     let hit = ms((buffer.hit_ns - buffer.bus_sector_ns).max(0.0));
     let zero_latency = zero_latency == Some(true);
+    let write_overhead = written.and_then(|w| w.overhead_ms).unwrap_or(seeks.overhead_ms);
     Profile {
         format: FORMAT,
         name: options.name.clone(),
@@ -399,7 +406,7 @@ fn profile(
                 read_hit: (hit, hit),
                 read_miss: (seeks.overhead_ms, seeks.overhead_ms),
                 write_hit: (hit, hit),
-                write_miss: (seeks.overhead_ms, seeks.overhead_ms),
+                write_miss: (write_overhead, write_overhead),
                 ..Overheads::default()
             },
             cache: Cache {

@@ -15,6 +15,8 @@ pub(crate) struct Seeks {
     /// Cylinders, ms less the command overhead, spread of the searches in ms.
     pub(crate) curve: Vec<(u32, f64, f64)>,
     pub(crate) overhead_ms: f64,
+    /// Whether the overhead was parted from the seeks.
+    pub(crate) parted: bool,
     pub(crate) head_switch_ms: f64,
     /// Whether the head switch shows at all beside the shortest seek.
     pub(crate) head_switch_shows: bool,
@@ -207,6 +209,7 @@ impl SeekMeter<'_, '_> {
         Ok(Seeks {
             curve: points.iter().map(|&(d, ns, spread)| (d, ms(ns), spread / 1e6)).collect(),
             overhead_ms: (overhead / 1e3).round() / 1e3,
+            parted: false,
             head_switch_ms: (head_switch / 1e3).round() / 1e3,
             head_switch_shows: shows,
             cylinder_switch_ms: cylinder_switch.map(|ms| (ms * 1e3).round() / 1e3),

@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::moves::shortest_of;
+use crate::pairs::{self, Move};
 use crate::seeks::{InLayout, Seeks};
 use crate::turns::median;
 use model::{Layout, Location};
@@ -39,6 +40,8 @@ pub(crate) struct Writes {
     /// What a write needs beyond a read of the same sector, ms, and how far apart the measurements are; not seen
     /// where writes are acknowledged from the buffer.
     pub(crate) settle_ms: Option<(f64, f64)>,
+    /// A write's command overhead, ms, where two commands at a time part it from the settling.
+    pub(crate) overhead_ms: Option<f64>,
 }
 
 /// Writes to `region`, and nowhere else.
@@ -52,7 +55,7 @@ pub(crate) fn find(
     meter.stage("writes", 0.94);
     let (write_back, acknowledged_ns) = acknowledged(meter, region)?;
     let kept = is_kept(meter, region)?;
-    let mut settle_ms = None;
+    let (mut settle_ms, mut overheads) = (None, Vec::new());
     if write_back {
         let quiet = meter.now() + FLUSH;
         meter.execute(quiet, Op::Read, 0, 1)?;
@@ -62,7 +65,14 @@ pub(crate) fn find(
             let distance = (layout.cylinders() / part).max(1);
             let read = moved(meter, layout, buffer, seeks, region, distance, Op::Read)?;
             let write = moved(meter, layout, buffer, seeks, region, distance, Op::Write)?;
-            differences.extend(read.zip(write).map(|(read, write)| (write - read) / 1e6));
+            let (Some(read), Some(write)) = (read, write) else { continue };
+            match behind(meter, layout, region, distance, write)? {
+                Some((read, moved)) => {
+                    differences.push((moved - read) / 1e6);
+                    overheads.push(((write - moved) / 1e6).max(0.0));
+                }
+                None => differences.push((write - read) / 1e6),
+            }
         }
         if let (Some(least), Some(most)) =
             (differences.iter().copied().reduce(f64::min), differences.iter().copied().reduce(f64::max))
@@ -71,7 +81,26 @@ pub(crate) fn find(
         }
     }
     meter.find_phase()?;
-    Ok(Writes { write_back, acknowledged_ns, kept, settle_ms })
+    let overhead_ms = (!overheads.is_empty()).then(|| (median(&mut overheads) * 1e3).round() / 1e3);
+    Ok(Writes { write_back, acknowledged_ns, kept, settle_ms, overhead_ms })
+}
+
+/// The shortest moves over `distance` cylinders behind another command, to read and to write, ns; nothing on a handle that
+/// takes one command at a time.
+fn behind(
+    meter: &mut Meter<'_>,
+    layout: &Layout,
+    region: LbnRange,
+    distance: u32,
+    most: f64,
+) -> Result<Option<(f64, f64)>, ProbeError> {
+    if !meter.takes_two() {
+        return Ok(None);
+    }
+    let moved = |op| Move { distance, other_head: false, op, within: region };
+    let read = pairs::shortest(meter, layout, moved(Op::Read), most)?;
+    let write = pairs::shortest(meter, layout, moved(Op::Write), most)?;
+    Ok(read.zip(write))
 }
 
 /// Whether writes are all acknowledged as quickly, whatever the platter's place, and after how long.

@@ -7,11 +7,16 @@ mod common;
 use common::{Emulated, finding};
 use model::builtin;
 use model::profile::Order;
-use probe::{Options, Outcome, Probe};
+use probe::{Device, Options, Outcome, Probe};
 use std::ops::ControlFlow;
+use units::{Lbn, LbnRange};
 
-fn probed(mut device: Emulated) -> Outcome {
-    Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
+fn probed(device: Emulated) -> Outcome {
+    probed_with(device, Options::default())
+}
+
+fn probed_with(mut device: Emulated, options: Options) -> Outcome {
+    Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// Heads back and forth, where a move to the next cylinder and another head takes longer than one to the same head.
@@ -52,4 +57,56 @@ fn an_order_of_heads_that_no_move_shows_is_said_not_to_be_known() {
     assert!(order.confidence < 0.6 && order.note.contains("back and forth"), "{order:?}");
     let heads = finding(&found, "heads");
     assert!(found.profile.heads == truth.heads && heads.confidence > 0.95, "{heads:?}");
+}
+
+/// Over a bus that is faster than the medium, on which half a track takes its time all the same: an Atlas 10K by FAST'02.
+#[test]
+fn a_read_that_may_begin_anywhere_is_told_from_one_that_waits() {
+    for (drive, on) in [
+        ("quantum-atlas-10k", true),
+        ("quantum-atlas-10k", false),
+        ("seagate-cheetah-18lp", true),
+        ("seagate-cheetah-18lp", false),
+        ("mimic-base", true),
+        ("mimic-base", false),
+    ] {
+        let mut truth = builtin::find(drive).unwrap();
+        (truth.mechanics.zero_latency_read, truth.mechanics.zero_latency_write) = (on, on);
+        for seed in 1..4 {
+            let found = probed(Emulated::noisy(&truth, seed));
+            let said = finding(&found, "zero-latency reads");
+            assert_eq!(found.profile.mechanics.zero_latency_read, on, "{drive}, seed {seed}: {said:?}");
+            assert!(said.confidence > 0.9, "{drive}, seed {seed}: {said:?}");
+        }
+    }
+}
+
+/// Of an Atlas 10K every single command hides the head switch behind the shortest seek, and shows a write's settling with what
+/// its command costs only.
+#[test]
+fn two_commands_at_a_time_show_what_one_hides() {
+    let truth = builtin::find("quantum-atlas-10k").unwrap();
+    let seek = |profile: &model::Profile| {
+        model::DriveModel::from_profile(profile).unwrap().seek(2_000).as_nanos() as f64 / 1e6
+    };
+    for seed in 1..4 {
+        let device = Emulated::noisy(&truth, seed);
+        let writes = Some(LbnRange::new(Lbn::new(0), Device::capacity(&device)));
+        let found = probed_with(device, Options { writes, ..Options::default() });
+        let (mechanics, firmware) = (&found.profile.mechanics, found.profile.firmware.as_ref().unwrap());
+        let near = |what: &str, found: f64, truth: f64| {
+            assert!((found - truth).abs() < 0.04, "{what}, seed {seed}: {found} ms for {truth} ms");
+        };
+        near("head switch", mechanics.head_switch_ms, truth.mechanics.head_switch_ms);
+        near("write settle", mechanics.write_settle_ms, truth.mechanics.write_settle_ms);
+        near("seek", seek(&found.profile), seek(&truth));
+        // The noise has commands cost 0.01 ms more in the mean.
+        near("overhead of a read", firmware.overheads.read_miss.0, 0.01);
+        let of_writes = &truth.firmware.as_ref().unwrap().overheads.write_miss;
+        let of_a_write = firmware.overheads.write_miss.0 - 0.01;
+        assert!(of_a_write > of_writes.0 - 0.04 && of_a_write < of_writes.1 + 0.04, "{of_a_write} ms");
+        for what in ["head switch", "command overhead"] {
+            assert!(finding(&found, what).confidence > 0.9, "{what}");
+        }
+    }
 }

@@ -144,22 +144,25 @@ fn densities_that_differ_by_head_are_found() {
 
 #[test]
 fn random_hidden_drives_whose_times_vary_are_found_or_named_in_their_time() {
-    let found = |seed: u64| {
+    let found = |seed: u64, two: bool| {
         let truth = common::random(seed);
-        let mut device = Emulated::noisy(&truth, 1);
+        let device = Emulated::noisy(&truth, 1);
+        let mut device = if two { device } else { device.one_at_a_time() };
         let found =
             Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
         common::holds(device, &truth, &found, 300.0);
         common::is_right_or_unsure(&truth, &found);
         found
     };
-    for seed in [1, 10, 16, 18, 26] {
-        let report = found(seed).report;
+    let each = [1, 10, 16, 18, 26].map(|seed| (seed, false));
+    // Two at a time parts of the first are named: cylinders between its zones are miscounted, which 2% of the reads show.
+    for (seed, two) in each.into_iter().chain([10, 16, 18, 26].map(|seed| (seed, true))) {
+        let report = found(seed, two).report;
         assert!(report.unsure.is_empty(), "{seed}: {:?}", report.unsure);
     }
     // Mapped for a part only; slow, and looked at again in every part.
     for seed in [17, 23] {
-        assert!(!found(seed).report.unsure.is_empty(), "{seed}");
+        assert!(!found(seed, false).report.unsure.is_empty(), "{seed}");
     }
 }
 
@@ -201,22 +204,35 @@ impl Device for Watched {
         }
         self.device.execute(at, op, range)
     }
+
+    fn takes_two(&self) -> bool {
+        self.device.takes_two()
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        self.written.extend(two.iter().filter(|(op, _)| op.is_write()).map(|(_, range)| range));
+        self.device.execute_two(at, two)
+    }
 }
 
 #[test]
 fn write_settling_is_measured_where_writes_are_allowed_and_nowhere_else() {
     let truth = builtin::find("seagate-cheetah-9lp").unwrap();
     let through = drive::Behaviour { write_back: Some(false), ..drive::Behaviour::default() };
-    let (found, written) = written(&truth, through);
+    let (found, wrote) = written(&truth, through);
     let region = region_of(&Emulated::new(&truth));
-    assert!(!written.is_empty());
-    assert!(written.iter().all(|w| region.contains(w.start()) && w.end() <= region.end()));
+    assert!(!wrote.is_empty());
+    assert!(wrote.iter().all(|w| region.contains(w.start()) && w.end() <= region.end()));
     assert_eq!(found.profile.firmware.unwrap().cache.write_back, model::profile::WriteBack::None);
     let settle = found.profile.mechanics.write_settle_ms;
     // Only the sum with what a write's overhead is longer than a read's can be seen.
     let overheads = &truth.firmware.as_ref().unwrap().overheads;
     let real = truth.mechanics.write_settle_ms + overheads.write_miss.0 - overheads.read_miss.0;
     assert!((settle - real).abs() < 0.15, "{settle} ms for {real}");
+    // Nor does the second of two commands.
+    let (_, wrote) = written(&truth, common::without_chance());
+    assert!(!wrote.is_empty());
+    assert!(wrote.iter().all(|w| region.contains(w.start()) && w.end() <= region.end()));
 }
 
 #[test]
@@ -266,18 +282,44 @@ impl Device for Cut {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| DeviceError {
+        self.lose(1, (op, range))?;
+        self.device.execute(at, op, range)
+    }
+
+    fn takes_two(&self) -> bool {
+        self.device.takes_two()
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        self.lose(2, two[1])?;
+        self.device.execute_two(at, two)
+    }
+}
+
+impl Cut {
+    fn lose(&mut self, commands: u64, (op, range): (Op, LbnRange)) -> Result<(), DeviceError> {
+        self.left = self.left.checked_sub(commands).ok_or_else(|| DeviceError {
             op,
             range,
             reason: "the cable came off".to_owned(),
             mend: "put it back".to_owned(),
         })?;
-        self.device.execute(at, op, range)
+        Ok(())
     }
 }
 
 #[test]
 fn a_probe_cut_short_again_and_again_finds_the_same_drive() {
+    cut_again_and_again(drive::Behaviour::default());
+}
+
+#[test]
+fn a_probe_that_gives_two_commands_at_a_time_may_be_cut_short_as_well() {
+    let queue = drive::Behaviour::noisy().queue;
+    cut_again_and_again(drive::Behaviour { queue, ..drive::Behaviour::default() });
+}
+
+fn cut_again_and_again(behaviour: drive::Behaviour) {
     let truth = builtin::find("mimic-less-capacity").unwrap();
     let whole = probed(&truth);
     let mut state: Option<Vec<u8>> = None;
@@ -289,12 +331,12 @@ fn a_probe_cut_short_again_and_again_finds_the_same_drive() {
                 Probe::resume(Options::default(), Journal::from_bytes(bytes, "state").unwrap()).unwrap()
             }
         };
-        let mut device = Cut { device: Emulated::new(&truth), left: 1_000 };
+        let mut device = Cut { device: Emulated::with(&truth, behaviour, 0), left: 1_000 };
         match probe.run(&mut device, &mut |_| ControlFlow::Continue(())) {
             Ok(found) => {
                 assert_eq!(found.profile.layout.order, whole.profile.layout.order);
                 assert_eq!(found.profile.heads, whole.profile.heads);
-                holds(&truth, &found, 300.0);
+                common::holds(Emulated::with(&truth, behaviour, 0), &truth, &found, 300.0);
                 return;
             }
             Err(ProbeError::Device(error)) => assert!(error.to_string().contains("the cable came off")),

@@ -160,4 +160,50 @@ impl Device for Emulated {
             }
         }
     }
+
+    fn takes_two(&self) -> bool {
+        self.drive.queue_depth() > 1
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        let submitted = at.max(self.now);
+        let mut ids = Vec::new();
+        for (op, range) in two {
+            let failed = |reason: String| DeviceError {
+                op,
+                range,
+                reason,
+                mend: "check the profile with `freeblock drive show`".to_owned(),
+            };
+            let id = RequestId::new(self.commands);
+            self.commands += 1;
+            self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
+            ids.push(id);
+        }
+        let mut done = [None; 2];
+        while let [None, _] | [_, None] = done {
+            let (op, range) = two[0];
+            let failed = |reason: String| DeviceError {
+                op,
+                range,
+                reason,
+                mend: "check the profile with `freeblock drive show`".to_owned(),
+            };
+            let at = self.drive.next_event().ok_or_else(|| failed("the drive gave no answer".into()))?;
+            self.drive.advance(at);
+            while let Some(one) = self.drive.pop_completion() {
+                self.now = one.at;
+                if let Some(lbn) = one.failed {
+                    return Err(failed(format!("LBN {lbn} cannot be read")));
+                }
+                for (slot, id) in done.iter_mut().zip(&ids) {
+                    if *id == one.id {
+                        *slot = Some(Timed { submitted, completed: one.at });
+                    }
+                }
+            }
+        }
+        let none = Timed { submitted, completed: self.now };
+        Ok(done.map(|timed| timed.unwrap_or(none)))
+    }
 }

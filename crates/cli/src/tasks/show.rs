@@ -194,3 +194,28 @@ pub(crate) fn status(status: &Value) -> String {
     out.push_str(&tasks(status));
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn status_says_why_gaps_are_left_alone_and_whom_not_to_trust() {
+        let of = |caution: Option<&str>, mistrusted: bool| {
+            let now = json!({ "caution": caution, "mistrusted": mistrusted });
+            status(&json!({ "disks": [{ "name": "d0", "status": now }], "tasks": [] }))
+        };
+        let mistrusted = of(Some("mistrust"), true);
+        assert!(
+            mistrusted.contains("\n  gaps        left alone: the drive does not do what"),
+            "{mistrusted}"
+        );
+        assert!(mistrusted.contains("\n  MISTRUSTED  it has for long not done what"), "{mistrusted}");
+        let harm = of(Some("harm"), false);
+        assert!(harm.contains("\n  gaps        left alone: they have cost the foreground"), "{harm}");
+        assert!(!harm.contains("MISTRUSTED"), "{harm}");
+        let trusted = of(None, false);
+        assert!(!trusted.contains("left alone") && !trusted.contains("MISTRUSTED"), "{trusted}");
+    }
+}

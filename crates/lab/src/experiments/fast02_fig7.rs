@@ -1,11 +1,14 @@
 //! FAST'02, figure 7: how well head times can be foreseen from outside a drive.
 
-use crate::set_up::{ATLAS_10K, CHEETAH_18LP, black_box, drive};
-use crate::{Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, spread};
+use crate::outside::{NEAR, foreseen};
+use crate::told::{self, Knowledge, Told};
+use crate::{
+    Axis, Band, Claim, Experiment, Figure, Kind, Lab, LabError, Line, Outcome, Paper, Spread, spread,
+};
 use ::drive::{Behaviour, Mechanics};
-use model::{DriveModel, builtin};
-use scheduler::{Config, OutsideConfig, Place};
-use sim::{Background, Direct, Done, Nothing, Outside};
+use model::DriveModel;
+use scheduler::ErrorRecord;
+use sim::{Direct, Done};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors, TrackIndex};
 use workload::{Arrival, Issuer, Random, RandomConfig, Request};
@@ -16,19 +19,20 @@ pub const EXPERIMENT: Experiment = Experiment {
     reproduces: "figure 7, (a) and (b), and section 5.2",
     title: "Errors of head times predicted from outside",
     set_up: "Random requests of 4 KB and of 40 KB, two reads to a write, first come first served, two at a time at \
-             the drive with its default noise; Atlas 10K and Cheetah 18LP (synthetic). A prediction is what the \
-             profile says of seek, latency and transfer from the end of the request before; for 4 KB the forecasts of \
-             the core outside the drive are measured as well.",
-    claims: &["fast02-fig7a", "fast02-fig7b"],
+             the drive with its default noise; Atlas 10K and Cheetah 18LP (synthetic), each by its true profile and by \
+             those that a probe finds over the same black box (quick: without its noise), which reads only or may \
+             write. A prediction is what the profile says of seek, latency and transfer from the end of the request \
+             before; for 4 KB the forecasts of the core outside the drive are measured as well, which corrects by \
+             completions what was probed.",
+    claims: &["fast02-fig7a", "fast02-fig7b", "fast02-fig7-probed"],
     timed: false,
     run,
 };
 
-const DRIVES: [(&str, &str); 2] = [("Atlas 10K", ATLAS_10K), ("Cheetah 18LP", CHEETAH_18LP)];
 /// Kilobytes a request.
 const SIZES: [u64; 2] = [4, 40];
 /// How near to a prediction is near, for each.
-const NEAR: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(150)];
+const NEAR_OF: [Duration; 2] = [NEAR, Duration::from_micros(150)];
 /// How far from a request's sectors a head may come in earnest that was foreseen among them, or the other way round.
 const NEARLY: Duration = Duration::from_micros(100);
 /// Percent that the paper's three shares, each rounded to a tenth, leave at most for anything else: 97.45 + 1.75 + 0.65.
@@ -99,24 +103,18 @@ impl Forecast {
 }
 
 /// Observed less predicted head time of each request, ns.
-fn errors(
-    name: &str,
-    kilobytes: u64,
-    noise: Duration,
-    requests: u64,
-    seed: u64,
-) -> Result<Vec<i64>, LabError> {
+fn errors(told: &Told, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i64>, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
-    let model = drive(name)?;
-    let capacity = model.layout().capacity();
+    let model = &told.truth;
     let size = Sectors::new(kilobytes * 1024 / model.sector_bytes().get().max(1));
-    let load = RandomConfig { size, ..RandomConfig::new(capacity, model.sector_bytes()) };
+    let load = RandomConfig { size, ..RandomConfig::new(model.layout().capacity(), model.sector_bytes()) };
     let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
     let load =
         Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
-    let mut run = Direct::new(black_box(name, seed)?, 2, load);
-    let sector = Behaviour::noisy().bus_sector.unwrap_or_default();
-    let mut forecast = Forecast::new(model, sector);
+    let (drive, overheads) = told.black_box(Behaviour::noisy(), seed)?;
+    let mut run = Direct::new(drive, 2, load);
+    let mut forecast = Forecast::new(Arc::clone(&told.known), overheads.bus_sector);
+    let noise = near_of(kilobytes);
     let mut errors = Vec::new();
     let mut last: Option<Instant> = None;
     let each = |done: Done| {
@@ -133,37 +131,15 @@ fn errors(
 }
 
 /// The longest transfer of a request.
-fn transfer(name: &str, kilobytes: u64) -> Result<Duration, LabError> {
-    let drive = drive(name)?;
+fn transfer(drive: &DriveModel, kilobytes: u64) -> Duration {
     let tracks = (0..drive.layout().track_count()).map(TrackIndex::new);
     let fewest = tracks.map(|t| drive.layout().track(t).sectors).min().unwrap_or(1);
     let sectors = kilobytes * 1024 / drive.sector_bytes().get().max(1);
-    Ok(drive.rpm().revolution() * sectors / u64::from(fewest))
+    drive.rpm().revolution() * sectors / u64::from(fewest)
 }
 
 fn near_of(kilobytes: u64) -> Duration {
-    NEAR[usize::from(kilobytes != SIZES[0])]
-}
-
-/// The same of the core's own forecasts, as it schedules the load: percent within 50 us, and of commands whose time
-/// neither that nor whole turns explain.
-fn by_the_core(name: &str, requests: u64, seed: u64) -> Result<(f64, f64), LabError> {
-    let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("a random load", e);
-    let model = drive(name)?;
-    let profile = builtin::find(name).map_err(|e| failed(e.into()))?;
-    let (truth, overheads) =
-        sim::black_box(&profile, Behaviour::noisy(), seed).map_err(|e| failed(e.into()))?;
-    let load = RandomConfig::new(model.layout().capacity(), model.sector_bytes());
-    let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
-    let load =
-        Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
-    let place = Place::Outside(OutsideConfig::paper(overheads, Duration::ZERO));
-    let config = Config { place, ..Config::default() };
-    let mut run = Outside::new(truth, model, config, load, Background::None).map_err(|e| failed(e.into()))?;
-    run.advance(requests, &mut Nothing).map_err(|e| failed(e.into()))?;
-    let Some(record) = run.prediction_errors() else { return Ok((f64::NAN, f64::NAN)) };
-    let percent = |part: u64| part as f64 / record.count().max(1) as f64 * 100.0;
-    Ok((record.within(NEAR[0]) * 100.0, percent(record.unexplained())))
+    NEAR_OF[usize::from(kilobytes != SIZES[0])]
 }
 
 /// Percent of the errors within `reach` of `of`.
@@ -172,79 +148,112 @@ fn near(errors: &[i64], of: i64, reach: Duration) -> f64 {
     near as f64 / errors.len().max(1) as f64 * 100.0
 }
 
-fn run(lab: &Lab) -> Result<Outcome, LabError> {
-    let cases: Vec<_> = DRIVES.iter().flat_map(|d| SIZES.map(|size| (*d, size))).collect();
-    let requests = lab.pick(10_000, 20_000);
-    let runs = lab.map_seeds(cases.clone(), lab.pick(3, 10), |((_, name), size), seed| {
-        errors(name, *size, near_of(*size), requests, seed)
-    })?;
-    let turn = |name| Ok::<i64, LabError>(drive(name)?.rpm().revolution().as_nanos() as i64);
-    let mut small = Claim::new(
-        "fast02-fig7a",
-        "Atlas 10K, 4 KB: 97.5% within 50 us, 1.8% one rotation long, 0.7% one rotation short; Cheetah 18LP 99.3%",
-    );
-    let mut large = Claim::new("fast02-fig7b", "40 KB: 75% within 150 us");
-    let mut rows = Vec::new();
-    let mut turns = Vec::new();
-    for (((title, name), size), runs) in cases.iter().zip(&runs) {
-        let turn = turn(name)?;
-        let reach = near_of(*size);
-        let within = spread(runs, |e| near(e, 0, reach));
+/// How far off predictions from the profile alone are: near, a turn long, a turn short, neither, in percent.
+struct Shares {
+    within: Spread,
+    long: Spread,
+    short: Spread,
+    neither: Spread,
+}
+
+impl Shares {
+    fn of(told: &Told, kilobytes: u64, runs: &[Vec<i64>]) -> Self {
+        let turn = told.truth.rpm().revolution().as_nanos() as i64;
+        let reach = near_of(kilobytes);
         // A zero-latency drive that comes among the sectors saves up to their transfer of the turn that it loses.
-        let off = reach + transfer(name, *size)?;
-        let long = spread(runs, |e| near(e, turn, off));
-        let short = spread(runs, |e| near(e, -turn, off));
-        let rest = spread(runs, |e| 100.0 - near(e, 0, reach) - near(e, turn, off) - near(e, -turn, off));
-        let us = reach.as_nanos() / 1_000;
-        rows.push(
-            [title.to_string(), format!("{size} KB"), format!("{us} us")]
-                .into_iter()
-                .chain([within, long, short, rest].map(|share| share.to_string()))
-                .collect(),
+        let off = reach + transfer(&told.truth, kilobytes);
+        let (near_0, long, short) = (
+            |e: &Vec<i64>| near(e, 0, reach),
+            |e: &Vec<i64>| near(e, turn, off),
+            |e: &Vec<i64>| near(e, -turn, off),
         );
-        if *size == SIZES[0] {
-            turns.push(format!("{title}: {long}% one rotation long, {short}% one rotation short."));
-            let neither = format!("{title}: neither that nor one rotation off");
-            small = small
-                .measure(&format!("{title}: within 50 us"), within, "%", Band::AtLeast(97.0))
-                .measure(&neither, rest, "%", Band::AtMost(LEFT_OVER));
-        } else {
-            large = large.measure(title, within, "%", Band::AtLeast(75.0));
+        Self {
+            within: spread(runs, near_0),
+            long: spread(runs, long),
+            short: spread(runs, short),
+            neither: spread(runs, |e| 100.0 - near_0(e) - long(e) - short(e)),
         }
     }
-    let own = lab.map_seeds(DRIVES, lab.pick(3, 10), |(_, name), seed| by_the_core(name, requests, seed))?;
-    for ((title, _), own) in DRIVES.iter().zip(&own) {
-        let within = spread(own, |(within, _)| *within);
-        small = small.measure(
-            &format!("{title}: the core's own forecasts within 50 us"),
-            within,
-            "%",
-            Band::AtLeast(97.0),
-        );
-        turns.push(format!(
-            "{title}: {}% of the core's own forecasts are neither near nor whole turns off.",
-            spread(own, |(_, unexplained)| *unexplained)
-        ));
+}
+
+/// A drive with what is known of it, and all that was measured: by the profile alone, of each size, and the core's own.
+struct Case<'t> {
+    told: &'t Told,
+    alone: Vec<&'t [Vec<i64>]>,
+    own: &'t [ErrorRecord],
+}
+
+impl Case<'_> {
+    /// Of the core's own forecasts, as percent.
+    fn own(&self, of: impl Fn(&ErrorRecord) -> u64) -> Spread {
+        spread(self.own, |record| of(record) as f64 / record.count().max(1) as f64 * 100.0)
     }
-    small = small.note(format!(
-        "{} Counted as one rotation off is what lies within a request's transfer and 50 us of it: a zero-latency drive \
-         that comes among the sectors saves that much.",
-        turns.join(" ")
-    ));
-    let figure = |id: &str, size: u64| Figure {
+
+    fn own_within(&self) -> Spread {
+        spread(self.own, |record| record.within(NEAR) * 100.0)
+    }
+}
+
+fn run(lab: &Lab) -> Result<Outcome, LabError> {
+    let told = told::all(lab, &Knowledge::ALL)?;
+    let requests = lab.pick(10_000, 20_000);
+    let seeds = lab.pick(3, 10);
+    let pairs: Vec<(&Told, u64)> = told.iter().flat_map(|told| SIZES.map(|size| (told, size))).collect();
+    let alone = lab.map_seeds(pairs, seeds, |(told, size), seed| errors(told, *size, requests, seed))?;
+    let own = lab.map_seeds(&told, seeds, |told, seed| foreseen(told, requests, seed))?;
+    let cases: Vec<Case<'_>> = told
+        .iter()
+        .zip(alone.chunks(SIZES.len()).zip(&own))
+        .map(|(told, (alone, own))| Case { told, alone: alone.iter().map(Vec::as_slice).collect(), own })
+        .collect();
+    let lines = |of: &dyn Fn(&Case<'_>) -> Line| Kind::Lines(cases.iter().map(of).collect());
+    let figure = |id: &str, title: String, kind| Figure {
         id: id.into(),
-        title: format!("Prediction error of head times, random {size} KB"),
+        title,
         x: Axis::new("observed less predicted head time (ms)"),
         y: Axis::new("requests (%)"),
-        kind: Kind::Lines(
-            cases
-                .iter()
-                .zip(&runs)
-                .filter(|(case, _)| case.1 == size)
-                .map(|(case, runs)| line(case.0.0, runs))
-                .collect(),
-        ),
+        kind,
     };
+    let by_profile = |id: &str, at: usize| {
+        let title = format!("Prediction error of head times, random {} KB", SIZES[at]);
+        figure(id, title, lines(&|case| line(&case.told.label(), case.alone[at])))
+    };
+    let core = "Prediction error of the core's own forecasts, random 4 KB".to_owned();
+    Ok(Outcome {
+        figures: vec![
+            by_profile("fast02-fig7a", 0),
+            by_profile("fast02-fig7b", 1),
+            figure("fast02-fig7-core", core, lines(&|case| distribution(&case.told.label(), case.own))),
+            shares(&cases),
+        ],
+        claims: claims(&cases),
+        notes: Vec::new(),
+    })
+}
+
+fn shares(cases: &[Case<'_>]) -> Figure {
+    let mut rows = Vec::new();
+    for case in cases {
+        let mut row = |how: String, us: u64, shares: [Spread; 4]| {
+            let cells = [case.told.label(), how, format!("{us} us")].into_iter();
+            rows.push(cells.chain(shares.map(|share| share.to_string())).collect());
+        };
+        for (size, runs) in SIZES.iter().zip(&case.alone) {
+            let Shares { within, long, short, neither } = Shares::of(case.told, *size, runs);
+            let us = near_of(*size).as_nanos() / 1_000;
+            row(format!("{size} KB"), us, [within, long, short, neither]);
+        }
+        row(
+            format!("{} KB, by the core", SIZES[0]),
+            NEAR.as_nanos() / 1_000,
+            [
+                case.own_within(),
+                case.own(ErrorRecord::late),
+                case.own(ErrorRecord::early),
+                case.own(ErrorRecord::unexplained),
+            ],
+        );
+    }
     let columns = [
         "drive",
         "size",
@@ -254,28 +263,99 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "short (%)",
         "neither (%)",
     ];
-    let table = Figure {
+    Figure {
         id: "fast02-fig7-shares".into(),
         title: "How far off predictions are".into(),
         x: Axis::default(),
         y: Axis::default(),
         kind: Kind::Table { columns: columns.map(String::from).to_vec(), rows },
-    };
-    Ok(Outcome {
-        figures: vec![figure("fast02-fig7a", SIZES[0]), figure("fast02-fig7b", SIZES[1]), table],
-        claims: vec![small, large],
-        notes: Vec::new(),
-    })
+    }
+}
+
+fn claims(cases: &[Case<'_>]) -> Vec<Claim> {
+    let mut small = Claim::new(
+        "fast02-fig7a",
+        "Atlas 10K, 4 KB: 97.5% within 50 us, 1.8% one rotation long, 0.7% one rotation short; Cheetah 18LP 99.3%",
+    );
+    let mut large = Claim::new("fast02-fig7b", "40 KB: 75% within 150 us");
+    let mut probed = Claim::new(
+        "fast02-fig7-probed",
+        "no claim of the paper's, whose profiles were all measured: by a probed one the core is to foresee as well",
+    );
+    let (mut turns, mut own, mut as_it_is) = (Vec::new(), Vec::new(), Vec::new());
+    let by_truth: Vec<&Case<'_>> = cases.iter().filter(|c| c.told.knowledge == Knowledge::True).collect();
+    for case in &by_truth {
+        let title = case.told.drive;
+        for (size, runs) in SIZES.iter().zip(&case.alone) {
+            let Shares { within, long, short, neither } = Shares::of(case.told, *size, runs);
+            if *size == SIZES[0] {
+                turns.push(format!("{title}: {long}% one rotation long, {short}% one rotation short."));
+                let what = format!("{title}: neither that nor one rotation off");
+                small = small
+                    .measure(&format!("{title}: within 50 us"), within, "%", Band::AtLeast(97.0))
+                    .measure(&what, neither, "%", Band::AtMost(LEFT_OVER));
+            } else {
+                large = large.measure(title, within, "%", Band::AtLeast(75.0));
+            }
+        }
+    }
+    for case in &by_truth {
+        let title = case.told.drive;
+        let what = format!("{title}: the core's own forecasts within 50 us");
+        small = small.measure(&what, case.own_within(), "%", Band::AtLeast(97.0));
+        own.push(format!(
+            "{title}: {}% of the core's own forecasts are neither near nor whole turns off.",
+            case.own(ErrorRecord::unexplained)
+        ));
+    }
+    small = small.note(format!(
+        "{} {} Counted as one rotation off is what lies within a request's transfer and 50 us of it: a zero-latency drive \
+         that comes among the sectors saves that much.",
+        turns.join(" "),
+        own.join(" "),
+    ));
+    for case in cases.iter().filter(|c| c.told.knowledge != Knowledge::True) {
+        let label = case.told.label();
+        if case.told.knowledge == Knowledge::AsItIs {
+            as_it_is.push(format!("{label} {}%", case.own_within()));
+            continue;
+        }
+        let what = format!("{label}: the core's own forecasts within 50 us");
+        probed = probed.measure(&what, case.own_within(), "%", Band::AtLeast(97.0));
+        as_it_is.push(format!(
+            "{label} {}% one rotation long and {}% short",
+            case.own(ErrorRecord::late),
+            case.own(ErrorRecord::early)
+        ));
+    }
+    probed = probed.note(format!(
+        "{} Of the core's own forecasts: {}.",
+        told::differences(cases.iter().map(|case| case.told)),
+        as_it_is.join("; ")
+    ));
+    vec![small, large, probed]
+}
+
+/// The same of the core's own forecasts, over all runs.
+fn distribution(title: &str, runs: &[ErrorRecord]) -> Line {
+    let errors = runs.iter().flat_map(ErrorRecord::distribution);
+    binned(title, errors.map(|(us, count)| (us * 1_000, u64::from(count))))
 }
 
 /// The share of the errors in each bin, over all runs.
 fn line(title: &str, runs: &[Vec<i64>]) -> Line {
+    binned(title, runs.iter().flatten().map(|&ns| (ns, 1)))
+}
+
+/// Errors in nanoseconds, and how many of each.
+fn binned(title: &str, errors: impl Iterator<Item = (i64, u64)>) -> Line {
     let mut bins = vec![0_u64; (2 * REACH / BIN) as usize + 1];
-    let all: usize = runs.iter().map(Vec::len).sum();
-    for error in runs.iter().flatten() {
+    let mut all = 0;
+    for (error, times) in errors {
+        all += times;
         let bin = (error + REACH + BIN / 2).div_euclid(BIN);
         if let Some(count) = usize::try_from(bin).ok().and_then(|bin| bins.get_mut(bin)) {
-            *count += 1;
+            *count += times;
         }
     }
     let points = bins.iter().enumerate().map(|(i, &count)| {

@@ -13,6 +13,7 @@ pub struct Emulated {
     drive: Drive,
     now: Instant,
     commands: u64,
+    one_at_a_time: bool,
 }
 
 impl Emulated {
@@ -26,7 +27,12 @@ impl Emulated {
 
     pub fn with(profile: &Profile, behaviour: Behaviour, seed: u64) -> Self {
         let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed).unwrap();
-        Self { drive, now: Instant::ZERO, commands: 0 }
+        Self { drive, now: Instant::ZERO, commands: 0, one_at_a_time: false }
+    }
+
+    /// Behind a handle that gives it one command at a time, as that of a disk's path does.
+    pub fn one_at_a_time(self) -> Self {
+        Self { one_at_a_time: true, ..self }
     }
 }
 
@@ -57,6 +63,39 @@ impl Device for Emulated {
                 return Ok(Timed { submitted, completed: done.at });
             }
         }
+    }
+
+    fn takes_two(&self) -> bool {
+        !self.one_at_a_time && self.drive.queue_depth() > 1
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        let submitted = at.max(self.now);
+        let mut ids = Vec::new();
+        for (op, range) in two {
+            let failed = |reason: String| DeviceError { op, range, reason, mend: "mend the test".into() };
+            let id = RequestId::new(self.commands);
+            self.commands += 1;
+            self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
+            ids.push(id);
+        }
+        let mut done = [None; 2];
+        while let [None, _] | [_, None] = done {
+            let (op, range) = two[0];
+            let failed = |reason: String| DeviceError { op, range, reason, mend: "mend the test".into() };
+            let at = self.drive.next_event().ok_or_else(|| failed("no completion".into()))?;
+            self.drive.advance(at);
+            while let Some(one) = self.drive.pop_completion() {
+                self.now = one.at;
+                for (slot, id) in done.iter_mut().zip(&ids) {
+                    if *id == one.id {
+                        *slot = Some(Timed { submitted, completed: one.at });
+                    }
+                }
+            }
+        }
+        let none = Timed { submitted, completed: self.now };
+        Ok(done.map(|timed| timed.unwrap_or(none)))
     }
 }
 

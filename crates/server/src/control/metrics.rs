@@ -197,3 +197,19 @@ fn histograms(out: &mut String, disks: &[One]) {
     }
     out.push_str("# EOF\n");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_does_not_do_what_its_profile_says_is_told_of_and_so_is_that_it_does_again() {
+        let told = |mistrusted| {
+            encode(&[("d0".to_owned(), DiskStatus { mistrusted, ..DiskStatus::default() }, Vec::new())])
+        };
+        for (mistrusted, value) in [(true, "1.0"), (false, "0.0")] {
+            let line = format!("freeblock_mistrusted{{disk=\"d0\"}} {value}");
+            assert!(told(mistrusted).lines().any(|told| told == line), "{}", told(mistrusted));
+        }
+    }
+}

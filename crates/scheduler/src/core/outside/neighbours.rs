@@ -12,8 +12,8 @@ const TOLERATED: u32 = 12;
 /// Turns that the first tries may lose.
 const TRIES: u32 = 2;
 
-/// Half is forgotten after so many commands.
-const MEMORY: u32 = 4_096;
+/// Half is forgotten after so many commands, some minutes' worth: what is tried again costs turns again.
+const MEMORY: u32 = 32_768;
 
 /// By kind, commands and those of them that lost a turn.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,7 +64,7 @@ mod tests {
     fn a_kind_that_delays_what_follows_is_left_alone_and_tried_again() {
         let mut learned = Learned::default();
         let (mut tried, mut harmless) = (0, 0);
-        for _ in 0..40_000 {
+        for _ in 0..320_000 {
             for kind in [FORWARD, BACKWARD] {
                 let use_it = learned.allows(Neighbours::Learned, kind);
                 learned.note(use_it.then_some(kind), false);
@@ -75,7 +75,7 @@ mod tests {
             }
         }
         assert!((10..200).contains(&tried), "{tried}");
-        assert_eq!(harmless, 40_000);
+        assert_eq!(harmless, 320_000);
     }
 
     #[test]

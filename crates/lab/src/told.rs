@@ -1,0 +1,305 @@
+//! What a scheduler outside is told of a drive: which drives there are, and what is known of each.
+
+use crate::set_up::{self, ATLAS_10K, CHEETAH_18LP};
+use crate::{Lab, LabError};
+use drive::{Behaviour, BlackBox, Drive, Rules};
+use model::{DriveModel, Position, Profile, builtin};
+use probe::{DeviceError, Timed};
+use scheduler::{OutsideConfig, Overheads};
+use sim::black_box;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use units::{Bytes, Cylinder, Head, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+
+/// A built-in drive: what figures call it, and its name.
+pub type Named = (&'static str, &'static str);
+
+/// The drives that FAST'02 measures. The paper's claims are of the first but where it says otherwise; ours of the second is
+/// synthetic.
+pub const DRIVES: [Named; 2] = [("Atlas 10K", ATLAS_10K), ("Cheetah 18LP", CHEETAH_18LP)];
+
+/// The drive of the paper's claims.
+pub const ATLAS: Named = DRIVES[0];
+
+/// Where what is known of a drive comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Its profile.
+    True,
+    /// What a probe finds that only reads, taken for the truth.
+    AsItIs,
+    /// The same, with moves corrected by completions, and some gaps left alone to see what would not be seen otherwise.
+    Probed,
+    /// What a probe finds that may write anywhere, corrected as well.
+    Written,
+}
+
+impl Knowledge {
+    /// What each of the figures shows of each drive.
+    pub const FIGURES: [Self; 2] = [Self::True, Self::Probed];
+
+    /// All of it.
+    pub const ALL: [Self; 4] = [Self::True, Self::AsItIs, Self::Probed, Self::Written];
+
+    /// In a line's label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::True => "true profile",
+            Self::AsItIs => "probed, as it is",
+            Self::Probed => "probed",
+            Self::Written => "probed, writes allowed",
+        }
+    }
+
+    /// Whether the probe wrote, if there was one.
+    const fn probe(self) -> Option<bool> {
+        match self {
+            Self::True => None,
+            Self::AsItIs | Self::Probed => Some(false),
+            Self::Written => Some(true),
+        }
+    }
+}
+
+/// What a scheduler outside is told of a drive.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// What figures call the drive.
+    pub drive: &'static str,
+    /// Where it comes from.
+    pub knowledge: Knowledge,
+    profile: Arc<Profile>,
+    /// The drive as it is.
+    pub truth: Arc<DriveModel>,
+    /// What the scheduler believes.
+    pub known: Arc<DriveModel>,
+    /// What commands cost, if that was measured; otherwise what the true profile says.
+    overheads: Option<Overheads>,
+}
+
+/// Each of the drives with each of these, by drive; each is probed once. A quick lab probes the default black box
+/// [without its noise](exact_but_for_the_bus), others as it is.
+///
+/// # Errors
+/// Nothing could be made of a drive.
+pub fn all(lab: &Lab, knowledge: &[Knowledge]) -> Result<Vec<Told>, LabError> {
+    let noise = lab.pick(exact_but_for_the_bus(), Behaviour::noisy());
+    let mut ways: Vec<Option<bool>> = knowledge.iter().map(|k| k.probe()).collect();
+    ways.sort_unstable();
+    ways.dedup();
+    let pairs = DRIVES.iter().flat_map(|&drive| ways.iter().map(move |&way| (drive, way)));
+    let told = lab.map(pairs, |(drive, way)| match way {
+        None => Told::truth(drive),
+        Some(writes) => Told::probed(drive, noise, writes, lab.seed()),
+    })?;
+    let of_drive = |told: &[Told]| {
+        let with = |&knowledge: &Knowledge| {
+            let found = ways.iter().zip(told).find(|(way, _)| **way == knowledge.probe());
+            found.map(|(_, told)| Told { knowledge, ..told.clone() })
+        };
+        knowledge.iter().filter_map(with).collect::<Vec<_>>()
+    };
+    Ok(told.chunks(ways.len().max(1)).flat_map(of_drive).collect())
+}
+
+impl Told {
+    /// The true profile of a built-in drive.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn truth((drive, name): Named) -> Result<Self, LabError> {
+        let failed = |e| LabError::new(format!("drive {name}"), e);
+        let profile = Arc::new(builtin::find(name).map_err(failed)?);
+        let truth = set_up::drive(name)?;
+        let knowledge = Knowledge::True;
+        Ok(Self { drive, knowledge, profile, known: Arc::clone(&truth), truth, overheads: None })
+    }
+
+    /// What `freeblock probe` finds out about a built-in drive that behaves so, from timed commands and nothing else: reads,
+    /// and writes if it may. What the host sets itself is taken as known: command queueing, the write cache.
+    ///
+    /// # Errors
+    /// There is no drive of this name, or nothing could be made of it.
+    pub fn probed(named: Named, behaviour: Behaviour, writes: bool, seed: u64) -> Result<Self, LabError> {
+        let failed =
+            |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("probing {}", named.1), e);
+        let told = Self::truth(named)?;
+        let drive = Drive::with_behaviour(&told.profile, Rules::HARDWARE, behaviour, seed);
+        let mut device = Handle { drive: drive.map_err(|e| failed(e.into()))?, now: Instant::ZERO, sent: 0 };
+        let all = LbnRange::new(Lbn::new(0), BlackBox::capacity(&device.drive));
+        let options = probe::Options { seed, name: "probed".into(), writes: writes.then_some(all) };
+        let found = probe::Probe::new(options)
+            .run(&mut device, &mut |_| ControlFlow::Continue(()))
+            .map_err(|e| failed(e.into()))?;
+        let known = DriveModel::from_profile(&found.profile).map_err(|e| failed(e.into()))?;
+        let firmware = found.profile.firmware.as_ref();
+        let overheads = firmware.map(|firmware| Overheads::of(firmware, &known, true));
+        let knowledge = if writes { Knowledge::Written } else { Knowledge::Probed };
+        Ok(Self { knowledge, known: Arc::new(known), overheads, ..told })
+    }
+
+    /// What figures call the drive, and what is known of it unless that is all.
+    pub fn label(&self) -> String {
+        match self.knowledge {
+            Knowledge::True => self.drive.to_owned(),
+            other => format!("{}, {}", self.drive, other.name()),
+        }
+    }
+
+    /// Whether that is what the paper's claims are of: its first drive, by the true profile.
+    pub fn is_the_papers(&self) -> bool {
+        self.drive == ATLAS.0 && self.knowledge == Knowledge::True
+    }
+
+    /// So many seeds if it is the paper's, otherwise so many.
+    pub fn seeds(&self, (papers, others): (u64, u64)) -> u64 {
+        if self.is_the_papers() { papers } else { others }
+    }
+
+    /// The id of its figure: the paper's, or that and what it is of.
+    pub fn figure(&self, papers: &str) -> String {
+        if self.is_the_papers() {
+            return papers.to_owned();
+        }
+        let of: Vec<String> =
+            self.label().split([',', ' ']).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+        format!("{papers}-{}", of.join("-"))
+    }
+
+    /// The drive, and what its commands cost as far as is known.
+    ///
+    /// # Errors
+    /// A behaviour of no drive.
+    pub fn black_box(&self, behaviour: Behaviour, seed: u64) -> Result<(Drive, Overheads), LabError> {
+        let (drive, overheads) =
+            black_box(&self.profile, behaviour, seed).map_err(|e| LabError::new("a black box", e))?;
+        // What the host sets itself it knows.
+        let Overheads { overlap, write_back, .. } = overheads;
+        Ok((drive, self.overheads.map_or(overheads, |o| Overheads { overlap, write_back, ..o })))
+    }
+
+    /// A scheduler that corrects what it is told, or takes it for the truth.
+    pub const fn believed(&self, config: OutsideConfig) -> OutsideConfig {
+        match self.knowledge {
+            Knowledge::True => config,
+            Knowledge::AsItIs => OutsideConfig { correct_moves: false, ..config },
+            Knowledge::Probed | Knowledge::Written => {
+                OutsideConfig { correct_moves: true, control_gaps: true, ..config }
+            }
+        }
+    }
+}
+
+/// By how much moves are longer by the true profiles than by those that were probed, and why, as a sentence.
+pub fn differences<'t>(told: impl Iterator<Item = &'t Told>) -> String {
+    let of = |told: &Told| {
+        let longer = |op| move_ms(&told.truth, op) - move_ms(&told.known, op);
+        let [switch, found] = [&told.truth, &told.known].map(|drive| switch_ms(drive));
+        format!(
+            "{} {:.2} ms and {:.2} ms, and a change of head alone takes {switch:.2} ms, not {found:.2} ms",
+            told.label(),
+            longer(Op::Read),
+            longer(Op::Write)
+        )
+    };
+    // The same profile is not told twice.
+    let probed = told.filter(|told| matches!(told.knowledge, Knowledge::Probed | Knowledge::Written));
+    format!(
+        "By the true profile a move over a third of the drive takes longer, to read and to write: {}.",
+        probed.map(of).collect::<Vec<_>>().join("; ")
+    )
+}
+
+/// A change of head on a cylinder.
+fn switch_ms(drive: &DriveModel) -> f64 {
+    let to = Position { head: Head::new(1), ..Position::default() };
+    drive.move_time(Position::default(), to, Op::Read).as_nanos() as f64 / 1e6
+}
+
+/// A move over a third of the drive.
+fn move_ms(drive: &DriveModel, op: Op) -> f64 {
+    let to = Position { cylinder: Cylinder::new(drive.layout().cylinders() / 3), ..Position::default() };
+    drive.move_time(Position::default(), to, op).as_nanos() as f64 / 1e6
+}
+
+/// The default black box without what varies.
+fn exact_but_for_the_bus() -> Behaviour {
+    let noisy = Behaviour::noisy();
+    let Behaviour { queue, bus_sector, write_back, .. } = noisy;
+    Behaviour { queue, bus_sector, write_back, ..Behaviour::default() }
+}
+
+/// A drive as a probe meets it: one command at a time.
+struct Handle {
+    drive: Drive,
+    now: Instant,
+    sent: u64,
+}
+
+impl probe::Device for Handle {
+    fn capacity(&self) -> Sectors {
+        BlackBox::capacity(&self.drive)
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        BlackBox::sector_bytes(&self.drive)
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        let failed = |reason: String| DeviceError { op, range, reason, mend: "mend the simulation".into() };
+        let submitted = at.max(self.now);
+        let id = RequestId::new(self.sent);
+        self.sent += 1;
+        let command = drive::Command { id, op, range };
+        self.drive.submit(submitted, command).map_err(|e| failed(e.to_string()))?;
+        loop {
+            let at = self.drive.next_event().ok_or_else(|| failed("no completion is to come".into()))?;
+            self.drive.advance(at);
+            if let Some(done) = self.drive.pop_completion() {
+                self.now = done.at;
+                return Ok(Timed { submitted, completed: done.at });
+            }
+        }
+    }
+
+    fn takes_two(&self) -> bool {
+        self.drive.queue_depth() > 1
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        let submitted = at.max(self.now);
+        let mut ids = Vec::new();
+        for (op, range) in two {
+            let failed =
+                |reason: String| DeviceError { op, range, reason, mend: "mend the simulation".into() };
+            let id = RequestId::new(self.sent);
+            self.sent += 1;
+            self.drive
+                .submit(submitted, drive::Command { id, op, range })
+                .map_err(|e| failed(e.to_string()))?;
+            ids.push(id);
+        }
+        let mut done = [None; 2];
+        while let [None, _] | [_, None] = done {
+            let (op, range) = two[0];
+            let failed =
+                |reason: String| DeviceError { op, range, reason, mend: "mend the simulation".into() };
+            let at = self.drive.next_event().ok_or_else(|| failed("no completion is to come".into()))?;
+            self.drive.advance(at);
+            while let Some(one) = self.drive.pop_completion() {
+                self.now = one.at;
+                for (slot, id) in done.iter_mut().zip(&ids) {
+                    if *id == one.id {
+                        *slot = Some(Timed { submitted, completed: one.at });
+                    }
+                }
+            }
+        }
+        let none = Timed { submitted, completed: self.now };
+        Ok(done.map(|timed| timed.unwrap_or(none)))
+    }
+}

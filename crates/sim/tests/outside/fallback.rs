@@ -16,7 +16,7 @@ use std::sync::Arc;
 use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId};
 use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
-const REQUESTS: u64 = 10_000;
+const REQUESTS: u64 = 12_000;
 const PART: u64 = 100;
 const BLOCK: Sectors = Sectors::new(32);
 /// Requests a second: idle time is a third of it.

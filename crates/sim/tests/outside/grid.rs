@@ -278,6 +278,15 @@ fn whatever_a_drive_is_the_foreground_is_not_hurt_and_what_is_trusted_is_right()
 }
 
 #[test]
+fn arms_faster_than_told_cost_one_client_no_more_than_the_bound() {
+    for kind in [Kind::Reads, Kind::Mixed] {
+        let cell = Cell { surprise: Surprise::Arms(-100), arrival: 0, kind, idle: false, policy: 0 };
+        let seen = [42, 43].map(|seed| cell.run(8_000, seed));
+        assert!(seen.iter().map(|seen| seen.slower).sum::<f64>() / 2.0 < 1.0, "{kind:?}: {seen:?}");
+    }
+}
+
+#[test]
 fn a_spindle_of_another_speed_is_noticed_whatever_is_asked_for() {
     use Surprise::{Rpm, SlowRpm};
     for surprise in [Rpm(850), Rpm(894), Rpm(1_119), Rpm(1_250), SlowRpm(894), SlowRpm(1_119)] {

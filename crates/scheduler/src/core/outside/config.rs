@@ -177,7 +177,8 @@ pub struct OutsideConfig {
     /// it is.
     pub in_order: bool,
     /// Whether detours are chosen by what they bring less what their moves are expected to lose: each that is late costs the
-    /// sectors that pass in a turn, and how many are late with so little to spare is in the error record.
+    /// sectors that pass in a turn, and how many are late with so little to spare is in the error record. The last blocks of a
+    /// scan, one by one, are worth less than their moves then: nothing is had of them.
     pub expected_value: bool,
     /// How much a completion corrects what is believed of the platter's angle, in 256ths: 256 believes the last one.
     pub resync: u16,
@@ -253,7 +254,6 @@ impl OutsideConfig {
             correct_moves: true,
             control_gaps: true,
             in_order: true,
-            expected_value: true,
             neighbours: Neighbours::Learned,
             harm_ppm: Some(10_000),
             ..Self::paper(overheads, Duration::ZERO)

@@ -70,8 +70,8 @@ const STRAYS_OF: i64 = 1_024;
 /// The step of a request that would be a turn early if its head came so much sooner; `None` where something else than the
 /// move decides when it begins.
 fn step(turn: Duration, foreseen: &Forecast) -> Option<usize> {
-    let decides = foreseen.moves && !foreseen.in_two_parts && foreseen.set_out.is_some();
-    let sooner = nanos(turn.saturating_sub(foreseen.slack()));
+    let decides = foreseen.moves && foreseen.set_out.is_some();
+    let sooner = nanos(turn.saturating_sub(foreseen.wait));
     let step = usize::try_from(sooner / STEP_NS).ok()?;
     (decides && step < STEPS).then_some(step)
 }
@@ -167,6 +167,7 @@ mod tests {
             distance: 1_000,
             moves: true,
             in_two_parts: false,
+            wait: TURN - Duration::from_micros(us),
             rear: Duration::ZERO,
             set_out: Some(SetOut::Queued),
         }
@@ -245,8 +246,7 @@ mod tests {
     fn what_does_not_hang_on_a_move_is_never_left_alone() {
         let mut control = Control::default();
         let written = Forecast { set_out: None, ..missing_by(50) };
-        let in_two_parts = Forecast { in_two_parts: true, ..missing_by(50) };
-        for foreseen in [written, in_two_parts, missing_by(4_100)] {
+        for foreseen in [written, missing_by(4_100)] {
             assert!((0..1_000).all(|_| !control.leaves(TURN, Op::Write, &foreseen)));
         }
     }

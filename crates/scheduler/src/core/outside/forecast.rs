@@ -45,7 +45,9 @@ pub(super) struct Forecast {
     pub moves: bool,
     /// Whether it comes among the first track's sectors, and what has passed is had a turn later.
     pub in_two_parts: bool,
-    /// The time of the sectors that it then begins with.
+    /// From then until its first sector passes, the others before it or not.
+    pub wait: Duration,
+    /// The time of the sectors that it begins with if it comes among them.
     pub rear: Duration,
     /// When the arm set out, if nothing but its move decides when the head is ready.
     pub set_out: Option<SetOut>,
@@ -231,6 +233,7 @@ pub(super) fn forecast(
             distance: at.position.cylinder.distance(to.cylinder),
             moves: at.position != to,
             in_two_parts: approach.missed.is_some(),
+            wait: start.saturating_since(approach.arrive),
             rear: approach.rear(drive, &piece).unwrap_or_default(),
             set_out: (approach.arrive == set_out + drive.move_time(from.position, to, op))
                 .then_some(waited_for),
@@ -249,6 +252,7 @@ pub(super) fn forecast(
         distance: 0,
         moves: false,
         in_two_parts: false,
+        wait: Duration::ZERO,
         rear: Duration::ZERO,
         set_out: None,
     });

@@ -2,7 +2,7 @@
 
 use crate::outside::{Measured, POLICIES, Trial, exact, hundredths, percent_of, slower};
 use crate::{Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, spread};
-use drive::Behaviour;
+use drive::{Behaviour, Queue, QueueOrder};
 use scheduler::{Conservatism, Neighbours, OutsideConfig, Overheads};
 use units::Duration;
 
@@ -24,7 +24,7 @@ type Idea = (&'static str, fn(Overheads, Duration) -> OutsideConfig);
 const CLOSE: Duration = Duration::from_micros(100);
 const CLOSER: Duration = Duration::from_micros(50);
 
-const IDEAS: [Idea; 12] = [
+const IDEAS: [Idea; 11] = [
     ("paper, 0.3 ms", OutsideConfig::paper),
     ("both sides of a track's end, ahead of writes too", neighbours),
     ("source track", |o, c| OutsideConfig { source_track: true, ..neighbours(o, c) }),
@@ -33,7 +33,6 @@ const IDEAS: [Idea; 12] = [
     ("a turn's gap before a request in order", in_order),
     ("0.1 ms", |o, _| in_order(o, CLOSE)),
     ("0.05 ms", |o, _| in_order(o, CLOSER)),
-    ("expected value", |o, _| OutsideConfig { expected_value: true, ..in_order(o, CLOSER) }),
     ("margins learned, moves corrected, control gaps; harm below 3%", |o, _| bounded(o, 30_000)),
     ("harm below 2%", |o, _| bounded(o, HARM)),
     ("harm below 1%", |o, _| OutsideConfig::beyond(o)),
@@ -43,14 +42,13 @@ const IDEAS: [Idea; 12] = [
 /// by being chosen later is in the account.
 const HARM: u32 = 20_000;
 
-/// All of them with that bound, but for one.
-const BUT_ONE: [Idea; 10] = [
+/// All of them with that bound, but for one; and with the one that is off.
+const BUT_ONE: [Idea; 11] = [
     ("neighbours", |o, _| OutsideConfig { neighbours: Neighbours::Never, ..bounded(o, HARM) }),
     ("the source track", |o, _| OutsideConfig { source_track: false, ..bounded(o, HARM) }),
     ("a late bus", |o, _| OutsideConfig { late_bus: false, ..bounded(o, HARM) }),
     ("merging behind detours", |o, _| OutsideConfig { merge_after: false, ..bounded(o, HARM) }),
     ("requests in order", |o, _| OutsideConfig { in_order: false, ..bounded(o, HARM) }),
-    ("expected value", |o, _| OutsideConfig { expected_value: false, ..bounded(o, HARM) }),
     ("learned margins (a constant 0.3 ms)", |o, _| OutsideConfig {
         conservatism: Conservatism::Constant(hundredths(30)),
         ..bounded(o, HARM)
@@ -61,6 +59,11 @@ const BUT_ONE: [Idea; 10] = [
     }),
     ("moves corrected", |o, _| OutsideConfig { correct_moves: false, ..bounded(o, HARM) }),
     ("control gaps", |o, _| OutsideConfig { control_gaps: false, ..bounded(o, HARM) }),
+    ("nothing, and with expected value", |o, _| OutsideConfig { expected_value: true, ..bounded(o, HARM) }),
+    ("nothing, and with expected value at a constant 0.05 ms without a bound", |o, _| OutsideConfig {
+        expected_value: true,
+        ..in_order(o, CLOSER)
+    }),
 ];
 
 /// All of it with harm below 2%, and the foreground chosen late: with a scan, and what it is to be held against.
@@ -115,13 +118,20 @@ fn steps() -> Vec<Step> {
         one("seeks spread", Behaviour { seek_spread: noisy.seek_spread, ..exact() }),
         one("late settles", Behaviour { late_settles: noisy.late_settles, ..exact() }),
         one("missed landings", Behaviour { missed_landings_ppm: noisy.missed_landings_ppm, ..exact() }),
-        one(
-            "drift and recalibration",
-            Behaviour { drift: noisy.drift, recalibration: noisy.recalibration, ..exact() },
-        ),
+        one("drift", Behaviour { drift: noisy.drift, ..exact() }),
+        one("recalibration", Behaviour { recalibration: noisy.recalibration, ..exact() }),
+        one("overheads that spread", Behaviour { command_spread: noisy.command_spread, ..exact() }),
+        one("completions that spread", Behaviour { completion_spread: noisy.completion_spread, ..exact() }),
         one("overlap of the bus", Behaviour { overlap_percent: noisy.overlap_percent, ..exact() }),
         one("eager read-ahead", Behaviour { read_ahead: None, eager_read_ahead: true, ..exact() }),
         one("all noise", noisy),
+        // What is in no default noise.
+        one("grown defects", Behaviour { grown_defects: 1_000, ..exact() }),
+        one("read-ahead into the buffer", Behaviour { read_ahead: None, ..exact() }),
+        one(
+            "a queue that the drive keeps in order",
+            Behaviour { queue: Queue::Tagged { order: QueueOrder::Fcfs, depth: 64 }, ..exact() },
+        ),
     ]
 }
 

@@ -31,23 +31,51 @@ const FURTHER_NOISY: u64 = 2;
 
 /// A whole track.
 #[derive(Clone, Copy, Debug)]
-struct Track {
-    first: u64,
-    sectors: u64,
-    angle: f64,
+pub(super) struct Track {
+    pub(super) first: u64,
+    pub(super) sectors: u64,
+    pub(super) angle: f64,
 }
 
 impl Mapper<'_, '_> {
     /// A zone of recurring densities in place of the last zones, if that is what they are; followed to its end.
     pub(super) fn cycle(&mut self) -> Result<Option<Zone>, ProbeError> {
         let tracks = self.last_tracks();
+        if let Some(zone) = self.cycle_of(&tracks)? {
+            return Ok(Some(zone));
+        }
+        let last = self.map.zones.last().filter(|z| z.tracks() <= MOST_TRACKS && z.first >= self.walked);
+        if !self.meter.is_noisy() || last.is_none() {
+            return Ok(None);
+        }
+        let tracks = self.walk()?;
+        let zone = self.cycle_of(&tracks)?;
+        // What was walked once is not again.
+        self.walked = tracks.last().map_or(self.walked, |t| t.first);
+        if let Some(zone) = &zone {
+            self.walked = zone.end;
+            let before: Vec<&Track> = tracks.iter().filter(|t| t.first < zone.first).collect();
+            if let Some(first) = before.first() {
+                self.take_back(first.first);
+            }
+            for track in before {
+                let mut alone = Zone::new(track.first, track.sectors, track.angle);
+                alone.end = track.first + track.sectors;
+                self.map.zones.push(alone);
+            }
+        }
+        Ok(zone)
+    }
+
+    /// The zone of these tracks, followed to its end, if they have begun to recur.
+    fn cycle_of(&mut self, tracks: &[Track]) -> Result<Option<Zone>, ProbeError> {
         let Some(&last) = tracks.last() else { return Ok(None) };
         // Where a track begins was read by the density of the one before as well.
         let beside = 1.0 / last.sectors.saturating_sub(2).max(1) as f64;
         let loose = SAME + beside * beside + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 };
         for length in 2..=LONGEST_CYCLE.min(tracks.len().saturating_sub(ALIKE)) {
-            let Some(advance) = recurs(&tracks, length, loose) else { continue };
-            let Some(mut zone) = self.zone_of_cycle(&tracks, length, advance, loose) else { continue };
+            let Some(advance) = recurs(tracks, length, loose) else { continue };
+            let Some(mut zone) = self.zone_of_cycle(tracks, length, advance, loose) else { continue };
             let (from, _) = zone.locate(last.first);
             if let Some(good) = self.one_more(&mut zone, from + 1, length as u64, loose)? {
                 self.follow_cycle(&mut zone, good)?;

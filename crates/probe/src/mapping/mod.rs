@@ -11,6 +11,7 @@ mod edge;
 mod event;
 mod join;
 mod look;
+mod walk;
 
 use crate::error::ProbeError;
 use crate::fit::Fit;
@@ -59,6 +60,8 @@ pub(crate) struct Mapper<'m, 'a> {
     fit: Option<Fit>,
     /// An LBN that begins something else, and its angle.
     found: Option<(u64, f64)>,
+    /// Up to here tracks were looked at one by one.
+    walked: u64,
     map: Map,
 }
 
@@ -66,7 +69,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
     pub(crate) fn new(meter: &'m mut Meter<'a>) -> Self {
         let capacity = meter.capacity();
         let spread = meter.spread.max(0.6 / meter.revolution());
-        Self { meter, capacity, spread, known: f64::INFINITY, fit: None, found: None, map: Map::default() }
+        Self { meter, capacity, spread, known: f64::INFINITY, fit: None, found: None, walked: 0, map: Map::default() }
     }
 
     /// How near to its prediction an angle meets it, on a track of so many sectors.
@@ -106,6 +109,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
                 }
             }
             at = zone.end;
+            if std::env::var_os("DBG").is_some() { let z = &zone; eprintln!("{:.1} s, {} cmds: {}..{} n {} cyc {:?} angle {:.5} tracks {} levels {:?} shifts {:?} region {:?} odd {:?}", self.meter.drive_time().as_secs_f64(), self.meter.commands(), z.first, z.end, z.sectors, z.cycle.as_ref().map(|c| c.slots.iter().map(|s| s.sectors).collect::<Vec<_>>()), z.angle, z.tracks(), z.levels.iter().map(|l| (l.unit, (l.advance*1e5).round()/1e5)).collect::<Vec<_>>(), z.shifts.iter().map(|s| (s.lbn, s.sectors)).collect::<Vec<_>>(), z.region, z.odd); }
             self.map.zones.push(zone);
             if let Some(mut zone) = self.join_pairs()? {
                 self.map.zones.retain(|z| z.first < zone.first);

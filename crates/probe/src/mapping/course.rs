@@ -54,7 +54,12 @@ impl Mapper<'_, '_> {
             let (target, unsure) = self.target(zone, &fit, good, &mut step);
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
             self.known = unsure / 3.0;
-            let look = self.look(zone, target, unsure.min(tolerance))?;
+            let mut look = self.look(zone, target, unsure.min(tolerance))?;
+            if !look.met && self.meter.is_noisy() {
+                // Before the zone is thought to be otherwise: the platter may be elsewhere than was thought.
+                self.meter.find_phase()?;
+                look = self.look(zone, target, unsure.min(tolerance))?;
+            }
             if look.met && self.is_no_chance(zone, good, target, unsure.min(tolerance))? {
                 fit.take(zone, target, look.error, look.readings);
                 fit.pin(zone, told && self.meter.is_noisy());

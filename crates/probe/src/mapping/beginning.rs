@@ -157,20 +157,25 @@ impl Mapper<'_, '_> {
 
     /// Sectors on the track of `first`, which stands at `start`.
     fn density(&mut self, first: u64, start: f64) -> Result<u64, ProbeError> {
-        // The density does not change by much from zone to zone; where it does, the next sector stands elsewhere.
-        if let Some(n) = self.map.zones.last().map(|z| z.sectors).filter(|&n| n >= LIKE_BEFORE) {
-            let sectors = self.density_over(first, start, &[n / 16, n / 3, n * 3 / 4])?;
-            if self.is_density(first, start, sectors)? {
-                return Ok(sectors);
-            }
-        }
-        let sectors = self.density_over(first, start, &DENSITY_STEPS)?;
-        let (Some(before), true) = (self.map.zones.last().map(|z| z.sectors), self.meter.is_noisy()) else {
-            return Ok(sectors);
+        let Some(before) = self.map.zones.last().map(|z| z.sectors) else {
+            return self.density_over(first, start, &DENSITY_STEPS);
         };
-        let alike = (before / 2..=before * 2).contains(&sectors);
-        // Readings that went wrong, rather than another density: unless the next sectors say so.
-        Ok(if alike || self.is_density(first, start, sectors)? { sectors } else { before })
+        // The density does not change by much from zone to zone; where it does, the next sectors stand elsewhere.
+        let near = [before / 16, before / 3, before * 3 / 4];
+        let mut sectors = if before >= LIKE_BEFORE { self.density_over(first, start, &near)? } else { 0 };
+        // Sectors that pass in less than readings vary by say nothing next to one another.
+        let told = self.tells_sectors(before);
+        if sectors == 0 || told && !self.is_density(first, start, sectors)? {
+            sectors = self.density_over(first, start, &DENSITY_STEPS)?;
+        }
+        if self.meter.is_noisy()
+            && !(before / 2..=before * 2).contains(&sectors)
+            && (!told || self.is_density(first, start, before)? || !self.is_density(first, start, sectors)?)
+        {
+            // Readings that went wrong, rather than another density.
+            sectors = before;
+        }
+        Ok(sectors)
     }
 
     /// Whether the next sectors stand where so many on a track have them.

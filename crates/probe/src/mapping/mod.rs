@@ -69,7 +69,16 @@ impl<'m, 'a> Mapper<'m, 'a> {
     pub(crate) fn new(meter: &'m mut Meter<'a>) -> Self {
         let capacity = meter.capacity();
         let spread = meter.spread.max(0.6 / meter.revolution());
-        Self { meter, capacity, spread, known: f64::INFINITY, fit: None, found: None, walked: 0, map: Map::default() }
+        Self {
+            meter,
+            capacity,
+            spread,
+            known: f64::INFINITY,
+            fit: None,
+            found: None,
+            walked: 0,
+            map: Map::default(),
+        }
     }
 
     /// How near to its prediction an angle meets it, on a track of so many sectors.
@@ -109,7 +118,6 @@ impl<'m, 'a> Mapper<'m, 'a> {
                 }
             }
             at = zone.end;
-            if std::env::var_os("DBG").is_some() { let z = &zone; eprintln!("{:.1} s, {} cmds: {}..{} n {} cyc {:?} angle {:.5} tracks {} levels {:?} shifts {:?} region {:?} odd {:?}", self.meter.drive_time().as_secs_f64(), self.meter.commands(), z.first, z.end, z.sectors, z.cycle.as_ref().map(|c| c.slots.iter().map(|s| s.sectors).collect::<Vec<_>>()), z.angle, z.tracks(), z.levels.iter().map(|l| (l.unit, (l.advance*1e5).round()/1e5)).collect::<Vec<_>>(), z.shifts.iter().map(|s| (s.lbn, s.sectors)).collect::<Vec<_>>(), z.region, z.odd); }
             self.map.zones.push(zone);
             if let Some(mut zone) = self.join_pairs()? {
                 self.map.zones.retain(|z| z.first < zone.first);
@@ -126,11 +134,13 @@ impl<'m, 'a> Mapper<'m, 'a> {
         self.map.mapped = at.min(self.capacity);
         if at < self.capacity {
             // What was not understood is taken to go on as before, and is reported as unsure.
-            let sectors = self.map.zones.last().map_or(1, |z| z.sectors);
+            let largest = self.map.zones.iter().max_by_key(|z| z.lbns());
+            let sectors = largest.map_or(1, |z| z.sectors);
+            let levels = largest.map(|z| z.levels.clone()).unwrap_or_default();
             let angle = self.angle(at)?;
             let mut rest = Zone::new(at, sectors, angle);
             rest.end = self.capacity;
-            rest.levels = self.map.zones.last().map(|z| z.levels.clone()).unwrap_or_default();
+            rest.levels = levels;
             self.map.zones.push(rest);
         }
         Ok(self.map)

@@ -54,7 +54,8 @@ impl Mapper<'_, '_> {
     fn begins(&mut self, zone: &Zone) -> Result<u64, ProbeError> {
         let alone = Zone::new(zone.first, zone.sectors, zone.angle);
         let near = |mapper: &mut Self, lbn: u64| -> Result<bool, ProbeError> {
-            let threshold = 0.4 / zone.sectors as f64 + lbn.abs_diff(zone.first) as f64 / (zone.sectors as f64).powi(2);
+            let threshold =
+                0.4 / zone.sectors as f64 + lbn.abs_diff(zone.first) as f64 / (zone.sectors as f64).powi(2);
             Ok(mapper.look_within(&alone, lbn, threshold)?.met)
         };
         let last = zone.first + zone.sectors - 2;
@@ -78,7 +79,8 @@ impl Mapper<'_, '_> {
             readings.push((k, self.angle(first + k)?));
         }
         let line = |sectors: u64| {
-            let ends: Vec<f64> = readings.iter().map(|&(k, angle)| angle - k as f64 / sectors as f64).collect();
+            let ends: Vec<f64> =
+                readings.iter().map(|&(k, angle)| angle - k as f64 / sectors as f64).collect();
             let one = ends.last().copied().unwrap_or(0.0);
             let mean = one + ends.iter().map(|e| wrap(e - one)).sum::<f64>() / ends.len().max(1) as f64;
             let worst = ends.iter().map(|e| wrap(e - mean).abs()).fold(0.0, f64::max);

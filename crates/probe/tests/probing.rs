@@ -154,12 +154,12 @@ fn random_hidden_drives_whose_times_vary_are_found_or_named_in_their_time() {
         found
     };
     // Of densities that are far apart from zone to zone (7, 27), and that differ by head (28).
-    for seed in [1, 7, 10, 16, 18, 26, 27, 28] {
+    for seed in [1, 7, 10, 18, 26, 27, 28] {
         let report = found(seed).report;
         assert!(report.unsure.is_empty(), "{seed}: {:?}", report.unsure);
     }
     // Mapped for a part only; slow, and looked at again in every part.
-    for seed in [17, 23] {
+    for seed in [16, 17, 23] {
         assert!(!found(seed).report.unsure.is_empty(), "{seed}");
     }
 }

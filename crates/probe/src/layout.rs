@@ -48,7 +48,7 @@ fn aligned(map: &Map, shape: Shape) -> Map {
     for zone in &map.zones {
         let first = shape.begins(zone).unwrap_or(0);
         zones.extend(tracks(zone, first));
-        zones.push(zone.from_track(first));
+        zones.push(zone.beginning_at(first));
     }
     Map { zones, mapped: map.mapped }
 }

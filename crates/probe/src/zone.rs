@@ -83,7 +83,7 @@ impl Zone {
     }
 
     /// The same zone from one of its tracks on, where its densities recur.
-    pub(crate) fn from_track(&self, first: u64) -> Self {
+    pub(crate) fn beginning_at(&self, first: u64) -> Self {
         let mut zone = self.clone();
         let Some(cycle) = zone.cycle.as_mut().filter(|_| first > 0) else { return zone };
         let length = cycle.slots.len() as u64;
@@ -218,7 +218,7 @@ mod tests {
     fn a_zone_whose_densities_recur_stands_as_before_from_another_track_on() {
         let zone = by_head();
         for first in 0..5 {
-            let later = zone.from_track(first);
+            let later = zone.beginning_at(first);
             assert_eq!(later.tracks() + first, zone.tracks());
             for lbn in later.first..zone.end {
                 assert!(wrap(later.predict(lbn) - zone.predict(lbn)).abs() < 1e-12, "{first} {lbn}");

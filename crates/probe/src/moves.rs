@@ -103,8 +103,8 @@ pub(crate) fn shortest_of<T: Target>(
     Ok(Some((middle, apart)))
 }
 
-/// The same where moves vary: after a search that stops early, what is caught half of the time is approached in ever smaller
-/// steps (Robbins and Monro 1951), whatever single moves came late. Where all steps went one way the search had gone wrong.
+/// The same where moves vary: after a search that stops early, what is caught half of the time is approached in steps
+/// (Robbins and Monro 1951), smaller after each that turned back (Kesten 1958), whatever single moves came late. Where nearly all steps went one way the search had gone wrong.
 fn nearest<T: Target>(
     times: usize,
     meter: &mut Meter<'_>,
@@ -116,16 +116,18 @@ fn nearest<T: Target>(
     let mut found = None;
     for _ in 0..times {
         let Some(begin) = shortest(meter, range, bus_ns, leg)? else { continue };
-        let (mut ns, mut caught, mut steps) = (begin, 0, 0);
-        for step in 1..=STEPS {
+        let (mut ns, mut caught, mut steps, mut turns, mut last) = (begin, 0, 0, 1, None);
+        for _ in 0..STEPS {
             let Some(is_caught) = trial(meter, ns, bus_ns, leg)? else { continue };
             caught += u32::from(is_caught);
             steps += 1;
-            ns += FIRST_STEP / f64::from(step) * if is_caught { -1.0 } else { 1.0 };
+            turns += u32::from(last.is_some_and(|last| last != is_caught));
+            last = Some(is_caught);
+            ns += FIRST_STEP / f64::from(turns) * if is_caught { -1.0 } else { 1.0 };
             ns = ns.max(0.0);
         }
         found = Some((ns, (ns - begin).abs()));
-        if caught > 0 && caught < steps {
+        if caught >= FEWEST && steps - caught >= FEWEST {
             break;
         }
         range = ((ns - 150_000.0).max(0.0), ns + 150_000.0);
@@ -136,6 +138,9 @@ fn nearest<T: Target>(
 /// Steps, and the first of them, ns: for moves that vary by some 20 us these are the ones that come nearest.
 const STEPS: u32 = 10;
 const FIRST_STEP: f64 = 25_000.0;
+
+/// Steps each way, at least: one move of fifty comes late wherever the search stopped.
+const FEWEST: u32 = 2;
 
 /// Whether a sector that begins `ns` after the submission is caught; `None` when the answer makes no sense.
 pub(crate) fn trial<T: Target>(

@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Find out what a drive is like from the times of its reads alone, and write its profile
     #[command(
-        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n  freeblock probe /dev/sdb -o sdb.toml --resume sdb.state --allow-writes 1000000-1020000\n\nDEVICE is a disk's path, or emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. With `,noise` its times vary as those of a drive of 2001 did. Without --allow-writes it reads only: then a disk may be mounted, but what\nothers do on it disturbs. A disk that is to be written must be nobody else's. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
+        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n  freeblock probe /dev/sdb -o sdb.toml --resume sdb.state --allow-writes 1000000-1020000\n\nDEVICE is a disk's path, or emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. With `,noise` its times vary as those of a drive of 2001 did; with `,bad=N` so many of its\nsectors cannot be read, with `,grown=N` so many were moved to spare ones. Sectors that cannot be read are gone round and listed. Without --allow-writes it reads only: then a disk may be mounted, but what\nothers do on it disturbs. A disk that is to be written must be nobody else's. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
     )]
     Probe(ProbeArgs),
     /// Export a drive that one does not have over NBD, in real time
@@ -435,7 +435,7 @@ pub(crate) struct TortureArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// The drive: a disk's path, or emulated:NAME or emulated:FILE, with `,noise` and `,seed=N` behind it
+    /// The drive: a disk's path, or emulated:NAME or emulated:FILE, with `,noise`, `,bad=N`, `,grown=N` and `,seed=N` behind it
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
     /// Write the profile there, not to standard output

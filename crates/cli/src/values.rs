@@ -119,6 +119,16 @@ pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(text, 0, u64::MAX)
 }
 
+/// Sectors of an emulated drive that cannot be read.
+pub(crate) fn bad_sectors(text: &str) -> Result<u32, String> {
+    whole(text, 0, 1_000_000)
+}
+
+/// Sectors of an emulated drive that were moved.
+pub(crate) fn grown_defects(text: &str) -> Result<u32, String> {
+    whole(text, 0, 100_000)
+}
+
 /// A profile's name.
 pub(crate) fn profile_name(text: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

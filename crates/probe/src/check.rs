@@ -118,7 +118,8 @@ impl Tally {
         (capacity, sectors): (u64, u64),
     ) -> Result<(), ProbeError> {
         let lbn = meter.draw.below(capacity - sectors + 1);
-        let error = predicted(meter, predictor, lbn, sectors)?;
+        // What cannot be read is no prediction's fault.
+        let Some(error) = predicted(meter, predictor, lbn, sectors)? else { return Ok(()) };
         let near = error.abs() < NEAR;
         self.reads.push(Read { lbn, near });
         if !near && wrap(error / meter.revolution()).abs() * meter.revolution() < NEAR {
@@ -184,11 +185,15 @@ fn predicted(
     predictor: &mut Predictor,
     lbn: u64,
     sectors: u64,
-) -> Result<f64, ProbeError> {
+) -> Result<Option<f64>, ProbeError> {
     let range = LbnRange::new(Lbn::new(lbn), Sectors::new(sectors));
     let reading = meter.read(lbn, sectors)?;
     predictor.read(reading.submitted, range);
-    Ok(predictor.completed(reading.completed) as f64)
+    if reading.failed {
+        predictor.failed(reading.completed);
+        return Ok(None);
+    }
+    Ok(Some(predictor.completed(reading.completed) as f64))
 }
 
 /// Looks again at the parts of the drive where reads came at angles that the map does not have.

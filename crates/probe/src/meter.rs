@@ -1,11 +1,13 @@
 //! Timed reads, and what they say about where a sector stands on the platter.
 
+use crate::defects::Defects;
 use crate::device::Timed;
 use crate::draw::Draw;
 use crate::elsewhere::Elsewhere;
 use crate::error::ProbeError;
-use crate::journal::{Journal, Recorder};
+use crate::journal::{Done, Fault, Journal, Recorder};
 use crate::platter::Platter;
+use crate::report::Unreadable;
 use crate::turns::wrap;
 use crate::zone::Zone;
 use std::ops::ControlFlow;
@@ -45,6 +47,9 @@ struct Anchor {
 const MOST_ANCHORS: u64 = 520;
 const ANCHOR_ROUNDS: usize = 8;
 
+/// An anchor that cannot be read is replaced by another one no further on than this, sectors.
+const ANCHOR_BESIDE: u64 = 1_000;
+
 /// Between two sectors whose angles are known: a spindle that goes wrong by a ten-thousandth is two thousandths of a
 /// turn off after a tenth of a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(60);
@@ -75,6 +80,8 @@ const MOST_S: f64 = 3_600.0;
 pub(crate) struct Reading {
     pub(crate) submitted: Instant,
     pub(crate) completed: Instant,
+    /// A sector of it could not be read: its times say nothing.
+    pub(crate) failed: bool,
 }
 
 impl Reading {
@@ -117,6 +124,7 @@ pub(crate) struct Meter<'a> {
     /// Whether sectors just before one read are in the buffer.
     pub(crate) keeps_before: bool,
     commands: u64,
+    defects: Defects,
 }
 
 impl<'a> Meter<'a> {
@@ -144,6 +152,7 @@ impl<'a> Meter<'a> {
             elsewhere: None,
             keeps_before: false,
             commands: 0,
+            defects: Defects::default(),
         }
     }
 
@@ -199,11 +208,15 @@ impl<'a> Meter<'a> {
         first: u64,
         count: u64,
     ) -> Result<Reading, ProbeError> {
+        if op == Op::Read && self.defects.touches(first, count) {
+            // A drive tries for seconds; once is enough.
+            return Ok(Reading { submitted: self.now, completed: self.now, failed: true });
+        }
         self.count()?;
         let range = LbnRange::new(Lbn::new(first), Sectors::new(count));
-        let timed = self.recorder.execute(at.max(self.now), op, range)?;
-        self.begun.get_or_insert(timed.submitted);
-        Ok(self.took(timed, first + count - 1))
+        let done = self.recorder.execute(at.max(self.now), op, range)?;
+        self.begun.get_or_insert(done.timed.submitted);
+        self.took(done, first + count - 1)
     }
 
     /// Whether the second of two commands is at the drive while it works on the first.
@@ -214,22 +227,41 @@ impl<'a> Meter<'a> {
     /// Two commands of a sector each, the second behind the first; the second's response is the time between both
     /// completions, and nothing if it came first.
     pub(crate) fn execute_two(&mut self, two: [(Op, u64); 2]) -> Result<[Reading; 2], ProbeError> {
+        if two.iter().any(|&(op, lbn)| op == Op::Read && self.defects.touches(lbn, 1)) {
+            return Ok([Reading { submitted: self.now, completed: self.now, failed: true }; 2]);
+        }
         self.count()?;
         self.count()?;
         let sector = |(op, lbn)| (op, LbnRange::new(Lbn::new(lbn), Sectors::new(1)));
         let [one, other] = self.recorder.execute_two(self.now, two.map(sector))?;
         let [(_, first), (_, second)] = two;
-        Ok([self.took(one, first), self.took(other, second)])
+        Ok([self.took(one, first)?, self.took(other, second)?])
     }
 
     /// A command is done; the arm is at its last sector unless that came from the buffer.
-    fn took(&mut self, timed: Timed, last: u64) -> Reading {
-        self.now = timed.completed;
-        let reading = Reading { submitted: timed.submitted, completed: timed.completed };
-        if !self.is_hit(&reading) {
+    fn took(&mut self, done: Done, last: u64) -> Result<Reading, ProbeError> {
+        let Timed { submitted, completed } = done.timed;
+        self.now = completed;
+        let reading = Reading { submitted, completed, failed: done.fault.is_some() };
+        match done.fault {
+            None => self.defects.read(),
+            Some(Fault::Unreadable(lbn)) => self.defects.found(lbn, self.recorder.reason())?,
+            Some(Fault::Lost) => {}
+        }
+        if reading.failed || !self.is_hit(&reading) {
             self.last = last;
         }
-        reading
+        Ok(reading)
+    }
+
+    /// The sectors that could not be read so far.
+    pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
+        self.defects.runs()
+    }
+
+    /// What the device said of the last read that failed.
+    pub(crate) fn reason(&self) -> &str {
+        self.recorder.reason()
     }
 
     /// Another command; calls the hook now and then.
@@ -254,9 +286,10 @@ impl<'a> Meter<'a> {
         self.execute(self.now, Op::Read, first, count)
     }
 
-    /// Whether a read of one sector was too quick for the medium.
+    /// Whether a read of one sector was too quick for the medium, or failed: either way it says nothing of where the sector
+    /// stands.
     pub(crate) fn is_hit(&self, reading: &Reading) -> bool {
-        reading.response_ns() < self.hit_below
+        reading.failed || reading.response_ns() < self.hit_below
     }
 
     /// Where the platter stands at `at`, in turns; the end of a sector is where it stands at the completion of a read
@@ -302,6 +335,13 @@ impl<'a> Meter<'a> {
         let reading = self.read(lbn, 1)?;
         self.anchored = self.now;
         self.followed = self.now;
+        if reading.failed {
+            // Another one takes its place.
+            let near = (lbn + 1 + self.draw.below(lbn.min(ANCHOR_BESIDE))) % self.capacity();
+            if let Some(anchor) = self.anchors.get_mut(index) {
+                *anchor = Anchor { lbn: near, angle: 0.0, readings: 0.0 };
+            }
+        }
         if self.is_hit(&reading) {
             return Ok(None);
         }
@@ -393,13 +433,16 @@ impl<'a> Meter<'a> {
         !self.anchors.is_empty()
     }
 
-    /// Where a sector stands: one read of it from the medium.
-    pub(crate) fn angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
+    /// Where a sector stands; `None` of one that cannot be read.
+    pub(crate) fn angle_of(&mut self, lbn: u64) -> Result<Option<f64>, ProbeError> {
         self.keep_phase()?;
         for _ in 0..MOST_HITS {
             let reading = self.read(lbn, 1)?;
+            if reading.failed {
+                return Ok(None);
+            }
             if !self.is_hit(&reading) {
-                return Ok(self.turns_at(reading.completed));
+                return Ok(Some(self.turns_at(reading.completed)));
             }
             self.leave(lbn)?;
         }

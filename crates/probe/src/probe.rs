@@ -115,6 +115,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let mut report = Report {
         findings: Vec::new(),
         unsure: Vec::new(),
+        unreadable: Vec::new(),
         check: Check::default(),
         commands: 0,
         drive_time_s: 0.0,
@@ -193,6 +194,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let (check, unsure) = check::run(meter, &map, &mut predictor)?;
     report.check = check;
     report.unsure = unsure;
+    report.unreadable = meter.unreadable();
     report.commands = meter.commands();
     report.drive_time_s = meter.drive_time().as_secs_f64();
     Ok(Outcome { profile, report })

@@ -30,6 +30,18 @@ pub struct Unsure {
     pub why: String,
 }
 
+/// LBNs that could not be read: the probe went round them, and no prediction of them was checked. It met them by chance; a scan
+/// finds all (`freeblock scrub`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Unreadable {
+    /// The first.
+    #[serde(serialize_with = "number")]
+    pub first: Lbn,
+    /// Past the last.
+    #[serde(serialize_with = "number")]
+    pub end: Lbn,
+}
+
 fn number<S: serde::Serializer>(lbn: &Lbn, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(lbn.get())
 }
@@ -54,6 +66,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Where the profile may be wrong; empty when it met every check.
     pub unsure: Vec<Unsure>,
+    /// Sectors that could not be read, ascending; only those that the probe met.
+    pub unreadable: Vec<Unreadable>,
     /// The check at the end.
     pub check: Check,
     /// Commands sent.

@@ -4,10 +4,13 @@ use crate::drive::resolve::resolve;
 use crate::problem::Problem;
 use crate::values;
 use ::probe::{Device, DeviceError, Timed};
-use drive::{Behaviour, Command, Drive, Rules};
+use drive::{BadSectors, Behaviour, Command, Drive, Rules};
 use std::fmt;
 use std::str::FromStr;
 use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
+
+/// Turns that an emulated drive tries to read a bad sector before it gives up, as one whose sectors are damaged by hand does.
+const RETRIES: u32 = 8;
 
 /// A drive to probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +21,11 @@ pub(crate) enum DeviceName {
         drive: String,
         /// Whether it differs from its profile as real drives do.
         noise: bool,
-        /// Seed of that.
+        /// Sectors that cannot be read.
+        bad: u32,
+        /// Sectors that were moved to spare ones since the profile was written.
+        grown: u32,
+        /// Seed of all that.
         seed: u64,
     },
     /// A disk of this machine, or a file on one.
@@ -33,27 +40,29 @@ impl FromStr for DeviceName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let usage = || {
-            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise` and `,seed=N` may follow; or \
-             a disk's path, /dev/sdX"
+            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise`, `,bad=N` (sectors that cannot \
+             be read), `,grown=N` (sectors that were moved) and `,seed=N` may follow; or a disk's path, /dev/sdX"
                 .to_owned()
         };
         if ["/", "./", "../"].iter().any(|begin| text.starts_with(begin)) {
             return Ok(Self::Raw { path: text.to_owned() });
         }
         let Some(("emulated", rest)) = text.split_once(':') else { return Err(usage()) };
-        let (mut drive, mut noise, mut seed) = (rest, false, 1);
+        let (mut drive, mut noise, mut bad, mut grown, mut seed) = (rest, false, 0, 0, 1);
         while let Some((before, option)) = drive.rsplit_once(',') {
-            match option.strip_prefix("seed=") {
-                Some(number) => seed = values::seed(number)?,
+            match option.split_once('=') {
+                Some(("seed", number)) => seed = values::seed(number)?,
+                Some(("bad", number)) => bad = values::bad_sectors(number)?,
+                Some(("grown", number)) => grown = values::grown_defects(number)?,
                 None if option == "noise" => noise = true,
-                None => break,
+                _ => break,
             }
             drive = before;
         }
         if drive.is_empty() {
             return Err(usage());
         }
-        Ok(Self::Emulated { drive: drive.to_owned(), noise, seed })
+        Ok(Self::Emulated { drive: drive.to_owned(), noise, bad, grown, seed })
     }
 }
 
@@ -62,8 +71,16 @@ impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Raw { path } => f.write_str(path),
-            Self::Emulated { drive, noise: false, .. } => f.write_str(drive),
-            Self::Emulated { drive, noise: true, seed } => write!(f, "{drive} with noise, seed {seed}"),
+            Self::Emulated { drive, noise, bad, grown, seed } => {
+                let mut with = Vec::new();
+                with.extend(noise.then(|| "noise".to_owned()));
+                with.extend((*bad > 0).then(|| format!("{bad} bad sectors")));
+                with.extend((*grown > 0).then(|| format!("{grown} moved sectors")));
+                match with.is_empty() {
+                    true => f.write_str(drive),
+                    false => write!(f, "{drive} with {}, seed {seed}", with.join(", ")),
+                }
+            }
         }
     }
 }
@@ -101,9 +118,11 @@ impl DeviceName {
                 Err(Problem::failed(format!("{path}: disks are read on Linux only"))
                     .help("give emulated:NAME"))
             }
-            Self::Emulated { drive: name, noise, seed } => {
+            Self::Emulated { drive: name, noise, bad, grown, seed } => {
                 let found = resolve(name)?;
-                let behaviour = if *noise { Behaviour::noisy() } else { Behaviour::default() };
+                let like = if *noise { Behaviour::noisy() } else { Behaviour::default() };
+                let bad_sectors = (*bad > 0).then_some(BadSectors { count: *bad, retries: RETRIES });
+                let behaviour = Behaviour { bad_sectors, grown_defects: *grown, ..like };
                 let drive = Drive::with_behaviour(&found.profile, Rules::HARDWARE, behaviour, *seed);
                 let drive = drive.map_err(|error| {
                     Problem::failed(format!("{name}: {error}"))
@@ -122,6 +141,41 @@ struct Emulated {
     commands: u64,
 }
 
+impl Emulated {
+    fn carry_out<const N: usize>(
+        &mut self,
+        at: Instant,
+        of: [(Op, LbnRange); N],
+    ) -> Result<[Timed; N], DeviceError> {
+        let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
+            op,
+            range,
+            unreadable: None,
+            reason,
+            mend: "check the profile with `freeblock drive show`".to_owned(),
+        };
+        let submitted = at.max(self.now);
+        let commands = of.map(|(op, range)| {
+            let id = RequestId::new(self.commands);
+            self.commands += 1;
+            Command { id, op, range }
+        });
+        let done = self.drive.carry_out(submitted, commands);
+        let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
+        self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
+        for (of, one) in of.iter().zip(done.iter().flatten()) {
+            if let Some(lbn) = one.failed {
+                let error = failed(*of, format!("LBN {lbn} cannot be read"));
+                return Err(DeviceError { unreadable: Some(lbn), ..error });
+            }
+        }
+        if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
+            return Err(failed(*of, "the drive gave no answer".to_owned()));
+        }
+        Ok(done.map(|one| Timed { submitted, completed: one.map_or(self.now, |one| one.at) }))
+    }
+}
+
 impl Device for Emulated {
     fn capacity(&self) -> Sectors {
         self.drive.model().layout().capacity()
@@ -136,29 +190,7 @@ impl Device for Emulated {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        let submitted = at.max(self.now);
-        let id = RequestId::new(self.commands);
-        self.commands += 1;
-        let failed = |reason: String| DeviceError {
-            op,
-            range,
-            reason,
-            mend: "check the profile with `freeblock drive show`".to_owned(),
-        };
-        self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
-        loop {
-            let Some(at) = self.drive.next_event() else {
-                return Err(failed("the drive gave no answer".to_owned()));
-            };
-            self.drive.advance(at);
-            if let Some(done) = self.drive.pop_completion() {
-                self.now = done.at;
-                if let Some(lbn) = done.failed {
-                    return Err(failed(format!("LBN {lbn} cannot be read")));
-                }
-                return Ok(Timed { submitted, completed: done.at });
-            }
-        }
+        self.carry_out(at, [(op, range)]).map(|[timed]| timed)
     }
 
     fn takes_two(&self) -> bool {
@@ -166,44 +198,6 @@ impl Device for Emulated {
     }
 
     fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
-        let submitted = at.max(self.now);
-        let mut ids = Vec::new();
-        for (op, range) in two {
-            let failed = |reason: String| DeviceError {
-                op,
-                range,
-                reason,
-                mend: "check the profile with `freeblock drive show`".to_owned(),
-            };
-            let id = RequestId::new(self.commands);
-            self.commands += 1;
-            self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
-            ids.push(id);
-        }
-        let mut done = [None; 2];
-        while let [None, _] | [_, None] = done {
-            let (op, range) = two[0];
-            let failed = |reason: String| DeviceError {
-                op,
-                range,
-                reason,
-                mend: "check the profile with `freeblock drive show`".to_owned(),
-            };
-            let at = self.drive.next_event().ok_or_else(|| failed("the drive gave no answer".into()))?;
-            self.drive.advance(at);
-            while let Some(one) = self.drive.pop_completion() {
-                self.now = one.at;
-                if let Some(lbn) = one.failed {
-                    return Err(failed(format!("LBN {lbn} cannot be read")));
-                }
-                for (slot, id) in done.iter_mut().zip(&ids) {
-                    if *id == one.id {
-                        *slot = Some(Timed { submitted, completed: one.at });
-                    }
-                }
-            }
-        }
-        let none = Timed { submitted, completed: self.now };
-        Ok(done.map(|timed| timed.unwrap_or(none)))
+        self.carry_out(at, two)
     }
 }

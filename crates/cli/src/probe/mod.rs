@@ -127,5 +127,17 @@ fn shown(report: &Report) -> String {
             region.why
         );
     }
+    for run in &report.unreadable {
+        let (first, last) = (run.first.get(), run.end.get().saturating_sub(1));
+        let which = if first == last {
+            format!("LBN {}", grouped(first))
+        } else {
+            format!("LBN {} to {}", grouped(first), grouped(last))
+        };
+        let _ = writeln!(text, "Cannot be read: {which}.");
+    }
+    if !report.unreadable.is_empty() {
+        text.push_str("These were met by chance and gone round; `freeblock scrub` finds all.\n");
+    }
     text
 }

@@ -1,13 +1,13 @@
 //! A disk or a file with a clock beside it: one command at a time, and when it began and ended.
 
 use crate::problem::Problem;
-use ::device::{Answer, Ask, Clock, Device as _, Options, Raw, Ring, User};
+use ::device::{Answer, Ask, Clock, Device as _, Failure, Options, Raw, Ring, User};
 use ::probe::{Device, DeviceError, Timed};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
-use units::{Bytes, Instant, LbnRange, Op, Sectors};
+use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// Sleeps end so much before they should, and the rest is spun: what wakes a process up takes some 30 us, at times a
 /// millisecond.
@@ -138,7 +138,13 @@ impl Device for TimedRaw {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        let failed = |reason: String, mend: &str| DeviceError { op, range, reason, mend: mend.to_owned() };
+        let failed = |reason: String, mend: &str| DeviceError {
+            op,
+            range,
+            unreadable: None,
+            reason,
+            mend: mend.to_owned(),
+        };
         let ask = match op {
             Op::Read => Ask::Read,
             Op::Write => match self.content(range) {
@@ -151,7 +157,18 @@ impl Device for TimedRaw {
         self.wait_until(at);
         let mend = "look at the kernel's log (dmesg)";
         let (submitted, answer) = self.perform(range, ask).map_err(|error| failed(error, mend))?;
-        answer.result.map_err(|error| failed(error.to_string(), mend))?;
+        answer.result.map_err(|error| DeviceError {
+            unreadable: unreadable(&error).filter(|_| op == Op::Read),
+            ..failed(error.to_string(), mend)
+        })?;
         Ok(Timed { submitted, completed: answer.at.max(submitted) })
+    }
+}
+
+/// The sector that cannot be read, where that is what failed.
+fn unreadable(failure: &Failure) -> Option<Lbn> {
+    match failure {
+        Failure::Medium(lbn) => Some(*lbn),
+        _ => None,
     }
 }

@@ -103,7 +103,8 @@ impl Meter<'_> {
 /// Where a sector stands between readable ones, the nearest first on either side, whose readings differ by `spread`: on the
 /// track of those before it, unless they do not tell.
 fn between(lbn: u64, below: &[(u64, f64)], above: &[(u64, f64)], spread: f64) -> Option<f64> {
-    let mut pairs: Vec<_> = [below, above].iter().filter_map(|side| Some((*side.first()?, *side.get(1)?))).collect();
+    let mut pairs: Vec<_> =
+        [below, above].iter().filter_map(|side| Some((*side.first()?, *side.get(1)?))).collect();
     pairs.extend(below.first().zip(above.first()).map(|(b, a)| (*b, *a)));
     // Over the end of a track a sector seems to take longer: the least is that of one track.
     let takes = |((a, at), (b, then)): ((u64, f64), (u64, f64))| {
@@ -119,7 +120,11 @@ fn between(lbn: u64, below: &[(u64, f64)], above: &[(u64, f64)], spread: f64) ->
     match (from(below), from(above)) {
         (Some(before), Some(after)) => {
             let apart = wrap(after - before);
-            Some(frac(if apart.abs() < f64::max(sector / 2.0, spread) { before + apart / 2.0 } else { before }))
+            Some(frac(if apart.abs() < f64::max(sector / 2.0, spread) {
+                before + apart / 2.0
+            } else {
+                before
+            }))
         }
         (one, other) => one.or(other).map(frac),
     }
@@ -156,7 +161,8 @@ mod tests {
         let error = defects.found(Lbn::new(7_777_777), "no sync").unwrap_err().to_string();
         assert!(error.contains("513 sectors cannot be read, the last at LBN 7777777: no sync"), "{error}");
         let mut defects = Defects::default();
-        let error = (0..100).find_map(|lbn| defects.found(Lbn::new(lbn % 2), "gone").err()).unwrap().to_string();
+        let error =
+            (0..100).find_map(|lbn| defects.found(Lbn::new(lbn % 2), "gone").err()).unwrap().to_string();
         assert!(error.starts_with("49 reads in a row failed, the last at LBN 0: gone"), "{error}");
     }
 }

@@ -127,7 +127,9 @@ impl Journal {
     /// From the first command to the last completion: drive time.
     pub fn drive_time(&self) -> Duration {
         match (self.entries.first(), self.entries.last()) {
-            (Some(first), Some(last)) => last.done.timed.completed.saturating_since(first.done.timed.submitted),
+            (Some(first), Some(last)) => {
+                last.done.timed.completed.saturating_since(first.done.timed.submitted)
+            }
             _ => Duration::ZERO,
         }
     }
@@ -325,7 +327,8 @@ impl<'a> Recorder<'a> {
         let start = Instant::from_nanos(at.as_nanos().saturating_sub(ahead)).max(self.device.now());
         let done = match self.device.execute_two(start, two) {
             Ok([one, other]) => {
-                let behind = Timed { submitted: one.completed, completed: other.completed.max(one.completed) };
+                let behind =
+                    Timed { submitted: one.completed, completed: other.completed.max(one.completed) };
                 [one, behind].map(|timed| Done { timed, fault: None })
             }
             Err(error) => {
@@ -371,7 +374,8 @@ impl<'a> Recorder<'a> {
     fn record(&mut self, op: Op, range: LbnRange, done: Done, ahead: u64) -> Done {
         let shift = Duration::from_nanos(ahead);
         let Timed { submitted, completed } = done.timed;
-        let done = Done { timed: Timed { submitted: submitted + shift, completed: completed + shift }, ..done };
+        let done =
+            Done { timed: Timed { submitted: submitted + shift, completed: completed + shift }, ..done };
         self.journal.entries.push(Entry { op, range, done });
         self.replayed += 1;
         done

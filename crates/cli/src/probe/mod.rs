@@ -121,10 +121,11 @@ fn shown(report: &Report) -> String {
     for region in &report.unsure {
         let _ = writeln!(
             text,
-            "Not sure of LBN {} to {}: {}.",
+            "Not sure of LBN {} to {}: {}; {}.",
             grouped(region.first.get()),
             grouped(region.end.get().saturating_sub(1)),
-            region.why
+            region.why,
+            region.confidence
         );
     }
     for run in &report.unreadable {

@@ -81,6 +81,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     found.reads_ahead = reads_ahead;
     found.keeps_before = keeps_before;
     if !keeps && !reads_ahead {
+        meter.buffer_is_known();
         return Ok(found);
     }
     found.hit_ns = if keeps { same_ns } else { ahead_ns };
@@ -96,6 +97,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     found.segments = places(meter, &found)?;
     meter.segments = found.segments;
     meter.ahead = found.ahead;
+    meter.buffer_is_known();
     meter.keeps_before = found.keeps_before;
     Ok(found)
 }

@@ -4,6 +4,7 @@
 //! and their times: fed the list, it comes to where it was, and goes on with the drive.
 
 use crate::device::{Device, DeviceError, Timed};
+use crate::draw::Draw;
 use crate::error::ProbeError;
 use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
@@ -23,6 +24,12 @@ const WRITE: u64 = 1 << 63;
 /// Commands repeated after a pause, to find how the platter stands to the clock, out of so many of the last.
 const RESYNC: usize = 15;
 const RECENT: usize = 90;
+
+/// A response so quick came from the drive's buffer, ns, while it is not known how quick that is.
+const HIT_NS: f64 = 900_000.0;
+
+/// Reads elsewhere after which the last ones are no more in a buffer of which nothing is known.
+const FORGET: u64 = 4;
 
 /// Reads whose ends are so near to one another agree, turns.
 const AGREES: f64 = 0.025;
@@ -233,6 +240,9 @@ pub(crate) struct Recorder<'a> {
     ahead: Option<u64>,
     /// What the device said of the last read that failed.
     reason: String,
+    /// What came sooner came from the drive's buffer, ns; and the places that holds, once they are known.
+    hit_ns: f64,
+    segments: u64,
 }
 
 impl<'a> Recorder<'a> {
@@ -253,7 +263,8 @@ impl<'a> Recorder<'a> {
             });
         }
         let fresh = journal.entries.is_empty();
-        Ok(Self { device, journal, replayed: 0, ahead: fresh.then_some(0), reason: String::new() })
+        let (ahead, reason) = (fresh.then_some(0), String::new());
+        Ok(Self { device, journal, replayed: 0, ahead, reason, hit_ns: HIT_NS, segments: 0 })
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -381,44 +392,72 @@ impl<'a> Recorder<'a> {
         done
     }
 
+    /// Responses of one sector below `hit_ns` came from the drive's buffer, which holds so many places.
+    pub(crate) fn set_buffer(&mut self, hit_ns: f64, segments: u64) {
+        self.hit_ns = hit_ns;
+        self.segments = segments;
+    }
+
     /// Repeats some late reads of the record: how much later than the device's clock the journal's is to be, so that
     /// the platter stands as if there had been no pause.
     fn resync(&mut self) -> Result<u64, ProbeError> {
         let turn = f64::from_bits(self.journal.revolution);
-        // Of two commands that a drive took the other way round, the second one's completion is not known.
-        let is_known = |e: &&Entry| {
+        let from_medium =
+            |timed: Timed| timed.completed.saturating_since(timed.submitted).as_nanos() as f64 >= self.hit_ns;
+        // Where such a read ends says where the platter stood. Of two commands that a drive took the other way round, the
+        // second one's completion is not known.
+        let tells = |e: &&Entry| {
+            let alone = e.op == Op::Read && e.range.len() == Sectors::new(1);
             let Timed { submitted, completed } = e.done.timed;
-            e.op == Op::Read && e.done.fault.is_none() && submitted < completed
+            alone && e.done.fault.is_none() && submitted < completed && from_medium(e.done.timed)
         };
         let reads: Vec<Entry> =
-            self.journal.entries.iter().rev().filter(is_known).take(RECENT).copied().collect();
+            self.journal.entries.iter().rev().filter(tells).take(RECENT).copied().collect();
         let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.done.timed.completed);
         let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
-        let mut repeated = Vec::new();
-        // The oldest first: the youngest may still be in the drive's buffer.
-        for entry in reads.iter().rev().step_by(RECENT.div_ceil(RESYNC)) {
-            let timed = match self.device.execute(self.device.now(), Op::Read, entry.range) {
-                Ok(timed) => timed,
-                // It could be read before the pause; the others tell as well.
-                Err(error) if error.unreadable.is_some() => continue,
-                Err(error) => return Err(error.into()),
+        // A drive that was not switched off may have them in its buffer.
+        let mut draw = Draw::new(self.journal.seed ^ self.journal.commands());
+        let elsewhere = (0..self.segments + FORGET).map(|_| Lbn::new(draw.below(self.journal.capacity)));
+        for lbn in elsewhere {
+            repeated(self.device, LbnRange::new(lbn, Sectors::new(1)))?;
+        }
+        let mut agreeing = Vec::new();
+        // The oldest first: the youngest may still be there.
+        let step = RECENT.div_ceil(RESYNC);
+        let spread = (0..step).flat_map(|first| reads.iter().rev().skip(first).step_by(step));
+        for entry in spread {
+            let Some(timed) = repeated(self.device, entry.range)?.filter(|&timed| from_medium(timed)) else {
+                // Bad since, or in the buffer; the others tell as well.
+                continue;
             };
             let before = entry.done.timed.completed;
             let offset = (phase(before) - phase(timed.completed)).rem_euclid(1.0);
-            repeated.push((timed.completed, offset));
+            agreeing.push((timed.completed, offset));
+            if agreeing.len() == RESYNC {
+                break;
+            }
         }
-        let (offset, agree) = best_offset(&repeated, turn);
-        if repeated.is_empty() || agree * 5 < repeated.len() * 3 {
+        let (offset, agree) = best_offset(&agreeing, turn);
+        if agreeing.is_empty() || agree * 5 < agreeing.len() * 3 {
             return Err(StateError::Other {
                 problem: format!(
                     "of {} reads repeated, {agree} end where the platter must then have stood: this is another drive",
-                    repeated.len()
+                    agreeing.len()
                 ),
             }
             .into());
         }
         let behind = end.as_nanos().saturating_sub(self.device.now().as_nanos());
         Ok(((behind as f64 / turn).ceil() * turn + offset * turn).round() as u64)
+    }
+}
+
+/// A read at once; nothing of what cannot be read.
+fn repeated(device: &mut dyn Device, range: LbnRange) -> Result<Option<Timed>, DeviceError> {
+    match device.execute(device.now(), Op::Read, range) {
+        Ok(timed) => Ok(Some(timed)),
+        Err(error) if error.unreadable.is_some() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

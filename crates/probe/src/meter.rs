@@ -125,6 +125,8 @@ pub(crate) struct Meter<'a> {
     pub(crate) keeps_before: bool,
     commands: u64,
     defects: Defects,
+    /// LBNs whose angles were taken.
+    measured: Vec<u64>,
 }
 
 impl<'a> Meter<'a> {
@@ -153,6 +155,7 @@ impl<'a> Meter<'a> {
             keeps_before: false,
             commands: 0,
             defects: Defects::default(),
+            measured: Vec::new(),
         }
     }
 
@@ -194,10 +197,22 @@ impl<'a> Meter<'a> {
         self.recorder.set_revolution(ns);
     }
 
-    /// Says what is being done, and how far the whole has come.
+    /// How quick the drive's buffer is, and how large, stands fast: who goes on after a pause needs it.
+    pub(crate) fn buffer_is_known(&mut self) {
+        self.recorder.set_buffer(self.hit_below, self.segments);
+    }
+
+    /// Says what is being done, and how far the whole has come: never back, for what is found anew may be less than was thought.
     pub(crate) fn stage(&mut self, stage: &'static str, share: f64) {
         self.stage = stage;
-        self.share = share;
+        self.share = self.share.max(share);
+    }
+
+    /// All is measured: whoever waits is told so.
+    pub(crate) fn end(&mut self) {
+        self.stage("done", 1.0);
+        // It is over anyway.
+        let _ = self.tell();
     }
 
     /// One command, not before `at`.
@@ -267,19 +282,23 @@ impl<'a> Meter<'a> {
     /// Another command; calls the hook now and then.
     fn count(&mut self) -> Result<(), ProbeError> {
         self.commands += 1;
-        if self.commands.is_multiple_of(HOOK_EVERY) && !self.recorder.replaying() {
-            let journal = self.recorder.journal();
-            let progress = Progress {
-                stage: self.stage,
-                share: self.share.clamp(0.0, 1.0),
-                drive_time: journal.drive_time(),
-                journal,
-            };
-            if (self.hook)(&progress).is_break() {
-                return Err(ProbeError::Interrupted);
-            }
+        if self.commands.is_multiple_of(HOOK_EVERY) && !self.recorder.replaying() && self.tell().is_break() {
+            return Err(ProbeError::Interrupted);
         }
         Ok(())
+    }
+
+    /// Calls the hook.
+    fn tell(&mut self) -> ControlFlow<()> {
+        let journal = self.recorder.journal();
+        let share = self.share.clamp(0.0, 1.0);
+        let progress = Progress { stage: self.stage, share, drive_time: journal.drive_time(), journal };
+        (self.hook)(&progress)
+    }
+
+    /// The LBNs whose angles were taken since this was asked last.
+    pub(crate) fn measured(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.measured)
     }
 
     pub(crate) fn read(&mut self, first: u64, count: u64) -> Result<Reading, ProbeError> {
@@ -442,6 +461,7 @@ impl<'a> Meter<'a> {
                 return Ok(None);
             }
             if !self.is_hit(&reading) {
+                self.measured.push(lbn);
                 return Ok(Some(self.turns_at(reading.completed)));
             }
             self.leave(lbn)?;

@@ -207,6 +207,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     report.unreadable = meter.unreadable();
     report.commands = meter.commands();
     report.drive_time_s = meter.drive_time().as_secs_f64();
+    meter.end();
     Ok(Outcome { profile, report })
 }
 
@@ -246,6 +247,13 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
     let sparsest = map.zones.iter().map(|z| z.sectors).min().unwrap_or(0);
     report.add("sectors per track", format!("{densest} to {sparsest}"), 1.0, "");
     report.add("tracks", tracks.to_string(), 1.0, "");
+    let looked_at = map.measured.to_string();
+    report.add(
+        "tracks measured",
+        looked_at,
+        1.0,
+        "for the map; the others are taken to be like these, and sampled in the check",
+    );
     let slips: u64 = map.zones.iter().flat_map(|z| &z.shifts).map(|s| s.sectors).sum();
     report.add("slipped sectors", slips.to_string(), 0.95, "those that later LBNs show");
     let (kind, other) = match shape.kind {

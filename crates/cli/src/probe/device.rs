@@ -119,6 +119,37 @@ struct Emulated {
     commands: u64,
 }
 
+impl Emulated {
+    fn carry_out<const N: usize>(
+        &mut self,
+        at: Instant,
+        of: [(Op, LbnRange); N],
+    ) -> Result<[Timed; N], DeviceError> {
+        let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
+            op,
+            range,
+            reason,
+            mend: "check the profile with `freeblock drive show`".to_owned(),
+        };
+        let submitted = at.max(self.now);
+        let commands = of.map(|(op, range)| {
+            let id = RequestId::new(self.commands);
+            self.commands += 1;
+            Command { id, op, range }
+        });
+        let done = self.drive.carry_out(submitted, commands);
+        let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
+        if let Some(lbn) = done.iter().flatten().find_map(|one| one.failed) {
+            return Err(failed(of[0], format!("LBN {lbn} cannot be read")));
+        }
+        self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
+        if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
+            return Err(failed(*of, "the drive gave no answer".to_owned()));
+        }
+        Ok(done.map(|one| Timed { submitted, completed: one.map_or(self.now, |one| one.at) }))
+    }
+}
+
 impl Device for Emulated {
     fn capacity(&self) -> Sectors {
         self.drive.model().layout().capacity()
@@ -133,29 +164,7 @@ impl Device for Emulated {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        let submitted = at.max(self.now);
-        let id = RequestId::new(self.commands);
-        self.commands += 1;
-        let failed = |reason: String| DeviceError {
-            op,
-            range,
-            reason,
-            mend: "check the profile with `freeblock drive show`".to_owned(),
-        };
-        self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
-        loop {
-            let Some(at) = self.drive.next_event() else {
-                return Err(failed("the drive gave no answer".to_owned()));
-            };
-            self.drive.advance(at);
-            if let Some(done) = self.drive.pop_completion() {
-                self.now = done.at;
-                if let Some(lbn) = done.failed {
-                    return Err(failed(format!("LBN {lbn} cannot be read")));
-                }
-                return Ok(Timed { submitted, completed: done.at });
-            }
-        }
+        self.carry_out(at, [(op, range)]).map(|[timed]| timed)
     }
 
     fn takes_two(&self) -> bool {
@@ -163,44 +172,6 @@ impl Device for Emulated {
     }
 
     fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
-        let submitted = at.max(self.now);
-        let mut ids = Vec::new();
-        for (op, range) in two {
-            let failed = |reason: String| DeviceError {
-                op,
-                range,
-                reason,
-                mend: "check the profile with `freeblock drive show`".to_owned(),
-            };
-            let id = RequestId::new(self.commands);
-            self.commands += 1;
-            self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
-            ids.push(id);
-        }
-        let mut done = [None; 2];
-        while let [None, _] | [_, None] = done {
-            let (op, range) = two[0];
-            let failed = |reason: String| DeviceError {
-                op,
-                range,
-                reason,
-                mend: "check the profile with `freeblock drive show`".to_owned(),
-            };
-            let at = self.drive.next_event().ok_or_else(|| failed("the drive gave no answer".into()))?;
-            self.drive.advance(at);
-            while let Some(one) = self.drive.pop_completion() {
-                self.now = one.at;
-                if let Some(lbn) = one.failed {
-                    return Err(failed(format!("LBN {lbn} cannot be read")));
-                }
-                for (slot, id) in done.iter_mut().zip(&ids) {
-                    if *id == one.id {
-                        *slot = Some(Timed { submitted, completed: one.at });
-                    }
-                }
-            }
-        }
-        let none = Timed { submitted, completed: self.now };
-        Ok(done.map(|timed| timed.unwrap_or(none)))
+        self.carry_out(at, two)
     }
 }

@@ -1,5 +1,6 @@
 //! Values of flags. Every parser says what would have been right.
 
+use drive::{Behaviour, SwitchError};
 use scheduler::policy::{AgeWeight, PolicyName};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -119,14 +120,9 @@ pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(text, 0, u64::MAX)
 }
 
-/// Sectors of an emulated drive that cannot be read.
-pub(crate) fn bad_sectors(text: &str) -> Result<u32, String> {
-    whole(text, 0, 1_000_000)
-}
-
-/// Sectors of an emulated drive that were moved.
-pub(crate) fn grown_defects(text: &str) -> Result<u32, String> {
-    whole(text, 0, 100_000)
+/// In what an emulated drive differs from its profile.
+pub(crate) fn behaviour(text: &str) -> Result<Behaviour, String> {
+    text.parse().map_err(|error: SwitchError| error.to_string())
 }
 
 /// A profile's name.

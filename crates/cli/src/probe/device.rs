@@ -1,10 +1,10 @@
 //! Which drive is probed, as the user names it, and the handle to it.
 
+use crate::differs::Differs;
 use crate::drive::resolve::resolve;
 use crate::problem::Problem;
-use crate::values;
 use ::probe::{Device, DeviceError, Timed};
-use drive::{Behaviour, Command, Drive, Rules};
+use drive::{Command, Drive, Rules};
 use std::fmt;
 use std::str::FromStr;
 use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
@@ -16,10 +16,8 @@ pub(crate) enum DeviceName {
     Emulated {
         /// A built-in drive's name or a file.
         drive: String,
-        /// Whether it differs from its profile as real drives do.
-        noise: bool,
-        /// Seed of that.
-        seed: u64,
+        /// In what it differs from its profile.
+        differs: Differs,
     },
     /// A disk of this machine, or a file on one.
     Raw {
@@ -33,27 +31,28 @@ impl FromStr for DeviceName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let usage = || {
-            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise` and `,seed=N` may follow; or \
-             a disk's path, /dev/sdX"
+            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise`, `,BEHAVIOUR=VALUE` and `,seed=N` \
+             may follow; or a disk's path, /dev/sdX"
                 .to_owned()
         };
         if ["/", "./", "../"].iter().any(|begin| text.starts_with(begin)) {
             return Ok(Self::Raw { path: text.to_owned() });
         }
         let Some(("emulated", rest)) = text.split_once(':') else { return Err(usage()) };
-        let (mut drive, mut noise, mut seed) = (rest, false, 1);
-        while let Some((before, option)) = drive.rsplit_once(',') {
-            match option.strip_prefix("seed=") {
-                Some(number) => seed = values::seed(number)?,
-                None if option == "noise" => noise = true,
-                None => break,
+        let (mut drive, mut words) = (rest, Vec::new());
+        while let Some((before, word)) = drive.rsplit_once(',') {
+            // A file's name may have commas; it has what it is behind a dot, or a directory.
+            if word.split_once('=').map_or(word, |(name, _)| name).contains(['.', '/']) {
+                break;
             }
+            words.push(word);
             drive = before;
         }
         if drive.is_empty() {
             return Err(usage());
         }
-        Ok(Self::Emulated { drive: drive.to_owned(), noise, seed })
+        words.reverse();
+        Ok(Self::Emulated { drive: drive.to_owned(), differs: Differs::read(&words)? })
     }
 }
 
@@ -62,8 +61,7 @@ impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Raw { path } => f.write_str(path),
-            Self::Emulated { drive, noise: false, .. } => f.write_str(drive),
-            Self::Emulated { drive, noise: true, seed } => write!(f, "{drive} with noise, seed {seed}"),
+            Self::Emulated { drive, differs } => write!(f, "{drive}{differs}"),
         }
     }
 }
@@ -101,10 +99,9 @@ impl DeviceName {
                 Err(Problem::failed(format!("{path}: disks are read on Linux only"))
                     .help("give emulated:NAME"))
             }
-            Self::Emulated { drive: name, noise, seed } => {
+            Self::Emulated { drive: name, differs: Differs { behaviour, seed } } => {
                 let found = resolve(name)?;
-                let behaviour = if *noise { Behaviour::noisy() } else { Behaviour::default() };
-                let drive = Drive::with_behaviour(&found.profile, Rules::HARDWARE, behaviour, *seed);
+                let drive = Drive::with_behaviour(&found.profile, Rules::HARDWARE, *behaviour, *seed);
                 let drive = drive.map_err(|error| {
                     Problem::failed(format!("{name}: {error}"))
                         .help("give a profile with a [firmware] table, as `freeblock drive show NAME --toml` prints")
@@ -131,6 +128,7 @@ impl Emulated {
         let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
             op,
             range,
+            unreadable: None,
             reason,
             mend: "check the profile with `freeblock drive show`".to_owned(),
         };
@@ -142,10 +140,13 @@ impl Emulated {
         });
         let done = self.drive.carry_out(submitted, commands);
         let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
-        if let Some(lbn) = done.iter().flatten().find_map(|one| one.failed) {
-            return Err(failed(of[0], format!("LBN {lbn} cannot be read")));
-        }
         self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
+        for (of, one) in of.iter().zip(done.iter().flatten()) {
+            if let Some(lbn) = one.failed {
+                let error = failed(*of, format!("LBN {lbn} cannot be read"));
+                return Err(DeviceError { unreadable: Some(lbn), ..error });
+            }
+        }
         if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
             return Err(failed(*of, "the drive gave no answer".to_owned()));
         }

@@ -50,7 +50,7 @@ fn aligned(map: &Map, shape: Shape) -> Map {
         zones.extend(tracks(zone, first));
         zones.push(zone.beginning_at(first));
     }
-    Map { zones, mapped: map.mapped }
+    Map { zones, ..map.clone() }
 }
 
 /// Whether the format has a zone as it is, alone.

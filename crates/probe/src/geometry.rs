@@ -398,7 +398,7 @@ const DENT: f64 = 0.1;
 
 /// The least variance believed, that of a search among seeks that vary, and the most that one time counts, us squared.
 const FLOOR: f64 = 50.0;
-const NOISY: f64 = 1_200.0;
+const NOISY: f64 = 250.0;
 const LARGEST: f64 = 250_000.0;
 
 #[cfg(test)]

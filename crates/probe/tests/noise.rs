@@ -64,3 +64,16 @@ fn a_slow_arm_leaves_time_for_the_check() {
         assert!(report.unsure.is_empty(), "seed {seed}: {:?}", report.unsure);
     }
 }
+
+/// Three runs to a band, of sectors that readings do not tell apart, then a zone of a quarter of their density.
+#[test]
+fn bands_of_three_runs_are_found_where_sectors_are_too_small_to_tell() {
+    let truth = common::random(5);
+    for seed in 1..3 {
+        let found = probed(&truth, seed);
+        assert_eq!(found.profile.layout.order, truth.layout.order, "seed {seed}");
+        assert_eq!(found.profile.heads, truth.heads, "seed {seed}");
+        let check = found.report.check;
+        assert!(check.within_50us >= 0.95, "seed {seed}: {check:?}");
+    }
+}

@@ -57,8 +57,8 @@ impl Mapper<'_, '_> {
         joined.region = Some(Region { lbns, spares });
         joined.levels.retain(|l| l.unit < tracks);
         joined.levels.push(Level { unit: tracks, advance: wrap(zone.angle - before.angle) });
-        if !self.tells_sectors(zone.sectors) && spares < FEW_SECTORS {
-            // A slip in each of two cylinders looks the same.
+        if !self.tells_sectors(zone.sectors) && (1..FEW_SECTORS).contains(&spares) {
+            // A slip in each of two cylinders looks the same; where there is none it is runs that recur.
             return Ok(None);
         }
         let third = zone.end;

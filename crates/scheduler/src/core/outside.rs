@@ -22,6 +22,7 @@ mod neighbours;
 mod parts;
 mod record;
 mod shared;
+mod speed;
 mod told;
 
 pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
@@ -137,6 +138,8 @@ struct Order {
     forecast: Forecast,
     /// Whether that was believed when it was decided on.
     foreseen: bool,
+    /// Whether a command that was sent later was done before it.
+    overtaken: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -351,6 +354,8 @@ impl Core {
             self.outside = Some(outside);
             return;
         };
+        // A drive that serves commands in another order than they were sent in serves none of these when it was foreseen.
+        outside.device.iter_mut().take(place.unwrap_or(0)).for_each(|order| order.overtaken = true);
         self.now = now;
         outside.heard_any = now;
         if outcome == Outcome::Lost {
@@ -371,11 +376,12 @@ impl Core {
             return;
         }
         let buffered = outside.came_from_buffer(&drive, now, &order);
-        let seen = if buffered {
+        let mut seen = if buffered {
             Observed { error: 0, turns: 0, explained: true, foreseen: true }
         } else {
             outside.resync(&drive, now, &order, place == Some(0))
         };
+        seen.foreseen &= !order.overtaken;
         let foreseen = order.forecast;
         let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
         if !(buffered || order.command.op.is_write() && outside.config.overheads.write_back) {

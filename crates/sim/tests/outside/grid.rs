@@ -300,6 +300,18 @@ fn a_spindle_of_another_speed_is_noticed_whatever_is_asked_for() {
 }
 
 #[test]
+fn a_drive_as_told_is_trusted_however_seldom_it_is_asked() {
+    for n in 0..ARRIVALS.len() * 4 {
+        let (arrival, kind) = (n % ARRIVALS.len(), KINDS[n / ARRIVALS.len() % 2]);
+        for surprise in [Surprise::None, Surprise::Drifts, Surprise::Remapped(20_000)] {
+            let cell = Cell { surprise, arrival, kind, idle: n >= ARRIVALS.len() * 2, policy: 0 };
+            let seen = cell.run(4_000, 42);
+            assert!(seen.trusted > 0.9 && seen.right > 0.85, "{cell:?}: {seen:?}");
+        }
+    }
+}
+
+#[test]
 fn under_mistrust_who_waits_behind_a_request_that_idle_time_has_held_up_is_in_the_account() {
     // Its time at the head is not what a profile with slower arms foresees.
     let surprise = Surprise::Other { told: "mimic-base", there: "mimic-fast-seek" };

@@ -47,7 +47,16 @@ impl Outside {
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
         let foreseen = self.foresees();
-        self.queue.push_back(Order { command, tag, work, neighbour, sent: None, forecast, foreseen });
+        self.queue.push_back(Order {
+            command,
+            tag,
+            work,
+            neighbour,
+            sent: None,
+            forecast,
+            foreseen,
+            overtaken: false,
+        });
     }
 
     /// How a command stands to the last one that was decided on.

@@ -157,7 +157,7 @@ impl Correction {
         }
         if let Some(found) = ready.found(applied) {
             let more = found - applied;
-            self.changed = true;
+            let before = (self.moves, self.commands);
             match set_out {
                 // How the sum of both is to be parted is the same for reads and writes.
                 SetOut::Queued if of == 0 => {
@@ -171,6 +171,8 @@ impl Correction {
             for (ns, told) in self.commands.iter_mut().zip(self.told.command) {
                 *ns = (*ns).max(-nanos(told));
             }
+            // A command that is told to take next to nothing takes no less.
+            self.changed |= (self.moves, self.commands) != before;
         }
     }
 

@@ -278,6 +278,29 @@ fn whatever_a_drive_is_the_foreground_is_not_hurt_and_what_is_trusted_is_right()
 }
 
 #[test]
+fn what_was_once_over_the_bound_is_not() {
+    // 1.1% to 2% slower, when requests that were overtaken counted as foreseen, what was known of gaps was forgotten all the time,
+    // and of a gap's cost no more was told than had been seen.
+    let cells = [
+        (Surprise::Arms(-400), 2, 2),
+        (Surprise::Arms(-100), 2, 2),
+        (Surprise::Arms(-100), 1, 0),
+        (Surprise::Arms(100), 2, 2),
+        (Surprise::Reorders, 4, 2),
+        (Surprise::Rpm(970), 0, 0),
+    ];
+    let cells = cells.map(|(surprise, arrival, policy)| Cell {
+        surprise,
+        arrival,
+        kind: Kind::Reads,
+        idle: false,
+        policy,
+    });
+    let bad: Vec<String> = cells.iter().filter_map(|cell| wrong(cell, 8_000)).collect();
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
 fn arms_faster_than_told_cost_one_client_no_more_than_the_bound() {
     for kind in [Kind::Reads, Kind::Mixed] {
         let cell = Cell { surprise: Surprise::Arms(-100), arrival: 0, kind, idle: false, policy: 0 };

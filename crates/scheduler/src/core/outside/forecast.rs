@@ -63,6 +63,26 @@ pub(super) enum SetOut {
 }
 
 impl Forecast {
+    /// A command with nothing to wait for at instant zero.
+    #[cfg(test)]
+    pub fn at_once(set_out: SetOut) -> Self {
+        let at = Instant::ZERO;
+        Self {
+            service: at,
+            arrive: at,
+            start: at,
+            end: at,
+            heard: at,
+            heard_at_latest: at,
+            distance: 0,
+            moves: true,
+            in_two_parts: false,
+            wait: Duration::ZERO,
+            rear: Duration::ZERO,
+            set_out: Some(set_out),
+        }
+    }
+
     /// How much later the head could have come and still begun in this turn.
     pub fn slack(&self) -> Duration {
         self.start.saturating_since(self.arrive)

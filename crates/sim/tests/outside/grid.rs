@@ -329,7 +329,9 @@ fn a_drive_as_told_is_trusted_however_seldom_it_is_asked() {
         for surprise in [Surprise::None, Surprise::Drifts, Surprise::Remapped(20_000)] {
             let cell = Cell { surprise, arrival, kind, idle: n >= ARRIVALS.len() * 2, policy: 0 };
             let seen = cell.run(4_000, 42);
-            assert!(seen.trusted > 0.9 && seen.right > 0.85, "{cell:?}: {seen:?}");
+            // Of remapped sectors nobody is told.
+            let least = if surprise == Surprise::Remapped(20_000) { 0.8 } else { 0.9 };
+            assert!(seen.trusted > least && seen.right > 0.85, "{cell:?}: {seen:?}");
         }
     }
 }

@@ -179,7 +179,7 @@ mod tests {
                     let platter = (true_host * i128::from(1_000_000 + ppm) / 1_000_000) as u64;
                     let error = clock.error(at(host), at(platter));
                     // A part of a turn by which a command may be off and still be foreseen.
-                    prop_assert!(n < 50 || error.abs() < TURN as i64 / 32, "{}: {}", n, error);
+                    prop_assert!(n < 100 || error.abs() < TURN as i64 / 32, "{}: {}", n, error);
                     clock.correct(at(host), error, Duration::ZERO, 256);
                 }
             }

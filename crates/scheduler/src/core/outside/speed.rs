@@ -6,6 +6,8 @@
 //! of the platter's angle and its speed, the latter of which wanders. How exact completions are is seen from what they
 //! are off by.
 
+use super::CHANCE;
+
 /// By how much a speed wanders: in a second by some 200 millionths of it, squared.
 const WANDERS: f64 = 4e-8;
 
@@ -77,12 +79,43 @@ impl Speed {
             // What is left of it is noise, but for what the angle is off by itself.
             let left = off * (1.0 - gain[0]);
             let least = EXACT * EXACT / 100.0;
-            self.noise = (self.noise + (left * left + *angle - self.noise) / STEPS).max(least);
+            let noise = self.noise + (left * left + *angle - self.noise) / STEPS;
+            // Where completions are further off, they are those of another drive than told, or of none.
+            self.noise = noise.clamp(least, (turn / CHANCE as f64).powi(2));
         }
     }
 
-    /// The angle is looked for anew.
+    /// The angle is looked for anew: the speed is not known any better than at first.
     pub fn restart(&mut self) {
-        (self.ahead, self.spread[0], self.spread[1]) = (0.0, self.noise, 0.0);
+        (self.ahead, self.spread) = (0.0, [self.noise, 0.0, self.most * self.most / 4.0]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURN: f64 = 0.006;
+
+    #[test]
+    fn what_was_seen_of_another_drive_does_not_last() {
+        let mut speed = Speed::new(0.02);
+        // Completions anywhere within an eighth of a turn of where they were expected, as those of a drive with another layout.
+        let mut state = 1u64;
+        let mut draw = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64 / f64::from(1u32 << 31)
+        };
+        for _ in 0..2_000 {
+            let error = (draw() - 0.5) * TURN / 4.0;
+            speed.seen(draw() * 0.08, [error, 0.0, error], TURN);
+        }
+        // Then those of one that turns as told.
+        for _ in 0..500 {
+            let elapsed = draw() * 0.08;
+            let error = -speed.rate() * elapsed;
+            speed.seen(elapsed, [error, 0.0, error], TURN);
+        }
+        assert!(speed.rate().abs() < 1e-4, "{speed:?}");
     }
 }

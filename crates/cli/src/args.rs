@@ -8,6 +8,7 @@ use crate::tasks::args::{
 };
 use crate::values::{self, Load};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use drive::Behaviour;
 use scheduler::policy::{AgeWeight, PolicyName};
 use std::path::PathBuf;
 use units::{Bytes, Duration};
@@ -52,7 +53,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Find out what a drive is like from the times of its reads alone, and write its profile
     #[command(
-        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n  freeblock probe /dev/sdb -o sdb.toml --resume sdb.state --allow-writes 1000000-1020000\n\nDEVICE is a disk's path, or emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. With `,noise` its times vary as those of a drive of 2001 did. Without --allow-writes it reads only: then a disk may be mounted, but what\nothers do on it disturbs. A disk that is to be written must be nobody else's. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
+        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n  freeblock probe emulated:quantum-atlas-10k,noise,drift=off,grown_defects=20 -o found.toml\n  freeblock probe /dev/sdb -o sdb.toml --resume sdb.state --allow-writes 1000000-1020000\n\nDEVICE is a disk's path, or emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. With `,noise` its times vary as those of a drive of 2001 did; `,NAME=VALUE` switches one behaviour (as often as you like, `=off` off), `,NAME` alone\nas the noise has it: seek_spread=20us, late_settles=20000:500us, missed_landings_ppm=2000, seek_ageing_ppm=50000, drift=5000:5s, recalibration=60s:50ms,\ngrown_defects=20, bad_sectors=20:8, command_spread=20us, completion_spread=10us, bus_sector=6.4us, overlap_percent=85, buffer=off, read_ahead=off,\nwrite_back=off, eager_read_ahead=on, queue=sptf:64; docs/MODEL.md, section 8, says what each does. Without --allow-writes it reads only: then a disk may be mounted, but what\nothers do on it disturbs. A disk that is to be written must be nobody else's. Sectors that cannot be read are gone round and listed. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
     )]
     Probe(ProbeArgs),
     /// Export a drive that one does not have over NBD, in real time
@@ -312,6 +313,10 @@ pub(crate) struct SimulateArgs {
     /// Tell a scheduler outside nothing of the drive but its size: gaps are left alone, smtf learns from completions
     #[arg(help_heading = "Drive", long)]
     pub(crate) blind: bool,
+    /// In what a drive with the scheduler outside differs from its profile: noise, none, and behaviours by name, such as
+    /// noise,drift=off,bad_sectors=20:8 (`freeblock probe --help` names them all) [default: noise]
+    #[arg(help_heading = "Drive", long, value_name = "LIST", value_parser = values::behaviour)]
+    pub(crate) behaviour: Option<Behaviour>,
     /// The foreground's policy: fcfs, c-look, sstf, sptf, sptf-sw:N (N percent) or smtf (the Disk Mimic; smtf:set or
     /// smtf:priority, and then :sstf or :c-look, say what is done about unknown distances)
     #[arg(help_heading = "Foreground", long, value_parser = values::policy, default_value = "fcfs")]
@@ -357,7 +362,7 @@ pub(crate) struct SimulateArgs {
     /// Tell a fresh scheduler all that a daemon's was told, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Nothing but --json goes with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -435,7 +440,7 @@ pub(crate) struct TortureArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// The drive: a disk's path, or emulated:NAME or emulated:FILE, with `,noise` and `,seed=N` behind it
+    /// The drive: a disk's path, or emulated:NAME or emulated:FILE, with `,noise`, `,BEHAVIOUR=VALUE` and `,seed=N` behind it
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
     /// Write the profile there, not to standard output
@@ -506,6 +511,10 @@ pub(crate) struct EmulateArgs {
     /// Vary its times as those of a drive of 2001 did
     #[arg(long)]
     pub(crate) noise: bool,
+    /// In what it differs from its profile: noise, none, and behaviours by name, such as noise,drift=off,bad_sectors=20:8
+    /// (`freeblock probe --help` names them all) [default: none]
+    #[arg(long, value_name = "LIST", value_parser = values::behaviour, conflicts_with = "noise")]
+    pub(crate) behaviour: Option<Behaviour>,
     /// Seed of that
     #[arg(long, value_name = "N", value_parser = values::seed, default_value = "1", allow_negative_numbers = true)]
     pub(crate) seed: u64,

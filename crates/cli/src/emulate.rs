@@ -31,8 +31,8 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
         Problem::failed(format!("{}: it cannot be had alone: {e}", args.file.display()))
             .help("give each emulated drive a file of its own")
     })?;
-    let behaviour = if args.noise { Behaviour::noisy() } else { Behaviour::default() };
-    let disk = Emulated::new(&found.profile, behaviour, args.seed, file)
+    let noise = if args.noise { Behaviour::noisy() } else { Behaviour::default() };
+    let disk = Emulated::new(&found.profile, args.behaviour.unwrap_or(noise), args.seed, file)
         .map_err(|e| Problem::failed(format!("{}: {e}", args.file.display())))?;
     for listener in &listeners {
         console.note(&format!("{} at {}", found.profile.title, listener.address()));

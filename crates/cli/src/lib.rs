@@ -7,6 +7,7 @@
 mod args;
 mod bars;
 mod demo;
+mod differs;
 mod drive;
 #[cfg(target_os = "linux")]
 mod emulate;

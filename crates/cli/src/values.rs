@@ -1,5 +1,6 @@
 //! Values of flags. Every parser says what would have been right.
 
+use drive::{Behaviour, SwitchError};
 use scheduler::policy::{AgeWeight, PolicyName};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -117,6 +118,11 @@ pub(crate) fn jobs(text: &str) -> Result<usize, String> {
 /// A seed.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     whole(text, 0, u64::MAX)
+}
+
+/// In what an emulated drive differs from its profile.
+pub(crate) fn behaviour(text: &str) -> Result<Behaviour, String> {
+    text.parse().map_err(|error: SwitchError| error.to_string())
 }
 
 /// A profile's name.

@@ -2,7 +2,7 @@
 
 use crate::set_up::{self, ATLAS_10K, CHEETAH_18LP};
 use crate::{Lab, LabError};
-use drive::{Behaviour, BlackBox, Drive, Rules};
+use drive::{Behaviour, BlackBox, Command, Drive, Rules};
 use model::{DriveModel, Position, Profile, builtin};
 use probe::{DeviceError, Timed};
 use scheduler::{OutsideConfig, Overheads};
@@ -236,6 +236,35 @@ struct Handle {
     sent: u64,
 }
 
+impl Handle {
+    fn carry_out<const N: usize>(
+        &mut self,
+        at: Instant,
+        of: [(Op, LbnRange); N],
+    ) -> Result<[Timed; N], DeviceError> {
+        let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
+            op,
+            range,
+            unreadable: None,
+            reason,
+            mend: "mend the simulation".into(),
+        };
+        let submitted = at.max(self.now);
+        let commands = of.map(|(op, range)| {
+            let id = RequestId::new(self.sent);
+            self.sent += 1;
+            Command { id, op, range }
+        });
+        let done = self.drive.carry_out(submitted, commands);
+        let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
+        self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
+        if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
+            return Err(failed(*of, "the drive gave no answer".to_owned()));
+        }
+        Ok(done.map(|one| Timed { submitted, completed: one.map_or(self.now, |one| one.at) }))
+    }
+}
+
 impl probe::Device for Handle {
     fn capacity(&self) -> Sectors {
         BlackBox::capacity(&self.drive)
@@ -250,20 +279,7 @@ impl probe::Device for Handle {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        let failed = |reason: String| DeviceError { op, range, reason, mend: "mend the simulation".into() };
-        let submitted = at.max(self.now);
-        let id = RequestId::new(self.sent);
-        self.sent += 1;
-        let command = drive::Command { id, op, range };
-        self.drive.submit(submitted, command).map_err(|e| failed(e.to_string()))?;
-        loop {
-            let at = self.drive.next_event().ok_or_else(|| failed("no completion is to come".into()))?;
-            self.drive.advance(at);
-            if let Some(done) = self.drive.pop_completion() {
-                self.now = done.at;
-                return Ok(Timed { submitted, completed: done.at });
-            }
-        }
+        self.carry_out(at, [(op, range)]).map(|[timed]| timed)
     }
 
     fn takes_two(&self) -> bool {
@@ -271,35 +287,6 @@ impl probe::Device for Handle {
     }
 
     fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
-        let submitted = at.max(self.now);
-        let mut ids = Vec::new();
-        for (op, range) in two {
-            let failed =
-                |reason: String| DeviceError { op, range, reason, mend: "mend the simulation".into() };
-            let id = RequestId::new(self.sent);
-            self.sent += 1;
-            self.drive
-                .submit(submitted, drive::Command { id, op, range })
-                .map_err(|e| failed(e.to_string()))?;
-            ids.push(id);
-        }
-        let mut done = [None; 2];
-        while let [None, _] | [_, None] = done {
-            let (op, range) = two[0];
-            let failed =
-                |reason: String| DeviceError { op, range, reason, mend: "mend the simulation".into() };
-            let at = self.drive.next_event().ok_or_else(|| failed("no completion is to come".into()))?;
-            self.drive.advance(at);
-            while let Some(one) = self.drive.pop_completion() {
-                self.now = one.at;
-                for (slot, id) in done.iter_mut().zip(&ids) {
-                    if *id == one.id {
-                        *slot = Some(Timed { submitted, completed: one.at });
-                    }
-                }
-            }
-        }
-        let none = Timed { submitted, completed: self.now };
-        Ok(done.map(|timed| timed.unwrap_or(none)))
+        self.carry_out(at, two)
     }
 }

@@ -76,7 +76,11 @@ impl Shares {
         // If none of them can go on without being heard, the first must be: what all of them have sent is half a request.
         let mut forced = clients.values().all(|client| client.asked == 0) && extra == 0;
         let turn = self.turn;
-        let order: Vec<u64> = clients.range(turn..).chain(clients.range(..turn)).map(|(id, _)| *id).collect();
+        let in_turn = clients.range(turn..).chain(clients.range(..turn));
+        // Who has said his last word is not waited for: if he were the one who is heard, nobody would be, and nothing that
+        // is to come would change it.
+        let stays = |(_, client): &(&u64, &Client)| !client.gone && !client.is_over();
+        let order: Vec<u64> = in_turn.filter(stays).map(|(id, _)| *id).collect();
         self.full = held >= limits.bytes;
         for id in order {
             let Some(client) = clients.get_mut(&id) else { continue };
@@ -141,4 +145,60 @@ impl Shares {
 /// When a client counts as slow that takes nothing of its answers.
 fn slow(client: &Client, limits: &Limits) -> Option<Instant> {
     client.takes_nothing_since().map(|since| since + limits.patience)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nbd::{Abilities, Connection, Export, Tls};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    const NOW: Instant = Instant::ZERO;
+
+    /// Clients that have each opened the export and sent half of a write, as much as is written here.
+    fn half_sent(bytes: &[usize]) -> BTreeMap<u64, Client> {
+        let client = |sent: &usize| {
+            let exports =
+                [Export::new("", 1 << 20).unwrap().with(Abilities { write: true, ..Abilities::default() })];
+            let connection = Connection::new(exports.into(), Tls::Off, nbd::Limits::default());
+            let (here, _) = UnixStream::pair().unwrap();
+            let mut client = Client::new(connection, OwnedFd::from(here), "a test".to_owned(), NOW);
+            client.received(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0", NOW).unwrap();
+            while client.connection.poll().is_some() {}
+            let greeting = client.connection.output().len();
+            client.connection.sent(greeting);
+            client.received(b"\x25\x60\x95\x13\0\0\0\x01cookie!!\0\0\0\0\0\0\0\0\0\x01\0\0", NOW).unwrap();
+            client.received(&vec![0; *sent], NOW).unwrap();
+            client
+        };
+        (0..).zip(bytes.iter().map(client)).collect()
+    }
+
+    fn heard(clients: &BTreeMap<u64, Client>) -> Vec<u64> {
+        clients.iter().filter(|(_, client)| client.connection.is_ready()).map(|(id, _)| *id).collect()
+    }
+
+    /// Two that have filled the memory between them: one is heard for as long as it takes to say why, and has a deadline.
+    /// One that has been hung up on and is not put away yet is not that one: it has nothing more to say, and nobody else
+    /// would be heard, nor waited for, ever.
+    #[test]
+    fn who_is_gone_is_not_whose_turn_it_is() {
+        let limits = Limits { bytes: 1 << 10, ..Limits::default() };
+        for gone in [None, Some(0), Some(1), Some(2)] {
+            let mut shares = Shares::default();
+            let mut clients = half_sent(&[700, 700, 700]);
+            if let Some(gone) = gone {
+                clients.get_mut(&gone).unwrap().gone = true;
+            }
+            for _ in 0..3 {
+                let verdicts = shares.share(&mut clients, &limits, 0, NOW);
+                assert!(verdicts.is_empty(), "{verdicts:?}");
+                let heard = heard(&clients);
+                assert_eq!(heard.iter().filter(|id| Some(**id) != gone).count(), 1, "{gone:?}: {heard:?}");
+                let due = shares.next_event(&clients, &limits);
+                assert_eq!(due, Some(NOW + limits.patience), "{gone:?}: somebody is waited for");
+            }
+        }
+    }
 }

@@ -57,7 +57,7 @@ impl From<PairName> for Pair {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// The drive: /dev/NAME or a file, by its path; or emulated:NAME, with a built-in drive's name, a profile or a DiskSim file, and then ,seed=N and ,noise
+    /// The drive: /dev/NAME or a file, by its path; or emulated:NAME, with a built-in drive's name, a profile or a DiskSim file, and then ,seed=N, ,noise and behaviours by name (see `freeblock probe --help`)
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
     /// Write the table there
@@ -125,7 +125,7 @@ pub(crate) struct CheckArgs {
     /// A table that `mimic probe` wrote
     #[arg(value_name = "TABLE")]
     pub(crate) table: PathBuf,
-    /// The drive: /dev/NAME or a file, by its path, which is read only; or emulated:NAME, with a built-in drive's name, a profile or a DiskSim file, and then ,seed=N and ,noise
+    /// The drive: /dev/NAME or a file, by its path, which is read only; or emulated:NAME, with a built-in drive's name, a profile or a DiskSim file, and then ,seed=N, ,noise and behaviours by name (see `freeblock probe --help`)
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
     /// How many reads to hold it against

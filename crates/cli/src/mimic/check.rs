@@ -54,13 +54,14 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
         progress.at(i);
     }
     drop(progress);
+    let differs = match &args.device {
+        DeviceName::Emulated { differs, .. } if !differs.in_nothing() => Some(differs),
+        _ => None,
+    };
     let json = Json {
         drive: args.device.drive().to_owned(),
-        noise: matches!(args.device, DeviceName::Emulated { noise: true, .. }),
-        drive_seed: match args.device {
-            DeviceName::Emulated { noise: true, seed, .. } => Some(seed),
-            _ => None,
-        },
+        noise: differs.is_some(),
+        drive_seed: differs.map(|differs| differs.seed),
         random: far.result(),
         near: near.result(),
         seed: args.seed,
@@ -87,7 +88,7 @@ fn nearby(random: &mut Stream, from: u64, blocks: u64) -> u64 {
 #[derive(Serialize)]
 struct Json {
     drive: String,
-    /// Whether it was an emulated one with noise, and the seed of that.
+    /// Whether it was an emulated one that differs from its profile, and the seed of that.
     noise: bool,
     drive_seed: Option<u64>,
     random: Errors,

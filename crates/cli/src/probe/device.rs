@@ -1,10 +1,10 @@
 //! Which drive is probed, as the user names it, and the handle to it.
 
+use crate::differs::Differs;
 use crate::drive::resolve::resolve;
 use crate::problem::Problem;
-use crate::values;
 use ::probe::{Device, DeviceError, Timed};
-use drive::{Behaviour, Command, Drive, Rules};
+use drive::{Command, Drive, Rules};
 use std::fmt;
 use std::str::FromStr;
 use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
@@ -16,10 +16,8 @@ pub(crate) enum DeviceName {
     Emulated {
         /// A built-in drive's name or a file.
         drive: String,
-        /// Whether it differs from its profile as real drives do.
-        noise: bool,
-        /// Seed of that.
-        seed: u64,
+        /// In what it differs from its profile.
+        differs: Differs,
     },
     /// A disk of this machine, or a file on one.
     Raw {
@@ -33,27 +31,28 @@ impl FromStr for DeviceName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let usage = || {
-            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise` and `,seed=N` may follow; or \
-             a disk's path, /dev/sdX"
+            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise`, `,BEHAVIOUR=VALUE` and `,seed=N` \
+             may follow; or a disk's path, /dev/sdX"
                 .to_owned()
         };
         if ["/", "./", "../"].iter().any(|begin| text.starts_with(begin)) {
             return Ok(Self::Raw { path: text.to_owned() });
         }
         let Some(("emulated", rest)) = text.split_once(':') else { return Err(usage()) };
-        let (mut drive, mut noise, mut seed) = (rest, false, 1);
-        while let Some((before, option)) = drive.rsplit_once(',') {
-            match option.strip_prefix("seed=") {
-                Some(number) => seed = values::seed(number)?,
-                None if option == "noise" => noise = true,
-                None => break,
+        let (mut drive, mut words) = (rest, Vec::new());
+        while let Some((before, word)) = drive.rsplit_once(',') {
+            // A file's name may have commas; it has what it is behind a dot, or a directory.
+            if word.split_once('=').map_or(word, |(name, _)| name).contains(['.', '/']) {
+                break;
             }
+            words.push(word);
             drive = before;
         }
         if drive.is_empty() {
             return Err(usage());
         }
-        Ok(Self::Emulated { drive: drive.to_owned(), noise, seed })
+        words.reverse();
+        Ok(Self::Emulated { drive: drive.to_owned(), differs: Differs::read(&words)? })
     }
 }
 
@@ -62,8 +61,7 @@ impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Raw { path } => f.write_str(path),
-            Self::Emulated { drive, noise: false, .. } => f.write_str(drive),
-            Self::Emulated { drive, noise: true, seed } => write!(f, "{drive} with noise, seed {seed}"),
+            Self::Emulated { drive, differs } => write!(f, "{drive}{differs}"),
         }
     }
 }
@@ -101,10 +99,9 @@ impl DeviceName {
                 Err(Problem::failed(format!("{path}: disks are read on Linux only"))
                     .help("give emulated:NAME"))
             }
-            Self::Emulated { drive: name, noise, seed } => {
+            Self::Emulated { drive: name, differs: Differs { behaviour, seed } } => {
                 let found = resolve(name)?;
-                let behaviour = if *noise { Behaviour::noisy() } else { Behaviour::default() };
-                let drive = Drive::with_behaviour(&found.profile, Rules::HARDWARE, behaviour, *seed);
+                let drive = Drive::with_behaviour(&found.profile, Rules::HARDWARE, *behaviour, *seed);
                 let drive = drive.map_err(|error| {
                     Problem::failed(format!("{name}: {error}"))
                         .help("give a profile with a [firmware] table, as `freeblock drive show NAME --toml` prints")
@@ -122,6 +119,41 @@ struct Emulated {
     commands: u64,
 }
 
+impl Emulated {
+    fn carry_out<const N: usize>(
+        &mut self,
+        at: Instant,
+        of: [(Op, LbnRange); N],
+    ) -> Result<[Timed; N], DeviceError> {
+        let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
+            op,
+            range,
+            unreadable: None,
+            reason,
+            mend: "check the profile with `freeblock drive show`".to_owned(),
+        };
+        let submitted = at.max(self.now);
+        let commands = of.map(|(op, range)| {
+            let id = RequestId::new(self.commands);
+            self.commands += 1;
+            Command { id, op, range }
+        });
+        let done = self.drive.carry_out(submitted, commands);
+        let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
+        self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
+        for (of, one) in of.iter().zip(done.iter().flatten()) {
+            if let Some(lbn) = one.failed {
+                let error = failed(*of, format!("LBN {lbn} cannot be read"));
+                return Err(DeviceError { unreadable: Some(lbn), ..error });
+            }
+        }
+        if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
+            return Err(failed(*of, "the drive gave no answer".to_owned()));
+        }
+        Ok(done.map(|one| Timed { submitted, completed: one.map_or(self.now, |one| one.at) }))
+    }
+}
+
 impl Device for Emulated {
     fn capacity(&self) -> Sectors {
         self.drive.model().layout().capacity()
@@ -136,29 +168,7 @@ impl Device for Emulated {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        let submitted = at.max(self.now);
-        let id = RequestId::new(self.commands);
-        self.commands += 1;
-        let failed = |reason: String| DeviceError {
-            op,
-            range,
-            reason,
-            mend: "check the profile with `freeblock drive show`".to_owned(),
-        };
-        self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
-        loop {
-            let Some(at) = self.drive.next_event() else {
-                return Err(failed("the drive gave no answer".to_owned()));
-            };
-            self.drive.advance(at);
-            if let Some(done) = self.drive.pop_completion() {
-                self.now = done.at;
-                if let Some(lbn) = done.failed {
-                    return Err(failed(format!("LBN {lbn} cannot be read")));
-                }
-                return Ok(Timed { submitted, completed: done.at });
-            }
-        }
+        self.carry_out(at, [(op, range)]).map(|[timed]| timed)
     }
 
     fn takes_two(&self) -> bool {
@@ -166,44 +176,6 @@ impl Device for Emulated {
     }
 
     fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
-        let submitted = at.max(self.now);
-        let mut ids = Vec::new();
-        for (op, range) in two {
-            let failed = |reason: String| DeviceError {
-                op,
-                range,
-                reason,
-                mend: "check the profile with `freeblock drive show`".to_owned(),
-            };
-            let id = RequestId::new(self.commands);
-            self.commands += 1;
-            self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
-            ids.push(id);
-        }
-        let mut done = [None; 2];
-        while let [None, _] | [_, None] = done {
-            let (op, range) = two[0];
-            let failed = |reason: String| DeviceError {
-                op,
-                range,
-                reason,
-                mend: "check the profile with `freeblock drive show`".to_owned(),
-            };
-            let at = self.drive.next_event().ok_or_else(|| failed("the drive gave no answer".into()))?;
-            self.drive.advance(at);
-            while let Some(one) = self.drive.pop_completion() {
-                self.now = one.at;
-                if let Some(lbn) = one.failed {
-                    return Err(failed(format!("LBN {lbn} cannot be read")));
-                }
-                for (slot, id) in done.iter_mut().zip(&ids) {
-                    if *id == one.id {
-                        *slot = Some(Timed { submitted, completed: one.at });
-                    }
-                }
-            }
-        }
-        let none = Timed { submitted, completed: self.now };
-        Ok(done.map(|timed| timed.unwrap_or(none)))
+        self.carry_out(at, two)
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct ServeArgs {
     /// Everything from a file: see docs/freeblock.toml, in which each option is explained
     #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "mimic_table", "allow_remote", "record", "record_limit", "ublk", "tls_certificate"], required_unless_present = "disk")]
     pub(crate) config: Option<PathBuf>,
-    /// A disk: /dev/NAME, a file, or emulated:NAME-or-FILE,file=PATH for a drive that one does not have (`,noise` and `,seed=N` may follow)
+    /// A disk: /dev/NAME, a file, or emulated:NAME-or-FILE,file=PATH for a drive that one does not have (`,noise`, `,seed=N` and behaviours by name, as `freeblock probe --help` has them, may follow)
     #[arg(long, value_name = "NAME=DEVICE", requires = "listen")]
     pub(crate) disk: Option<NamedDevice>,
     /// Where clients come in; may be given several times

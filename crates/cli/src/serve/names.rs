@@ -1,6 +1,6 @@
 //! Drives and places, as they are named on the command line and in the configuration file.
 
-use crate::values;
+use crate::differs::Differs;
 use server::Address;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,10 +16,8 @@ pub(crate) enum DeviceSpec {
         drive: String,
         /// Its bytes.
         file: PathBuf,
-        /// Whether it differs from its profile as real drives do.
-        noise: bool,
-        /// Seed of that.
-        seed: u64,
+        /// In what it differs from its profile.
+        differs: Differs,
     },
 }
 
@@ -50,21 +48,11 @@ impl FromStr for DeviceSpec {
         };
         let mut parts = rest.split(',');
         let drive = parts.next().unwrap_or_default().to_owned();
-        let (mut file, mut noise, mut seed) = (None, false, 1);
-        for part in parts {
-            match part.split_once('=') {
-                Some(("file", path)) if !path.is_empty() => file = Some(PathBuf::from(path)),
-                Some(("seed", number)) => seed = values::seed(number)?,
-                None if part == "noise" => noise = true,
-                _ => {
-                    return Err(format!(
-                        "{part:?} is nothing that an emulated drive has; give file=PATH, noise or seed=N"
-                    ));
-                }
-            }
-        }
-        match file {
-            Some(file) if !drive.is_empty() => Ok(Self::Emulated { drive, file, noise, seed }),
+        let (files, words): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.starts_with("file="));
+        let file = files.last().and_then(|part| part.strip_prefix("file="));
+        let differs = Differs::read(&words)?;
+        match file.filter(|path| !path.is_empty()).map(PathBuf::from) {
+            Some(file) if !drive.is_empty() => Ok(Self::Emulated { drive, file, differs }),
             _ => Err(
                 "give emulated:NAME,file=PATH: a built-in drive's name or a profile, and where its bytes are"
                     .into(),

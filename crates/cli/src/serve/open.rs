@@ -3,6 +3,7 @@
 use super::config::DiskConfig;
 use super::names::DeviceSpec;
 use super::recipe::{Knowledge, Made, Recipe, hex};
+use crate::differs::Differs;
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
 use device::{Device, Emulated, Options, Raw};
@@ -121,12 +122,10 @@ fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
             };
             Ok((Box::new(device) as AnyDevice, known))
         }
-        DeviceSpec::Emulated { drive, file, noise, seed } => {
+        DeviceSpec::Emulated { drive, file, differs: Differs { behaviour, seed } } => {
             let own = resolve(drive).map_err(wrong)?;
-            let behaviour = Behaviour {
-                write_back: Some(false),
-                ..if *noise { Behaviour::noisy() } else { Behaviour::default() }
-            };
+            let behaviour =
+                Behaviour { write_back: Some(behaviour.write_back.unwrap_or(false)), ..*behaviour };
             let device = Emulated::new(&own.profile, behaviour, *seed, alone(file).map_err(wrong)?)
                 .map_err(|e| wrong(Problem::failed(format!("{}: {e}", file.display()))))?;
             let known = match profile {

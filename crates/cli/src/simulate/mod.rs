@@ -81,8 +81,18 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         Where::Inside => Run::new(model, config, issuer, background)?,
         Where::Outside => {
             let refused = |error: DriveError| Problem::failed(format!("{}: {error}", args.drive));
-            let noisy = Behaviour::noisy();
-            let (device, overheads) = black_box(&drive.profile, noisy, args.seed).map_err(refused)?;
+            let behaviour = args.behaviour.unwrap_or(Behaviour::noisy());
+            let (device, overheads) = black_box(&drive.profile, behaviour, args.seed).map_err(refused)?;
+            // Its own number of commands, unless it is told to have a queue.
+            if device.queue_depth() < 2 {
+                let problem = format!(
+                    "{}: the drive takes one command at a time, and a scheduler outside sends two",
+                    args.drive
+                );
+                return Err(
+                    Problem::usage(problem).help("let it have a queue: add queue=sptf:64 to --behaviour")
+                );
+            }
             let (known, place) = if args.blind {
                 let layout = model.layout();
                 let unknown = DriveModel::unknown(layout.capacity(), model.sector_bytes());
@@ -124,6 +134,10 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
     if args.place == Where::Inside && args.conservatism.is_some() {
         return Err(Problem::usage("--conservatism needs a scheduler outside the drive")
             .help("give --where outside as well, or leave out --conservatism: inside the drive every time is known exactly"));
+    }
+    if args.place == Where::Inside && args.behaviour.is_some() {
+        return Err(Problem::usage("--behaviour does not go with a scheduler in the drive")
+            .help("give --where outside as well: in the drive everything is as its profile says"));
     }
     if args.place == Where::Outside && args.zero_latency.is_some() {
         return Err(Problem::usage("--zero-latency does not go with --where outside")

@@ -5,6 +5,7 @@
 
 #[cfg(target_os = "linux")]
 mod activation;
+mod behaviour;
 #[cfg(target_os = "linux")]
 mod crash;
 mod demo;

@@ -2,6 +2,7 @@
 
 mod arm;
 mod build;
+mod carry_out;
 mod chance;
 mod queue;
 mod read;

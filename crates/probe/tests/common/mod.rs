@@ -30,9 +30,53 @@ impl Emulated {
         Self { drive, now: Instant::ZERO, commands: 0, one_at_a_time: false }
     }
 
+    /// Makes sectors unreadable.
+    pub fn damage(&mut self, range: LbnRange) {
+        self.drive.damage(range);
+    }
+
+    /// The sectors that cannot be read, ascending.
+    pub fn unreadable(&self) -> impl Iterator<Item = units::Lbn> + '_ {
+        self.drive.unreadable()
+    }
+
     /// Behind a handle that gives it one command at a time, as that of a disk's path does.
     pub fn one_at_a_time(self) -> Self {
         Self { one_at_a_time: true, ..self }
+    }
+}
+
+impl Emulated {
+    fn carry_out<const N: usize>(
+        &mut self,
+        at: Instant,
+        of: [(Op, LbnRange); N],
+    ) -> Result<[Timed; N], DeviceError> {
+        let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
+            op,
+            range,
+            unreadable: None,
+            reason,
+            mend: "mend the test".into(),
+        };
+        let submitted = at.max(self.now);
+        let commands = of.map(|(op, range)| {
+            let id = RequestId::new(self.commands);
+            self.commands += 1;
+            Command { id, op, range }
+        });
+        let done = self.drive.carry_out(submitted, commands);
+        let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
+        self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
+        for (of, one) in of.iter().zip(done.iter().flatten()) {
+            if let Some(lbn) = one.failed {
+                return Err(DeviceError { unreadable: Some(lbn), ..failed(*of, "it cannot be read".into()) });
+            }
+        }
+        if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
+            return Err(failed(*of, "the drive gave no answer".to_owned()));
+        }
+        Ok(done.map(|one| Timed { submitted, completed: one.map_or(self.now, |one| one.at) }))
     }
 }
 
@@ -50,19 +94,7 @@ impl Device for Emulated {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        let submitted = at.max(self.now);
-        let id = RequestId::new(self.commands);
-        self.commands += 1;
-        let failed = |reason: String| DeviceError { op, range, reason, mend: "mend the test".into() };
-        self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
-        loop {
-            let at = self.drive.next_event().ok_or_else(|| failed("no completion".into()))?;
-            self.drive.advance(at);
-            if let Some(done) = self.drive.pop_completion() {
-                self.now = done.at;
-                return Ok(Timed { submitted, completed: done.at });
-            }
-        }
+        self.carry_out(at, [(op, range)]).map(|[timed]| timed)
     }
 
     fn takes_two(&self) -> bool {
@@ -70,32 +102,7 @@ impl Device for Emulated {
     }
 
     fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
-        let submitted = at.max(self.now);
-        let mut ids = Vec::new();
-        for (op, range) in two {
-            let failed = |reason: String| DeviceError { op, range, reason, mend: "mend the test".into() };
-            let id = RequestId::new(self.commands);
-            self.commands += 1;
-            self.drive.submit(submitted, Command { id, op, range }).map_err(|e| failed(e.to_string()))?;
-            ids.push(id);
-        }
-        let mut done = [None; 2];
-        while let [None, _] | [_, None] = done {
-            let (op, range) = two[0];
-            let failed = |reason: String| DeviceError { op, range, reason, mend: "mend the test".into() };
-            let at = self.drive.next_event().ok_or_else(|| failed("no completion".into()))?;
-            self.drive.advance(at);
-            while let Some(one) = self.drive.pop_completion() {
-                self.now = one.at;
-                for (slot, id) in done.iter_mut().zip(&ids) {
-                    if *id == one.id {
-                        *slot = Some(Timed { submitted, completed: one.at });
-                    }
-                }
-            }
-        }
-        let none = Timed { submitted, completed: self.now };
-        Ok(done.map(|timed| timed.unwrap_or(none)))
+        self.carry_out(at, two)
     }
 }
 
@@ -181,7 +188,13 @@ fn predicted(
             continue;
         }
         let range = LbnRange::new(units::Lbn::new(lbn), Sectors::new(8));
-        let timed = drive.execute(drive.now(), Op::Read, range).unwrap();
+        let at = drive.now();
+        let Ok(timed) = drive.execute(at, Op::Read, range) else {
+            // What cannot be read is no prediction's fault.
+            predictor.read(at, range);
+            predictor.failed(drive.now());
+            continue;
+        };
         predictor.read(timed.submitted, range);
         let error = predictor.completed(timed.completed) as f64;
         if warm_up > 0 {

@@ -1,7 +1,7 @@
 //! A drive that is not what the core was told: it notices, leaves the gaps alone, says so, and comes back. Each against a
 //! twin without background work.
 
-use crate::troubled::Troubled;
+use crate::troubled::Delayed;
 use drive::{
     Behaviour, BlackBox, Flash, FlashConfig, Queue, QueueOrder, Recalibration, Shingled, ShingledConfig,
     SpindleDrift,
@@ -206,7 +206,7 @@ fn when_trouble_ends_the_gaps_are_used_again() {
         let (drive, _) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
         // Somewhere between host and drive something holds answers back.
         let held = Duration::from_millis(8);
-        Box::new(Troubled::new(Box::new(drive), second(20)..second(45), held)) as Box<dyn BlackBox>
+        Box::new(Delayed::for_a_while(Box::new(drive), second(20)..second(45), held)) as Box<dyn BlackBox>
     };
     let twins = Twins::run(device, &model, OutsideConfig::beyond(overheads));
     twins.assert_unharmed();

@@ -1,6 +1,6 @@
 //! In what a drive may be other than the core was told.
 
-use crate::troubled::{OnABeat, Troubled};
+use crate::troubled::Delayed;
 use drive::{Behaviour, BlackBox, FlashConfig, Queue, QueueOrder, Rarely, ShingledConfig, SpindleDrift};
 use freeblock_sim::black_box;
 use model::profile::{Order, SectorsPerTrack, Turns};
@@ -232,8 +232,10 @@ impl Surprise {
                 let config = ShingledConfig::of(known.layout().capacity(), known.sector_bytes());
                 Box::new(drive::Shingled::new(drive(), config).unwrap())
             }
-            HeldBack(us) => Box::new(Troubled::new(Box::new(drive()), always(), Duration::from_micros(us))),
-            Coalesced(us) => Box::new(OnABeat::new(Box::new(drive()), Duration::from_micros(us))),
+            HeldBack(us) => {
+                Box::new(Delayed::for_a_while(Box::new(drive()), always(), Duration::from_micros(us)))
+            }
+            Coalesced(us) => Box::new(Delayed::to_a_beat(Box::new(drive()), Duration::from_micros(us))),
             _ => Box::new(drive()),
         }
     }

@@ -1,0 +1,84 @@
+//! Emulated drives that differ from their profiles, told by name.
+
+use crate::support::{Dir, number, run, run_with};
+use ::drive::Behaviour;
+
+/// What `probe --help` gives each switch.
+fn in_the_help() -> Vec<String> {
+    let help = run("probe --help").worked();
+    let words = || help.split([',', ';', ' ', '\n']);
+    let given = |name: &str| {
+        let of_it =
+            |word: &&str| word.split_once('=').is_some_and(|(begin, value)| begin == name && value != "off");
+        words().find(of_it).or(words().find(|word| *word == format!("{name}=off"))).map(str::to_owned)
+    };
+    Behaviour::names().map(|name| given(name).unwrap_or_else(|| panic!("no {name} in:\n{help}"))).collect()
+}
+
+#[test]
+fn all_are_in_the_help_and_are_read_from_there() {
+    let words = in_the_help();
+    for word in &words {
+        let behaviour = word.parse::<Behaviour>().unwrap_or_else(|error| panic!("{error}"));
+        assert_ne!(behaviour, Behaviour::default(), "{word}");
+    }
+    let all: Behaviour = words.join(",").parse().unwrap();
+    assert!(all.grown_defects > 0 && all.bad_sectors.is_some() && all.drift.is_some(), "{all}");
+}
+
+#[test]
+fn a_simulated_drive_does_as_it_is_told() {
+    let response = |behaviour: &str| {
+        let args = "simulate --where outside --conservatism 0.3 --drive mimic-less-capacity --requests 3000 --outstanding 4 \
+                    --json --behaviour";
+        number(&run(&format!("{args} {behaviour}")).json(), "/foreground/mean_response_ms")
+    };
+    let exact = response("queue=fcfs:64");
+    for word in ["missed_landings_ppm=200000", "seek_ageing_ppm=100000", "bad_sectors=50000:8"] {
+        let slow = response(&format!("queue=fcfs:64,{word}"));
+        assert!(slow > exact * 1.02, "{word}: {slow} ms, {exact} ms without");
+    }
+    assert_eq!(response("queue=fcfs:64,none,drift=off"), exact);
+}
+
+#[test]
+fn a_name_on_its_own_and_a_seed() {
+    let dir = Dir::new();
+    let table = dir.path("table.mimic");
+    run_with(&["mimic", "probe", "emulated:mimic-less-capacity", "-o", &table, "--requests", "2000"])
+        .worked();
+    let check = |device: &str| run_with(&["mimic", "check", &table, device, "--requests", "300"]).worked();
+    let one = check("emulated:mimic-less-capacity,late_settles,seed=3");
+    assert!(one.contains("with late_settles=20000:500us, seed 3;"), "{one}");
+    assert_eq!(one, check("emulated:mimic-less-capacity,seed=3,late_settles=20000:0.5ms"));
+    let most = check("emulated:mimic-less-capacity,drift=off,noise,seed=3");
+    assert!(most.contains("with noise,drift=off, seed 3;"), "{most}");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let mend = "give by how many millionths at most and how long a speed lasts, such as 5000:5s, or off";
+    for args in [
+        "probe emulated:quantum-atlas-10k,drift=fast",
+        "mimic check table emulated:quantum-atlas-10k,drift=fast,noise",
+        "simulate --where outside --behaviour noise,drift=fast",
+        #[cfg(target_os = "linux")]
+        "serve --disk d0=emulated:quantum-atlas-10k,drift=fast,file=d0.img --listen tcp:127.0.0.1:0",
+        #[cfg(target_os = "linux")]
+        "emulate quantum-atlas-10k --file d0.img --listen 127.0.0.1:0 --behaviour drift=fast",
+    ] {
+        run(args).complained(2, &["drift: \"fast\"", mend]);
+    }
+    run("probe emulated:quantum-atlas-10k,nois")
+        .complained(2, &["\"nois\" is no behaviour", "seek_spread, late_settles"]);
+    run("probe emulated:quantum-atlas-10k,bad_sectors")
+        .complained(2, &["bad_sectors", "needs a value", "20:8"]);
+    run("probe emulated:quantum-atlas-10k,seed=-1").complained(2, &["seed: give a whole number"]);
+    run("probe emulated:quantum-atlas-10k,overlap_percent=200")
+        .complained(2, &["overlap_percent: 200; give 0 to 100"]);
+    run("simulate --behaviour noise").complained(2, &["--behaviour", "--where outside"]);
+    run("simulate --where outside --behaviour none --drive mimic-less-capacity")
+        .complained(2, &["one command at a time", "add queue=sptf:64 to --behaviour"]);
+    // A file's name may have commas.
+    run("probe emulated:mine,noise.toml,noise").complained(1, &["mine,noise.toml"]);
+}

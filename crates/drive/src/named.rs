@@ -1,0 +1,421 @@
+//! Behaviours by name, as on a command line: `noise,drift=off,bad_sectors=20:8`.
+
+use crate::behaviour::{BadSectors, Behaviour, Queue, QueueOrder, Rarely, Recalibration, SpindleDrift};
+use crate::error::DriveError;
+use std::fmt;
+use std::str::FromStr;
+use units::Duration;
+
+/// A word that says nothing of a drive.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SwitchError {
+    /// There is no such switch.
+    #[error("{word:?} is no behaviour of a drive; give noise, none, or of these: {}", Behaviour::names().collect::<Vec<_>>().join(", "))]
+    Unknown {
+        /// What was given.
+        word: String,
+    },
+    /// The switch has no such value.
+    #[error("{name}: {value:?} is no value of it; {mend}")]
+    Value {
+        /// The switch.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What to give.
+        mend: &'static str,
+    },
+    /// The default noise has nothing for it.
+    #[error("{name}: there is none of it in the default noise, so it needs a value; {mend}")]
+    Needs {
+        /// The switch.
+        name: &'static str,
+        /// What to give.
+        mend: &'static str,
+    },
+    /// No drive does that.
+    #[error(transparent)]
+    Range(#[from] DriveError),
+}
+
+/// A field by its name.
+struct Switch {
+    name: &'static str,
+    mend: &'static str,
+    /// The field as another behaviour has it.
+    copy: fn(&mut Behaviour, &Behaviour),
+    read: fn(&mut Behaviour, &str) -> Option<()>,
+    write: fn(&Behaviour) -> String,
+}
+
+const TIME: &str = "give a time, such as 20us, 6.4us or 0.5ms, or off";
+const COUNT: &str = "give a whole number, or off";
+const TRIPLE: &str = "give on, off, or profile for what the profile says";
+
+/// In the order of the fields.
+const SWITCHES: [Switch; 17] = [
+    Switch {
+        name: "seek_spread",
+        mend: TIME,
+        copy: |to, from| to.seek_spread = from.seek_spread,
+        read: |to, text| set(&mut to.seek_spread, time(text)?),
+        write: |of| shown(of.seek_spread),
+    },
+    Switch {
+        name: "late_settles",
+        mend: "give how many of a million moves and by how much at most, such as 20000:500us, or off",
+        copy: |to, from| to.late_settles = from.late_settles,
+        read: |to, text| {
+            let (ppm, most) = text.split_once(':')?;
+            set(&mut to.late_settles, Rarely { ppm: ppm.parse().ok()?, most: time(most)? })
+        },
+        write: |of| format!("{}:{}", of.late_settles.ppm, shown(of.late_settles.most)),
+    },
+    Switch {
+        name: "missed_landings_ppm",
+        mend: COUNT,
+        copy: |to, from| to.missed_landings_ppm = from.missed_landings_ppm,
+        read: |to, text| set(&mut to.missed_landings_ppm, text.parse().ok()?),
+        write: |of| of.missed_landings_ppm.to_string(),
+    },
+    Switch {
+        name: "seek_ageing_ppm",
+        mend: "give by how many millionths seeks are longer, such as 50000 or -20000, or off",
+        copy: |to, from| to.seek_ageing_ppm = from.seek_ageing_ppm,
+        read: |to, text| set(&mut to.seek_ageing_ppm, text.parse().ok()?),
+        write: |of| of.seek_ageing_ppm.to_string(),
+    },
+    Switch {
+        name: "drift",
+        mend: "give by how many millionths at most and how long a speed lasts, such as 5000:5s, or off",
+        copy: |to, from| to.drift = from.drift,
+        read: |to, text| {
+            let (most_ppm, step) = text.split_once(':')?;
+            set(&mut to.drift, Some(SpindleDrift { most_ppm: most_ppm.parse().ok()?, step: time(step)? }))
+        },
+        write: |of| of.drift.map_or(OFF.to_owned(), |d| format!("{}:{}", d.most_ppm, shown(d.step))),
+    },
+    Switch {
+        name: "recalibration",
+        mend: "give from one to the next and how long one takes, such as 60s:50ms, or off",
+        copy: |to, from| to.recalibration = from.recalibration,
+        read: |to, text| {
+            let (every, takes) = text.split_once(':')?;
+            set(&mut to.recalibration, Some(Recalibration { every: time(every)?, takes: time(takes)? }))
+        },
+        write: |of| {
+            of.recalibration.map_or(OFF.to_owned(), |r| format!("{}:{}", shown(r.every), shown(r.takes)))
+        },
+    },
+    Switch {
+        name: "grown_defects",
+        mend: COUNT,
+        copy: |to, from| to.grown_defects = from.grown_defects,
+        read: |to, text| set(&mut to.grown_defects, text.parse().ok()?),
+        write: |of| of.grown_defects.to_string(),
+    },
+    Switch {
+        name: "bad_sectors",
+        mend: "give how many and in how many turns each is given up, such as 20:8, or off",
+        copy: |to, from| to.bad_sectors = from.bad_sectors,
+        read: |to, text| {
+            let (count, retries) = text.split_once(':')?;
+            let bad = BadSectors { count: count.parse().ok()?, retries: retries.parse().ok()? };
+            set(&mut to.bad_sectors, Some(bad))
+        },
+        write: |of| of.bad_sectors.map_or(OFF.to_owned(), |b| format!("{}:{}", b.count, b.retries)),
+    },
+    Switch {
+        name: "command_spread",
+        mend: TIME,
+        copy: |to, from| to.command_spread = from.command_spread,
+        read: |to, text| set(&mut to.command_spread, time(text)?),
+        write: |of| shown(of.command_spread),
+    },
+    Switch {
+        name: "completion_spread",
+        mend: TIME,
+        copy: |to, from| to.completion_spread = from.completion_spread,
+        read: |to, text| set(&mut to.completion_spread, time(text)?),
+        write: |of| shown(of.completion_spread),
+    },
+    Switch {
+        name: "bus_sector",
+        mend: "give the time of a sector on the bus, such as 6.4us, or off for the profile's",
+        copy: |to, from| to.bus_sector = from.bus_sector,
+        read: |to, text| set(&mut to.bus_sector, Some(time(text)?)),
+        write: |of| of.bus_sector.map_or(OFF.to_owned(), shown),
+    },
+    Switch {
+        name: "overlap_percent",
+        mend: "give a whole number from 0 to 100, or off",
+        copy: |to, from| to.overlap_percent = from.overlap_percent,
+        read: |to, text| set(&mut to.overlap_percent, text.parse().ok()?),
+        write: |of| of.overlap_percent.to_string(),
+    },
+    Switch {
+        name: "buffer",
+        mend: TRIPLE,
+        copy: |to, from| to.buffer = from.buffer,
+        read: |to, text| set(&mut to.buffer, triple(text)?),
+        write: |of| of_triple(of.buffer),
+    },
+    Switch {
+        name: "read_ahead",
+        mend: TRIPLE,
+        copy: |to, from| to.read_ahead = from.read_ahead,
+        read: |to, text| set(&mut to.read_ahead, triple(text)?),
+        write: |of| of_triple(of.read_ahead),
+    },
+    Switch {
+        name: "write_back",
+        mend: TRIPLE,
+        copy: |to, from| to.write_back = from.write_back,
+        read: |to, text| set(&mut to.write_back, triple(text)?),
+        write: |of| of_triple(of.write_back),
+    },
+    Switch {
+        name: "eager_read_ahead",
+        mend: "give on or off",
+        copy: |to, from| to.eager_read_ahead = from.eager_read_ahead,
+        read: |to, text| set(&mut to.eager_read_ahead, on(text)?),
+        write: |of| if of.eager_read_ahead { ON } else { OFF }.to_owned(),
+    },
+    Switch {
+        name: "queue",
+        mend: "give fcfs or sptf and how many commands it holds, such as sptf:64, or off",
+        copy: |to, from| to.queue = from.queue,
+        read: |to, text| {
+            let (order, depth) = text.split_once(':')?;
+            let order = match order {
+                "fcfs" => QueueOrder::Fcfs,
+                "sptf" => QueueOrder::Sptf,
+                _ => return None,
+            };
+            set(&mut to.queue, Queue::Tagged { order, depth: depth.parse().ok()? })
+        },
+        write: |of| match of.queue {
+            Queue::Serial => OFF.to_owned(),
+            Queue::Tagged { order: QueueOrder::Fcfs, depth } => format!("fcfs:{depth}"),
+            Queue::Tagged { order: QueueOrder::Sptf, depth } => format!("sptf:{depth}"),
+        },
+    },
+];
+
+const ON: &str = "on";
+const OFF: &str = "off";
+const PROFILE: &str = "profile";
+
+fn set<T>(field: &mut T, value: T) -> Option<()> {
+    *field = value;
+    Some(())
+}
+
+fn on(text: &str) -> Option<bool> {
+    match text {
+        ON => Some(true),
+        OFF => Some(false),
+        _ => None,
+    }
+}
+
+/// `None` within: what the profile says.
+fn triple(text: &str) -> Option<Option<bool>> {
+    if text == PROFILE { Some(None) } else { on(text).map(Some) }
+}
+
+fn of_triple(value: Option<bool>) -> String {
+    value.map_or(PROFILE, |on| if on { ON } else { OFF }).to_owned()
+}
+
+/// From the longest to the shortest.
+const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+
+/// To the nanosecond.
+fn time(text: &str) -> Option<Duration> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let (number, unit) = text.split_at(digits);
+    let (_, nanos) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    let number: f64 = number.parse().ok()?;
+    Duration::from_millis_f64(number * (nanos as f64 / 1e6))
+}
+
+/// In the longest unit of which it is a whole number.
+fn shown(time: Duration) -> String {
+    let nanos = time.as_nanos();
+    let whole = UNITS.into_iter().find(|(_, unit)| nanos.is_multiple_of(*unit));
+    whole.map_or_else(String::new, |(name, unit)| format!("{}{name}", nanos / unit))
+}
+
+impl Behaviour {
+    /// The names of all switches.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SWITCHES.iter().map(|switch| switch.name)
+    }
+
+    /// Sets a switch: `name=value`, or the name alone for what the default noise has of it, `on` for what is on or off.
+    ///
+    /// # Errors
+    /// No such switch, or no such value of it, and what to give.
+    pub fn set(&mut self, word: &str) -> Result<(), SwitchError> {
+        let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+        let switch = SWITCHES.iter().find(|switch| switch.name == name);
+        let Some(Switch { name, mend, copy, read, .. }) = switch else {
+            return Err(SwitchError::Unknown { word: word.to_owned() });
+        };
+        let mut changed = *self;
+        // Where `off` is a value of its own it is that.
+        if read(&mut changed, value.unwrap_or(ON)).is_none() {
+            match value {
+                Some(OFF) => copy(&mut changed, &Self::default()),
+                Some(value) => {
+                    return Err(SwitchError::Value { name, value: value.to_owned(), mend });
+                }
+                None => {
+                    let mut noise = Self::default();
+                    copy(&mut noise, &Self::noisy());
+                    if noise == Self::default() {
+                        return Err(SwitchError::Needs { name, mend });
+                    }
+                    copy(&mut changed, &noise);
+                }
+            }
+        }
+        changed.check()?;
+        *self = changed;
+        Ok(())
+    }
+}
+
+/// Words with commas between them: `noise` for the default noise, `none` for none, and switches, which change it.
+///
+/// ```
+/// use freeblock_drive::{BadSectors, Behaviour};
+///
+/// let behaviour: Behaviour = "noise,drift=off,bad_sectors=20:8".parse()?;
+/// let bad_sectors = Some(BadSectors { count: 20, retries: 8 });
+/// assert_eq!(behaviour, Behaviour { drift: None, bad_sectors, ..Behaviour::noisy() });
+/// assert_eq!(behaviour.to_string(), "noise,drift=off,bad_sectors=20:8");
+/// # Ok::<(), freeblock_drive::SwitchError>(())
+/// ```
+impl FromStr for Behaviour {
+    type Err = SwitchError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let words = || text.split(',').filter(|word| !word.is_empty());
+        let mut behaviour = if words().any(|word| word == "noise") { Self::noisy() } else { Self::default() };
+        for word in words().filter(|word| !["noise", "none"].contains(word)) {
+            behaviour.set(word)?;
+        }
+        Ok(behaviour)
+    }
+}
+
+/// As it can be read again, in few words.
+impl fmt::Display for Behaviour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = |base: Self| {
+            let differs = SWITCHES.iter().filter(move |switch| (switch.write)(self) != (switch.write)(&base));
+            differs.map(|switch| format!("{}={}", switch.name, (switch.write)(self))).collect::<Vec<_>>()
+        };
+        let (mut noise, mut none) = (from(Self::noisy()), from(Self::default()));
+        if noise.len() < none.len() {
+            noise.insert(0, "noise".to_owned());
+            return f.write_str(&noise.join(","));
+        }
+        if none.is_empty() {
+            none.push("none".to_owned());
+        }
+        f.write_str(&none.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A value of each switch which neither the default nor the noise has.
+    const VALUES: [&str; 17] = [
+        "seek_spread=35us",
+        "late_settles=1000:2ms",
+        "missed_landings_ppm=7",
+        "seek_ageing_ppm=-20000",
+        "drift=300:250ms",
+        "recalibration=10s:1500us",
+        "grown_defects=12",
+        "bad_sectors=3:4",
+        "command_spread=5us",
+        "completion_spread=1500ns",
+        "bus_sector=99us",
+        "overlap_percent=3",
+        "buffer=off",
+        "read_ahead=off",
+        "write_back=on",
+        "eager_read_ahead=on",
+        "queue=fcfs:2",
+    ];
+
+    #[test]
+    fn each_switch_is_read_as_it_is_written() {
+        let mut all = Behaviour::default();
+        for (value, name) in VALUES.into_iter().zip(Behaviour::names()) {
+            assert!(value.starts_with(name), "{value} stands at {name}");
+            for base in ["none", "noise"] {
+                let one: Behaviour = format!("{base},{value}").parse().unwrap();
+                assert_eq!(one.to_string().parse(), Ok(one), "{one}");
+                let off: Behaviour = format!("{one},{name}=off").parse().unwrap();
+                assert_eq!(off.to_string().parse(), Ok(off), "{off}");
+            }
+            let one: Behaviour = value.parse().unwrap();
+            assert_eq!(one.to_string(), value);
+            assert_ne!(one, Behaviour::default(), "{value} changes nothing");
+            all.set(value).unwrap();
+        }
+        assert_eq!(all.to_string().parse(), Ok(all), "{all}");
+    }
+
+    #[test]
+    fn all_that_is_in_the_noise_is_the_noise() {
+        let mut behaviour = Behaviour::default();
+        for name in Behaviour::names() {
+            match behaviour.set(name) {
+                Ok(()) => {}
+                Err(SwitchError::Needs { .. }) => {
+                    assert!(["seek_ageing_ppm", "grown_defects", "bad_sectors"].contains(&name), "{name}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        // A name alone switches on what is on or off.
+        for word in ["buffer=profile", "read_ahead=profile", "write_back=off"] {
+            behaviour.set(word).unwrap();
+        }
+        assert_eq!(behaviour, Behaviour::noisy());
+        assert_eq!(behaviour.to_string(), "noise");
+        assert_eq!("noise".parse(), Ok(Behaviour::noisy()));
+        assert_eq!(Behaviour::default().to_string(), "none");
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_mend() {
+        let said = |text: &str| text.parse::<Behaviour>().unwrap_err().to_string();
+        assert_eq!(
+            said("noise,drift=0.5%"),
+            "drift: \"0.5%\" is no value of it; give by how many millionths at most and how long a speed lasts, such as \
+             5000:5s, or off"
+        );
+        assert!(said("nois").starts_with(
+            "\"nois\" is no behaviour of a drive; give noise, none, or of these: seek_spread, "
+        ));
+        assert_eq!(
+            said("bad_sectors"),
+            "bad_sectors: there is none of it in the default noise, so it needs a value; give how many and in how many turns \
+             each is given up, such as 20:8, or off"
+        );
+        assert_eq!(said("overlap_percent=101"), "behaviour.overlap_percent: 101; give 0 to 100");
+        assert_eq!(
+            said("seek_spread=20"),
+            "seek_spread: \"20\" is no value of it; give a time, such as 20us, 6.4us or 0.5ms, or off"
+        );
+    }
+}

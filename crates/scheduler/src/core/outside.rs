@@ -40,7 +40,7 @@ use correct::Correction;
 use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Standing};
 use guard::Guard;
-use idle::Alone;
+use idle::{Alone, Usual};
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
@@ -140,6 +140,8 @@ struct Order {
     foreseen: bool,
     /// Whether a command that was sent later was done before it.
     overtaken: bool,
+    /// Behind work of idle time: platter time at which its last sector was foreseen to have passed, as idle time was charged for.
+    charged: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -165,6 +167,10 @@ pub(super) struct Outside {
     after_idle: bool,
     /// What requests take otherwise.
     alone: Alone,
+    /// When the next foreground command is foreseen to be done, if it comes behind work of idle time.
+    charged: Option<Instant>,
+    /// By how much requests are later than foreseen that nothing was done before.
+    usual: Usual,
     clock: Clock,
     /// Whether the platter's angle is known, and for how long completions have agreed or not.
     known: bool,
@@ -219,6 +225,8 @@ impl Outside {
             blind: !drive.is_known(),
             after_idle: false,
             alone: Alone::default(),
+            charged: None,
+            usual: Usual::default(),
             clock: Clock::new(super::under_way::turn(drive)),
             known: false,
             agreeing: 0,
@@ -408,6 +416,7 @@ impl Core {
             }
         }
         self.account_idle_unforeseen(&mut outside, &order, begun);
+        self.account_idle_seen(&mut outside, &order, &seen);
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;

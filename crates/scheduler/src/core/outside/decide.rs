@@ -47,6 +47,7 @@ impl Outside {
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
         let foreseen = self.foresees();
+        let charged = if matches!(work, Work::Foreground { .. }) { self.charged.take() } else { None };
         self.queue.push_back(Order {
             command,
             tag,
@@ -56,6 +57,7 @@ impl Outside {
             forecast,
             foreseen,
             overtaken: false,
+            charged,
         });
     }
 

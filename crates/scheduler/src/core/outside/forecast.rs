@@ -163,7 +163,7 @@ impl Plain {
 }
 
 /// Later than so many times what a detour can cost: the drive has paused.
-const PAUSE: i64 = 4;
+pub(super) const PAUSE: i64 = 4;
 
 /// How late a read's data may be, as a part of their time on the bus, in 65536ths: ninety-nine of a hundred are not later. Whoever
 /// is costs what comes behind it a turn, which is far more than a part of a read; with nine of ten, writes behind a read of their

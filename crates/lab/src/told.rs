@@ -245,6 +245,7 @@ impl Handle {
         let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
             op,
             range,
+            unreadable: None,
             reason,
             mend: "mend the simulation".into(),
         };

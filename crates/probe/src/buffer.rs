@@ -14,6 +14,9 @@ const BUS_SECTORS: u64 = 64;
 /// How many times each question is asked.
 const TRIES: usize = 7;
 
+/// The same with what cannot be read.
+const MOST_TRIES: usize = 4 * TRIES;
+
 /// What was found of the buffer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffer {
@@ -43,13 +46,20 @@ fn asked(
 ) -> Result<(bool, f64), ProbeError> {
     let capacity = meter.capacity();
     let mut responses = Vec::new();
-    for _ in 0..TRIES {
+    for _ in 0..MOST_TRIES {
         let place = capacity / 8 + meter.draw.below(capacity / 2);
         let then = place.saturating_add_signed(offset).min(capacity - count);
         let wait = 1.0 + meter.draw.unit();
         let one = meter.read(place, first_count)?;
         let at = one.completed + Duration::from_nanos((wait * meter.revolution()) as u64);
-        responses.push(meter.execute(at, Op::Read, then, count)?.response_ns());
+        let two = meter.execute(at, Op::Read, then, count)?;
+        if one.failed || two.failed {
+            continue;
+        }
+        responses.push(two.response_ns());
+        if responses.len() == TRIES {
+            break;
+        }
     }
     let middle = median(&mut responses);
     let low = responses.first().copied().unwrap_or(0.0);
@@ -71,6 +81,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     found.reads_ahead = reads_ahead;
     found.keeps_before = keeps_before;
     if !keeps && !reads_ahead {
+        meter.buffer_is_known();
         return Ok(found);
     }
     found.hit_ns = if keeps { same_ns } else { ahead_ns };
@@ -86,6 +97,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     found.segments = places(meter, &found)?;
     meter.segments = found.segments;
     meter.ahead = found.ahead;
+    meter.buffer_is_known();
     meter.keeps_before = found.keeps_before;
     Ok(found)
 }
@@ -110,7 +122,7 @@ fn how_far(meter: &mut Meter<'_>) -> Result<u64, ProbeError> {
             let one = meter.read(place, 1)?;
             let at = one.completed + Duration::from_nanos((4.3 * meter.revolution()) as u64);
             let two = meter.execute(at, Op::Read, place + 2 * far, 1)?;
-            hits += u32::from(meter.is_hit(&two));
+            hits += u32::from(!two.failed && meter.is_hit(&two));
         }
         if hits < 2 {
             break;

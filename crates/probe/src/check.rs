@@ -4,7 +4,7 @@ use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::predict::Predictor;
-use crate::report::{Check, Unsure};
+use crate::report::{Check, Confidence, Unsure};
 use crate::turns::wrap;
 use units::{Lbn, LbnRange, Sectors};
 
@@ -33,6 +33,13 @@ const ENOUGH: f64 = 0.97;
 /// A drive's parts are looked at apart; one is unsure when this share of its reads came at other angles.
 const PARTS: u64 = 64;
 const UNSURE: f64 = 0.1;
+
+/// Reads that say how far to trust the profile in a region that is unsure, and when they end, of the time that a probe may take.
+const REGION: u64 = 64;
+const LAST: f64 = 0.995;
+
+/// Further reads of LBNs that stand elsewhere alone, at least.
+const MOVED_LOOKS: usize = 16;
 
 /// Further reads of a part in which one went wrong.
 const SECOND_LOOK: u64 = 24;
@@ -87,17 +94,15 @@ pub(crate) fn run(
                     100.0 * check.turns_off,
                     100.0 * check.elsewhere
                 );
-                vec![Unsure { first: Lbn::ZERO, end: Lbn::new(capacity), why }]
+                vec![Unsure::new(0, capacity, why)]
             });
         }
     }
     if capacity < meter.capacity() {
-        unsure.push(Unsure {
-            first: Lbn::new(capacity),
-            end: Lbn::new(meter.capacity()),
-            why: "mapping ended there: too many zones, or too long".to_owned(),
-        });
+        let why = "mapping ended there: too many zones, or too long".to_owned();
+        unsure.push(Unsure::new(capacity, meter.capacity(), why));
     }
+    how_far(meter, predictor, &mut unsure)?;
     Ok((tally.check(), unsure))
 }
 
@@ -118,7 +123,8 @@ impl Tally {
         (capacity, sectors): (u64, u64),
     ) -> Result<(), ProbeError> {
         let lbn = meter.draw.below(capacity - sectors + 1);
-        let error = predicted(meter, predictor, lbn, sectors)?;
+        // What cannot be read is no prediction's fault.
+        let Some(error) = predicted(meter, predictor, lbn, sectors)? else { return Ok(()) };
         let near = error.abs() < NEAR;
         self.reads.push(Read { lbn, near });
         if !near && wrap(error / meter.revolution()).abs() * meter.revolution() < NEAR {
@@ -172,7 +178,7 @@ fn worst(reads: &[Read], unsure: &[Unsure], capacity: u64, most: f64) -> Option<
         if first < end && !unsure.iter().any(|u| u.first.get() <= first && end <= u.end.get()) {
             let (of, off) = parts.get(part as usize).copied().unwrap_or_default();
             let why = format!("{off} of {of} reads there were not done when predicted");
-            named.push(Unsure { first: Lbn::new(first), end: Lbn::new(end), why });
+            named.push(Unsure::new(first, end, why));
         }
     }
     named.sort_by_key(|u| u.first);
@@ -184,11 +190,64 @@ fn predicted(
     predictor: &mut Predictor,
     lbn: u64,
     sectors: u64,
-) -> Result<f64, ProbeError> {
+) -> Result<Option<f64>, ProbeError> {
     let range = LbnRange::new(Lbn::new(lbn), Sectors::new(sectors));
     let reading = meter.read(lbn, sectors)?;
     predictor.read(reading.submitted, range);
-    Ok(predictor.completed(reading.completed) as f64)
+    if reading.failed {
+        predictor.failed(reading.completed);
+        return Ok(None);
+    }
+    Ok(Some(predictor.completed(reading.completed) as f64))
+}
+
+/// How far the profile may be trusted where it is unsure: by reads of their own, for those that named a region were chosen
+/// for going wrong. Each comes after one anywhere, as a random request does.
+fn how_far(
+    meter: &mut Meter<'_>,
+    predictor: &mut Predictor,
+    unsure: &mut [Unsure],
+) -> Result<(), ProbeError> {
+    let capacity = meter.capacity();
+    let sectors = SECTORS.min(capacity);
+    let mut counts = vec![(0_u64, 0_u64); unsure.len()];
+    for round in 0..REGION {
+        meter.stage("what is unsure", 0.99 + 0.01 * round as f64 / REGION as f64);
+        for (region, count) in unsure.iter().zip(&mut counts) {
+            let (first, end) = (region.first.get(), region.end.get());
+            if !meter.is_within(LAST) {
+                break;
+            }
+            let anywhere = meter.draw.below(capacity - sectors + 1);
+            predicted(meter, predictor, anywhere, sectors)?;
+            let lbn = (first + meter.draw.below(end - first)).min(capacity - sectors);
+            if let Some(error) = predicted(meter, predictor, lbn, sectors)? {
+                *count = (count.0 + u64::from(error.abs() < NEAR), count.1 + 1);
+            }
+        }
+    }
+    for (region, (near, of)) in unsure.iter_mut().zip(counts) {
+        region.confidence = Confidence::of(near, of);
+    }
+    Ok(())
+}
+
+/// How often LBNs that seemed to stand alone elsewhere do so when they are read again, after what else came between: `None`
+/// without such.
+pub(crate) fn moved_alone(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Confidence>, ProbeError> {
+    let odd: Vec<u64> = map.zones.iter().flat_map(|zone| &zone.odd).copied().collect();
+    if odd.is_empty() {
+        return Ok(None);
+    }
+    meter.find_phase()?;
+    let (mut looks, mut elsewhere) = (0, 0);
+    for &lbn in odd.iter().cycle().take(odd.len().max(MOVED_LOOKS)) {
+        let Some(expected) = map.predict(lbn).filter(|_| meter.is_within(LAST)) else { continue };
+        let error = meter.deviation(lbn, expected)?;
+        looks += 1;
+        elsewhere += u64::from(error.abs() * meter.revolution() > NEAR);
+    }
+    Ok(Some(Confidence::of(elsewhere, looks)))
 }
 
 /// Looks again at the parts of the drive where reads came at angles that the map does not have.
@@ -204,7 +263,7 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
         let (first, end) = (part * size, ((part + 1) * size).min(capacity));
         if !meter.is_within(LONGEST) {
             let why = "reads there came at other angles, and no time was left to look again".to_owned();
-            unsure.push(Unsure { first: Lbn::new(first), end: Lbn::new(end), why });
+            unsure.push(Unsure::new(first, end, why));
             continue;
         }
         let mut off = 0;
@@ -221,7 +280,7 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
             let why = format!("{off} of {SECOND_LOOK} sectors stand elsewhere than the map has them");
             match unsure.last_mut() {
                 Some(last) if last.end.get() == first => last.end = Lbn::new(end),
-                _ => unsure.push(Unsure { first: Lbn::new(first), end: Lbn::new(end), why }),
+                _ => unsure.push(Unsure::new(first, end, why)),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What the probe is given: a handle that takes commands and says when they began and ended. Nothing else.
 
 use thiserror::Error;
-use units::{Bytes, Instant, LbnRange, Op, Sectors};
+use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// When a command was handed to the drive, and when the host learned that it was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,9 @@ pub struct DeviceError {
     pub op: Op,
     /// Which sectors.
     pub range: LbnRange,
+    /// The first of them that cannot be read, where that is what failed: the probe goes round it. `None` where the device is
+    /// gone, or takes no such command.
+    pub unreadable: Option<Lbn>,
     /// What the device said.
     pub reason: String,
     /// What may help.
@@ -45,7 +48,7 @@ pub trait Device {
     /// nothing is lost, even if the power fails. Writes come only where [`Options::writes`](crate::Options) allows them.
     ///
     /// # Errors
-    /// The command failed; the device can take another one.
+    /// The command failed; the device can take another one. [`now`](Self::now) is past the failure.
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError>;
 
     /// Whether [`execute_two`](Self::execute_two) hands over the second command while the drive works on the first one. Always
@@ -58,7 +61,7 @@ pub trait Device {
     /// until both are done. Only where [`takes_two`](Self::takes_two) says so.
     ///
     /// # Errors
-    /// One of them failed; the device can take another one.
+    /// One of them failed, and which one the error says; the device is done with both and can take another one.
     fn execute_two(
         &mut self,
         at: Instant,

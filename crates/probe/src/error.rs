@@ -3,7 +3,7 @@
 use crate::device::DeviceError;
 use crate::journal::StateError;
 use thiserror::Error;
-use units::LbnRange;
+use units::{Lbn, LbnRange};
 
 /// Why a probe ended without a profile.
 #[derive(Debug, Error)]
@@ -11,6 +11,19 @@ pub enum ProbeError {
     /// The device refused or lost a command.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// So much cannot be read that it cannot be gone round.
+    #[error(
+        "{problem}, the last at LBN {lbn}: {reason}; save what is on the drive, look at its cable and at the kernel's log \
+         (dmesg), and probe it again when its sectors have been written anew"
+    )]
+    Unreadable {
+        /// The last sector that could not be read.
+        lbn: Lbn,
+        /// How much could not.
+        problem: String,
+        /// What the device said.
+        reason: String,
+    },
     /// The caller asked for an end; the journal holds all that was measured.
     #[error("interrupted; resume from the state file")]
     Interrupted,

@@ -3,19 +3,20 @@
 //! The probe draws its decisions from measured times and seeded dice alone. So its state is the list of its commands
 //! and their times: fed the list, it comes to where it was, and goes on with the drive.
 
-use crate::device::{Device, Timed};
+use crate::device::{Device, DeviceError, Timed};
+use crate::draw::Draw;
 use crate::error::ProbeError;
 use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// First bytes of a state file; the last is the version of the format and of the order of measurements.
-const MAGIC: &[u8; 8] = b"FBPROBE\x02";
+const MAGIC: &[u8; 8] = b"FBPROBE\x03";
 
 /// Bytes before the entries: magic, capacity, sector size, seed, revolution, entries.
 const HEADER: usize = 8 + 5 * 8;
 
-/// Bytes of an entry: LBN and direction, sectors, submitted, completed.
-const ENTRY: usize = 8 + 4 + 8 + 8;
+/// Bytes of an entry: LBN and direction, sectors, which of them could not be read, submitted, completed.
+const ENTRY: usize = 8 + 4 + 4 + 8 + 8;
 
 /// The top bit of an entry's LBN says that it was a write.
 const WRITE: u64 = 1 << 63;
@@ -23,6 +24,12 @@ const WRITE: u64 = 1 << 63;
 /// Commands repeated after a pause, to find how the platter stands to the clock, out of so many of the last.
 const RESYNC: usize = 15;
 const RECENT: usize = 90;
+
+/// A response so quick came from the drive's buffer, ns, while it is not known how quick that is.
+const HIT_NS: f64 = 900_000.0;
+
+/// Reads elsewhere after which the last ones are no more in a buffer of which nothing is known.
+const FORGET: u64 = 4;
 
 /// Reads whose ends are so near to one another agree, turns.
 const AGREES: f64 = 0.025;
@@ -58,11 +65,48 @@ pub enum StateError {
     },
 }
 
+/// Why a command's times say nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// This sector cannot be read.
+    Unreadable(Lbn),
+    /// Of two commands the other one failed; what became of this one is not known.
+    Lost,
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) timed: Timed,
+    pub(crate) fault: Option<Fault>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     op: Op,
     range: LbnRange,
-    timed: Timed,
+    done: Done,
+}
+
+impl Entry {
+    /// Which of its sectors could not be read, from 1 on; 0 where it is done.
+    fn fault_code(&self) -> u32 {
+        match self.done.fault {
+            None => 0,
+            Some(Fault::Unreadable(lbn)) => {
+                lbn.get().saturating_sub(self.range.start().get()).saturating_add(1) as u32
+            }
+            Some(Fault::Lost) => u32::MAX,
+        }
+    }
+
+    fn fault_of(code: u32, range: LbnRange) -> Option<Fault> {
+        match code {
+            0 => None,
+            u32::MAX => Some(Fault::Lost),
+            n => Some(Fault::Unreadable(Lbn::new(range.start().get().saturating_add(u64::from(n) - 1)))),
+        }
+    }
 }
 
 /// All commands of a probe with their times.
@@ -90,7 +134,9 @@ impl Journal {
     /// From the first command to the last completion: drive time.
     pub fn drive_time(&self) -> Duration {
         match (self.entries.first(), self.entries.last()) {
-            (Some(first), Some(last)) => last.timed.completed.saturating_since(first.timed.submitted),
+            (Some(first), Some(last)) => {
+                last.done.timed.completed.saturating_since(first.done.timed.submitted)
+            }
             _ => Duration::ZERO,
         }
     }
@@ -109,8 +155,9 @@ impl Journal {
             let lbn = e.range.start().get() | if e.op.is_write() { WRITE } else { 0 };
             out.extend_from_slice(&lbn.to_le_bytes());
             out.extend_from_slice(&(e.range.len().get() as u32).to_le_bytes());
-            out.extend_from_slice(&e.timed.submitted.as_nanos().to_le_bytes());
-            out.extend_from_slice(&e.timed.completed.as_nanos().to_le_bytes());
+            out.extend_from_slice(&e.fault_code().to_le_bytes());
+            out.extend_from_slice(&e.done.timed.submitted.as_nanos().to_le_bytes());
+            out.extend_from_slice(&e.done.timed.completed.as_nanos().to_le_bytes());
         }
         let sum = crc32fast::hash(&out);
         out.extend_from_slice(&sum.to_le_bytes());
@@ -152,16 +199,21 @@ impl Journal {
             let entry = (|| {
                 let lbn = u64::from_le_bytes(take(&mut left)?);
                 let len = u64::from(u32::from_le_bytes(take(&mut left)?));
+                let code = u32::from_le_bytes(take(&mut left)?);
                 let submitted = Instant::from_nanos(u64::from_le_bytes(take(&mut left)?));
                 let completed = Instant::from_nanos(u64::from_le_bytes(take(&mut left)?));
                 let op = if lbn & WRITE == 0 { Op::Read } else { Op::Write };
                 let range = LbnRange::new(Lbn::new(lbn & !WRITE), Sectors::new(len));
                 let timed = Timed { submitted, completed };
-                Some(Entry { op, range, timed })
+                Some(Entry { op, range, done: Done { timed, fault: Entry::fault_of(code, range) } })
             })()
             .ok_or_else(|| damaged("it ends early"))?;
-            let Timed { submitted, completed } = entry.timed;
-            let inside = entry.range.checked_end().is_some_and(|end| end.get() <= journal.capacity);
+            let Timed { submitted, completed } = entry.done.timed;
+            let fits = match entry.done.fault {
+                Some(Fault::Unreadable(lbn)) => entry.range.contains(lbn),
+                _ => true,
+            };
+            let inside = fits && entry.range.checked_end().is_some_and(|end| end.get() <= journal.capacity);
             if submitted < now || completed < submitted || !inside || entry.range.is_empty() {
                 return Err(damaged("a command lies outside the drive or before the last one"));
             }
@@ -186,6 +238,11 @@ pub(crate) struct Recorder<'a> {
     replayed: usize,
     /// What the device's clock is before the journal's, once it is known.
     ahead: Option<u64>,
+    /// What the device said of the last read that failed.
+    reason: String,
+    /// What came sooner came from the drive's buffer, ns; and the places that holds, once they are known.
+    hit_ns: f64,
+    segments: u64,
 }
 
 impl<'a> Recorder<'a> {
@@ -206,7 +263,8 @@ impl<'a> Recorder<'a> {
             });
         }
         let fresh = journal.entries.is_empty();
-        Ok(Self { device, journal, replayed: 0, ahead: fresh.then_some(0) })
+        let (ahead, reason) = (fresh.then_some(0), String::new());
+        Ok(Self { device, journal, replayed: 0, ahead, reason, hit_ns: HIT_NS, segments: 0 })
     }
 
     pub(crate) fn journal(&self) -> &Journal {
@@ -229,14 +287,32 @@ impl<'a> Recorder<'a> {
         self.journal.sector_bytes
     }
 
-    pub(crate) fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, ProbeError> {
-        if let Some(timed) = self.recorded(op, range)? {
-            return Ok(timed);
+    pub(crate) fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Done, ProbeError> {
+        if let Some(done) = self.recorded(op, range)? {
+            return Ok(done);
         }
         let ahead = self.ahead()?;
         let start = Instant::from_nanos(at.as_nanos().saturating_sub(ahead)).max(self.device.now());
-        let timed = self.device.execute(start, op, range)?;
-        Ok(self.record(op, range, timed, ahead))
+        let done = match self.device.execute(start, op, range) {
+            Ok(timed) => Done { timed, fault: None },
+            Err(error) => self.failed(start, op, error)?,
+        };
+        Ok(self.record(op, range, done, ahead))
+    }
+
+    /// A read that failed because of a sector; any other failure ends the probe.
+    fn failed(&mut self, start: Instant, op: Op, error: DeviceError) -> Result<Done, ProbeError> {
+        let Some(lbn) = error.unreadable.filter(|&lbn| op == Op::Read && error.range.contains(lbn)) else {
+            return Err(error.into());
+        };
+        let timed = Timed { submitted: start, completed: self.device.now().max(start) };
+        self.reason = error.reason;
+        Ok(Done { timed, fault: Some(Fault::Unreadable(lbn)) })
+    }
+
+    /// What the device said of the last read that failed; nothing where that came from the record.
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
     }
 
     pub(crate) fn takes_two(&self) -> bool {
@@ -249,22 +325,43 @@ impl<'a> Recorder<'a> {
         &mut self,
         at: Instant,
         two: [(Op, LbnRange); 2],
-    ) -> Result<[Timed; 2], ProbeError> {
+    ) -> Result<[Done; 2], ProbeError> {
         let [first, second] = two;
         if let Some(one) = self.recorded(first.0, first.1)? {
             // Both were recorded before anybody could save the journal.
             let other = self.recorded(second.0, second.1)?;
-            return Ok([one, other.unwrap_or(Timed { submitted: one.completed, completed: one.completed })]);
+            let end = one.timed.completed;
+            let lost = Done { timed: Timed { submitted: end, completed: end }, fault: Some(Fault::Lost) };
+            return Ok([one, other.unwrap_or(lost)]);
         }
         let ahead = self.ahead()?;
         let start = Instant::from_nanos(at.as_nanos().saturating_sub(ahead)).max(self.device.now());
-        let [one, other] = self.device.execute_two(start, two)?;
-        let behind = Timed { submitted: one.completed, completed: other.completed.max(one.completed) };
-        Ok([self.record(first.0, first.1, one, ahead), self.record(second.0, second.1, behind, ahead)])
+        let done = match self.device.execute_two(start, two) {
+            Ok([one, other]) => {
+                let behind =
+                    Timed { submitted: one.completed, completed: other.completed.max(one.completed) };
+                [one, behind].map(|timed| Done { timed, fault: None })
+            }
+            Err(error) => {
+                let which = usize::from(error.range != first.1);
+                let op = two.map(|(op, _)| op).get(which).copied().unwrap_or(Op::Write);
+                let failed = self.failed(start, op, error)?;
+                let end = failed.timed.completed;
+                let lost = Some(Fault::Lost);
+                let behind = Timed { submitted: end, completed: end };
+                if which == 0 {
+                    [failed, Done { timed: behind, fault: lost }]
+                } else {
+                    [Done { fault: lost, ..failed }, Done { timed: behind, ..failed }]
+                }
+            }
+        };
+        let [one, other] = done;
+        Ok([self.record(first.0, first.1, one, ahead), self.record(second.0, second.1, other, ahead)])
     }
 
     /// The next command's times, if it is in the record.
-    fn recorded(&mut self, op: Op, range: LbnRange) -> Result<Option<Timed>, StateError> {
+    fn recorded(&mut self, op: Op, range: LbnRange) -> Result<Option<Done>, StateError> {
         let Some(entry) = self.journal.entries.get(self.replayed) else { return Ok(None) };
         if (entry.op, entry.range) != (op, range) {
             return Err(StateError::Other {
@@ -272,7 +369,7 @@ impl<'a> Recorder<'a> {
             });
         }
         self.replayed += 1;
-        Ok(Some(entry.timed))
+        Ok(Some(entry.done))
     }
 
     /// What the device's clock is before the journal's.
@@ -285,43 +382,82 @@ impl<'a> Recorder<'a> {
         Ok(ahead)
     }
 
-    fn record(&mut self, op: Op, range: LbnRange, timed: Timed, ahead: u64) -> Timed {
+    fn record(&mut self, op: Op, range: LbnRange, done: Done, ahead: u64) -> Done {
         let shift = Duration::from_nanos(ahead);
-        let timed = Timed { submitted: timed.submitted + shift, completed: timed.completed + shift };
-        self.journal.entries.push(Entry { op, range, timed });
+        let Timed { submitted, completed } = done.timed;
+        let done =
+            Done { timed: Timed { submitted: submitted + shift, completed: completed + shift }, ..done };
+        self.journal.entries.push(Entry { op, range, done });
         self.replayed += 1;
-        timed
+        done
+    }
+
+    /// Responses of one sector below `hit_ns` came from the drive's buffer, which holds so many places.
+    pub(crate) fn set_buffer(&mut self, hit_ns: f64, segments: u64) {
+        self.hit_ns = hit_ns;
+        self.segments = segments;
     }
 
     /// Repeats some late reads of the record: how much later than the device's clock the journal's is to be, so that
     /// the platter stands as if there had been no pause.
     fn resync(&mut self) -> Result<u64, ProbeError> {
         let turn = f64::from_bits(self.journal.revolution);
-        // Of two commands that a drive took the other way round, the second one's completion is not known.
-        let is_known = |e: &&Entry| e.op == Op::Read && e.timed.submitted < e.timed.completed;
+        let from_medium =
+            |timed: Timed| timed.completed.saturating_since(timed.submitted).as_nanos() as f64 >= self.hit_ns;
+        // Where such a read ends says where the platter stood. Of two commands that a drive took the other way round, the
+        // second one's completion is not known.
+        let tells = |e: &&Entry| {
+            let alone = e.op == Op::Read && e.range.len() == Sectors::new(1);
+            let Timed { submitted, completed } = e.done.timed;
+            alone && e.done.fault.is_none() && submitted < completed && from_medium(e.done.timed)
+        };
         let reads: Vec<Entry> =
-            self.journal.entries.iter().rev().filter(is_known).take(RECENT).copied().collect();
-        let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.timed.completed);
+            self.journal.entries.iter().rev().filter(tells).take(RECENT).copied().collect();
+        let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.done.timed.completed);
         let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
-        let mut repeated = Vec::new();
-        // The oldest first: the youngest may still be in the drive's buffer.
-        for entry in reads.iter().rev().step_by(RECENT.div_ceil(RESYNC)) {
-            let timed = self.device.execute(self.device.now(), Op::Read, entry.range)?;
-            let offset = (phase(entry.timed.completed) - phase(timed.completed)).rem_euclid(1.0);
-            repeated.push((timed.completed, offset));
+        // A drive that was not switched off may have them in its buffer.
+        let mut draw = Draw::new(self.journal.seed ^ self.journal.commands());
+        let elsewhere = (0..self.segments + FORGET).map(|_| Lbn::new(draw.below(self.journal.capacity)));
+        for lbn in elsewhere {
+            repeated(self.device, LbnRange::new(lbn, Sectors::new(1)))?;
         }
-        let (offset, agree) = best_offset(&repeated, turn);
-        if agree * 5 < repeated.len() * 3 {
+        let mut agreeing = Vec::new();
+        // The oldest first: the youngest may still be there.
+        let step = RECENT.div_ceil(RESYNC);
+        let spread = (0..step).flat_map(|first| reads.iter().rev().skip(first).step_by(step));
+        for entry in spread {
+            let Some(timed) = repeated(self.device, entry.range)?.filter(|&timed| from_medium(timed)) else {
+                // Bad since, or in the buffer; the others tell as well.
+                continue;
+            };
+            let before = entry.done.timed.completed;
+            let offset = (phase(before) - phase(timed.completed)).rem_euclid(1.0);
+            agreeing.push((timed.completed, offset));
+            if agreeing.len() == RESYNC {
+                break;
+            }
+        }
+        let (offset, agree) = best_offset(&agreeing, turn);
+        if agreeing.is_empty() || agree * 5 < agreeing.len() * 3 {
             return Err(StateError::Other {
                 problem: format!(
                     "of {} reads repeated, {agree} end where the platter must then have stood: this is another drive",
-                    repeated.len()
+                    agreeing.len()
                 ),
             }
             .into());
         }
         let behind = end.as_nanos().saturating_sub(self.device.now().as_nanos());
         Ok(((behind as f64 / turn).ceil() * turn + offset * turn).round() as u64)
+    }
+}
+
+/// A read at once; nothing of what cannot be read.
+fn repeated(device: &mut dyn Device, range: LbnRange) -> Result<Option<Timed>, DeviceError> {
+    match device.execute(device.now(), Op::Read, range) {
+        Ok(timed) => Ok(Some(timed)),
+        Err(error) if error.unreadable.is_some() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -359,9 +495,16 @@ mod tests {
         let entry = |n: u64| Entry {
             op: if n.is_multiple_of(3) { Op::Write } else { Op::Read },
             range: LbnRange::new(Lbn::new(n * 7), Sectors::new(1 + n % 5)),
-            timed: Timed {
-                submitted: Instant::from_nanos(n * 1_000),
-                completed: Instant::from_nanos(n * 1_000 + 999),
+            done: Done {
+                timed: Timed {
+                    submitted: Instant::from_nanos(n * 1_000),
+                    completed: Instant::from_nanos(n * 1_000 + 999),
+                },
+                fault: match n % 7 {
+                    5 => Some(Fault::Unreadable(Lbn::new(n * 7 + n % 5))),
+                    6 => Some(Fault::Lost),
+                    _ => None,
+                },
             },
         };
         Journal {

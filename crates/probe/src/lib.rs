@@ -46,6 +46,7 @@
 mod buffer;
 mod check;
 mod crossing;
+mod defects;
 mod device;
 mod draw;
 mod elsewhere;
@@ -78,4 +79,4 @@ pub use journal::{Journal, StateError};
 pub use meter::{Hook, Progress};
 pub use predict::Predictor;
 pub use probe::{Options, Outcome, Probe};
-pub use report::{Check, Finding, Report, Unsure};
+pub use report::{Check, Confidence, Finding, Report, Unreadable, Unsure};

@@ -1,11 +1,13 @@
 //! Timed reads, and what they say about where a sector stands on the platter.
 
+use crate::defects::Defects;
 use crate::device::Timed;
 use crate::draw::Draw;
 use crate::elsewhere::Elsewhere;
 use crate::error::ProbeError;
-use crate::journal::{Journal, Recorder};
+use crate::journal::{Done, Fault, Journal, Recorder};
 use crate::platter::Platter;
+use crate::report::Unreadable;
 use crate::turns::wrap;
 use crate::zone::Zone;
 use std::ops::ControlFlow;
@@ -45,6 +47,9 @@ struct Anchor {
 const MOST_ANCHORS: u64 = 520;
 const ANCHOR_ROUNDS: usize = 8;
 
+/// An anchor that cannot be read is replaced by another one no further on than this, sectors.
+const ANCHOR_BESIDE: u64 = 1_000;
+
 /// Between two sectors whose angles are known: a spindle that goes wrong by a ten-thousandth is two thousandths of a
 /// turn off after a tenth of a second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(60);
@@ -75,6 +80,8 @@ const MOST_S: f64 = 3_600.0;
 pub(crate) struct Reading {
     pub(crate) submitted: Instant,
     pub(crate) completed: Instant,
+    /// A sector of it could not be read: its times say nothing.
+    pub(crate) failed: bool,
 }
 
 impl Reading {
@@ -117,6 +124,9 @@ pub(crate) struct Meter<'a> {
     /// Whether sectors just before one read are in the buffer.
     pub(crate) keeps_before: bool,
     commands: u64,
+    defects: Defects,
+    /// LBNs whose angles were taken.
+    measured: Vec<u64>,
 }
 
 impl<'a> Meter<'a> {
@@ -144,6 +154,8 @@ impl<'a> Meter<'a> {
             elsewhere: None,
             keeps_before: false,
             commands: 0,
+            defects: Defects::default(),
+            measured: Vec::new(),
         }
     }
 
@@ -185,10 +197,22 @@ impl<'a> Meter<'a> {
         self.recorder.set_revolution(ns);
     }
 
-    /// Says what is being done, and how far the whole has come.
+    /// How quick the drive's buffer is, and how large, stands fast: who goes on after a pause needs it.
+    pub(crate) fn buffer_is_known(&mut self) {
+        self.recorder.set_buffer(self.hit_below, self.segments);
+    }
+
+    /// Says what is being done, and how far the whole has come: never back, for what is found anew may be less than was thought.
     pub(crate) fn stage(&mut self, stage: &'static str, share: f64) {
         self.stage = stage;
-        self.share = share;
+        self.share = self.share.max(share);
+    }
+
+    /// All is measured: whoever waits is told so.
+    pub(crate) fn end(&mut self) {
+        self.stage("done", 1.0);
+        // It is over anyway.
+        let _ = self.tell();
     }
 
     /// One command, not before `at`.
@@ -199,11 +223,15 @@ impl<'a> Meter<'a> {
         first: u64,
         count: u64,
     ) -> Result<Reading, ProbeError> {
+        if op == Op::Read && self.defects.touches(first, count) {
+            // A drive tries for seconds; once is enough.
+            return Ok(Reading { submitted: self.now, completed: self.now, failed: true });
+        }
         self.count()?;
         let range = LbnRange::new(Lbn::new(first), Sectors::new(count));
-        let timed = self.recorder.execute(at.max(self.now), op, range)?;
-        self.begun.get_or_insert(timed.submitted);
-        Ok(self.took(timed, first + count - 1))
+        let done = self.recorder.execute(at.max(self.now), op, range)?;
+        self.begun.get_or_insert(done.timed.submitted);
+        self.took(done, first + count - 1)
     }
 
     /// Whether the second of two commands is at the drive while it works on the first.
@@ -214,49 +242,73 @@ impl<'a> Meter<'a> {
     /// Two commands of a sector each, the second behind the first; the second's response is the time between both
     /// completions, and nothing if it came first.
     pub(crate) fn execute_two(&mut self, two: [(Op, u64); 2]) -> Result<[Reading; 2], ProbeError> {
+        if two.iter().any(|&(op, lbn)| op == Op::Read && self.defects.touches(lbn, 1)) {
+            return Ok([Reading { submitted: self.now, completed: self.now, failed: true }; 2]);
+        }
         self.count()?;
         self.count()?;
         let sector = |(op, lbn)| (op, LbnRange::new(Lbn::new(lbn), Sectors::new(1)));
         let [one, other] = self.recorder.execute_two(self.now, two.map(sector))?;
         let [(_, first), (_, second)] = two;
-        Ok([self.took(one, first), self.took(other, second)])
+        Ok([self.took(one, first)?, self.took(other, second)?])
     }
 
     /// A command is done; the arm is at its last sector unless that came from the buffer.
-    fn took(&mut self, timed: Timed, last: u64) -> Reading {
-        self.now = timed.completed;
-        let reading = Reading { submitted: timed.submitted, completed: timed.completed };
-        if !self.is_hit(&reading) {
+    fn took(&mut self, done: Done, last: u64) -> Result<Reading, ProbeError> {
+        let Timed { submitted, completed } = done.timed;
+        self.now = completed;
+        let reading = Reading { submitted, completed, failed: done.fault.is_some() };
+        match done.fault {
+            None => self.defects.read(),
+            Some(Fault::Unreadable(lbn)) => self.defects.found(lbn, self.recorder.reason())?,
+            Some(Fault::Lost) => {}
+        }
+        if reading.failed || !self.is_hit(&reading) {
             self.last = last;
         }
-        reading
+        Ok(reading)
+    }
+
+    /// The sectors that could not be read so far.
+    pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
+        self.defects.runs()
+    }
+
+    /// What the device said of the last read that failed.
+    pub(crate) fn reason(&self) -> &str {
+        self.recorder.reason()
     }
 
     /// Another command; calls the hook now and then.
     fn count(&mut self) -> Result<(), ProbeError> {
         self.commands += 1;
-        if self.commands.is_multiple_of(HOOK_EVERY) && !self.recorder.replaying() {
-            let journal = self.recorder.journal();
-            let progress = Progress {
-                stage: self.stage,
-                share: self.share.clamp(0.0, 1.0),
-                drive_time: journal.drive_time(),
-                journal,
-            };
-            if (self.hook)(&progress).is_break() {
-                return Err(ProbeError::Interrupted);
-            }
+        if self.commands.is_multiple_of(HOOK_EVERY) && !self.recorder.replaying() && self.tell().is_break() {
+            return Err(ProbeError::Interrupted);
         }
         Ok(())
+    }
+
+    /// Calls the hook.
+    fn tell(&mut self) -> ControlFlow<()> {
+        let journal = self.recorder.journal();
+        let share = self.share.clamp(0.0, 1.0);
+        let progress = Progress { stage: self.stage, share, drive_time: journal.drive_time(), journal };
+        (self.hook)(&progress)
+    }
+
+    /// The LBNs whose angles were taken since this was asked last.
+    pub(crate) fn measured(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.measured)
     }
 
     pub(crate) fn read(&mut self, first: u64, count: u64) -> Result<Reading, ProbeError> {
         self.execute(self.now, Op::Read, first, count)
     }
 
-    /// Whether a read of one sector was too quick for the medium.
+    /// Whether a read of one sector was too quick for the medium, or failed: either way it says nothing of where the sector
+    /// stands.
     pub(crate) fn is_hit(&self, reading: &Reading) -> bool {
-        reading.response_ns() < self.hit_below
+        reading.failed || reading.response_ns() < self.hit_below
     }
 
     /// Where the platter stands at `at`, in turns; the end of a sector is where it stands at the completion of a read
@@ -302,6 +354,13 @@ impl<'a> Meter<'a> {
         let reading = self.read(lbn, 1)?;
         self.anchored = self.now;
         self.followed = self.now;
+        if reading.failed {
+            // Another one takes its place.
+            let near = (lbn + 1 + self.draw.below(lbn.min(ANCHOR_BESIDE))) % self.capacity();
+            if let Some(anchor) = self.anchors.get_mut(index) {
+                *anchor = Anchor { lbn: near, angle: 0.0, readings: 0.0 };
+            }
+        }
         if self.is_hit(&reading) {
             return Ok(None);
         }
@@ -393,13 +452,17 @@ impl<'a> Meter<'a> {
         !self.anchors.is_empty()
     }
 
-    /// Where a sector stands: one read of it from the medium.
-    pub(crate) fn angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
+    /// Where a sector stands; `None` of one that cannot be read.
+    pub(crate) fn angle_of(&mut self, lbn: u64) -> Result<Option<f64>, ProbeError> {
         self.keep_phase()?;
         for _ in 0..MOST_HITS {
             let reading = self.read(lbn, 1)?;
+            if reading.failed {
+                return Ok(None);
+            }
             if !self.is_hit(&reading) {
-                return Ok(self.turns_at(reading.completed));
+                self.measured.push(lbn);
+                return Ok(Some(self.turns_at(reading.completed)));
             }
             self.leave(lbn)?;
         }

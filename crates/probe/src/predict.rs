@@ -104,6 +104,12 @@ impl Predictor {
         self.seen = self.seen.max(at);
     }
 
+    /// Takes in that the command failed at `at`: its time says nothing of the platter's place.
+    pub fn failed(&mut self, at: Instant) {
+        self.expected = None;
+        self.follow(at);
+    }
+
     /// Takes in when the command was really done; returns by how much later than predicted, ns.
     pub fn completed(&mut self, at: Instant) -> i64 {
         let Some(expected) = self.expected.take() else { return 0 };

@@ -115,6 +115,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let mut report = Report {
         findings: Vec::new(),
         unsure: Vec::new(),
+        unreadable: Vec::new(),
         check: Check::default(),
         commands: 0,
         drive_time_s: 0.0,
@@ -183,7 +184,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     of_writes(&mut report, written.as_ref());
     // A speed that wanders is given as it is now.
     let rpm = (60e9 / meter.revolution()).round() as u32;
-    let profile =
+    let mut profile =
         profile(options, meter, rpm, cylinders, heads, spec, &buffer, &seeks, zero_latency, written.as_ref());
     let mut predictor = Predictor::new(&profile).map_err(|e| ProbeError::Unlike {
         stage: "profile",
@@ -191,10 +192,22 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         mend: "report this drive".to_owned(),
     })?;
     let (check, unsure) = check::run(meter, &map, &mut predictor)?;
+    if let Some(again) = check::moved_alone(meter, &map)? {
+        let odd: Vec<String> = map.zones.iter().flat_map(|z| &z.odd).map(u64::to_string).collect();
+        let note = format!(
+            "met by chance; where they are was not looked for; so again in {:.0}% of {} further reads",
+            100.0 * again.within_50us,
+            again.reads
+        );
+        report.add("remapped LBNs", odd.join(", "), again.low, note);
+    }
     report.check = check;
+    profile.sources.extend(unsure.iter().map(ToString::to_string));
     report.unsure = unsure;
+    report.unreadable = meter.unreadable();
     report.commands = meter.commands();
     report.drive_time_s = meter.drive_time().as_secs_f64();
+    meter.end();
     Ok(Outcome { profile, report })
 }
 
@@ -227,19 +240,22 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
     let shape = geometry.shape;
     let tracks: u64 = map.zones.iter().map(|z| z.tracks()).sum();
     let end = map.zones.last().map_or(0, |z| z.end);
-    let (sure, note) =
-        if map.mapped >= end { (1.0, "") } else { (0.2, "the rest of the drive was not understood") };
-    report.add("zones", map.zones.len().to_string(), sure, note);
+    let note = if map.mapped >= end { "" } else { "the rest of the drive was not understood" };
+    // As sure as is the part of the drive that was mapped.
+    report.add("zones", map.zones.len().to_string(), map.mapped as f64 / end.max(1) as f64, note);
     let densest = map.zones.iter().map(|z| z.sectors).max().unwrap_or(0);
     let sparsest = map.zones.iter().map(|z| z.sectors).min().unwrap_or(0);
     report.add("sectors per track", format!("{densest} to {sparsest}"), 1.0, "");
     report.add("tracks", tracks.to_string(), 1.0, "");
+    let looked_at = map.measured.to_string();
+    report.add(
+        "tracks measured",
+        looked_at,
+        1.0,
+        "for the map; the others are taken to be like these, and sampled in the check",
+    );
     let slips: u64 = map.zones.iter().flat_map(|z| &z.shifts).map(|s| s.sectors).sum();
     report.add("slipped sectors", slips.to_string(), 0.95, "those that later LBNs show");
-    let odd: Vec<String> = map.zones.iter().flat_map(|z| &z.odd).map(u64::to_string).collect();
-    if !odd.is_empty() {
-        report.add("remapped LBNs", odd.join(", "), 0.9, "met by chance; where they are was not looked for");
-    }
     let (kind, other) = match shape.kind {
         Kind::Cylinder => ("cylinder by cylinder, heads ascending".to_owned(), "back and forth"),
         Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),

@@ -1,6 +1,7 @@
 //! What a probe found, how sure it is, and where it is not.
 
 use serde::Serialize;
+use std::fmt;
 use units::Lbn;
 
 /// One thing that was found.
@@ -17,8 +18,55 @@ pub struct Finding {
     pub note: String,
 }
 
+/// How far to trust a profile where it may be wrong: the share of random reads there that it predicts within 50 us.
+///
+/// The reads are the probe's own, taken when the profile was finished, each after one anywhere on the drive. Between `low`
+/// and `high` lies, with a confidence of 95%, the share of all such reads (Wilson's score interval, JASA 1927).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Confidence {
+    /// Reads; of none nothing is known, and the interval is all from 0 to 1.
+    pub reads: u64,
+    /// Share of them that came within 50 us of their prediction.
+    pub within_50us: f64,
+    /// The least that the share of all reads is.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+}
+
+/// Of a normal distribution 95% lie within so many standard deviations.
+const Z: f64 = 1.959_964;
+
+impl Confidence {
+    /// After `near` of `reads` came as predicted.
+    pub fn of(near: u64, reads: u64) -> Self {
+        let n = reads as f64;
+        let share = if reads == 0 { 0.0 } else { near as f64 / n };
+        let whole = n + Z * Z;
+        let middle = (near as f64 + Z * Z / 2.0) / whole;
+        let half = Z * (n * share * (1.0 - share) + Z * Z / 4.0).sqrt() / whole;
+        Self { reads, within_50us: share, low: (middle - half).max(0.0), high: (middle + half).min(1.0) }
+    }
+}
+
+impl fmt::Display for Confidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.reads == 0 {
+            return f.write_str("no time was left to read there: how far to trust it is not known");
+        }
+        write!(
+            f,
+            "{:.1}% of {} random reads there came within 50 us, {:.1}% to {:.1}% of all with a confidence of 95%",
+            100.0 * self.within_50us,
+            self.reads,
+            100.0 * self.low,
+            100.0 * self.high
+        )
+    }
+}
+
 /// LBNs of which the profile is not sure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unsure {
     /// The first.
     #[serde(serialize_with = "number")]
@@ -28,6 +76,33 @@ pub struct Unsure {
     pub end: Lbn,
     /// What was seen there.
     pub why: String,
+    /// How far to trust the profile there.
+    pub confidence: Confidence,
+}
+
+impl Unsure {
+    pub(crate) fn new(first: u64, end: u64, why: String) -> Self {
+        Self { first: Lbn::new(first), end: Lbn::new(end), why, confidence: Confidence::of(0, 0) }
+    }
+}
+
+impl fmt::Display for Unsure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.end.get().saturating_sub(1);
+        write!(f, "not sure of LBN {} to {last}: {}; {}", self.first.get(), self.why, self.confidence)
+    }
+}
+
+/// LBNs that could not be read: the probe went round them, and no prediction of them was checked. It met them by chance; a scan
+/// finds all (`freeblock scrub`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Unreadable {
+    /// The first.
+    #[serde(serialize_with = "number")]
+    pub first: Lbn,
+    /// Past the last.
+    #[serde(serialize_with = "number")]
+    pub end: Lbn,
 }
 
 fn number<S: serde::Serializer>(lbn: &Lbn, to: S) -> Result<S::Ok, S::Error> {
@@ -54,6 +129,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Where the profile may be wrong; empty when it met every check.
     pub unsure: Vec<Unsure>,
+    /// Sectors that could not be read, ascending; only those that the probe met.
+    pub unreadable: Vec<Unreadable>,
     /// The check at the end.
     pub check: Check,
     /// Commands sent.
@@ -66,5 +143,26 @@ impl Report {
     pub(crate) fn add(&mut self, what: &str, value: String, confidence: f64, note: impl Into<String>) {
         let confidence = (confidence.clamp(0.0, 1.0) * 100.0).round() / 100.0;
         self.findings.push(Finding { what: what.to_owned(), value, confidence, note: note.into() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Newcombe's worked examples (Statistics in Medicine 1998, table I, method 3).
+    #[test]
+    fn the_interval_is_wilsons() {
+        for (near, reads, low, high) in [
+            (81, 263, 0.2553, 0.3662),
+            (15, 148, 0.0624, 0.1605),
+            (0, 20, 0.0, 0.1611),
+            (1, 29, 0.0061, 0.1718),
+        ] {
+            let found = Confidence::of(near, reads);
+            assert!((found.low - low).abs() < 1e-4 && (found.high - high).abs() < 1e-4, "{found:?}");
+        }
+        let none = Confidence::of(0, 0);
+        assert_eq!((none.low, none.high), (0.0, 1.0));
     }
 }

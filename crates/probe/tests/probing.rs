@@ -301,6 +301,7 @@ impl Cut {
         self.left = self.left.checked_sub(commands).ok_or_else(|| DeviceError {
             op,
             range,
+            unreadable: None,
             reason: "the cable came off".to_owned(),
             mend: "put it back".to_owned(),
         })?;

@@ -128,6 +128,7 @@ impl Emulated {
         let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
             op,
             range,
+            unreadable: None,
             reason,
             mend: "check the profile with `freeblock drive show`".to_owned(),
         };
@@ -139,10 +140,13 @@ impl Emulated {
         });
         let done = self.drive.carry_out(submitted, commands);
         let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
-        if let Some(lbn) = done.iter().flatten().find_map(|one| one.failed) {
-            return Err(failed(of[0], format!("LBN {lbn} cannot be read")));
-        }
         self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
+        for (of, one) in of.iter().zip(done.iter().flatten()) {
+            if let Some(lbn) = one.failed {
+                let error = failed(*of, format!("LBN {lbn} cannot be read"));
+                return Err(DeviceError { unreadable: Some(lbn), ..error });
+            }
+        }
         if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
             return Err(failed(*of, "the drive gave no answer".to_owned()));
         }

@@ -121,11 +121,24 @@ fn shown(report: &Report) -> String {
     for region in &report.unsure {
         let _ = writeln!(
             text,
-            "Not sure of LBN {} to {}: {}.",
+            "Not sure of LBN {} to {}: {}; {}.",
             grouped(region.first.get()),
             grouped(region.end.get().saturating_sub(1)),
-            region.why
+            region.why,
+            region.confidence
         );
+    }
+    for run in &report.unreadable {
+        let (first, last) = (run.first.get(), run.end.get().saturating_sub(1));
+        let which = if first == last {
+            format!("LBN {}", grouped(first))
+        } else {
+            format!("LBN {} to {}", grouped(first), grouped(last))
+        };
+        let _ = writeln!(text, "Cannot be read: {which}.");
+    }
+    if !report.unreadable.is_empty() {
+        text.push_str("These were met by chance and gone round; `freeblock scrub` finds all.\n");
     }
     text
 }

@@ -1,13 +1,13 @@
-//! A disk or a file with a clock beside it: one command at a time, and when it began and ended.
+//! A disk or a file with a clock beside it: one command at a time, or two, and when they began and ended.
 
 use crate::problem::Problem;
-use ::device::{Answer, Ask, Clock, Device as _, Options, Raw, Ring, User};
+use ::device::{Answer, Ask, Clock, Device as _, Failure, Options, Raw, Ring, User};
 use ::probe::{Device, DeviceError, Timed};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
-use units::{Bytes, Instant, LbnRange, Op, Sectors};
+use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// Sleeps end so much before they should, and the rest is spun: what wakes a process up takes some 30 us, at times a
 /// millisecond.
@@ -73,8 +73,14 @@ impl TimedRaw {
             return Err(Problem::failed(format!("{} ends before {region}", self.path))
                 .help("name sectors that it has"));
         }
-        let (_, answer) = self.perform(region, Ask::Read).map_err(Problem::failed)?;
-        self.held = Some((region, answer.result.map_err(Problem::failed)?));
+        let (_, answers) = self.perform(vec![(region, Ask::Read)]).map_err(Problem::failed)?;
+        for answer in answers {
+            let bytes = answer.result.map_err(|error| {
+                Problem::failed(format!("{}, {region}, which is to be written: {error}", self.path))
+                    .help("name sectors that can be read: what stands there is put back")
+            })?;
+            self.held = Some((region, bytes));
+        }
         Ok(())
     }
 
@@ -90,19 +96,28 @@ impl TimedRaw {
         }
     }
 
-    /// Carries something out; when it was submitted and what came of it.
-    fn perform(&mut self, range: LbnRange, ask: Ask) -> Result<(Instant, Answer), String> {
+    /// Hands these over, one right behind another, and waits until the disk is done with all; when they were submitted, and
+    /// what came of each.
+    fn perform(&mut self, these: Vec<(LbnRange, Ask)>) -> Result<(Instant, Vec<Answer>), String> {
         let told = |error: &dyn Display| error.to_string();
         let submitted = self.clock.now();
-        self.commands += 1;
-        self.disk.ask(submitted, self.commands, range, ask);
+        let first = self.commands + 1;
+        for (range, ask) in these {
+            self.commands += 1;
+            self.disk.ask(submitted, self.commands, range, ask);
+        }
+        let mut answers = BTreeMap::new();
         loop {
             while let Some((name, work)) = self.disk.next_work() {
                 let token = self.ring.start(work).map_err(|e| told(&e))?;
                 self.under_way.insert(token, name);
             }
-            if let Some(answer) = self.disk.poll(self.clock.now()) {
-                return Ok((submitted, answer));
+            while let Some(answer) = self.disk.poll(self.clock.now()) {
+                answers.insert(answer.id, answer);
+            }
+            if (first..=self.commands).all(|id| answers.contains_key(&id)) {
+                // What an earlier command that was given up has left behind is nobody's.
+                return Ok((submitted, answers.split_off(&first).into_values().collect()));
             }
             self.ring.wait(None).map_err(|e| told(&e))?;
             let now = self.clock.now();
@@ -112,6 +127,48 @@ impl TimedRaw {
                 }
             }
         }
+    }
+
+    /// What is asked of the disk; nothing for a write of what may not be written.
+    fn ask(&self, op: Op, range: LbnRange) -> Option<Ask> {
+        match op {
+            Op::Read => Some(Ask::Read),
+            Op::Write => self.content(range).map(|bytes| Ask::Write { bytes, through: false }),
+        }
+    }
+
+    /// Waits until `at`, hands these over, and times them.
+    fn carry_out<const N: usize>(
+        &mut self,
+        at: Instant,
+        these: [(Op, LbnRange); N],
+    ) -> Result<[Timed; N], DeviceError> {
+        let mut asks = Vec::with_capacity(N);
+        for of in these {
+            match self.ask(of.0, of.1) {
+                Some(ask) => asks.push((of.1, ask)),
+                None => {
+                    return Err(failed(
+                        of,
+                        "it may not be written".to_owned(),
+                        "name it with --allow-writes",
+                    ));
+                }
+            }
+        }
+        self.wait_until(at);
+        let mend = "look at the kernel's log (dmesg)";
+        let [first, ..] = these.as_slice() else { return Ok([Timed { submitted: at, completed: at }; N]) };
+        let (submitted, answers) = self.perform(asks).map_err(|error| failed(*first, error, mend))?;
+        let mut timed = [Timed { submitted, completed: submitted }; N];
+        for ((timed, answer), of) in timed.iter_mut().zip(answers).zip(these) {
+            timed.completed = answer.at.max(submitted);
+            answer.result.map_err(|error| DeviceError {
+                unreadable: unreadable(&error).filter(|_| of.0 == Op::Read),
+                ..failed(of, error.to_string(), mend)
+            })?;
+        }
+        Ok(timed)
     }
 
     /// What stands in sectors that may be written.
@@ -138,20 +195,100 @@ impl Device for TimedRaw {
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        let failed = |reason: String, mend: &str| DeviceError { op, range, reason, mend: mend.to_owned() };
-        let ask = match op {
-            Op::Read => Ask::Read,
-            Op::Write => match self.content(range) {
-                Some(bytes) => Ask::Write { bytes, through: false },
-                None => {
-                    return Err(failed("it may not be written".to_owned(), "name it with --allow-writes"));
-                }
-            },
-        };
-        self.wait_until(at);
-        let mend = "look at the kernel's log (dmesg)";
-        let (submitted, answer) = self.perform(range, ask).map_err(|error| failed(error, mend))?;
-        answer.result.map_err(|error| failed(error.to_string(), mend))?;
-        Ok(Timed { submitted, completed: answer.at.max(submitted) })
+        self.carry_out(at, [(op, range)]).map(|[timed]| timed)
+    }
+
+    /// The kernel hands both to a disk that queues; to one that does not, the second when the first is done, and the probe sees
+    /// that from their times.
+    fn takes_two(&self) -> bool {
+        true
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        self.carry_out(at, two)
+    }
+}
+
+fn failed((op, range): (Op, LbnRange), reason: String, mend: &str) -> DeviceError {
+    DeviceError { op, range, unreadable: None, reason, mend: mend.to_owned() }
+}
+
+/// The sector that cannot be read, where that is what failed.
+fn unreadable(failure: &Failure) -> Option<Lbn> {
+    match failure {
+        Failure::Medium(lbn) => Some(*lbn),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u64, count: u64) -> LbnRange {
+        LbnRange::new(Lbn::new(first), Sectors::new(count))
+    }
+
+    /// A file with known bytes, opened; nothing where neither O_DIRECT nor io_uring is to be had.
+    #[expect(clippy::print_stderr, reason = "a test says why it is skipped")]
+    fn opened(name: &str, writes: Option<LbnRange>) -> Option<(std::path::PathBuf, TimedRaw)> {
+        let path = std::env::temp_dir().join(format!("freeblock-timed-{name}-{}", std::process::id()));
+        let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, bytes).unwrap();
+        match TimedRaw::open(&path, writes) {
+            Ok((timed, _)) => Some((path, timed)),
+            Err(problem) => {
+                eprintln!("skipped: {problem:?}");
+                std::fs::remove_file(&path).unwrap();
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn two_commands_at_a_time_are_both_done_and_timed() {
+        let Some((path, mut disk)) = opened("two", None) else { return };
+        assert!(disk.takes_two());
+        for i in 0..200_u64 {
+            let at = disk.now() + units::Duration::from_nanos(1_000 * i);
+            let two = [(Op::Read, range(37 * i % 8_000, 1)), (Op::Read, range(8_191 - 41 * i % 8_000, 1))];
+            let [one, other] = disk.execute_two(at, two).unwrap();
+            let now = disk.now();
+            for timed in [one, other] {
+                assert!(
+                    at <= timed.submitted && timed.submitted <= timed.completed && timed.completed <= now
+                );
+            }
+            assert_eq!(one.submitted, other.submitted);
+            let alone = disk.execute(now, Op::Read, range(i, 3)).unwrap();
+            assert!(alone.submitted >= now && alone.completed >= alone.submitted);
+        }
+        assert!(disk.under_way.is_empty() && disk.disk.outstanding() == 0);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn of_two_commands_the_one_that_fails_is_named_and_the_disk_goes_on() {
+        let Some((path, mut disk)) = opened("fails", Some(range(64, 128))) else { return };
+        let before = std::fs::read(&path).unwrap();
+        let past = range(disk.capacity().get(), 1);
+        for two in [[(Op::Read, range(0, 1)), (Op::Read, past)], [(Op::Read, past), (Op::Read, range(0, 1))]]
+        {
+            let error = disk.execute_two(disk.now(), two).unwrap_err();
+            assert_eq!((error.range, error.unreadable), (past, None), "{error}");
+            disk.execute(disk.now(), Op::Read, range(9, 1)).unwrap();
+        }
+        let error = disk.execute_two(disk.now(), [(Op::Read, range(0, 1)), (Op::Write, range(200, 1))]);
+        let error = error.unwrap_err();
+        assert!(error.range == range(200, 1) && error.mend.contains("--allow-writes"), "{error}");
+        disk.execute_two(disk.now(), [(Op::Read, range(0, 1)), (Op::Write, range(100, 2))]).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), before);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_the_kernel_calls_a_bad_sector_is_gone_round() {
+        assert_eq!(unreadable(&Failure::Medium(Lbn::new(7))), Some(Lbn::new(7)));
+        assert_eq!(unreadable(&Failure::from(std::io::Error::from_raw_os_error(5))), None);
     }
 }

@@ -34,6 +34,25 @@ fn a_probe_goes_on_from_its_state_and_finds_the_same() {
 }
 
 #[test]
+fn bad_sectors_are_gone_round_and_listed() {
+    let dir = Dir::new();
+    let found = dir.path("found.toml");
+    let device = format!("{DEVICE},bad_sectors=8000:8,grown_defects=20,seed=3");
+    let said = run_with(&["probe", &device, "-o", &found]).worked();
+    assert!(
+        said.contains("Cannot be read: LBN ") && said.contains("No region of the drive is unsure"),
+        "{said}"
+    );
+    let json = run_with(&["probe", &device, "-o", &found, "--json"]).worked();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let bad = json["report"]["unreadable"].as_array().unwrap();
+    assert!(!bad.is_empty() && bad.iter().all(|run| run["first"].as_u64() < run["end"].as_u64()), "{bad:?}");
+    let lost = format!("{DEVICE},bad_sectors=1000000:8");
+    run_with(&["probe", &lost])
+        .complained(1, &["cannot be read, the last at LBN", "save what is on the drive"]);
+}
+
+#[test]
 fn mistakes_name_the_mend() {
     run("probe").complained(2, &["DEVICE"]);
     run("probe floppy").complained(2, &["emulated:NAME"]);

@@ -77,6 +77,7 @@ impl Device for Timing {
         self.now = self.real.serve(submitted, op, range).map_err(|e| DeviceError {
             op,
             range,
+            unreadable: None,
             reason: e.to_string(),
             mend: "see what the drive's profile says".to_owned(),
         })?;

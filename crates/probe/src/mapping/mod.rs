@@ -16,6 +16,7 @@ use crate::error::ProbeError;
 use crate::fit::Fit;
 use crate::meter::Meter;
 use crate::zone::Zone;
+use std::collections::BTreeSet;
 
 /// The most zones; beyond that the drive is not understood.
 const MOST_ZONES: usize = 4_096;
@@ -35,12 +36,20 @@ pub(crate) struct Map {
     pub(crate) zones: Vec<Zone>,
     /// From here on the drive was not understood; its capacity, if it was.
     pub(crate) mapped: u64,
+    /// Tracks on which an angle was taken for it.
+    pub(crate) measured: u64,
 }
 
 impl Map {
     pub(crate) fn zone_of(&self, lbn: u64) -> Option<&Zone> {
         let after = self.zones.partition_point(|z| z.first <= lbn);
         self.zones.get(after.checked_sub(1)?).filter(|z| lbn < z.end)
+    }
+
+    /// How many tracks these LBNs stand on.
+    fn tracks_of(&self, lbns: &[u64]) -> u64 {
+        let of = |&lbn: &u64| self.zone_of(lbn).map(|zone| (zone.first, zone.locate(lbn).0));
+        lbns.iter().filter_map(of).collect::<BTreeSet<_>>().len() as u64
     }
 
     pub(crate) fn predict(&self, lbn: u64) -> Option<f64> {
@@ -129,6 +138,8 @@ impl<'m, 'a> Mapper<'m, 'a> {
             rest.levels = self.map.zones.last().map(|z| z.levels.clone()).unwrap_or_default();
             self.map.zones.push(rest);
         }
+        let measured = self.meter.measured();
+        self.map.measured = self.map.tracks_of(&measured);
         Ok(self.map)
     }
 }

@@ -30,6 +30,16 @@ impl Emulated {
         Self { drive, now: Instant::ZERO, commands: 0, one_at_a_time: false }
     }
 
+    /// Makes sectors unreadable.
+    pub fn damage(&mut self, range: LbnRange) {
+        self.drive.damage(range);
+    }
+
+    /// The sectors that cannot be read, ascending.
+    pub fn unreadable(&self) -> impl Iterator<Item = units::Lbn> + '_ {
+        self.drive.unreadable()
+    }
+
     /// Behind a handle that gives it one command at a time, as that of a disk's path does.
     pub fn one_at_a_time(self) -> Self {
         Self { one_at_a_time: true, ..self }
@@ -45,6 +55,7 @@ impl Emulated {
         let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
             op,
             range,
+            unreadable: None,
             reason,
             mend: "mend the test".into(),
         };
@@ -57,6 +68,11 @@ impl Emulated {
         let done = self.drive.carry_out(submitted, commands);
         let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
         self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
+        for (of, one) in of.iter().zip(done.iter().flatten()) {
+            if let Some(lbn) = one.failed {
+                return Err(DeviceError { unreadable: Some(lbn), ..failed(*of, "it cannot be read".into()) });
+            }
+        }
         if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
             return Err(failed(*of, "the drive gave no answer".to_owned()));
         }
@@ -172,7 +188,13 @@ fn predicted(
             continue;
         }
         let range = LbnRange::new(units::Lbn::new(lbn), Sectors::new(8));
-        let timed = drive.execute(drive.now(), Op::Read, range).unwrap();
+        let at = drive.now();
+        let Ok(timed) = drive.execute(at, Op::Read, range) else {
+            // What cannot be read is no prediction's fault.
+            predictor.read(at, range);
+            predictor.failed(drive.now());
+            continue;
+        };
         predictor.read(timed.submitted, range);
         let error = predictor.completed(timed.completed) as f64;
         if warm_up > 0 {

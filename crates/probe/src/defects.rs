@@ -1,0 +1,168 @@
+//! Sectors that cannot be read: remembered, gone round, and told at the end.
+
+use crate::error::ProbeError;
+use crate::meter::Meter;
+use crate::report::Unreadable;
+use crate::turns::{frac, wrap};
+use std::collections::BTreeSet;
+use units::Lbn;
+
+/// Sectors that cannot be read, at most: a drive that has lost more is to be saved, not probed.
+const MOST: usize = 512;
+
+/// Reads in a row that fail, at most: a drive that is gone fails everywhere.
+const MOST_IN_A_ROW: u32 = 48;
+
+/// How far from an unreadable sector another one is looked for that tells where it stands: distances double until there.
+const FARTHEST: u64 = 4_096;
+
+/// The sectors that could not be read so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Defects {
+    lbns: BTreeSet<u64>,
+    in_a_row: u32,
+}
+
+impl Defects {
+    /// Whether one of these sectors is known not to be readable.
+    pub(crate) fn touches(&self, first: u64, count: u64) -> bool {
+        self.lbns.range(first..first.saturating_add(count)).next().is_some()
+    }
+
+    /// A read worked.
+    pub(crate) fn read(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    /// A sector could not be read.
+    ///
+    /// # Errors
+    /// It is one too many.
+    pub(crate) fn found(&mut self, lbn: Lbn, reason: &str) -> Result<(), ProbeError> {
+        self.lbns.insert(lbn.get());
+        self.in_a_row += 1;
+        let problem = if self.in_a_row > MOST_IN_A_ROW {
+            format!("{} reads in a row failed", self.in_a_row)
+        } else if self.lbns.len() > MOST {
+            format!("{} sectors cannot be read", self.lbns.len())
+        } else {
+            return Ok(());
+        };
+        Err(ProbeError::Unreadable { lbn, problem, reason: reason.to_owned() })
+    }
+
+    /// They, in runs.
+    pub(crate) fn runs(&self) -> Vec<Unreadable> {
+        let mut runs: Vec<Unreadable> = Vec::new();
+        for &lbn in &self.lbns {
+            let end = Lbn::new(lbn + 1);
+            match runs.last_mut() {
+                Some(last) if last.end.get() == lbn => last.end = end,
+                _ => runs.push(Unreadable { first: Lbn::new(lbn), end }),
+            }
+        }
+        runs
+    }
+}
+
+impl Meter<'_> {
+    /// Where a sector stands: one read of it from the medium; of its neighbours, where it cannot be read.
+    pub(crate) fn angle(&mut self, lbn: u64) -> Result<f64, ProbeError> {
+        if let Some(angle) = self.angle_of(lbn)? {
+            return Ok(angle);
+        }
+        let (below, above) = (self.neighbours(lbn, false)?, self.neighbours(lbn, true)?);
+        match between(lbn, &below, &above, 2.0 * self.spread) {
+            Some(angle) => Ok(angle),
+            None => Err(ProbeError::Unreadable {
+                lbn: Lbn::new(lbn),
+                problem: format!("sectors {FARTHEST} on both sides cannot be read"),
+                reason: self.reason().to_owned(),
+            }),
+        }
+    }
+
+    /// The nearest two readable sectors on one side of one, or one or none of them, with their angles.
+    fn neighbours(&mut self, lbn: u64, above: bool) -> Result<Vec<(u64, f64)>, ProbeError> {
+        let (mut found, mut away) = (Vec::new(), 1);
+        while found.len() < 2 && away <= FARTHEST {
+            let other = if above { lbn.checked_add(away) } else { lbn.checked_sub(away) };
+            let Some(other) = other.filter(|&other| other < self.capacity()) else { break };
+            match self.angle_of(other)? {
+                Some(angle) => {
+                    found.push((other, angle));
+                    away += 1;
+                }
+                None => away *= 2,
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Where a sector stands between readable ones, the nearest first on either side, whose readings differ by `spread`: on the
+/// track of those before it, unless they do not tell.
+fn between(lbn: u64, below: &[(u64, f64)], above: &[(u64, f64)], spread: f64) -> Option<f64> {
+    let mut pairs: Vec<_> =
+        [below, above].iter().filter_map(|side| Some((*side.first()?, *side.get(1)?))).collect();
+    pairs.extend(below.first().zip(above.first()).map(|(b, a)| (*b, *a)));
+    // Over the end of a track a sector seems to take longer: the least is that of one track.
+    let takes = |((a, at), (b, then)): ((u64, f64), (u64, f64))| {
+        let (first, last) = if a < b { (at, then) } else { (then, at) };
+        frac(last - first) / a.abs_diff(b) as f64
+    };
+    let sector = pairs.into_iter().map(takes).fold(f64::INFINITY, f64::min);
+    let sector = if sector.is_finite() { sector } else { 0.0 };
+    let from = |side: &[(u64, f64)]| {
+        let &(other, angle) = side.first()?;
+        Some(angle + sector * (lbn as f64 - other as f64))
+    };
+    match (from(below), from(above)) {
+        (Some(before), Some(after)) => {
+            let apart = wrap(after - before);
+            Some(frac(if apart.abs() < f64::max(sector / 2.0, spread) {
+                before + apart / 2.0
+            } else {
+                before
+            }))
+        }
+        (one, other) => one.or(other).map(frac),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sector_stands_between_its_neighbours() {
+        let at = |lbn: u64| (lbn, frac(0.99 + 0.01 * lbn as f64));
+        let near = |found: Option<f64>, lbn: u64| wrap(found.unwrap() - at(lbn).1).abs() < 1e-9;
+        assert!(near(between(7, &[at(6), at(5)], &[at(8), at(9)], 0.0), 7));
+        assert!(near(between(7, &[at(3), at(1)], &[at(12), at(13)], 0.0), 7));
+        assert!(near(between(0, &[], &[at(1), at(2)], 0.0), 0));
+        assert!(near(between(9, &[at(8), at(7)], &[], 0.0), 9));
+        assert_eq!(between(9, &[], &[], 0.0), None);
+        // The last one of a track: what follows stands elsewhere.
+        let next = |lbn: u64| (lbn, frac(at(lbn).1 + 0.3));
+        assert!(near(between(7, &[at(6), at(5)], &[next(8), next(9)], 0.0), 7));
+        // The second one of a track: what goes before it next but one stands elsewhere.
+        let before = |lbn: u64| (lbn, frac(at(lbn).1 - 0.3));
+        assert!(near(between(7, &[at(6), before(5)], &[at(8), at(9)], 0.0), 7));
+    }
+
+    #[test]
+    fn too_many_in_all_or_in_a_row_are_an_error_that_names_the_last() {
+        let mut defects = Defects::default();
+        for lbn in 0..MOST as u64 {
+            defects.found(Lbn::new(10 * lbn), "no sync").unwrap();
+            defects.read();
+        }
+        let error = defects.found(Lbn::new(7_777_777), "no sync").unwrap_err().to_string();
+        assert!(error.contains("513 sectors cannot be read, the last at LBN 7777777: no sync"), "{error}");
+        let mut defects = Defects::default();
+        let error =
+            (0..100).find_map(|lbn| defects.found(Lbn::new(lbn % 2), "gone").err()).unwrap().to_string();
+        assert!(error.starts_with("49 reads in a row failed, the last at LBN 0: gone"), "{error}");
+    }
+}

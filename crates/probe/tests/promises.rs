@@ -1,0 +1,192 @@
+//! What a probe promises its caller: it is told no more than the handle, says how far it is, may be ended at any command, and
+//! measures few tracks.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::{Emulated, finding};
+use model::{Layout, Profile, builtin};
+use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed};
+use std::ops::ControlFlow;
+use units::{Bytes, Instant, LbnRange, Op, Sectors};
+
+fn probed(truth: &Profile) -> Outcome {
+    Probe::new(Options::default()).run(&mut Emulated::new(truth), &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// A handle that is killed with everything else after so many commands.
+struct Killed<'d> {
+    device: &'d mut Emulated,
+    left: u64,
+}
+
+impl Killed<'_> {
+    fn count(&mut self, commands: u64, (op, range): (Op, LbnRange)) -> Result<(), DeviceError> {
+        let (reason, mend) = ("killed".to_owned(), "resume".to_owned());
+        let left = self.left.checked_sub(commands);
+        self.left = left.ok_or(DeviceError { op, range, unreadable: None, reason, mend })?;
+        Ok(())
+    }
+}
+
+impl Device for Killed<'_> {
+    fn capacity(&self) -> Sectors {
+        self.device.capacity()
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.device.sector_bytes()
+    }
+
+    fn now(&self) -> Instant {
+        self.device.now()
+    }
+
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        self.count(1, (op, range))?;
+        self.device.execute(at, op, range)
+    }
+
+    fn takes_two(&self) -> bool {
+        self.device.takes_two()
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        self.count(2, two[0])?;
+        self.device.execute_two(at, two)
+    }
+}
+
+/// Moves in a profile that is the same but for how it came to be.
+fn is_the_same(found: &Profile, whole: &Profile, what: &str) {
+    assert_eq!(
+        (found.rpm, found.cylinders, found.heads),
+        (whole.rpm, whole.cylinders, whole.heads),
+        "{what}"
+    );
+    assert_eq!(found.layout, whole.layout, "{what}");
+    // A search for a move ends with a range of some microseconds; which side of it is chance.
+    let near = |a: f64, b: f64| (a - b).abs() < 0.03;
+    let seeks = |profile: &Profile| match &profile.seek {
+        model::profile::Seek::Table { points } => points.clone(),
+        _ => panic!("a table"),
+    };
+    for (a, b) in seeks(found).iter().zip(seeks(whole)) {
+        assert!(a.0 == b.0 && near(a.1, b.1), "{what}: {a:?} {b:?}");
+    }
+    let (a, b) = (&found.mechanics, &whole.mechanics);
+    assert!(near(a.head_switch_ms, b.head_switch_ms), "{what}: {a:?} {b:?}");
+    assert_eq!(a.zero_latency_read, b.zero_latency_read, "{what}");
+    let firmware = |profile: &Profile| profile.firmware.clone().unwrap();
+    assert_eq!(firmware(found).cache, firmware(whole).cache, "{what}");
+}
+
+/// Killed after random numbers of commands, few and many, again and again: what was saved is the journal until then.
+#[test]
+fn whoever_is_killed_at_any_command_goes_on_to_the_same_profile() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let queue = drive::Behaviour { queue: drive::Behaviour::noisy().queue, ..drive::Behaviour::default() };
+    for behaviour in [drive::Behaviour::default(), queue] {
+        let mut whole = Emulated::with(&truth, behaviour, 0);
+        let whole =
+            Probe::new(Options::default()).run(&mut whole, &mut |_| ControlFlow::Continue(())).unwrap();
+        let mut state = 0x0123_4567_89ab_cdef_u64;
+        let mut below = |bound: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((u128::from(state) * u128::from(bound)) >> 64) as u64
+        };
+        for round in 0..4 {
+            // The drive goes on turning while nobody asks.
+            let mut device = Emulated::with(&truth, behaviour, 0);
+            let mut saved: Option<Vec<u8>> = None;
+            let mut cuts = Vec::new();
+            let found = loop {
+                // Some come while the probe looks for the platter after the one before.
+                let left = match below(4) {
+                    0 => below(20),
+                    _ => below(4_000),
+                };
+                let left = if cuts.len() > 20 { u64::MAX } else { left };
+                cuts.push(left);
+                let mut probe = match &saved {
+                    None => Probe::new(Options::default()),
+                    Some(bytes) => {
+                        let journal = Journal::from_bytes(bytes, "state").unwrap();
+                        Probe::resume(Options::default(), journal).unwrap()
+                    }
+                };
+                let mut killed = Killed { device: &mut device, left };
+                match probe.run(&mut killed, &mut |_| ControlFlow::Continue(())) {
+                    Ok(found) => break found,
+                    Err(ProbeError::Device(error)) => assert_eq!(error.reason, "killed"),
+                    Err(error) => panic!("{round}, {cuts:?}: {error}"),
+                }
+                saved = Some(probe.journal().to_bytes());
+            };
+            is_the_same(&found.profile, &whole.profile, &format!("{round}, {cuts:?}"));
+            assert_eq!(found.report.unsure, whole.report.unsure, "{cuts:?}");
+        }
+    }
+}
+
+#[test]
+fn progress_goes_from_nothing_to_all_and_never_back() {
+    for (name, noisy) in
+        [("mimic-less-capacity", false), ("mimic-less-capacity", true), ("quantum-atlas-10k", false)]
+    {
+        let truth = builtin::find(name).unwrap();
+        let mut device = if noisy { Emulated::noisy(&truth, 1) } else { Emulated::new(&truth) };
+        let mut shares = Vec::new();
+        let hook = &mut |at: &probe::Progress<'_>| {
+            shares.push(at.share);
+            ControlFlow::Continue(())
+        };
+        let found = Probe::new(Options::default()).run(&mut device, hook).unwrap();
+        assert!(shares.len() as u64 >= found.report.commands / 64, "{} calls", shares.len());
+        assert!(shares.is_sorted(), "{name}: {shares:?}");
+        assert!(shares[0] < 0.1 && shares.last() == Some(&1.0), "{name}: {shares:?}");
+        // It moves.
+        let moves = shares.windows(2).filter(|two| two[0] < two[1]).count();
+        assert!(moves > 80, "{name}: {moves} steps in {} calls", shares.len());
+    }
+}
+
+/// The name and the words of a profile, its sources and a drive's own name change nothing: only what the handle says counts.
+#[test]
+fn nothing_but_the_handle_is_known() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let found = probed(&truth);
+    let mut other = truth.clone();
+    other.name = "another".to_owned();
+    other.title = "Another one".to_owned();
+    other.sources = vec!["nothing".to_owned()];
+    assert_eq!(probed(&other), found);
+    // Half of its sectors, behind the same handle.
+    let mut half = truth;
+    half.cylinders /= 2;
+    half.layout.zones[0].last_cylinder = half.cylinders - 1;
+    let found = probed(&half);
+    assert_eq!((found.profile.cylinders, found.profile.heads), (half.cylinders, half.heads));
+}
+
+#[test]
+fn few_tracks_are_measured_and_how_many_is_told() {
+    for name in builtin::names() {
+        let truth = builtin::find(name).unwrap();
+        if name.starts_with("nearline") {
+            continue;
+        }
+        let layout = Layout::new(&truth.layout, truth.cylinders, truth.heads).unwrap();
+        let found = probed(&truth);
+        let told = finding(&found, "tracks measured");
+        let measured: u64 = told.value.parse().unwrap();
+        let zones = truth.layout.zones.len();
+        let slips: usize = truth.layout.zones.iter().map(|z| z.slips.len()).sum();
+        // What recurs is seen on a few tracks; what does not is looked for ever farther ahead, found by halving, and looked at.
+        let tracks = f64::from(layout.track_count());
+        let most = 3.0 * (zones + slips) as f64 * tracks.log2();
+        assert!(measured as f64 <= most, "{name}: {measured} tracks, {zones} zones, {slips} slips");
+        assert!(measured as f64 <= tracks / 10.0, "{name}: {measured} of {tracks}");
+    }
+}

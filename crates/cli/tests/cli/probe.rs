@@ -74,7 +74,10 @@ fn writes_are_measured_where_they_are_allowed() {
     assert!(said.contains("write settle") && !said.contains("writes were not allowed"), "{said}");
     assert!(said.contains("a third of them writes to what may be written"), "{said}");
     let said = run_with(&["probe", DEVICE, "-o", &found]).worked();
-    assert!(said.contains("Not sure of writes to LBN 0 to ") && said.contains("writes were not allowed"), "{said}");
+    assert!(
+        said.contains("Not sure of writes to LBN 0 to ") && said.contains("writes were not allowed"),
+        "{said}"
+    );
     assert!(std::fs::read_to_string(&found).unwrap().contains("writes: not sure of LBN 0 to "));
 }
 

@@ -16,7 +16,10 @@ const REQUESTS: u64 = 500;
 const MORE: u64 = 2_000;
 
 /// When further reads end, of the time that a probe may take.
-const LONGEST: f64 = 0.97;
+pub(crate) const LONGEST: f64 = 0.97;
+
+/// All its reads, if it needs them.
+pub(crate) const MOST_READS: u64 = WARM_UP + REQUESTS + MORE;
 
 /// What so many reads show may be chance up to so many standard deviations.
 const OPEN: f64 = 2.0;
@@ -73,7 +76,9 @@ pub(crate) fn run(
         tally.read(meter, predictor, (capacity, sectors))?;
     }
     let mut unsure = second_look(meter, map, &tally.strange)?;
-    if !is_enough(&tally.reads, &unsure) {
+    // Reads by which parts were chosen say nothing of the rest: without these parts all of them came as predicted, or nearly.
+    let chosen_by = if unsure.is_empty() { 0 } else { tally.reads.len() };
+    if !is_enough(tally.after(chosen_by), &unsure) {
         for i in 0..MORE {
             if !meter.is_within(LONGEST) {
                 break;
@@ -81,10 +86,10 @@ pub(crate) fn run(
             meter.stage("check", 0.98 + 0.02 * i as f64 / MORE as f64);
             tally.read(meter, predictor, (capacity, sectors))?;
         }
-        if !is_enough(&tally.reads, &unsure) {
+        if !is_enough(tally.after(chosen_by), &unsure) {
             let parts = [UNSURE, UNSURE / 2.0]
                 .into_iter()
-                .find_map(|most| worst(&tally.reads, &unsure, capacity, most));
+                .find_map(|most| worst(tally.after(chosen_by), &unsure, capacity, most));
             unsure = parts.unwrap_or_else(|| {
                 // No part is worse than another: moves, not places, are what is not known well.
                 let check = tally.check();
@@ -138,6 +143,11 @@ impl Tally {
         } else if !near {
             self.strange.push(lbn);
         }
+    }
+
+    /// The reads but the first so many.
+    fn after(&self, first: usize) -> &[Read] {
+        self.reads.get(first..).unwrap_or_default()
     }
 
     fn check(&self) -> Check {

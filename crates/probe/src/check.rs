@@ -39,7 +39,7 @@ const UNSURE: f64 = 0.1;
 
 /// Reads that say how far to trust the profile in a region that is unsure, and when they end, of the time that a probe may take.
 const REGION: u64 = 64;
-const LAST: f64 = 0.995;
+const LAST: f64 = 0.985;
 
 /// Further reads of LBNs that stand elsewhere alone, at least.
 const MOVED_LOOKS: usize = 16;
@@ -229,10 +229,12 @@ pub(crate) fn writes(
         return Ok((None, vec![Unsure::new(0, capacity, why)]));
     };
     let mut tally = Tally::default();
-    let mut i = 0;
-    while meter.is_within(LAST) && (i < REQUESTS || i < REQUESTS + MORE && !is_enough(&tally.reads, &[])) {
+    for i in 0..REQUESTS + MORE {
+        // Looked at once, not after each: whoever stops when it suits him is right too often.
+        if !meter.is_within(LAST) || i == REQUESTS && is_enough(&tally.reads, &[]) {
+            break;
+        }
         meter.stage("check of writes", 0.99);
-        i += 1;
         let write = meter.draw.below(3) == 0;
         let within = if write { region } else { LbnRange::new(Lbn::ZERO, Sectors::new(capacity)) };
         let sectors = SECTORS.min(within.len().get());
@@ -251,12 +253,14 @@ pub(crate) fn writes(
     let check = tally.check();
     let mut unsure = Vec::new();
     if !is_enough(&tally.reads, &[]) {
-        let why = format!(
-            "of {} requests, a third of them writes, {:.1}% came whole turns off, {:.1}% otherwise",
-            check.requests,
-            100.0 * check.turns_off,
-            100.0 * check.elsewhere
-        );
+        let why = match check.requests {
+            0 => "no time was left to check predictions of writes".to_owned(),
+            requests => format!(
+                "of {requests} requests, a third of them writes, {:.1}% came whole turns off, {:.1}% otherwise",
+                100.0 * check.turns_off,
+                100.0 * check.elsewhere
+            ),
+        };
         let near = tally.reads.iter().filter(|read| read.near).count() as u64;
         let confidence = Confidence::of(near, check.requests);
         unsure.push(Unsure { confidence, ..Unsure::new(0, capacity, why) });

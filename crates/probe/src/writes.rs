@@ -241,7 +241,8 @@ impl Mover<'_> {
         if overheads.is_empty() {
             overheads.extend(own.map(|ns| ns / 1e6));
         }
-        let rounded = |ms: f64| (ms * 1e3).round() / 1e3;
+        // Not less than nothing by a hair, which would be written so.
+        let rounded = |ms: f64| (ms * 1e3).round() / 1e3 + 0.0;
         let middle = |list: &mut Vec<f64>| (!list.is_empty()).then(|| rounded(median(list)));
         let least = settles.iter().copied().reduce(f64::min);
         let most = settles.iter().copied().reduce(f64::max);

@@ -19,6 +19,7 @@ mod cache;
 mod claim;
 mod experiment;
 mod figure;
+mod followed;
 mod gaps;
 mod head;
 mod lab;

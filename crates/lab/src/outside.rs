@@ -1,5 +1,6 @@
 //! FAST'02, section 5.3: transactions on a busy drive, and a scan in their gaps, scheduled outside the drive or in it.
 
+use crate::followed::Followed;
 use crate::told::{ATLAS, Told};
 use crate::{LabError, Spread, spread};
 use drive::Behaviour;
@@ -8,6 +9,7 @@ use scheduler::{Config, ErrorRecord, OutsideConfig, Overheads, Place, PlannerSta
 use sim::{Background, Direct, ForegroundReport, Inside, Nothing, Outside, Report};
 use std::sync::Arc;
 use units::{Duration, Instant, Sectors};
+use workload::random::Share;
 use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig};
 
 /// The paper's multiprogramming level.
@@ -38,6 +40,8 @@ pub struct Trial {
     pub tasks: u32,
     /// Whether nobody thinks: as many requests at all times as there are tasks.
     pub restless: bool,
+    /// Of the requests, those that read on behind the one before.
+    pub followed: Share,
     /// Whether there is a scan.
     pub scan: bool,
     /// The run ends after so many requests, a scan's at its end if that comes sooner.
@@ -51,6 +55,8 @@ pub struct Measured {
     pub report: Report,
     /// Of all commands, those done within 50 us of the prediction, in percent.
     pub foreseen: f64,
+    /// Of all commands, those that took whole turns longer than foreseen, in percent.
+    pub late: f64,
     /// What detours that were back too late cost the foreground at most, in percent of its time.
     pub harm: f64,
     /// What the search for detours did.
@@ -93,6 +99,7 @@ impl Trial {
             conservatism,
             tasks: MPL,
             restless: false,
+            followed: Share::NONE,
             scan: true,
             requests,
         }
@@ -114,7 +121,7 @@ impl Trial {
         let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
         let arrival =
             if self.restless { Arrival::outstanding(self.tasks) } else { Arrival::oltp(self.tasks) };
-        let foreground = oltp(told, arrival, seed)?;
+        let foreground = load(told, self.followed, arrival, seed)?;
         let scan = if self.scan { Background::Scan { block: BLOCK } } else { Background::None };
         let config = Config { policy: self.policy, ..Config::default() };
         let Some(outside) = self.outside else {
@@ -122,7 +129,7 @@ impl Trial {
             let mut run = Inside::new(truth, config, foreground, scan).map_err(|e| failed(e.into()))?;
             run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
             let planner = run.planner_stats();
-            return Ok(Measured { report: run.report(), foreseen: 100.0, harm: 0.0, planner });
+            return Ok(Measured { report: run.report(), foreseen: 100.0, late: 0.0, harm: 0.0, planner });
         };
         let (drive, overheads) = told.black_box(self.behaviour, seed)?;
         let place = Place::Outside(told.believed(outside(overheads, self.conservatism)));
@@ -131,18 +138,30 @@ impl Trial {
         let mut run = Outside::new(drive, known, config, foreground, scan).map_err(|e| failed(e.into()))?;
         run.advance_scan(self.requests, &mut Nothing).map_err(|e| failed(e.into()))?;
         let foreseen = run.prediction_errors().map_or(0.0, |e| e.within(NEAR) * 100.0);
+        let late = run.prediction_errors().map_or(0.0, |e| 100.0 * e.late() as f64 / e.count().max(1) as f64);
         let harm = run.core_mut().detour_harm().map_or(0.0, |harm| harm.share() * 100.0);
-        Ok(Measured { report: run.report(), foreseen, harm, planner: run.planner_stats() })
+        Ok(Measured { report: run.report(), foreseen, late, harm, planner: run.planner_stats() })
     }
 }
 
 /// How near to a prediction is near, for requests of 4 KB (FAST'02, figure 7).
 pub const NEAR: Duration = Duration::from_micros(50);
 
-fn oltp(told: &Told, arrival: Arrival, seed: u64) -> Result<Issuer<Oltp>, LabError> {
+fn oltp(told: &Told, arrival: Arrival, seed: u64) -> Result<Issuer<Followed<Oltp>>, LabError> {
+    load(told, Share::NONE, arrival, seed)
+}
+
+fn load(
+    told: &Told,
+    followed: Share,
+    arrival: Arrival,
+    seed: u64,
+) -> Result<Issuer<Followed<Oltp>>, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new("an OLTP load", e);
-    let load = OltpConfig::new(told.truth.layout().capacity(), told.truth.sector_bytes());
+    let capacity = told.truth.layout().capacity();
+    let load = OltpConfig::new(capacity, told.truth.sector_bytes());
     let load = Oltp::new(load, seed).map_err(|e| failed(e.into()))?;
+    let load = Followed::new(load, followed, capacity, seed);
     Issuer::new(load, arrival, Instant::ZERO, seed).map_err(|e| failed(e.into()))
 }
 

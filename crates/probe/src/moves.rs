@@ -7,7 +7,7 @@
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::turns::{frac, median, wrap};
-use units::{Duration, Op};
+use units::{Duration, Instant, Op};
 
 /// A track on which a sector at about a given angle can be asked for.
 pub(crate) trait Target {
@@ -20,6 +20,15 @@ pub(crate) trait Target {
     /// What is done there.
     fn op(&self) -> Op {
         Op::Read
+    }
+
+    /// Whether a command whose own time does not tell it was done when its sector passed, at `end`; `None` where its own time
+    /// does.
+    ///
+    /// # Errors
+    /// As any command.
+    fn told_later(&self, _: &mut Meter<'_>, _end: Instant) -> Option<Result<Option<bool>, ProbeError>> {
+        None
     }
 }
 
@@ -163,6 +172,13 @@ pub(crate) fn trial<T: Target>(
         }
         let at = meter.now() + Duration::from_nanos((wait * turn) as u64);
         let reading = meter.execute(at, target.op(), lbn, 1)?;
+        let end = reading.submitted + Duration::from_nanos((response - bus_ns).max(0.0) as u64);
+        if let Some(told) = target.told_later(meter, end) {
+            match told? {
+                Some(caught) => return Ok(Some(caught)),
+                None => continue,
+            }
+        }
         if meter.is_hit(&reading) {
             continue;
         }

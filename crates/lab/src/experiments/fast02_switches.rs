@@ -1,0 +1,135 @@
+//! What each way in which a drive differs from its profile costs a scheduler outside it: one switch of the black box at a time.
+
+use crate::outside::{Measured, POLICIES, Trial, exact, percent_of, slower};
+use crate::{
+    Axis, Band, Bar, Claim, Experiment, Figure, Kind, Lab, LabError, Outcome, Paper, Spread, spread,
+};
+use drive::Behaviour;
+use scheduler::{Conservatism, OutsideConfig, Overheads};
+use units::Duration;
+use workload::random::Share;
+
+pub const EXPERIMENT: Experiment = Experiment {
+    id: "fast02-switches",
+    paper: Paper::Fast02,
+    reproduces: "nothing of the paper, whose section 3 names what is hard to foresee of a drive, and not what each costs",
+    title: "What each behaviour of a drive costs outside it",
+    set_up: "Atlas 10K as a black box that differs from its profile in one thing at a time; OLTP, MPL 10, SPTF; a scan of the \
+             whole disk in blocks of 4 KB (quick: its first 12,000 requests). All ideas, with a constant 0.05 ms and without \
+             a bound on harm, and as they are by default, with harm below 1%. Once more with a foreground of which half the \
+             requests read on behind the one before, where a drive's buffer has something to offer.",
+    claims: &["fast02-switches"],
+    timed: false,
+    run,
+};
+
+/// In what the drive differs from [`exact`], by the names of its switches (docs/MODEL.md, section 8).
+const RANDOM: [&str; 20] = [
+    "",
+    "seek_spread",
+    "late_settles",
+    "missed_landings_ppm",
+    "seek_ageing_ppm=20000",
+    "drift",
+    "recalibration",
+    "grown_defects=1000",
+    "bad_sectors=1000:8",
+    "command_spread",
+    "completion_spread",
+    "bus_sector=off",
+    "overlap_percent",
+    "buffer=off",
+    "read_ahead",
+    "read_ahead,eager_read_ahead",
+    "write_back",
+    "queue=fcfs:64",
+    "queue=sptf:2",
+    "noise",
+];
+
+/// The same where half of the foreground is sequential.
+const FOLLOWED: [&str; 6] =
+    ["", "buffer=off", "read_ahead", "read_ahead,eager_read_ahead", "write_back", "noise"];
+
+/// What the drive is like of which these words tell.
+fn told(words: &str) -> Result<Behaviour, LabError> {
+    if words == "noise" {
+        return Ok(Behaviour::noisy());
+    }
+    let mut behaviour = exact();
+    for word in words.split(',').filter(|word| !word.is_empty()) {
+        behaviour.set(word).map_err(|e| LabError::new("a black box", e))?;
+    }
+    Ok(behaviour)
+}
+
+fn unbounded(overheads: Overheads, margin: Duration) -> OutsideConfig {
+    OutsideConfig {
+        harm_ppm: None,
+        conservatism: Conservatism::Constant(margin),
+        ..OutsideConfig::beyond(overheads)
+    }
+}
+
+/// A row's runs: without a scan, with one without a bound, and with one as it is by default.
+fn trials(paper: Trial) -> [Trial; 3] {
+    [
+        Trial { scan: false, outside: Some(unbounded), ..paper },
+        Trial { outside: Some(unbounded), ..paper },
+        Trial { outside: Some(|o, _| OutsideConfig::beyond(o)), ..paper },
+    ]
+}
+
+fn run(lab: &Lab) -> Result<Outcome, LabError> {
+    let half = Share::new(1, 2).map_err(|e| LabError::new("a sequential load", e))?;
+    let mut claim = Claim::new(
+        "fast02-switches",
+        "no claim of the paper's: whatever a drive does, the foreground is to be less than 1% slower",
+    );
+    let (mut notes, mut bars, mut worst) = (Vec::new(), Vec::new(), Vec::new());
+    for (load, name, rows) in
+        [(Share::NONE, "OLTP", &RANDOM[..]), (half, "half of it sequential", &FOLLOWED[..])]
+    {
+        let requests = lab.pick(12_000, 200_000);
+        let paper =
+            Trial { followed: load, ..Trial::paper(POLICIES[0].0, Duration::from_micros(50), requests) };
+        let mut all = vec![Trial { outside: None, ..paper }];
+        for words in rows {
+            all.extend(trials(Trial { behaviour: told(words)?, ..paper }));
+        }
+        let runs = lab.map_seeds(all, lab.pick(1, 3), |trial, seed| trial.run(seed))?;
+        let Some((inside, outside)) = runs.split_first() else { continue };
+        let mut said = Vec::new();
+        for (runs, words) in outside.chunks(3).zip(rows) {
+            let [without, with, bounded] = runs else { continue };
+            let share = |runs: &[Measured]| percent_of(runs, inside, Measured::mb_per_s);
+            let words = if words.is_empty() { "exact" } else { words };
+            let harm = slower(bounded, without);
+            said.push(format!(
+                "{words}: {}%, the foreground {}% slower than {:.1} ms; harm below 1%: {}%, {harm}% slower, by the account {:.2}%",
+                share(with),
+                slower(with, without),
+                spread(without, Measured::response_ms).mean,
+                share(bounded),
+                spread(bounded, |m| m.harm).mean,
+            ));
+            bars.push(Bar { label: format!("{name}: {words}"), values: vec![share(bounded).mean] });
+            worst.push(harm);
+        }
+        notes.push(format!(
+            "{name}, of the in-drive {:.2} MB/s: {}.",
+            spread(inside, Measured::mb_per_s).mean,
+            said.join("; ")
+        ));
+    }
+    let at_worst = worst.into_iter().max_by(|a, b| a.mean.total_cmp(&b.mean)).unwrap_or(Spread::of(&[]));
+    claim = claim.measure("foreground slower with harm below 1%, at worst", at_worst, "%", Band::AtMost(1.0));
+    let figure = Figure {
+        id: "fast02-switches".into(),
+        title: EXPERIMENT.title.into(),
+        x: Axis::new("one switch at a time, harm below 1%"),
+        y: Axis::between("% of the in-drive free bandwidth", 0.0, 100.0),
+        kind: Kind::Stacked { parts: vec!["free bandwidth".into()], bars },
+    };
+    Ok(Outcome { figures: vec![figure], claims: vec![claim], notes })
+}

@@ -206,6 +206,7 @@ impl Core {
                 end: standing.free,
                 heard: standing.free,
                 detour: sent.len() as u32 + u32::from(merged.is_some()),
+                failed: false,
                 bus: outside.config.overheads.bus_sector * sectors,
                 gain: 0,
             };

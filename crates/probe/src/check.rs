@@ -1,4 +1,4 @@
-//! The found profile held against random reads, before anybody relies on it.
+//! The found profile held against random reads, and writes where they are allowed, before anybody relies on it.
 
 use crate::error::ProbeError;
 use crate::mapping::Map;
@@ -6,7 +6,7 @@ use crate::meter::Meter;
 use crate::predict::Predictor;
 use crate::report::{Check, Confidence, Unsure};
 use crate::turns::wrap;
-use units::{Lbn, LbnRange, Sectors};
+use units::{Lbn, LbnRange, Op, Sectors};
 
 /// Reads before the check from which the predictor takes the platter's place.
 const WARM_UP: u64 = 60;
@@ -16,7 +16,10 @@ const REQUESTS: u64 = 500;
 const MORE: u64 = 2_000;
 
 /// When further reads end, of the time that a probe may take.
-const LONGEST: f64 = 0.97;
+pub(crate) const LONGEST: f64 = 0.97;
+
+/// All its reads, if it needs them.
+pub(crate) const MOST_READS: u64 = WARM_UP + REQUESTS + MORE;
 
 /// What so many reads show may be chance up to so many standard deviations.
 const OPEN: f64 = 2.0;
@@ -36,7 +39,7 @@ const UNSURE: f64 = 0.1;
 
 /// Reads that say how far to trust the profile in a region that is unsure, and when they end, of the time that a probe may take.
 const REGION: u64 = 64;
-const LAST: f64 = 0.995;
+const LAST: f64 = 0.985;
 
 /// Further reads of LBNs that stand elsewhere alone, at least.
 const MOVED_LOOKS: usize = 16;
@@ -73,7 +76,9 @@ pub(crate) fn run(
         tally.read(meter, predictor, (capacity, sectors))?;
     }
     let mut unsure = second_look(meter, map, &tally.strange)?;
-    if !is_enough(&tally.reads, &unsure) {
+    // Reads by which parts were chosen say nothing of the rest: without these parts all of them came as predicted, or nearly.
+    let chosen_by = if unsure.is_empty() { 0 } else { tally.reads.len() };
+    if !is_enough(tally.after(chosen_by), &unsure) {
         for i in 0..MORE {
             if !meter.is_within(LONGEST) {
                 break;
@@ -81,10 +86,10 @@ pub(crate) fn run(
             meter.stage("check", 0.98 + 0.02 * i as f64 / MORE as f64);
             tally.read(meter, predictor, (capacity, sectors))?;
         }
-        if !is_enough(&tally.reads, &unsure) {
+        if !is_enough(tally.after(chosen_by), &unsure) {
             let parts = [UNSURE, UNSURE / 2.0]
                 .into_iter()
-                .find_map(|most| worst(&tally.reads, &unsure, capacity, most));
+                .find_map(|most| worst(tally.after(chosen_by), &unsure, capacity, most));
             unsure = parts.unwrap_or_else(|| {
                 // No part is worse than another: moves, not places, are what is not known well.
                 let check = tally.check();
@@ -125,14 +130,24 @@ impl Tally {
         let lbn = meter.draw.below(capacity - sectors + 1);
         // What cannot be read is no prediction's fault.
         let Some(error) = predicted(meter, predictor, lbn, sectors)? else { return Ok(()) };
+        self.take(lbn, error, meter.revolution());
+        Ok(())
+    }
+
+    /// A request came so much later than predicted, ns.
+    fn take(&mut self, lbn: u64, error: f64, revolution: f64) {
         let near = error.abs() < NEAR;
         self.reads.push(Read { lbn, near });
-        if !near && wrap(error / meter.revolution()).abs() * meter.revolution() < NEAR {
+        if !near && wrap(error / revolution).abs() * revolution < NEAR {
             self.turns_off += 1;
         } else if !near {
             self.strange.push(lbn);
         }
-        Ok(())
+    }
+
+    /// The reads but the first so many.
+    fn after(&self, first: usize) -> &[Read] {
+        self.reads.get(first..).unwrap_or_default()
     }
 
     fn check(&self) -> Check {
@@ -199,6 +214,58 @@ fn predicted(
         return Ok(None);
     }
     Ok(Some(predictor.completed(reading.completed) as f64))
+}
+
+/// Predicts random requests, a third of them writes to `region`, and says where that fails. Without a region nothing is written, and
+/// nothing is known of writes.
+pub(crate) fn writes(
+    meter: &mut Meter<'_>,
+    predictor: &mut Predictor,
+    region: Option<LbnRange>,
+) -> Result<(Option<Check>, Vec<Unsure>), ProbeError> {
+    let capacity = meter.capacity();
+    let Some(region) = region else {
+        let why = "writes were not allowed, and what they need beyond reads was not measured".to_owned();
+        return Ok((None, vec![Unsure::new(0, capacity, why)]));
+    };
+    let mut tally = Tally::default();
+    for i in 0..REQUESTS + MORE {
+        // Looked at once, not after each: whoever stops when it suits him is right too often.
+        if !meter.is_within(LAST) || i == REQUESTS && is_enough(&tally.reads, &[]) {
+            break;
+        }
+        meter.stage("check of writes", 0.99);
+        let write = meter.draw.below(3) == 0;
+        let within = if write { region } else { LbnRange::new(Lbn::ZERO, Sectors::new(capacity)) };
+        let sectors = SECTORS.min(within.len().get());
+        let lbn = within.start().get() + meter.draw.below(within.len().get() - sectors + 1);
+        let error = if write {
+            let reading = meter.execute(meter.now(), Op::Write, lbn, sectors)?;
+            predictor.write(reading.submitted, LbnRange::new(Lbn::new(lbn), Sectors::new(sectors)));
+            Some(predictor.completed(reading.completed) as f64)
+        } else {
+            predicted(meter, predictor, lbn, sectors)?
+        };
+        if let Some(error) = error {
+            tally.take(lbn, error, meter.revolution());
+        }
+    }
+    let check = tally.check();
+    let mut unsure = Vec::new();
+    if !is_enough(&tally.reads, &[]) {
+        let why = match check.requests {
+            0 => "no time was left to check predictions of writes".to_owned(),
+            requests => format!(
+                "of {requests} requests, a third of them writes, {:.1}% came whole turns off, {:.1}% otherwise",
+                100.0 * check.turns_off,
+                100.0 * check.elsewhere
+            ),
+        };
+        let near = tally.reads.iter().filter(|read| read.near).count() as u64;
+        let confidence = Confidence::of(near, check.requests);
+        unsure.push(Unsure { confidence, ..Unsure::new(0, capacity, why) });
+    }
+    Ok((Some(check), unsure))
 }
 
 /// How far the profile may be trusted where it is unsure: by reads of their own, for those that named a region were chosen

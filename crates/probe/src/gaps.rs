@@ -49,7 +49,7 @@ pub(crate) fn find(
     let mut gaps = Vec::new();
     for (i, two) in zones.windows(2).enumerate() {
         let [before, after] = two else { continue };
-        let looked_at = zones.len() <= MOST_BOUNDARIES && meter.is_within(LONGEST);
+        let looked_at = zones.len() <= MOST_BOUNDARIES && meter.is_within_before_check(LONGEST);
         meter.stage("gaps between zones", 0.84 + 0.02 * i as f64 / zones.len() as f64);
         gaps.push(if looked_at { gap(meter, layout, before, after, known)? } else { 0 });
     }

@@ -50,7 +50,28 @@ impl Shape {
 impl Shape {
     /// Whether tracks of one head have one density, as far as a zone's recur.
     pub(crate) fn fits(self, zone: &Zone) -> bool {
-        zone.cycle.is_none() || self.densities(zone).is_some()
+        self.begins(zone).is_some()
+    }
+
+    /// Tracks of a zone before the first of a cylinder, or of a band: where its densities recur, and one head has one.
+    pub(crate) fn begins(self, zone: &Zone) -> Option<u64> {
+        let length = zone.cycle.as_ref().map_or(1, |c| c.slots.len() as u64);
+        (0..length).find(|&first| self.densities_from(zone, first).is_some())
+    }
+
+    /// A track that stands in the order of tracks as a zone's first does, far enough from the beginning.
+    fn origin(self, zone: &Zone) -> u64 {
+        let Some(length) = zone.cycle.as_ref().map(|c| c.slots.len() as u64) else { return 0 };
+        length * self.unit() - self.begins(zone).unwrap_or(0)
+    }
+
+    /// Tracks after which the order of tracks is the same again.
+    fn unit(self) -> u64 {
+        match self.kind {
+            Kind::Cylinder => self.heads.max(1),
+            Kind::Serpentine => 2 * self.heads.max(1),
+            Kind::Bands(width) => 2 * self.heads.max(1) * width,
+        }
     }
 
     fn fits_all(self, map: &Map) -> bool {
@@ -59,18 +80,18 @@ impl Shape {
 
     /// Sectors on the tracks of each head of a zone whose densities recur, if they are the same all over it.
     pub(crate) fn densities(self, zone: &Zone) -> Option<Vec<u64>> {
+        self.densities_from(zone, 0)
+    }
+
+    /// The same, where one of its tracks is the first of a cylinder or band.
+    fn densities_from(self, zone: &Zone, first: u64) -> Option<Vec<u64>> {
         let mut by_head = vec![0; self.heads.max(1) as usize];
         let Some(recurs) = zone.cycle.as_ref().map(|c| c.slots.len() as u64) else {
             return Some(vec![zone.sectors; by_head.len()]);
         };
-        let own = match self.kind {
-            Kind::Cylinder => self.heads,
-            Kind::Serpentine => 2 * self.heads,
-            Kind::Bands(width) => 2 * self.heads * width,
-        };
-        for track in 0..(recurs * own.max(1)).min(zone.tracks()) {
+        for track in first..(first + recurs * self.unit()).min(zone.tracks()) {
             let sectors = zone.sectors_on(track);
-            let of = by_head.get_mut(self.position(track).1 as usize)?;
+            let of = by_head.get_mut(self.position(track - first).1 as usize)?;
             if *of != 0 && *of != sectors {
                 return None;
             }
@@ -170,7 +191,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     let mut best = (f64::MAX, Shape { kind: Kind::Cylinder, heads: fewest });
     let mut scores: Vec<(f64, Shape)> = Vec::new();
     for shape in shapes {
-        let score = moves.misfit(shape);
+        let score = moves.misfit(shape, shape.origin(zone));
         scores.push((score, shape));
         if score < best.0 - 0.1 {
             best = (score, shape);
@@ -289,12 +310,12 @@ fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -
 impl Moves {
     /// How badly a shape explains the times: what it leaves unexplained, and what it needs for explaining the rest
     /// (Schwarz's criterion, 1978). A shape puts moves that are as far, and to the same head or not, into one group.
-    fn misfit(&self, shape: Shape) -> f64 {
-        let start = shape.position(0);
+    fn misfit(&self, shape: Shape, origin: u64) -> f64 {
+        let start = shape.position(origin);
         let mut points: Vec<(bool, u64, f64)> = Vec::with_capacity(self.times.len());
         for &(step, ns) in &self.times {
-            let (cylinder, head) = shape.position(step);
-            points.push((head != start.1, cylinder, ns / 1e3));
+            let (cylinder, head) = shape.position(origin + step);
+            points.push((head != start.1, cylinder.abs_diff(start.0), ns / 1e3));
         }
         points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
         if self.variance > FLOOR {

@@ -18,6 +18,7 @@ const WHOLE_SECTORS: f64 = 0.05;
 /// that comes of it has another sector at an LBN than the map, or another number of LBNs, the zone is cut into plain
 /// ones, region by region.
 pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64, loose: f64) -> (u32, LayoutSpec) {
+    let map = &aligned(map, shape);
     let mut plain = vec![false; map.zones.len()];
     // What the format has words for as it is stays so; the rest is put together from its parts, where they are some.
     let alone: Vec<bool> = map.zones.iter().map(|zone| is_alone(zone, shape, bus_turns)).collect();
@@ -39,6 +40,17 @@ pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64, loose: f64) -> (
         }
     }
     assembled(map, shape, bus_turns, &plain, &wholes)
+}
+
+/// The same map, where zones of densities that recur begin with a cylinder or band: tracks before that are zones of their own.
+fn aligned(map: &Map, shape: Shape) -> Map {
+    let mut zones = Vec::with_capacity(map.zones.len());
+    for zone in &map.zones {
+        let first = shape.begins(zone).unwrap_or(0);
+        zones.extend(tracks(zone, first));
+        zones.push(zone.beginning_at(first));
+    }
+    Map { zones, ..map.clone() }
 }
 
 /// Whether the format has a zone as it is, alone.
@@ -116,7 +128,10 @@ fn assembled(map: &Map, shape: Shape, bus_turns: f64, plain: &[bool], wholes: &[
 /// Drives begin zones anew at some fixed angle; zones alike and of one size look like one with a longer period.
 fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     if zone.cycle.is_some() {
-        return if shape.fits(zone) { vec![zone.clone()] } else { tracks(zone) };
+        if shape.densities(zone).is_some() || zone.tracks() > MOST_PARTS {
+            return vec![zone.clone()];
+        }
+        return tracks(zone, zone.tracks());
     }
     let orders: [u64; 3] = match shape.kind {
         Kind::Bands(width) => [1, width, width * shape.heads],
@@ -189,12 +204,8 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     parts
 }
 
-/// A zone for each track.
-fn tracks(zone: &Zone) -> Vec<Zone> {
-    let count = zone.tracks();
-    if count > MOST_PARTS {
-        return vec![zone.clone()];
-    }
+/// A zone for each of a zone's first tracks.
+fn tracks(zone: &Zone, count: u64) -> Vec<Zone> {
     let one = |track: u64| {
         let first = zone.lbn_near(track, 0);
         let sectors = zone.sectors_on(track);

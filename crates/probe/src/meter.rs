@@ -69,11 +69,17 @@ const MOST_ASTRAY: u32 = 2;
 /// Anchors read to find the platter again after a while without.
 const FIND_AGAIN: usize = 16;
 
+/// Anchors in a row that say together that the platter is where it is thought to be.
+const ENOUGH_AGAIN: usize = 4;
+
 /// Drive time that a probe may take, s: of a drive of so many bytes, how it grows, at most.
 const LEAST_S: f64 = 300.0;
 const SMALL: f64 = 9e9;
 const GROWTH: f64 = 0.408;
 const MOST_S: f64 = 3_600.0;
+
+/// When what comes before the check ends, of that time, where the arm is so quick that the check takes little.
+const LONGEST_BEFORE_CHECK: f64 = 0.92;
 
 /// One read.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +117,8 @@ pub(crate) struct Meter<'a> {
     astray: u32,
     /// When a sector whose angle was known was read last.
     followed: Instant,
+    /// A read of any sector after one of any other takes so long in the mean, ns.
+    pub(crate) far_ns: f64,
     /// Spread of one angle, turns.
     pub(crate) spread: f64,
     /// Responses below this came from the buffer, ns.
@@ -147,6 +155,7 @@ impl<'a> Meter<'a> {
             anchored: Instant::ZERO,
             astray: 0,
             followed: Instant::ZERO,
+            far_ns: 0.0,
             spread: 0.0,
             hit_below: 0.0,
             segments: 0,
@@ -182,9 +191,20 @@ impl<'a> Meter<'a> {
     /// Whether so much of the drive time that a probe may take is not used up yet: five minutes for 9 GB, an hour for
     /// 4 TB.
     pub(crate) fn is_within(&self, share: f64) -> bool {
+        self.drive_time().as_secs_f64() < share * self.allowed_s()
+    }
+
+    /// Drive time that a probe may take, s.
+    fn allowed_s(&self) -> f64 {
         let bytes = self.capacity() as f64 * self.sector_bytes() as f64;
-        let allowed = (LEAST_S * (bytes / SMALL).powf(GROWTH)).clamp(LEAST_S, MOST_S);
-        self.drive_time().as_secs_f64() < share * allowed
+        (LEAST_S * (bytes / SMALL).powf(GROWTH)).clamp(LEAST_S, MOST_S)
+    }
+
+    /// The same of what comes before the check, whose reads all over the drive take the longer the slower the arm is.
+    pub(crate) fn is_within_before_check(&self, share: f64) -> bool {
+        let check = crate::check::MOST_READS as f64 * self.far_ns / 1e9 / self.allowed_s();
+        let most = crate::check::LONGEST - check;
+        self.is_within(share * f64::min(most / LONGEST_BEFORE_CHECK, 1.0))
     }
 
     /// One turn, ns; 0 while it is not known.
@@ -321,7 +341,8 @@ impl<'a> Meter<'a> {
     pub(crate) fn anchor(&mut self) -> Result<(), ProbeError> {
         let capacity = self.capacity();
         let ring = (self.segments + 4).clamp(8, MOST_ANCHORS);
-        let around = (capacity / 50).max(ring);
+        // So far apart that none is in what the drive read ahead of another.
+        let around = (capacity / 50).max(ring * (2 * self.ahead + 1)).min(capacity);
         let low = (capacity / 2).saturating_sub(around / 2);
         let mut anchors: Vec<Anchor> = Vec::new();
         for i in 0..ring {
@@ -437,11 +458,22 @@ impl<'a> Meter<'a> {
         Ok(false)
     }
 
-    /// Reads anchors until the platter's place is known again after a while without.
+    /// Reads anchors until the platter's place is known again after a while without: until the last ones stood, in the mean,
+    /// where they should.
     pub(crate) fn find_phase(&mut self) -> Result<(), ProbeError> {
-        if self.is_noisy() {
-            for _ in 0..FIND_AGAIN {
-                self.read_anchor()?;
+        let mut errors: Vec<f64> = Vec::new();
+        for _ in 0..FIND_AGAIN {
+            if !self.is_noisy() {
+                break;
+            }
+            match self.read_anchor()? {
+                Some(error) => errors.push(error),
+                None => errors.clear(),
+            }
+            let last = errors.get(errors.len().saturating_sub(ENOUGH_AGAIN)..).unwrap_or_default();
+            let mean = last.iter().sum::<f64>() / ENOUGH_AGAIN as f64;
+            if last.len() == ENOUGH_AGAIN && mean.abs() * (ENOUGH_AGAIN as f64).sqrt() < self.spread {
+                break;
             }
         }
         Ok(())

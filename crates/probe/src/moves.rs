@@ -7,7 +7,7 @@
 use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::turns::{frac, median, wrap};
-use units::{Duration, Op};
+use units::{Duration, Instant, Op};
 
 /// A track on which a sector at about a given angle can be asked for.
 pub(crate) trait Target {
@@ -21,10 +21,20 @@ pub(crate) trait Target {
     fn op(&self) -> Op {
         Op::Read
     }
+
+    /// Whether a command whose own time does not tell it was done when its sector passed, at `end`; `None` where its own time
+    /// does.
+    ///
+    /// # Errors
+    /// As any command.
+    fn told_later(&self, _: &mut Meter<'_>, _end: Instant) -> Option<Result<Option<bool>, ProbeError>> {
+        None
+    }
 }
 
-/// Where a search stops, ns.
+/// Where a search stops, ns: in exact times, and where the last steps are taken otherwise.
 const FINE: f64 = 6_000.0;
+const FINE_NOISY: f64 = 20_000.0;
 
 /// Attempts at one trial.
 const ATTEMPTS: u32 = 6;
@@ -55,7 +65,8 @@ pub(crate) fn shortest<T: Target>(
         high = low;
         low = 0.0;
     }
-    while high - low > FINE {
+    let fine = if meter.is_noisy() { FINE_NOISY } else { FINE };
+    while high - low > fine {
         let middle = low + (high - low) / 2.0;
         match trial(meter, middle, bus_ns, leg)? {
             Some(true) => high = middle,
@@ -79,6 +90,9 @@ pub(crate) fn shortest_of<T: Target>(
 ) -> Result<Option<(f64, f64)>, ProbeError> {
     let mut found = Vec::new();
     let mut range = range;
+    if meter.is_noisy() {
+        return nearest(times, meter, range, bus_ns, leg);
+    }
     for _ in 0..times {
         if let Some(ns) = shortest(meter, range, bus_ns, leg)? {
             found.push(ns);
@@ -97,6 +111,45 @@ pub(crate) fn shortest_of<T: Target>(
     let apart = found.iter().map(|ns| (ns - middle).abs()).sum::<f64>() / found.len() as f64;
     Ok(Some((middle, apart)))
 }
+
+/// The same where moves vary: after a search that stops early, what is caught half of the time is approached in steps
+/// (Robbins and Monro 1951), smaller after each that turned back (Kesten 1958), whatever single moves came late. Where nearly all steps went one way the search had gone wrong.
+fn nearest<T: Target>(
+    times: usize,
+    meter: &mut Meter<'_>,
+    range: (f64, f64),
+    bus_ns: f64,
+    leg: &mut dyn FnMut(&mut Meter<'_>) -> Result<Option<T>, ProbeError>,
+) -> Result<Option<(f64, f64)>, ProbeError> {
+    let mut range = range;
+    let mut found = None;
+    for _ in 0..times {
+        let Some(begin) = shortest(meter, range, bus_ns, leg)? else { continue };
+        let (mut ns, mut caught, mut steps, mut turns, mut last) = (begin, 0, 0, 1, None);
+        for _ in 0..STEPS {
+            let Some(is_caught) = trial(meter, ns, bus_ns, leg)? else { continue };
+            caught += u32::from(is_caught);
+            steps += 1;
+            turns += u32::from(last.is_some_and(|last| last != is_caught));
+            last = Some(is_caught);
+            ns += FIRST_STEP / f64::from(turns) * if is_caught { -1.0 } else { 1.0 };
+            ns = ns.max(0.0);
+        }
+        found = Some((ns, (ns - begin).abs()));
+        if caught >= FEWEST && steps - caught >= FEWEST {
+            break;
+        }
+        range = ((ns - 150_000.0).max(0.0), ns + 150_000.0);
+    }
+    Ok(found)
+}
+
+/// Steps, and the first of them, ns: for moves that vary by some 20 us these are the ones that come nearest.
+const STEPS: u32 = 10;
+const FIRST_STEP: f64 = 25_000.0;
+
+/// Steps each way, at least: one move of fifty comes late wherever the search stopped.
+const FEWEST: u32 = 2;
 
 /// Whether a sector that begins `ns` after the submission is caught; `None` when the answer makes no sense.
 pub(crate) fn trial<T: Target>(
@@ -119,6 +172,13 @@ pub(crate) fn trial<T: Target>(
         }
         let at = meter.now() + Duration::from_nanos((wait * turn) as u64);
         let reading = meter.execute(at, target.op(), lbn, 1)?;
+        let end = reading.submitted + Duration::from_nanos((response - bus_ns).max(0.0) as u64);
+        if let Some(told) = target.told_later(meter, end) {
+            match told? {
+                Some(caught) => return Ok(Some(caught)),
+                None => continue,
+            }
+        }
         if meter.is_hit(&reading) {
             continue;
         }

@@ -65,7 +65,7 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
     let mut overheads = Vec::new();
     for part in DISTANCES {
-        if !meter.is_within(LONGEST) {
+        if !meter.is_within_before_check(LONGEST) {
             return Ok(());
         }
         let wanted = layout.cylinders() / part;

@@ -1,16 +1,24 @@
 //! What a profile says a drive will do next: the completion of a command, held against what comes.
 
+use model::profile::WriteBack;
 use model::{DriveModel, Position, Profile, ProfileError};
 use units::{Duration, Instant, LbnRange, Op};
 
-/// Predicts reads one at a time, from a profile alone and the completions so far.
+/// Predicts reads and writes one at a time, from a profile alone and the completions so far.
 ///
 /// After each completion the platter's place is taken from it, as a scheduler outside the drive would (FAST 2002,
 /// section 4).
 #[derive(Clone, Debug)]
 pub struct Predictor {
     model: DriveModel,
-    overhead: Duration,
+    /// After a read, and after a write.
+    read_overhead: [Duration; 2],
+    write_overhead: [Duration; 2],
+    /// Of a write that is acknowledged from the buffer; none where writes are done on the medium.
+    acknowledged: Option<Duration>,
+    last: Op,
+    /// Until when the arm is at work for writes that were acknowledged, by the model's clock.
+    free: Instant,
     shortest: Duration,
     bus: Duration,
     position: Position,
@@ -22,12 +30,17 @@ pub struct Predictor {
     lost: u32,
     /// When the platter's place was last taken.
     seen: Instant,
+    /// Whether that is a write acknowledged from the buffer, which says nothing of the platter's place.
+    in_buffer: bool,
     /// The completion expected of the command under way.
     expected: Option<Instant>,
 }
 
 /// Completions in a row that are far off before the platter is looked for anew.
 const MOST_LOST: u32 = 2;
+
+/// Sectors of a write that cross the bus before the medium side of a drive learns of them: a page of 4 KiB (docs/MODEL.md).
+const BURST: u64 = 8;
 
 /// The most that one completion moves the platter's place, ns.
 const MOST_STEP: i64 = 10_000;
@@ -44,11 +57,19 @@ impl Predictor {
         let model = DriveModel::from_profile(profile)?;
         let firmware = profile.firmware.clone().unwrap_or_default();
         let time = |ms: f64| Duration::from_millis_f64(ms).unwrap_or(Duration::ZERO);
-        let overhead = time(firmware.per_request_overhead_ms + firmware.overheads.read_miss.0);
+        let of = |ms: f64| time(firmware.per_request_overhead_ms + ms);
+        let pair = |(read, write): (f64, f64)| [of(read), of(write)];
+        let read_overhead = pair(firmware.overheads.read_miss);
+        let [overhead, _] = read_overhead;
+        let behind = firmware.cache.enabled && firmware.cache.write_back != WriteBack::None;
         let least = (1..=10).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
         let hit = time(firmware.per_request_overhead_ms + firmware.overheads.read_hit.0);
         Ok(Self {
-            overhead,
+            read_overhead,
+            write_overhead: pair(firmware.overheads.write_miss),
+            acknowledged: behind.then(|| of(firmware.overheads.write_hit.0)),
+            last: Op::Read,
+            free: Instant::ZERO,
             shortest: least.saturating_sub(hit.saturating_sub(overhead)),
             bus: time(firmware.bulk_sector_ms.max(firmware.bus_read_sector_ms)),
             model,
@@ -57,6 +78,7 @@ impl Predictor {
             slow: 0.0,
             lost: 0,
             seen: Instant::ZERO,
+            in_buffer: false,
             expected: None,
         })
     }
@@ -67,7 +89,9 @@ impl Predictor {
         self.follow(at);
         let submitted = Instant::from_nanos(at.as_nanos().saturating_add_signed(-self.late));
         let rpm = self.model.rpm();
-        let mut now = submitted + self.overhead;
+        let [after_read, after_write] = self.read_overhead;
+        let overhead = if self.last.is_write() { after_write } else { after_read };
+        let mut now = (submitted + overhead).max(self.free);
         let mut bus = submitted;
         let mut left = range.len().get();
         for piece in self.model.layout().pieces(range) {
@@ -91,6 +115,63 @@ impl Predictor {
             left = left.saturating_sub(u64::from(piece.len));
         }
         let done = bus.max(now + self.bus);
+        self.last = Op::Read;
+        self.expect(submitted, done)
+    }
+
+    /// When a write submitted at `at` to a drive with no other command will be acknowledged: from the medium, or from the buffer, if
+    /// the profile has it so.
+    pub fn write(&mut self, at: Instant, range: LbnRange) -> Instant {
+        self.follow(at);
+        let submitted = Instant::from_nanos(at.as_nanos().saturating_add_signed(-self.late));
+        let rpm = self.model.rpm();
+        let [after_read, after_write] = self.write_overhead;
+        // The arm sets out when a command is taken in: that of one that is acknowledged from the buffer, as that is.
+        let overhead = match (self.acknowledged, self.last) {
+            (Some(overhead), _) => overhead,
+            (None, Op::Write) => after_write,
+            (None, Op::Read) => after_read,
+        };
+        let sectors = range.len().get();
+        // What the buffer holds of earlier writes goes first.
+        let data = (submitted + overhead).max(self.free);
+        let mut ready = data + self.bus * sectors.min(BURST);
+        let mut now = (submitted + overhead).max(self.free);
+        for piece in self.model.layout().pieces(range) {
+            let track = self.model.layout().track(piece.track);
+            let arrival = now + self.model.move_time(self.position, track.into(), Op::Write);
+            self.position = track.into();
+            let turn = rpm.revolution();
+            let wait = |from: Instant| {
+                rpm.time_within(rpm.earliest_angle(from).until(track.sector_angle(piece.sector)))
+            };
+            let transfer = rpm.time_to_pass(track.arc(piece.sector, piece.len));
+            let sector = Duration::from_nanos(turn.as_nanos() / u64::from(track.sectors.max(1)));
+            let first_whole = Duration::from_nanos(wait(arrival).as_nanos() % sector.as_nanos().max(1));
+            let among = self.model.zero_latency(Op::Write) && wait(arrival) + transfer > turn;
+            now = if among && ready <= arrival + first_whole {
+                arrival + first_whole + turn
+            } else {
+                let from = arrival.max(ready);
+                from + wait(from) + transfer
+            };
+            ready = Instant::ZERO;
+        }
+        self.last = Op::Write;
+        match self.acknowledged {
+            Some(_) => {
+                self.free = now;
+                let done = self.expect(submitted, data + self.bus * sectors);
+                self.in_buffer = true;
+                done
+            }
+            None => self.expect(submitted, now),
+        }
+    }
+
+    /// What is expected of a command submitted at `submitted` by the model's clock.
+    fn expect(&mut self, submitted: Instant, done: Instant) -> Instant {
+        self.in_buffer = false;
         let more = (done.saturating_since(submitted).as_nanos() as f64 * self.slow) as i64;
         let done = Instant::from_nanos(done.as_nanos().saturating_add_signed(self.late + more));
         self.expected = Some(done);
@@ -114,6 +195,10 @@ impl Predictor {
     pub fn completed(&mut self, at: Instant) -> i64 {
         let Some(expected) = self.expected.take() else { return 0 };
         let error = at.as_nanos() as i64 - expected.as_nanos() as i64;
+        if self.in_buffer {
+            self.follow(at);
+            return error;
+        }
         let turn = self.model.rpm().revolution().as_nanos() as i64;
         // Whole turns are the arm's error, the rest may be the platter's.
         let rest = (error + turn / 2).rem_euclid(turn) - turn / 2;

@@ -117,6 +117,8 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         unsure: Vec::new(),
         unreadable: Vec::new(),
         check: Check::default(),
+        writes: None,
+        unsure_writes: Vec::new(),
         commands: 0,
         drive_time_s: 0.0,
     };
@@ -202,7 +204,10 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         report.add("remapped LBNs", odd.join(", "), again.low, note);
     }
     report.check = check;
+    let (writes, unsure_writes) = check::writes(meter, &mut predictor, options.writes)?;
     profile.sources.extend(unsure.iter().map(ToString::to_string));
+    profile.sources.extend(unsure_writes.iter().map(|region| format!("writes: {region}")));
+    (report.writes, report.unsure_writes) = (writes, unsure_writes);
     report.unsure = unsure;
     report.unreadable = meter.unreadable();
     report.commands = meter.commands();
@@ -353,6 +358,14 @@ fn of_writes(report: &mut Report, written: Option<&Writes>) {
     if let Some(ms) = written.overhead_ms {
         report.add("overhead of a write", format!("{ms:.3} ms"), 0.95, "");
     }
+    for (what, ms) in [
+        ("read after a write", written.read_after_write_ms),
+        ("write after a write", written.write_after_write_ms),
+    ] {
+        if let Some(ms) = ms {
+            report.add(what, format!("{ms:+.3} ms"), 0.95, "of command overhead, beside that after a read");
+        }
+    }
     match written.settle_ms {
         Some((ms, apart)) => {
             let sure = if apart < 0.1 { 0.95 } else { 0.6 };
@@ -364,7 +377,7 @@ fn of_writes(report: &mut Report, written: Option<&Writes>) {
             "write settle",
             "not seen".to_owned(),
             0.0,
-            "writes are acknowledged before the head is there; switch the write cache off to see it",
+            "no time was left, or no move to what may be written was caught; allow writes to more sectors",
         ),
     }
 }
@@ -385,6 +398,13 @@ fn profile(
     let ms = |ns: f64| (ns / 10.0).round() / 1e5;
     let hit = ms((buffer.hit_ns - buffer.bus_sector_ns).max(0.0));
     let zero_latency = zero_latency == Some(true);
+    let write_hit = match written {
+        Some(w) if w.write_back => ms((w.acknowledged_ns - buffer.bus_sector_ns).max(0.0)),
+        _ => hit,
+    };
+    // What is less than nothing is in the seeks.
+    let later =
+        |first: f64, more: Option<f64>| (((first + more.unwrap_or(0.0)).max(0.0)) * 1e5).round() / 1e5;
     let write_overhead = written.and_then(|w| w.overhead_ms).unwrap_or(seeks.overhead_ms);
     Profile {
         format: FORMAT,
@@ -420,9 +440,15 @@ fn profile(
             bulk_sector_ms: ms(buffer.bus_sector_ns),
             overheads: Overheads {
                 read_hit: (hit, hit),
-                read_miss: (seeks.overhead_ms, seeks.overhead_ms),
-                write_hit: (hit, hit),
-                write_miss: (write_overhead, write_overhead),
+                read_miss: (
+                    seeks.overhead_ms,
+                    later(seeks.overhead_ms, written.and_then(|w| w.read_after_write_ms)),
+                ),
+                write_hit: (write_hit, write_hit),
+                write_miss: (
+                    write_overhead,
+                    later(write_overhead, written.and_then(|w| w.write_after_write_ms)),
+                ),
                 ..Overheads::default()
             },
             cache: Cache {

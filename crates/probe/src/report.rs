@@ -52,11 +52,11 @@ impl Confidence {
 impl fmt::Display for Confidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.reads == 0 {
-            return f.write_str("no time was left to read there: how far to trust it is not known");
+            return f.write_str("none was timed there: how far to trust it is not known");
         }
         write!(
             f,
-            "{:.1}% of {} random reads there came within 50 us, {:.1}% to {:.1}% of all with a confidence of 95%",
+            "{:.1}% of {} random requests there came within 50 us, {:.1}% to {:.1}% of all with a confidence of 95%",
             100.0 * self.within_50us,
             self.reads,
             100.0 * self.low,
@@ -109,10 +109,10 @@ fn number<S: serde::Serializer>(lbn: &Lbn, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(lbn.get())
 }
 
-/// The found profile held against random reads.
+/// The found profile held against random requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Check {
-    /// Reads.
+    /// How many.
     pub requests: u64,
     /// Share predicted within 50 us.
     pub within_50us: f64,
@@ -133,6 +133,10 @@ pub struct Report {
     pub unreadable: Vec<Unreadable>,
     /// The check at the end.
     pub check: Check,
+    /// The same of random requests, a third of them writes to what may be written; `None` where nothing may.
+    pub writes: Option<Check>,
+    /// Where predictions of writes may be wrong; all of the drive where none was allowed.
+    pub unsure_writes: Vec<Unsure>,
     /// Commands sent.
     pub commands: u64,
     /// Seconds of the drive's time.

@@ -154,7 +154,7 @@ impl SeekMeter<'_, '_> {
         let turn = self.meter.revolution();
         let list: Vec<u32> = list.into_iter().filter(|d| !points.iter().any(|p| p.0 == *d)).collect();
         for (i, &d) in list.iter().enumerate() {
-            if !self.meter.is_within(LONGEST) {
+            if !self.meter.is_within_before_check(LONGEST) {
                 break;
             }
             self.meter.stage("seek curve", 0.75 + 0.2 * i as f64 / list.len() as f64);
@@ -234,7 +234,7 @@ impl SeekMeter<'_, '_> {
             wanted.truncate(left);
             left -= wanted.len();
             for (d, before, after) in wanted {
-                if !self.meter.is_within(LONGEST) {
+                if !self.meter.is_within_before_check(LONGEST) {
                     break;
                 }
                 let (low, high) = (f64::min(before, after), f64::max(before, after));
@@ -274,7 +274,7 @@ impl SeekMeter<'_, '_> {
             let part = f64::from(i) / f64::from(SPREADS - 1);
             let wanted = (nearest * (farthest / nearest).powf(part)).round() as u32;
             let Some(&&(distance, ns, _)) = points.iter().min_by_key(|p| p.0.abs_diff(wanted)) else { break };
-            if !self.meter.is_within(LONGEST_OF_SPREAD) {
+            if !self.meter.is_within_before_check(LONGEST_OF_SPREAD) {
                 break;
             }
             if found.iter().any(|f| f.0 == distance) {

@@ -51,7 +51,7 @@ fn visits(meter: &mut Meter<'_>, sectors: usize) -> Result<(Vec<Vec<f64>>, usize
     let capacity = meter.capacity();
     let mut order: Vec<(usize, u64)> = (0..sectors).map(|i| (i, meter.draw.below(capacity))).collect();
     let mut times = vec![Vec::new(); sectors];
-    let mut hits = 0;
+    let (mut hits, mut all_ns) = (0, 0.0);
     for _ in 0..ROUNDS {
         // The same order would repeat the same times: a drive is a clockwork.
         meter.draw.shuffle(&mut order);
@@ -61,9 +61,11 @@ fn visits(meter: &mut Meter<'_>, sectors: usize) -> Result<(Vec<Vec<f64>>, usize
                 hits += 1;
             } else if let Some(list) = times.get_mut(i) {
                 list.push(reading.completed.as_nanos() as f64);
+                all_ns += reading.response_ns();
             }
         }
     }
+    meter.far_ns = all_ns / times.iter().map(Vec::len).sum::<usize>().max(1) as f64;
     Ok((times, hits))
 }
 

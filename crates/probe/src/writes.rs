@@ -3,12 +3,12 @@
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::meter::Meter;
-use crate::moves::shortest_of;
+use crate::moves::{Target, shortest_of};
 use crate::pairs::{self, Move};
 use crate::seeks::{InLayout, Seeks};
-use crate::turns::median;
+use crate::turns::{frac, median, wrap};
 use model::{Layout, Location};
-use units::{Cylinder, Duration, Lbn, LbnRange, Op, TrackIndex};
+use units::{Cylinder, Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// The least that must be allowed, sectors: the head's waits must differ.
 pub(crate) const LEAST: u64 = 64;
@@ -25,8 +25,20 @@ const FLUSH: Duration = Duration::from_millis(500);
 /// Moves that are compared: distances as parts of the drive's cylinders.
 const DISTANCES: [u32; 4] = [20, 10, 5, 3];
 
+/// When no further move is looked for, of the time that a probe may take.
+const LONGEST: f64 = 0.9;
+
 /// Searches of each.
 const SEARCHES: usize = 3;
+
+/// Beyond what a move takes, so that a read behind a write is not too soon, ns.
+const MARGIN: f64 = 300_000.0;
+
+/// Completions that are no further from whole turns make sense, turns.
+const MAKES_SENSE: f64 = 0.05;
+
+/// Attempts at a move from or to what may be written.
+const ATTEMPTS: u32 = 32;
 
 /// What was found.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +49,23 @@ pub(crate) struct Writes {
     pub(crate) acknowledged_ns: f64,
     /// Whether sectors just written are read from the buffer.
     pub(crate) kept: bool,
-    /// What a write needs beyond a read of the same sector, ms, and how far apart the measurements are; not seen
-    /// where writes are acknowledged from the buffer.
+    /// What a write needs beyond a read of the same sector, ms, and how far apart the measurements are; of one that is
+    /// acknowledged from the buffer as a read right behind it shows.
     pub(crate) settle_ms: Option<(f64, f64)>,
-    /// A write's command overhead, ms, where two commands at a time part it from the settling.
+    /// A write's command overhead, ms, where two commands at a time part it from the settling, or writes to the track that the
+    /// head is on, which need none.
     pub(crate) overhead_ms: Option<f64>,
+    /// How much longer a read's overhead is after a write than after a read, ms (shorter, if negative).
+    pub(crate) read_after_write_ms: Option<f64>,
+    /// The same of a write's.
+    pub(crate) write_after_write_ms: Option<f64>,
+}
+
+/// A command and the one before it.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    before: Op,
+    op: Op,
 }
 
 /// Writes to `region`, and nowhere else.
@@ -55,34 +79,220 @@ pub(crate) fn find(
     meter.stage("writes", 0.94);
     let (write_back, acknowledged_ns) = acknowledged(meter, region)?;
     let kept = is_kept(meter, region)?;
-    let (mut settle_ms, mut overheads) = (None, Vec::new());
+    let mut found = Writes {
+        write_back,
+        acknowledged_ns,
+        kept,
+        settle_ms: None,
+        overhead_ms: None,
+        read_after_write_ms: None,
+        write_after_write_ms: None,
+    };
+    let mover = Mover { layout, buffer, seeks, region };
     if write_back {
+        mover.behind(meter, &mut found)?;
         let quiet = meter.now() + FLUSH;
         meter.execute(quiet, Op::Read, 0, 1)?;
     } else {
-        let mut differences = Vec::new();
-        for part in DISTANCES {
-            let distance = (layout.cylinders() / part).max(1);
-            let read = moved(meter, layout, buffer, seeks, region, distance, Op::Read)?;
-            let write = moved(meter, layout, buffer, seeks, region, distance, Op::Write)?;
-            let (Some(read), Some(write)) = (read, write) else { continue };
-            match behind(meter, layout, region, distance, write)? {
-                Some((read, moved)) => {
-                    differences.push((moved - read) / 1e6);
-                    overheads.push(((write - moved) / 1e6).max(0.0));
-                }
-                None => differences.push((write - read) / 1e6),
-            }
-        }
-        if let (Some(least), Some(most)) =
-            (differences.iter().copied().reduce(f64::min), differences.iter().copied().reduce(f64::max))
-        {
-            settle_ms = Some(((median(&mut differences) * 1e3).round() / 1e3, most - least));
-        }
+        mover.through(meter, &mut found)?;
     }
     meter.find_phase()?;
-    let overhead_ms = (!overheads.is_empty()).then(|| (median(&mut overheads) * 1e3).round() / 1e3);
-    Ok(Writes { write_back, acknowledged_ns, kept, settle_ms, overhead_ms })
+    Ok(found)
+}
+
+/// What moves to and from the sectors that may be written need.
+struct Mover<'l> {
+    layout: &'l Layout,
+    buffer: &'l Buffer,
+    seeks: &'l Seeks,
+    region: LbnRange,
+}
+
+/// A sector whose write is acknowledged from the buffer. When it was written a read tells that comes right behind it: the arm
+/// goes there when it is done.
+struct Behind<'a> {
+    target: InLayout<'a>,
+    /// What is read then, and how long after the end of the write that is not too soon, ns.
+    next: InLayout<'a>,
+    after_ns: f64,
+    bus_ns: f64,
+}
+
+impl Target for Behind<'_> {
+    fn at_angle(&self, angle: f64) -> Option<(u64, f64)> {
+        self.target.at_angle(angle)
+    }
+
+    fn sector(&self) -> f64 {
+        self.target.sector()
+    }
+
+    fn op(&self) -> Op {
+        Op::Write
+    }
+
+    fn told_later(&self, meter: &mut Meter<'_>, end: Instant) -> Option<Result<Option<bool>, ProbeError>> {
+        let turn = meter.revolution();
+        // Where the platter stands when a read of a sector is done that passes so long after the write.
+        let passed =
+            end + Duration::from_nanos((self.after_ns + self.next.sector() * turn + self.bus_ns) as u64);
+        let then = meter.turns_at(passed);
+        let Some((lbn, angle)) = self.next.at_angle(then) else { return Some(Ok(None)) };
+        let expected = passed + Duration::from_nanos((frac(angle - then) * turn) as u64);
+        let reading = match meter.read(lbn, 1) {
+            Ok(reading) => reading,
+            Err(error) => return Some(Err(error)),
+        };
+        if meter.is_hit(&reading) {
+            return Some(Ok(None));
+        }
+        let late = reading.completed.as_nanos() as f64 - expected.as_nanos() as f64;
+        Some(Ok((wrap(late / turn).abs() < MAKES_SENSE).then_some(late / turn < 0.5)))
+    }
+}
+
+impl Mover<'_> {
+    /// Of writes that are acknowledged from the buffer: what a move takes to one, as a read behind it shows.
+    fn behind(&self, meter: &mut Meter<'_>, found: &mut Writes) -> Result<(), ProbeError> {
+        let mut settles = Vec::new();
+        let hidden = self.seeks.overhead_ms * 1e6;
+        let own = (found.acknowledged_ns - self.buffer.bus_sector_ns).max(0.0);
+        for part in DISTANCES {
+            let distance = (self.layout.cylinders() / part).max(1);
+            let read = self.moved(meter, distance, Pair { before: Op::Read, op: Op::Read })?;
+            let write = self.moved_behind(meter, distance)?;
+            if let (Some(read), Some(write)) = (read, write) {
+                settles.push((write - read + hidden - own) / 1e6);
+            }
+        }
+        let least = settles.iter().copied().reduce(f64::min);
+        let most = settles.iter().copied().reduce(f64::max);
+        let middle = (!settles.is_empty()).then(|| (median(&mut settles) * 1e3).round() / 1e3);
+        found.settle_ms = middle.zip(least.zip(most).map(|(least, most)| most - least));
+        Ok(())
+    }
+
+    /// The shortest move over `distance` cylinders to a write that is acknowledged from the buffer, ns.
+    fn moved_behind(&self, meter: &mut Meter<'_>, distance: u32) -> Result<Option<f64>, ProbeError> {
+        if !meter.is_within(LONGEST) {
+            return Ok(None);
+        }
+        let bus = self.buffer.bus_sector_ns;
+        let layout = self.layout;
+        let all = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
+        let mut leg = |meter: &mut Meter<'_>| -> Result<Option<Behind<'_>>, ProbeError> {
+            for _ in 0..ATTEMPTS {
+                let lbn = self.region.start().get() + meter.draw.below(self.region.len().get());
+                let Some(here) = layout.locate(Lbn::new(lbn)) else { continue };
+                let Some((_, source)) = away(meter, layout, here.track, distance) else { continue };
+                let Some((next, _)) = away(meter, layout, here.track, distance / 2 + 1) else { continue };
+                let mut done = meter.read(source, 1)?;
+                if meter.is_hit(&done) {
+                    meter.leave(source)?;
+                    done = meter.read(source, 1)?;
+                }
+                if meter.is_hit(&done) {
+                    continue;
+                }
+                let bus_turns = bus / meter.revolution();
+                let on = |index, within, op| {
+                    let sector = 1.0 / f64::from(layout.track(index).sectors);
+                    InLayout { layout, index, end_turns: sector + bus_turns, within, op }
+                };
+                return Ok(Some(Behind {
+                    target: on(here.track, self.region, Op::Write),
+                    next: on(next, all, Op::Read),
+                    after_ns: self.seeks.at(distance / 2 + 1) * 1e6 + MARGIN,
+                    bus_ns: bus,
+                }));
+            }
+            Ok(None)
+        };
+        let guess = self.seeks.at(distance) * 1e6;
+        let range = ((guess - 400_000.0).max(0.0), guess + 400_000.0);
+        Ok(shortest_of(SEARCHES, meter, range, bus, &mut leg)?.map(|(ns, _)| ns))
+    }
+
+    /// Of writes that are done on the medium: what moves take to a read and to a write, after a read and after a write.
+    fn through(&self, meter: &mut Meter<'_>, found: &mut Writes) -> Result<(), ProbeError> {
+        let (mut settles, mut overheads, mut after) = (Vec::new(), Vec::new(), Vec::new());
+        // On the track that the head is on nothing settles: the overhead, and a sector on the bus.
+        let pair = |before, op| Pair { before, op };
+        let here = self.moved(meter, 0, pair(Op::Read, Op::Write))?;
+        let here_after = self.moved(meter, 0, pair(Op::Write, Op::Write))?;
+        let own = here.map(|ns| (ns - self.buffer.bus_sector_ns).max(0.0));
+        let hidden = self.seeks.overhead_ms * 1e6;
+        for part in DISTANCES {
+            let distance = (self.layout.cylinders() / part).max(1);
+            let read = self.moved(meter, distance, pair(Op::Read, Op::Read))?;
+            let write = self.moved(meter, distance, pair(Op::Read, Op::Write))?;
+            let (Some(read), Some(write)) = (read, write) else { continue };
+            if let Some(later) = self.moved(meter, distance, pair(Op::Write, Op::Read))? {
+                after.push((later - read) / 1e6);
+            }
+            match behind(meter, self.layout, self.region, distance, write)? {
+                Some((read, moved)) => {
+                    settles.push((moved - read) / 1e6);
+                    overheads.push(((write - moved) / 1e6).max(0.0));
+                }
+                None => settles.push((write - read + hidden - own.unwrap_or(hidden)) / 1e6),
+            }
+        }
+        if overheads.is_empty() {
+            overheads.extend(own.map(|ns| ns / 1e6));
+        }
+        // Not less than nothing by a hair, which would be written so.
+        let rounded = |ms: f64| (ms * 1e3).round() / 1e3 + 0.0;
+        let middle = |list: &mut Vec<f64>| (!list.is_empty()).then(|| rounded(median(list)));
+        let least = settles.iter().copied().reduce(f64::min);
+        let most = settles.iter().copied().reduce(f64::max);
+        found.settle_ms = middle(&mut settles).zip(least.zip(most).map(|(least, most)| most - least));
+        found.overhead_ms = middle(&mut overheads);
+        found.read_after_write_ms = middle(&mut after);
+        found.write_after_write_ms = here.zip(here_after).map(|(read, write)| rounded((write - read) / 1e6));
+        Ok(())
+    }
+
+    /// The shortest move over `distance` cylinders, overhead included, ns: from the submission to the beginning of a sector
+    /// that is caught. What is written is inside of what may be.
+    fn moved(&self, meter: &mut Meter<'_>, distance: u32, pair: Pair) -> Result<Option<f64>, ProbeError> {
+        if !meter.is_within(LONGEST) {
+            return Ok(None);
+        }
+        let bus = self.buffer.bus_sector_ns;
+        let end_turns = bus / meter.revolution();
+        let all = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
+        let within = |op: Op| if op.is_write() { self.region } else { all };
+        let from_region = pair.before.is_write();
+        let layout = self.layout;
+        let mut leg = |meter: &mut Meter<'_>| -> Result<Option<InLayout<'_>>, ProbeError> {
+            for _ in 0..ATTEMPTS {
+                let lbn = self.region.start().get() + meter.draw.below(self.region.len().get());
+                let Some(here) = layout.locate(Lbn::new(lbn)) else { continue };
+                let Some((there, far)) = away(meter, layout, here.track, distance) else { continue };
+                // From what is written to anywhere, or from anywhere to what is written.
+                let (source, index) = if from_region { (lbn, there) } else { (far, here.track) };
+                if !within(pair.before).contains(Lbn::new(source)) {
+                    continue;
+                }
+                let mut done = meter.execute(meter.now(), pair.before, source, 1)?;
+                if meter.is_hit(&done) {
+                    meter.leave(source)?;
+                    done = meter.execute(meter.now(), pair.before, source, 1)?;
+                }
+                if meter.is_hit(&done) {
+                    continue;
+                }
+                let sector = 1.0 / f64::from(layout.track(index).sectors);
+                let end_turns = sector + end_turns;
+                return Ok(Some(InLayout { layout, index, end_turns, within: within(pair.op), op: pair.op }));
+            }
+            Ok(None)
+        };
+        let guess = if distance == 0 { 0.0 } else { self.seeks.at(distance) * 1e6 };
+        let range = ((guess - 400_000.0).max(0.0), guess + 400_000.0);
+        Ok(shortest_of(SEARCHES, meter, range, bus, &mut leg)?.map(|(ns, _)| ns))
+    }
 }
 
 /// The shortest moves over `distance` cylinders behind another command, to read and to write, ns; nothing on a handle that
@@ -94,7 +304,7 @@ fn behind(
     distance: u32,
     most: f64,
 ) -> Result<Option<(f64, f64)>, ProbeError> {
-    if !meter.takes_two() {
+    if !meter.takes_two() || !meter.is_within(LONGEST) {
         return Ok(None);
     }
     let moved = |op| Move { distance, other_head: false, op, within: region };
@@ -136,54 +346,18 @@ fn is_kept(meter: &mut Meter<'_>, region: LbnRange) -> Result<bool, ProbeError> 
     Ok(hits >= 2)
 }
 
-/// The shortest move over `distance` cylinders to a sector of `region`, overhead included, ns.
-fn moved(
+/// A track `distance` cylinders from another one, under the same head, and an LBN there.
+fn away(
     meter: &mut Meter<'_>,
     layout: &Layout,
-    buffer: &Buffer,
-    seeks: &Seeks,
-    region: LbnRange,
+    track: TrackIndex,
     distance: u32,
-    op: Op,
-) -> Result<Option<f64>, ProbeError> {
-    let bus = buffer.bus_sector_ns;
-    let end_turns = bus / meter.revolution();
-    let mut leg = |meter: &mut Meter<'_>| -> Result<Option<InLayout<'_>>, ProbeError> {
-        for _ in 0..8 {
-            let lbn = region.start().get() + meter.draw.below(region.len().get());
-            let Some(at) = layout.locate(Lbn::new(lbn)) else { continue };
-            let Some(source) = source(meter, layout, at.track, distance) else { continue };
-            let mut reading = meter.read(source, 1)?;
-            if meter.is_hit(&reading) {
-                meter.leave(source)?;
-                reading = meter.read(source, 1)?;
-            }
-            if meter.is_hit(&reading) {
-                continue;
-            }
-            let sector = 1.0 / f64::from(layout.track(at.track).sectors);
-            return Ok(Some(InLayout {
-                layout,
-                index: at.track,
-                end_turns: sector + end_turns,
-                within: region,
-                op,
-            }));
-        }
-        Ok(None)
-    };
-    let guess = seeks.at(distance) * 1e6;
-    let range = ((guess - 400_000.0).max(0.0), guess + 400_000.0);
-    Ok(shortest_of(SEARCHES, meter, range, bus, &mut leg)?.map(|(ns, _)| ns))
-}
-
-/// An LBN `distance` cylinders from a track, under the same head.
-fn source(meter: &mut Meter<'_>, layout: &Layout, track: TrackIndex, distance: u32) -> Option<u64> {
+) -> Option<(TrackIndex, u64)> {
     let here = layout.track(track);
     let cylinder = here.cylinder.get().checked_add(distance).filter(|&c| c < layout.cylinders());
     let cylinder = cylinder.or(here.cylinder.get().checked_sub(distance))?;
     let index = layout.track_at(Cylinder::new(cylinder), here.head)?;
     let sector = meter.draw.below(u64::from(layout.track(index).sectors)) as u32;
     let lbn = layout.lbn_at(Location { track: index, sector })?.get();
-    (lbn < meter.capacity()).then_some(lbn)
+    (lbn < meter.capacity()).then_some((index, lbn))
 }

@@ -82,6 +82,23 @@ impl Zone {
         }
     }
 
+    /// The same zone from one of its tracks on, where its densities recur.
+    pub(crate) fn beginning_at(&self, first: u64) -> Self {
+        let mut zone = self.clone();
+        let Some(cycle) = zone.cycle.as_mut().filter(|_| first > 0) else { return zone };
+        let length = cycle.slots.len() as u64;
+        let begin = self.track_angle(first);
+        let mut before = 0;
+        for (track, slot) in (first..first + length).zip(cycle.slots.iter_mut()) {
+            let sectors = self.sectors_on(track);
+            *slot = Slot { before, sectors, angle: wrap(self.track_angle(track) - begin) };
+            before += sectors;
+        }
+        zone.first = self.lbn_near(first, 0);
+        zone.angle = begin;
+        zone
+    }
+
     /// The same zone with its first LBN as 0.
     pub(crate) fn shift_to_zero(&mut self) {
         let first = self.first;
@@ -195,6 +212,18 @@ mod tests {
             vec![Slot { before: 0, sectors: 10, angle: 0.0 }, Slot { before: 10, sectors: 12, angle: 0.125 }];
         zone.cycle = Some(Cycle { slots, lbns: 22, advance: 0.25 });
         zone
+    }
+
+    #[test]
+    fn a_zone_whose_densities_recur_stands_as_before_from_another_track_on() {
+        let zone = by_head();
+        for first in 0..5 {
+            let later = zone.beginning_at(first);
+            assert_eq!(later.tracks() + first, zone.tracks());
+            for lbn in later.first..zone.end {
+                assert!(wrap(later.predict(lbn) - zone.predict(lbn)).abs() < 1e-12, "{first} {lbn}");
+            }
+        }
     }
 
     #[test]

@@ -86,9 +86,7 @@ fn a_read_that_may_begin_anywhere_is_told_from_one_that_waits() {
 #[test]
 fn two_commands_at_a_time_show_what_one_hides() {
     let truth = builtin::find("quantum-atlas-10k").unwrap();
-    let seek = |profile: &model::Profile| {
-        model::DriveModel::from_profile(profile).unwrap().seek(2_000).as_nanos() as f64 / 1e6
-    };
+    let model = model::DriveModel::from_profile(&truth).unwrap();
     for seed in 1..4 {
         let device = Emulated::noisy(&truth, seed);
         let writes = Some(LbnRange::new(Lbn::new(0), Device::capacity(&device)));
@@ -99,7 +97,15 @@ fn two_commands_at_a_time_show_what_one_hides() {
         };
         near("head switch", mechanics.head_switch_ms, truth.mechanics.head_switch_ms);
         near("write settle", mechanics.write_settle_ms, truth.mechanics.write_settle_ms);
-        near("seek", seek(&found.profile), seek(&truth));
+        // Of the moves that were measured: one of another distance lies on a line between two of a curve that bends a lot.
+        let model::profile::Seek::Table { points } = &found.profile.seek else { panic!("another curve") };
+        let off: Vec<f64> = points.iter().map(|p| p.1 - model.seek(p.0).as_nanos() as f64 / 1e6).collect();
+        let mean = off.iter().sum::<f64>() / off.len() as f64;
+        let near_by = off.iter().filter(|ms| ms.abs() < 0.04).count() as f64 / off.len() as f64;
+        assert!(
+            mean.abs() < 0.025 && near_by >= 0.97,
+            "seeks, seed {seed}: {mean} ms in the mean, {near_by}"
+        );
         // The noise has commands cost 0.01 ms more in the mean.
         near("overhead of a read", firmware.overheads.read_miss.0, 0.01);
         let of_writes = &truth.firmware.as_ref().unwrap().overheads.write_miss;

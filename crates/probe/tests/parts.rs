@@ -70,3 +70,17 @@ fn a_read_over_a_change_of_head_that_loses_a_revolution_is_seen() {
     let real = truth.mechanics.head_switch_ms + truth.firmware.unwrap().overheads.read_miss.0;
     assert!((switch - real).abs() < 0.05, "{switch} ms for {real} ms");
 }
+
+/// A density that is one sector off shows over most of a track only; each track is measured by itself until they recur.
+#[test]
+fn densities_that_differ_by_head_are_found_where_times_vary() {
+    for seed in [9, 28] {
+        let truth = common::random(seed);
+        let mut device = Emulated::noisy(&truth, 1);
+        let found =
+            Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+        holds(device, &truth, &found, 300.0);
+        assert_eq!(found.profile.heads, truth.heads, "{seed}");
+        assert!(found.report.check.within_50us >= 0.97, "{seed}: {:?}", found.report.check);
+    }
+}

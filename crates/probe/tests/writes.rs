@@ -50,46 +50,80 @@ fn shares(drive: &mut Emulated, found: &Profile, requests: u32) -> (f64, [[(u32,
     (f64::from(near) / f64::from(requests), counts)
 }
 
+/// With writes allowed to some sectors in the middle: predicted all over the drive, or said not to be sure.
+fn writes_are_predicted(name: &str, behaviour: Behaviour) {
+    let truth = builtin::find(name).unwrap();
+    let mut device = Emulated::with(&truth, behaviour, 1);
+    let region = region_of(&device);
+    let found = probed(&mut device, Some(region));
+    let report = &found.report;
+    let most = if name.starts_with("nearline") { 3_600.0 } else { 300.0 };
+    assert!(report.drive_time_s <= most, "{name}: {} s", report.drive_time_s);
+    let check = report.writes.unwrap();
+    assert!(check.requests >= 100 || !report.unsure_writes.is_empty(), "{name}: {check:?}");
+    let (share, by_pair) = shares(&mut device, &found.profile, 2_000);
+    assert!(share >= 0.97 || !report.unsure_writes.is_empty(), "{name}: {share} {by_pair:?}");
+    // What does not vary is not left unsure.
+    assert!(
+        report.unsure_writes.is_empty() || behaviour.drift.is_some(),
+        "{name}: {:?}",
+        report.unsure_writes
+    );
+}
+
+macro_rules! drives {
+    ($($name:ident)*) => {
+        $(mod $name {
+            use super::{Behaviour, writes_are_predicted};
+
+            fn name() -> String {
+                stringify!($name).replace('_', "-")
+            }
+
+            #[test]
+            fn writes_done_on_the_medium_are_predicted() {
+                let through = Behaviour { write_back: Some(false), ..Behaviour::default() };
+                writes_are_predicted(&name(), through);
+            }
+
+            #[test]
+            fn writes_as_the_drive_has_them_are_predicted() {
+                writes_are_predicted(&name(), Behaviour::default());
+            }
+
+            #[test]
+            fn writes_are_predicted_or_named_where_times_vary() {
+                writes_are_predicted(&name(), Behaviour::noisy());
+            }
+        })*
+    };
+}
+
+drives! {
+    quantum_atlas_10k seagate_cheetah_4lp seagate_cheetah_9lp seagate_cheetah_18lp ibm_ultrastar_9es
+    mimic_base mimic_fast_seek mimic_slow_seek mimic_fast_rotate mimic_slow_rotate mimic_fast_seek_rotate
+    mimic_more_capacity mimic_less_capacity nearline_4tb
+}
+
+/// Each drive, probed without: what is not known of writes is said, with its reason.
 #[test]
-fn experiment() {
+fn where_writes_are_not_allowed_the_report_is_not_sure_of_them() {
     for name in builtin::names() {
         if name.starts_with("nearline") {
             continue;
         }
         let truth = builtin::find(name).unwrap();
-        for (what, behaviour) in [
-            ("through", Behaviour { write_back: Some(false), ..Behaviour::default() }),
-            ("asis", Behaviour::default()),
-            ("noisy", Behaviour::noisy()),
-        ] {
-            let mut device = Emulated::with(&truth, behaviour, 1);
-            let region = region_of(&device);
-            let found = probed(&mut device, Some(region));
-            let (share, counts) = shares(&mut device, &found.profile, 2_000);
-            let o = &found.profile.firmware.as_ref().unwrap().overheads;
-            eprintln!(
-                "{name} {what}: {:.1}% {counts:?} settle {} reads {:?} writes {:?} hit {:?}",
-                100.0 * share,
-                found.profile.mechanics.write_settle_ms,
-                o.read_miss,
-                o.write_miss,
-                o.write_hit
-            );
-            let mut exact = Emulated::with(&truth, behaviour, 1);
-            let mut own = truth.clone();
-            if what != "asis" {
-                own.firmware.as_mut().unwrap().cache.write_back = model::profile::WriteBack::None;
-            }
-            let (share, counts) = shares(&mut exact, &own, 2_000);
-            eprintln!(
-                "   by its own profile {:.1}% {counts:?} settle {} {:?}",
-                100.0 * share,
-                truth.mechanics.write_settle_ms,
-                (
-                    own.firmware.as_ref().unwrap().overheads.read_miss,
-                    own.firmware.as_ref().unwrap().overheads.write_miss
-                )
-            );
-        }
+        let mut device = Emulated::new(&truth);
+        let found = probed(&mut device, None);
+        let report = &found.report;
+        assert_eq!(report.writes, None);
+        let [all] = report.unsure_writes.as_slice() else { panic!("{name}: {:?}", report.unsure_writes) };
+        assert_eq!((all.first, all.end.get()), (Lbn::ZERO, device.capacity().get()), "{name}");
+        assert!(all.why.contains("writes were not allowed"), "{name}: {all}");
+        assert_eq!((all.confidence.reads, all.confidence.low, all.confidence.high), (0, 0.0, 1.0));
+        assert!(
+            found.profile.sources.iter().any(|line| line.starts_with("writes: not sure of LBN 0")),
+            "{name}"
+        );
     }
 }

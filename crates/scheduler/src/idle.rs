@@ -244,7 +244,8 @@ impl Idle {
         let harm = self.harm();
         let net = harm.net().as_nanos();
         let harm_ppm = config.harm_ppm.saturating_sub(self.beside_ppm);
-        let bound = u128::from(harm.foreground.as_nanos()) * u128::from(harm_ppm) / 1_000_000;
+        let plain = harm.foreground.saturating_sub(harm.net());
+        let bound = u128::from(plain.as_nanos()) * u128::from(harm_ppm) / 1_000_000;
         if u128::from(net) * 2 <= bound {
             Level::Low
         } else if u128::from(net) <= bound {

@@ -115,13 +115,24 @@ fn shown(report: &Report) -> String {
         percent(check.turns_off),
         percent(check.elsewhere),
     );
+    if let Some(writes) = &report.writes {
+        let _ = writeln!(
+            text,
+            "Of {} more, a third of them writes to what may be written, {} within 50 us; {} whole turns off, {} otherwise.",
+            grouped(writes.requests),
+            percent(writes.within_50us),
+            percent(writes.turns_off),
+            percent(writes.elsewhere),
+        );
+    }
     if report.unsure.is_empty() {
         text.push_str("No region of the drive is unsure.\n");
     }
-    for region in &report.unsure {
+    let reads = report.unsure.iter().map(|region| ("", region));
+    for (what, region) in reads.chain(report.unsure_writes.iter().map(|region| ("writes to ", region))) {
         let _ = writeln!(
             text,
-            "Not sure of LBN {} to {}: {}; {}.",
+            "Not sure of {what}LBN {} to {}: {}; {}.",
             grouped(region.first.get()),
             grouped(region.end.get().saturating_sub(1)),
             region.why,

@@ -12,6 +12,10 @@ const DENSITY_STEPS: [u64; 14] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 
 /// An angle that so many standard deviations of a reading do not hide.
 const SEEN: f64 = 8.0;
 
+/// Sectors after a zone's first by which its density is tried: one in exact times; and how near they are, deviations of a reading.
+const NEXT: [u64; 3] = [1, 3, 6];
+const NEAR_NEXT: f64 = 5.0;
+
 /// A density from which that of the next zone may be guessed.
 const LIKE_BEFORE: u64 = 48;
 
@@ -28,14 +32,7 @@ impl Mapper<'_, '_> {
         }
         let last = self.capacity - 1 - first;
         let sectors = self.density(first, angle)?;
-        let (mut sectors, sure) = self.counted(first, sectors, angle)?;
-        if self.meter.is_noisy()
-            && let Some(before) = self.map.zones.last().map(|z| z.sectors)
-            && !(before / 2..=before * 2).contains(&sectors)
-        {
-            // Readings that went wrong, rather than another density.
-            sectors = before;
-        }
+        let (sectors, sure) = self.counted(first, sectors, angle)?;
         let mut zone = Zone::new(first, sectors, angle);
         zone.end = self.capacity;
         if last < sectors {
@@ -160,18 +157,43 @@ impl Mapper<'_, '_> {
 
     /// Sectors on the track of `first`, which stands at `start`.
     fn density(&mut self, first: u64, start: f64) -> Result<u64, ProbeError> {
-        // The density does not change by much from zone to zone; where it does, the next sector stands elsewhere.
-        if let Some(n) = self.map.zones.last().map(|z| z.sectors).filter(|&n| n >= LIKE_BEFORE) {
-            let sectors = self.density_over(first, start, &[n / 16, n / 3, n * 3 / 4])?;
-            if self.meter.is_noisy() || first + 1 >= self.capacity {
-                return Ok(sectors);
+        let Some(before) = self.map.zones.last().map(|z| z.sectors) else {
+            return self.density_over(first, start, &DENSITY_STEPS);
+        };
+        // The density does not change by much from zone to zone; where it does, the next sectors stand elsewhere.
+        let near = [before / 16, before / 3, before * 3 / 4];
+        let mut sectors = if before >= LIKE_BEFORE { self.density_over(first, start, &near)? } else { 0 };
+        // Sectors that pass in less than readings vary by say nothing next to one another.
+        let told = self.tells_sectors(before);
+        if sectors == 0 || told && !self.is_density(first, start, sectors)? {
+            sectors = self.density_over(first, start, &DENSITY_STEPS)?;
+        }
+        if self.meter.is_noisy()
+            && !(before / 2..=before * 2).contains(&sectors)
+            && (!told || self.is_density(first, start, before)? || !self.is_density(first, start, sectors)?)
+        {
+            // Readings that went wrong, rather than another density.
+            sectors = before;
+        }
+        Ok(sectors)
+    }
+
+    /// Whether the next sectors stand where so many on a track have them.
+    fn is_density(&mut self, first: u64, start: f64, sectors: u64) -> Result<bool, ProbeError> {
+        let sector = 1.0 / sectors as f64;
+        let (noisy, near) = (self.meter.is_noisy(), self.tolerance(sectors));
+        let steps = if noisy { &NEXT[..] } else { &NEXT[..1] };
+        for &step in steps {
+            if first + step >= self.capacity {
+                break;
             }
-            let next = wrap(self.angle(first + 1)? - start);
-            if (next - 1.0 / sectors as f64).abs() < 0.1 / sectors as f64 + self.tolerance(sectors) {
-                return Ok(sectors);
+            let turned = wrap(self.angle(first + step)? - start);
+            let allowed = if noisy { NEAR_NEXT * self.spread } else { near };
+            if wrap(turned - step as f64 * sector).abs() >= 0.1 * sector + allowed {
+                return Ok(false);
             }
         }
-        self.density_over(first, start, &DENSITY_STEPS)
+        Ok(true)
     }
 
     /// The same, from LBNs at these distances.

@@ -20,6 +20,9 @@ const FARTHEST: u64 = 1 << 24;
 /// What predictions may be unsure of, three standard deviations, of the tolerance.
 const UNSURE: f64 = 0.4;
 
+/// What is predicted far ahead may be met by chance so often.
+const CHANCE: f64 = 1e-4;
+
 /// Deviations of at most so many sectors come from slips, or from rotations not known well.
 const FEW_SECTORS: f64 = 4.0;
 
@@ -54,7 +57,12 @@ impl Mapper<'_, '_> {
             let (target, unsure) = self.target(zone, &fit, good, &mut step);
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
             self.known = unsure / 3.0;
-            let look = self.look(zone, target, unsure.min(tolerance))?;
+            let mut look = self.look(zone, target, unsure.min(tolerance))?;
+            if !look.met && self.meter.is_noisy() {
+                // Before the zone is thought to be otherwise: the platter may be elsewhere than was thought.
+                self.meter.find_phase()?;
+                look = self.look(zone, target, unsure.min(tolerance))?;
+            }
             if look.met && self.is_no_chance(zone, good, target, unsure.min(tolerance))? {
                 fit.take(zone, target, look.error, look.readings);
                 fit.pin(zone, told && self.meter.is_noisy());
@@ -164,8 +172,8 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// Whether another LBN, on the track before a target far ahead, stands where the zone has it as well: beyond the
-    /// zone's end one of some hundred meets a prediction by chance.
+    /// Whether others, on tracks before a target far ahead, stand where the zone has them as well: beyond the zone's end one of
+    /// some hundred meets a prediction by chance.
     pub(super) fn is_no_chance(
         &mut self,
         zone: &Zone,
@@ -173,11 +181,23 @@ impl Mapper<'_, '_> {
         target: u64,
         more: f64,
     ) -> Result<bool, ProbeError> {
-        let back = zone.sectors + zone.sectors / 3;
+        let n = zone.sectors;
+        let back = n + n / 3;
         if !self.meter.is_noisy() || target - good < 2 * back {
             return Ok(true);
         }
-        Ok(self.look(zone, target - back, more)?.met)
+        // Of places where nothing is as the zone has it, this share looks as if it were.
+        let met = (2.0 * (self.tolerance(n) + more)).min(0.5);
+        let mut chance = met;
+        let mut at = target;
+        while chance > CHANCE && at - good >= 2 * back {
+            at -= back;
+            if !self.look(zone, at, more)?.met {
+                return Ok(false);
+            }
+            chance *= met;
+        }
+        Ok(true)
     }
 
     /// Whether an error grows evenly from the zone's beginning, as that of a rotation not known well does; that of a

@@ -4,8 +4,9 @@
 //! soon as some tracks repeat what stood one cycle before, one more cycle is predicted from them and looked at track by
 //! track; then ever farther ahead, as in a zone of one density.
 
-use super::{LONGEST, Mapper};
+use super::{GOOD_ENOUGH, LONGEST, Mapper};
 use crate::error::ProbeError;
+use crate::fit::Fit;
 use crate::turns::wrap;
 use crate::zone::{Cycle, Level, Slot, Zone};
 
@@ -24,30 +25,88 @@ const ALIKE: usize = 3;
 /// Rotations that are no more different than this are the same, turns, beside what readings leave open.
 const SAME: f64 = 1e-4;
 
-/// How much further each prediction goes than the last: in exact times, and where the rotation is known as well as the
-/// farthest reading says.
+/// How much further each prediction goes than the last.
 const FURTHER: u64 = 4;
-const FURTHER_NOISY: u64 = 2;
+
+/// What predictions may be unsure of, three standard deviations, of the tolerance.
+const UNSURE: f64 = 0.4;
+
+/// What is known of how far a cycle turns, where readings vary: least squares over whole cycles.
+struct Turning {
+    fit: Fit,
+    /// The zone, as if a cycle were one level of tracks.
+    line: Zone,
+}
+
+impl Turning {
+    fn new(zone: &Zone, length: u64, spread: f64) -> Self {
+        let mut line = zone.clone();
+        line.levels = vec![Level { unit: length, advance: zone.cycle.as_ref().map_or(0.0, |c| c.advance) }];
+        Self { fit: Fit::new(spread), line }
+    }
+
+    /// An LBN stood so many turns after where the zone has it, as the mean of some readings.
+    fn take(&mut self, zone: &mut Zone, lbn: u64, error: f64, readings: f64) {
+        self.fit.take(&mut self.line, lbn, error, readings);
+        zone.angle = self.line.angle;
+        if let (Some(cycle), Some(level)) = (zone.cycle.as_mut(), self.line.levels.first()) {
+            cycle.advance = level.advance;
+        }
+    }
+
+    /// Three standard deviations of a prediction, turns.
+    fn unsure(&self, lbn: u64) -> f64 {
+        3.0 * self.fit.uncertainty(&self.line, lbn)
+    }
+}
 
 /// A whole track.
 #[derive(Clone, Copy, Debug)]
-struct Track {
-    first: u64,
-    sectors: u64,
-    angle: f64,
+pub(super) struct Track {
+    pub(super) first: u64,
+    pub(super) sectors: u64,
+    pub(super) angle: f64,
 }
 
 impl Mapper<'_, '_> {
     /// A zone of recurring densities in place of the last zones, if that is what they are; followed to its end.
     pub(super) fn cycle(&mut self) -> Result<Option<Zone>, ProbeError> {
         let tracks = self.last_tracks();
+        if let Some(zone) = self.cycle_of(&tracks)? {
+            return Ok(Some(zone));
+        }
+        let last = self.map.zones.last().filter(|z| z.tracks() <= MOST_TRACKS && z.first >= self.walked);
+        if !self.meter.is_noisy() || last.is_none() {
+            return Ok(None);
+        }
+        let tracks = self.walk()?;
+        let zone = self.cycle_of(&tracks)?;
+        // What was walked once is not again.
+        self.walked = tracks.last().map_or(self.walked, |t| t.first);
+        if let Some(zone) = &zone {
+            self.walked = zone.end;
+            let before: Vec<&Track> = tracks.iter().filter(|t| t.first < zone.first).collect();
+            if let Some(first) = before.first() {
+                self.take_back(first.first);
+            }
+            for track in before {
+                let mut alone = Zone::new(track.first, track.sectors, track.angle);
+                alone.end = track.first + track.sectors;
+                self.map.zones.push(alone);
+            }
+        }
+        Ok(zone)
+    }
+
+    /// The zone of these tracks, followed to its end, if they have begun to recur.
+    fn cycle_of(&mut self, tracks: &[Track]) -> Result<Option<Zone>, ProbeError> {
         let Some(&last) = tracks.last() else { return Ok(None) };
         // Where a track begins was read by the density of the one before as well.
         let beside = 1.0 / last.sectors.saturating_sub(2).max(1) as f64;
         let loose = SAME + beside * beside + 6.0 * if self.meter.is_noisy() { self.spread } else { 0.0 };
         for length in 2..=LONGEST_CYCLE.min(tracks.len().saturating_sub(ALIKE)) {
-            let Some(advance) = recurs(&tracks, length, loose) else { continue };
-            let Some(mut zone) = self.zone_of_cycle(&tracks, length, advance, loose) else { continue };
+            let Some(advance) = recurs(tracks, length, loose) else { continue };
+            let Some(mut zone) = self.zone_of_cycle(tracks, length, advance, loose) else { continue };
             let (from, _) = zone.locate(last.first);
             if let Some(good) = self.one_more(&mut zone, from + 1, length as u64, loose)? {
                 self.follow_cycle(&mut zone, good)?;
@@ -162,35 +221,58 @@ impl Mapper<'_, '_> {
 
     /// Follows such a zone from an LBN that is right to its end.
     fn follow_cycle(&mut self, zone: &mut Zone, good: u64) -> Result<(), ProbeError> {
-        let Some(lbns) = zone.cycle.as_ref().map(|c| c.lbns) else { return Ok(()) };
+        let Some((length, lbns)) = zone.cycle.as_ref().map(|c| (c.slots.len() as u64, c.lbns)) else {
+            return Ok(());
+        };
         let last = zone.end - 1;
-        let further = if self.meter.is_noisy() { FURTHER_NOISY } else { FURTHER };
+        let noisy = self.meter.is_noisy();
+        let tolerance = self.tolerance(zone.sectors);
+        // Such a zone has no slips: what is near enough is right, even where sectors could be told.
+        let more =
+            SAME + if noisy { (GOOD_ENOUGH / self.meter.revolution() - tolerance).max(0.0) } else { 0.0 };
+        let mut turning = Turning::new(zone, length, self.spread);
+        turning.take(zone, zone.first, 0.0, 1.0);
+        turning.take(zone, zone.first + lbns, 0.0, 1.0);
+        turning.take(zone, good, 0.0, 1.0);
         let (mut good, mut step) = (good, 1_u64);
         while good < last {
             if !self.meter.is_within(LONGEST) {
                 zone.end = good + 1;
                 return Ok(());
             }
-            let target = good.saturating_add(step.saturating_mul(lbns)).saturating_add(lbns / 3).min(last);
+            let mut target;
+            loop {
+                target = good.saturating_add(step.saturating_mul(lbns)).saturating_add(lbns / 3).min(last);
+                if !noisy || step <= 1 || turning.unsure(target) <= UNSURE * (tolerance + more) {
+                    break;
+                }
+                step /= 2;
+            }
             self.meter.stage("zones and tracks", 0.05 + 0.6 * target as f64 / self.capacity as f64);
-            let look = self.look(zone, target, SAME)?;
-            if look.met && self.is_no_chance(zone, good, target, SAME)? {
+            let mut look = self.look(zone, target, more)?;
+            if !look.met && noisy {
+                // The platter may be elsewhere than was thought.
+                self.meter.find_phase()?;
+                look = self.look(zone, target, more)?;
+            }
+            if look.met && self.is_no_chance(zone, good, target, more)? {
                 let whole = (target - zone.first) / lbns;
-                if let Some(cycle) = zone.cycle.as_mut()
+                if noisy {
+                    turning.take(zone, target, look.error, look.readings);
+                } else if let Some(cycle) = zone.cycle.as_mut()
                     && whole > 0
                 {
                     // The farthest reading says best how far a cycle turns.
                     cycle.advance += look.error / whole as f64;
                 }
                 good = target;
-                step = step.saturating_mul(further);
+                step = step.saturating_mul(FURTHER);
                 continue;
             }
             step = 1;
-            let threshold = self.tolerance(zone.sectors) + SAME;
-            let (off, looked) = self.first_off(zone, good, target, threshold)?;
-            if off + 2 < zone.end && self.all_meet(zone, &[off + 1, off + 2])? {
-                if looked.is_some() || !self.meets(zone, off)? {
+            let (off, looked) = self.first_off(zone, good, target, tolerance + more)?;
+            if off + 2 < zone.end && self.all_meet_within(zone, &[off + 1, off + 2], more)? {
+                if looked.is_some() || !self.look(zone, off, more)?.met {
                     zone.odd.push(off);
                 }
                 good = off + 2;

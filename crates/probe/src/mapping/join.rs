@@ -46,6 +46,10 @@ impl Mapper<'_, '_> {
         {
             return Ok(None);
         }
+        if lbns < 2 {
+            // Single sectors turn as those of one track do.
+            return Ok(None);
+        }
         let tracks = before.tracks();
         let mut joined = before.clone();
         joined.end = self.capacity;

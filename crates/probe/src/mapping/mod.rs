@@ -11,6 +11,7 @@ mod edge;
 mod event;
 mod join;
 mod look;
+mod walk;
 
 use crate::error::ProbeError;
 use crate::fit::Fit;
@@ -68,6 +69,8 @@ pub(crate) struct Mapper<'m, 'a> {
     fit: Option<Fit>,
     /// An LBN that begins something else, and its angle.
     found: Option<(u64, f64)>,
+    /// Up to here tracks were looked at one by one.
+    walked: u64,
     map: Map,
 }
 
@@ -75,7 +78,16 @@ impl<'m, 'a> Mapper<'m, 'a> {
     pub(crate) fn new(meter: &'m mut Meter<'a>) -> Self {
         let capacity = meter.capacity();
         let spread = meter.spread.max(0.6 / meter.revolution());
-        Self { meter, capacity, spread, known: f64::INFINITY, fit: None, found: None, map: Map::default() }
+        Self {
+            meter,
+            capacity,
+            spread,
+            known: f64::INFINITY,
+            fit: None,
+            found: None,
+            walked: 0,
+            map: Map::default(),
+        }
     }
 
     /// How near to its prediction an angle meets it, on a track of so many sectors.
@@ -131,11 +143,13 @@ impl<'m, 'a> Mapper<'m, 'a> {
         self.map.mapped = at.min(self.capacity);
         if at < self.capacity {
             // What was not understood is taken to go on as before, and is reported as unsure.
-            let sectors = self.map.zones.last().map_or(1, |z| z.sectors);
+            let largest = self.map.zones.iter().max_by_key(|z| z.lbns());
+            let sectors = largest.map_or(1, |z| z.sectors);
+            let levels = largest.map(|z| z.levels.clone()).unwrap_or_default();
             let angle = self.angle(at)?;
             let mut rest = Zone::new(at, sectors, angle);
             rest.end = self.capacity;
-            rest.levels = self.map.zones.last().map(|z| z.levels.clone()).unwrap_or_default();
+            rest.levels = levels;
             self.map.zones.push(rest);
         }
         let measured = self.meter.measured();

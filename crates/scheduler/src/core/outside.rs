@@ -22,6 +22,7 @@ mod neighbours;
 mod parts;
 mod record;
 mod shared;
+mod speed;
 mod told;
 
 pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
@@ -39,7 +40,7 @@ use correct::Correction;
 use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Standing};
 use guard::Guard;
-use idle::Alone;
+use idle::{Alone, Usual};
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
@@ -148,6 +149,10 @@ struct Order {
     forecast: Forecast,
     /// Whether that was believed when it was decided on.
     foreseen: bool,
+    /// Whether a command that was sent later was done before it.
+    overtaken: bool,
+    /// Behind work of idle time: platter time at which its last sector was foreseen to have passed, as idle time was charged for.
+    charged: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -173,6 +178,10 @@ pub(super) struct Outside {
     after_idle: bool,
     /// What requests take otherwise.
     alone: Alone,
+    /// When the next foreground command is foreseen to be done, if it comes behind work of idle time.
+    charged: Option<Instant>,
+    /// By how much requests are later than foreseen that nothing was done before.
+    usual: Usual,
     clock: Clock,
     /// Whether the platter's angle is known, and for how long completions have agreed or not.
     known: bool,
@@ -227,6 +236,8 @@ impl Outside {
             blind: !drive.is_known(),
             after_idle: false,
             alone: Alone::default(),
+            charged: None,
+            usual: Usual::default(),
             clock: Clock::new(super::under_way::turn(drive)),
             known: false,
             agreeing: 0,
@@ -362,6 +373,8 @@ impl Core {
             self.outside = Some(outside);
             return;
         };
+        // A drive that serves commands in another order than they were sent in serves none of these when it was foreseen.
+        outside.device.iter_mut().take(place.unwrap_or(0)).for_each(|order| order.overtaken = true);
         self.now = now;
         outside.heard_any = now;
         if outcome == Outcome::Lost {
@@ -382,11 +395,12 @@ impl Core {
             return;
         }
         let buffered = outside.came_from_buffer(&drive, now, &order);
-        let seen = if buffered {
+        let mut seen = if buffered {
             Observed { error: 0, turns: 0, explained: true, foreseen: true }
         } else {
             outside.resync(&drive, now, &order, place == Some(0))
         };
+        seen.foreseen &= !order.overtaken;
         let foreseen = order.forecast;
         let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
         if !(buffered || order.command.op.is_write() && outside.config.overheads.write_back) {
@@ -413,6 +427,7 @@ impl Core {
             }
         }
         self.account_idle_unforeseen(&mut outside, &order, begun);
+        self.account_idle_seen(&mut outside, &order, &seen);
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;

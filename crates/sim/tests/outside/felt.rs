@@ -175,8 +175,8 @@ fn in_order_of_arrival_what_is_lost_is_felt_until_nobody_waits() {
         let Twins { response, account, blocks, .. } =
             twins(Behaviour::noisy(), arrival, (8, None), PolicyName::Fcfs, OutsideConfig::beyond);
         let seen = format!("{load}: {response:.2}% longer, {account:.2}% told, {blocks} blocks");
-        // A turn more or less that the noise has taken is felt by so many, too.
-        assert!(response < 2.0 && account < 1.3, "{seen}");
+        // The bound is 1%; a turn more or less that the noise has taken is felt by so many, too: three tenths are allowed for that.
+        assert!(response < 1.3 && account < 1.2, "{seen}");
         assert!(blocks > REQUESTS, "{seen}");
     }
 }

@@ -278,6 +278,32 @@ fn whatever_a_drive_is_the_foreground_is_not_hurt_and_what_is_trusted_is_right()
 }
 
 #[test]
+fn what_was_once_over_the_bound_is_not() {
+    // 1.1% to 2% slower, when requests that were overtaken counted as foreseen, what was known of gaps was forgotten all the time,
+    // and of a gap's cost no more was told than had been seen.
+    let cells = [
+        (Surprise::Arms(-400), 2, 2, false),
+        (Surprise::Arms(-100), 2, 2, false),
+        (Surprise::Arms(-100), 1, 0, false),
+        (Surprise::Arms(100), 2, 2, false),
+        (Surprise::Reorders, 4, 2, false),
+        (Surprise::Rpm(970), 0, 0, false),
+        // Of these the account of idle time had only what was foreseen.
+        (Surprise::SlowBus, 3, 2, true),
+        (Surprise::SlowBus, 4, 2, true),
+    ];
+    let cells = cells.map(|(surprise, arrival, policy, idle)| Cell {
+        surprise,
+        arrival,
+        kind: Kind::Reads,
+        idle,
+        policy,
+    });
+    let bad: Vec<String> = cells.iter().filter_map(|cell| wrong(cell, 8_000)).collect();
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
 fn arms_faster_than_told_cost_one_client_no_more_than_the_bound() {
     for kind in [Kind::Reads, Kind::Mixed] {
         let cell = Cell { surprise: Surprise::Arms(-100), arrival: 0, kind, idle: false, policy: 0 };
@@ -295,6 +321,20 @@ fn a_spindle_of_another_speed_is_noticed_whatever_is_asked_for() {
             let cell = Cell { surprise, arrival, kind, idle: n >= ARRIVALS.len() * 2, policy: 0 };
             let seen = cell.run(3_000, 42);
             assert!(seen.trusted < 0.1, "{cell:?}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_drive_as_told_is_trusted_however_seldom_it_is_asked() {
+    for n in 0..ARRIVALS.len() * 4 {
+        let (arrival, kind) = (n % ARRIVALS.len(), KINDS[n / ARRIVALS.len() % 2]);
+        for surprise in [Surprise::None, Surprise::Drifts, Surprise::Remapped(20_000)] {
+            let cell = Cell { surprise, arrival, kind, idle: n >= ARRIVALS.len() * 2, policy: 0 };
+            let seen = cell.run(4_000, 42);
+            // Of remapped sectors nobody is told.
+            let least = if surprise == Surprise::Remapped(20_000) { 0.8 } else { 0.9 };
+            assert!(seen.trusted > least && seen.right > 0.85, "{cell:?}: {seen:?}");
         }
     }
 }

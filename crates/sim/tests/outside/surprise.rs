@@ -67,9 +67,13 @@ impl Twins {
 
     /// The same with a drive that is told rightly but for how it behaves.
     fn of(behaviour: Behaviour) -> Self {
+        Self::seeded(behaviour, 1)
+    }
+
+    fn seeded(behaviour: Behaviour, seed: u64) -> Self {
         let (profile, model) = atlas();
-        let (_, overheads) = black_box(&profile, behaviour, 1).unwrap();
-        let device = || Box::new(black_box(&profile, behaviour, 1).unwrap().0) as Box<dyn BlackBox>;
+        let (_, overheads) = black_box(&profile, behaviour, seed).unwrap();
+        let device = || Box::new(black_box(&profile, behaviour, seed).unwrap().0) as Box<dyn BlackBox>;
         Self::run(device, &model, OutsideConfig::beyond(overheads))
     }
 
@@ -173,10 +177,16 @@ fn a_queue_that_cannot_be_kept_in_order_is_not_trusted() {
 #[test]
 fn a_drive_that_recalibrates_for_a_second_is_trusted_again_at_once() {
     let recalibration = Recalibration { every: Duration::from_secs(5), takes: Duration::from_secs(1) };
-    let twins = Twins::of(Behaviour { recalibration: Some(recalibration), ..Behaviour::noisy() });
+    let behaviour = Behaviour { recalibration: Some(recalibration), ..Behaviour::noisy() };
+    let twins = Twins::of(behaviour);
     twins.assert_unharmed();
-    assert!(twins.cautious() < 0.3, "{} {:?}", twins.cautious(), twins.cautions);
-    assert!(twins.mb_per_s() > 4.0, "{}", twins.mb_per_s());
+    let mistrusted = twins.cautions.iter().filter(|c| **c == Some(Caution::Mistrust)).count();
+    assert!(mistrusted < twins.cautions.len() / 20, "{:?}", twins.cautions);
+    // How often harm is at its bound differs by half from noise to noise.
+    let all: Vec<Twins> = (2..5).map(|seed| Twins::seeded(behaviour, seed)).chain([twins]).collect();
+    let cautious = all.iter().map(Twins::cautious).sum::<f64>() / all.len() as f64;
+    assert!(cautious < 0.3, "{cautious}");
+    assert!(all.iter().all(|twins| twins.mb_per_s() > 4.0));
 }
 
 #[test]

@@ -98,11 +98,12 @@ fn idle_time_only(overheads: Overheads) -> OutsideConfig {
 }
 
 #[test]
-fn the_foreground_is_hurt_by_less_than_two_percent_at_every_utilisation() {
+fn the_foreground_is_hurt_by_no_more_than_its_bound_at_every_utilisation() {
+    // The bound is 1%; twins of four thousand requests differ by some tenths for nothing, and half a percent is allowed for that.
     for percent in [5, 20, 40, 60, 80, 100] {
         for place in [paper, OutsideConfig::beyond] {
             let twins = twins(percent, 42, Some(IdleTime::default()), place);
-            assert!(twins.response < 2.0, "at {percent}%: {:.2}% slower", twins.response);
+            assert!(twins.response < 1.5, "at {percent}%: {:.2}% slower", twins.response);
             let (idle, detours) =
                 (twins.scan.harm().share(), twins.scan.core().detour_harm().unwrap().share());
             // Open arrivals are taken to feel all that is lost, also what SPTF makes up for by choosing from more, which queues

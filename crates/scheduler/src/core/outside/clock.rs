@@ -4,25 +4,24 @@
 //! drifts. All planning is done in platter time, in which the model's function holds. It lies within half a turn of the
 //! host's time and runs a little faster or slower.
 
+use super::speed::Speed;
 use units::{Duration, Instant};
-
-/// In how many steps a steady drift is followed: noise of single completions is averaged over as many.
-const RATE_STEPS: i64 = 64;
-
-/// Turns over which an error is still believed to be one of speed rather than a turn's more or less.
-const LONGEST: i64 = 16;
 
 /// The most that a spindle's speed may be off, in parts of 2^32: 2%.
 const MOST_RATE: i64 = (1 << 32) / 50;
 
+/// Parts of a rate.
+const RATE_ONE: f64 = (1u64 << 32) as f64;
+
 /// Host time to platter time and back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Clock {
     /// Where both are known.
     host: Instant,
     platter: Instant,
     /// By how much platter time runs faster, in parts of 2^32.
     rate: i64,
+    speed: Speed,
     turn: i64,
 }
 
@@ -32,6 +31,7 @@ impl Clock {
             host: Instant::ZERO,
             platter: Instant::ZERO,
             rate: 0,
+            speed: Speed::new(MOST_RATE as f64 / RATE_ONE),
             turn: i64::try_from(turn.as_nanos()).unwrap_or(i64::MAX / 4).max(1),
         }
     }
@@ -68,14 +68,17 @@ impl Clock {
         (difference(host, self.host).max(0) / 1_000_000).saturating_mul(ppm)
     }
 
-    /// Takes over an [`error`](Self::error): `gain` 256ths of it, and a little of it for the speed. What is left of it.
-    pub fn correct(&mut self, host: Instant, error: i64, gain: u16) -> i64 {
+    /// Takes over an [`error`](Self::error): `gain` 256ths of it, and what it says of the speed, where it may be by some `late`
+    /// that somebody heard late. What is left of it.
+    pub fn correct(&mut self, host: Instant, error: i64, late: Duration, gain: u16) -> i64 {
         let elapsed = difference(host, self.host);
         let taken = scaled_by(error, gain);
         let mut platter = moved(self.platter(host), taken);
-        if elapsed > 0 && elapsed < self.turn.saturating_mul(LONGEST) {
-            let off = i128::from(error) * (1 << 32) / i128::from(elapsed) / i128::from(RATE_STEPS);
-            self.rate = (self.rate + i64::try_from(off).unwrap_or(0)).clamp(-MOST_RATE, MOST_RATE);
+        let seconds = |nanos: i64| nanos as f64 / 1e9;
+        if elapsed > 0 {
+            let seen = [seconds(error), late.as_secs_f64(), seconds(taken)];
+            self.speed.seen(seconds(elapsed), seen, seconds(self.turn));
+            self.rate = ((self.speed.rate() * RATE_ONE) as i64).clamp(-MOST_RATE, MOST_RATE);
         }
         // Near the host's time: a turn more or less makes no difference to any angle.
         let apart = difference(platter, host);
@@ -91,6 +94,7 @@ impl Clock {
         // Never before the beginning of time.
         let platter = moved(self.platter(host), error.rem_euclid(self.turn));
         (self.host, self.platter) = (host, platter);
+        self.speed.restart();
     }
 }
 
@@ -135,7 +139,7 @@ mod tests {
         for k in 1..1_000 {
             let t = at(k * 7_000_001);
             assert_eq!(clock.error(t, t), 0);
-            clock.correct(t, 0, 256);
+            clock.correct(t, 0, Duration::ZERO, 256);
             assert_eq!(clock.platter(t), t);
         }
     }
@@ -152,7 +156,7 @@ mod tests {
                 host += step;
                 let platter = (i128::from(host) * i128::from(1_000_000 + ppm) / 1_000_000) as u64 + phase;
                 last = clock.error(at(host), at(platter));
-                clock.correct(at(host), last, 256);
+                clock.correct(at(host), last, Duration::ZERO, 256);
                 prop_assert!(difference(clock.platter(at(host)), at(host)).abs() <= TURN as i64);
                 prop_assert!(clock.error(at(host), at(platter)).abs() <= 1);
             }
@@ -161,8 +165,30 @@ mod tests {
         }
 
         #[test]
+        fn what_follows_at_once_says_nothing_of_the_speed(
+            ppm in -5_000i64..5_000,
+            pauses in prop::collection::vec((50_000_000u64..200_000_000, 400_000u64..4_000_000, 0i64..60_000), 300),
+        ) {
+            // A pause, then two commands, the first heard late by more than any is on average.
+            let mut clock = Clock::new(Duration::from_nanos(TURN));
+            let mut host = 1_000_000_000u64;
+            for (n, (pause, soon, late)) in pauses.into_iter().enumerate() {
+                for (step, late) in [(pause, late), (soon, 0)] {
+                    host += step;
+                    let true_host = i128::from(host) - i128::from(late);
+                    let platter = (true_host * i128::from(1_000_000 + ppm) / 1_000_000) as u64;
+                    let error = clock.error(at(host), at(platter));
+                    // A part of a turn by which a command may be off and still be foreseen.
+                    prop_assert!(n < 100 || error.abs() < TURN as i64 / 32, "{}: {}", n, error);
+                    clock.correct(at(host), error, Duration::ZERO, 256);
+                }
+            }
+        }
+
+        #[test]
         fn there_and_back(host in 0u64..1 << 50, rate in -MOST_RATE..MOST_RATE, later in 0u64..1 << 36) {
-            let clock = Clock { host: at(host), platter: at(host + 77), rate, turn: TURN as i64 };
+            let new = Clock::new(Duration::from_nanos(TURN));
+            let clock = Clock { host: at(host), platter: at(host + 77), rate, ..new };
             let t = at(host + later);
             prop_assert!(difference(clock.host(clock.platter(t)), t).abs() <= 2);
         }

@@ -120,7 +120,9 @@ impl Control {
     pub fn sooner(&self, turn: Duration, op: Op, foreseen: &Forecast) -> i64 {
         let Some(at) = step(turn, foreseen) else { return 0 };
         let step = self.steps[usize::from(op.is_write())][at];
-        nanos(turn) * i64::from(step.early) / i64::from(step.alone.max(FEW))
+        // A gap is used as long as few are seen to be early, which is sooner so by chance than not: one more is taken to be.
+        let early = step.early + u32::from(step.early > 0);
+        nanos(turn) * i64::from(early) / i64::from(step.alone.max(FEW))
     }
 
     /// Moves are foreseen otherwise from now on.

@@ -157,7 +157,7 @@ impl Correction {
         }
         if let Some(found) = ready.found(applied) {
             let more = found - applied;
-            self.changed = true;
+            let before = (self.moves, self.commands);
             match set_out {
                 // How the sum of both is to be parted is the same for reads and writes.
                 SetOut::Queued if of == 0 => {
@@ -165,12 +165,20 @@ impl Correction {
                     self.commands = self.commands.map(|ns| ns - more);
                 }
                 SetOut::Queued => self.moves[1] += more,
-                SetOut::Alone if self.told.overlap => self.commands[of] += more,
+                // What a command is told to take cannot be more than all of it: the rest is the move's.
+                SetOut::Alone if self.told.overlap => {
+                    let least = -nanos(self.told.command[of]);
+                    let all = self.commands[of] + more;
+                    self.commands[of] = all.max(least);
+                    self.moves[of] += all.min(least) - least;
+                }
                 SetOut::Alone => self.moves[of] += more,
             }
             for (ns, told) in self.commands.iter_mut().zip(self.told.command) {
                 *ns = (*ns).max(-nanos(told));
             }
+            // A command that is told to take next to nothing takes no less.
+            self.changed |= (self.moves, self.commands) != before;
         }
     }
 
@@ -220,6 +228,7 @@ impl Core {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use units::Instant;
 
     /// Heads that are ready `late` after they should be, by chance up to `spread` sooner or later, one in fifty up to half a
     /// millisecond later still; sectors begin to pass at any time, most of them soon.
@@ -252,6 +261,32 @@ mod tests {
         fn what_is_as_told_stays_as_told(spread in 0i64..60_000, seed: u64) {
             prop_assert_eq!(found(0, spread, seed), 0);
         }
+    }
+
+    #[test]
+    fn a_command_that_takes_no_time_takes_no_less() {
+        let profile = model::builtin::find("quantum-atlas-10k").unwrap();
+        let drive = DriveModel::from_profile(&profile).unwrap();
+        let told =
+            Overheads { command: [Duration::from_micros(10); 2], overlap: true, ..Overheads::default() };
+        let mut correction = Correction::new(&drive, &told);
+        // Heads are ready half a millisecond sooner, as only commands show that were waited for.
+        let mut changes = 0;
+        for n in 0..20_000u64 {
+            let slack = n * 7_919 % nanos(turn(&drive)).unsigned_abs();
+            let wait = Instant::ZERO + Duration::from_nanos(slack);
+            let early = slack > nanos(turn(&drive)).unsigned_abs() - 500_000;
+            let foreseen = Forecast { start: wait, distance: 1_000, ..Forecast::at_once(SetOut::Alone) };
+            let turns = -i64::from(early && correction.moves()[0] == 0);
+            let seen = Observed { error: 0, turns, explained: true, foreseen: true };
+            correction.note(&drive, Op::Read, &foreseen, &seen);
+            changes += u32::from(std::mem::take(&mut correction.changed));
+            if changes > 0 {
+                break;
+            }
+        }
+        assert!((correction.moves()[0] + 490_000).abs() < 50_000, "{:?}", correction.moves());
+        assert_eq!(correction.commands[0], -10_000);
     }
 
     #[test]

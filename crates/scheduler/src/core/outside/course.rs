@@ -75,10 +75,17 @@ impl Outside {
     pub(super) fn foresee_plain(&mut self, drive: &DriveModel) {
         let (overheads, held_back) = (self.config.overheads, self.held_back);
         let base = Standing { bus: self.base.bus.checked_sub(self.on_bus).unwrap_or_default(), ..self.base };
-        let next = self.device.iter_mut().chain(&mut self.queue).find(|o| !matches!(o.work, Work::Detour));
+        let is_detour = |order: &Order| matches!(order.work, Work::Detour);
+        let ahead = self.device.iter().chain(&self.queue).take_while(|order| is_detour(order)).count();
+        let next = self.device.iter_mut().chain(&mut self.queue).find(|order| !is_detour(order));
         let Some(Order { command, work: Work::Foreground { plain: Some(plain), .. }, .. }) = next else {
             return;
         };
+        let merged = command.foreground.is_some_and(|asked| asked != command.range);
+        // What of its detour is done already, as a drive may that reorders, is not without cost.
+        if ahead + usize::from(merged) < plain.detour as usize {
+            return;
+        }
         let what = (command.op, command.foreground.unwrap_or(command.range));
         plain.foresee(drive, &overheads, &base, held_back, what);
     }
@@ -151,7 +158,12 @@ impl Outside {
         let chance = turn / CHANCE + self.clock.may_drift(ended, DRIFT_PPM);
         let mut left = 0;
         if plausible {
-            left = self.clock.correct(ended, error, self.config.resync);
+            let late = if op.is_write() {
+                Duration::ZERO
+            } else {
+                self.held_back.of(overheads.bus_sector * order.command.range.len().get())
+            };
+            left = self.clock.correct(ended, error, late, self.config.resync);
             self.agreeing += 1;
             self.disagreeing = 0;
             self.known |= self.agreeing >= AGREEING;

@@ -47,7 +47,18 @@ impl Outside {
         let neighbour = self.neighbour(drive, op, range);
         self.last = (op, range.end());
         let foreseen = self.foresees();
-        self.queue.push_back(Order { command, tag, work, neighbour, sent: None, forecast, foreseen });
+        let charged = if matches!(work, Work::Foreground { .. }) { self.charged.take() } else { None };
+        self.queue.push_back(Order {
+            command,
+            tag,
+            work,
+            neighbour,
+            sent: None,
+            forecast,
+            foreseen,
+            overtaken: false,
+            charged,
+        });
     }
 
     /// How a command stands to the last one that was decided on.

@@ -63,6 +63,26 @@ pub(super) enum SetOut {
 }
 
 impl Forecast {
+    /// A command with nothing to wait for at instant zero.
+    #[cfg(test)]
+    pub fn at_once(set_out: SetOut) -> Self {
+        let at = Instant::ZERO;
+        Self {
+            service: at,
+            arrive: at,
+            start: at,
+            end: at,
+            heard: at,
+            heard_at_latest: at,
+            distance: 0,
+            moves: true,
+            in_two_parts: false,
+            wait: Duration::ZERO,
+            rear: Duration::ZERO,
+            set_out: Some(set_out),
+        }
+    }
+
     /// How much later the head could have come and still begun in this turn.
     pub fn slack(&self) -> Duration {
         self.start.saturating_since(self.arrive)
@@ -151,9 +171,11 @@ impl Plain {
 }
 
 /// Later than so many times what a detour can cost: the drive has paused.
-const PAUSE: i64 = 4;
+pub(super) const PAUSE: i64 = 4;
 
-/// How late a read's data may be, as a part of their time on the bus, in 65536ths: nine of ten are not later.
+/// How late a read's data may be, as a part of their time on the bus, in 65536ths: ninety-nine of a hundred are not later. Whoever
+/// is costs what comes behind it a turn, which is far more than a part of a read; with nine of ten, writes behind a read of their
+/// track lost a turn in one of forty.
 ///
 /// How bus and medium overlap varies, and does not matter to the head (FAST'02, section 5.2); but until the host has heard
 /// it sends nothing, and a write's data come behind those of a read before it.
@@ -163,12 +185,13 @@ pub(super) struct HeldBack(u32);
 /// Fewer sectors tell nothing.
 const TELLING: u64 = 16;
 
-/// A step up; nine down make up for it.
+/// A step up; so many down make up for it.
 const STEP: u32 = 65_536 / 32;
+const EXCEEDED: u32 = 99;
 
 impl HeldBack {
     /// Of a read's time on the bus.
-    fn of(self, bus: Duration) -> Duration {
+    pub fn of(self, bus: Duration) -> Duration {
         bus * u64::from(self.0) / 65_536
     }
 
@@ -179,7 +202,7 @@ impl HeldBack {
             return;
         }
         let seen = (late.as_nanos().saturating_mul(65_536) / bus.as_nanos()).min(65_536) as u32;
-        self.0 = if seen > self.0 { self.0 + STEP } else { self.0.saturating_sub(STEP / 9) };
+        self.0 = if seen > self.0 { self.0 + STEP } else { self.0.saturating_sub(STEP / EXCEEDED) };
     }
 }
 
@@ -290,26 +313,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nine_of_ten_reads_are_not_later_than_is_allowed_for() {
+    fn ninety_nine_of_a_hundred_reads_are_not_later_than_is_allowed_for() {
         let overheads = Overheads { bus_sector: Duration::from_micros(6), ..Overheads::default() };
         let bus = overheads.bus_sector * 100;
         let late = |percent: u64| bus * percent / 100;
         let mut held_back = HeldBack::default();
         let mut state = 1u64;
         let (mut n, mut later) = (0, 0);
-        for i in 0..20_000 {
+        for i in 0..60_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // Half of them in time, the rest by up to half of their time on the bus.
             let seen = late(((state >> 33) % 100).saturating_sub(50));
-            if i > 1_000 {
+            if i > 10_000 {
                 n += 1;
                 later += u32::from(seen > held_back.of(bus));
             }
             held_back.learn(&overheads, 100, seen);
         }
-        assert!((60..150).contains(&(later * 1_000 / n)), "{later} of {n}");
+        assert!((5..15).contains(&(later * 1_000 / n)), "{later} of {n}");
         // A bus that is never late is soon believed.
-        (0..400).for_each(|_| held_back.learn(&overheads, 100, Duration::ZERO));
+        (0..4_000).for_each(|_| held_back.learn(&overheads, 100, Duration::ZERO));
         assert_eq!(held_back.of(bus), Duration::ZERO);
         // Short reads tell nothing.
         held_back.learn(&overheads, 8, late(50));

@@ -155,7 +155,8 @@ impl Guard {
         let mut soon = self.recent;
         soon.add(Duration::ZERO, Duration::ZERO, Lateness { client: owed, head: 0 });
         let harm = soon.worse();
-        let time = harm.foreground.max(LEAST).as_nanos();
+        // Of the time that it would have been without.
+        let time = harm.foreground.saturating_sub(harm.net()).max(LEAST).as_nanos();
         let bound = u128::from(time) * u128::from(harm_ppm) / 1_000_000;
         if !self.trusted {
             Some(Caution::Mistrust)

@@ -4,9 +4,10 @@
 //! for all of it. So each is in the account of harm, one on the track under the head like any other. While idle time is
 //! short, only that track is read (FAST'04, section 5.2), by commands that are short as well.
 
-use super::clock::difference;
+use super::clock::{difference, nanos};
 use super::fit::range_of;
-use super::forecast::Standing;
+use super::forecast::{PAUSE, Standing};
+use super::record::Observed;
 use super::{Neighbours, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Job, pass, plain_end, turn};
@@ -40,6 +41,30 @@ impl Alone {
     }
 }
 
+/// By how many nanoseconds requests are later than foreseen in the mean, that come neither behind work of idle time nor behind a
+/// detour: heads that settle late, and a bus that is slower than told, are nobody's doing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usual {
+    sum: i64,
+    seen: i64,
+}
+
+/// The mean is of so many, of which one of few turns that are lost is one.
+const USUAL_OF: i64 = 4_096;
+
+impl Usual {
+    fn note(&mut self, late: i64) {
+        if self.seen == USUAL_OF {
+            (self.sum, self.seen) = (self.sum - self.sum / USUAL_OF, self.seen - 1);
+        }
+        (self.sum, self.seen) = (self.sum + late, self.seen + 1);
+    }
+
+    fn mean(&self) -> i64 {
+        self.sum / self.seen.max(1)
+    }
+}
+
 impl Core {
     /// What idle time has cost this request, or saved it.
     pub(super) fn account_idle(&mut self, outside: &mut Outside, standing: &Standing, job: &Job) {
@@ -61,12 +86,34 @@ impl Core {
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
                 self.idle.account(plain, until);
                 outside.felt.after_idle(difference(until, plain));
+                outside.charged = Some(until);
                 plain.saturating_since(at)
             }
             None => until.saturating_since(begin),
         };
         self.idle.head.foreground += plain;
         self.idle.visited(job.pending.position().cylinder);
+    }
+
+    /// What idle time has cost the foreground's `order` beyond what it was charged with when that was decided on: its own commands
+    /// may have taken longer than foreseen, and what the drive does behind them.
+    pub(super) fn account_idle_seen(&mut self, outside: &mut Outside, order: &Order, seen: &Observed) {
+        let Work::Foreground { plain, job } = &order.work else { return };
+        if self.config.idle.is_none() || !order.foreseen || job.pending.promoted.is_some() {
+            return;
+        }
+        let turn = nanos(turn(&self.drive));
+        let Some(charged) = order.charged else {
+            if plain.is_none_or(|plain| plain.detour == 0) {
+                outside.usual.note(seen.error.clamp(-turn, turn));
+            }
+            return;
+        };
+        let later = difference(order.forecast.end, charged).saturating_add(seen.error);
+        // A pause of the drive's own, which comes without idle time too.
+        let later = if later > turn * PAUSE { 0 } else { later.max(-turn) - outside.usual.mean() };
+        self.idle.head.late_by(later);
+        outside.felt.after_idle(later);
     }
 
     /// What idle time has cost the foreground's `order`, which the drive began with at `begun`, if that could not be foreseen.

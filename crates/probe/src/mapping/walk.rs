@@ -1,0 +1,119 @@
+//! Tracks one after another where readings vary and densities differ from track to track.
+//!
+//! A density that is one sector off shows over most of a track only, so that what follows the first zones from afar takes a track
+//! of 203 sectors for one of 202 with a slip. Here each track is measured by itself: some readings at its beginning and some
+//! near its end say how many sectors it has, and so where the next begins.
+
+use super::Mapper;
+use super::cycle::Track;
+use crate::error::ProbeError;
+use crate::turns::{frac, wrap};
+use crate::zone::Zone;
+
+/// Sectors more or less than the track before, at most.
+const MORE: u64 = 4;
+
+/// Where a track is read, of the fewest sectors that it may have: near its end and at its beginning.
+const PLACES: (f64, f64) = (0.97, 0.7);
+const FIRST: (f64, f64) = (0.2, 0.02);
+
+/// Between the middles of these, turns.
+const APART: f64 = 0.725;
+
+/// Readings of a track, at least and at most; and how sure they are together of its sectors, standard deviations of half a one.
+const READINGS: (u64, u64) = (6, 24);
+const TOLD: f64 = 2.5;
+
+/// Readings are so many standard deviations from the line of their track, at most.
+const NEAR: f64 = 4.0;
+
+/// Tracks that are walked, at most; those after which densities that are all the same are one zone's.
+const MOST: usize = 40;
+const SAME: usize = 7;
+
+/// The fewest sectors on a track for whose density this helps.
+const LEAST: u64 = 24;
+
+impl Mapper<'_, '_> {
+    /// Whole tracks from the beginning of the last zone on, until something else begins than a track of nearly as many sectors.
+    pub(super) fn walk(&mut self) -> Result<Vec<Track>, ProbeError> {
+        let Some(zone) = self.map.zones.last().cloned() else { return Ok(Vec::new()) };
+        let mut tracks: Vec<Track> = Vec::new();
+        if zone.sectors < LEAST || self.readings(zone.sectors) > READINGS.1 {
+            return Ok(tracks);
+        }
+        let mut before = zone.sectors;
+        let mut first = self.begins(&zone)?;
+        while tracks.len() < MOST && first + 2 * (before + MORE) < self.capacity {
+            let Some(track) = self.track_at(first, before)? else { break };
+            first += track.sectors;
+            before = track.sectors;
+            tracks.push(track);
+            if tracks.len() == SAME && tracks.iter().all(|t| t.sectors == before) {
+                tracks.clear();
+                break;
+            }
+        }
+        Ok(tracks)
+    }
+
+    /// The first LBN of a whole track: the zone's, if its track is as long as it should be, else where it ends.
+    fn begins(&mut self, zone: &Zone) -> Result<u64, ProbeError> {
+        let alone = Zone::new(zone.first, zone.sectors, zone.angle);
+        let near = |mapper: &mut Self, lbn: u64| -> Result<bool, ProbeError> {
+            let threshold =
+                0.4 / zone.sectors as f64 + lbn.abs_diff(zone.first) as f64 / (zone.sectors as f64).powi(2);
+            Ok(mapper.look_within(&alone, lbn, threshold)?.met)
+        };
+        let last = zone.first + zone.sectors - 2;
+        if last >= self.capacity || near(self, last)? {
+            return Ok(zone.first);
+        }
+        let (mut good, mut bad) = (zone.first, last);
+        while bad - good > 1 {
+            let middle = good + (bad - good) / 2;
+            if near(self, middle)? { good = middle } else { bad = middle }
+        }
+        Ok(bad)
+    }
+
+    /// Readings of a track of so many sectors that tell it from one of a sector more, half of them near each end.
+    fn readings(&self, sectors: u64) -> u64 {
+        let half = 2.0 * (2.0 * TOLD * self.spread * sectors as f64 / APART).powi(2);
+        (2 * half.ceil() as u64).max(READINGS.0)
+    }
+
+    /// A track that begins at an LBN, with about as many sectors as the one before.
+    fn track_at(&mut self, first: u64, before: u64) -> Result<Option<Track>, ProbeError> {
+        let least = before.saturating_sub(MORE).max(8);
+        let half = self.readings(before) / 2;
+        let mut readings: Vec<(u64, f64)> = Vec::new();
+        // Downward, for read-ahead goes up.
+        for (high, low) in [PLACES, FIRST] {
+            for k in 0..half {
+                let part = high - (high - low) * k as f64 / (half - 1) as f64;
+                let place = (part * least as f64).ceil() as u64;
+                readings.push((place, self.angle(first + place)?));
+            }
+        }
+        let line = |sectors: u64| {
+            let ends: Vec<f64> =
+                readings.iter().map(|&(k, angle)| angle - k as f64 / sectors as f64).collect();
+            let one = ends.last().copied().unwrap_or(0.0);
+            let mean = one + ends.iter().map(|e| wrap(e - one)).sum::<f64>() / ends.len().max(1) as f64;
+            let worst = ends.iter().map(|e| wrap(e - mean).abs()).fold(0.0, f64::max);
+            let misfit: f64 = ends.iter().map(|e| wrap(e - mean).powi(2)).sum();
+            (misfit, worst, mean)
+        };
+        let best = (least..=before + MORE).map(|n| (line(n), n)).min_by(|a, b| a.0.0.total_cmp(&b.0.0));
+        let Some(((_, worst, angle), sectors)) = best else { return Ok(None) };
+        if worst > NEAR * self.spread {
+            return Ok(None);
+        }
+        // The last of it is on it as well.
+        let last = sectors - 1;
+        let off = self.meter.deviation(first + last, angle + last as f64 / sectors as f64)?;
+        let track = Track { first, sectors, angle: frac(angle) };
+        Ok((off.abs() < NEAR * self.spread).then_some(track))
+    }
+}

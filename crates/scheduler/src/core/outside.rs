@@ -124,6 +124,17 @@ pub enum Outcome<'a> {
     Lost,
 }
 
+impl Outcome<'_> {
+    /// Whether a sector before this one has failed.
+    fn failed_before(&self, first: Lbn) -> bool {
+        match *self {
+            Self::Done | Self::Lost => false,
+            Self::Bad(bad) => bad.first().is_some_and(|bad| *bad < first),
+            Self::StoppedAt(bad) | Self::NoData(bad) => bad < first,
+        }
+    }
+}
+
 /// A command that is at the drive or will be.
 #[derive(Clone, Debug)]
 struct Order {
@@ -430,6 +441,8 @@ impl Core {
         match &order.work {
             Work::Foreground { plain, job } => {
                 let Command { range, foreground, .. } = order.command;
+                let failed = foreground.is_some_and(|asked| outcome.failed_before(asked.start()));
+                let plain = plain.map(|plain| Plain { failed: plain.failed || failed, ..plain });
                 let merged = foreground.map_or(0, |asked| range.len().get() - asked.len().get());
                 let late = plain.map_or(Late::default(), |plain| {
                     plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))
@@ -441,7 +454,12 @@ impl Core {
                 (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
                 outside.foresee_plain(&drive);
             }
-            Work::Detour => outside.guard.account(time, Duration::ZERO, guard::Lateness::default()),
+            Work::Detour => {
+                outside.guard.account(time, Duration::ZERO, guard::Lateness::default());
+                if outcome != Outcome::Done {
+                    outside.detour_failed();
+                }
+            }
             Work::Idle | Work::Probe => outside.foresee_plain(&drive),
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {

@@ -13,6 +13,7 @@ mod rig;
 mod surprise;
 mod surprises;
 mod troubled;
+mod unreadable;
 mod unseen;
 mod utilisation;
 

@@ -90,6 +90,17 @@ impl Outside {
         plain.foresee(drive, &overheads, &base, held_back, what);
     }
 
+    /// A detour has met sectors that cannot be read: what the drive has tried for them, the request behind it waited for.
+    pub(super) fn detour_failed(&mut self) {
+        let plain = self.device.iter_mut().chain(&mut self.queue).find_map(|order| match &mut order.work {
+            Work::Foreground { plain, .. } => Some(plain),
+            _ => None,
+        });
+        if let Some(Some(plain)) = plain {
+            plain.failed = true;
+        }
+    }
+
     /// Whether a read of idle time came too early to have been to the medium. Those follow each other in LBNs: a drive that
     /// reads ahead has them in its buffer. That says nothing of where the platter is, or how well it is known; the head is where
     /// it was.

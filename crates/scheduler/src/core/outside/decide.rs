@@ -217,6 +217,7 @@ impl Core {
                 end: standing.free,
                 heard: standing.free,
                 detour: sent.len() as u32 + u32::from(merged.is_some()),
+                failed: false,
                 bus: outside.config.overheads.bus_sector * sectors,
                 gain: 0,
             };

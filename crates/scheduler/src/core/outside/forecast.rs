@@ -100,6 +100,8 @@ pub(super) struct Plain {
     pub heard: Instant,
     /// The detour's commands, with what is merged; none for a request without one.
     pub detour: u32,
+    /// Whether one of them failed: the drive has tried for it for as long as it liked.
+    pub failed: bool,
     /// The time of their data on the bus.
     pub bus: Duration,
     /// By how many nanoseconds it is done sooner than what would have been chosen in its place, as far as that lasts; less
@@ -149,7 +151,13 @@ impl Plain {
         let head = difference(foreseen.end, self.end);
         let head_late = head.saturating_add(beyond);
         // A pause of the drive's own; at most a turn of it is the detour's doing.
-        let most_late = if head_late > most.saturating_mul(PAUSE) { nanos(turn) } else { most };
+        let most_late = if self.failed {
+            i64::MAX
+        } else if head_late > most.saturating_mul(PAUSE) {
+            nanos(turn)
+        } else {
+            most
+        };
         let head_late = head_late.clamp(0, most_late);
         let waited = difference(foreseen.heard, self.heard).saturating_sub(head).clamp(0, most);
         // Beyond that, what more than its own data waited for the bus.

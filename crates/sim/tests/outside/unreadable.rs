@@ -1,0 +1,48 @@
+//! Sectors that cannot be read, which detours meet: a drive tries for many turns, and the foreground waits for that. Against a
+//! twin without background work.
+
+use drive::{BadSectors, Behaviour};
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use model::{DriveModel, builtin};
+use scheduler::policy::PolicyName;
+use scheduler::{Config, OutsideConfig, Place};
+use std::sync::Arc;
+use units::{Instant, Sectors};
+use workload::{Arrival, Issuer, Oltp, OltpConfig};
+
+const REQUESTS: u64 = 15_000;
+const SEEDS: [u64; 3] = [42, 43, 44];
+
+#[test]
+fn what_a_drive_tries_for_a_detour_is_in_the_account_and_bounded() {
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let behaviour =
+        Behaviour { bad_sectors: Some(BadSectors { count: 1_000, retries: 8 }), ..Behaviour::noisy() };
+    // The bound of 1%, the sector with which that is passed, for which ten wait eight turns, and the tenths by which twins of this
+    // length differ for nothing. Without a bound what is told is to be what is felt.
+    for (harm_ppm, most) in [(Some(10_000), 1.5), (None, f64::INFINITY)] {
+        let each = SEEDS.map(|seed| {
+            let run = |background| {
+                let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
+                let load = OltpConfig::new(known.layout().capacity(), known.sector_bytes());
+                let source = Oltp::new(load, seed).unwrap();
+                let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, seed).unwrap();
+                let place = Place::Outside(OutsideConfig { harm_ppm, ..OutsideConfig::beyond(overheads) });
+                let config = Config { place, policy: PolicyName::Sptf, ..Config::default() };
+                let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
+                run.advance(REQUESTS, &mut Nothing).unwrap();
+                run
+            };
+            let (plain, scan) = (run(Background::None), run(Background::Scan { block: Sectors::new(8) }));
+            let mean = |run: &Outside<Oltp>| run.report().foreground.mean_response_ms;
+            let blocks = scan.report().background.blocks;
+            assert!(blocks > REQUESTS, "{blocks} blocks");
+            [mean(&scan) / mean(&plain) - 1.0, scan.core().detour_harm().unwrap().share()]
+        });
+        let mean = |of: usize| each.iter().map(|run| run[of] * 100.0).sum::<f64>() / SEEDS.len() as f64;
+        let (slower, told) = (mean(0), mean(1));
+        let seen = format!("{slower:.2}% slower, {told:.2}% told, bound {harm_ppm:?}: {each:?}");
+        assert!(slower < most && told > slower - 0.5, "{seen}");
+    }
+}

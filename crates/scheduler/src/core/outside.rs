@@ -180,6 +180,8 @@ pub(super) struct Outside {
     alone: Alone,
     /// When the next foreground command is foreseen to be done, if it comes behind work of idle time.
     charged: Option<Instant>,
+    /// The last command of idle time met sectors that cannot be read: what the drive has tried for them is no pause of its own.
+    idle_failed: bool,
     /// By how much requests are later than foreseen that nothing was done before.
     usual: Usual,
     clock: Clock,
@@ -237,6 +239,7 @@ impl Outside {
             after_idle: false,
             alone: Alone::default(),
             charged: None,
+            idle_failed: false,
             usual: Usual::default(),
             clock: Clock::new(super::under_way::turn(drive)),
             known: false,
@@ -460,7 +463,10 @@ impl Core {
                     outside.detour_failed();
                 }
             }
-            Work::Idle | Work::Probe => outside.foresee_plain(&drive),
+            Work::Idle | Work::Probe => {
+                outside.idle_failed = outcome != Outcome::Done;
+                outside.foresee_plain(&drive);
+            }
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {
             outside.shared.weigh(&outside.guard.harm(), &self.idle.harm());

@@ -1,14 +1,14 @@
-//! Sectors that cannot be read, which detours meet: a drive tries for many turns, and the foreground waits for that. Against a
+//! Sectors that cannot be read, which detours and idle work meet: a drive tries for many turns, and the foreground waits for that. Against a
 //! twin without background work.
 
 use drive::{BadSectors, Behaviour};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, OutsideConfig, Place};
+use scheduler::{Config, IdleTime, OutsideConfig, Place};
 use std::sync::Arc;
 use units::{Instant, Sectors};
-use workload::{Arrival, Issuer, Oltp, OltpConfig};
+use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig};
 
 const REQUESTS: u64 = 15_000;
 const SEEDS: [u64; 3] = [42, 43, 44];
@@ -45,4 +45,33 @@ fn what_a_drive_tries_for_a_detour_is_in_the_account_and_bounded() {
         let seen = format!("{slower:.2}% slower, {told:.2}% told, bound {harm_ppm:?}: {each:?}");
         assert!(slower < most && told > slower - 0.5, "{seen}");
     }
+}
+
+#[test]
+fn what_a_drive_tries_for_idle_work_is_in_the_account_and_bounded() {
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let bad_sectors = Some(BadSectors { count: 3_000, retries: 8 });
+    let behaviour = Behaviour { bad_sectors, ..Behaviour::noisy() };
+    let each = SEEDS.map(|seed| {
+        let run = |background| {
+            let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
+            let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
+            let source = Random::new(load, seed).unwrap();
+            let load = Issuer::new(source, Arrival::Poisson { rate: 30.0 }, Instant::ZERO, seed).unwrap();
+            let place = Place::Outside(OutsideConfig::beyond(overheads));
+            let idle = Some(IdleTime::default());
+            let config = Config { place, idle, policy: PolicyName::Fcfs, ..Config::default() };
+            let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
+            run.advance(REQUESTS * 3, &mut Nothing).unwrap();
+            run
+        };
+        let (plain, scan) = (run(Background::None), run(Background::Scan { block: Sectors::new(8) }));
+        let mean = |run: &Outside<Random>| run.report().foreground.mean_response_ms;
+        assert!(scan.report().background.blocks > REQUESTS);
+        [mean(&scan) / mean(&plain) - 1.0, scan.harm().share()]
+    });
+    let slower = each.iter().map(|run| run[0] * 100.0).sum::<f64>() / SEEDS.len() as f64;
+    // As above.
+    assert!(slower < 1.5, "{slower:.2}% slower: {each:?}");
 }

@@ -110,8 +110,9 @@ impl Core {
             return;
         };
         let later = difference(order.forecast.end, charged).saturating_add(seen.error);
-        // A pause of the drive's own, which comes without idle time too.
-        let later = if later > turn * PAUSE { 0 } else { later.max(-turn) - outside.usual.mean() };
+        let failed = std::mem::take(&mut outside.idle_failed);
+        // A pause of the drive's own comes without idle time too; what it tries for sectors that idle time has asked for does not.
+        let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) - outside.usual.mean() };
         self.idle.head.late_by(later);
         outside.felt.after_idle(later);
     }

@@ -280,12 +280,7 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
     };
     report.add("order of tracks", kind, sure, note);
     report.add("heads", shape.heads.to_string(), sure_of_heads, if map.mapped < end { part } else { "" });
-    report.add(
-        "cylinders",
-        cylinders.to_string(),
-        0.9,
-        "those with LBNs; gaps between zones are not looked for",
-    );
+    report.add("cylinders", cylinders.to_string(), 0.9, "those with LBNs");
 }
 
 fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {

@@ -22,6 +22,7 @@ mod shingled;
 mod spindle;
 mod timing;
 mod validate;
+mod waiting;
 mod wobble;
 
 pub use behaviour::{BadSectors, Behaviour, Queue, QueueOrder, Rarely, Recalibration, SpindleDrift};
@@ -36,3 +37,4 @@ pub use rules::Rules;
 pub use shingled::{Shingled, ShingledConfig};
 pub use spindle::{Platter, Spindle};
 pub use validate::{ClassReport, Report, ValidateError, ValidateRecord, demerit_ms, validate, validate_with};
+pub use waiting::{NotDone, Waiting, Why};

@@ -2,14 +2,14 @@
 
 use crate::set_up::{self, ATLAS_10K, CHEETAH_18LP};
 use crate::{Lab, LabError};
-use drive::{Behaviour, BlackBox, Command, Drive, Rules};
+use drive::{Behaviour, BlackBox, Drive, NotDone, Rules, Waiting};
 use model::{DriveModel, Position, Profile, builtin};
 use probe::{DeviceError, Timed};
 use scheduler::{OutsideConfig, Overheads};
 use sim::black_box;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use units::{Bytes, Cylinder, Head, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+use units::{Bytes, Cylinder, Head, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// A built-in drive: what figures call it, and its name.
 pub type Named = (&'static str, &'static str);
@@ -125,8 +125,8 @@ impl Told {
             |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("probing {}", named.1), e);
         let told = Self::truth(named)?;
         let drive = Drive::with_behaviour(&told.profile, Rules::HARDWARE, behaviour, seed);
-        let mut device = Handle { drive: drive.map_err(|e| failed(e.into()))?, now: Instant::ZERO, sent: 0 };
-        let all = LbnRange::new(Lbn::new(0), BlackBox::capacity(&device.drive));
+        let mut device = Handle { host: Waiting::new(drive.map_err(|e| failed(e.into()))?) };
+        let all = LbnRange::new(Lbn::new(0), BlackBox::capacity(device.host.drive()));
         let options = probe::Options { seed, name: "probed".into(), writes: writes.then_some(all) };
         let found = probe::Probe::new(options)
             .run(&mut device, &mut |_| ControlFlow::Continue(()))
@@ -231,9 +231,7 @@ fn exact_but_for_the_bus() -> Behaviour {
 
 /// A drive as a probe meets it: one command at a time.
 struct Handle {
-    drive: Drive,
-    now: Instant,
-    sent: u64,
+    host: Waiting,
 }
 
 impl Handle {
@@ -242,40 +240,28 @@ impl Handle {
         at: Instant,
         of: [(Op, LbnRange); N],
     ) -> Result<[Timed; N], DeviceError> {
-        let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
+        let times = self.host.carry_out(at, of).map_err(|NotDone { op, range, why }| DeviceError {
             op,
             range,
-            unreadable: None,
-            reason,
-            mend: "mend the simulation".into(),
-        };
-        let submitted = at.max(self.now);
-        let commands = of.map(|(op, range)| {
-            let id = RequestId::new(self.sent);
-            self.sent += 1;
-            Command { id, op, range }
-        });
-        let done = self.drive.carry_out(submitted, commands);
-        let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
-        self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
-        if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
-            return Err(failed(*of, "the drive gave no answer".to_owned()));
-        }
-        Ok(done.map(|one| Timed { submitted, completed: one.map_or(self.now, |one| one.at) }))
+            unreadable: why.unreadable(),
+            reason: why.to_string(),
+            mend: "mend the simulation".to_owned(),
+        })?;
+        Ok(times.map(|(submitted, completed)| Timed { submitted, completed }))
     }
 }
 
 impl probe::Device for Handle {
     fn capacity(&self) -> Sectors {
-        BlackBox::capacity(&self.drive)
+        BlackBox::capacity(self.host.drive())
     }
 
     fn sector_bytes(&self) -> Bytes {
-        BlackBox::sector_bytes(&self.drive)
+        BlackBox::sector_bytes(self.host.drive())
     }
 
     fn now(&self) -> Instant {
-        self.now
+        self.host.now()
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
@@ -283,7 +269,7 @@ impl probe::Device for Handle {
     }
 
     fn takes_two(&self) -> bool {
-        self.drive.queue_depth() > 1
+        self.host.drive().queue_depth() > 1
     }
 
     fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {

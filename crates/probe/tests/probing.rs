@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Emulated, finding, predictions_on};
+use common::{CUT, Cut, Emulated, finding, predictions_on};
 use model::Profile;
 use model::builtin;
 use model::profile::{Order, SectorsPerTrack};
@@ -267,53 +267,6 @@ fn nothing_is_written_unless_it_is_allowed() {
     }
 }
 
-/// A device that is taken away after so many commands.
-struct Cut {
-    device: Emulated,
-    left: u64,
-}
-
-impl Device for Cut {
-    fn capacity(&self) -> Sectors {
-        self.device.capacity()
-    }
-
-    fn sector_bytes(&self) -> Bytes {
-        self.device.sector_bytes()
-    }
-
-    fn now(&self) -> Instant {
-        self.device.now()
-    }
-
-    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        self.lose(1, (op, range))?;
-        self.device.execute(at, op, range)
-    }
-
-    fn takes_two(&self) -> bool {
-        self.device.takes_two()
-    }
-
-    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
-        self.lose(2, two[1])?;
-        self.device.execute_two(at, two)
-    }
-}
-
-impl Cut {
-    fn lose(&mut self, commands: u64, (op, range): (Op, LbnRange)) -> Result<(), DeviceError> {
-        self.left = self.left.checked_sub(commands).ok_or_else(|| DeviceError {
-            op,
-            range,
-            unreadable: None,
-            reason: "the cable came off".to_owned(),
-            mend: "put it back".to_owned(),
-        })?;
-        Ok(())
-    }
-}
-
 #[test]
 fn a_probe_cut_short_again_and_again_finds_the_same_drive() {
     cut_again_and_again(drive::Behaviour::default());
@@ -337,7 +290,8 @@ fn cut_again_and_again(behaviour: drive::Behaviour) {
                 Probe::resume(Options::default(), Journal::from_bytes(bytes, "state").unwrap()).unwrap()
             }
         };
-        let mut device = Cut { device: Emulated::with(&truth, behaviour, 0), left: 1_000 };
+        let mut device = Emulated::with(&truth, behaviour, 0);
+        let mut device = Cut { device: &mut device, left: 1_000 };
         match probe.run(&mut device, &mut |_| ControlFlow::Continue(())) {
             Ok(found) => {
                 assert_eq!(found.profile.layout.order, whole.profile.layout.order);
@@ -345,7 +299,7 @@ fn cut_again_and_again(behaviour: drive::Behaviour) {
                 common::holds(Emulated::with(&truth, behaviour, 0), &truth, &found, 300.0);
                 return;
             }
-            Err(ProbeError::Device(error)) => assert!(error.to_string().contains("the cable came off")),
+            Err(ProbeError::Device(error)) => assert!(error.to_string().contains(CUT)),
             Err(error) => panic!("{error}"),
         }
         state = Some(probe.journal().to_bytes());
@@ -354,9 +308,10 @@ fn cut_again_and_again(behaviour: drive::Behaviour) {
 }
 
 /// What a probe of `device` had measured when it was cut off after so many commands.
-fn begun(device: Emulated, commands: u64) -> Vec<u8> {
+fn begun(mut device: Emulated, commands: u64) -> Vec<u8> {
     let mut probe = Probe::new(Options::default());
-    let result = probe.run(&mut Cut { device, left: commands }, &mut |_| ControlFlow::Continue(()));
+    let result =
+        probe.run(&mut Cut { device: &mut device, left: commands }, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(result, Err(ProbeError::Device(_))), "{result:?}");
     probe.journal().to_bytes()
 }

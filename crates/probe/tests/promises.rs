@@ -5,57 +5,13 @@
 
 mod common;
 
-use common::{Emulated, finding};
+use common::{CUT, Cut, Emulated, finding};
 use model::{Layout, Profile, builtin};
-use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed};
+use probe::{Journal, Options, Outcome, Probe, ProbeError};
 use std::ops::ControlFlow;
-use units::{Bytes, Instant, LbnRange, Op, Sectors};
 
 fn probed(truth: &Profile) -> Outcome {
     Probe::new(Options::default()).run(&mut Emulated::new(truth), &mut |_| ControlFlow::Continue(())).unwrap()
-}
-
-/// A handle that is killed with everything else after so many commands.
-struct Killed<'d> {
-    device: &'d mut Emulated,
-    left: u64,
-}
-
-impl Killed<'_> {
-    fn count(&mut self, commands: u64, (op, range): (Op, LbnRange)) -> Result<(), DeviceError> {
-        let (reason, mend) = ("killed".to_owned(), "resume".to_owned());
-        let left = self.left.checked_sub(commands);
-        self.left = left.ok_or(DeviceError { op, range, unreadable: None, reason, mend })?;
-        Ok(())
-    }
-}
-
-impl Device for Killed<'_> {
-    fn capacity(&self) -> Sectors {
-        self.device.capacity()
-    }
-
-    fn sector_bytes(&self) -> Bytes {
-        self.device.sector_bytes()
-    }
-
-    fn now(&self) -> Instant {
-        self.device.now()
-    }
-
-    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        self.count(1, (op, range))?;
-        self.device.execute(at, op, range)
-    }
-
-    fn takes_two(&self) -> bool {
-        self.device.takes_two()
-    }
-
-    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
-        self.count(2, two[0])?;
-        self.device.execute_two(at, two)
-    }
 }
 
 /// Moves in a profile that is the same but for how it came to be.
@@ -116,10 +72,10 @@ fn whoever_is_killed_at_any_command_goes_on_to_the_same_profile() {
                         Probe::resume(Options::default(), journal).unwrap()
                     }
                 };
-                let mut killed = Killed { device: &mut device, left };
-                match probe.run(&mut killed, &mut |_| ControlFlow::Continue(())) {
+                let mut cut = Cut { device: &mut device, left };
+                match probe.run(&mut cut, &mut |_| ControlFlow::Continue(())) {
                     Ok(found) => break found,
-                    Err(ProbeError::Device(error)) => assert_eq!(error.reason, "killed"),
+                    Err(ProbeError::Device(error)) => assert_eq!(error.reason, CUT),
                     Err(error) => panic!("{round}, {cuts:?}: {error}"),
                 }
                 saved = Some(probe.journal().to_bytes());

@@ -60,7 +60,8 @@ fn writes_are_predicted(name: &str, behaviour: Behaviour) {
     let most = if name.starts_with("nearline") { 3_600.0 } else { 300.0 };
     assert!(report.drive_time_s <= most, "{name}: {} s", report.drive_time_s);
     let check = report.writes.unwrap();
-    assert!(check.requests >= 100 || !report.unsure_writes.is_empty(), "{name}: {check:?}");
+    // The check had its time, but where the drive leaves none that varies.
+    assert!(check.requests >= 500 || behaviour.drift.is_some(), "{name}: {check:?}");
     let (share, by_pair) = shares(&mut device, &found.profile, 2_000);
     assert!(share >= 0.97 || !report.unsure_writes.is_empty(), "{name}: {share} {by_pair:?}");
     // What does not vary is not left unsure.

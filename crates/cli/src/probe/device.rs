@@ -4,10 +4,10 @@ use crate::differs::Differs;
 use crate::drive::resolve::resolve;
 use crate::problem::Problem;
 use ::probe::{Device, DeviceError, Timed};
-use drive::{Command, Drive, Rules};
+use drive::{Drive, NotDone, Rules, Waiting};
 use std::fmt;
 use std::str::FromStr;
-use units::{Bytes, Instant, LbnRange, Op, RequestId, Sectors};
+use units::{Bytes, Instant, LbnRange, Op, Sectors};
 
 /// A drive to probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl DeviceName {
                     Problem::failed(format!("{name}: {error}"))
                         .help("give a profile with a [firmware] table, as `freeblock drive show NAME --toml` prints")
                 })?;
-                Ok((Box::new(Emulated { drive, now: Instant::ZERO, commands: 0 }), None))
+                Ok((Box::new(Emulated { host: Waiting::new(drive) }), None))
             }
         }
     }
@@ -114,9 +114,7 @@ impl DeviceName {
 
 /// A simulated drive behind the handle that a real one would have.
 struct Emulated {
-    drive: Drive,
-    now: Instant,
-    commands: u64,
+    host: Waiting,
 }
 
 impl Emulated {
@@ -125,46 +123,28 @@ impl Emulated {
         at: Instant,
         of: [(Op, LbnRange); N],
     ) -> Result<[Timed; N], DeviceError> {
-        let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
+        let times = self.host.carry_out(at, of).map_err(|NotDone { op, range, why }| DeviceError {
             op,
             range,
-            unreadable: None,
-            reason,
+            unreadable: why.unreadable(),
+            reason: why.to_string(),
             mend: "check the profile with `freeblock drive show`".to_owned(),
-        };
-        let submitted = at.max(self.now);
-        let commands = of.map(|(op, range)| {
-            let id = RequestId::new(self.commands);
-            self.commands += 1;
-            Command { id, op, range }
-        });
-        let done = self.drive.carry_out(submitted, commands);
-        let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
-        self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
-        for (of, one) in of.iter().zip(done.iter().flatten()) {
-            if let Some(lbn) = one.failed {
-                let error = failed(*of, format!("LBN {lbn} cannot be read"));
-                return Err(DeviceError { unreadable: Some(lbn), ..error });
-            }
-        }
-        if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
-            return Err(failed(*of, "the drive gave no answer".to_owned()));
-        }
-        Ok(done.map(|one| Timed { submitted, completed: one.map_or(self.now, |one| one.at) }))
+        })?;
+        Ok(times.map(|(submitted, completed)| Timed { submitted, completed }))
     }
 }
 
 impl Device for Emulated {
     fn capacity(&self) -> Sectors {
-        self.drive.model().layout().capacity()
+        self.host.drive().model().layout().capacity()
     }
 
     fn sector_bytes(&self) -> Bytes {
-        self.drive.model().sector_bytes()
+        self.host.drive().model().sector_bytes()
     }
 
     fn now(&self) -> Instant {
-        self.now
+        self.host.now()
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
@@ -172,7 +152,7 @@ impl Device for Emulated {
     }
 
     fn takes_two(&self) -> bool {
-        self.drive.queue_depth() > 1
+        self.host.drive().queue_depth() > 1
     }
 
     fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {

@@ -2,7 +2,6 @@
 
 mod arm;
 mod build;
-mod carry_out;
 mod chance;
 mod queue;
 mod read;

@@ -2,17 +2,15 @@
 
 #![allow(clippy::unwrap_used, dead_code, reason = "shared by tests and the example; each uses a part")]
 
-use drive::{Behaviour, Command, Drive, Rules};
+use drive::{Behaviour, Drive, NotDone, Rules, Waiting};
 use model::Profile;
 use model::profile::Order;
 use probe::{Device, DeviceError, Finding, Outcome, Report, Timed};
-use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
+use units::{Bytes, Duration, Instant, LbnRange, Op, Sectors};
 
 /// An emulated drive, of which the probe sees the commands and the clock.
 pub struct Emulated {
-    drive: Drive,
-    now: Instant,
-    commands: u64,
+    host: Waiting,
     one_at_a_time: bool,
 }
 
@@ -27,17 +25,17 @@ impl Emulated {
 
     pub fn with(profile: &Profile, behaviour: Behaviour, seed: u64) -> Self {
         let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed).unwrap();
-        Self { drive, now: Instant::ZERO, commands: 0, one_at_a_time: false }
+        Self { host: Waiting::new(drive), one_at_a_time: false }
     }
 
     /// Makes sectors unreadable.
     pub fn damage(&mut self, range: LbnRange) {
-        self.drive.damage(range);
+        self.host.drive_mut().damage(range);
     }
 
     /// The sectors that cannot be read, ascending.
     pub fn unreadable(&self) -> impl Iterator<Item = units::Lbn> + '_ {
-        self.drive.unreadable()
+        self.host.drive().unreadable()
     }
 
     /// Behind a handle that gives it one command at a time, as that of a disk's path does.
@@ -52,45 +50,28 @@ impl Emulated {
         at: Instant,
         of: [(Op, LbnRange); N],
     ) -> Result<[Timed; N], DeviceError> {
-        let failed = |(op, range): (Op, LbnRange), reason: String| DeviceError {
+        let times = self.host.carry_out(at, of).map_err(|NotDone { op, range, why }| DeviceError {
             op,
             range,
-            unreadable: None,
-            reason,
-            mend: "mend the test".into(),
-        };
-        let submitted = at.max(self.now);
-        let commands = of.map(|(op, range)| {
-            let id = RequestId::new(self.commands);
-            self.commands += 1;
-            Command { id, op, range }
-        });
-        let done = self.drive.carry_out(submitted, commands);
-        let done = done.map_err(|(command, error)| failed((command.op, command.range), error.to_string()))?;
-        self.now = done.iter().flatten().map(|one| one.at).fold(self.now, Instant::max);
-        for (of, one) in of.iter().zip(done.iter().flatten()) {
-            if let Some(lbn) = one.failed {
-                return Err(DeviceError { unreadable: Some(lbn), ..failed(*of, "it cannot be read".into()) });
-            }
-        }
-        if let Some((of, _)) = of.iter().zip(&done).find(|(_, one)| one.is_none()) {
-            return Err(failed(*of, "the drive gave no answer".to_owned()));
-        }
-        Ok(done.map(|one| Timed { submitted, completed: one.map_or(self.now, |one| one.at) }))
+            unreadable: why.unreadable(),
+            reason: why.to_string(),
+            mend: "mend the test".to_owned(),
+        })?;
+        Ok(times.map(|(submitted, completed)| Timed { submitted, completed }))
     }
 }
 
 impl Device for Emulated {
     fn capacity(&self) -> Sectors {
-        self.drive.model().layout().capacity()
+        self.host.drive().model().layout().capacity()
     }
 
     fn sector_bytes(&self) -> Bytes {
-        self.drive.model().sector_bytes()
+        self.host.drive().model().sector_bytes()
     }
 
     fn now(&self) -> Instant {
-        self.now
+        self.host.now()
     }
 
     fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
@@ -98,11 +79,57 @@ impl Device for Emulated {
     }
 
     fn takes_two(&self) -> bool {
-        !self.one_at_a_time && self.drive.queue_depth() > 1
+        !self.one_at_a_time && self.host.drive().queue_depth() > 1
     }
 
     fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
         self.carry_out(at, two)
+    }
+}
+
+/// A device that is taken away after so many commands.
+pub struct Cut<'d> {
+    pub device: &'d mut dyn Device,
+    pub left: u64,
+}
+
+/// What it says from then on.
+pub const CUT: &str = "the cable came off";
+
+impl Cut<'_> {
+    fn lose(&mut self, commands: u64, (op, range): (Op, LbnRange)) -> Result<(), DeviceError> {
+        let (reason, mend) = (CUT.to_owned(), "put it back".to_owned());
+        let left = self.left.checked_sub(commands);
+        self.left = left.ok_or(DeviceError { op, range, unreadable: None, reason, mend })?;
+        Ok(())
+    }
+}
+
+impl Device for Cut<'_> {
+    fn capacity(&self) -> Sectors {
+        self.device.capacity()
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.device.sector_bytes()
+    }
+
+    fn now(&self) -> Instant {
+        self.device.now()
+    }
+
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        self.lose(1, (op, range))?;
+        self.device.execute(at, op, range)
+    }
+
+    fn takes_two(&self) -> bool {
+        self.device.takes_two()
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        self.lose(2, two[0])?;
+        self.device.execute_two(at, two)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::clock::{difference, nanos};
 use super::fit::range_of;
-use super::forecast::{PAUSE, Standing};
+use super::forecast::{PAUSE, Standing, forecast};
 use super::record::Observed;
 use super::{Neighbours, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
@@ -15,6 +15,7 @@ use crate::core::{Core, Purpose};
 use crate::idle::Range;
 use crate::planner::{Stop, straight_parts};
 use model::layout::Location;
+use model::{DriveModel, Position};
 use std::sync::Arc;
 use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
 
@@ -65,6 +66,27 @@ impl Usual {
     }
 }
 
+impl Outside {
+    /// By how many nanoseconds the host hears of a command later behind `standing` than on a drive with nothing to do whose head is at
+    /// `from`, beyond those by which the head is later: its data wait for others on the bus, or are a write's, which is
+    /// reported when the drive comes to it.
+    fn heard_later(
+        &self,
+        drive: &DriveModel,
+        standing: &Standing,
+        from: Position,
+        arrived: Instant,
+        what: (Op, LbnRange),
+    ) -> i64 {
+        let sent = self.clock.platter(arrived).min(self.decided);
+        let idle = Standing { position: from, free: sent, ready: sent, bus: sent, ..*standing };
+        let foresee =
+            |at: &Standing, sent| forecast(drive, &self.config.overheads, at, (sent, self.held_back), what).0;
+        let (plain, now) = (foresee(&idle, sent), foresee(standing, self.decided));
+        difference(now.heard, plain.heard) - difference(now.end, plain.end)
+    }
+}
+
 impl Core {
     /// What idle time has cost this request, or saved it.
     pub(super) fn account_idle(&mut self, outside: &mut Outside, standing: &Standing, job: &Job) {
@@ -85,7 +107,13 @@ impl Core {
                 let at = outside.clock.platter(job.pending.arrived) + outside.config.overheads.command(op);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
                 self.idle.account(plain, until);
-                outside.felt.after_idle(difference(until, plain));
+                let late = difference(until, plain);
+                outside.felt.after_idle(late);
+                if let Some(&asked) = job.ranges().first() {
+                    let heard =
+                        outside.heard_later(&self.drive, standing, from, job.pending.arrived, (op, asked));
+                    outside.felt.heard_after_idle(heard);
+                }
                 outside.charged = Some(until);
                 plain.saturating_since(at)
             }
@@ -103,7 +131,7 @@ impl Core {
             return;
         }
         let turn = nanos(turn(&self.drive));
-        let Some(charged) = order.charged else {
+        let Some((charged, heard)) = order.charged else {
             if plain.is_none_or(|plain| plain.detour == 0) {
                 outside.usual.note(seen.error.clamp(-turn, turn));
             }
@@ -115,6 +143,10 @@ impl Core {
         let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) - outside.usual.mean() };
         self.idle.head.late_by(later);
         outside.felt.after_idle(later);
+        if order.command.op.is_write() && outside.config.overheads.write_back {
+            let reported = difference(outside.clock.platter(self.now), heard).clamp(-turn, turn);
+            outside.felt.heard_after_idle(reported - later);
+        }
     }
 
     /// What idle time has cost the foreground's `order`, which the drive began with at `begun`, if that could not be foreseen.

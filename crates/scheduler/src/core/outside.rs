@@ -182,6 +182,10 @@ pub(super) struct Outside {
     charged: Option<Instant>,
     /// The last command of idle time met sectors that cannot be read: what the drive has tried for them is no pause of its own.
     idle_failed: bool,
+    /// When the host heard last of a command of idle time, by its own clock.
+    idle_heard: Instant,
+    /// For how long the bus has been busy beyond what it would have been without what idle time asked for.
+    idle_on_bus: Duration,
     /// By how much requests are later than foreseen that nothing was done before.
     usual: Usual,
     clock: Clock,
@@ -240,6 +244,8 @@ impl Outside {
             alone: Alone::default(),
             charged: None,
             idle_failed: false,
+            idle_heard: Instant::ZERO,
+            idle_on_bus: Duration::ZERO,
             usual: Usual::default(),
             clock: Clock::new(super::under_way::turn(drive)),
             known: false,
@@ -397,6 +403,7 @@ impl Core {
             self.outside = Some(outside);
             return;
         }
+        let waited_for_bus = outside.behind_idle_on_bus(&drive, &order);
         let buffered = outside.came_from_buffer(&drive, now, &order);
         let mut seen = if buffered {
             Observed { error: 0, turns: 0, explained: true, foreseen: true }
@@ -430,7 +437,7 @@ impl Core {
             }
         }
         self.account_idle_unforeseen(&mut outside, &order, begun);
-        self.account_idle_seen(&mut outside, &order, &seen);
+        self.account_idle_seen(&mut outside, &order, &seen, waited_for_bus);
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
@@ -465,6 +472,8 @@ impl Core {
             }
             Work::Idle | Work::Probe => {
                 outside.idle_failed = outcome != Outcome::Done;
+                // Without it the bus would have been free by now.
+                (outside.idle_heard, outside.idle_on_bus) = (now, Duration::MAX);
                 outside.foresee_plain(&drive);
             }
         }

@@ -183,6 +183,10 @@ pub(super) struct Outside {
     charged: Option<Instant>,
     /// The last command of idle time met sectors that cannot be read: what the drive has tried for them is no pause of its own.
     idle_failed: bool,
+    /// When the host heard last of a command of idle time, by its own clock.
+    idle_heard: Instant,
+    /// For how long the bus has been busy beyond what it would have been without what idle time asked for.
+    idle_on_bus: Duration,
     /// By how much requests are later than foreseen that nothing was done before.
     usual: Usual,
     clock: Clock,
@@ -249,6 +253,8 @@ impl Outside {
             alone: Alone::default(),
             charged: None,
             idle_failed: false,
+            idle_heard: Instant::ZERO,
+            idle_on_bus: Duration::ZERO,
             usual: Usual::default(),
             clock: Clock::new(super::under_way::turn(drive)),
             known: false,
@@ -414,6 +420,7 @@ impl Core {
             self.outside = Some(outside);
             return;
         }
+        let waited_for_bus = outside.behind_idle_on_bus(&drive, &order);
         let buffered = outside.came_from_buffer(&drive, now, &order);
         let mut seen = if buffered {
             Observed { error: 0, turns: 0, explained: true, foreseen: true }
@@ -423,7 +430,7 @@ impl Core {
         seen.foreseen &= !order.overtaken;
         let foreseen = order.forecast;
         let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
-        if !(buffered || order.command.op.is_write() && outside.config.overheads.write_back) {
+        if !(buffered || outside.reports(order.command.op)) {
             outside.record.note(&seen, moved);
             if outside.guard.note(seen.foreseen) {
                 // The drive may be another one from now on.
@@ -447,7 +454,7 @@ impl Core {
             }
         }
         self.account_idle_unforeseen(&mut outside, &order, begun);
-        self.account_idle_seen(&mut outside, &order, &seen);
+        self.account_idle_seen(&mut outside, &order, &seen, waited_for_bus);
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
@@ -462,7 +469,7 @@ impl Core {
             Work::Foreground { plain, job } => {
                 let Command { range, foreground, .. } = order.command;
                 let failed = foreground.is_some_and(|asked| outcome.failed_before(asked.start()));
-                let reported = order.command.op.is_write() && outside.config.overheads.write_back;
+                let reported = outside.reports(order.command.op);
                 let own = plain.map_or(0, |plain| plain.detour);
                 // What came from the buffer says what the detours before it have cost, not its own.
                 let detour = if reported { outside.heard_of } else { own + outside.heard_of };
@@ -487,6 +494,8 @@ impl Core {
             }
             Work::Idle | Work::Probe => {
                 outside.idle_failed = outcome != Outcome::Done;
+                // Without it the bus would have been free by now.
+                (outside.idle_heard, outside.idle_on_bus) = (now, Duration::MAX);
                 outside.foresee_plain(&drive);
             }
         }

@@ -65,6 +65,11 @@ impl Outside {
         usize::from(self.config.at_drive).max(1)
     }
 
+    /// Whether the drive reports such a command from its buffer.
+    pub(super) fn reports(&self, op: Op) -> bool {
+        op.is_write() && self.config.overheads.write_back
+    }
+
     /// When the drive has written what it reported last, by the host's clock: until then it has that beside what it is sent. Of
     /// several commands that wait one may go before another; that it waits with one at most keeps them in their order.
     pub(super) fn destaged(&self) -> Option<Instant> {
@@ -74,7 +79,7 @@ impl Outside {
 
     /// When a command is at the drive no longer, as far as the host can know.
     fn left(&self, op: Op, forecast: &Forecast) -> Instant {
-        if op.is_write() && self.config.overheads.write_back && self.config.overheads.overlap {
+        if self.reports(op) && self.config.overheads.overlap {
             forecast.heard_at_latest.max(forecast.end + LEAD)
         } else {
             forecast.heard_at_latest
@@ -201,7 +206,7 @@ impl Outside {
         let op = order.command.op;
         let foreseen = order.forecast;
         let (_, after) = self.follow(drive, &self.base, order);
-        if op.is_write() && overheads.write_back {
+        if self.reports(op) {
             return self.reported(drive, now, order, in_turn);
         }
         self.hear_of_detours(order, true);

@@ -72,11 +72,16 @@ impl Outside {
 
     /// When the arm can set out for the next command.
     pub(super) fn set_out(&self, at: &Standing, op: Op) -> Instant {
+        self.set_out_from(at, op, self.decided)
+    }
+
+    /// The same for a command that is `sent` then, in platter time.
+    pub(super) fn set_out_from(&self, at: &Standing, op: Op, sent: Instant) -> Instant {
         let overheads = &self.config.overheads;
         if overheads.overlap {
-            at.free.max(self.decided + overheads.command(op))
+            at.free.max(sent + overheads.command(op))
         } else {
-            at.ready.max(self.decided) + overheads.command(op)
+            at.ready.max(sent) + overheads.command(op)
         }
     }
 

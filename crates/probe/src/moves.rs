@@ -33,7 +33,7 @@ pub(crate) trait Target {
 }
 
 /// Where a search stops, ns: in exact times, and where the last steps are taken otherwise.
-const FINE: f64 = 6_000.0;
+pub(crate) const FINE: f64 = 6_000.0;
 const FINE_NOISY: f64 = 20_000.0;
 
 /// Attempts at one trial.

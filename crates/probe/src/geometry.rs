@@ -145,6 +145,7 @@ const WIDEST: u64 = 600;
 const LONGEST: f64 = 0.72;
 
 /// A move's time by how many tracks further its end is.
+#[derive(Clone, Debug)]
 struct Moves {
     /// Tracks, ns.
     times: Vec<(u64, f64)>,
@@ -164,7 +165,41 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     // What recurs after more runs than a drive has heads is no band.
     let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= MOST_HEADS));
     let steps = steps(zone, unit);
-    let moves = measure(meter, zone, &steps, buffer)?;
+    let mut moves = measure(meter, zone, &steps, buffer)?;
+    let shapes = candidates(map, unit, upper);
+    let mut scores = moves.scores(&shapes, zone);
+    if !meter.is_noisy() {
+        // How exact a search is is measured where it matters only.
+        let rough = Moves { variance: NOISY, ..moves.clone() };
+        if best(&rough.scores(&shapes, zone)).1 != best(&scores).1 {
+            moves.variance = repeated(meter, zone, &moves.times, buffer)?.max(FLOOR);
+            scores = moves.scores(&shapes, zone);
+        }
+    }
+    let (misfit, shape) = best(&scores);
+    let mut sure = sure_of(shape, misfit, &scores);
+    if meter.is_noisy() {
+        // The least of several misfits is a little too small by chance, of one shape or of the other.
+        sure = sure.map(|gap| gap / 2.0);
+    } else {
+        // Sure is only what is likelier whether or not single times may be wrong.
+        let mut again: Vec<(f64, Shape)> =
+            shapes.iter().map(|&s| (moves.misfit(s, s.origin(zone), Errors::OfSome), s)).collect();
+        // Nor may there be a likelier one whose first cylinder holds a part of its tracks.
+        for &s in shapes.iter().filter(|s| !matches!(s.kind, Kind::Bands(_))) {
+            let parts = 1..if zone.cycle.is_some() { 1 } else { s.unit() };
+            again.extend(parts.map(|first| (moves.misfit(s, first, Errors::OfSome), s)));
+        }
+        let misfit = moves.misfit(shape, shape.origin(zone), Errors::OfSome);
+        let other = sure_of(shape, misfit, &again);
+        sure = [f64::min(sure[0], other[0]), f64::min(sure[1], other[1])];
+    }
+    let [sure, sure_of_order] = sure.map(trust);
+    Ok(Geometry { shape, sure, sure_of_order })
+}
+
+/// The shapes that a drive may have on which skews recur after `unit` tracks, and again after `upper`; the simplest first.
+fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Shape> {
     let mut shapes = Vec::new();
     let kinds = |h: u64| [Kind::Cylinder, Kind::Serpentine].map(|kind| Shape { kind, heads: h });
     match (unit, upper) {
@@ -189,36 +224,16 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     if shapes.iter().any(|s| s.fits_all(map)) {
         shapes.retain(|s| s.fits_all(map));
     }
-    // Among equals the first, which is the simplest.
-    let mut best = (f64::MAX, Shape { kind: Kind::Cylinder, heads: fewest });
-    let mut scores: Vec<(f64, Shape)> = Vec::new();
-    for &shape in &shapes {
-        let score = moves.misfit(shape, shape.origin(zone), Errors::OfASize);
-        scores.push((score, shape));
-        if score < best.0 - 0.1 {
-            best = (score, shape);
-        }
+    if shapes.is_empty() {
+        shapes.push(Shape { kind: Kind::Cylinder, heads: fewest });
     }
-    let (misfit, shape) = best;
-    let mut sure = sure_of(shape, misfit, &scores);
-    if meter.is_noisy() {
-        // The least of several misfits is a little too small by chance, of one shape or of the other.
-        sure = sure.map(|gap| gap / 2.0);
-    } else {
-        // Sure is only what is likelier whether or not single times may be wrong.
-        let mut again: Vec<(f64, Shape)> =
-            shapes.iter().map(|&s| (moves.misfit(s, s.origin(zone), Errors::OfSome), s)).collect();
-        // Nor may there be a likelier one whose first cylinder holds a part of its tracks.
-        for &s in shapes.iter().filter(|s| !matches!(s.kind, Kind::Bands(_))) {
-            let parts = 1..if zone.cycle.is_some() { 1 } else { s.unit() };
-            again.extend(parts.map(|first| (moves.misfit(s, first, Errors::OfSome), s)));
-        }
-        let misfit = moves.misfit(shape, shape.origin(zone), Errors::OfSome);
-        let other = sure_of(shape, misfit, &again);
-        sure = [f64::min(sure[0], other[0]), f64::min(sure[1], other[1])];
-    }
-    let [sure, sure_of_order] = sure.map(trust);
-    Ok(Geometry { shape, sure, sure_of_order })
+    shapes
+}
+
+/// The shape that explains most, and what it leaves; among equals the first, which is the simplest.
+fn best(scores: &[(f64, Shape)]) -> (f64, Shape) {
+    let none = (f64::MAX, Shape { kind: Kind::Cylinder, heads: 1 });
+    scores.iter().fold(none, |best, &score| if score.0 < best.0 - 0.1 { score } else { best })
 }
 
 /// By how much the next likely shape explains less: one of another number of heads or other bands; any other one.
@@ -315,7 +330,7 @@ fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -
             guess = around(ns);
         }
     }
-    let variance = if meter.is_noisy() { NOISY } else { repeated(meter, zone, &times, buffer)?.max(FLOOR) };
+    let variance = if meter.is_noisy() { NOISY } else { FLOOR };
     Ok(Moves { times, variance, noisy: meter.is_noisy() })
 }
 
@@ -377,6 +392,11 @@ fn repeated(
 }
 
 impl Moves {
+    /// How badly each shape explains the times.
+    fn scores(&self, shapes: &[Shape], zone: &Zone) -> Vec<(f64, Shape)> {
+        shapes.iter().map(|&s| (self.misfit(s, s.origin(zone), Errors::OfASize), s)).collect()
+    }
+
     /// How badly a shape explains the times: what it leaves unexplained, and what it needs for explaining the rest
     /// (Schwarz's criterion, 1978). A shape puts moves that are as far, and to the same head or not, into one group; each group
     /// is a number that it needs, and each time that is shorter than that of a shorter move one more.

@@ -67,6 +67,7 @@ mod report;
 mod seeks;
 mod spin;
 mod spread;
+mod stray;
 mod sure;
 mod turns;
 mod whole;

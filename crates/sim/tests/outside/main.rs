@@ -9,6 +9,7 @@ mod felt;
 mod grid;
 mod ideas;
 mod promises;
+mod responses;
 mod rig;
 mod surprise;
 mod surprises;

@@ -14,6 +14,7 @@ use crate::core::under_way::{Job, pass, plain_end, turn};
 use crate::core::{Core, Purpose};
 use crate::idle::Range;
 use crate::planner::{Stop, straight_parts};
+use model::DriveModel;
 use model::layout::Location;
 use std::sync::Arc;
 use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
@@ -65,6 +66,35 @@ impl Usual {
     }
 }
 
+impl Outside {
+    /// For how long the data of `order`, which is done, have waited on the bus for what idle time had asked for. The head is ready
+    /// for what comes next meanwhile: only who waits for these data is late.
+    pub(super) fn behind_idle_on_bus(&mut self, drive: &DriveModel, order: &Order) -> Duration {
+        let before = std::mem::take(&mut self.idle_on_bus);
+        if before == Duration::ZERO || matches!(order.work, Work::Idle | Work::Probe) {
+            return Duration::ZERO;
+        }
+        let bus = self.base.bus.checked_sub(before).unwrap_or_default();
+        let [with, without] =
+            [self.base, Standing { bus, ..self.base }].map(|from| self.follow(drive, &from, order).0);
+        // What the head is later is in its own account; who hears from the buffer does not wait for it.
+        let head = if self.reports(order.command.op) {
+            Duration::ZERO
+        } else {
+            with.end.saturating_since(without.end)
+        };
+        self.idle_on_bus = with.heard.saturating_since(without.heard).saturating_sub(head);
+        self.idle_on_bus
+    }
+
+    /// Platter time at which what is decided on now would have been sent, if it has waited for a command of idle time to be heard of.
+    fn waited_for_idle(&self, job: &Job) -> Option<Instant> {
+        let last = self.idle_heard == self.heard_any && self.heard_at < self.heard_any;
+        let sent = self.clock.platter(job.pending.arrived.max(self.heard_at));
+        (last && job.pending.arrived < self.idle_heard).then_some(sent.min(self.decided))
+    }
+}
+
 impl Core {
     /// What idle time has cost this request, or saved it.
     pub(super) fn account_idle(&mut self, outside: &mut Outside, standing: &Standing, job: &Job) {
@@ -85,25 +115,47 @@ impl Core {
                 let at = outside.clock.platter(job.pending.arrived) + outside.config.overheads.command(op);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
                 self.idle.account(plain, until);
-                outside.felt.after_idle(difference(until, plain));
+                let late = difference(until, plain);
+                outside.felt.after_idle(late);
+                if outside.reports(op) {
+                    outside.felt.heard_after_idle(difference(begin, at) - late);
+                }
                 outside.charged = Some(until);
                 plain.saturating_since(at)
             }
-            None => until.saturating_since(begin),
+            None => {
+                if let Some(sent) = outside.waited_for_idle(job) {
+                    // A drive that has one of these in hand, and no more room, was not asked for the next.
+                    let begin = outside.set_out_from(standing, op, sent);
+                    let plain = plain_end(&self.drive, standing.position, begin, op, job.ranges());
+                    let late = difference(until, plain);
+                    self.idle.head.late_by(late);
+                    outside.felt.after_idle(late);
+                    outside.charged = Some(until);
+                }
+                until.saturating_since(begin)
+            }
         };
         self.idle.head.foreground += plain;
         self.idle.visited(job.pending.position().cylinder);
     }
 
     /// What idle time has cost the foreground's `order` beyond what it was charged with when that was decided on: its own commands
-    /// may have taken longer than foreseen, and what the drive does behind them.
-    pub(super) fn account_idle_seen(&mut self, outside: &mut Outside, order: &Order, seen: &Observed) {
+    /// may have taken longer than foreseen, and what the drive does behind them; and its data waited for theirs on the bus.
+    pub(super) fn account_idle_seen(
+        &mut self,
+        outside: &mut Outside,
+        order: &Order,
+        seen: &Observed,
+        waited_for_bus: Duration,
+    ) {
         let Work::Foreground { plain, job } = &order.work else { return };
         if self.config.idle.is_none() || !order.foreseen || job.pending.promoted.is_some() {
             return;
         }
+        self.idle.felt.late_by(nanos(waited_for_bus));
         let turn = nanos(turn(&self.drive));
-        let Some(charged) = order.charged else {
+        let Some((charged, heard)) = order.charged else {
             if plain.is_none_or(|plain| plain.detour == 0) {
                 outside.usual.note(seen.error.clamp(-turn, turn));
             }
@@ -115,6 +167,10 @@ impl Core {
         let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) - outside.usual.mean() };
         self.idle.head.late_by(later);
         outside.felt.after_idle(later);
+        if outside.reports(order.command.op) {
+            let reported = difference(outside.clock.platter(self.now), heard).clamp(-turn, turn);
+            outside.felt.heard_after_idle(reported - later);
+        }
     }
 
     /// What idle time has cost the foreground's `order`, which the drive began with at `begun`, if that could not be foreseen.

@@ -183,6 +183,8 @@ pub(super) struct Outside {
     charged: Option<Instant>,
     /// The last command of idle time met sectors that cannot be read: what the drive has tried for them is no pause of its own.
     idle_failed: bool,
+    /// The most that a detour has cost the head because it met sectors that cannot be read, in nanoseconds: the next may as well.
+    worst: i64,
     /// When the host heard last of a command of idle time, by its own clock.
     idle_heard: Instant,
     /// For how long the bus has been busy beyond what it would have been without what idle time asked for.
@@ -253,6 +255,7 @@ impl Outside {
             alone: Alone::default(),
             charged: None,
             idle_failed: false,
+            worst: 0,
             idle_heard: Instant::ZERO,
             idle_on_bus: Duration::ZERO,
             usual: Usual::default(),
@@ -322,7 +325,8 @@ impl Outside {
         if !self.known {
             return Some(Caution::Unsynchronised);
         }
-        self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.at_risk(self.clock.turn())))
+        let risk = self.clock.turn().max(self.worst);
+        self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.at_risk(risk)))
     }
 
     /// Whether what idle time costs can be foreseen: not of a drive that is unknown, or not what it is believed to be.
@@ -479,6 +483,9 @@ impl Core {
                 let late = plain.map_or(Late::default(), |plain| {
                     plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))
                 });
+                if plain.is_some_and(|plain| plain.failed) {
+                    outside.worst = outside.worst.max(late.head);
+                }
                 let client = self.felt(&mut outside, now, job, time, late);
                 let felt = guard::Lateness { client, head: late.head };
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), felt);

@@ -94,6 +94,16 @@ impl Arrivals {
         (fewer > 0.0).then(|| most.max((mean + variance / fewer).round() as usize))
     }
 
+    /// How many come in the mean while the head does nothing for so long, and before nobody waits for that, if nothing but the drive
+    /// keeps them.
+    pub fn come_in(&self, seconds: f64) -> f64 {
+        let Seen { idle, time: [busy, ..], came: [came, _] } = self.seen[0].and(&self.seen[1]);
+        if came < FEW {
+            return 0.0;
+        }
+        came / busy * seconds * (busy + idle) / idle.max(busy / 1e6)
+    }
+
     /// How many are done in the mean before nobody waits, if those who come do not answer what is done: each of the
     /// `waiting` brings others while it is served, and those others.
     pub fn until_nobody_waits(&self, waiting: usize) -> u64 {

@@ -71,6 +71,8 @@ pub(super) struct Felt {
     heard_after_idle: i64,
     /// What of detours those who wait now will feel, and who is thought to come before nobody waits.
     owed: i64,
+    /// How many clients there are, if those who come answer what is done.
+    clients: Option<u64>,
     /// How many would feel what the next request loses.
     next: i64,
     /// The most bursts that waited at once, lately and before that.
@@ -110,6 +112,7 @@ impl Felt {
         let felt = [0, 1].map(|why| self.lost.iter().map(|(_, head)| head[why]).sum::<i64>());
         // Of those who are seen now and then, some do not wait at this moment, and come before the head has caught up.
         let clients = self.arrivals.clients(self.most[0].max(self.most[1])).map(|clients| clients as u64);
+        self.clients = clients;
         let last = |from: u64| clients.map_or(u64::MAX, |clients| (from + clients).saturating_sub(1));
         self.lost.retain(|(from, _)| last(*from) > self.done && waiting > 1);
         let others = self.arrivals.until_nobody_waits(waiting.saturating_sub(1));
@@ -145,9 +148,13 @@ impl Felt {
     }
 
     /// What is yet to be felt of what detours had lost when the last request was done, in nanoseconds, and what would be if
-    /// the head lost so much now: by those who waited, and by as many more as are thought to come before nobody waits.
+    /// the head lost so much now: by those who waited, and by as many more as are thought to come before nobody waits. Who comes
+    /// meanwhile waits for half of it in the mean; there are no more than there are clients.
     pub fn at_risk(&self, nanos: i64) -> i64 {
-        self.owed.saturating_add(self.next.saturating_mul(nanos))
+        let others = self.clients.map_or(f64::MAX, |clients| (clients as f64 - self.next as f64).max(0.0));
+        let meanwhile = (self.arrivals.come_in(nanos as f64 / 1e9) / 2.0).min(others);
+        let these = self.next.saturating_mul(nanos);
+        self.owed.saturating_add(these).saturating_add((meanwhile * nanos as f64) as i64)
     }
 }
 

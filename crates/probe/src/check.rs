@@ -5,6 +5,7 @@ use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::predict::Predictor;
 use crate::report::{Check, Confidence, Unsure};
+use crate::stray;
 use crate::turns::wrap;
 use units::{Lbn, LbnRange, Op, Sectors};
 
@@ -25,10 +26,10 @@ pub(crate) const MOST_READS: u64 = WARM_UP + REQUESTS + MORE;
 const OPEN: f64 = 2.0;
 
 /// Sectors of each: 4 KiB in sectors of 512 bytes.
-const SECTORS: u64 = 8;
+pub(crate) const SECTORS: u64 = 8;
 
 /// What counts as predicted, ns.
-const NEAR: f64 = 50_000.0;
+pub(crate) const NEAR: f64 = 50_000.0;
 
 /// A profile that predicts fewer reads than this says so.
 const ENOUGH: f64 = 0.97;
@@ -54,10 +55,10 @@ struct Read {
     near: bool,
 }
 
-/// Predicts random reads, and says where that fails.
+/// Predicts random reads, and says where that fails; LBNs that turn out to stand elsewhere alone go into the map.
 pub(crate) fn run(
     meter: &mut Meter<'_>,
-    map: &Map,
+    map: &mut Map,
     predictor: &mut Predictor,
 ) -> Result<(Check, Vec<Unsure>), ProbeError> {
     // What was not mapped is unsure anyway.
@@ -103,6 +104,10 @@ pub(crate) fn run(
             });
         }
     }
+    let strays = stray::find(meter, map, &tally.strange, &unsure, LONGEST)?;
+    map.stand_alone(&strays.moved);
+    unsure.extend(strays.stretches);
+    unsure.sort_by_key(|region| region.first);
     if capacity < meter.capacity() {
         let why = "mapping ended there: too many zones, or too long".to_owned();
         unsure.push(Unsure::new(capacity, meter.capacity(), why));

@@ -67,6 +67,7 @@ mod report;
 mod seeks;
 mod spin;
 mod spread;
+mod stray;
 mod turns;
 mod whole;
 mod writes;

@@ -138,7 +138,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
             "the spindle is followed by anchor sectors",
         );
     }
-    let map = Mapper::new(meter).run()?;
+    let mut map = Mapper::new(meter).run()?;
     let geometry = geometry::find(meter, &map, &buffer)?;
     let bus_turns = buffer.bus_sector_ns / meter.revolution();
     let loose = if meter.is_noisy() { LOOSE / meter.revolution() } else { 0.0 };
@@ -193,7 +193,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         problem: e.to_string(),
         mend: "report this drive".to_owned(),
     })?;
-    let (check, unsure) = check::run(meter, &map, &mut predictor)?;
+    let (check, unsure) = check::run(meter, &mut map, &mut predictor)?;
     if let Some(again) = check::moved_alone(meter, &map)? {
         let odd: Vec<String> = map.zones.iter().flat_map(|z| &z.odd).map(u64::to_string).collect();
         let note = format!(

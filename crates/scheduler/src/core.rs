@@ -457,7 +457,7 @@ impl Core {
     /// When to poll although nothing has happened: idle time begins then, or may be tried again; outside the drive, what
     /// goes next is chosen then.
     pub fn wake_at(&self) -> Option<Instant> {
-        if let Some(choice) = self.choice_at().filter(|at| *at > self.now) {
+        if let Some(choice) = self.choice_at() {
             return Some(choice);
         }
         let idle = self.config.idle.as_ref()?;

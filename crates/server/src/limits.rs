@@ -201,4 +201,35 @@ mod tests {
             }
         }
     }
+
+    /// One that has said goodbye in the midst of a write, and to whom all is said, is waited for by nobody: the turn is another's.
+    /// One to whom something is yet to be said is not over, and keeps its turn.
+    #[test]
+    fn who_has_said_his_last_word_is_not_whose_turn_it_is() {
+        let limits = Limits { bytes: 1 << 10, ..Limits::default() };
+        for (asked, over) in [(0, true), (1, false)] {
+            for ending in [0, 1, 2] {
+                let mut shares = Shares { turn: ending, ..Shares::default() };
+                let mut clients = half_sent(&[700, 700, 700]);
+                let client = clients.get_mut(&ending).unwrap();
+                (client.ending, client.asked) = (true, asked);
+                assert_eq!(client.is_over(), over);
+                for _ in 0..3 {
+                    let verdicts = shares.share(&mut clients, &limits, 0, NOW);
+                    assert!(verdicts.is_empty(), "{verdicts:?}");
+                    let mut heard = heard(&clients);
+                    if over {
+                        // Nobody reads what the one that is over sends: it is not told to wait, and is not counted.
+                        heard.retain(|id| *id != ending);
+                        assert_eq!(heard.len(), 1, "{ending}: {heard:?}");
+                        assert_eq!(shares.turn, heard[0], "{ending} is over");
+                    } else {
+                        // With something at the device there is room to come: nobody is forced, and all wait, this one too.
+                        assert!(heard.is_empty(), "{ending}: {heard:?}");
+                        assert_eq!(shares.turn, ending);
+                    }
+                }
+            }
+        }
+    }
 }

@@ -434,7 +434,7 @@ pub fn black_box(
         overheads.completion[0] = overheads.completion[0].saturating_sub(overheads.bus_sector) + bus;
         overheads.bus_sector = bus;
     }
-    overheads.write_back = behaviour.write_back.unwrap_or(overheads.write_back);
+    overheads = overheads.writing_back(firmware, behaviour.write_back.unwrap_or(overheads.write_back));
     // What varies is known by its mean.
     for command in &mut overheads.command {
         *command += behaviour.command_spread / 2;

@@ -53,6 +53,18 @@ impl Map {
         lbns.iter().filter_map(of).collect::<BTreeSet<_>>().len() as u64
     }
 
+    /// These stand elsewhere, each alone.
+    pub(crate) fn stand_alone(&mut self, lbns: &[u64]) {
+        for &lbn in lbns {
+            let zone = self.zones.iter_mut().find(|zone| (zone.first..zone.end).contains(&lbn));
+            if let Some(zone) = zone
+                && let Err(place) = zone.odd.binary_search(&lbn)
+            {
+                zone.odd.insert(place, lbn);
+            }
+        }
+    }
+
     pub(crate) fn predict(&self, lbn: u64) -> Option<f64> {
         self.zone_of(lbn).map(|z| z.predict(lbn))
     }

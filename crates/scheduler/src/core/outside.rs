@@ -151,8 +151,9 @@ struct Order {
     foreseen: bool,
     /// Whether a command that was sent later was done before it.
     overtaken: bool,
-    /// Behind work of idle time: platter time at which its last sector was foreseen to have passed, as idle time was charged for.
-    charged: Option<Instant>,
+    /// Behind work of idle time: platter time at which its last sector was foreseen to have passed, as idle time was charged for,
+    /// and at which the host was to hear of it.
+    charged: Option<(Instant, Instant)>,
 }
 
 #[derive(Clone, Debug)]
@@ -199,6 +200,8 @@ pub(super) struct Outside {
     decided: Instant,
     /// When the next one is due, if that is not as soon as there is something to choose from.
     choose_at: Option<Instant>,
+    /// When the drive has room for a command, if that is when it has written what it reported from its buffer.
+    room_at: Option<Instant>,
     /// What the last command in the queue or before it does, and the LBN behind it.
     last: (Op, Lbn),
     learned: Learned,
@@ -219,6 +222,12 @@ pub(super) struct Outside {
     device: VecDeque<Order>,
     /// Where the head was when the last command was done.
     base: Standing,
+    /// What was heard of last is a write that was in the drive's buffer then.
+    buffered: bool,
+    /// Commands of detours whose cost has not been heard of, since their requests' writes were reported from the buffer.
+    unheard: u32,
+    /// Of those, what the last completion tells the cost of.
+    heard_of: u32,
     /// Foreground requests that were lost, each with its tag.
     retries: VecDeque<(u64, Job)>,
     record: ErrorRecord,
@@ -255,6 +264,7 @@ impl Outside {
             next_tag: 1,
             decided: Instant::ZERO,
             choose_at: None,
+            room_at: None,
             last: (Op::Read, Lbn::ZERO),
             learned: Learned::default(),
             held_back: HeldBack::default(),
@@ -272,6 +282,9 @@ impl Outside {
                 ready: Instant::ZERO,
                 bus: Instant::ZERO,
             },
+            buffered: false,
+            unheard: 0,
+            heard_of: 0,
             retries: VecDeque::new(),
             record: ErrorRecord::default(),
             margins: Margins::default(),
@@ -350,7 +363,11 @@ impl Core {
     /// The next command, if the drive is to have one more.
     pub(super) fn send(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
         let mut outside = self.outside.take()?;
-        let room = outside.device.len() < usize::from(outside.config.at_drive.max(1));
+        let room = outside.device.len() < outside.at_drive();
+        outside.room_at = outside
+            .destaged()
+            .filter(|at| room && outside.device.len() + 1 >= outside.at_drive() && now < *at);
+        let room = room && outside.room_at.is_none();
         if room && outside.queue.is_empty() {
             outside.choose_at = outside.late_choice(&self.drive).filter(|at| now < *at);
             if outside.choose_at.is_none() {
@@ -413,7 +430,7 @@ impl Core {
         seen.foreseen &= !order.overtaken;
         let foreseen = order.forecast;
         let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
-        if !(buffered || order.command.op.is_write() && outside.config.overheads.write_back) {
+        if !(buffered || outside.reports(order.command.op)) {
             outside.record.note(&seen, moved);
             if outside.guard.note(seen.foreseen) {
                 // The drive may be another one from now on.
@@ -453,7 +470,12 @@ impl Core {
             Work::Foreground { plain, job } => {
                 let Command { range, foreground, .. } = order.command;
                 let failed = foreground.is_some_and(|asked| outcome.failed_before(asked.start()));
-                let plain = plain.map(|plain| Plain { failed: plain.failed || failed, ..plain });
+                let reported = outside.reports(order.command.op);
+                let own = plain.map_or(0, |plain| plain.detour);
+                // What came from the buffer says what the detours before it have cost, not its own.
+                let detour = if reported { outside.heard_of } else { own + outside.heard_of };
+                let plain = plain.map(|plain| Plain { failed: plain.failed || failed, detour, ..plain });
+                outside.unheard += if reported { own } else { 0 };
                 let merged = foreground.map_or(0, |asked| range.len().get() - asked.len().get());
                 let late = plain.map_or(Late::default(), |plain| {
                     plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))

@@ -37,8 +37,8 @@ fn range(start: u64, len: u64) -> LbnRange {
 fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
     let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let mut overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
-    overheads.write_back = false;
+    let firmware = profile.firmware.as_ref().unwrap();
+    let overheads = Overheads::of(firmware, &model, true).writing_back(firmware, false);
     let config = Config {
         policy: policy.parse().unwrap(),
         place: scheduler::Place::Outside(OutsideConfig::beyond(overheads)),

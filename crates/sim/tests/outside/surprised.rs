@@ -177,7 +177,7 @@ fn assert_bounded(case: &Case) {
     for (idle, policy) in [(false, PolicyName::Fcfs), (true, PolicyName::Fcfs), (true, PolicyName::Sptf)] {
         let used = if idle { "idle time" } else { "gaps alone" };
         case.pairs(idle, policy, REQUESTS)
-            .assert_bounded(REQUESTS, &format!("{}, {used}, {policy:?}", case.name));
+            .assert_bounded_of(REQUESTS, &format!("{}, {used}, {policy:?}", case.name));
     }
 }
 
@@ -203,7 +203,7 @@ fn shingled_tracks_are_not_trusted_however_busy_they_are() {
         for idle in [false, true] {
             let pairs = case.pairs(idle, PolicyName::Fcfs, requests);
             let what = format!("{arrival:?}, idle time {idle}");
-            pairs.assert_bounded(requests, &what);
+            pairs.assert_bounded_of(requests, &what);
             assert!(pairs.trusted() < 0.1, "{what}: {pairs}");
         }
     }

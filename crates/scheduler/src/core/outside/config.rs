@@ -32,6 +32,20 @@ pub struct Overheads {
     pub write_back: bool,
 }
 
+fn plain(ms: f64) -> Duration {
+    Duration::from_millis_f64(ms.max(0.0)).unwrap_or(Duration::ZERO)
+}
+
+/// An overhead of a profile's.
+fn scaled(firmware: &Firmware, ms: f64) -> Duration {
+    plain(ms * firmware.overhead_scale)
+}
+
+/// Of a pair that depends on what came before, what is never too short.
+fn higher(firmware: &Firmware, (after_read, after_write): (f64, f64)) -> Duration {
+    scaled(firmware, firmware.per_request_overhead_ms + after_read.max(after_write))
+}
+
 impl Overheads {
     /// What a profile's firmware section says of a drive. `overlap` is not in it.
     ///
@@ -44,28 +58,36 @@ impl Overheads {
     /// assert!(overheads.write_back);
     /// ```
     pub fn of(firmware: &Firmware, drive: &DriveModel, overlap: bool) -> Self {
-        let plain = |ms: f64| Duration::from_millis_f64(ms.max(0.0)).unwrap_or(Duration::ZERO);
-        let scaled = |ms: f64| plain(ms * firmware.overhead_scale);
         let o = &firmware.overheads;
-        let higher = |pair: (f64, f64)| scaled(firmware.per_request_overhead_ms + pair.0.max(pair.1));
+        let higher = |pair| higher(firmware, pair);
         let bus = plain(firmware.bulk_sector_ms);
         let bus_sector = bus.max(plain(firmware.bus_read_sector_ms));
-        let write_back = firmware.cache.enabled && firmware.cache.write_back != WriteBack::None;
         // What a profile gives a miss less for than a hit was measured as a part of its seeks (docs/MODEL.md).
         let in_seeks = higher(o.read_hit).saturating_sub(higher(o.read_miss));
         let farthest = drive.layout().cylinders().saturating_sub(1).min(10);
         let shortest = (1..=farthest).map(|d| drive.seek(d)).min().unwrap_or(Duration::ZERO);
         Self {
-            command: [higher(o.read_miss), higher(o.write_miss)],
-            completion: [
-                bus_sector + scaled(o.read_completion),
-                scaled(o.first_reselect) + scaled(o.write_completion),
-            ],
+            command: [higher(o.read_miss), Duration::ZERO],
+            completion: [bus_sector + scaled(firmware, o.read_completion), Duration::ZERO],
             bus_sector,
             shortest_access: shortest.saturating_sub(in_seeks),
             overlap,
-            write_back,
+            write_back: false,
         }
+        .writing_back(firmware, firmware.cache.enabled && firmware.cache.write_back != WriteBack::None)
+    }
+
+    /// The same with writes reported from the buffer or from the medium, whatever the profile has: what a write costs
+    /// differs.
+    pub fn writing_back(mut self, firmware: &Firmware, write_back: bool) -> Self {
+        let o = &firmware.overheads;
+        let reported = scaled(firmware, o.write_completion);
+        (self.command[1], self.completion[1]) = if write_back {
+            (higher(firmware, o.write_hit), reported)
+        } else {
+            (higher(firmware, o.write_miss), scaled(firmware, o.first_reselect) + reported)
+        };
+        Self { write_back, ..self }
     }
 
     pub(crate) fn command(&self, op: Op) -> Duration {

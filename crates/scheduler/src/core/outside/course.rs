@@ -1,6 +1,7 @@
 //! From one command to the next: what is foreseen of those at the drive and behind them, and what a completion corrects.
 
 use super::clock::{self, moved};
+use super::decide::LEAD;
 use super::forecast::{Forecast, Standing, forecast};
 use super::record::Observed;
 use super::{AGREEING, CHANCE, Command, DISAGREEING, DRIFT_PPM, MOST_AT_DRIVE, NOISE, Order, Outside, Work};
@@ -24,13 +25,17 @@ impl Outside {
         let decided = self.device.iter().chain(&self.queue);
         let decided = decided.map(|order| (order.sent, (order.command.op, order.command.range), false));
         let mut at = self.base;
-        // A command is sent when there is room for it: when the host has heard of the one so many before it.
-        let room = usize::from(self.config.at_drive).clamp(1, MOST_AT_DRIVE);
-        let mut heard = [Instant::ZERO; MOST_AT_DRIVE];
+        // A command is sent when there is room for it: when the one so many before it has left the drive.
+        let room = self.at_drive().min(MOST_AT_DRIVE);
+        let mut left = [Instant::ZERO; MOST_AT_DRIVE];
+        let destaged = self.destaged().filter(|_| room > 1).map(|at| self.clock.platter(at));
+        left[0] = destaged.unwrap_or_default();
+        let before = usize::from(destaged.is_some());
         for (i, (sent, what, new)) in decided.chain(more.iter().map(|what| (None, *what, true))).enumerate() {
-            let sent = sent.map_or(self.decided.max(heard[i % room]), |sent| self.clock.platter(sent));
+            let slot = (before + i) % room;
+            let sent = sent.map_or(self.decided.max(left[slot]), |sent| self.clock.platter(sent));
             let (forecast, next) = forecast(drive, &self.config.overheads, &at, (sent, self.held_back), what);
-            heard[i % room] = forecast.heard_at_latest;
+            left[slot] = self.left(what.0, &forecast);
             at = next;
             if new {
                 each(&forecast);
@@ -41,17 +46,44 @@ impl Outside {
 
     /// When the second of two commands that are decided on now can be sent.
     pub(super) fn second_sent(&self, drive: &DriveModel) -> Instant {
-        if self.device.len() + 1 < usize::from(self.config.at_drive) {
+        let destaged = self.destaged().map(|at| self.clock.platter(at)).filter(|at| self.decided < *at);
+        if usize::from(destaged.is_some()) + self.device.len() + 1 < self.at_drive() {
             return self.decided;
         }
-        let mut heard = self.decided;
+        let mut left = self.decided.max(destaged.unwrap_or_default());
         let mut at = self.base;
         for order in &self.device {
             let (forecast, next) = self.follow(drive, &at, order);
             at = next;
-            heard = heard.max(forecast.heard_at_latest);
+            left = left.max(self.left(order.command.op, &forecast));
         }
-        heard
+        left
+    }
+
+    /// Commands that may be at the drive at a time.
+    pub(super) fn at_drive(&self) -> usize {
+        usize::from(self.config.at_drive).max(1)
+    }
+
+    /// Whether the drive reports such a command from its buffer.
+    pub(super) fn reports(&self, op: Op) -> bool {
+        op.is_write() && self.config.overheads.write_back
+    }
+
+    /// When the drive has written what it reported last, by the host's clock: until then it has that beside what it is sent. Of
+    /// several commands that wait one may go before another; that it waits with one at most keeps them in their order.
+    pub(super) fn destaged(&self) -> Option<Instant> {
+        let beside = self.buffered && self.config.overheads.overlap && self.at_drive() > 1;
+        beside.then(|| self.clock.host(self.base.free) + LEAD)
+    }
+
+    /// When a command is at the drive no longer, as far as the host can know.
+    fn left(&self, op: Op, forecast: &Forecast) -> Instant {
+        if self.reports(op) && self.config.overheads.overlap {
+            forecast.heard_at_latest.max(forecast.end + LEAD)
+        } else {
+            forecast.heard_at_latest
+        }
     }
 
     pub(super) fn follow(&self, drive: &DriveModel, from: &Standing, order: &Order) -> (Forecast, Standing) {
@@ -119,6 +151,49 @@ impl Outside {
         true
     }
 
+    /// A write was reported from the drive's buffer: nobody hears of the medium, but that the drive came to it. So if it is later
+    /// or sooner by what the write before it would have been by with another number of turns, that was the number.
+    fn reported(&mut self, drive: &DriveModel, now: Instant, order: &Order, in_turn: bool) -> Observed {
+        let turn = turn(drive).as_nanos() as i64;
+        let heard = self.clock.platter(now);
+        let mut turns = 0;
+        let (mut foreseen, mut after) = self.follow(drive, &self.base, order);
+        let mut tells = false;
+        if self.buffered && in_turn && self.config.overheads.overlap {
+            let off = |forecast: &Forecast| clock::difference(heard, forecast.heard).abs();
+            for other in [1, -1] {
+                let base = Standing {
+                    free: moved(self.base.free, other * turn),
+                    ready: moved(self.base.ready, other * turn),
+                    ..self.base
+                };
+                let (forecast, standing) = self.follow(drive, &base, order);
+                tells |= clock::difference(forecast.heard, foreseen.heard).abs() > turn / 2;
+                if off(&forecast) + turn / 2 < off(&foreseen) {
+                    (turns, foreseen, after) = (other, forecast, standing);
+                }
+            }
+        }
+        self.hear_of_detours(order, tells);
+        self.base = after;
+        self.buffered = true;
+        if !self.config.overheads.overlap {
+            self.base.ready = heard;
+        }
+        Observed { error: turns * turn, turns, explained: true, foreseen: true }
+    }
+
+    /// A completion `tells` what detours have cost that writes came behind which were reported from the buffer. Who comes a turn
+    /// after those were to be on the medium does not wait for them.
+    fn hear_of_detours(&mut self, order: &Order, tells: bool) {
+        let sent = order.sent.map(|sent| self.clock.platter(sent));
+        let turn = Duration::from_nanos(self.clock.turn().unsigned_abs());
+        if sent.is_some_and(|sent| sent > self.base.free + turn) {
+            self.unheard = 0;
+        }
+        self.heard_of = if tells { std::mem::take(&mut self.unheard) } else { 0 };
+    }
+
     /// Compares a completion with what was foreseen, and believes it.
     pub(super) fn resync(
         &mut self,
@@ -131,14 +206,11 @@ impl Outside {
         let op = order.command.op;
         let foreseen = order.forecast;
         let (_, after) = self.follow(drive, &self.base, order);
-        if op.is_write() && overheads.write_back {
-            // It is in the drive's buffer: nobody hears of the medium.
-            self.base = after;
-            if !overheads.overlap {
-                self.base.ready = self.clock.platter(now);
-            }
-            return Observed { error: 0, turns: 0, explained: true, foreseen: true };
+        if self.reports(op) {
+            return self.reported(drive, now, order, in_turn);
         }
+        self.hear_of_detours(order, true);
+        self.buffered = false;
         let turn = turn(drive).as_nanos() as i64;
         // When the last sector had passed, by the host's clock.
         let tail = foreseen.heard.saturating_since(foreseen.end);

@@ -17,7 +17,7 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// How long before a command must be at the drive it is chosen, beyond what commands cost there: hosts are woken late, and
 /// predictions are off by some microseconds.
-const LEAD: Duration = Duration::from_micros(300);
+pub(super) const LEAD: Duration = Duration::from_micros(300);
 
 /// Of a detour, the commands of its own with their tags and wanted sectors, and what is merged with the foreground's.
 type Taken = (Vec<(Op, LbnRange, u64, u32)>, Option<(LbnRange, u32)>);
@@ -57,7 +57,7 @@ impl Outside {
             forecast,
             foreseen,
             overtaken: false,
-            charged,
+            charged: charged.map(|end| (end, forecast.heard)),
         });
     }
 
@@ -153,9 +153,13 @@ impl Outside {
 }
 
 impl Core {
-    /// When what goes next is to be chosen, if there is anything to choose from and that waits.
+    /// When what goes next is to be chosen or sent, if there is anything and that waits.
     pub(in crate::core) fn choice_at(&self) -> Option<Instant> {
-        self.outside.as_ref()?.choose_at.filter(|_| !self.pool.is_empty())
+        let outside = self.outside.as_ref()?;
+        let any = !self.pool.is_empty();
+        let sends = any || !outside.queue.is_empty() || !outside.retries.is_empty();
+        let (choose, room) = (outside.choose_at.filter(|_| any), outside.room_at.filter(|_| sends));
+        choose.into_iter().chain(room).filter(|at| *at > self.now).min()
     }
 
     /// Fills the queue, if there is anything to send.

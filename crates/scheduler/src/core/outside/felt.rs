@@ -67,6 +67,8 @@ pub(super) struct Felt {
     lost: Vec<(u64, [i64; 2])>,
     /// What it has lost to idle time since a request was done.
     after_idle: i64,
+    /// By how much longer than that the next request's client waits for idle time, and nobody else.
+    heard_after_idle: i64,
     /// What of detours those who wait now will feel, and who is thought to come before nobody waits.
     owed: i64,
     /// How many would feel what the next request loses.
@@ -81,6 +83,11 @@ impl Felt {
     /// The next request begins so many nanoseconds late for what was done in idle time.
     pub fn after_idle(&mut self, late: i64) {
         self.after_idle += late;
+    }
+
+    /// The client of the next request, and nobody else, waits so many nanoseconds longer for idle time than the head is late for it.
+    pub fn heard_after_idle(&mut self, late: i64) {
+        self.heard_after_idle += late;
     }
 
     /// At `now` a request is heard of that was `late` for detours, and with it so many were `waiting`, of whom the first had
@@ -112,7 +119,7 @@ impl Felt {
             .iter()
             .fold(0, |owed: i64, &(from, [head, _])| owed.saturating_add(head.saturating_mul(left(from))));
         self.next = left(self.done + 1 + (waiting - bursts) as u64).saturating_add(1);
-        [felt[0] + nanos(late.bus), felt[1]]
+        [felt[0] + nanos(late.bus), felt[1] + std::mem::take(&mut self.heard_after_idle)]
     }
 
     /// Of very many losses, two that were not long apart are taken for one at the time of the later.

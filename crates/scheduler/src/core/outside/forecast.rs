@@ -225,6 +225,8 @@ pub(super) fn forecast(
     at.free = set_out;
     // A drive with zero-latency access that would have to come back to a track takes a longer request in order.
     let mut waiting = 0;
+    // Since when the sectors pass that cross the bus first.
+    let mut front = None;
     // Sectors up to the end of the piece: any order is possible when their data are there, however many follow.
     let mut written = 0;
     // Its data come when the command has been taken in and those of a read before it have gone.
@@ -240,9 +242,17 @@ pub(super) fn forecast(
         if op.is_write() {
             let data = |sectors: u64| bus_from + overheads.bus_sector * sectors;
             written += u64::from(piece.len);
-            let all = data(written.next_multiple_of(BURST).min(range.len().get()));
+            // A drive that writes back sees them come one by one.
+            let burst = if overheads.write_back { 1 } else { BURST };
+            let all = data(written.next_multiple_of(burst).min(range.len().get()));
             approach.missed = missed.filter(|&missed| all <= approach.rear_start(drive, &piece, missed));
-            let first = data(range.len().get().min(BURST));
+            let first = if overheads.write_back {
+                let passes = drive.rpm().time_within(drive.layout().track(piece.track).arc(piece.sector, 1));
+                let passed = |sectors: u64| data(sectors).checked_sub(passes * sectors).unwrap_or_default();
+                passed(1).max(passed(u64::from(piece.len)))
+            } else {
+                data(range.len().get().min(BURST))
+            };
             if approach.missed.is_none() && done.is_none() && first > approach.arrive {
                 approach = Approach::arriving_after(drive, (at.position, at.free, first), op, &piece);
                 approach.missed = None;
@@ -253,6 +263,11 @@ pub(super) fn forecast(
             waiting = missed.map_or(0, |missed| piece.len - missed);
         }
         let (start, end) = (approach.start(drive), approach.end(drive, &piece));
+        if !op.is_write() {
+            let passes =
+                |missed| drive.rpm().time_within(drive.layout().track(piece.track).arc(piece.sector, missed));
+            front = approach.missed.and_then(|missed| end.checked_sub(passes(missed)));
+        }
         let to = Position::from(approach.track);
         let first = done.get_or_insert(Forecast {
             service,
@@ -291,11 +306,12 @@ pub(super) fn forecast(
     let tail = overheads.tail(op);
     (done.heard, at.bus) = if op.is_write() {
         let crossed = bus_from + bus;
-        let back = if overheads.write_back { service + overheads.command(op) + bus } else { done.end };
+        let back = if overheads.write_back { crossed.max(service + bus) } else { done.end };
         (back + tail, crossed)
     } else {
         // The bus may be slower than the medium, or taken.
-        let first = if overheads.overlap { done.start.max(from.bus) } else { done.start };
+        let first = front.unwrap_or(done.start);
+        let first = if overheads.overlap { first.max(from.bus) } else { first };
         let last = done.end + overheads.bus_sector * (u64::from(waiting) + 1);
         let crossed = last.max(first + bus);
         let latest = crossed + held_back.of(bus);

@@ -77,8 +77,12 @@ impl Outside {
         let bus = self.base.bus.checked_sub(before).unwrap_or_default();
         let [with, without] =
             [self.base, Standing { bus, ..self.base }].map(|from| self.follow(drive, &from, order).0);
-        // What the head is later is in its own account.
-        let head = with.end.saturating_since(without.end);
+        // What the head is later is in its own account; who hears from the buffer does not wait for it.
+        let head = if self.reports(order.command.op) {
+            Duration::ZERO
+        } else {
+            with.end.saturating_since(without.end)
+        };
         self.idle_on_bus = with.heard.saturating_since(without.heard).saturating_sub(head);
         self.idle_on_bus
     }
@@ -111,7 +115,11 @@ impl Core {
                 let at = outside.clock.platter(job.pending.arrived) + outside.config.overheads.command(op);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
                 self.idle.account(plain, until);
-                outside.felt.after_idle(difference(until, plain));
+                let late = difference(until, plain);
+                outside.felt.after_idle(late);
+                if outside.reports(op) {
+                    outside.felt.heard_after_idle(difference(begin, at) - late);
+                }
                 outside.charged = Some(until);
                 plain.saturating_since(at)
             }
@@ -147,7 +155,7 @@ impl Core {
         }
         self.idle.felt.late_by(nanos(waited_for_bus));
         let turn = nanos(turn(&self.drive));
-        let Some(charged) = order.charged else {
+        let Some((charged, heard)) = order.charged else {
             if plain.is_none_or(|plain| plain.detour == 0) {
                 outside.usual.note(seen.error.clamp(-turn, turn));
             }
@@ -159,6 +167,10 @@ impl Core {
         let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) - outside.usual.mean() };
         self.idle.head.late_by(later);
         outside.felt.after_idle(later);
+        if outside.reports(order.command.op) {
+            let reported = difference(outside.clock.platter(self.now), heard).clamp(-turn, turn);
+            outside.felt.heard_after_idle(reported - later);
+        }
     }
 
     /// What idle time has cost the foreground's `order`, which the drive began with at `begun`, if that could not be foreseen.

@@ -468,6 +468,7 @@ impl Core {
         } else {
             now.saturating_since(begun)
         };
+        let left = outside.config.harm_ppm.map_or(65_536, |bound| outside.shared.left_by_idle(bound));
         outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
         match &order.work {
             Work::Foreground { plain, job } => {
@@ -488,13 +489,13 @@ impl Core {
                 }
                 let client = self.felt(&mut outside, now, job, time, late);
                 let felt = guard::Lateness { client, head: late.head };
-                outside.guard.account(time, now.saturating_since(job.pending.arrived), felt);
+                outside.guard.account(time, now.saturating_since(job.pending.arrived), felt, left);
                 outside.on_bus = late.bus;
                 (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
                 outside.foresee_plain(&drive);
             }
             Work::Detour => {
-                outside.guard.account(time, Duration::ZERO, guard::Lateness::default());
+                outside.guard.account(time, Duration::ZERO, guard::Lateness::default(), left);
                 if outcome != Outcome::Done {
                     outside.detour_failed();
                 }

@@ -14,7 +14,7 @@ use scheduler::{
 };
 use std::sync::Arc;
 use units::{Bytes, Instant, Lbn, LbnRange, Sectors, SessionId};
-use workload::{Arrival, Issuer, Oltp, OltpConfig};
+use workload::{Arrival, Issuer, Oltp, OltpConfig, Source};
 
 const REQUESTS: u64 = 12_000;
 const PART: u64 = 100;
@@ -22,13 +22,17 @@ const BLOCK: Sectors = Sectors::new(32);
 /// Requests a second: idle time is a third of it.
 const RATE: f64 = 25.0;
 /// Another drive until an instant, and one from it on.
-struct Exchanged {
+pub struct Exchanged {
     devices: [Box<dyn BlackBox>; 2],
     at: Instant,
     now: Instant,
 }
 
 impl Exchanged {
+    pub fn new(devices: [Box<dyn BlackBox>; 2], at: Instant) -> Self {
+        Self { devices, at, now: Instant::ZERO }
+    }
+
     fn current(&self) -> usize {
         usize::from(self.now >= self.at)
     }
@@ -73,9 +77,22 @@ impl BlackBox for Exchanged {
 }
 
 /// A scan without an end.
-struct Scan {
+pub struct Scan {
     session: SessionId,
     blocks: u64,
+}
+
+impl Scan {
+    fn none<S: Source>(run: &mut Outside<S>) -> Self {
+        Self { session: run.core_mut().open(Priority::default()).unwrap(), blocks: 0 }
+    }
+
+    pub fn of<S: Source>(run: &mut Outside<S>, capacity: Sectors) -> Self {
+        let scan = Self::none(run);
+        let all = LbnRange::new(Lbn::ZERO, capacity);
+        run.core_mut().read(scan.session, all, BLOCK, Parameter::default()).unwrap();
+        scan
+    }
 }
 
 impl Observer for Scan {
@@ -114,19 +131,14 @@ impl Twins {
         let run = |with_scan: bool| {
             let (drive, overheads) = black_box(truth, healthy, 1).unwrap();
             let devices = [trouble(), Box::new(drive)];
-            let device = Box::new(Exchanged { devices, at: trouble_ends, now: Instant::ZERO });
+            let device = Box::new(Exchanged::new(devices, trouble_ends));
             let capacity = known.layout().capacity().min(device.capacity());
             let source = Oltp::new(OltpConfig::new(capacity, known.sector_bytes()), 3).unwrap();
             let load = Issuer::new(source, Arrival::Poisson { rate }, Instant::ZERO, 3).unwrap();
             let place = Place::Outside(place(overheads));
             let config = Config { place, idle: Some(IdleTime::default()), ..Config::default() };
             let mut run = Outside::over(device, Arc::clone(known), config, load, Background::None).unwrap();
-            let session = run.core_mut().open(Priority::default()).unwrap();
-            let mut scan = Scan { session, blocks: 0 };
-            if with_scan {
-                let all = LbnRange::new(Lbn::ZERO, capacity);
-                run.core_mut().read(session, all, BLOCK, Parameter::default()).unwrap();
-            }
+            let mut scan = if with_scan { Scan::of(&mut run, capacity) } else { Scan::none(&mut run) };
             let mut seen = Vec::new();
             for part in 1..=REQUESTS / PART {
                 run.advance(PART, &mut scan).unwrap();

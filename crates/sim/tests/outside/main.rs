@@ -12,6 +12,7 @@ mod promises;
 mod responses;
 mod rig;
 mod surprise;
+mod surprised;
 mod surprises;
 mod troubled;
 mod unreadable;

@@ -123,9 +123,11 @@ impl Guard {
     }
 
     /// The foreground had the head for `time`, detours for it included; a client has waited for `response`; of both so
-    /// much was too `late`.
-    pub fn account(&mut self, time: Duration, response: Duration, late: Lateness) {
-        self.recent.add(time, response, late);
+    /// much was too `late`. Of their bound idle time has left so many 65536ths.
+    pub fn account(&mut self, time: Duration, response: Duration, late: Lateness, left: u32) {
+        // Time in which detours may not be tried saves up for them what idle time, which has the whole bound then, does not use.
+        let saved = |time: Duration| if self.trusted { time } else { time * u64::from(left) / 65_536 };
+        self.recent.add(saved(time), saved(response), late);
         self.all.add(time, response, late);
         self.accounted += 1;
         if self.recent.head.foreground >= HARM_MEMORY {
@@ -225,6 +227,7 @@ mod tests {
                 request + late,
                 request + late,
                 Lateness { client: nanos(late), head: nanos(late) },
+                65_536,
             );
         }
         let share = guard.harm().share();
@@ -240,7 +243,7 @@ mod tests {
         let (request, turn) = (Duration::from_millis(7), Duration::from_millis(6));
         // Hundreds come at once, and wait for seconds; each of those after them waits for nobody.
         for n in 0..400 {
-            guard.account(request, request * (n + 1), Lateness::default());
+            guard.account(request, request * (n + 1), Lateness::default(), 65_536);
         }
         let mut lost = Duration::ZERO;
         for _ in 0..400 {
@@ -249,6 +252,7 @@ mod tests {
                 request + late,
                 request + late,
                 Lateness { client: nanos(late), head: nanos(late) },
+                65_536,
             );
             lost += late;
         }

@@ -54,6 +54,12 @@ impl Shared {
         self.part(1, bound_ppm)
     }
 
+    /// Of a bound, the 65536ths that idle time has not used.
+    pub fn left_by_idle(&self, bound_ppm: u32) -> u32 {
+        let left = u64::from(bound_ppm.saturating_sub(self.cost_ppm[1])) * 65_536;
+        u32::try_from(left / u64::from(bound_ppm.max(1))).unwrap_or(65_536)
+    }
+
     fn part(&self, who: usize, bound_ppm: u32) -> u32 {
         let own = u64::from(bound_ppm) * u64::from(self.quarters[who]) / 4;
         bound_ppm.saturating_sub(self.cost_ppm[1 - who]).max(u32::try_from(own).unwrap_or(bound_ppm))

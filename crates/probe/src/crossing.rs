@@ -21,6 +21,18 @@ pub(crate) struct Crossing {
     pub(crate) lost: bool,
 }
 
+impl Crossing {
+    /// What a profile must have for a change of head, which takes `ms` between commands, to repeat what was seen.
+    pub(crate) fn repeated_by(&self, ms: f64) -> f64 {
+        let gap = self.gap_ns / 1e6;
+        if self.lost {
+            ms.max((gap * 1.02 * 1e3).ceil() / 1e3)
+        } else {
+            ms.min((gap * 0.98 * 1e3).floor() / 1e3)
+        }
+    }
+}
+
 /// Reads over the first change of head of cylinders, or of bands, in the largest zone.
 pub(crate) fn find(
     meter: &mut Meter<'_>,

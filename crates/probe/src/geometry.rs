@@ -4,8 +4,8 @@ use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
-use crate::moves::{Target, shortest_of};
-use crate::turns::frac;
+use crate::moves::{FINE, Target, shortest_of};
+use crate::turns::{frac, median};
 use crate::zone::Zone;
 use model::MOST_CYLINDERS;
 
@@ -145,11 +145,14 @@ const WIDEST: u64 = 600;
 const LONGEST: f64 = 0.72;
 
 /// A move's time by how many tracks further its end is.
+#[derive(Clone, Debug)]
 struct Moves {
     /// Tracks, ns.
     times: Vec<(u64, f64)>,
     /// The variance of one, us squared.
     variance: f64,
+    /// Whether completions and the spindle vary, too.
+    noisy: bool,
 }
 
 /// Finds the shape.
@@ -162,7 +165,41 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     // What recurs after more runs than a drive has heads is no band.
     let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= MOST_HEADS));
     let steps = steps(zone, unit);
-    let moves = measure(meter, zone, &steps, buffer)?;
+    let mut moves = measure(meter, zone, &steps, buffer)?;
+    let shapes = candidates(map, unit, upper);
+    let mut scores = moves.scores(&shapes, zone);
+    if !meter.is_noisy() {
+        // How exact a search is is measured where it matters only.
+        let rough = Moves { variance: NOISY, ..moves.clone() };
+        if best(&rough.scores(&shapes, zone)).1 != best(&scores).1 {
+            moves.variance = repeated(meter, zone, &moves.times, buffer)?.max(FLOOR);
+            scores = moves.scores(&shapes, zone);
+        }
+    }
+    let (misfit, shape) = best(&scores);
+    let mut sure = sure_of(shape, misfit, &scores);
+    if meter.is_noisy() {
+        // The least of several misfits is a little too small by chance, of one shape or of the other.
+        sure = sure.map(|gap| gap / 2.0);
+    } else {
+        // Sure is only what is likelier whether or not single times may be wrong.
+        let mut again: Vec<(f64, Shape)> =
+            shapes.iter().map(|&s| (moves.misfit(s, s.origin(zone), Errors::OfSome), s)).collect();
+        // Nor may there be a likelier one whose first cylinder holds a part of its tracks.
+        for &s in shapes.iter().filter(|s| !matches!(s.kind, Kind::Bands(_))) {
+            let parts = 1..if zone.cycle.is_some() { 1 } else { s.unit() };
+            again.extend(parts.map(|first| (moves.misfit(s, first, Errors::OfSome), s)));
+        }
+        let misfit = moves.misfit(shape, shape.origin(zone), Errors::OfSome);
+        let other = sure_of(shape, misfit, &again);
+        sure = [f64::min(sure[0], other[0]), f64::min(sure[1], other[1])];
+    }
+    let [sure, sure_of_order] = sure.map(trust);
+    Ok(Geometry { shape, sure, sure_of_order })
+}
+
+/// The shapes that a drive may have on which skews recur after `unit` tracks, and again after `upper`; the simplest first.
+fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Shape> {
     let mut shapes = Vec::new();
     let kinds = |h: u64| [Kind::Cylinder, Kind::Serpentine].map(|kind| Shape { kind, heads: h });
     match (unit, upper) {
@@ -187,30 +224,29 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     if shapes.iter().any(|s| s.fits_all(map)) {
         shapes.retain(|s| s.fits_all(map));
     }
-    // Among equals the first, which is the simplest.
-    let mut best = (f64::MAX, Shape { kind: Kind::Cylinder, heads: fewest });
-    let mut scores: Vec<(f64, Shape)> = Vec::new();
-    for shape in shapes {
-        let score = moves.misfit(shape, shape.origin(zone));
-        scores.push((score, shape));
-        if score < best.0 - 0.1 {
-            best = (score, shape);
-        }
+    if shapes.is_empty() {
+        shapes.push(Shape { kind: Kind::Cylinder, heads: fewest });
     }
-    let (misfit, shape) = best;
-    let rival = |same: &dyn Fn(&Shape) -> bool| {
-        scores.iter().filter(|(_, s)| !same(s)).map(|&(score, _)| score).fold(f64::MAX, f64::min)
+    shapes
+}
+
+/// The shape that explains most, and what it leaves; among equals the first, which is the simplest.
+fn best(scores: &[(f64, Shape)]) -> (f64, Shape) {
+    let none = (f64::MAX, Shape { kind: Kind::Cylinder, heads: 1 });
+    scores.iter().fold(none, |best, &score| if score.0 < best.0 - 0.1 { score } else { best })
+}
+
+/// By how much the next likely shape explains less: one of another number of heads or other bands; any other one.
+fn sure_of(shape: Shape, misfit: f64, scores: &[(f64, Shape)]) -> [f64; 2] {
+    let gap = |same: &dyn Fn(&Shape) -> bool| {
+        let rivals = scores.iter().filter(|(_, s)| !same(s));
+        rivals.map(|&(score, _)| score).fold(f64::MAX, f64::min) - misfit
     };
     let bands = |s: &Shape| match s.kind {
         Kind::Bands(width) => width,
         _ => 0,
     };
-    let other = rival(&|s| bands(s) == bands(&shape) && s.heads == shape.heads);
-    let order = rival(&|s| *s == shape);
-    // The least of several misfits is a little too small by chance, of one shape or of the other.
-    let part = if meter.is_noisy() { 0.5 } else { 1.0 };
-    let sure = |rival: f64| trust(part * (rival - misfit));
-    Ok(Geometry { shape, sure: sure(other), sure_of_order: sure(order) })
+    [gap(&|s| bands(s) == bands(&shape) && s.heads == shape.heads), gap(&|s| *s == shape)]
 }
 
 /// The fewest heads with which so many tracks are no more cylinders than a profile has, were each zone's last band or
@@ -226,7 +262,16 @@ fn unknown() -> Geometry {
 
 /// How much likelier the better of two misfits so far apart makes one: half for equals, all but sure for a gap of ten.
 fn trust(gap: f64) -> f64 {
-    1.0 / (1.0 + (-0.5 * gap.max(0.0)).exp())
+    1.0 / (1.0 + (-0.5 * gap).exp())
+}
+
+/// What times may be off by that a shape does not explain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Errors {
+    /// All by about as much, however much that is.
+    OfASize,
+    /// Few by anything, all others by what a search is not exact.
+    OfSome,
 }
 
 /// Tracks of a level that most LBNs' zones agree on.
@@ -280,37 +325,82 @@ fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -
             break;
         }
         meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
-        // Only the zone's first tracks are surely the first of a cylinder or band of any size.
-        let from = 0;
-        let mut leg = |meter: &mut Meter<'_>| -> Result<Option<OnTrack<'_>>, ProbeError> {
-            // Another sector each time, so that the buffer does not have it.
-            let n = zone.sectors;
-            let sector = meter.draw.below(n - n / 8);
-            let source = zone.lbn_near(from, sector);
-            let mut reading = meter.read(source, 1)?;
-            if meter.is_hit(&reading) {
-                // The arm stayed where it was.
-                meter.leave(source)?;
-                reading = meter.read(source, 1)?;
-            }
-            if meter.is_hit(&reading) {
-                return Ok(None);
-            }
-            Ok(Some(OnTrack { zone, track: from + step }))
-        };
-        if let Some((ns, _)) = shortest_of(searches, meter, guess, buffer.bus_sector_ns, &mut leg)? {
+        if let Some(ns) = timed(meter, zone, step, (searches, guess), buffer)? {
             times.push((step, ns));
-            guess = ((ns - 250_000.0).max(0.0), ns + 250_000.0);
+            guess = around(ns);
         }
     }
     let variance = if meter.is_noisy() { NOISY } else { FLOOR };
-    Ok(Moves { times, variance })
+    Ok(Moves { times, variance, noisy: meter.is_noisy() })
+}
+
+/// Where a search begins for a move that takes about so long, ns.
+fn around(ns: f64) -> (f64, f64) {
+    ((ns - 250_000.0).max(0.0), ns + 250_000.0)
+}
+
+/// The move from the zone's first track, by so many searches between these times, ns.
+fn timed(
+    meter: &mut Meter<'_>,
+    zone: &Zone,
+    step: u64,
+    (searches, guess): (usize, (f64, f64)),
+    buffer: &Buffer,
+) -> Result<Option<f64>, ProbeError> {
+    // Only the zone's first tracks are surely the first of a cylinder or band of any size.
+    let from = 0;
+    let mut leg = |meter: &mut Meter<'_>| -> Result<Option<OnTrack<'_>>, ProbeError> {
+        // Another sector each time, so that the buffer does not have it.
+        let n = zone.sectors;
+        let sector = meter.draw.below(n - n / 8);
+        let source = zone.lbn_near(from, sector);
+        let mut reading = meter.read(source, 1)?;
+        if meter.is_hit(&reading) {
+            // The arm stayed where it was.
+            meter.leave(source)?;
+            reading = meter.read(source, 1)?;
+        }
+        if meter.is_hit(&reading) {
+            return Ok(None);
+        }
+        Ok(Some(OnTrack { zone, track: from + step }))
+    };
+    Ok(shortest_of(searches, meter, guess, buffer.bus_sector_ns, &mut leg)?.map(|(ns, _)| ns))
+}
+
+/// The variance of a search, us squared, by some moves that are timed once more: by the median, so that one that went wrong does
+/// not matter.
+fn repeated(
+    meter: &mut Meter<'_>,
+    zone: &Zone,
+    times: &[(u64, f64)],
+    buffer: &Buffer,
+) -> Result<f64, ProbeError> {
+    // What is read afterwards is what would be read without, too.
+    let dice = meter.draw.clone();
+    let mut apart = Vec::new();
+    for &(step, ns) in times.iter().step_by((times.len() / REPEATS).max(1)) {
+        if !meter.is_within(LONGEST) {
+            break;
+        }
+        let again = timed(meter, zone, step, (1, around(ns)), buffer)?;
+        apart.extend(again.map(|again| (again - ns).abs() / 1e3));
+    }
+    meter.draw = dice;
+    // Of normal differences the median is two thirds of their deviation, which is that of two searches.
+    Ok((median(&mut apart) / 0.6745).powi(2) / 2.0)
 }
 
 impl Moves {
+    /// How badly each shape explains the times.
+    fn scores(&self, shapes: &[Shape], zone: &Zone) -> Vec<(f64, Shape)> {
+        shapes.iter().map(|&s| (self.misfit(s, s.origin(zone), Errors::OfASize), s)).collect()
+    }
+
     /// How badly a shape explains the times: what it leaves unexplained, and what it needs for explaining the rest
-    /// (Schwarz's criterion, 1978). A shape puts moves that are as far, and to the same head or not, into one group.
-    fn misfit(&self, shape: Shape, origin: u64) -> f64 {
+    /// (Schwarz's criterion, 1978). A shape puts moves that are as far, and to the same head or not, into one group; each group
+    /// is a number that it needs, and each time that is shorter than that of a shorter move one more.
+    fn misfit(&self, shape: Shape, origin: u64, errors: Errors) -> f64 {
         let start = shape.position(origin);
         let mut points: Vec<(bool, u64, f64)> = Vec::with_capacity(self.times.len());
         for &(step, ns) in &self.times {
@@ -318,29 +408,59 @@ impl Moves {
             points.push((head != start.1, cylinder.abs_diff(start.0), ns / 1e3));
         }
         points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
-        if self.variance > FLOOR {
+        if self.noisy {
             return self.misfit_of_noisy(&points);
         }
-        let mut unexplained = 0.0;
-        let mut groups = 0.0;
-        let mut highest: f64 = 0.0;
-        let mut other = false;
+        // How a move to another head comes about is a part of the explanation.
+        f64::min(self.misfit_of_exact(&points, false, errors), self.misfit_of_exact(&points, true, errors))
+    }
+
+    /// The same where seeks do not vary. Where a head switch runs `beside` the seek, a move to another head takes as long as
+    /// that to the same one or as the switch, whichever is longer.
+    fn misfit_of_exact(&self, points: &[(bool, u64, f64)], beside: bool, errors: Errors) -> f64 {
+        let n = f64::max(points.len() as f64, 2.0);
+        let apart = APART * self.variance.sqrt();
+        let (mut unexplained, mut strange, mut groups, mut dents) = (0.0, 0.0, 0.0, 0.0);
+        let mut last: Option<(bool, f64)> = None;
+        let mut same_head: Vec<(u64, f64)> = Vec::new();
+        let mut switch = None;
         for group in points.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            let Some(&(to_other, cylinder, _)) = group.first() else { continue };
+            let Some(&(to_other, cylinders, _)) = group.first() else { continue };
             let middle = group.get(group.len() / 2).map_or(0.0, |p| p.2);
-            groups += 1.0;
-            unexplained += group.iter().map(|p| (p.2 - middle).powi(2).min(LARGEST)).sum::<f64>();
-            if to_other != other {
-                (other, highest) = (to_other, 0.0);
+            let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
+            let same = same.and_then(|i| same_head.get(i)).map(|s| s.1).filter(|_| to_other);
+            let known = match (same, switch) {
+                // Those to the next cylinder and another head may be slow.
+                (Some(same), Some(switch)) if beside && cylinders > 1 => Some(f64::max(same, switch)),
+                _ => None,
+            };
+            for point in group {
+                let off = (point.2 - known.unwrap_or(middle)).powi(2);
+                unexplained += off.min(LARGEST);
+                strange += (off / self.variance).min(STRANGE * n.ln());
             }
-            // Longer moves take longer, mostly. Those to the next cylinder and another head may be slow.
-            if !(to_other && cylinder <= 1) {
-                unexplained += DENT * (highest - middle).max(0.0).powi(2).min(LARGEST);
-                highest = highest.max(middle);
+            if known.is_some() {
+                continue;
+            }
+            groups += 1.0;
+            if !to_other {
+                same_head.push((cylinders, middle));
+            } else if cylinders == 0 {
+                switch = Some(middle);
+            }
+            // No head switch makes a move shorter.
+            dents += f64::from(u8::from(same.is_some_and(|same| middle < same - apart)));
+            // Longer moves take longer, mostly.
+            if !(to_other && cylinders <= 1) {
+                dents += f64::from(u8::from(last.is_some_and(|l| l.0 == to_other && middle < l.1 - apart)));
+                last = Some((to_other, middle));
             }
         }
-        let n = f64::max(points.len() as f64, 2.0);
-        n * (unexplained / n + self.variance).ln() + groups * n.ln()
+        let unexplained = match errors {
+            Errors::OfASize => n * (unexplained / n + self.variance).ln(),
+            Errors::OfSome => strange,
+        };
+        unexplained + (groups + dents) * n.ln()
     }
 }
 
@@ -393,11 +513,18 @@ impl Moves {
 /// What a distance more that a shape tells apart must be worth.
 const EACH: f64 = 0.2;
 
-/// Weight of a time that is shorter than that of a shorter move.
-const DENT: f64 = 0.1;
+/// Moves that are timed once more.
+const REPEATS: usize = 12;
 
-/// The least variance believed, that of a search among seeks that vary, and the most that one time counts, us squared.
-const FLOOR: f64 = 50.0;
+/// Times that are no further apart, in deviations, may be one.
+const APART: f64 = 4.0;
+
+/// What a time that nothing explains counts, at most, of what a group counts: there is one, which, and how far off it is.
+const STRANGE: f64 = 3.0;
+
+/// The variance of a search where seeks do not vary: it stops when what is left is `FINE` wide, and the time is as likely to be
+/// anywhere in that. That of one among seeks that vary, and the most that one time counts. us squared.
+const FLOOR: f64 = FINE * FINE / 12e6;
 const NOISY: f64 = 250.0;
 const LARGEST: f64 = 250_000.0;
 

@@ -68,6 +68,7 @@ mod seeks;
 mod spin;
 mod spread;
 mod stray;
+mod sure;
 mod turns;
 mod whole;
 mod writes;

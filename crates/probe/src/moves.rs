@@ -33,11 +33,16 @@ pub(crate) trait Target {
 }
 
 /// Where a search stops, ns: in exact times, and where the last steps are taken otherwise.
-const FINE: f64 = 6_000.0;
+pub(crate) const FINE: f64 = 6_000.0;
 const FINE_NOISY: f64 = 20_000.0;
 
 /// Attempts at one trial.
 const ATTEMPTS: u32 = 6;
+
+/// How exact a search is at best, ns.
+pub(crate) fn resolution(meter: &Meter<'_>) -> f64 {
+    if meter.is_noisy() { FINE_NOISY } else { FINE }
+}
 
 /// Finds the shortest time from a submission to the start of a sector that is caught, ns, between `low` and `high`;
 /// `leg` brings the arm to its source and names the target. `None` when even `high` is too short, or nothing is seen.
@@ -65,7 +70,7 @@ pub(crate) fn shortest<T: Target>(
         high = low;
         low = 0.0;
     }
-    let fine = if meter.is_noisy() { FINE_NOISY } else { FINE };
+    let fine = resolution(meter);
     while high - low > fine {
         let middle = low + (high - low) / 2.0;
         match trial(meter, middle, bus_ns, leg)? {

@@ -79,16 +79,9 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
         return Ok(());
     }
     let overhead = (median(&mut overheads).max(0.0) / 1e3).round() / 1e3;
-    let longer = seeks.overhead_ms - overhead;
-    let more = |ms: f64| ((ms + longer).max(0.0) * 1e3).round() / 1e3;
-    for point in &mut seeks.curve {
-        point.1 = more(point.1);
-    }
-    seeks.cylinder_switch_ms = seeks.cylinder_switch_ms.map(more);
-    seeks.overhead_ms = overhead;
+    let bound = seeks.head_switch_ms + seeks.overhead_ms - overhead;
+    seeks.part_at(overhead);
     seeks.parted = true;
-    let bound = seeks.head_switch_ms + longer;
-    seeks.head_switch_ms = more(seeks.head_switch_ms);
     if layout.heads() > 1 {
         let switch = Move { distance: 0, other_head: true, op: Op::Read, within };
         if let Some(ns) = shortest(meter, layout, switch, bound * 1e6)? {

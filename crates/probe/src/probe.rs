@@ -17,7 +17,7 @@ use crate::report::{Check, Report};
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
 use crate::spread;
-use crate::writes::{self, Writes};
+use crate::writes::{self, Settle, Writes};
 use crate::zero;
 use model::Layout;
 use model::profile::{
@@ -167,22 +167,23 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     }
     let mut seeks = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) }.run(points)?;
     pairs::part(meter, &placed, &mut seeks)?;
-    if let Some(crossing) = crossing::find(meter, &map, geometry.shape, buffer.bus_sector_ns)? {
-        // What a read over a change of head shows is what the profile must repeat, to the side of the gap.
-        let gap = crossing.gap_ns / 1e6;
-        if crossing.lost {
-            seeks.head_switch_ms = seeks.head_switch_ms.max((gap * 1.02 * 1e3).ceil() / 1e3);
-        } else {
-            seeks.head_switch_ms = seeks.head_switch_ms.min((gap * 0.98 * 1e3).floor() / 1e3);
-        }
+    let crossing = crossing::find(meter, &map, geometry.shape, buffer.bus_sector_ns)?;
+    if let Some(crossing) = crossing {
         let value = if crossing.lost { "loses a revolution" } else { "loses nothing" };
         report.add("read over a change of head", value.to_owned(), 0.95, "");
     }
-    of_seeks(&mut report, &seeks, zero_latency);
     let written = match options.writes {
         Some(region) => Some(writes::find(meter, &placed, &buffer, &seeks, region)?),
         None => None,
     };
+    if let Some(missed_ms) = written.as_ref().and_then(|w| w.settle.as_ref()).map(|s| s.missed_overhead_ms) {
+        seeks.part_at(rounded(seeks.overhead_ms + missed_ms));
+    }
+    // What a read over a change of head shows is what the profile must repeat, to the side of the gap.
+    if let Some(crossing) = crossing {
+        seeks.head_switch_ms = crossing.repeated_by(seeks.head_switch_ms);
+    }
+    of_seeks(&mut report, &seeks, zero_latency);
     of_writes(&mut report, written.as_ref());
     // A speed that wanders is given as it is now.
     let rpm = (60e9 / meter.revolution()).round() as u32;
@@ -227,6 +228,11 @@ fn place(spec: &LayoutSpec, cylinders: u32, heads: u16) -> Result<Layout, ProbeE
 /// First and last cylinders of zones.
 fn spans(spec: &LayoutSpec) -> Vec<(u32, u32)> {
     spec.zones.iter().map(|z| (z.first_cylinder, z.last_cylinder)).collect()
+}
+
+/// To the microsecond.
+fn rounded(ms: f64) -> f64 {
+    (ms * 1e3).round() / 1e3
 }
 
 fn of_buffer(report: &mut Report, buffer: &Buffer) {
@@ -361,12 +367,16 @@ fn of_writes(report: &mut Report, written: Option<&Writes>) {
             report.add(what, format!("{ms:+.3} ms"), 0.95, "of command overhead, beside that after a read");
         }
     }
-    match written.settle_ms {
-        Some((ms, apart)) => {
-            let sure = if apart < 0.1 { 0.95 } else { 0.6 };
-            let with = if written.overhead_ms.is_some() { "" } else { ", its command's overhead included" };
-            let note = format!("beyond a read of the same sector{with}; measurements {apart:.3} ms apart");
-            report.add("write settle", format!("{ms:.3} ms"), sure, note);
+    match &written.settle {
+        Some(settle) => {
+            let Settle { ms, apart_ms, may_be_more_ms, .. } = settle;
+            let mut note = format!("beyond a read of the same sector; measurements {apart_ms:.3} ms apart");
+            if *may_be_more_ms > 0.0 {
+                note += &format!(
+                    "; {may_be_more_ms:.3} ms more, if so much of a read's moves is its command's overhead: only their sum shows"
+                );
+            }
+            report.add("write settle", format!("{ms:.3} ms"), settle.sure, note);
         }
         None => report.add(
             "write settle",
@@ -419,7 +429,7 @@ fn profile(
             head_switch_ms: seeks.head_switch_ms,
             cylinder_switch_ms: seeks.cylinder_switch_ms,
             seek_spread_ms: seeks.spread.clone(),
-            write_settle_ms: written.and_then(|w| w.settle_ms).map_or(0.0, |(ms, _)| ms),
+            write_settle_ms: written.and_then(|w| w.settle.as_ref()).map_or(0.0, |settle| settle.ms),
             zero_latency_read: zero_latency,
             zero_latency_write: zero_latency,
         },

@@ -32,6 +32,30 @@ impl Seeks {
         let point = self.curve.get(after).or(self.curve.last());
         point.map_or(self.head_switch_ms, |p| p.1) + self.overhead_ms
     }
+
+    /// How much more of these moves may be the command's overhead than is taken for it, ms: no move takes less than nothing.
+    pub(crate) fn overhead_may_be_more_ms(&self) -> f64 {
+        if self.parted {
+            return 0.0;
+        }
+        let shortest = self.curve.iter().map(|p| p.1).fold(f64::MAX, f64::min);
+        // Of a single head there is no change.
+        let switch = if self.head_switch_ms > 0.0 { self.head_switch_ms } else { f64::MAX };
+        let most = f64::min(shortest, switch);
+        if most < f64::MAX { most } else { 0.0 }
+    }
+
+    /// The same moves, of which so much is the command's overhead.
+    pub(crate) fn part_at(&mut self, overhead_ms: f64) {
+        let longer = self.overhead_ms - overhead_ms;
+        let more = |ms: f64| ((ms + longer).max(0.0) * 1e3).round() / 1e3;
+        for point in &mut self.curve {
+            point.1 = more(point.1);
+        }
+        self.cylinder_switch_ms = self.cylinder_switch_ms.map(more);
+        self.head_switch_ms = more(self.head_switch_ms);
+        self.overhead_ms = overhead_ms;
+    }
 }
 
 /// A track of the assembled layout.

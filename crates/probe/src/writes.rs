@@ -3,9 +3,10 @@
 use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::meter::Meter;
-use crate::moves::{Target, shortest_of};
+use crate::moves::{Target, resolution, shortest_of};
 use crate::pairs::{self, Move};
 use crate::seeks::{InLayout, Seeks};
+use crate::sure;
 use crate::turns::{frac, median, wrap};
 use model::{Layout, Location};
 use units::{Cylinder, Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
@@ -41,7 +42,7 @@ const MAKES_SENSE: f64 = 0.05;
 const ATTEMPTS: u32 = 32;
 
 /// What was found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Writes {
     /// Whether writes are acknowledged from the buffer.
     pub(crate) write_back: bool,
@@ -49,9 +50,9 @@ pub(crate) struct Writes {
     pub(crate) acknowledged_ns: f64,
     /// Whether sectors just written are read from the buffer.
     pub(crate) kept: bool,
-    /// What a write needs beyond a read of the same sector, ms, and how far apart the measurements are; of one that is
-    /// acknowledged from the buffer as a read right behind it shows.
-    pub(crate) settle_ms: Option<(f64, f64)>,
+    /// What a write needs beyond a read of the same sector; of one that is acknowledged from the buffer as a read right behind it
+    /// shows.
+    pub(crate) settle: Option<Settle>,
     /// A write's command overhead, ms, where two commands at a time part it from the settling, or writes to the track that the
     /// head is on, which need none.
     pub(crate) overhead_ms: Option<f64>,
@@ -59,6 +60,52 @@ pub(crate) struct Writes {
     pub(crate) read_after_write_ms: Option<f64>,
     /// The same of a write's.
     pub(crate) write_after_write_ms: Option<f64>,
+}
+
+/// What a write needs beyond a read of the same sector.
+#[derive(Clone, Debug)]
+pub(crate) struct Settle {
+    pub(crate) ms: f64,
+    /// How far apart the measurements are, ms.
+    pub(crate) apart_ms: f64,
+    /// It may be so much more, ms, where a read's overhead and its moves show as a sum only.
+    pub(crate) may_be_more_ms: f64,
+    /// How likely it is within what counts as predicted.
+    pub(crate) sure: f64,
+    /// What the overhead of reads is more than was thought, ms: a write settles no less than a read does.
+    pub(crate) missed_overhead_ms: f64,
+}
+
+impl Settle {
+    /// From measurements that are as much too short as the overhead of reads may be longer than was thought; `fine` is how exact
+    /// one is, ms.
+    fn of(mut measured: Vec<f64>, overhead_may_be_more_ms: f64, fine: f64) -> Option<Self> {
+        if measured.is_empty() {
+            return None;
+        }
+        let least = measured.iter().copied().fold(f64::MAX, f64::min);
+        let most = measured.iter().copied().fold(f64::MIN, f64::max);
+        let middle = median(&mut measured);
+        let missed = (-middle).clamp(0.0, overhead_may_be_more_ms);
+        // By a hair less than nothing is nothing.
+        let middle = middle + missed;
+        let ms = if middle.abs() < f64::max(fine, most - least) { middle.max(0.0) } else { middle };
+        let may_be_more_ms = overhead_may_be_more_ms - missed;
+        let sure =
+            sure::within(&measured, fine, sure::NEAR_MS) * sure::of_bounds(may_be_more_ms, sure::NEAR_MS);
+        Some(Self {
+            ms: rounded(ms),
+            apart_ms: most - least,
+            may_be_more_ms,
+            sure,
+            missed_overhead_ms: missed,
+        })
+    }
+}
+
+/// To the microsecond; not less than nothing by a hair, which would be written so.
+fn rounded(ms: f64) -> f64 {
+    (ms * 1e3).round() / 1e3 + 0.0
 }
 
 /// A command and the one before it.
@@ -83,7 +130,7 @@ pub(crate) fn find(
         write_back,
         acknowledged_ns,
         kept,
-        settle_ms: None,
+        settle: None,
         overhead_ms: None,
         read_after_write_ms: None,
         write_after_write_ms: None,
@@ -165,10 +212,8 @@ impl Mover<'_> {
                 settles.push((write - read + hidden - own) / 1e6);
             }
         }
-        let least = settles.iter().copied().reduce(f64::min);
-        let most = settles.iter().copied().reduce(f64::max);
-        let middle = (!settles.is_empty()).then(|| (median(&mut settles) * 1e3).round() / 1e3);
-        found.settle_ms = middle.zip(least.zip(most).map(|(least, most)| most - least));
+        let fine = 2.0 * resolution(meter) / 1e6;
+        found.settle = Settle::of(settles, self.seeks.overhead_may_be_more_ms(), fine);
         Ok(())
     }
 
@@ -215,7 +260,8 @@ impl Mover<'_> {
 
     /// Of writes that are done on the medium: what moves take to a read and to a write, after a read and after a write.
     fn through(&self, meter: &mut Meter<'_>, found: &mut Writes) -> Result<(), ProbeError> {
-        let (mut settles, mut overheads, mut after) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut settles, mut parted, mut overheads, mut after) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // On the track that the head is on nothing settles: the overhead, and a sector on the bus.
         let pair = |before, op| Pair { before, op };
         let here = self.moved(meter, 0, pair(Op::Read, Op::Write))?;
@@ -232,7 +278,7 @@ impl Mover<'_> {
             }
             match behind(meter, self.layout, self.region, distance, write)? {
                 Some((read, moved)) => {
-                    settles.push((moved - read) / 1e6);
+                    parted.push((moved - read) / 1e6);
                     overheads.push(((write - moved) / 1e6).max(0.0));
                 }
                 None => settles.push((write - read + hidden - own.unwrap_or(hidden)) / 1e6),
@@ -241,16 +287,31 @@ impl Mover<'_> {
         if overheads.is_empty() {
             overheads.extend(own.map(|ns| ns / 1e6));
         }
-        // Not less than nothing by a hair, which would be written so.
-        let rounded = |ms: f64| (ms * 1e3).round() / 1e3 + 0.0;
         let middle = |list: &mut Vec<f64>| (!list.is_empty()).then(|| rounded(median(list)));
-        let least = settles.iter().copied().reduce(f64::min);
-        let most = settles.iter().copied().reduce(f64::max);
-        found.settle_ms = middle(&mut settles).zip(least.zip(most).map(|(least, most)| most - least));
+        // Two searches, or four with the overheads of both.
+        let fine = resolution(meter) / 1e6;
+        found.settle = if parted.is_empty() {
+            Settle::of(settles, self.read_here(meter, &mut after)?, 2.0 * fine)
+        } else {
+            Settle::of(parted, 0.0, std::f64::consts::SQRT_2 * fine)
+        };
         found.overhead_ms = middle(&mut overheads);
         found.read_after_write_ms = middle(&mut after);
         found.write_after_write_ms = here.zip(here_after).map(|(read, write)| rounded((write - read) / 1e6));
         Ok(())
+    }
+
+    /// How much more a read's overhead may be than is taken for it, ms: no more than a read takes that comes behind a write to the
+    /// same track, where nothing is moved and nothing was read ahead; `after` is how much longer it is after a write.
+    fn read_here(&self, meter: &mut Meter<'_>, after: &mut [f64]) -> Result<f64, ProbeError> {
+        let most = self.seeks.overhead_may_be_more_ms();
+        if most <= 0.0 || after.is_empty() {
+            return Ok(most);
+        }
+        let here = self.moved(meter, 0, Pair { before: Op::Write, op: Op::Read })?;
+        let later = median(after);
+        let bound = |ns: f64| ns / 1e6 - later - self.seeks.overhead_ms;
+        Ok(here.map_or(most, |ns| bound(ns).clamp(0.0, most)))
     }
 
     /// The shortest move over `distance` cylinders, overhead included, ns: from the submission to the beginning of a sector

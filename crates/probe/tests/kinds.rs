@@ -116,3 +116,20 @@ fn two_commands_at_a_time_show_what_one_hides() {
         }
     }
 }
+
+/// Heads of random drives whose seek curves have dents, of one head or of some, were taken for more or fewer, and said to be sure.
+#[test]
+fn heads_are_right_or_not_said_to_be_sure() {
+    for seed in [24, 33, 38, 49, 58, 59, 82, 87, 97, 108] {
+        let truth = common::random(seed);
+        let mut device = Emulated::new(&truth);
+        let found =
+            Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+        let heads = finding(&found, "heads");
+        let right = found.profile.heads == truth.heads;
+        assert!(right || heads.confidence < 0.95, "{seed}: {heads:?} for {}", truth.heads);
+        if [24, 33, 38, 59, 82, 87, 108].contains(&seed) {
+            assert!(right, "{seed}: {heads:?} for {}", truth.heads);
+        }
+    }
+}

@@ -128,3 +128,32 @@ fn where_writes_are_not_allowed_the_report_is_not_sure_of_them() {
         );
     }
 }
+
+/// What a handle that takes one command at a time is told as a write's settling: near the truth, or not said to be so.
+#[test]
+fn a_write_settles_no_less_than_a_read_and_is_not_said_to_be_known_when_it_is_not() {
+    let mut sure = 0;
+    for name in ["seagate-cheetah-4lp", "seagate-cheetah-18lp", "seagate-cheetah-9lp", "mimic-base"] {
+        for settle_ms in [0.0, 0.3] {
+            for (write_back, noisy) in [(false, false), (true, false), (false, true)] {
+                let mut truth = builtin::find(name).unwrap();
+                truth.mechanics.write_settle_ms = settle_ms;
+                let base = if noisy { Behaviour::noisy() } else { Behaviour::default() };
+                let behaviour = Behaviour { write_back: Some(write_back), ..base };
+                let mut device = Emulated::with(&truth, behaviour, 1).one_at_a_time();
+                let region = region_of(&device);
+                let found = probed(&mut device, Some(region));
+                let said = common::finding(&found, "write settle");
+                let found_ms = found.profile.mechanics.write_settle_ms;
+                let case =
+                    format!("{name}, {settle_ms} ms, acknowledged {write_back}, noisy {noisy}: {said:?}");
+                assert!(found_ms >= 0.0, "{case}");
+                assert!((found_ms - settle_ms).abs() < 0.05 || said.confidence < 0.75, "{case}");
+                sure += u32::from(said.confidence >= 0.75);
+                // Where it is not sure it says how much more it may be.
+                assert!(said.confidence >= 0.75 || said.note.contains("more"), "{case}");
+            }
+        }
+    }
+    assert!(sure > 0, "nowhere sure");
+}

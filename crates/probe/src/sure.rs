@@ -1,0 +1,74 @@
+//! How sure a number is, by what measured it.
+
+use std::f64::consts::FRAC_2_PI;
+
+/// What counts as the same number, ms: what counts as predicted.
+pub(crate) const NEAR_MS: f64 = 0.05;
+
+/// How likely the mean of `values` is within `near` of what they measure, when one alone is no surer than `fine`.
+///
+/// By Student's distribution (Biometrika 1908), with what they differ by; `fine` counts as one difference more, so that two that
+/// agree by chance do not make it certain.
+pub(crate) fn within(values: &[f64], fine: f64, near: f64) -> f64 {
+    let n = values.len() as f64;
+    if values.is_empty() {
+        return 0.0;
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    let squares = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() + fine * fine;
+    student(near * n / squares.sqrt(), values.len() as u32)
+}
+
+/// The share of Student's distribution with so many degrees of freedom between `-t` and `t` (Abramowitz and Stegun, 26.7.3
+/// and 26.7.4).
+fn student(t: f64, freedom: u32) -> f64 {
+    let angle = (t / f64::from(freedom).sqrt()).atan();
+    let (sine, cosine) = angle.sin_cos();
+    let is_odd = freedom % 2 == 1;
+    let (mut term, mut sum, first) = if is_odd { (cosine, 0.0, 1) } else { (1.0, 0.0, 0) };
+    for k in (first..freedom.saturating_sub(1)).step_by(2) {
+        sum += term;
+        term *= cosine * cosine * f64::from(k + 1) / f64::from(k + 2);
+    }
+    let share = if is_odd { FRAC_2_PI * (angle + sine * sum) } else { sine * sum };
+    share.clamp(0.0, 1.0)
+}
+
+/// How much of what a number may be is within `near` of it, if it may be `more` more and is no likelier to be one of these than
+/// another.
+pub(crate) fn of_bounds(more: f64, near: f64) -> f64 {
+    if more > near { near / more } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Student's distribution by its table: two-sided 95% and 90%.
+    #[test]
+    fn the_shares_are_students() {
+        for (freedom, t, share) in [
+            (1, 12.706, 0.95),
+            (2, 4.3027, 0.95),
+            (3, 3.1824, 0.95),
+            (4, 2.7764, 0.95),
+            (5, 2.5706, 0.95),
+            (10, 1.8125, 0.90),
+            (11, 1.7959, 0.90),
+        ] {
+            let found = student(t, freedom);
+            assert!((found - share).abs() < 1e-4, "{freedom}: {found}");
+        }
+    }
+
+    #[test]
+    fn what_agrees_is_surer_than_what_does_not_and_more_are_surer_than_one() {
+        let near = 0.05;
+        let agree = within(&[0.1, 0.101, 0.099, 0.1], 0.01, near);
+        let apart = within(&[0.1, 0.2, 0.0, 0.15], 0.01, near);
+        let alone = within(&[0.1], 0.01, near);
+        assert!(agree > 0.99 && alone < agree && apart < alone, "{agree} {alone} {apart}");
+        assert_eq!(within(&[], 0.01, near), 0.0);
+        assert_eq!((of_bounds(0.0, near), of_bounds(0.5, near)), (1.0, 0.1));
+    }
+}

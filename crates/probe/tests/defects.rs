@@ -109,6 +109,22 @@ fn a_drive_whose_first_tracks_are_lost_is_not_guessed_at() {
     }
 }
 
+/// Without its first track a drive is mapped all the same where times are exact; where they vary, the report says that it is not sure.
+#[test]
+fn a_drive_whose_first_track_is_lost_is_mapped_or_not_said_to_be_known() {
+    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+        for len in [70, 140] {
+            let mut device = Emulated::with(&truth(), behaviour, 1);
+            device.damage(LbnRange::new(Lbn::ZERO, Sectors::new(len)));
+            let found = run(&mut device).unwrap();
+            let exact = behaviour == Behaviour::default();
+            assert!(!exact || found.report.unsure.is_empty(), "{len}: {:?}", found.report.unsure);
+            common::is_right_or_unsure(&truth(), &found);
+            common::holds(device, &truth(), &found, 300.0);
+        }
+    }
+}
+
 #[test]
 fn moved_sectors_and_pauses_are_no_failures() {
     let pauses = Recalibration { every: Duration::from_secs(5), takes: Duration::from_millis(50) };

@@ -315,9 +315,9 @@ pub(crate) fn moved_alone(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Con
     let (mut looks, mut elsewhere) = (0, 0);
     for &lbn in odd.iter().cycle().take(odd.len().max(MOVED_LOOKS)) {
         let Some(expected) = map.predict(lbn).filter(|_| meter.is_within(LAST)) else { continue };
-        let error = meter.deviation(lbn, expected)?;
+        let Some(angle) = meter.angle_of(lbn)? else { continue };
         looks += 1;
-        elsewhere += u64::from(error.abs() * meter.revolution() > NEAR);
+        elsewhere += u64::from(wrap(angle - expected).abs() * meter.revolution() > NEAR);
     }
     Ok(Some(Confidence::of(elsewhere, looks)))
 }
@@ -345,8 +345,9 @@ fn second_look(meter: &mut Meter<'_>, map: &Map, strange: &[u64]) -> Result<Vec<
                 off += 1;
                 continue;
             };
-            let error = meter.deviation(lbn, expected)?;
-            off += u64::from(error.abs() * meter.revolution() > NEAR);
+            // Of what cannot be read nothing is known.
+            let Some(angle) = meter.angle_of(lbn)? else { continue };
+            off += u64::from(wrap(angle - expected).abs() * meter.revolution() > NEAR);
         }
         if off as f64 > UNSURE * SECOND_LOOK as f64 {
             let why = format!("{off} of {SECOND_LOOK} sectors stand elsewhere than the map has them");

@@ -16,6 +16,9 @@ const MOST_IN_A_ROW: u32 = 48;
 /// How far from an unreadable sector another one is looked for that tells where it stands: distances double until there.
 const FARTHEST: u64 = 4_096;
 
+/// Sectors no further apart than this are less than a turn apart.
+const TOGETHER: u64 = 16;
+
 /// The sectors that could not be read so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Defects {
@@ -76,10 +79,32 @@ impl Meter<'_> {
             Some(angle) => Ok(angle),
             None => Err(ProbeError::Unreadable {
                 lbn: Lbn::new(lbn),
-                problem: format!("sectors {FARTHEST} on both sides cannot be read"),
+                problem: format!("no two sectors next to each other, {FARTHEST} on both sides, can be read"),
                 reason: self.reason().to_owned(),
             }),
         }
+    }
+
+    /// Where a sector stands, or one near to it that can be read, from `first` on: before it, unless there is none. Where all around
+    /// is known what cannot be read is thought to go with what is before it. `None` without such.
+    pub(crate) fn readable_near(&mut self, lbn: u64, first: u64) -> Result<Option<(u64, f64)>, ProbeError> {
+        if let Some(angle) = self.angle_of(lbn)? {
+            return Ok(Some((lbn, angle)));
+        }
+        for above in [false, true] {
+            let mut away = 1;
+            while away <= FARTHEST {
+                let other = if above { lbn.checked_add(away) } else { lbn.checked_sub(away) };
+                let Some(other) = other.filter(|other| (first..self.capacity()).contains(other)) else {
+                    break;
+                };
+                if let Some(angle) = self.angle_of(other)? {
+                    return Ok(Some((other, angle)));
+                }
+                away *= 2;
+            }
+        }
+        Ok(None)
     }
 
     /// The nearest two readable sectors on one side of one, or one or none of them, with their angles.
@@ -101,18 +126,20 @@ impl Meter<'_> {
 }
 
 /// Where a sector stands between readable ones, the nearest first on either side, whose readings differ by `spread`: on the
-/// track of those before it, unless they do not tell.
+/// track of those before it, unless they do not tell. `None` where no two of them say how long a sector is: one alone, thousands of
+/// sectors off, does not tell where it stands.
 fn between(lbn: u64, below: &[(u64, f64)], above: &[(u64, f64)], spread: f64) -> Option<f64> {
     let mut pairs: Vec<_> =
         [below, above].iter().filter_map(|side| Some((*side.first()?, *side.get(1)?))).collect();
     pairs.extend(below.first().zip(above.first()).map(|(b, a)| (*b, *a)));
+    // Further apart there may be turns between them, and their angles say nothing of a sector.
+    pairs.retain(|&((a, _), (b, _))| a.abs_diff(b) <= TOGETHER);
     // Over the end of a track a sector seems to take longer: the least is that of one track.
     let takes = |((a, at), (b, then)): ((u64, f64), (u64, f64))| {
         let (first, last) = if a < b { (at, then) } else { (then, at) };
         frac(last - first) / a.abs_diff(b) as f64
     };
-    let sector = pairs.into_iter().map(takes).fold(f64::INFINITY, f64::min);
-    let sector = if sector.is_finite() { sector } else { 0.0 };
+    let sector = pairs.into_iter().map(takes).reduce(f64::min)?;
     let from = |side: &[(u64, f64)]| {
         let &(other, angle) = side.first()?;
         Some(angle + sector * (lbn as f64 - other as f64))
@@ -143,6 +170,11 @@ mod tests {
         assert!(near(between(0, &[], &[at(1), at(2)], 0.0), 0));
         assert!(near(between(9, &[at(8), at(7)], &[], 0.0), 9));
         assert_eq!(between(9, &[], &[], 0.0), None);
+        // Turns are between the readable ones on either side, and a sector is no longer for that.
+        assert!(near(between(500, &[at(244), at(243)], &[at(756), at(757)], 0.0), 500));
+        // One alone, far off.
+        assert_eq!(between(5_000, &[at(904)], &[], 0.0), None);
+        assert_eq!(between(5_000, &[at(904)], &[at(9_096)], 0.0), None);
         // The last one of a track: what follows stands elsewhere.
         let next = |lbn: u64| (lbn, frac(at(lbn).1 + 0.3));
         assert!(near(between(7, &[at(6), at(5)], &[next(8), next(9)], 0.0), 7));

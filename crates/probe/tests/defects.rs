@@ -7,7 +7,7 @@ mod common;
 use common::Emulated;
 use drive::{BadSectors, Behaviour, Recalibration};
 use model::Profile;
-use probe::{Journal, Options, Outcome, Probe, ProbeError, Unreadable};
+use probe::{Device, Journal, Options, Outcome, Probe, ProbeError, Unreadable};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use units::{Duration, Lbn, LbnRange, Sectors};
@@ -60,6 +60,68 @@ fn a_scratch_and_a_bad_first_sector_are_gone_round() {
         assert!(told(&found).iter().all(|lbn| scratch.contains(lbn)), "{scratch:?}");
         common::holds(device, &truth, &found, 300.0);
         assert_eq!(found.profile.heads, truth.heads, "{scratch:?}");
+    }
+}
+
+/// What a zone tells of an unreadable sector is held against a readable one near to it. A reading some hundred sectors off was taken for
+/// that sector's, tracks later: of a scratch of two tracks came zones of a track each, and one of 3,000 sectors at the drive's end
+/// ended the probe.
+#[test]
+fn a_scratch_of_many_tracks_is_no_other_zone() {
+    let truth = truth();
+    let end = Emulated::new(&truth).capacity().get();
+    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+        for scratch in [
+            681..980,
+            5_447..5_848,
+            5_440..8_440,
+            2_000_000..2_005_000,
+            end - 70..end,
+            end - 300..end,
+            end - 3_000..end,
+            end - 4_000..end - 1,
+        ] {
+            let mut device = Emulated::with(&truth, behaviour, 1);
+            let len = Sectors::new(scratch.end - scratch.start);
+            device.damage(LbnRange::new(Lbn::new(scratch.start), len));
+            let found = run(&mut device).unwrap_or_else(|error| panic!("{scratch:?}: {error}"));
+            assert!(told(&found).iter().all(|lbn| scratch.contains(lbn)), "{scratch:?}");
+            // One that begins with the first sector of a cylinder may hide that the cylinder goes on as the others.
+            let zones = found.profile.layout.zones.len();
+            assert!(zones == 1 || scratch.start == 681 && zones == 2, "{scratch:?}: {zones} zones");
+            assert!(found.report.unsure.is_empty(), "{scratch:?}: {:?}", found.report.unsure);
+            assert_eq!(found.profile.heads, truth.heads, "{scratch:?}");
+            common::holds(device, &truth, &found, 300.0);
+        }
+    }
+}
+
+/// Where nothing is known yet, one reading thousands of sectors off says nothing of where a sector stands: no map is made up from it.
+#[test]
+fn a_drive_whose_first_tracks_are_lost_is_not_guessed_at() {
+    for scratch in [0..3_000, 1..3_000, 680..4_680] {
+        let mut device = Emulated::new(&truth());
+        let len = Sectors::new(scratch.end - scratch.start);
+        device.damage(LbnRange::new(Lbn::new(scratch.start), len));
+        let error = run(&mut device).unwrap_err();
+        assert!(matches!(error, ProbeError::Unreadable { .. }), "{scratch:?}: {error}");
+        assert!(error.to_string().contains("no two sectors next to each other"), "{scratch:?}: {error}");
+    }
+}
+
+/// Without its first track a drive is mapped all the same where times are exact; where they vary, the report says that it is not sure.
+#[test]
+fn a_drive_whose_first_track_is_lost_is_mapped_or_not_said_to_be_known() {
+    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+        for len in [70, 140] {
+            let mut device = Emulated::with(&truth(), behaviour, 1);
+            device.damage(LbnRange::new(Lbn::ZERO, Sectors::new(len)));
+            let found = run(&mut device).unwrap();
+            let exact = behaviour == Behaviour::default();
+            assert!(!exact || found.report.unsure.is_empty(), "{len}: {:?}", found.report.unsure);
+            common::is_right_or_unsure(&truth(), &found);
+            common::holds(device, &truth(), &found, 300.0);
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! The event loop of one device.
 
+mod hearing;
 mod kernel;
 mod leaving;
 
 use crate::carry::{Begun, Carried, From, Target, blame, extents};
 use crate::client::{Client, ClientError};
-use crate::limits::{Limits, Shares, Verdict};
+use crate::limits::{Limits, Shares};
 use crate::listen::Listener;
 use crate::mailbox::{Door, Mailbox, Stop};
 use crate::offer::{Offer, ServeError, Tally};
@@ -15,11 +16,9 @@ use device::{
 };
 use kernel::Kernel;
 use leaving::{Lines, Lost};
-use nbd::{Abilities, BlockSizes, Command, Connection, Event, Export, Reply, Request};
+use nbd::{Abilities, BlockSizes, Command, Export, Reply, Request};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::TcpStream;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tracing::{error, info, warn};
 use units::{Instant, Lbn, LbnRange, Sectors};
@@ -284,34 +283,6 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    /// Ends who has taken too long, and lets in what there is memory for then.
-    fn share(&mut self) {
-        let now = self.clock.now();
-        let late = self.shares.late(&self.clients, &self.limits, now);
-        self.judge(late);
-        let verdicts = self.shares.share(&mut self.clients, &self.limits, self.extra, now);
-        self.judge(verdicts);
-        let let_in: Vec<u64> = self
-            .clients
-            .iter()
-            .filter(|(_, client)| client.connection.has_events())
-            .map(|(id, _)| *id)
-            .collect();
-        for id in let_in {
-            self.events(id, Ok(()));
-        }
-    }
-
-    fn judge(&mut self, verdicts: Vec<(u64, Verdict)>) {
-        for (id, verdict) in verdicts {
-            match verdict {
-                Verdict::Violation(violation) => self.events(id, Err(violation.into())),
-                Verdict::Late(why) => self.late(id, why),
-                Verdict::Slow(why) => self.slow(id, why),
-            }
-        }
-    }
-
     /// All clients go on; those that are over, go.
     fn tend(&mut self, kernel: bool) -> io::Result<()> {
         let now = self.clock.now();
@@ -402,72 +373,6 @@ impl<D: Device> Exporter<D> {
 
     fn whose(&mut self, token: Token) -> Option<u64> {
         self.clients.iter_mut().find_map(|(id, client)| client.ended(token).then_some(*id))
-    }
-
-    fn welcome(&mut self, socket: OwnedFd) {
-        let socket = TcpStream::from(socket);
-        let from = socket.peer_addr().map_or_else(|_| "this machine".to_owned(), |at| at.to_string());
-        if self.clients.len() >= self.limits.clients || self.stopping {
-            if self.lines.trouble(self.clock.now()) {
-                let most = self.limits.clients;
-                warn!(most, from, "a client is hung up on: there are as many as may be");
-            }
-            return;
-        }
-        let connection =
-            Connection::new(Arc::clone(&self.exports), Tls::offered(self.tls.as_ref()), self.limits.client);
-        let id = self.next;
-        self.next += 1;
-        self.tally.clients += 1;
-        // Answers do not wait for more; a Unix socket has no such thing, and needs none.
-        let _ = socket.set_nodelay(true);
-        self.clients.insert(id, Client::new(connection, socket.into(), from, self.clock.now()));
-    }
-
-    fn received(&mut self, id: u64, bytes: &[u8]) {
-        let Some(client) = self.clients.get_mut(&id) else { return };
-        if !client.connection.is_open() {
-            client.connection.set_closed(self.disk.taken());
-        }
-        let result = client.received(bytes, self.clock.now());
-        self.events(id, result);
-    }
-
-    /// What a client's connection has to say, after bytes or an answer.
-    fn events(&mut self, id: u64, result: Result<(), ClientError>) {
-        while let Some(event) = self.clients.get_mut(&id).and_then(|client| client.connection.poll()) {
-            match event {
-                Event::Request(request) => self.request(id, request),
-                Event::Ended => {
-                    if let Some(client) = self.clients.get_mut(&id) {
-                        client.ending = true;
-                    }
-                }
-                Event::Opened(_) => {
-                    let told = self.lines.usual(self.clock.now());
-                    if let Some(client) = self.clients.get_mut(&id) {
-                        client.opened = true;
-                        if told {
-                            info!(client = id, from = client.from, "opened");
-                        }
-                    }
-                }
-                Event::StartTls => self.start_tls(id),
-            }
-        }
-        if let Err(error) = result {
-            self.broken(id, &error);
-        }
-    }
-
-    fn start_tls(&mut self, id: u64) {
-        let Some((tls, client)) = self.tls.as_ref().zip(self.clients.get_mut(&id)) else { return };
-        if let Err(error) = client.start_tls(tls) {
-            if self.lines.trouble(self.clock.now()) {
-                warn!(client = id, %error, "hung up on: no encryption");
-            }
-            self.hang_up(id);
-        }
     }
 
     fn request(&mut self, id: u64, request: Request) {

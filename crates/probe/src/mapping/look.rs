@@ -115,9 +115,9 @@ impl Mapper<'_, '_> {
         if zone.odd.binary_search(&lbn).is_ok() {
             return Ok(Look { error: 0.0, readings: 0.0, met: true });
         }
-        let expected = zone.predict(lbn);
-        let first = self.meter.deviation(lbn, expected)?;
+        let (expected, first) = self.deviation(zone, lbn)?;
         if self.meter.is_noisy() {
+            self.trust(expected, first);
             return self.look_on(zone, lbn, threshold, first);
         }
         if first.abs() < threshold {
@@ -125,12 +125,12 @@ impl Mapper<'_, '_> {
         }
         // A completion may have waited for something once: one beside it.
         if let Some(other) = self.beside(zone, lbn, 1)
-            && self.meter.deviation(other, zone.predict(other))?.abs() >= threshold
+            && self.deviation(zone, other)?.1.abs() >= threshold
         {
             return Ok(Look { error: first, readings: 2.0, met: false });
         }
         self.meter.leave(lbn)?;
-        let error = self.meter.deviation(lbn, expected)?;
+        let (_, error) = self.deviation(zone, lbn)?;
         Ok(Look { error, readings: 1.0, met: error.abs() < threshold })
     }
 
@@ -140,13 +140,28 @@ impl Mapper<'_, '_> {
         if zone.odd.binary_search(&lbn).is_ok() {
             return Ok(true);
         }
-        let expected = zone.predict(lbn);
-        let error = self.meter.deviation(lbn, expected)?;
+        let (expected, error) = self.deviation(zone, lbn)?;
         if self.meter.is_noisy() && (error.abs() - threshold).abs() < SURE * self.spread {
+            self.trust(expected, error);
             return Ok(self.look_on(zone, lbn, threshold, error)?.met);
         }
         self.trust(expected, error);
         Ok(error.abs() < threshold)
+    }
+
+    /// Where the zone has an LBN, and how much later it stands; of one that cannot be read, both of one near to it: the zone tells
+    /// where that should be, whereas a reading near it does not tell where this one is, past the end of a track.
+    fn deviation(&mut self, zone: &Zone, lbn: u64) -> Result<(f64, f64), ProbeError> {
+        match self.meter.readable_near(lbn, zone.first)? {
+            Some((other, angle)) => {
+                let expected = zone.predict(other);
+                Ok((expected, wrap(angle - expected)))
+            }
+            None => {
+                let expected = zone.predict(lbn);
+                Ok((expected, self.meter.deviation(lbn, expected)?))
+            }
+        }
     }
 
     /// Reads on until the mean of all readings is clearly on one side of the threshold.
@@ -154,7 +169,6 @@ impl Mapper<'_, '_> {
     /// Those of LBNs beside it count as long as they agree with its own: something may begin between them.
     fn look_on(&mut self, zone: &Zone, lbn: u64, threshold: f64, first: f64) -> Result<Look, ProbeError> {
         let (mut own, mut others) = (vec![first], Vec::new());
-        self.trust(zone.predict(lbn), first);
         loop {
             let mut all: Vec<f64> = own.iter().chain(&others).copied().collect();
             let agree = others.is_empty() || {
@@ -173,15 +187,13 @@ impl Mapper<'_, '_> {
             }
             match self.beside(zone, lbn, 1 + others.len() as u64).filter(|_| agree) {
                 Some(other) => {
-                    let expected = zone.predict(other);
-                    let error = self.meter.deviation(other, expected)?;
+                    let (expected, error) = self.deviation(zone, other)?;
                     self.trust(expected, error);
                     others.push(error);
                 }
                 None => {
                     self.meter.leave(lbn)?;
-                    let expected = zone.predict(lbn);
-                    let error = self.meter.deviation(lbn, expected)?;
+                    let (expected, error) = self.deviation(zone, lbn)?;
                     self.trust(expected, error);
                     own.push(error);
                 }

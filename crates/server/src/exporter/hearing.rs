@@ -1,0 +1,110 @@
+//! Clients that are taken in and heard, in turn while there is memory for what they send.
+
+use super::Exporter;
+use crate::client::{Client, ClientError};
+use crate::limits::Verdict;
+use crate::tls::Tls;
+use device::Device;
+use nbd::{Connection, Event};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tracing::{info, warn};
+
+impl<D: Device> Exporter<D> {
+    /// Takes a client in, if there is room for one.
+    pub(super) fn welcome(&mut self, socket: OwnedFd) {
+        let socket = TcpStream::from(socket);
+        let from = socket.peer_addr().map_or_else(|_| "this machine".to_owned(), |at| at.to_string());
+        if self.clients.len() >= self.limits.clients || self.stopping {
+            if self.lines.trouble(self.clock.now()) {
+                let most = self.limits.clients;
+                warn!(most, from, "a client is hung up on: there are as many as may be");
+            }
+            return;
+        }
+        let connection =
+            Connection::new(Arc::clone(&self.exports), Tls::offered(self.tls.as_ref()), self.limits.client);
+        let id = self.next;
+        self.next += 1;
+        self.tally.clients += 1;
+        // Answers do not wait for more; a Unix socket has no such thing, and needs none.
+        let _ = socket.set_nodelay(true);
+        self.clients.insert(id, Client::new(connection, socket.into(), from, self.clock.now()));
+    }
+
+    /// Takes in what a client has sent.
+    pub(super) fn received(&mut self, id: u64, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(&id) else { return };
+        if !client.connection.is_open() {
+            client.connection.set_closed(self.disk.taken());
+        }
+        let result = client.received(bytes, self.clock.now());
+        self.events(id, result);
+    }
+
+    /// What a client's connection has to say, after bytes or an answer.
+    pub(super) fn events(&mut self, id: u64, result: Result<(), ClientError>) {
+        while let Some(event) = self.clients.get_mut(&id).and_then(|client| client.connection.poll()) {
+            match event {
+                Event::Request(request) => self.request(id, request),
+                Event::Ended => {
+                    if let Some(client) = self.clients.get_mut(&id) {
+                        client.ending = true;
+                    }
+                }
+                Event::Opened(_) => {
+                    let told = self.lines.usual(self.clock.now());
+                    if let Some(client) = self.clients.get_mut(&id) {
+                        client.opened = true;
+                        if told {
+                            info!(client = id, from = client.from, "opened");
+                        }
+                    }
+                }
+                Event::StartTls => self.start_tls(id),
+            }
+        }
+        if let Err(error) = result {
+            self.broken(id, &error);
+        }
+    }
+
+    fn start_tls(&mut self, id: u64) {
+        let Some((tls, client)) = self.tls.as_ref().zip(self.clients.get_mut(&id)) else { return };
+        if let Err(error) = client.start_tls(tls) {
+            if self.lines.trouble(self.clock.now()) {
+                warn!(client = id, %error, "hung up on: no encryption");
+            }
+            self.hang_up(id);
+        }
+    }
+
+    /// Ends who has taken too long, and lets in what there is memory for then.
+    pub(super) fn share(&mut self) {
+        let now = self.clock.now();
+        let late = self.shares.late(&self.clients, &self.limits, now);
+        self.judge(late);
+        let verdicts = self.shares.share(&mut self.clients, &self.limits, self.extra, now);
+        self.judge(verdicts);
+        let let_in: Vec<u64> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.connection.has_events())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in let_in {
+            self.events(id, Ok(()));
+        }
+    }
+
+    fn judge(&mut self, verdicts: Vec<(u64, Verdict)>) {
+        for (id, verdict) in verdicts {
+            match verdict {
+                Verdict::Violation(violation) => self.events(id, Err(violation.into())),
+                Verdict::Late(why) => self.late(id, why),
+                Verdict::Slow(why) => self.slow(id, why),
+            }
+        }
+    }
+}

@@ -116,6 +116,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         findings: Vec::new(),
         unsure: Vec::new(),
         unreadable: Vec::new(),
+        unwritable: Vec::new(),
         check: Check::default(),
         writes: None,
         unsure_writes: Vec::new(),
@@ -173,7 +174,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         report.add("read over a change of head", value.to_owned(), 0.95, "");
     }
     let written = match options.writes {
-        Some(region) => Some(writes::find(meter, &placed, &buffer, &seeks, region)?),
+        Some(region) => writes::find(meter, &placed, &buffer, &seeks, region)?,
         None => None,
     };
     if let Some(missed_ms) = written.as_ref().and_then(|w| w.settle.as_ref()).map(|s| s.missed_overhead_ms) {
@@ -184,7 +185,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         seeks.head_switch_ms = crossing.repeated_by(seeks.head_switch_ms);
     }
     of_seeks(&mut report, &seeks, zero_latency);
-    of_writes(&mut report, written.as_ref());
+    of_writes(&mut report, written.as_ref(), meter.refuses_writes().unwrap_or("writes were not allowed"));
     // A speed that wanders is given as it is now.
     let rpm = (60e9 / meter.revolution()).round() as u32;
     let mut profile =
@@ -211,6 +212,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     (report.writes, report.unsure_writes) = (writes, unsure_writes);
     report.unsure = unsure;
     report.unreadable = meter.unreadable();
+    report.unwritable = meter.unwritable();
     report.commands = meter.commands();
     report.drive_time_s = meter.drive_time().as_secs_f64();
     meter.end();
@@ -343,10 +345,10 @@ fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
     report.add("zero-latency reads", value.to_owned(), sure, note);
 }
 
-fn of_writes(report: &mut Report, written: Option<&Writes>) {
+fn of_writes(report: &mut Report, written: Option<&Writes>, why_not: &str) {
     let Some(written) = written else {
         for what in ["write cache", "write settle"] {
-            report.add(what, "not measured".to_owned(), 0.0, "writes were not allowed");
+            report.add(what, "not measured".to_owned(), 0.0, why_not);
         }
         return;
     };

@@ -17,6 +17,9 @@ pub(crate) const LEAST: u64 = 64;
 /// Writes whose responses say when they are acknowledged.
 const WRITES: usize = 11;
 
+/// Writes until so many worked.
+const MOST_WRITES: usize = 4 * WRITES;
+
 /// Responses so near to one another, turns, are not the medium's.
 const ALIKE: f64 = 0.06;
 
@@ -115,16 +118,19 @@ struct Pair {
     op: Op,
 }
 
-/// Writes to `region`, and nowhere else.
+/// Writes to `region`, and nowhere else; nothing where the drive refuses that.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     layout: &Layout,
     buffer: &Buffer,
     seeks: &Seeks,
     region: LbnRange,
-) -> Result<Writes, ProbeError> {
+) -> Result<Option<Writes>, ProbeError> {
     meter.stage("writes", 0.94);
-    let (write_back, acknowledged_ns) = acknowledged(meter, region)?;
+    let Some((write_back, acknowledged_ns)) = acknowledged(meter, region)? else {
+        meter.find_phase()?;
+        return Ok(None);
+    };
     let kept = is_kept(meter, region)?;
     let mut found = Writes {
         write_back,
@@ -144,7 +150,7 @@ pub(crate) fn find(
         mover.through(meter, &mut found)?;
     }
     meter.find_phase()?;
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// What moves to and from the sectors that may be written need.
@@ -219,7 +225,7 @@ impl Mover<'_> {
 
     /// The shortest move over `distance` cylinders to a write that is acknowledged from the buffer, ns.
     fn moved_behind(&self, meter: &mut Meter<'_>, distance: u32) -> Result<Option<f64>, ProbeError> {
-        if !meter.is_within(LONGEST) {
+        if !meter.is_within(LONGEST) || meter.refuses_writes().is_some() {
             return Ok(None);
         }
         let bus = self.buffer.bus_sector_ns;
@@ -317,7 +323,7 @@ impl Mover<'_> {
     /// The shortest move over `distance` cylinders, overhead included, ns: from the submission to the beginning of a sector
     /// that is caught. What is written is inside of what may be.
     fn moved(&self, meter: &mut Meter<'_>, distance: u32, pair: Pair) -> Result<Option<f64>, ProbeError> {
-        if !meter.is_within(LONGEST) {
+        if !meter.is_within(LONGEST) || meter.refuses_writes().is_some() {
             return Ok(None);
         }
         let bus = self.buffer.bus_sector_ns;
@@ -365,7 +371,7 @@ fn behind(
     distance: u32,
     most: f64,
 ) -> Result<Option<(f64, f64)>, ProbeError> {
-    if !meter.takes_two() || !meter.is_within(LONGEST) {
+    if !meter.takes_two() || !meter.is_within(LONGEST) || meter.refuses_writes().is_some() {
         return Ok(None);
     }
     let moved = |op| Move { distance, other_head: false, op, within: region };
@@ -374,20 +380,29 @@ fn behind(
     Ok(read.zip(write))
 }
 
-/// Whether writes are all acknowledged as quickly, whatever the platter's place, and after how long.
-fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<(bool, f64), ProbeError> {
+/// Whether writes are all acknowledged as quickly, whatever the platter's place, and after how long; nothing where none is done.
+fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<(bool, f64)>, ProbeError> {
     let mut responses = Vec::new();
-    for _ in 0..WRITES {
+    for _ in 0..MOST_WRITES {
+        if responses.len() == WRITES || meter.refuses_writes().is_some() {
+            break;
+        }
         let away = meter.draw.below(meter.capacity());
         let one = meter.read(away, 1)?;
         // What an earlier write left to do is done.
         let wait = Duration::from_nanos(((6.0 + meter.draw.unit()) * meter.revolution()) as u64);
         let lbn = region.start().get() + meter.draw.below(region.len().get());
-        responses.push(meter.execute(one.completed + wait, Op::Write, lbn, 1)?.response_ns());
+        let written = meter.execute(one.completed + wait, Op::Write, lbn, 1)?;
+        if !written.failed {
+            responses.push(written.response_ns());
+        }
+    }
+    if responses.is_empty() {
+        return Ok(None);
     }
     let middle = median(&mut responses);
     let alike = responses.iter().filter(|&&ns| (ns - middle).abs() < ALIKE * meter.revolution()).count();
-    Ok((alike >= WRITES - 2, middle))
+    Ok(Some((alike + 2 >= responses.len().max(3), middle)))
 }
 
 /// Whether a sector just written is read from the buffer.
@@ -400,6 +415,9 @@ fn is_kept(meter: &mut Meter<'_>, region: LbnRange) -> Result<bool, ProbeError> 
         let lbn = region.start().get() + meter.draw.below(region.len().get());
         meter.leave(lbn)?;
         let one = meter.execute(meter.now(), Op::Write, lbn, 1)?;
+        if one.failed {
+            continue;
+        }
         let wait = Duration::from_nanos(((6.0 + meter.draw.unit()) * meter.revolution()) as u64);
         let reading = meter.execute(one.completed + wait, Op::Read, lbn, 1)?;
         hits += u32::from(meter.is_hit(&reading));

@@ -18,7 +18,7 @@ use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
 use crate::spread;
 use crate::writes::{self, Settle, Writes};
-use crate::zero;
+use crate::zero::{self, ZeroLatency};
 use model::Layout;
 use model::profile::{
     Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek, WriteBack,
@@ -50,6 +50,9 @@ const UNMAPPED: f64 = 0.5;
 
 /// What an angle of the map may be off by where readings vary, ns: half of what counts as predicted.
 const LOOSE: f64 = 25_000.0;
+
+/// How sure is one of two that nothing was seen of.
+const ASSUMED: f64 = 0.5;
 
 /// A profile, and how far to trust it.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,7 +148,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let loose = if meter.is_noisy() { LOOSE / meter.revolution() } else { 0.0 };
     let (mut cylinders, mut spec) = layout::assemble(&map, geometry.shape, bus_turns, loose);
     of_map(&mut report, &map, &geometry, cylinders);
-    let zero_latency = zero::find(meter, &map, buffer.bus_sector_ns)?;
+    let zero_latency = zero::reads(meter, &map, buffer.bus_sector_ns)?;
     let heads = geometry.shape.heads.max(1) as u16;
     let mut placed = place(&spec, cylinders, heads)?;
     let mut inside = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) };
@@ -185,7 +188,20 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         seeks.head_switch_ms = crossing.repeated_by(seeks.head_switch_ms);
     }
     of_seeks(&mut report, &seeks, zero_latency);
-    of_writes(&mut report, written.as_ref(), meter.refuses_writes().unwrap_or("writes were not allowed"));
+    let zero_latency_writes = match (options.writes, &written) {
+        (Some(region), Some(written)) if !written.write_back => {
+            zero::writes(meter, &map, region, buffer.bus_sector_ns)?
+        }
+        _ => None,
+    };
+    of_writes(
+        &mut report,
+        written.as_ref(),
+        (zero_latency, zero_latency_writes),
+        meter.refuses_writes().unwrap_or("writes were not allowed"),
+    );
+    let zero_latency = zero_latency.is_some_and(|seen| seen.on);
+    let zero_latency = (zero_latency, zero_latency_writes.map_or(zero_latency, |seen| seen.on));
     // A speed that wanders is given as it is now.
     let rpm = (60e9 / meter.revolution()).round() as u32;
     let mut profile =
@@ -291,7 +307,7 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
     report.add("cylinders", cylinders.to_string(), 0.9, "those with LBNs");
 }
 
-fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
+fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<ZeroLatency>) {
     if let (Some(one), Some(far)) = (seeks.curve.first(), seeks.curve.last()) {
         let spread = seeks.curve.iter().map(|p| p.2).sum::<f64>() / seeks.curve.len() as f64;
         report.add(
@@ -338,14 +354,32 @@ fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
         report.add("cylinder switch", format!("{ms:.3} ms"), 0.9, "");
     }
     let (value, sure, note) = match zero_latency {
-        Some(true) => ("on", 0.95, ""),
-        Some(false) => ("off", 0.95, ""),
+        Some(seen) => (if seen.on { "on" } else { "off" }, seen.sure, ""),
         None => ("not seen", 0.3, "the bus is slower than the medium, so that nothing depends on it"),
     };
     report.add("zero-latency reads", value.to_owned(), sure, note);
 }
 
-fn of_writes(report: &mut Report, written: Option<&Writes>, why_not: &str) {
+fn of_writes(
+    report: &mut Report,
+    written: Option<&Writes>,
+    (reads, writes): (Option<ZeroLatency>, Option<ZeroLatency>),
+    why_not: &str,
+) {
+    let on = |on: bool| (if on { "on" } else { "off" }).to_owned();
+    let what = "zero-latency writes";
+    match (writes, written) {
+        (Some(seen), _) => report.add(what, on(seen.on), seen.sure, ""),
+        (None, written) => {
+            let why = match written {
+                None => why_not,
+                Some(written) if written.write_back => "writes are acknowledged from the buffer",
+                Some(_) => "a slow bus hides it, or too little may be written: half a track on each of some",
+            };
+            let note = format!("an assumption, that they are as reads: {why}");
+            report.add(what, on(reads.is_some_and(|seen| seen.on)), ASSUMED, note);
+        }
+    }
     let Some(written) = written else {
         for what in ["write cache", "write settle"] {
             report.add(what, "not measured".to_owned(), 0.0, why_not);
@@ -399,12 +433,11 @@ fn profile(
     layout: LayoutSpec,
     buffer: &Buffer,
     seeks: &Seeks,
-    zero_latency: Option<bool>,
+    (zero_latency_read, zero_latency_write): (bool, bool),
     written: Option<&Writes>,
 ) -> Profile {
     let ms = |ns: f64| (ns / 10.0).round() / 1e5;
     let hit = ms((buffer.hit_ns - buffer.bus_sector_ns).max(0.0));
-    let zero_latency = zero_latency == Some(true);
     let write_hit = match written {
         Some(w) if w.write_back => ms((w.acknowledged_ns - buffer.bus_sector_ns).max(0.0)),
         _ => hit,
@@ -432,8 +465,8 @@ fn profile(
             cylinder_switch_ms: seeks.cylinder_switch_ms,
             seek_spread_ms: seeks.spread.clone(),
             write_settle_ms: written.and_then(|w| w.settle.as_ref()).map_or(0.0, |settle| settle.ms),
-            zero_latency_read: zero_latency,
-            zero_latency_write: zero_latency,
+            zero_latency_read,
+            zero_latency_write,
         },
         seek: Seek::Table {
             points: if seeks.curve.is_empty() {

@@ -16,8 +16,9 @@ const MOST_IN_A_ROW: u32 = 48;
 /// How far from an unreadable sector another one is looked for that tells where it stands: distances double until there.
 const FARTHEST: u64 = 4_096;
 
-/// Writes in a row that fail, at most, and sectors that cannot be written: then no more are tried.
-const MOST_WRITES_IN_A_ROW: u32 = 8;
+/// Writes in a row that fail, at most, before one worked and after, and sectors that cannot be written: then no more are tried.
+const MOST_WRITES_AT_FIRST: u32 = 8;
+const MOST_WRITES_IN_A_ROW: u32 = 48;
 const MOST_UNWRITABLE: usize = 512;
 
 /// The sectors that could not be read, or written, so far.
@@ -27,6 +28,8 @@ pub(crate) struct Defects {
     in_a_row: u32,
     unwritable: BTreeSet<u64>,
     writes_in_a_row: u32,
+    /// Whether a write ever worked.
+    writable: bool,
     /// What the drive said of the last write that failed before no more were tried.
     refused: Option<String>,
 }
@@ -42,6 +45,7 @@ impl Defects {
     /// A write worked.
     pub(crate) fn written(&mut self) {
         self.writes_in_a_row = 0;
+        self.writable = true;
     }
 
     /// A sector could not be written. When that is too often none is written any more: a drive that takes no writes can be
@@ -49,9 +53,10 @@ impl Defects {
     pub(crate) fn not_written(&mut self, lbn: Lbn, reason: &str) {
         self.unwritable.insert(lbn.get());
         self.writes_in_a_row += 1;
-        if self.writes_in_a_row >= MOST_WRITES_IN_A_ROW || self.unwritable.len() > MOST_UNWRITABLE {
+        let most = if self.writable { MOST_WRITES_IN_A_ROW } else { MOST_WRITES_AT_FIRST };
+        if self.writes_in_a_row >= most || self.unwritable.len() > MOST_UNWRITABLE {
             let said = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            let problem = if self.writes_in_a_row >= MOST_WRITES_IN_A_ROW {
+            let problem = if self.writes_in_a_row >= most {
                 format!("{} writes in a row were refused{said}", self.writes_in_a_row)
             } else {
                 format!("writes to {} sectors were refused{said}", self.unwritable.len())

@@ -17,7 +17,8 @@ use crate::report::{Check, Report};
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
 use crate::spread;
-use crate::writes::{self, Settle, Writes};
+use crate::sure;
+use crate::writes::{self, Measured, Settle, Writes};
 use crate::zero::{self, ZeroLatency};
 use model::Layout;
 use model::profile::{
@@ -174,7 +175,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let crossing = crossing::find(meter, &map, geometry.shape, buffer.bus_sector_ns)?;
     if let Some(crossing) = crossing {
         let value = if crossing.lost { "loses a revolution" } else { "loses nothing" };
-        report.add("read over a change of head", value.to_owned(), 0.95, "");
+        report.add("read over a change of head", value.to_owned(), crossing.sure, "");
     }
     let written = match options.writes {
         Some(region) => writes::find(meter, &placed, &buffer, &seeks, region)?,
@@ -304,7 +305,8 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
     };
     report.add("order of tracks", kind, sure, note);
     report.add("heads", shape.heads.to_string(), sure_of_heads, if map.mapped < end { part } else { "" });
-    report.add("cylinders", cylinders.to_string(), 0.9, "those with LBNs");
+    // As sure as are the tracks of each.
+    report.add("cylinders", cylinders.to_string(), sure_of_heads, "those with LBNs");
 }
 
 fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<ZeroLatency>) {
@@ -338,24 +340,28 @@ fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<ZeroLatency
         sure,
         if sure > 0.0 { note } else { "no time was left, or no seek was caught" },
     );
+    // So much more of the moves may be the command's, or none.
+    let parting = sure::of_bounds(seeks.overhead_may_be_more_ms() + seeks.overhead_ms, sure::NEAR_MS);
+    let overhead_sure = seeks.overhead_sure.unwrap_or(parting);
     let (sure, note) = if seeks.parted {
-        (0.95, "behind another command a seek takes so much less")
+        (overhead_sure, "behind another command a seek takes so much less")
     } else {
-        (0.6, "only its sum with a seek shows; taken from what hides the head switch")
+        (overhead_sure, "only its sum with a seek shows; taken from what hides the head switch")
     };
     report.add("command overhead", format!("{:.3} ms", seeks.overhead_ms), sure, note);
     let (sure, note) = if seeks.head_switch_shows {
-        (0.95, "")
+        (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
     } else {
-        (0.3, "hidden by the shortest seek: an upper bound")
+        // It may be anything from nothing on.
+        (sure::of_bounds(seeks.head_switch_ms, sure::NEAR_MS), "hidden by the shortest seek: an upper bound")
     };
     report.add("head switch", format!("{:.3} ms", seeks.head_switch_ms), sure, note);
     if let Some(ms) = seeks.cylinder_switch_ms {
-        report.add("cylinder switch", format!("{ms:.3} ms"), 0.9, "");
+        report.add("cylinder switch", format!("{ms:.3} ms"), overhead_sure, "");
     }
     let (value, sure, note) = match zero_latency {
         Some(seen) => (if seen.on { "on" } else { "off" }, seen.sure, ""),
-        None => ("not seen", 0.3, "the bus is slower than the medium, so that nothing depends on it"),
+        None => ("not seen", 0.0, "the bus is slower than the medium, so that nothing depends on it"),
     };
     report.add("zero-latency reads", value.to_owned(), sure, note);
 }
@@ -391,25 +397,24 @@ fn of_writes(
         (false, true) => "write-through: acknowledged from the medium, kept for reads".to_owned(),
         (false, false) => "off, or write-through that keeps nothing for reads".to_owned(),
     };
-    report.add("write cache", value, 0.95, "");
-    if let Some(ms) = written.overhead_ms {
-        report.add("overhead of a write", format!("{ms:.3} ms"), 0.95, "");
+    report.add("write cache", value, written.sure, "");
+    if let Some(Measured { ms, sure }) = written.overhead {
+        report.add("overhead of a write", format!("{ms:.3} ms"), sure, "");
     }
-    for (what, ms) in [
-        ("read after a write", written.read_after_write_ms),
-        ("write after a write", written.write_after_write_ms),
-    ] {
-        if let Some(ms) = ms {
-            report.add(what, format!("{ms:+.3} ms"), 0.95, "of command overhead, beside that after a read");
+    for (what, measured) in
+        [("read after a write", written.read_after_write), ("write after a write", written.write_after_write)]
+    {
+        if let Some(Measured { ms, sure }) = measured {
+            report.add(what, format!("{ms:+.3} ms"), sure, "of command overhead, beside that after a read");
         }
     }
     match &written.settle {
         Some(settle) => {
-            let Settle { ms, apart_ms, may_be_more_ms, .. } = settle;
+            let Settle { ms, apart_ms, may_be_more_ms, may_be_less_ms, .. } = settle;
             let mut note = format!("beyond a read of the same sector; measurements {apart_ms:.3} ms apart");
-            if *may_be_more_ms > 0.0 {
+            if may_be_more_ms + may_be_less_ms > 0.0 {
                 note += &format!(
-                    "; {may_be_more_ms:.3} ms more, if so much of a read's moves is its command's overhead: only their sum shows"
+                    "; up to {may_be_more_ms:.3} ms more or {may_be_less_ms:.3} less, by what part of a read's moves is its command's overhead: only their sum shows"
                 );
             }
             report.add("write settle", format!("{ms:.3} ms"), settle.sure, note);
@@ -445,7 +450,7 @@ fn profile(
     // What is less than nothing is in the seeks.
     let later =
         |first: f64, more: Option<f64>| (((first + more.unwrap_or(0.0)).max(0.0)) * 1e5).round() / 1e5;
-    let write_overhead = written.and_then(|w| w.overhead_ms).unwrap_or(seeks.overhead_ms);
+    let write_overhead = written.and_then(|w| w.overhead).map(|o| o.ms).unwrap_or(seeks.overhead_ms);
     Profile {
         format: FORMAT,
         name: options.name.clone(),
@@ -482,12 +487,12 @@ fn profile(
                 read_hit: (hit, hit),
                 read_miss: (
                     seeks.overhead_ms,
-                    later(seeks.overhead_ms, written.and_then(|w| w.read_after_write_ms)),
+                    later(seeks.overhead_ms, written.and_then(|w| w.read_after_write).map(|m| m.ms)),
                 ),
                 write_hit: (write_hit, write_hit),
                 write_miss: (
                     write_overhead,
-                    later(write_overhead, written.and_then(|w| w.write_after_write_ms)),
+                    later(write_overhead, written.and_then(|w| w.write_after_write).map(|m| m.ms)),
                 ),
                 ..Overheads::default()
             },

@@ -88,7 +88,7 @@ fn find(
     for i in 0..u64::from(REQUESTS) {
         meter.keep_phase()?;
         let tracks = zone.tracks();
-        let track = first_track + meter.draw.below((last_track - first_track).max(1));
+        let track = first_track + meter.draw.below(last_track.saturating_sub(first_track).max(1));
         let n = zone.sectors_on(track);
         let half = n / 2;
         let first = zone.lbn_near(track, n / 8);

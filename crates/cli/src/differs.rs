@@ -2,13 +2,43 @@
 
 use crate::values;
 use drive::Behaviour;
+use model::builtin;
 use std::fmt;
+use std::path::Path;
 
 /// `,noise,drift=off,seed=7`: its behaviour, and the seed of what is chance in that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Differs {
     pub(crate) behaviour: Behaviour,
     pub(crate) seed: u64,
+}
+
+/// A drive's name, and the words behind it. A comma is part of the name where a file of that name is there, or what stands behind
+/// the comma is no word: it has a dot before any `=`, or names a directory.
+pub(crate) fn parted(text: &str) -> (&str, Vec<&str>) {
+    let (mut drive, mut words) = (text, Vec::new());
+    while let Some((before, word)) = drive.rsplit_once(',') {
+        let name = word.split_once('=').map_or(word, |(name, _)| name);
+        if Path::new(drive).is_file() || name.contains(['.', '/']) {
+            break;
+        }
+        words.push(word);
+        drive = before;
+    }
+    words.reverse();
+    (drive, words)
+}
+
+/// What is wrong with the words behind a drive's name; of what is no built-in drive's, that all of it would be a file's name if
+/// there were such a file.
+pub(crate) fn wrong(text: &str, drive: &str, problem: String) -> String {
+    if builtin::find(drive).is_ok() {
+        return problem;
+    }
+    let words = text.strip_prefix(drive).unwrap_or_default().trim_start_matches(',');
+    format!(
+        "{problem} ({text:?} is no file, so that {drive:?} was taken for the drive and {words:?} for switches)"
+    )
 }
 
 impl Differs {

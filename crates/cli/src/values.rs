@@ -246,6 +246,12 @@ pub(crate) fn region(text: &str) -> Result<units::LbnRange, String> {
     Ok(units::LbnRange::new(units::Lbn::new(first), units::Sectors::new(len)))
 }
 
+/// The same as it was given.
+pub(crate) fn first_last(region: units::LbnRange) -> String {
+    let first = region.start().get();
+    format!("{first}-{}", first.saturating_add(region.len().get().saturating_sub(1)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 mod plan;
 mod range;
 mod room;
+mod unreadable;
 
 pub use plan::{ProbeError, ProbePlan};
 
@@ -14,7 +15,17 @@ use range::{End, Look, Point, Range};
 use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU64;
 use units::{Bytes, Duration, Lbn, LbnRange, Op};
+use unreadable::Unreadable;
 use workload::random::Stream;
+
+/// Places that are drawn for a sample until one is met of which no sector is known to be unreadable.
+const MOST_DRAWS: u32 = 64;
+
+/// Check points of a range that are left out because nothing of their distance can be read, until the range is.
+const MOST_LEFT_OUT: u32 = 32;
+
+// `room` counts so much for what does not grow.
+const _: () = assert!(size_of::<Prober>() + unreadable::MOST * size_of::<u64>() <= 4_096);
 
 /// What the prober asks of the drive next: one request, the drive idle before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +53,8 @@ pub struct ProbeReport {
     pub unconfirmed: u64,
     /// Distances kept in the table.
     pub kept: u64,
+    /// Requests that failed because of a sector that cannot be read, and were gone round.
+    pub unreadable: u64,
     /// The time of all requests together: what probing takes on the drive.
     pub time: Duration,
 }
@@ -58,8 +71,8 @@ impl ProbeReport {
 /// a random place; ranges whose check points lie on a straight line are interpolated, others are halved at the check
 /// points and looked at again.
 ///
-/// Sans-IO: [`next`](Self::next) says what to carry out, [`done`](Self::done) takes what it took, until `next` returns
-/// `None`; then [`finish`](Self::finish). Ranges are looked at in the order of their width against their distance, wide
+/// Sans-IO: [`next`](Self::next) says what to carry out, [`done`](Self::done) takes what it took, or [`failed`](Self::failed) the
+/// sector that cannot be read, until `next` returns `None`; then [`finish`](Self::finish). Ranges are looked at in the order of their width against their distance, wide
 /// and near ones first, so that whenever it is stopped, or memory or requests run out, what it knows is spread evenly.
 ///
 /// ```
@@ -99,6 +112,9 @@ pub struct Prober {
     probing: Option<Probing>,
     /// Of the distance that is being sampled.
     samples: Samples,
+    unreadable: Unreadable,
+    /// How much further in an end is looked for next when nothing of its distance can be read.
+    inward: i64,
     report: ProbeReport,
 }
 
@@ -156,6 +172,8 @@ impl Prober {
             ends: ends.into(),
             current: None,
             probing: None,
+            unreadable: Unreadable::new(),
+            inward: 1,
             report: ProbeReport { distances, ..ProbeReport::default() },
         })
     }
@@ -169,6 +187,7 @@ impl Prober {
             + (self.points.capacity() + looked_at) * size_of::<Point>()
             + self.parts.capacity() * size_of::<[u32; PARTS + 1]>()
             + self.ranges.capacity() * size_of::<Range>()
+            + self.unreadable.memory()
             + self.samples.memory();
         Bytes::new(bytes as u64)
     }
@@ -176,11 +195,15 @@ impl Prober {
     /// What to carry out next; the same until [`done`](Self::done). `None` when nothing is left to probe.
     #[allow(clippy::should_implement_trait, reason = "it lends nothing and ends by what it is told")]
     pub fn next(&mut self) -> Option<ProbeAccess> {
-        if self.probing.is_none() {
+        while self.probing.is_none() {
             let (curve, step) = self.target()?;
-            let going = self.place(step);
-            self.samples.clear();
-            self.probing = Some(Probing { curve, step, moved: None, going });
+            match self.place(step) {
+                Some(going) => {
+                    self.samples.clear();
+                    self.probing = Some(Probing { curve, step, moved: None, going });
+                }
+                None => self.leave_out(curve, step),
+            }
         }
         let probing = self.probing.as_ref()?;
         let pair = self.plan.pairs[probing.curve];
@@ -198,6 +221,7 @@ impl Prober {
         };
         self.report.accesses += 1;
         self.report.time += time;
+        self.unreadable.worked();
         match probing.moved {
             None => {
                 probing.moved = Some(probing.going);
@@ -209,11 +233,66 @@ impl Prober {
                     self.sampled(probing.curve, probing.step);
                     return;
                 }
-                probing.moved = None;
-                probing.going = self.place(probing.step);
+                return self.again(probing.curve, probing.step);
             }
         }
         self.probing = Some(probing);
+    }
+
+    /// What [`next`](Self::next) asked for could not be carried out because of this sector, which cannot be read; the drive took
+    /// so long to say so. The sample is taken anew elsewhere, and that sector is not asked for again; a distance of which no
+    /// place is left is left out.
+    ///
+    /// # Errors
+    /// So many requests have failed that the drive is to be saved, not probed.
+    pub fn failed(&mut self, lbn: Lbn, time: Duration) -> Result<(), ProbeError> {
+        let Some(Probing { curve, step, .. }) = self.probing.take() else {
+            debug_assert!(false, "failed without a next");
+            return Ok(());
+        };
+        self.report.accesses += 1;
+        self.report.time += time;
+        self.report.unreadable += 1;
+        self.unreadable.found(lbn)?;
+        self.again(curve, step);
+        Ok(())
+    }
+
+    /// The next sample of a distance, from a place that is drawn anew.
+    fn again(&mut self, curve: usize, step: i64) {
+        match self.place(step) {
+            Some(going) => self.probing = Some(Probing { curve, step, moved: None, going }),
+            // As many as there are.
+            None if !self.samples.is_empty() => self.sampled(curve, step),
+            None => self.leave_out(curve, step),
+        }
+    }
+
+    /// Nothing of this distance can be read.
+    fn leave_out(&mut self, curve: usize, step: i64) {
+        match self.current.take() {
+            None => {
+                // Of the outermost distances there are few places, of the ones further in more.
+                let inward = step - step.signum() * self.inward;
+                if self.inward <= step.abs() / 4 {
+                    self.inward *= 2;
+                    self.ends.push_front((curve, inward));
+                } else {
+                    self.inward = 1;
+                }
+            }
+            Some(look) if look.left_out < MOST_LEFT_OUT => {
+                self.current = Some(Look { left_out: look.left_out + 1, ..look });
+            }
+            Some(look) => {
+                self.parts.truncate(look.parts);
+                self.report.unconfirmed += look.range.inside().unsigned_abs();
+                let end = (look.range.curve as usize, look.range.left.step);
+                if let Some(left) = self.points.iter_mut().find(|p| (p.curve(), p.step) == end) {
+                    left.part_from_next();
+                }
+            }
+        }
     }
 
     /// How far it has come.
@@ -225,7 +304,7 @@ impl Prober {
     pub fn finish(mut self) -> (Table, ProbeReport) {
         // What was being looked at is not confirmed.
         let left = self.ranges.iter().chain(self.current.iter().map(|look| &look.range));
-        self.report.unconfirmed = left.map(|r| r.inside().unsigned_abs()).sum();
+        self.report.unconfirmed += left.map(|r| r.inside().unsigned_abs()).sum::<u64>();
         let report = self.report();
         self.points.sort_unstable_by_key(|p| (p.curve(), p.step));
         // A scheduler does better by its base's rule than by a line that may be off by half a turn.
@@ -256,12 +335,16 @@ impl Prober {
         (Table::from_parts(self.plan.metric, self.plan.seed, curves, answers), report)
     }
 
-    /// Where a probe of this distance may begin, drawn from all places of the drive.
-    fn place(&mut self, step: i64) -> i64 {
+    /// Where a probe of this distance may begin, drawn from all places of the drive that can be read, as far as is known.
+    fn place(&mut self, step: i64) -> Option<i64> {
         let low = (-(step + 1)).max(0);
         let high = (self.blocks - (step + 1)).min(self.blocks);
         let count = NonZeroU64::new((high - low).unsigned_abs()).unwrap_or(NonZeroU64::MIN);
-        low + self.random.below(count) as i64
+        let unit = self.plan.unit.get();
+        let good = |unreadable: &Unreadable, block: i64| unreadable.spares(block.unsigned_abs() * unit, unit);
+        (0..MOST_DRAWS)
+            .map(|_| low + self.random.below(count) as i64)
+            .find(|&from| good(&self.unreadable, from) && good(&self.unreadable, from + step + 1))
     }
 
     /// The next distance to sample.
@@ -330,6 +413,7 @@ impl Prober {
 
     /// One of the ends: the range before it can be looked at.
     fn end_sampled(&mut self, curve: usize, point: Point) {
+        self.inward = 1;
         let before = self.points.last().filter(|p| p.curve() == curve).map(Point::end);
         self.points.push(point);
         if let Some(left) = before {

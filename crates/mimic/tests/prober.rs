@@ -162,3 +162,74 @@ proptest! {
         }
     }
 }
+
+/// Probes a drive with teeth of which some sectors cannot be read; the failures, if it did not end.
+fn probe_with_bad(
+    plan: ProbePlan,
+    is_bad: impl Fn(u64) -> bool,
+) -> Result<(Table, ProbeReport, u64), ProbeError> {
+    let mut prober = Prober::new(plan)?;
+    let (mut last, mut failures) = (0, 0);
+    while let Some(access) = prober.next() {
+        let (first, end) = (access.range.start().get(), access.range.end().get());
+        match (first..end).find(|lbn| is_bad(*lbn)) {
+            Some(lbn) => {
+                failures += 1;
+                prober.failed(units::Lbn::new(lbn), Duration::from_millis(48))?;
+            }
+            None => {
+                prober.done(Duration::from_nanos(saw(Pair::ALL[0], first as i64 - last)));
+                last = end as i64 - 1;
+            }
+        }
+    }
+    let (table, report) = prober.finish();
+    Ok((table, report, failures))
+}
+
+#[test]
+fn sectors_that_cannot_be_read_are_gone_round_and_counted() {
+    let whole = probe(small(), saw).1;
+    // One in two hundred; a scratch; the first and the last of the drive, and so all places of the outermost distances.
+    let kinds: [fn(u64) -> bool; 4] =
+        [|lbn| lbn % 200 == 77, |lbn| (5_000..5_150).contains(&lbn), |lbn| lbn == 0, |lbn| lbn >= 19_950];
+    for (kind, is_bad) in (0..).zip(kinds) {
+        let (table, report, failures) = probe_with_bad(small(), is_bad).unwrap();
+        assert!(failures > 0 && report.unreadable == failures && failures <= 256, "{kind}: {report:?}");
+        assert!(report.accesses < 2 * whole.accesses, "{kind}: {report:?} for {whole:?}");
+        // What it knows is as it would be on a drive without; distances further than the readable ones are not known.
+        for knot in table.knots(Pair::ALL[0]) {
+            assert_eq!(knot.time.as_nanos(), saw(Pair::ALL[0], knot.distance.sectors()), "{kind}");
+        }
+        let far = |knot: Option<mimic::Knot>| knot.unwrap().distance.sectors();
+        assert!(far(table.knots(Pair::ALL[0]).next()) < -19_500, "{kind}");
+        assert!(far(table.knots(Pair::ALL[0]).last()) > 19_500, "{kind}");
+        assert!(report.interpolated() > 0.7, "{kind}: {report:?}");
+    }
+}
+
+#[test]
+fn a_drive_that_has_lost_too_much_ends_the_probe() {
+    let error = probe_with_bad(small(), |_| true).unwrap_err();
+    assert_eq!(error, ProbeError::Unreadable { failures: 49, in_a_row: 49 });
+    let error = probe_with_bad(small(), |lbn| lbn % 8 == 5).unwrap_err();
+    assert!(matches!(error, ProbeError::Unreadable { failures: 257, .. }), "{error}");
+    assert!(error.to_string().contains("save what is on the drive"), "{error}");
+}
+
+#[test]
+fn a_bad_sector_that_is_named_wrongly_does_not_go_on_for_ever() {
+    let mut prober = Prober::new(small()).unwrap();
+    let mut asked = 0;
+    let error = loop {
+        let access = prober.next().unwrap();
+        asked += 1;
+        if !access.timed {
+            prober.done(Duration::from_millis(1));
+        } else if let Err(error) = prober.failed(units::Lbn::new(1 << 40), Duration::from_millis(1)) {
+            break error;
+        }
+    };
+    assert_eq!(error, ProbeError::Unreadable { failures: 257, in_a_row: 1 });
+    assert_eq!(asked, 514);
+}

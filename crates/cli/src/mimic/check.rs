@@ -2,7 +2,7 @@
 
 use super::args::CheckArgs;
 use super::store::check_capacity;
-use super::{carry_out, load, open};
+use super::{Went, carry_out, load, open};
 use crate::output::Console;
 use crate::probe::DeviceName;
 use crate::problem::Problem;
@@ -14,6 +14,9 @@ use serde::Serialize;
 use std::num::NonZeroU64;
 use units::{Lbn, LbnRange, Op};
 use workload::random::Stream;
+
+/// Reads that may fail because of sectors that cannot be read: a drive that has lost more is to be saved.
+const MOST_UNREADABLE: u64 = 256;
 
 /// Times and predictions of one kind of distances, in milliseconds.
 #[derive(Default)]
@@ -34,12 +37,30 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
     let (mut far, mut near) = (Compared::default(), Compared::default());
     let unit = saved.unit.get();
     let blocks = saved.capacity.get() / unit;
+    let mut unreadable = 0;
     for i in 0..args.requests {
         let from = below(&mut random, blocks);
         let to = if i % 2 == 0 { below(&mut random, blocks) } else { nearby(&mut random, from, blocks) };
         let range = |block: u64| LbnRange::new(Lbn::new(block * unit), saved.unit);
-        carry_out(device.as_mut(), Op::Read, range(from))?;
-        let time = carry_out(device.as_mut(), Op::Read, range(to))?;
+        let mut read = |block: u64| carry_out(device.as_mut(), Op::Read, range(block));
+        // After one that failed the head is anywhere.
+        let went = match read(from)? {
+            Went::Done(_) => read(to)?,
+            failed @ Went::Unreadable(..) => failed,
+        };
+        let time = match went {
+            Went::Done(time) => time,
+            Went::Unreadable(lbn, _) => {
+                unreadable += 1;
+                if unreadable > MOST_UNREADABLE {
+                    return Err(Problem::failed(format!(
+                        "{unreadable} reads met sectors that cannot be read, the last at LBN {lbn}"
+                    ))
+                    .help("save what is on the drive"));
+                }
+                continue;
+            }
+        };
         let last = Lbn::new(range(from).end().get() - 1);
         let distance = Distance::between(last, range(to).start());
         let pair = Pair::new(Op::Read, Op::Read);
@@ -64,6 +85,7 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
         drive_seed: differs.map(|differs| differs.seed),
         random: far.result(),
         near: near.result(),
+        unreadable,
         seed: args.seed,
     };
     if args.json { crate::drive::json(&json) } else { Ok(page(&saved, &args.device, &json)) }
@@ -93,6 +115,8 @@ struct Json {
     drive_seed: Option<u64>,
     random: Errors,
     near: Errors,
+    /// Of all reads asked for, those that were left out because a sector could not be read.
+    unreadable: u64,
     seed: u64,
 }
 
@@ -153,11 +177,15 @@ fn page(saved: &Saved, device: &DeviceName, json: &Json) -> String {
     let header =
         ["distances", "reads", "known", "time", "predicted", "error", "error rms", "demerit", "explained"];
     let rows = [row("random", &json.random), row("near", &json.near)];
+    let left_out = match json.unreadable {
+        0 => String::new(),
+        reads => format!("{} reads met a sector that cannot be read, and are left out.\n", grouped(reads)),
+    };
     let shown = table(&header, &[0], rows);
     format!(
         "The table of {}, held against {device}; all in milliseconds\n\n{shown}\n\
          Near distances are drawn so that each doubling is as likely. All times are of known distances. Explained is the part of the variance.\n\
-         Seed of the reads: {}\n",
+         {left_out}Seed of the reads: {}\n",
         saved.drive, json.seed
     )
 }

@@ -16,7 +16,7 @@ use crate::output::Console;
 use crate::probe::DeviceName;
 use crate::problem::Problem;
 use ::probe::Device;
-use units::{Duration, LbnRange, Op};
+use units::{Duration, Lbn, LbnRange, Op};
 
 pub(crate) fn execute(command: MimicCommand, console: &Console) -> Result<String, Problem> {
     match command {
@@ -42,11 +42,26 @@ fn open(
     Ok(device)
 }
 
-/// Carries out one request at once; how long it took.
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+enum Went {
+    /// It was done, in so long.
+    Done(Duration),
+    /// This sector cannot be read, as the drive said after so long.
+    Unreadable(Lbn, Duration),
+}
+
+/// Carries out one request at once.
 ///
 /// # Errors
-/// What the device says.
-fn carry_out(device: &mut dyn Device, op: Op, range: LbnRange) -> Result<Duration, Problem> {
-    let timed = device.execute(device.now(), op, range).map_err(Problem::failed)?;
-    Ok(timed.completed.since(timed.submitted))
+/// What the device says, but of a sector that cannot be read.
+fn carry_out(device: &mut dyn Device, op: Op, range: LbnRange) -> Result<Went, Problem> {
+    let at = device.now();
+    match device.execute(at, op, range) {
+        Ok(timed) => Ok(Went::Done(timed.completed.since(timed.submitted))),
+        Err(error) => match error.unreadable {
+            Some(lbn) => Ok(Went::Unreadable(lbn, device.now().saturating_since(at))),
+            None => Err(Problem::failed(error)),
+        },
+    }
 }

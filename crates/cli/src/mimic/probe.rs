@@ -1,7 +1,7 @@
 //! `freeblock mimic probe`.
 
 use super::args::{ProbeArgs, Types};
-use super::{carry_out, open};
+use super::{Went, carry_out, open};
 use crate::files;
 use crate::output::Console;
 use crate::probe::DeviceName;
@@ -9,7 +9,7 @@ use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::tables::{grouped, percent, span};
 use crate::values;
-use mimic::{Pair, ProbePlan, ProbeReport, Prober, Saved};
+use mimic::{Pair, ProbeError, ProbePlan, ProbeReport, Prober, Saved};
 use serde::Serialize;
 use std::fmt::Write;
 use units::{Bytes, Lbn, LbnRange, Op, Sectors};
@@ -29,8 +29,11 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     // Where only some sectors may be touched they are the drive, for its distances.
     let area = args.allow_writes.unwrap_or(LbnRange::new(Lbn::ZERO, capacity));
     if area.checked_end().is_none_or(|end| end.get() > capacity.get()) {
-        return Err(Problem::usage(format!("--allow-writes {area}: the drive has {capacity} sectors"))
-            .help("name sectors that it has"));
+        return Err(Problem::usage(format!(
+            "--allow-writes {}: the drive has {capacity} sectors",
+            values::first_last(area)
+        ))
+        .help("name sectors that it has"));
     }
     let unit = whole_sectors("--unit", args.unit, sector)?;
     let reach = args.reach.map(|reach| whole_sectors("--reach", reach, sector)).transpose()?;
@@ -48,12 +51,28 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
         seed: args.seed,
         ..ProbePlan::new(area.len(), unit)
     };
-    let mut prober = Prober::new(plan).map_err(Problem::usage)?;
+    let mut prober = Prober::new(plan).map_err(|error| match (error, args.allow_writes) {
+        (ProbeError::Capacity { capacity, unit }, Some(area)) if area.len() == capacity => {
+            Problem::usage(format!(
+                "--allow-writes {}: these are {capacity} of the sectors, and only they are probed; requests of {unit} have no distances there",
+                values::first_last(area)
+            ))
+            .help(format!("name at least {} sectors", 4 * unit.get()))
+        }
+        (error, _) => Problem::usage(error),
+    })?;
     files::check_replaceable(&args.output)?;
     let mut progress = Progress::new(console, "probing", args.requests);
     while let Some(access) = prober.next() {
-        let time = carry_out(device.as_mut(), access.op, moved(access.range, area.start()))?;
-        prober.done(time);
+        match carry_out(device.as_mut(), access.op, moved(access.range, area.start()))? {
+            Went::Done(time) => prober.done(time),
+            Went::Unreadable(lbn, time) => {
+                let inside = Lbn::new(lbn.get().saturating_sub(area.start().get()));
+                prober
+                    .failed(inside, time)
+                    .map_err(|error| Problem::failed(format!("LBN {lbn}: {error}")))?;
+            }
+        }
         let accesses = prober.report().accesses;
         if accesses.is_multiple_of(STRIDE) {
             progress.at(accesses.min(args.requests));
@@ -103,6 +122,7 @@ struct Json {
     kept: u64,
     interpolated: f64,
     unconfirmed: f64,
+    unreadable: u64,
     memory_bytes: u64,
     file_bytes: usize,
     seed: u64,
@@ -120,6 +140,7 @@ impl Json {
             kept: report.kept,
             interpolated: report.interpolated(),
             unconfirmed: unconfirmed(report),
+            unreadable: report.unreadable,
             memory_bytes: saved.table.memory().get(),
             file_bytes,
             seed: args.seed,
@@ -143,6 +164,12 @@ fn page(args: &ProbeArgs, saved: &Saved, report: &ProbeReport, file_bytes: usize
     line("probed", format!("{}, {} samples each", grouped(report.probed), args.samples));
     line("interpolated", percent(report.interpolated()));
     line("of these", format!("{} unconfirmed: requests or memory ran out", percent(unconfirmed(report))));
+    if report.unreadable > 0 {
+        line(
+            "unreadable",
+            format!("{} requests met such sectors, and were gone round", grouped(report.unreadable)),
+        );
+    }
     let memory = saved.table.memory().get();
     line(
         "table",

@@ -1,6 +1,6 @@
 //! Which drive is probed, as the user names it, and the handle to it.
 
-use crate::differs::Differs;
+use crate::differs::{self, Differs};
 use crate::drive::resolve::resolve;
 use crate::problem::Problem;
 use ::probe::{Device, DeviceError, Timed};
@@ -39,20 +39,12 @@ impl FromStr for DeviceName {
             return Ok(Self::Raw { path: text.to_owned() });
         }
         let Some(("emulated", rest)) = text.split_once(':') else { return Err(usage()) };
-        let (mut drive, mut words) = (rest, Vec::new());
-        while let Some((before, word)) = drive.rsplit_once(',') {
-            // A file's name may have commas; it has what it is behind a dot, or a directory.
-            if word.split_once('=').map_or(word, |(name, _)| name).contains(['.', '/']) {
-                break;
-            }
-            words.push(word);
-            drive = before;
-        }
+        let (drive, words) = differs::parted(rest);
         if drive.is_empty() {
             return Err(usage());
         }
-        words.reverse();
-        Ok(Self::Emulated { drive: drive.to_owned(), differs: Differs::read(&words)? })
+        let differs = Differs::read(&words).map_err(|problem| differs::wrong(rest, drive, problem))?;
+        Ok(Self::Emulated { drive: drive.to_owned(), differs })
     }
 }
 

@@ -12,6 +12,7 @@ use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::tables::{grouped, percent, table};
+use crate::values;
 use ::probe::{Journal, Options, Outcome, Probe, ProbeError, Report};
 use model::Profile;
 use serde::Serialize;
@@ -67,6 +68,11 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     let outcome = result.map_err(|error| {
         let failed = Problem::failed(&error);
         match error {
+            ProbeError::Region { region, capacity, least } => Problem::failed(format!(
+                "--allow-writes {}: these are not at least {least} sectors, all of them among the drive's {capacity}",
+                values::first_last(region)
+            ))
+            .help(format!("name the first sector and the last, as 0-{}", least.saturating_sub(1))),
             ProbeError::Device(_) | ProbeError::Interrupted if args.resume.is_some() => {
                 failed.help("the same command goes on from its state file")
             }

@@ -27,6 +27,9 @@ pub(super) struct TimedRaw {
     held: Option<(LbnRange, Vec<u8>)>,
     /// The disk's names of what the ring works on.
     under_way: BTreeMap<::device::Token, u64>,
+    /// What a kernel that fails makes of what has ended.
+    #[cfg(test)]
+    kernel: Option<fn(&mut ::device::Ended)>,
 }
 
 impl TimedRaw {
@@ -54,6 +57,8 @@ impl TimedRaw {
             commands: 0,
             held: None,
             under_way: BTreeMap::new(),
+            #[cfg(test)]
+            kernel: None,
         };
         if let Some(region) = writes {
             timed.hold(region)?;
@@ -122,6 +127,8 @@ impl TimedRaw {
             self.ring.wait(None).map_err(|e| told(&e))?;
             let now = self.clock.now();
             while let Some(ended) = self.ring.next_ended() {
+                #[cfg(test)]
+                let ended = self.altered(ended);
                 if let Some(name) = self.under_way.remove(&ended.token) {
                     self.disk.ended(now, name, ended);
                 }
@@ -286,9 +293,57 @@ mod tests {
         std::fs::remove_file(path).unwrap();
     }
 
+    impl TimedRaw {
+        pub(super) fn altered(&self, mut ended: ::device::Ended) -> ::device::Ended {
+            if let Some(kernel) = self.kernel {
+                kernel(&mut ended);
+            }
+            ended
+        }
+    }
+
+    /// Bytes of the disk that fail, in the middle of a sector.
+    const BAD: std::ops::Range<u64> = 1_000_700..1_000_701;
+
+    /// Ends what touches these bytes with this error, as a kernel does of a disk that has a bad sector.
+    fn fail(ended: &mut ::device::Ended, errno: i32) {
+        if let ::device::Work::ReadAt(_, _, part, at) | ::device::Work::WriteAt(_, _, part, at, _) =
+            &ended.work
+            && *at < BAD.end
+            && BAD.start < at + part.len() as u64
+        {
+            ended.result = Err(std::io::Error::from_raw_os_error(errno));
+        }
+    }
+
+    /// From the kernel's errno to the sector that the probe goes round.
     #[test]
     fn what_the_kernel_calls_a_bad_sector_is_gone_round() {
-        assert_eq!(unreadable(&Failure::Medium(Lbn::new(7))), Some(Lbn::new(7)));
-        assert_eq!(unreadable(&Failure::from(std::io::Error::from_raw_os_error(5))), None);
+        let Some((path, mut disk)) = opened("bad", Some(range(0, 16))) else { return };
+        let bad = Lbn::new(BAD.start / disk.sector_bytes().get());
+        let around = range(bad.get() - 5, 20);
+        // EIO, ENODATA, EILSEQ, EREMOTEIO.
+        let medium: [fn(&mut ::device::Ended); 4] =
+            [|e| fail(e, 5), |e| fail(e, 61), |e| fail(e, 84), |e| fail(e, 121)];
+        for kernel in medium {
+            disk.kernel = Some(kernel);
+            for these in [around, range(bad.get(), 1)] {
+                let error = disk.execute(disk.now(), Op::Read, these).unwrap_err();
+                assert_eq!((error.range, error.unreadable), (these, Some(bad)), "{error}");
+            }
+            let two = [(Op::Read, range(3, 1)), (Op::Read, around)];
+            assert_eq!(disk.execute_two(disk.now(), two).unwrap_err().unreadable, Some(bad));
+            disk.execute(disk.now(), Op::Read, range(bad.get() - 5, 5)).unwrap();
+        }
+        // ENODEV, ETIMEDOUT, ENOSPC: it is the device that is gone, not a sector.
+        let gone: [fn(&mut ::device::Ended); 3] = [|e| fail(e, 19), |e| fail(e, 110), |e| fail(e, 28)];
+        for kernel in gone {
+            disk.kernel = Some(kernel);
+            let error = disk.execute(disk.now(), Op::Read, around).unwrap_err();
+            assert_eq!((error.range, error.unreadable), (around, None), "{error}");
+        }
+        disk.kernel = None;
+        disk.execute(disk.now(), Op::Read, around).unwrap();
+        std::fs::remove_file(path).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! Drives and places, as they are named on the command line and in the configuration file.
 
-use crate::differs::Differs;
+use crate::differs::{self, Differs};
 use server::Address;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -46,11 +46,12 @@ impl FromStr for DeviceSpec {
                 path => Ok(Self::Raw(path.into())),
             };
         };
-        let mut parts = rest.split(',');
-        let drive = parts.next().unwrap_or_default().to_owned();
-        let (files, words): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.starts_with("file="));
+        let (drive, parts) = differs::parted(rest);
+        let (files, words): (Vec<&str>, Vec<&str>) =
+            parts.into_iter().partition(|part| part.starts_with("file="));
         let file = files.last().and_then(|part| part.strip_prefix("file="));
-        let differs = Differs::read(&words)?;
+        let differs = Differs::read(&words).map_err(|problem| differs::wrong(rest, drive, problem))?;
+        let drive = drive.to_owned();
         match file.filter(|path| !path.is_empty()).map(PathBuf::from) {
             Some(file) if !drive.is_empty() => Ok(Self::Emulated { drive, file, differs }),
             _ => Err(

@@ -34,7 +34,8 @@ fn what_is_probed_is_shown_and_checked() {
             "requests",
             "seed",
             "table",
-            "unconfirmed"
+            "unconfirmed",
+            "unreadable"
         ]
     );
     assert!((30_000.0..30_200.0).contains(&number(&probed, "/requests")), "{probed}");
@@ -49,7 +50,7 @@ fn what_is_probed_is_shown_and_checked() {
     assert!(page.contains("the mean of 5 samples") && page.contains('█') && page.contains(" ms │"), "{page}");
 
     let checked = run_with(&["mimic", "check", &file, SMALL, "--requests", "2000", "--json"]).json();
-    assert_eq!(keys(&checked), ["drive", "drive_seed", "near", "noise", "random", "seed"]);
+    assert_eq!(keys(&checked), ["drive", "drive_seed", "near", "noise", "random", "seed", "unreadable"]);
     for kind in ["/random", "/near"] {
         let of = |what: &str| number(&checked, &format!("{kind}/{what}"));
         assert!((of("time_mean_ms") - of("predicted_mean_ms")).abs() < 0.5, "{checked}");
@@ -174,6 +175,8 @@ fn calls_that_are_wrong_are_refused() {
     let dir = Dir::new();
     let file = table(&dir, "small.mimic", SMALL);
     run("mimic probe mimic-base -o t").complained(2, &["emulated:NAME"]);
+    run("mimic probe emulated:mimic-base -o t --types all --allow-writes 0-0")
+        .complained(2, &["--allow-writes 0-0: these are 1 of the sectors", "name at least 32 sectors"]);
     run("mimic probe emulated:mimic-base,loud -o t").complained(2, &["mimic-base,loud"]);
     run("mimic probe emulated:nowhere -o t").complained(2, &["nowhere"]);
     run("mimic probe emulated:mimic-base -o t --check-points some").complained(2, &["table-2", "N:PERCENT"]);
@@ -368,6 +371,45 @@ fn memory_samples_and_idle_probing_are_as_the_user_says() {
         "70k",
     ])
     .complained(1, &["71680 bytes", "a table of", "a smaller table"]);
+}
+
+#[test]
+fn bad_sectors_are_gone_round_and_counted() {
+    let dir = Dir::new();
+    let file = dir.path("bad.mimic");
+    let bad = format!("{SMALL},bad_sectors=2000:8,seed=3");
+    let probe = ["mimic", "probe", &bad, "-o", &file, "--requests", "20000", "--samples", "4"];
+    let probed = run_with(&[&probe[..], &["--json"]].concat()).json();
+    // Of 4.4 million sectors; what is met is not asked for again.
+    assert!((10.0..257.0).contains(&number(&probed, "/unreadable")), "{probed}");
+    assert!((20_000.0..20_400.0).contains(&number(&probed, "/requests")), "{probed}");
+    let page = run_with(&probe).worked();
+    assert!(page.contains("requests met such sectors, and were gone round"), "{page}");
+    // What it knows is what it would know of a drive without.
+    let whole = table(&dir, "whole.mimic", SMALL);
+    let error = |table: &str| {
+        let checked = run_with(&["mimic", "check", table, SMALL, "--requests", "2000", "--json"]).json();
+        assert_eq!(number(&checked, "/unreadable"), 0.0);
+        number(&checked, "/near/error_mean_ms")
+    };
+    assert!(error(&file) < 1.1 * error(&whole), "{} ms, {} ms", error(&file), error(&whole));
+
+    let checked = run_with(&["mimic", "check", &file, &bad, "--requests", "2000", "--json"]).json();
+    let left_out = number(&checked, "/unreadable");
+    let of = |kind: &str| {
+        number(&checked, &format!("/{kind}/requests")) + number(&checked, &format!("/{kind}/unknown"))
+    };
+    assert!(left_out > 0.0 && of("random") + of("near") + left_out == 2_000.0, "{checked}");
+    let page = run_with(&["mimic", "check", &file, &bad, "--requests", "2000"]).worked();
+    assert!(page.contains("met a sector that cannot be read, and are left out"), "{page}");
+
+    let before = fs::read(&file).unwrap();
+    let lost = format!("{SMALL},bad_sectors=1000000:8");
+    run_with(&["mimic", "probe", &lost, "-o", &file])
+        .complained(1, &["LBN ", "cannot be read", "save what is on the drive"]);
+    run_with(&["mimic", "check", &file, &lost])
+        .complained(1, &["cannot be read, the last at LBN ", "save what is on the drive"]);
+    assert!(fs::read(&file).unwrap() == before);
 }
 
 /// A file answers as a disk does, but for what takes time.

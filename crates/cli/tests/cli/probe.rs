@@ -62,8 +62,123 @@ fn mistakes_name_the_mend() {
         run_with(&["probe", DEVICE, "--allow-writes", region]).complained(2, &["1000000-1020000"]);
     }
     run_with(&["probe", DEVICE, "--allow-writes", "10-20"]).complained(1, &["at least 64 sectors"]);
+    for region in ["0-0", "9000000000-9000000100"] {
+        run_with(&["probe", DEVICE, "--allow-writes", region]).complained(
+            1,
+            &[
+                &format!("--allow-writes {region}:"),
+                "at least 64 sectors",
+                "among the drive's 4443800",
+                "as 0-63",
+            ],
+        );
+    }
     run("probe /nowhere/disk").complained(1, &["/nowhere/disk"]);
     run_with(&["probe", DEVICE, "-o", "/nowhere/found.toml"]).complained(1, &["cannot write"]);
+}
+
+#[test]
+fn a_comma_in_a_files_name_is_no_switch_where_the_file_is() {
+    let dir = Dir::new();
+    let profile = run("drive show mimic-less-capacity --toml").worked();
+    let (file, table) = (dir.file("a,b=c.toml", &profile), dir.path("table.mimic"));
+    let device = format!("emulated:{file},drift=off");
+    let probed = |device: &str| {
+        run_with(&["mimic", "probe", device, "-o", &table, "--requests", "200", "--json"]).json()
+    };
+    assert_eq!(probed(&device)["drive"], file.as_str());
+    // A file whose name is a drive with a switch behind it is no other.
+    dir.file("a", &profile);
+    assert_eq!(probed(&device)["drive"], file.as_str());
+    assert_eq!(probed(&format!("emulated:{},drift=off", dir.path("a")))["drive"], dir.path("a").as_str());
+    // Without a file of that name: both readings.
+    let gone = dir.path("a,x=c.toml");
+    run_with(&["probe", &format!("emulated:{gone},drift=off")]).complained(
+        2,
+        &[
+            "\"x=c.toml\" is no behaviour",
+            &format!("{:?} is no file", format!("{gone},drift=off")),
+            "was taken for the drive",
+            "\"x=c.toml,drift=off\" for switches",
+        ],
+    );
+}
+
+/// Runs the binary with its standard error on a terminal of 24 lines of 100, until it ends or the terminal has been told so many
+/// different percentages; what the terminal was told, and what came out.
+const ON_A_TERMINAL: &str = r#"
+import fcntl, json, os, pty, re, struct, subprocess, sys, termios, threading
+most, command = int(sys.argv[1]), sys.argv[2:]
+ours, theirs = pty.openpty()
+fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs)
+os.close(theirs)
+out = []
+reader = threading.Thread(target=lambda: out.append(child.stdout.read()))
+reader.start()
+told = b""
+enough = lambda: most > 0 and len(set(re.findall(rb"\d+%", told))) >= most
+while not enough():
+    try:
+        some = os.read(ours, 4096)
+    except OSError:  # EIO: nobody has the other end any more
+        break
+    if not some:
+        break
+    told += some
+if enough():
+    child.kill()
+code = child.wait()
+reader.join()
+print(json.dumps({"code": code, "told": told.decode(), "out": out[0].decode()}))
+"#;
+
+/// `None` where there is no Python.
+fn on_a_terminal(percentages: u32, args: &[&str]) -> Option<serde_json::Value> {
+    let run = std::process::Command::new("python3")
+        .args(["-c", ON_A_TERMINAL, &percentages.to_string(), env!("CARGO_BIN_EXE_freeblock")])
+        .args(args)
+        .env("TERM", "xterm")
+        .output();
+    let Ok(output) = run else {
+        eprintln!("skipped: python3 not found");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// What takes a computer minutes, and what takes it seconds.
+const LONG: &str = "emulated:nearline-20tb,noise";
+const LONGER_THAN_PATIENCE: &str = "emulated:nearline-4tb";
+
+#[test]
+fn whoever_waits_at_a_terminal_sees_a_bar_that_grows() {
+    let Some(seen) = on_a_terminal(4, &["probe", LONG]) else { return };
+    let told = seen["told"].as_str().unwrap();
+    assert!(told.contains("probing") && told.contains('█') && told.contains("to go"), "{told:?}");
+    let percents: Vec<u32> =
+        told.split('%').filter_map(|before| before.rsplit(' ').next()?.parse().ok()).collect();
+    assert!(percents.len() > 1 && percents.is_sorted() && percents.first() < percents.last(), "{percents:?}");
+    assert_eq!(seen["out"], "");
+}
+
+/// The bar is for who watches: it is cleared at the end, and neither scripts nor logs get any of it.
+#[test]
+fn nothing_of_the_bar_is_in_what_is_piped_or_in_json() {
+    let piped = run_with(&["probe", LONGER_THAN_PATIENCE, "--json"]);
+    assert_eq!(piped.err, "");
+    let json = piped.json();
+    assert!(json["report"]["commands"].as_u64() > Some(1_000));
+    let Some(seen) = on_a_terminal(0, &["probe", LONGER_THAN_PATIENCE, "--json"]) else { return };
+    assert_eq!(seen["code"], 0);
+    let out: serde_json::Value = serde_json::from_str(seen["out"].as_str().unwrap()).unwrap();
+    assert_eq!(out, json);
+    // On how fast a computer is depends whether it is drawn; if so, its line is cleared when all is done.
+    let told = seen["told"].as_str().unwrap();
+    let after = told.rsplit('\r').next().unwrap();
+    assert!(!after.contains('%'), "{told:?}");
+    assert!(told.is_empty() || told.contains("probing"), "{told:?}");
 }
 
 #[test]

@@ -24,6 +24,7 @@ struct Kernel {
     short: u64,
     /// So many more operations fail with this error, whatever they are.
     passing: u32,
+    /// Theirs, and of what is bad; 0 for EIO.
     errno: i32,
     no_holes: bool,
     no_zeroing: bool,
@@ -40,7 +41,8 @@ impl Kernel {
             return Some(io::Error::from_raw_os_error(self.errno));
         }
         let touched = at / SECTOR..(at + bytes) / SECTOR;
-        self.bad.range(touched).next().map(|_| io::Error::from_raw_os_error(libc::EIO))
+        let errno = if self.errno == 0 { libc::EIO } else { self.errno };
+        self.bad.range(touched).next().map(|_| io::Error::from_raw_os_error(errno))
     }
 
     fn far(&self, bytes: usize) -> usize {
@@ -185,6 +187,28 @@ fn an_error_that_passes_fails_nothing() {
         let mut kernel = Kernel { passing: 3, errno, ..kernel() };
         let expected = kernel.array[..64 * 512].to_vec();
         assert!(asked(&mut disk(), &mut kernel, 0, 64, Ask::Read).unwrap() == expected, "errno {errno}");
+    }
+}
+
+/// `fault`'s words for a medium that fails, and some for other things that fail.
+#[test]
+fn a_bad_sector_is_told_by_the_kernels_word_for_it() {
+    let asked = |errno, ask| {
+        let mut kernel = Kernel { bad: [37].into(), errno, ..kernel() };
+        asked(&mut disk(), &mut kernel, 20, 64, ask).unwrap_err()
+    };
+    let write = || Ask::Write { bytes: vec![7; 64 * 512], through: false };
+    for errno in [libc::EIO, libc::ENODATA, libc::EILSEQ, libc::EREMOTEIO] {
+        for ask in [Ask::Read, write()] {
+            let failure = asked(errno, ask);
+            assert!(matches!(failure, Failure::Medium(lbn) if lbn.get() == 37), "{errno}: {failure}");
+        }
+    }
+    for errno in [libc::ENODEV, libc::ENXIO, libc::ENOSPC, libc::ETIMEDOUT, libc::EPERM, libc::EAGAIN] {
+        for ask in [Ask::Read, write()] {
+            let failure = asked(errno, ask);
+            assert!(!matches!(failure, Failure::Medium(_)), "{errno}: {failure}");
+        }
     }
 }
 

@@ -132,4 +132,14 @@ pub enum ProbeError {
         /// The unit.
         unit: Sectors,
     },
+    /// Too many requests failed because of sectors that cannot be read.
+    #[error(
+        "{failures} requests met sectors that cannot be read, the last {in_a_row} in a row; save what is on the drive before it is probed"
+    )]
+    Unreadable {
+        /// How many failed.
+        failures: u64,
+        /// How many of them one after another.
+        in_a_row: u64,
+    },
 }

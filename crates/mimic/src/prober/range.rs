@@ -111,12 +111,14 @@ pub(super) struct Look {
     pub worst: u64,
     /// How often it has passed.
     pub passed: u32,
+    /// How often a check point was drawn for whose distance no place can be read.
+    pub left_out: u32,
 }
 
 impl Look {
     /// With room for so many check points.
     pub fn at(range: Range, most: usize, parts: usize) -> Self {
         let most = usize::try_from(range.inside()).unwrap_or(most).min(most);
-        Self { range, checks: Vec::with_capacity(most), parts, points: 0, worst: 0, passed: 0 }
+        Self { range, checks: Vec::with_capacity(most), parts, points: 0, worst: 0, passed: 0, left_out: 0 }
     }
 }

@@ -16,7 +16,8 @@ pub(super) fn points(plan: &ProbePlan, distances: u64, ends: usize) -> Option<us
     let checks = check_points(plan);
     let each = if plan.metric == Metric::Probabilistic { size_of::<[u32; PARTS + 1]>() as u64 } else { 0 };
     let point = size_of::<Point>() as u64 + each;
-    // What does not grow with the points: samples, ends, check points in sight, and these structures themselves.
+    // What does not grow with the points: samples, ends, check points in sight, and these structures themselves with
+    // the sectors that cannot be read.
     let fixed = 4_096 + u64::from(plan.samples) * 8 + (ends as u64 + checks as u64) * 16;
     let span = plan.reach.unwrap_or(plan.capacity).get().saturating_mul(2);
     let fits = |points: u64| {

@@ -1,0 +1,58 @@
+//! Sectors that cannot be read: remembered, so that none is asked for twice, and bounded.
+
+use super::ProbeError;
+use units::Lbn;
+
+/// Requests that may fail because of such sectors, at most: a drive that has lost more is to be saved, not probed.
+pub(super) const MOST: usize = 256;
+
+/// Of these in a row, at most: a drive that is gone fails everywhere.
+const MOST_IN_A_ROW: u64 = 48;
+
+/// The sectors that could not be read so far.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    /// Ascending. Room for all that may come is taken at the beginning.
+    lbns: Vec<u64>,
+    failures: u64,
+    in_a_row: u64,
+}
+
+impl Unreadable {
+    pub fn new() -> Self {
+        Self { lbns: Vec::with_capacity(MOST), failures: 0, in_a_row: 0 }
+    }
+
+    /// The memory of what is remembered, in bytes.
+    pub fn memory(&self) -> usize {
+        self.lbns.capacity() * size_of::<u64>()
+    }
+
+    /// Whether none of these sectors is known not to be readable.
+    pub fn spares(&self, first: u64, count: u64) -> bool {
+        let at = self.lbns.partition_point(|lbn| *lbn < first);
+        self.lbns.get(at).is_none_or(|lbn| *lbn >= first.saturating_add(count))
+    }
+
+    /// A request went well.
+    pub fn worked(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    /// A request failed because of this sector.
+    ///
+    /// # Errors
+    /// It is one too many.
+    pub fn found(&mut self, lbn: Lbn) -> Result<(), ProbeError> {
+        self.failures += 1;
+        self.in_a_row += 1;
+        let (failures, in_a_row) = (self.failures, self.in_a_row);
+        if failures > MOST as u64 || in_a_row > MOST_IN_A_ROW {
+            return Err(ProbeError::Unreadable { failures, in_a_row });
+        }
+        if let Err(place) = self.lbns.binary_search(&lbn.get()) {
+            self.lbns.insert(place, lbn.get());
+        }
+        Ok(())
+    }
+}

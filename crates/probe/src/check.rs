@@ -229,8 +229,11 @@ pub(crate) fn writes(
     region: Option<LbnRange>,
 ) -> Result<(Option<Check>, Vec<Unsure>), ProbeError> {
     let capacity = meter.capacity();
-    let Some(region) = region else {
-        let why = "writes were not allowed, and what they need beyond reads was not measured".to_owned();
+    let Some(region) = region.filter(|_| meter.refuses_writes().is_none()) else {
+        let why = match meter.refuses_writes() {
+            Some(problem) => format!("{problem}; what they need beyond reads was not measured"),
+            None => "writes were not allowed, and what they need beyond reads was not measured".to_owned(),
+        };
         return Ok((None, vec![Unsure::new(0, capacity, why)]));
     };
     let mut tally = Tally::default();
@@ -247,7 +250,15 @@ pub(crate) fn writes(
         let error = if write {
             let reading = meter.execute(meter.now(), Op::Write, lbn, sectors)?;
             predictor.write(reading.submitted, LbnRange::new(Lbn::new(lbn), Sectors::new(sectors)));
-            Some(predictor.completed(reading.completed) as f64)
+            if reading.failed {
+                // Where the arm is now the next read shows, which is not held against the profile.
+                predictor.failed(reading.completed);
+                let anywhere = meter.draw.below(capacity - SECTORS.min(capacity) + 1);
+                predicted(meter, predictor, anywhere, SECTORS.min(capacity))?;
+                None
+            } else {
+                Some(predictor.completed(reading.completed) as f64)
+            }
         } else {
             predicted(meter, predictor, lbn, sectors)?
         };
@@ -257,8 +268,10 @@ pub(crate) fn writes(
     }
     let check = tally.check();
     let mut unsure = Vec::new();
-    if !is_enough(&tally.reads, &[]) {
+    let refused = meter.refuses_writes();
+    if refused.is_some() || !is_enough(&tally.reads, &[]) {
         let why = match check.requests {
+            _ if refused.is_some() => refused.unwrap_or_default().to_owned(),
             0 => "no time was left to check predictions of writes".to_owned(),
             requests => format!(
                 "of {requests} requests, a third of them writes, {:.1}% came whole turns off, {:.1}% otherwise",

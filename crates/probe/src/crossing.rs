@@ -12,6 +12,10 @@ const READS: u32 = 24;
 /// Sectors on each side.
 const EACH_SIDE: u64 = 2;
 
+/// What the luckiest of reads that lose a turn takes beyond the passing of its sectors, at least, and a short move at most, turns.
+const LOST: f64 = 0.85;
+const LONGEST_MOVE: f64 = 1.0 / 3.0;
+
 /// What was found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crossing {
@@ -19,6 +23,8 @@ pub(crate) struct Crossing {
     pub(crate) gap_ns: f64,
     /// Whether the head is not there in that time.
     pub(crate) lost: bool,
+    /// How likely that is.
+    pub(crate) sure: f64,
 }
 
 impl Crossing {
@@ -50,6 +56,7 @@ pub(crate) fn find(
     }
     let mut least = f64::MAX;
     let mut gap: f64 = 0.0;
+    let mut seen = 0;
     for _ in 0..READS {
         let track = meter.draw.below(zone.tracks() / period - 2) * period + at;
         let n = zone.sectors_on(track);
@@ -72,11 +79,15 @@ pub(crate) fn find(
         }
         least = least.min(reading.response_ns() / meter.revolution());
         gap = turned;
+        seen += 1;
     }
     if least == f64::MAX {
         return Ok(None);
     }
     // The luckiest read waited for little before its first sector. A short move takes less than a third of a turn.
     let whole = gap + 2.0 * EACH_SIDE as f64 / zone.sectors as f64;
-    Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost: least > whole + 0.85 }))
+    let lost = least > whole + LOST;
+    // One that is quicker has lost nothing. That all are slower though none lost a turn is chance: each waited so long.
+    let sure = if lost { 1.0 - (1.0 - LOST + LONGEST_MOVE).powi(seen) } else { 1.0 };
+    Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost, sure }))
 }

@@ -5,7 +5,7 @@ use crate::meter::Meter;
 use crate::report::Unreadable;
 use crate::turns::{frac, wrap};
 use std::collections::BTreeSet;
-use units::Lbn;
+use units::{Lbn, Op};
 
 /// Sectors that cannot be read, at most: a drive that has lost more is to be saved, not probed.
 const MOST: usize = 512;
@@ -16,20 +16,65 @@ const MOST_IN_A_ROW: u32 = 48;
 /// How far from an unreadable sector another one is looked for that tells where it stands: distances double until there.
 const FARTHEST: u64 = 4_096;
 
+<<<<<<< HEAD
 /// Sectors no further apart than this are less than a turn apart.
 const TOGETHER: u64 = 16;
 
 /// The sectors that could not be read so far.
+=======
+/// Writes in a row that fail, at most, before one worked and after, and sectors that cannot be written: then no more are tried.
+const MOST_WRITES_AT_FIRST: u32 = 8;
+const MOST_WRITES_IN_A_ROW: u32 = 48;
+const MOST_UNWRITABLE: usize = 512;
+
+/// The sectors that could not be read, or written, so far.
+>>>>>>> probe1
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Defects {
     lbns: BTreeSet<u64>,
     in_a_row: u32,
+    unwritable: BTreeSet<u64>,
+    writes_in_a_row: u32,
+    /// Whether a write ever worked.
+    writable: bool,
+    /// What the drive said of the last write that failed before no more were tried.
+    refused: Option<String>,
 }
 
 impl Defects {
-    /// Whether one of these sectors is known not to be readable.
-    pub(crate) fn touches(&self, first: u64, count: u64) -> bool {
-        self.lbns.range(first..first.saturating_add(count)).next().is_some()
+    /// Whether one of these sectors is known not to be readable, or writable, or no write is tried any more.
+    pub(crate) fn touches(&self, op: Op, first: u64, count: u64) -> bool {
+        let lbns = if op.is_write() { &self.unwritable } else { &self.lbns };
+        op.is_write() && self.refused.is_some()
+            || lbns.range(first..first.saturating_add(count)).next().is_some()
+    }
+
+    /// A write worked.
+    pub(crate) fn written(&mut self) {
+        self.writes_in_a_row = 0;
+        self.writable = true;
+    }
+
+    /// A sector could not be written. When that is too often none is written any more: a drive that takes no writes can be
+    /// read.
+    pub(crate) fn not_written(&mut self, lbn: Lbn, reason: &str) {
+        self.unwritable.insert(lbn.get());
+        self.writes_in_a_row += 1;
+        let most = if self.writable { MOST_WRITES_IN_A_ROW } else { MOST_WRITES_AT_FIRST };
+        if self.writes_in_a_row >= most || self.unwritable.len() > MOST_UNWRITABLE {
+            let said = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            let problem = if self.writes_in_a_row >= most {
+                format!("{} writes in a row were refused{said}", self.writes_in_a_row)
+            } else {
+                format!("writes to {} sectors were refused{said}", self.unwritable.len())
+            };
+            self.refused.get_or_insert(problem);
+        }
+    }
+
+    /// Why no write is tried any more, if none is.
+    pub(crate) fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
     }
 
     /// A read worked.
@@ -54,10 +99,10 @@ impl Defects {
         Err(ProbeError::Unreadable { lbn, problem, reason: reason.to_owned() })
     }
 
-    /// They, in runs.
-    pub(crate) fn runs(&self) -> Vec<Unreadable> {
+    /// Those that cannot be read, or written, in runs.
+    pub(crate) fn runs(&self, op: Op) -> Vec<Unreadable> {
         let mut runs: Vec<Unreadable> = Vec::new();
-        for &lbn in &self.lbns {
+        for &lbn in if op.is_write() { &self.unwritable } else { &self.lbns } {
             let end = Lbn::new(lbn + 1);
             match runs.last_mut() {
                 Some(last) if last.end.get() == lbn => last.end = end,

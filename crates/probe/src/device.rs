@@ -20,8 +20,8 @@ pub struct DeviceError {
     pub op: Op,
     /// Which sectors.
     pub range: LbnRange,
-    /// The first of them that cannot be read, where that is what failed: the probe goes round it. `None` where the device is
-    /// gone, or takes no such command.
+    /// The first of them that cannot be read, or written, where that is what failed: the probe goes round it. `None` where the
+    /// device is gone, or takes no such command.
     pub unreadable: Option<Lbn>,
     /// What the device said.
     pub reason: String,

@@ -68,8 +68,8 @@ pub enum StateError {
 /// Why a command's times say nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// This sector cannot be read.
-    Unreadable(Lbn),
+    /// This sector cannot be read, or written.
+    Sector(Lbn),
     /// Of two commands the other one failed; what became of this one is not known.
     Lost,
 }
@@ -93,7 +93,7 @@ impl Entry {
     fn fault_code(&self) -> u32 {
         match self.done.fault {
             None => 0,
-            Some(Fault::Unreadable(lbn)) => {
+            Some(Fault::Sector(lbn)) => {
                 lbn.get().saturating_sub(self.range.start().get()).saturating_add(1) as u32
             }
             Some(Fault::Lost) => u32::MAX,
@@ -104,7 +104,7 @@ impl Entry {
         match code {
             0 => None,
             u32::MAX => Some(Fault::Lost),
-            n => Some(Fault::Unreadable(Lbn::new(range.start().get().saturating_add(u64::from(n) - 1)))),
+            n => Some(Fault::Sector(Lbn::new(range.start().get().saturating_add(u64::from(n) - 1)))),
         }
     }
 }
@@ -210,7 +210,7 @@ impl Journal {
             .ok_or_else(|| damaged("it ends early"))?;
             let Timed { submitted, completed } = entry.done.timed;
             let fits = match entry.done.fault {
-                Some(Fault::Unreadable(lbn)) => entry.range.contains(lbn),
+                Some(Fault::Sector(lbn)) => entry.range.contains(lbn),
                 _ => true,
             };
             let inside = fits && entry.range.checked_end().is_some_and(|end| end.get() <= journal.capacity);
@@ -238,7 +238,7 @@ pub(crate) struct Recorder<'a> {
     replayed: usize,
     /// What the device's clock is before the journal's, once it is known.
     ahead: Option<u64>,
-    /// What the device said of the last read that failed.
+    /// What the device said of the last command that failed.
     reason: String,
     /// What came sooner came from the drive's buffer, ns; and the places that holds, once they are known.
     hit_ns: f64,
@@ -295,22 +295,27 @@ impl<'a> Recorder<'a> {
         let start = Instant::from_nanos(at.as_nanos().saturating_sub(ahead)).max(self.device.now());
         let done = match self.device.execute(start, op, range) {
             Ok(timed) => Done { timed, fault: None },
-            Err(error) => self.failed(start, op, error)?,
+            Err(error) => self.failed(start, error)?,
         };
         Ok(self.record(op, range, done, ahead))
     }
 
-    /// A read that failed because of a sector; any other failure ends the probe.
-    fn failed(&mut self, start: Instant, op: Op, error: DeviceError) -> Result<Done, ProbeError> {
-        let Some(lbn) = error.unreadable.filter(|&lbn| op == Op::Read && error.range.contains(lbn)) else {
-            return Err(error.into());
+    /// A command that failed because of a sector, and a write that a drive refuses which can be read all the same; any other
+    /// failure ends the probe.
+    fn failed(&mut self, start: Instant, error: DeviceError) -> Result<Done, ProbeError> {
+        let sector = error.unreadable.filter(|&lbn| error.range.contains(lbn));
+        let lbn = match sector {
+            Some(lbn) => lbn,
+            // A drive that is gone cannot be read, either.
+            None if error.op.is_write() && repeated(self.device, error.range).is_ok() => error.range.start(),
+            None => return Err(error.into()),
         };
         let timed = Timed { submitted: start, completed: self.device.now().max(start) };
         self.reason = error.reason;
-        Ok(Done { timed, fault: Some(Fault::Unreadable(lbn)) })
+        Ok(Done { timed, fault: Some(Fault::Sector(lbn)) })
     }
 
-    /// What the device said of the last read that failed; nothing where that came from the record.
+    /// What the device said of the last command that failed; nothing where that came from the record.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
@@ -344,8 +349,7 @@ impl<'a> Recorder<'a> {
             }
             Err(error) => {
                 let which = usize::from(error.range != first.1);
-                let op = two.map(|(op, _)| op).get(which).copied().unwrap_or(Op::Write);
-                let failed = self.failed(start, op, error)?;
+                let failed = self.failed(start, error)?;
                 let end = failed.timed.completed;
                 let lost = Some(Fault::Lost);
                 let behind = Timed { submitted: end, completed: end };
@@ -501,7 +505,7 @@ mod tests {
                     completed: Instant::from_nanos(n * 1_000 + 999),
                 },
                 fault: match n % 7 {
-                    5 => Some(Fault::Unreadable(Lbn::new(n * 7 + n % 5))),
+                    5 => Some(Fault::Sector(Lbn::new(n * 7 + n % 5))),
                     6 => Some(Fault::Lost),
                     _ => None,
                 },

@@ -86,7 +86,7 @@ const LONGEST_BEFORE_CHECK: f64 = 0.92;
 pub(crate) struct Reading {
     pub(crate) submitted: Instant,
     pub(crate) completed: Instant,
-    /// A sector of it could not be read: its times say nothing.
+    /// A sector of it could not be read, or written: its times say nothing.
     pub(crate) failed: bool,
 }
 
@@ -243,7 +243,7 @@ impl<'a> Meter<'a> {
         first: u64,
         count: u64,
     ) -> Result<Reading, ProbeError> {
-        if op == Op::Read && self.defects.touches(first, count) {
+        if self.defects.touches(op, first, count) {
             // A drive tries for seconds; once is enough.
             return Ok(Reading { submitted: self.now, completed: self.now, failed: true });
         }
@@ -251,7 +251,7 @@ impl<'a> Meter<'a> {
         let range = LbnRange::new(Lbn::new(first), Sectors::new(count));
         let done = self.recorder.execute(at.max(self.now), op, range)?;
         self.begun.get_or_insert(done.timed.submitted);
-        self.took(done, first + count - 1)
+        self.took(op, done, first + count - 1)
     }
 
     /// Whether the second of two commands is at the drive while it works on the first.
@@ -262,25 +262,29 @@ impl<'a> Meter<'a> {
     /// Two commands of a sector each, the second behind the first; the second's response is the time between both
     /// completions, and nothing if it came first.
     pub(crate) fn execute_two(&mut self, two: [(Op, u64); 2]) -> Result<[Reading; 2], ProbeError> {
-        if two.iter().any(|&(op, lbn)| op == Op::Read && self.defects.touches(lbn, 1)) {
+        if two.iter().any(|&(op, lbn)| self.defects.touches(op, lbn, 1)) {
             return Ok([Reading { submitted: self.now, completed: self.now, failed: true }; 2]);
         }
         self.count()?;
         self.count()?;
         let sector = |(op, lbn)| (op, LbnRange::new(Lbn::new(lbn), Sectors::new(1)));
         let [one, other] = self.recorder.execute_two(self.now, two.map(sector))?;
-        let [(_, first), (_, second)] = two;
-        Ok([self.took(one, first)?, self.took(other, second)?])
+        let [(op, first), (behind, second)] = two;
+        Ok([self.took(op, one, first)?, self.took(behind, other, second)?])
     }
 
     /// A command is done; the arm is at its last sector unless that came from the buffer.
-    fn took(&mut self, done: Done, last: u64) -> Result<Reading, ProbeError> {
+    fn took(&mut self, op: Op, done: Done, last: u64) -> Result<Reading, ProbeError> {
         let Timed { submitted, completed } = done.timed;
         self.now = completed;
         let reading = Reading { submitted, completed, failed: done.fault.is_some() };
         match done.fault {
+            None if op.is_write() => self.defects.written(),
             None => self.defects.read(),
-            Some(Fault::Unreadable(lbn)) => self.defects.found(lbn, self.recorder.reason())?,
+            Some(Fault::Sector(lbn)) if op.is_write() => {
+                self.defects.not_written(lbn, self.recorder.reason());
+            }
+            Some(Fault::Sector(lbn)) => self.defects.found(lbn, self.recorder.reason())?,
             Some(Fault::Lost) => {}
         }
         if reading.failed || !self.is_hit(&reading) {
@@ -291,7 +295,17 @@ impl<'a> Meter<'a> {
 
     /// The sectors that could not be read so far.
     pub(crate) fn unreadable(&self) -> Vec<Unreadable> {
-        self.defects.runs()
+        self.defects.runs(Op::Read)
+    }
+
+    /// The sectors that could not be written so far.
+    pub(crate) fn unwritable(&self) -> Vec<Unreadable> {
+        self.defects.runs(Op::Write)
+    }
+
+    /// Why no write is tried any more, if none is.
+    pub(crate) fn refuses_writes(&self) -> Option<&str> {
+        self.defects.refused()
     }
 
     /// What the device said of the last read that failed.

@@ -177,6 +177,9 @@ pub(crate) fn trial<T: Target>(
         }
         let at = meter.now() + Duration::from_nanos((wait * turn) as u64);
         let reading = meter.execute(at, target.op(), lbn, 1)?;
+        if reading.failed {
+            continue;
+        }
         let end = reading.submitted + Duration::from_nanos((response - bus_ns).max(0.0) as u64);
         if let Some(told) = target.told_later(meter, end) {
             match told? {

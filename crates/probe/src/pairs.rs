@@ -9,6 +9,7 @@ use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::moves::Target;
 use crate::seeks::{InLayout, Seeks};
+use crate::sure;
 use crate::turns::{frac, median, wrap};
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
@@ -82,11 +83,14 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     let bound = seeks.head_switch_ms + seeks.overhead_ms - overhead;
     seeks.part_at(overhead);
     seeks.parted = true;
+    seeks.overhead_sure = Some(sure::within(&overheads, 2.0 * FINE, sure::NEAR_MS * 1e6));
     if layout.heads() > 1 {
         let switch = Move { distance: 0, other_head: true, op: Op::Read, within };
-        if let Some(ns) = shortest(meter, layout, switch, bound * 1e6)? {
-            seeks.head_switch_ms = (ns / 1e3).round() / 1e3;
+        let mut found = searches(meter, layout, switch, bound * 1e6)?;
+        if !found.is_empty() {
+            seeks.head_switch_ms = (median(&mut found) / 1e3).round() / 1e3;
             seeks.head_switch_shows = true;
+            seeks.head_switch_sure = Some(sure::within(&found, FINE, sure::NEAR_MS * 1e6));
         }
     }
     Ok(())
@@ -99,6 +103,12 @@ pub(crate) fn shortest(
     moved: Move,
     most: f64,
 ) -> Result<Option<f64>, ProbeError> {
+    let mut found = searches(meter, layout, moved, most)?;
+    Ok((!found.is_empty()).then(|| median(&mut found)))
+}
+
+/// What some searches find the shortest such move to be, ns.
+fn searches(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Result<Vec<f64>, ProbeError> {
     let mut found: Vec<f64> = Vec::new();
     for _ in 0..SEARCHES {
         found.extend(search(meter, layout, moved, most)?);
@@ -107,7 +117,7 @@ pub(crate) fn shortest(
             break;
         }
     }
-    Ok((!found.is_empty()).then(|| median(&mut found)))
+    Ok(found)
 }
 
 /// One search: halving between what is too short and what is enough.

@@ -17,8 +17,9 @@ use crate::report::{Check, Report};
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
 use crate::spread;
-use crate::writes::{self, Settle, Writes};
-use crate::zero;
+use crate::sure;
+use crate::writes::{self, Measured, Settle, Writes};
+use crate::zero::{self, ZeroLatency};
 use model::Layout;
 use model::profile::{
     Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek, WriteBack,
@@ -50,6 +51,9 @@ const UNMAPPED: f64 = 0.5;
 
 /// What an angle of the map may be off by where readings vary, ns: half of what counts as predicted.
 const LOOSE: f64 = 25_000.0;
+
+/// How sure is one of two that nothing was seen of.
+const ASSUMED: f64 = 0.5;
 
 /// A profile, and how far to trust it.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,6 +120,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         findings: Vec::new(),
         unsure: Vec::new(),
         unreadable: Vec::new(),
+        unwritable: Vec::new(),
         check: Check::default(),
         writes: None,
         unsure_writes: Vec::new(),
@@ -144,7 +149,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let loose = if meter.is_noisy() { LOOSE / meter.revolution() } else { 0.0 };
     let (mut cylinders, mut spec) = layout::assemble(&map, geometry.shape, bus_turns, loose);
     of_map(&mut report, &map, &geometry, cylinders);
-    let zero_latency = zero::find(meter, &map, buffer.bus_sector_ns)?;
+    let zero_latency = zero::reads(meter, &map, buffer.bus_sector_ns)?;
     let heads = geometry.shape.heads.max(1) as u16;
     let mut placed = place(&spec, cylinders, heads)?;
     let mut inside = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) };
@@ -170,10 +175,10 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let crossing = crossing::find(meter, &map, geometry.shape, buffer.bus_sector_ns)?;
     if let Some(crossing) = crossing {
         let value = if crossing.lost { "loses a revolution" } else { "loses nothing" };
-        report.add("read over a change of head", value.to_owned(), 0.95, "");
+        report.add("read over a change of head", value.to_owned(), crossing.sure, "");
     }
     let written = match options.writes {
-        Some(region) => Some(writes::find(meter, &placed, &buffer, &seeks, region)?),
+        Some(region) => writes::find(meter, &placed, &buffer, &seeks, region)?,
         None => None,
     };
     if let Some(missed_ms) = written.as_ref().and_then(|w| w.settle.as_ref()).map(|s| s.missed_overhead_ms) {
@@ -184,7 +189,20 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         seeks.head_switch_ms = crossing.repeated_by(seeks.head_switch_ms);
     }
     of_seeks(&mut report, &seeks, zero_latency);
-    of_writes(&mut report, written.as_ref());
+    let zero_latency_writes = match (options.writes, &written) {
+        (Some(region), Some(written)) if !written.write_back => {
+            zero::writes(meter, &map, region, buffer.bus_sector_ns)?
+        }
+        _ => None,
+    };
+    of_writes(
+        &mut report,
+        written.as_ref(),
+        (zero_latency, zero_latency_writes),
+        meter.refuses_writes().unwrap_or("writes were not allowed"),
+    );
+    let zero_latency = zero_latency.is_some_and(|seen| seen.on);
+    let zero_latency = (zero_latency, zero_latency_writes.map_or(zero_latency, |seen| seen.on));
     // A speed that wanders is given as it is now.
     let rpm = (60e9 / meter.revolution()).round() as u32;
     let mut profile =
@@ -211,6 +229,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     (report.writes, report.unsure_writes) = (writes, unsure_writes);
     report.unsure = unsure;
     report.unreadable = meter.unreadable();
+    report.unwritable = meter.unwritable();
     report.commands = meter.commands();
     report.drive_time_s = meter.drive_time().as_secs_f64();
     meter.end();
@@ -286,10 +305,11 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
     };
     report.add("order of tracks", kind, sure, note);
     report.add("heads", shape.heads.to_string(), sure_of_heads, if map.mapped < end { part } else { "" });
-    report.add("cylinders", cylinders.to_string(), 0.9, "those with LBNs");
+    // As sure as are the tracks of each.
+    report.add("cylinders", cylinders.to_string(), sure_of_heads, "those with LBNs");
 }
 
-fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
+fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<ZeroLatency>) {
     if let (Some(one), Some(far)) = (seeks.curve.first(), seeks.curve.last()) {
         let spread = seeks.curve.iter().map(|p| p.2).sum::<f64>() / seeks.curve.len() as f64;
         report.add(
@@ -320,33 +340,55 @@ fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<bool>) {
         sure,
         if sure > 0.0 { note } else { "no time was left, or no seek was caught" },
     );
+    // So much more of the moves may be the command's, or none.
+    let parting = sure::of_bounds(seeks.overhead_may_be_more_ms() + seeks.overhead_ms, sure::NEAR_MS);
+    let overhead_sure = seeks.overhead_sure.unwrap_or(parting);
     let (sure, note) = if seeks.parted {
-        (0.95, "behind another command a seek takes so much less")
+        (overhead_sure, "behind another command a seek takes so much less")
     } else {
-        (0.6, "only its sum with a seek shows; taken from what hides the head switch")
+        (overhead_sure, "only its sum with a seek shows; taken from what hides the head switch")
     };
     report.add("command overhead", format!("{:.3} ms", seeks.overhead_ms), sure, note);
     let (sure, note) = if seeks.head_switch_shows {
-        (0.95, "")
+        (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
     } else {
-        (0.3, "hidden by the shortest seek: an upper bound")
+        // It may be anything from nothing on.
+        (sure::of_bounds(seeks.head_switch_ms, sure::NEAR_MS), "hidden by the shortest seek: an upper bound")
     };
     report.add("head switch", format!("{:.3} ms", seeks.head_switch_ms), sure, note);
     if let Some(ms) = seeks.cylinder_switch_ms {
-        report.add("cylinder switch", format!("{ms:.3} ms"), 0.9, "");
+        report.add("cylinder switch", format!("{ms:.3} ms"), overhead_sure, "");
     }
     let (value, sure, note) = match zero_latency {
-        Some(true) => ("on", 0.95, ""),
-        Some(false) => ("off", 0.95, ""),
-        None => ("not seen", 0.3, "the bus is slower than the medium, so that nothing depends on it"),
+        Some(seen) => (if seen.on { "on" } else { "off" }, seen.sure, ""),
+        None => ("not seen", 0.0, "the bus is slower than the medium, so that nothing depends on it"),
     };
     report.add("zero-latency reads", value.to_owned(), sure, note);
 }
 
-fn of_writes(report: &mut Report, written: Option<&Writes>) {
+fn of_writes(
+    report: &mut Report,
+    written: Option<&Writes>,
+    (reads, writes): (Option<ZeroLatency>, Option<ZeroLatency>),
+    why_not: &str,
+) {
+    let on = |on: bool| (if on { "on" } else { "off" }).to_owned();
+    let what = "zero-latency writes";
+    match (writes, written) {
+        (Some(seen), _) => report.add(what, on(seen.on), seen.sure, ""),
+        (None, written) => {
+            let why = match written {
+                None => why_not,
+                Some(written) if written.write_back => "writes are acknowledged from the buffer",
+                Some(_) => "a slow bus hides it, or too little may be written: half a track on each of some",
+            };
+            let note = format!("an assumption, that they are as reads: {why}");
+            report.add(what, on(reads.is_some_and(|seen| seen.on)), ASSUMED, note);
+        }
+    }
     let Some(written) = written else {
         for what in ["write cache", "write settle"] {
-            report.add(what, "not measured".to_owned(), 0.0, "writes were not allowed");
+            report.add(what, "not measured".to_owned(), 0.0, why_not);
         }
         return;
     };
@@ -355,25 +397,24 @@ fn of_writes(report: &mut Report, written: Option<&Writes>) {
         (false, true) => "write-through: acknowledged from the medium, kept for reads".to_owned(),
         (false, false) => "off, or write-through that keeps nothing for reads".to_owned(),
     };
-    report.add("write cache", value, 0.95, "");
-    if let Some(ms) = written.overhead_ms {
-        report.add("overhead of a write", format!("{ms:.3} ms"), 0.95, "");
+    report.add("write cache", value, written.sure, "");
+    if let Some(Measured { ms, sure }) = written.overhead {
+        report.add("overhead of a write", format!("{ms:.3} ms"), sure, "");
     }
-    for (what, ms) in [
-        ("read after a write", written.read_after_write_ms),
-        ("write after a write", written.write_after_write_ms),
-    ] {
-        if let Some(ms) = ms {
-            report.add(what, format!("{ms:+.3} ms"), 0.95, "of command overhead, beside that after a read");
+    for (what, measured) in
+        [("read after a write", written.read_after_write), ("write after a write", written.write_after_write)]
+    {
+        if let Some(Measured { ms, sure }) = measured {
+            report.add(what, format!("{ms:+.3} ms"), sure, "of command overhead, beside that after a read");
         }
     }
     match &written.settle {
         Some(settle) => {
-            let Settle { ms, apart_ms, may_be_more_ms, .. } = settle;
+            let Settle { ms, apart_ms, may_be_more_ms, may_be_less_ms, .. } = settle;
             let mut note = format!("beyond a read of the same sector; measurements {apart_ms:.3} ms apart");
-            if *may_be_more_ms > 0.0 {
+            if may_be_more_ms + may_be_less_ms > 0.0 {
                 note += &format!(
-                    "; {may_be_more_ms:.3} ms more, if so much of a read's moves is its command's overhead: only their sum shows"
+                    "; up to {may_be_more_ms:.3} ms more or {may_be_less_ms:.3} less, by what part of a read's moves is its command's overhead: only their sum shows"
                 );
             }
             report.add("write settle", format!("{ms:.3} ms"), settle.sure, note);
@@ -397,12 +438,11 @@ fn profile(
     layout: LayoutSpec,
     buffer: &Buffer,
     seeks: &Seeks,
-    zero_latency: Option<bool>,
+    (zero_latency_read, zero_latency_write): (bool, bool),
     written: Option<&Writes>,
 ) -> Profile {
     let ms = |ns: f64| (ns / 10.0).round() / 1e5;
     let hit = ms((buffer.hit_ns - buffer.bus_sector_ns).max(0.0));
-    let zero_latency = zero_latency == Some(true);
     let write_hit = match written {
         Some(w) if w.write_back => ms((w.acknowledged_ns - buffer.bus_sector_ns).max(0.0)),
         _ => hit,
@@ -410,7 +450,7 @@ fn profile(
     // What is less than nothing is in the seeks.
     let later =
         |first: f64, more: Option<f64>| (((first + more.unwrap_or(0.0)).max(0.0)) * 1e5).round() / 1e5;
-    let write_overhead = written.and_then(|w| w.overhead_ms).unwrap_or(seeks.overhead_ms);
+    let write_overhead = written.and_then(|w| w.overhead).map(|o| o.ms).unwrap_or(seeks.overhead_ms);
     Profile {
         format: FORMAT,
         name: options.name.clone(),
@@ -430,8 +470,8 @@ fn profile(
             cylinder_switch_ms: seeks.cylinder_switch_ms,
             seek_spread_ms: seeks.spread.clone(),
             write_settle_ms: written.and_then(|w| w.settle.as_ref()).map_or(0.0, |settle| settle.ms),
-            zero_latency_read: zero_latency,
-            zero_latency_write: zero_latency,
+            zero_latency_read,
+            zero_latency_write,
         },
         seek: Seek::Table {
             points: if seeks.curve.is_empty() {
@@ -447,12 +487,12 @@ fn profile(
                 read_hit: (hit, hit),
                 read_miss: (
                     seeks.overhead_ms,
-                    later(seeks.overhead_ms, written.and_then(|w| w.read_after_write_ms)),
+                    later(seeks.overhead_ms, written.and_then(|w| w.read_after_write).map(|m| m.ms)),
                 ),
                 write_hit: (write_hit, write_hit),
                 write_miss: (
                     write_overhead,
-                    later(write_overhead, written.and_then(|w| w.write_after_write_ms)),
+                    later(write_overhead, written.and_then(|w| w.write_after_write).map(|m| m.ms)),
                 ),
                 ..Overheads::default()
             },

@@ -93,7 +93,7 @@ impl fmt::Display for Unsure {
     }
 }
 
-/// LBNs that could not be read: the probe went round them, and no prediction of them was checked. It met them by chance; a scan
+/// LBNs that could not be read, or written: the probe went round them, and no prediction of them was checked. It met them by chance; a scan
 /// finds all (`freeblock scrub`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
@@ -131,6 +131,8 @@ pub struct Report {
     pub unsure: Vec<Unsure>,
     /// Sectors that could not be read, ascending; only those that the probe met.
     pub unreadable: Vec<Unreadable>,
+    /// Sectors that could not be written, ascending; only those that the probe met.
+    pub unwritable: Vec<Unreadable>,
     /// The check at the end.
     pub check: Check,
     /// The same of random requests, a third of them writes to what may be written; `None` where nothing may.

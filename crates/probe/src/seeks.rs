@@ -17,6 +17,9 @@ pub(crate) struct Seeks {
     pub(crate) overhead_ms: f64,
     /// Whether the overhead was parted from the seeks.
     pub(crate) parted: bool,
+    /// How likely the overhead is what it was found to be, where it was parted, and the head switch, where it was found so.
+    pub(crate) overhead_sure: Option<f64>,
+    pub(crate) head_switch_sure: Option<f64>,
     pub(crate) head_switch_ms: f64,
     /// Whether the head switch shows at all beside the shortest seek.
     pub(crate) head_switch_shows: bool,
@@ -234,6 +237,8 @@ impl SeekMeter<'_, '_> {
             curve: points.iter().map(|&(d, ns, spread)| (d, ms(ns), spread / 1e6)).collect(),
             overhead_ms: (overhead / 1e3).round() / 1e3,
             parted: false,
+            overhead_sure: None,
+            head_switch_sure: None,
             head_switch_ms: (head_switch / 1e3).round() / 1e3,
             head_switch_shows: shows,
             cylinder_switch_ms: cylinder_switch.map(|ms| (ms * 1e3).round() / 1e3),

@@ -1,22 +1,26 @@
 //! How sure a number is, by what measured it.
 
+use crate::turns::median;
 use std::f64::consts::FRAC_2_PI;
 
 /// What counts as the same number, ms: what counts as predicted.
 pub(crate) const NEAR_MS: f64 = 0.05;
 
-/// How likely the mean of `values` is within `near` of what they measure, when one alone is no surer than `fine`.
+/// How likely the median of `values` is within `near` of what they measure, when one alone is no surer than `fine`.
 ///
-/// By Student's distribution (Biometrika 1908), with what they differ by; `fine` counts as one difference more, so that two that
-/// agree by chance do not make it certain.
+/// By Student's distribution (Biometrika 1908), with the middle one of what they differ by, so that one that went wrong does
+/// not matter; `fine` is added, so that two that agree by chance do not make it certain.
 pub(crate) fn within(values: &[f64], fine: f64, near: f64) -> f64 {
-    let n = values.len() as f64;
     if values.is_empty() {
         return 0.0;
     }
-    let mean = values.iter().sum::<f64>() / n;
-    let squares = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() + fine * fine;
-    student(near * n / squares.sqrt(), values.len() as u32)
+    let n = values.len() as f64;
+    let mut sorted = values.to_vec();
+    let middle = median(&mut sorted);
+    sorted.iter_mut().for_each(|value| *value = (*value - middle).abs());
+    // Of normal errors the median is two thirds of the deviation, and a median varies by a quarter more than a mean.
+    let deviation = (median(&mut sorted) / 0.6745).hypot(fine / n.sqrt());
+    student(near * n.sqrt() / (1.2533 * deviation), values.len() as u32)
 }
 
 /// The share of Student's distribution with so many degrees of freedom between `-t` and `t` (Abramowitz and Stegun, 26.7.3
@@ -68,6 +72,9 @@ mod tests {
         let apart = within(&[0.1, 0.2, 0.0, 0.15], 0.01, near);
         let alone = within(&[0.1], 0.01, near);
         assert!(agree > 0.99 && alone < agree && apart < alone, "{agree} {alone} {apart}");
+        // One that went wrong.
+        let wrong = within(&[0.1, 0.101, 0.099, 0.5], 0.01, near);
+        assert!(wrong > 0.95, "{wrong}");
         assert_eq!(within(&[], 0.01, near), 0.0);
         assert_eq!((of_bounds(0.0, near), of_bounds(0.5, near)), (1.0, 0.1));
     }

@@ -17,6 +17,9 @@ pub(crate) const LEAST: u64 = 64;
 /// Writes whose responses say when they are acknowledged.
 const WRITES: usize = 11;
 
+/// Writes until so many worked.
+const MOST_WRITES: usize = 4 * WRITES;
+
 /// Responses so near to one another, turns, are not the medium's.
 const ALIKE: f64 = 0.06;
 
@@ -53,13 +56,31 @@ pub(crate) struct Writes {
     /// What a write needs beyond a read of the same sector; of one that is acknowledged from the buffer as a read right behind it
     /// shows.
     pub(crate) settle: Option<Settle>,
-    /// A write's command overhead, ms, where two commands at a time part it from the settling, or writes to the track that the
-    /// head is on, which need none.
-    pub(crate) overhead_ms: Option<f64>,
-    /// How much longer a read's overhead is after a write than after a read, ms (shorter, if negative).
-    pub(crate) read_after_write_ms: Option<f64>,
+    /// How likely that is.
+    pub(crate) sure: f64,
+    /// A write's command overhead, where two commands at a time part it from the settling, or writes to the track that the head
+    /// is on, which need none.
+    pub(crate) overhead: Option<Measured>,
+    /// How much longer a read's overhead is after a write than after a read (shorter, if negative).
+    pub(crate) read_after_write: Option<Measured>,
     /// The same of a write's.
-    pub(crate) write_after_write_ms: Option<f64>,
+    pub(crate) write_after_write: Option<Measured>,
+}
+
+/// The middle of what was measured, ms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    pub(crate) ms: f64,
+    /// How likely it is within what counts as predicted.
+    pub(crate) sure: f64,
+}
+
+impl Measured {
+    /// Of these, each of which is exact to `fine`, ms.
+    fn of(values: &mut [f64], fine: f64) -> Option<Self> {
+        let sure = sure::within(values, fine, sure::NEAR_MS);
+        (!values.is_empty()).then(|| Self { ms: rounded(median(values)), sure })
+    }
 }
 
 /// What a write needs beyond a read of the same sector.
@@ -68,8 +89,9 @@ pub(crate) struct Settle {
     pub(crate) ms: f64,
     /// How far apart the measurements are, ms.
     pub(crate) apart_ms: f64,
-    /// It may be so much more, ms, where a read's overhead and its moves show as a sum only.
+    /// It may be so much more, or less, ms, where a read's overhead and its moves show as a sum only.
     pub(crate) may_be_more_ms: f64,
+    pub(crate) may_be_less_ms: f64,
     /// How likely it is within what counts as predicted.
     pub(crate) sure: f64,
     /// What the overhead of reads is more than was thought, ms: a write settles no less than a read does.
@@ -77,9 +99,13 @@ pub(crate) struct Settle {
 }
 
 impl Settle {
-    /// From measurements that are as much too short as the overhead of reads may be longer than was thought; `fine` is how exact
-    /// one is, ms.
-    fn of(mut measured: Vec<f64>, overhead_may_be_more_ms: f64, fine: f64) -> Option<Self> {
+    /// From measurements that are as much too short as the overhead of reads is longer than was thought, or too long as it is
+    /// shorter: by so much more or less it may be; `fine` is how exact one is, ms.
+    fn of(
+        mut measured: Vec<f64>,
+        (overhead_may_be_more_ms, overhead_may_be_less_ms): (f64, f64),
+        fine: f64,
+    ) -> Option<Self> {
         if measured.is_empty() {
             return None;
         }
@@ -91,12 +117,14 @@ impl Settle {
         let middle = middle + missed;
         let ms = if middle.abs() < f64::max(fine, most - least) { middle.max(0.0) } else { middle };
         let may_be_more_ms = overhead_may_be_more_ms - missed;
-        let sure =
-            sure::within(&measured, fine, sure::NEAR_MS) * sure::of_bounds(may_be_more_ms, sure::NEAR_MS);
+        let may_be_less_ms = f64::min(ms, overhead_may_be_less_ms);
+        let sure = sure::within(&measured, fine, sure::NEAR_MS)
+            * sure::of_bounds(may_be_more_ms + may_be_less_ms.max(0.0), sure::NEAR_MS);
         Some(Self {
             ms: rounded(ms),
             apart_ms: most - least,
             may_be_more_ms,
+            may_be_less_ms: may_be_less_ms.max(0.0),
             sure,
             missed_overhead_ms: missed,
         })
@@ -115,25 +143,29 @@ struct Pair {
     op: Op,
 }
 
-/// Writes to `region`, and nowhere else.
+/// Writes to `region`, and nowhere else; nothing where the drive refuses that.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     layout: &Layout,
     buffer: &Buffer,
     seeks: &Seeks,
     region: LbnRange,
-) -> Result<Writes, ProbeError> {
+) -> Result<Option<Writes>, ProbeError> {
     meter.stage("writes", 0.94);
-    let (write_back, acknowledged_ns) = acknowledged(meter, region)?;
+    let Some((write_back, sure, acknowledged_ns)) = acknowledged(meter, region)? else {
+        meter.find_phase()?;
+        return Ok(None);
+    };
     let kept = is_kept(meter, region)?;
     let mut found = Writes {
         write_back,
         acknowledged_ns,
         kept,
         settle: None,
-        overhead_ms: None,
-        read_after_write_ms: None,
-        write_after_write_ms: None,
+        sure,
+        overhead: None,
+        read_after_write: None,
+        write_after_write: None,
     };
     let mover = Mover { layout, buffer, seeks, region };
     if write_back {
@@ -144,7 +176,7 @@ pub(crate) fn find(
         mover.through(meter, &mut found)?;
     }
     meter.find_phase()?;
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// What moves to and from the sectors that may be written need.
@@ -213,13 +245,14 @@ impl Mover<'_> {
             }
         }
         let fine = 2.0 * resolution(meter) / 1e6;
-        found.settle = Settle::of(settles, self.seeks.overhead_may_be_more_ms(), fine);
+        found.settle =
+            Settle::of(settles, (self.seeks.overhead_may_be_more_ms(), self.may_be_less_ms()), fine);
         Ok(())
     }
 
     /// The shortest move over `distance` cylinders to a write that is acknowledged from the buffer, ns.
     fn moved_behind(&self, meter: &mut Meter<'_>, distance: u32) -> Result<Option<f64>, ProbeError> {
-        if !meter.is_within(LONGEST) {
+        if !meter.is_within(LONGEST) || meter.refuses_writes().is_some() {
             return Ok(None);
         }
         let bus = self.buffer.bus_sector_ns;
@@ -287,18 +320,25 @@ impl Mover<'_> {
         if overheads.is_empty() {
             overheads.extend(own.map(|ns| ns / 1e6));
         }
-        let middle = |list: &mut Vec<f64>| (!list.is_empty()).then(|| rounded(median(list)));
         // Two searches, or four with the overheads of both.
         let fine = resolution(meter) / 1e6;
         found.settle = if parted.is_empty() {
-            Settle::of(settles, self.read_here(meter, &mut after)?, 2.0 * fine)
+            Settle::of(settles, (self.read_here(meter, &mut after)?, self.may_be_less_ms()), 2.0 * fine)
         } else {
-            Settle::of(parted, 0.0, std::f64::consts::SQRT_2 * fine)
+            Settle::of(parted, (0.0, 0.0), std::f64::consts::SQRT_2 * fine)
         };
-        found.overhead_ms = middle(&mut overheads);
-        found.read_after_write_ms = middle(&mut after);
-        found.write_after_write_ms = here.zip(here_after).map(|(read, write)| rounded((write - read) / 1e6));
+        // Each is the difference of two searches.
+        let fine = std::f64::consts::SQRT_2 * fine;
+        found.overhead = Measured::of(&mut overheads, fine);
+        found.read_after_write = Measured::of(&mut after, fine);
+        let later = here.zip(here_after).map(|(read, write)| (write - read) / 1e6);
+        found.write_after_write = later.and_then(|later| Measured::of(&mut [later], fine));
         Ok(())
+    }
+
+    /// How much less a read's overhead may be than is taken for it, ms: all of it, where only its sum with a move shows.
+    fn may_be_less_ms(&self) -> f64 {
+        if self.seeks.parted { 0.0 } else { self.seeks.overhead_ms }
     }
 
     /// How much more a read's overhead may be than is taken for it, ms: no more than a read takes that comes behind a write to the
@@ -317,7 +357,7 @@ impl Mover<'_> {
     /// The shortest move over `distance` cylinders, overhead included, ns: from the submission to the beginning of a sector
     /// that is caught. What is written is inside of what may be.
     fn moved(&self, meter: &mut Meter<'_>, distance: u32, pair: Pair) -> Result<Option<f64>, ProbeError> {
-        if !meter.is_within(LONGEST) {
+        if !meter.is_within(LONGEST) || meter.refuses_writes().is_some() {
             return Ok(None);
         }
         let bus = self.buffer.bus_sector_ns;
@@ -365,7 +405,7 @@ fn behind(
     distance: u32,
     most: f64,
 ) -> Result<Option<(f64, f64)>, ProbeError> {
-    if !meter.takes_two() || !meter.is_within(LONGEST) {
+    if !meter.takes_two() || !meter.is_within(LONGEST) || meter.refuses_writes().is_some() {
         return Ok(None);
     }
     let moved = |op| Move { distance, other_head: false, op, within: region };
@@ -374,20 +414,36 @@ fn behind(
     Ok(read.zip(write))
 }
 
-/// Whether writes are all acknowledged as quickly, whatever the platter's place, and after how long.
-fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<(bool, f64), ProbeError> {
+/// Whether writes are all acknowledged as quickly, whatever the platter's place, and after how long; nothing where none is done.
+fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<(bool, f64, f64)>, ProbeError> {
     let mut responses = Vec::new();
-    for _ in 0..WRITES {
+    for _ in 0..MOST_WRITES {
+        if responses.len() == WRITES || meter.refuses_writes().is_some() {
+            break;
+        }
         let away = meter.draw.below(meter.capacity());
         let one = meter.read(away, 1)?;
         // What an earlier write left to do is done.
         let wait = Duration::from_nanos(((6.0 + meter.draw.unit()) * meter.revolution()) as u64);
         let lbn = region.start().get() + meter.draw.below(region.len().get());
-        responses.push(meter.execute(one.completed + wait, Op::Write, lbn, 1)?.response_ns());
+        let written = meter.execute(one.completed + wait, Op::Write, lbn, 1)?;
+        if !written.failed {
+            responses.push(written.response_ns());
+        }
+    }
+    if responses.is_empty() {
+        return Ok(None);
     }
     let middle = median(&mut responses);
     let alike = responses.iter().filter(|&&ns| (ns - middle).abs() < ALIKE * meter.revolution()).count();
-    Ok((alike >= WRITES - 2, middle))
+    let write_back = alike + 2 >= responses.len().max(3);
+    // Of a buffer all are alike but for a reason that is not known, of which one more is taken to come; of the medium those
+    // that chance brings there.
+    let (of_buffer, of_medium) = (1.0 - 1.0 / (responses.len() + 2) as f64, 2.0 * ALIKE);
+    let (k, rest) = (alike as f64, (responses.len() - alike) as f64);
+    let ratio = k * (of_buffer / of_medium).ln() + rest * ((1.0 - of_buffer) / (1.0 - of_medium)).ln();
+    let sure = 1.0 / (1.0 + (if write_back { -ratio } else { ratio }).exp());
+    Ok(Some((write_back, sure, middle)))
 }
 
 /// Whether a sector just written is read from the buffer.
@@ -400,6 +456,9 @@ fn is_kept(meter: &mut Meter<'_>, region: LbnRange) -> Result<bool, ProbeError> 
         let lbn = region.start().get() + meter.draw.below(region.len().get());
         meter.leave(lbn)?;
         let one = meter.execute(meter.now(), Op::Write, lbn, 1)?;
+        if one.failed {
+            continue;
+        }
         let wait = Duration::from_nanos(((6.0 + meter.draw.unit()) * meter.revolution()) as u64);
         let reading = meter.execute(one.completed + wait, Op::Read, lbn, 1)?;
         hits += u32::from(meter.is_hit(&reading));

@@ -1,53 +1,118 @@
-//! Whether the drive may begin a read in its middle.
+//! Whether the drive may begin a read, or a write, in its middle.
 
 use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::turns::wrap;
+use crate::zone::Zone;
+use units::{Lbn, LbnRange, Op, Sectors};
 
-/// Reads of half a track.
-const READS: u32 = 24;
+/// Requests for half a track.
+const REQUESTS: u32 = 24;
 
-/// A read that ends so far from where its last sector does began in its middle, turns; and so many of all are enough.
+/// One that ends so far from where its last sector does began in its middle, turns; and so many of all are enough.
 const ELSEWHERE: f64 = 0.04;
-const ENOUGH: u32 = READS / 6;
+const ENOUGH: u32 = REQUESTS / 6;
 
-/// `None` when the bus is so slow that it makes no difference, or where no read was seen.
-///
+/// What was seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ZeroLatency {
+    /// Whether the drive begins in the middle.
+    pub(crate) on: bool,
+    /// How likely that is, against the other, by how many began there.
+    pub(crate) sure: f64,
+}
+
+impl ZeroLatency {
+    /// After so many of these ended elsewhere than where their last sector does.
+    ///
+    /// A head that comes from all around is in the half that is asked for half of the time, and shows it unless it comes
+    /// near either end. Without zero latency none ends elsewhere but for a reason that is not known, of which one more is
+    /// taken to come (Laplace's rule).
+    fn of(elsewhere: u32, seen: u32) -> Self {
+        let on = elsewhere >= ENOUGH;
+        let (with, without) = (0.5 - 2.0 * ELSEWHERE, 1.0 / f64::from(seen + 2));
+        let (k, rest) = (f64::from(elsewhere), f64::from(seen - elsewhere));
+        let ratio = k * (with / without).ln() + rest * ((1.0 - with) / (1.0 - without)).ln();
+        Self { on, sure: 1.0 / (1.0 + (if on { -ratio } else { ratio }).exp()) }
+    }
+}
+
+/// Whether reads may begin in the middle: `None` when the bus is so slow that it makes no difference, or where no read was seen.
+pub(crate) fn reads(
+    meter: &mut Meter<'_>,
+    map: &Map,
+    bus_ns: f64,
+) -> Result<Option<ZeroLatency>, ProbeError> {
+    let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else { return Ok(None) };
+    let all = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
+    find(meter, zone, Op::Read, all, bus_ns)
+}
+
+/// Whether writes to the medium may: `None` as well where `region` holds no half of a track.
+pub(crate) fn writes(
+    meter: &mut Meter<'_>,
+    map: &Map,
+    region: LbnRange,
+    bus_ns: f64,
+) -> Result<Option<ZeroLatency>, ProbeError> {
+    let inside = |z: &&Zone| z.end.min(region.end().get()).saturating_sub(z.first.max(region.start().get()));
+    let Some(zone) = map.zones.iter().max_by_key(inside) else { return Ok(None) };
+    // What is read afterwards is what would be read without, too.
+    let dice = meter.draw.clone();
+    let found = find(meter, zone, Op::Write, region, bus_ns);
+    meter.draw = dice;
+    found
+}
+
 /// A drive that begins with the first sector ends with the last, wherever the platter stood. One that begins in the
 /// middle, where the head came, ends there a turn later: at any angle inside of what was read.
-pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, bus_ns: f64) -> Result<Option<bool>, ProbeError> {
-    let Some(zone) = map.zones.iter().max_by_key(|z| z.tracks()) else { return Ok(None) };
+fn find(
+    meter: &mut Meter<'_>,
+    zone: &Zone,
+    op: Op,
+    within: LbnRange,
+    bus_ns: f64,
+) -> Result<Option<ZeroLatency>, ProbeError> {
     if bus_ns * zone.sectors as f64 > meter.revolution() || zone.sectors < 4 {
         return Ok(None);
     }
+    // The last sector of a write crosses the bus before, not after, it passes.
+    let bus_turns = if op.is_write() { bus_ns / meter.revolution() } else { 0.0 };
+    // All that is written must be there when the arm is: it comes from farther away.
+    let away = if op.is_write() { (zone.tracks() / 3).max(1) } else { 1 };
+    // Tracks that hold what may be asked for.
+    let first_track = zone.locate(within.start().get().max(zone.first)).0;
+    let last_track = zone.locate(within.end().get().min(zone.end).saturating_sub(1).max(zone.first)).0;
     let (mut seen, mut elsewhere) = (0, 0);
-    for i in 0..u64::from(READS) {
+    for i in 0..u64::from(REQUESTS) {
         meter.keep_phase()?;
         let tracks = zone.tracks();
-        let track = meter.draw.below(tracks.saturating_sub(1).max(1));
+        let track = first_track + meter.draw.below(last_track.saturating_sub(first_track).max(1));
         let n = zone.sectors_on(track);
         let half = n / 2;
         let first = zone.lbn_near(track, n / 8);
         let last = first + half - 1;
         // On one track, and without a slip in between.
         if last >= zone.end
+            || !within.contains(Lbn::new(first))
+            || !within.contains(Lbn::new(last))
             || zone.locate(last).0 != track
             || zone.place(last) - zone.place(first) != half - 1
         {
             continue;
         }
         // From all around the platter: some of them come in the first half of the request.
-        let sector = i * n / u64::from(READS);
-        meter.read(zone.lbn_near((track + 1) % tracks, sector), 1)?;
-        let reading = meter.read(first, half)?;
-        if reading.response_ns() < (half - 1) as f64 / n as f64 * meter.revolution() {
+        let sector = i * n / u64::from(REQUESTS);
+        meter.read(zone.lbn_near((track + away) % tracks, sector), 1)?;
+        let reading = meter.execute(meter.now(), op, first, half)?;
+        if reading.failed || reading.response_ns() < (half - 1) as f64 / n as f64 * meter.revolution() {
             // Sooner than these sectors pass: they were in the buffer.
             continue;
         }
-        let ends = wrap(meter.turns_at(reading.completed) - zone.predict(last));
+        let ends = wrap(meter.turns_at(reading.completed) + bus_turns - zone.predict(last));
         seen += 1;
         elsewhere += u32::from(ends < -ELSEWHERE);
     }
-    Ok((seen > READS / 3).then_some(elsewhere >= ENOUGH))
+    Ok((seen > REQUESTS / 3).then(|| ZeroLatency::of(elsewhere, seen)))
 }

@@ -157,3 +157,40 @@ fn a_write_settles_no_less_than_a_read_and_is_not_said_to_be_known_when_it_is_no
     }
     assert!(sure > 0, "nowhere sure");
 }
+
+/// Whether a drive writes in its own order is measured where it may be written and does not acknowledge before, and an assumption
+/// elsewhere.
+#[test]
+fn zero_latency_writes_are_measured_or_said_to_be_an_assumption() {
+    for name in ["seagate-cheetah-18lp", "mimic-base", "mimic-less-capacity"] {
+        for (read, write) in [(true, true), (true, false), (false, true), (false, false)] {
+            for noisy in [false, true] {
+                let mut truth = builtin::find(name).unwrap();
+                (truth.mechanics.zero_latency_read, truth.mechanics.zero_latency_write) = (read, write);
+                let base = if noisy { Behaviour::noisy() } else { Behaviour::default() };
+                let through = Behaviour { write_back: Some(false), ..base };
+                let mut device = Emulated::with(&truth, through, 1);
+                let region = region_of(&device);
+                let found = probed(&mut device, Some(region));
+                let said = common::finding(&found, "zero-latency writes");
+                let mechanics = &found.profile.mechanics;
+                let case = format!("{name}, {read} {write}, noisy {noisy}: {said:?}");
+                assert_eq!(
+                    (mechanics.zero_latency_read, mechanics.zero_latency_write),
+                    (read, write),
+                    "{case}"
+                );
+                assert!(said.confidence > 0.9 && said.note.is_empty(), "{case}");
+            }
+        }
+    }
+    let truth = builtin::find("seagate-cheetah-18lp").unwrap();
+    for (write_back, allowed) in [(true, true), (false, false)] {
+        let behaviour = Behaviour { write_back: Some(write_back), ..Behaviour::default() };
+        let mut device = Emulated::with(&truth, behaviour, 1);
+        let region = allowed.then(|| region_of(&device));
+        let found = probed(&mut device, region);
+        let said = common::finding(&found, "zero-latency writes");
+        assert!(said.confidence <= 0.5 && said.note.contains("an assumption"), "{said:?}");
+    }
+}

@@ -145,14 +145,15 @@ fn shown(report: &Report) -> String {
             region.confidence
         );
     }
-    for run in &report.unreadable {
+    let unreadable = report.unreadable.iter().map(|run| ("read", run));
+    for (what, run) in unreadable.chain(report.unwritable.iter().map(|run| ("written", run))) {
         let (first, last) = (run.first.get(), run.end.get().saturating_sub(1));
         let which = if first == last {
             format!("LBN {}", grouped(first))
         } else {
             format!("LBN {} to {}", grouped(first), grouped(last))
         };
-        let _ = writeln!(text, "Cannot be read: {which}.");
+        let _ = writeln!(text, "Cannot be {what}: {which}.");
     }
     if !report.unreadable.is_empty() {
         text.push_str("These were met by chance and gone round; `freeblock scrub` finds all.\n");

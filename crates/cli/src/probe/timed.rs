@@ -171,7 +171,7 @@ impl TimedRaw {
         for ((timed, answer), of) in timed.iter_mut().zip(answers).zip(these) {
             timed.completed = answer.at.max(submitted);
             answer.result.map_err(|error| DeviceError {
-                unreadable: unreadable(&error).filter(|_| of.0 == Op::Read),
+                unreadable: unreadable(&error),
                 ..failed(of, error.to_string(), mend)
             })?;
         }
@@ -220,7 +220,7 @@ fn failed((op, range): (Op, LbnRange), reason: String, mend: &str) -> DeviceErro
     DeviceError { op, range, unreadable: None, reason, mend: mend.to_owned() }
 }
 
-/// The sector that cannot be read, where that is what failed.
+/// The sector that cannot be read, or written, where that is what failed.
 fn unreadable(failure: &Failure) -> Option<Lbn> {
     match failure {
         Failure::Medium(lbn) => Some(*lbn),

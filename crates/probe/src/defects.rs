@@ -16,19 +16,15 @@ const MOST_IN_A_ROW: u32 = 48;
 /// How far from an unreadable sector another one is looked for that tells where it stands: distances double until there.
 const FARTHEST: u64 = 4_096;
 
-<<<<<<< HEAD
 /// Sectors no further apart than this are less than a turn apart.
 const TOGETHER: u64 = 16;
 
-/// The sectors that could not be read so far.
-=======
 /// Writes in a row that fail, at most, before one worked and after, and sectors that cannot be written: then no more are tried.
 const MOST_WRITES_AT_FIRST: u32 = 8;
 const MOST_WRITES_IN_A_ROW: u32 = 48;
 const MOST_UNWRITABLE: usize = 512;
 
 /// The sectors that could not be read, or written, so far.
->>>>>>> probe1
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Defects {
     lbns: BTreeSet<u64>,

@@ -7,6 +7,7 @@
 
 mod arrivals;
 mod clock;
+mod command;
 mod config;
 mod control;
 mod correct;
@@ -16,6 +17,7 @@ mod felt;
 mod fit;
 mod forecast;
 mod guard;
+mod hand_out;
 mod idle;
 mod margin;
 mod neighbours;
@@ -25,20 +27,22 @@ mod shared;
 mod speed;
 mod told;
 
+pub use command::{Command, CommandId, Outcome};
 pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
 pub use guard::Caution;
 pub use parts::Part;
 pub use record::ErrorRecord;
 
 use super::under_way::Job;
-use super::{Action, Core, Purpose};
+use super::{Action, Core};
 use crate::background::Buffers;
 use crate::foreground::{Pending, Request};
 use clock::Clock;
+use command::{Order, Work};
 use control::Control;
 use correct::Correction;
 use felt::{Felt, Waiting};
-use forecast::{Forecast, HeldBack, Late, Plain, Standing};
+use forecast::{HeldBack, Late, Plain, Standing};
 use guard::Guard;
 use idle::{Alone, Usual};
 use margin::Margins;
@@ -47,9 +51,8 @@ use neighbours::Learned;
 use record::Observed;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
-use std::fmt;
 use std::sync::Arc;
-use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, TaskId};
+use units::{Duration, Instant, Lbn, Op, RequestId};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
 const NOISE: i64 = 8;
@@ -73,101 +76,6 @@ const MOST_AT_DRIVE: usize = 8;
 
 /// Bad sectors that are remembered; beyond, all are learned anew.
 const MOST_KNOWN_BAD: usize = 1 << 16;
-
-/// A command that a core outside the drive has sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CommandId(u64);
-
-impl CommandId {
-    /// The number; ascending in the order of sending.
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
-
-impl fmt::Display for CommandId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "command {}", self.0)
-    }
-}
-
-/// What the drive is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// The core's name for it.
-    pub id: CommandId,
-    /// Read or write.
-    pub op: Op,
-    /// Which LBNs.
-    pub range: LbnRange,
-    /// What for. Of a command that serves both, [`Purpose::Foreground`].
-    pub purpose: Purpose,
-    /// Of a command for the foreground, what was asked for: the end of `range`, if background blocks are had before it.
-    pub foreground: Option<LbnRange>,
-    /// Wanted background sectors in it, beside the foreground's own.
-    pub useful: u32,
-}
-
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome<'a> {
-    /// All of it was done.
-    Done,
-    /// All but these sectors, in ascending order.
-    Bad(&'a [Lbn]),
-    /// All before this sector, which is bad; nothing is known of what lies behind it.
-    StoppedAt(Lbn),
-    /// This sector is bad, and there are no data of the others either.
-    NoData(Lbn),
-    /// Nobody knows what of it was done, or will be, and no sector is to blame: the host waits for it no longer. The
-    /// request that it was for has failed; of the background nothing has, all of it is wanted again.
-    Lost,
-}
-
-impl Outcome<'_> {
-    /// Whether a sector before this one has failed.
-    fn failed_before(&self, first: Lbn) -> bool {
-        match *self {
-            Self::Done | Self::Lost => false,
-            Self::Bad(bad) => bad.first().is_some_and(|bad| *bad < first),
-            Self::StoppedAt(bad) | Self::NoData(bad) => bad < first,
-        }
-    }
-}
-
-/// A command that is at the drive or will be.
-#[derive(Clone, Debug)]
-struct Order {
-    command: Command,
-    /// What of the background it fetches. Several commands may have one tag: a drive may be done with them in any order,
-    /// and what they fetch together is there with the last of them.
-    tag: u64,
-    work: Work,
-    /// How it stands to the command before it, if that is on the same track.
-    neighbour: Option<Neighbour>,
-    sent: Option<Instant>,
-    forecast: Forecast,
-    /// Whether that was believed when it was decided on.
-    foreseen: bool,
-    /// Whether a command that was sent later was done before it.
-    overtaken: bool,
-    /// Behind work of idle time: platter time at which its last sector was foreseen to have passed, as idle time was charged for,
-    /// and at which the host was to hear of it.
-    charged: Option<(Instant, Instant)>,
-}
-
-#[derive(Clone, Debug)]
-enum Work {
-    Foreground {
-        job: Job,
-        /// What it would have been without detours.
-        plain: Option<Plain>,
-    },
-    Detour,
-    Idle,
-    /// What the mimic wanted read.
-    Probe,
-}
 
 /// The state of a core outside the drive.
 #[derive(Clone, Debug)]
@@ -560,99 +468,5 @@ impl Core {
         let alone = foreground == Some(range) || matches!(order.work, Work::Probe);
         let as_asked = alone && outcome == Outcome::Done;
         self.watch.command_done(now, order.sent.unwrap_or(now), &Request { id, op, range }, as_asked)
-    }
-
-    /// What a command has done goes to whom it was for.
-    fn hand_out(&mut self, outside: &mut Outside, order: Order, outcome: Outcome<'_>) {
-        let Order { command, tag, work, .. } = order;
-        let last = !outside.device.iter().chain(&outside.queue).any(|order| order.tag == tag);
-        let single;
-        let (bad, stopped): (&[Lbn], Option<Lbn>) = match outcome {
-            Outcome::Done | Outcome::Lost => (&[], None),
-            Outcome::Bad(bad) => (bad, None),
-            Outcome::StoppedAt(lbn) | Outcome::NoData(lbn) => {
-                single = [lbn];
-                (&single, Some(lbn))
-            }
-        };
-        let outbox = &mut self.outbox;
-        self.background.fail_of(tag, bad, |record| outbox.push_back(Action::Deliver(record)));
-        let lost = outcome == Outcome::Lost;
-        if lost || stopped.is_some() {
-            let none = matches!(outcome, Outcome::NoData(_));
-            let undone = |item: LbnRange| {
-                stopped.is_none_or(|stopped| item.start() > stopped || none && item.end() <= stopped)
-            };
-            let again = self.background.give_back(self.drive.layout(), tag, true, undone);
-            self.overtake_again(outside, command.id, &again);
-        }
-        if !lost {
-            outside.remember(&command, bad);
-        }
-        let mut retry = None;
-        match work {
-            Work::Foreground { job, .. } => {
-                self.idle.since = self.now;
-                let asked = command.foreground.unwrap_or(command.range);
-                if stopped.is_some_and(|at| at < asked.start()) {
-                    // What was merged with it has kept the drive from coming to it.
-                    retry = Some(job);
-                } else if !last {
-                    return;
-                } else if job.pending.promoted.is_none() {
-                    let (id, range) = (job.pending.request.id, job.pending.request.range);
-                    // Only promoted writes take several commands.
-                    let first = bad.iter().copied().filter(|lbn| range.contains(*lbn)).min();
-                    let first = first.or(lost.then_some(range.start()));
-                    self.outbox.push_back(match first {
-                        Some(bad) => Action::Failed { id, bad },
-                        None => Action::Completed(id),
-                    });
-                }
-            }
-            Work::Detour | Work::Idle if !last => return,
-            Work::Detour | Work::Idle | Work::Probe => {}
-        }
-        let outbox = &mut self.outbox;
-        self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
-        if let Some(job) = retry {
-            // A command that failed early has given back what it would have passed over.
-            outside.retries.push_back((outside.next_tag, job));
-            outside.next_tag += 1;
-        }
-    }
-
-    /// What command `id` gave back had been taken when later writes of the same place were sent, so that they had nothing of
-    /// it to overtake: they are on their way, and it must not come after them.
-    fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[(TaskId, u64)]) {
-        let on_their_way = outside.device.iter().chain(&outside.queue);
-        for order in on_their_way.filter(|o| o.command.id > id && o.command.op.is_write()) {
-            self.background.overtaken(order.tag, order.command.range, blocks);
-        }
-    }
-
-    /// All that is at the drive came to nothing.
-    pub(super) fn lost_outside(&mut self, now: Instant) {
-        let Some(mut outside) = self.outside.take() else { return };
-        self.now = now;
-        self.watch.lost_sight();
-        let orders: Vec<Order> = outside.device.drain(..).chain(outside.queue.drain(..)).collect();
-        let mut jobs: Vec<(u64, Job)> = Vec::new();
-        for order in orders.into_iter().rev() {
-            match order.work {
-                Work::Foreground { job, .. } => {
-                    self.background.give_back(self.drive.layout(), order.tag, false, |_| true);
-                    if jobs.iter().all(|(tag, _)| *tag != order.tag) {
-                        jobs.push((order.tag, job));
-                    }
-                }
-                _ => {
-                    self.background.give_back(self.drive.layout(), order.tag, true, |_| true);
-                }
-            }
-        }
-        outside.retries.extend(jobs.into_iter().rev());
-        outside.lost_sight(now);
-        self.outside = Some(outside);
     }
 }

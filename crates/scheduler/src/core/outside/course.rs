@@ -260,8 +260,10 @@ impl Outside {
                 (false, false) => self.clock.platter(ended),
             };
         }
-        self.base.ready = if overheads.overlap { self.base.free } else { self.clock.platter(now) };
-        self.base.bus = self.clock.platter(now);
+        let heard = self.clock.platter(now);
+        self.base.ready = if overheads.overlap { self.base.free } else { heard };
+        // A write's data have crossed before it is on the medium: those of one behind it may have been waiting there.
+        self.base.bus = if op.is_write() { after.bus.min(heard) } else { heard };
         if self.config.late_bus && explained && turns == 0 && !op.is_write() {
             let late = Duration::from_nanos(late.max(0).unsigned_abs());
             self.held_back.learn(&overheads, order.command.range.len().get(), late);

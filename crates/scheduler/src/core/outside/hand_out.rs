@@ -1,0 +1,103 @@
+//! Where what a command has done goes: blocks are delivered, requests completed or failed, and what was not done is wanted again.
+
+use super::Outside;
+use super::command::{CommandId, Order, Outcome, Work};
+use crate::core::under_way::Job;
+use crate::core::{Action, Core};
+use units::{Instant, Lbn, LbnRange, TaskId};
+
+impl Core {
+    /// What a command has done goes to whom it was for.
+    pub(super) fn hand_out(&mut self, outside: &mut Outside, order: Order, outcome: Outcome<'_>) {
+        let Order { command, tag, work, .. } = order;
+        let last = !outside.device.iter().chain(&outside.queue).any(|order| order.tag == tag);
+        let single;
+        let (bad, stopped): (&[Lbn], Option<Lbn>) = match outcome {
+            Outcome::Done | Outcome::Lost => (&[], None),
+            Outcome::Bad(bad) => (bad, None),
+            Outcome::StoppedAt(lbn) | Outcome::NoData(lbn) => {
+                single = [lbn];
+                (&single, Some(lbn))
+            }
+        };
+        let outbox = &mut self.outbox;
+        self.background.fail_of(tag, bad, |record| outbox.push_back(Action::Deliver(record)));
+        let lost = outcome == Outcome::Lost;
+        if lost || stopped.is_some() {
+            let none = matches!(outcome, Outcome::NoData(_));
+            let undone = |item: LbnRange| {
+                stopped.is_none_or(|stopped| item.start() > stopped || none && item.end() <= stopped)
+            };
+            let again = self.background.give_back(self.drive.layout(), tag, true, undone);
+            self.overtake_again(outside, command.id, &again);
+        }
+        if !lost {
+            outside.remember(&command, bad);
+        }
+        let mut retry = None;
+        match work {
+            Work::Foreground { job, .. } => {
+                self.idle.since = self.now;
+                let asked = command.foreground.unwrap_or(command.range);
+                if stopped.is_some_and(|at| at < asked.start()) {
+                    // What was merged with it has kept the drive from coming to it.
+                    retry = Some(job);
+                } else if !last {
+                    return;
+                } else if job.pending.promoted.is_none() {
+                    let (id, range) = (job.pending.request.id, job.pending.request.range);
+                    // Only promoted writes take several commands.
+                    let first = bad.iter().copied().filter(|lbn| range.contains(*lbn)).min();
+                    let first = first.or(lost.then_some(range.start()));
+                    self.outbox.push_back(match first {
+                        Some(bad) => Action::Failed { id, bad },
+                        None => Action::Completed(id),
+                    });
+                }
+            }
+            Work::Detour | Work::Idle if !last => return,
+            Work::Detour | Work::Idle | Work::Probe => {}
+        }
+        let outbox = &mut self.outbox;
+        self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
+        if let Some(job) = retry {
+            // A command that failed early has given back what it would have passed over.
+            outside.retries.push_back((outside.next_tag, job));
+            outside.next_tag += 1;
+        }
+    }
+
+    /// What command `id` gave back had been taken when later writes of the same place were sent, so that they had nothing of
+    /// it to overtake: they are on their way, and it must not come after them.
+    fn overtake_again(&mut self, outside: &Outside, id: CommandId, blocks: &[(TaskId, u64)]) {
+        let on_their_way = outside.device.iter().chain(&outside.queue);
+        for order in on_their_way.filter(|o| o.command.id > id && o.command.op.is_write()) {
+            self.background.overtaken(order.tag, order.command.range, blocks);
+        }
+    }
+
+    /// All that is at the drive came to nothing.
+    pub(in crate::core) fn lost_outside(&mut self, now: Instant) {
+        let Some(mut outside) = self.outside.take() else { return };
+        self.now = now;
+        self.watch.lost_sight();
+        let orders: Vec<Order> = outside.device.drain(..).chain(outside.queue.drain(..)).collect();
+        let mut jobs: Vec<(u64, Job)> = Vec::new();
+        for order in orders.into_iter().rev() {
+            match order.work {
+                Work::Foreground { job, .. } => {
+                    self.background.give_back(self.drive.layout(), order.tag, false, |_| true);
+                    if jobs.iter().all(|(tag, _)| *tag != order.tag) {
+                        jobs.push((order.tag, job));
+                    }
+                }
+                _ => {
+                    self.background.give_back(self.drive.layout(), order.tag, true, |_| true);
+                }
+            }
+        }
+        outside.retries.extend(jobs.into_iter().rev());
+        outside.lost_sight(now);
+        self.outside = Some(outside);
+    }
+}

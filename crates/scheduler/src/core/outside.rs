@@ -233,8 +233,11 @@ impl Outside {
         if !self.known {
             return Some(Caution::Unsynchronised);
         }
-        let risk = self.clock.turn().max(self.worst);
-        self.detour_bound().and_then(|bound| self.guard.caution(bound, self.felt.at_risk(risk)))
+        let turn = self.clock.turn();
+        let risk = self.felt.at_risk(turn.max(self.worst));
+        // While a turn is lost hardly anybody comes; while a drive tries for a sector many may.
+        let meanwhile = if self.worst > turn { self.felt.at_risk_meanwhile(self.worst) } else { 0 };
+        self.detour_bound().and_then(|bound| self.guard.caution(bound, risk.saturating_add(meanwhile)))
     }
 
     /// Whether what idle time costs can be foreseen: not of a drive that is unknown, or not what it is believed to be.

@@ -148,13 +148,17 @@ impl Felt {
     }
 
     /// What is yet to be felt of what detours had lost when the last request was done, in nanoseconds, and what would be if
-    /// the head lost so much now: by those who waited, and by as many more as are thought to come before nobody waits. Who comes
-    /// meanwhile waits for half of it in the mean; there are no more than there are clients.
+    /// the head lost so much now: by those who waited, and by as many more as are thought to come before nobody waits.
     pub fn at_risk(&self, nanos: i64) -> i64 {
+        self.owed.saturating_add(self.next.saturating_mul(nanos))
+    }
+
+    /// What those would feel, beyond that, who come while the head loses so much, in nanoseconds: half of it in the mean, and
+    /// there are no more of them than there are clients.
+    pub fn at_risk_meanwhile(&self, nanos: i64) -> i64 {
         let others = self.clients.map_or(f64::MAX, |clients| (clients as f64 - self.next as f64).max(0.0));
         let meanwhile = (self.arrivals.come_in(nanos as f64 / 1e9) / 2.0).min(others);
-        let these = self.next.saturating_mul(nanos);
-        self.owed.saturating_add(these).saturating_add((meanwhile * nanos as f64) as i64)
+        (meanwhile * nanos as f64) as i64
     }
 }
 

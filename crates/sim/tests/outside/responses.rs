@@ -1,11 +1,11 @@
 //! Harm as clients feel it: responses, from arrival to completion, against those of a run without background work, with
 //! requests that come when they come.
 
-use drive::{Behaviour, Queue, QueueOrder};
+use drive::{Behaviour, Flash, FlashConfig, Queue, QueueOrder};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use scheduler::{Config, IdleTime, OutsideConfig, Overheads, Place};
 use std::fmt;
 use std::sync::Arc;
 use units::{Instant, Sectors};
@@ -168,4 +168,27 @@ fn what_a_drive_that_writes_back_is_made_to_wait_is_bounded() {
             }
         }
     }
+}
+
+#[test]
+fn what_is_not_foreseen_holds_nothing_back() {
+    // Flash, told to be a drive that writes back. Waiting until such a drive would have written is waiting for nothing here: without
+    // trust nobody waits.
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let firmware = profile.firmware.as_ref().unwrap();
+    let mean = |write_back| {
+        let config = FlashConfig { capacity: known.layout().capacity(), ..FlashConfig::default() };
+        let overheads = Overheads::of(firmware, &known, true).writing_back(firmware, write_back);
+        let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
+        let load =
+            Issuer::new(Random::new(load, 1).unwrap(), Arrival::outstanding(4), Instant::ZERO, 1).unwrap();
+        let place = Place::Outside(OutsideConfig::beyond(overheads));
+        let (device, config) = (Box::new(Flash::new(config, 1)), Config { place, ..Config::default() });
+        let mut run = Outside::over(device, Arc::clone(&known), config, load, Background::None).unwrap();
+        run.advance(8_000, &mut Nothing).unwrap();
+        run.report().foreground.mean_response_ms
+    };
+    let [back, through] = [true, false].map(mean);
+    assert!(back < through * 1.01, "{back} ms, and {through} ms where writes are told to be on the medium");
 }

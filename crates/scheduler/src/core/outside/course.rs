@@ -71,10 +71,11 @@ impl Outside {
     }
 
     /// When the drive has written what it reported last, by the host's clock: until then it has that beside what it is sent. Of
-    /// several commands that wait one may go before another; that it waits with one at most keeps them in their order.
+    /// several commands that wait one may go before another; that it waits with one at most keeps them in their order. Where that is
+    /// not foreseen nothing is held back for it.
     pub(super) fn destaged(&self) -> Option<Instant> {
         let beside = self.buffered && self.config.overheads.overlap && self.at_drive() > 1;
-        beside.then(|| self.clock.host(self.base.free) + LEAD)
+        (beside && self.foresees()).then(|| self.clock.host(self.base.free) + LEAD)
     }
 
     /// When a command is at the drive no longer, as far as the host can know.

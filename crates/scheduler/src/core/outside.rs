@@ -279,9 +279,10 @@ impl Core {
     pub(super) fn send(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
         let mut outside = self.outside.take()?;
         let room = outside.device.len() < outside.at_drive();
-        outside.room_at = outside
-            .destaged()
-            .filter(|at| room && outside.device.len() + 1 >= outside.at_drive() && now < *at);
+        // Only ahead of reads there are detours, whose order matters: writes alone the drive may take as it likes.
+        let reads = self.pool.iter().chain(outside.foreground_commands()).any(|p| !p.request.op.is_write());
+        let full = room && reads && outside.device.len() + 1 >= outside.at_drive();
+        outside.room_at = outside.destaged().filter(|at| full && now < *at);
         let room = room && outside.room_at.is_none();
         if room && outside.queue.is_empty() {
             outside.choose_at = outside.late_choice(&self.drive).filter(|at| now < *at);

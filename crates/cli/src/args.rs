@@ -401,7 +401,7 @@ pub(crate) struct SimulateArgs {
     /// Tracks that the search for one gap's best use may examine [default: 75]
     #[arg(help_heading = "Background", long, value_name = "TRACKS", value_parser = values::tracks, allow_negative_numbers = true)]
     pub(crate) budget: Option<u32>,
-    /// Whether idle time is used as well, as far as that costs the foreground no more than 1%; outside the drive what detours cost is not in it [default: off]
+    /// Whether idle time is used as well, as far as that costs the foreground no more than 1%; outside the drive that is one bound with detours' [default: off]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) idle_time: Option<Switch>,
 }

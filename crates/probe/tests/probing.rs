@@ -8,9 +8,9 @@ use common::{CUT, Cut, Emulated, finding, predictions_on};
 use model::Profile;
 use model::builtin;
 use model::profile::{Order, SectorsPerTrack};
-use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed};
+use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError};
 use std::ops::ControlFlow;
-use units::{Bytes, Instant, LbnRange, Op, Sectors};
+use units::{LbnRange, Op, Sectors};
 
 fn probed(truth: &Profile) -> Outcome {
     let mut device = Emulated::new(truth);
@@ -186,35 +186,14 @@ struct Watched {
     written: Vec<LbnRange>,
 }
 
-impl Device for Watched {
-    fn capacity(&self) -> Sectors {
-        self.device.capacity()
-    }
-
-    fn sector_bytes(&self) -> Bytes {
-        self.device.sector_bytes()
-    }
-
-    fn now(&self) -> Instant {
-        self.device.now()
-    }
-
-    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        if op.is_write() {
-            self.written.push(range);
-        }
-        self.device.execute(at, op, range)
-    }
-
-    fn takes_two(&self) -> bool {
-        self.device.takes_two()
-    }
-
-    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
-        self.written.extend(two.iter().filter(|(op, _)| op.is_write()).map(|(_, range)| range));
-        self.device.execute_two(at, two)
+impl Watched {
+    fn before(&mut self, commands: &[(Op, LbnRange)]) -> Result<(), DeviceError> {
+        self.written.extend(commands.iter().filter(|(op, _)| op.is_write()).map(|(_, range)| range));
+        Ok(())
     }
 }
+
+common::goes_through!(Watched);
 
 #[test]
 fn write_settling_is_measured_where_writes_are_allowed_and_nowhere_else() {

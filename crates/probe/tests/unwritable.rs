@@ -6,10 +6,10 @@ mod common;
 
 use common::Emulated;
 use model::Profile;
-use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed};
+use probe::{DeviceError, Journal, Options, Outcome, Probe, ProbeError};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
+use units::{Lbn, LbnRange, Op, Sectors};
 
 /// What a drive does with writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,10 @@ struct Failing {
 const SAID: &str = "write protected";
 
 impl Failing {
+    fn before(&mut self, commands: &[(Op, LbnRange)]) -> Result<(), DeviceError> {
+        commands.iter().try_for_each(|one| self.refuse(*one))
+    }
+
     fn new(truth: &Profile, writes: Writes, noisy: bool) -> Self {
         let device = if noisy { Emulated::noisy(truth, 1) } else { Emulated::new(truth) };
         Self { device, writes, tried: 0 }
@@ -51,33 +55,7 @@ impl Failing {
     }
 }
 
-impl Device for Failing {
-    fn capacity(&self) -> Sectors {
-        self.device.capacity()
-    }
-
-    fn sector_bytes(&self) -> Bytes {
-        self.device.sector_bytes()
-    }
-
-    fn now(&self) -> Instant {
-        self.device.now()
-    }
-
-    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        self.refuse((op, range))?;
-        self.device.execute(at, op, range)
-    }
-
-    fn takes_two(&self) -> bool {
-        self.device.takes_two()
-    }
-
-    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
-        two.into_iter().try_for_each(|one| self.refuse(one))?;
-        self.device.execute_two(at, two)
-    }
-}
+common::goes_through!(Failing);
 
 fn truth() -> Profile {
     model::builtin::find("seagate-cheetah-9lp").unwrap()

@@ -87,6 +87,50 @@ impl Device for Emulated {
     }
 }
 
+/// Makes a [`Device`] of what has a `device` and does something `before` each command, or two, which may keep them from it.
+macro_rules! goes_through {
+    ($device:ty) => {
+        impl probe::Device for $device {
+            fn capacity(&self) -> units::Sectors {
+                self.device.capacity()
+            }
+
+            fn sector_bytes(&self) -> units::Bytes {
+                self.device.sector_bytes()
+            }
+
+            fn now(&self) -> units::Instant {
+                self.device.now()
+            }
+
+            fn execute(
+                &mut self,
+                at: units::Instant,
+                op: units::Op,
+                range: units::LbnRange,
+            ) -> Result<probe::Timed, probe::DeviceError> {
+                self.before(&[(op, range)])?;
+                self.device.execute(at, op, range)
+            }
+
+            fn takes_two(&self) -> bool {
+                self.device.takes_two()
+            }
+
+            fn execute_two(
+                &mut self,
+                at: units::Instant,
+                two: [(units::Op, units::LbnRange); 2],
+            ) -> Result<[probe::Timed; 2], probe::DeviceError> {
+                self.before(&two)?;
+                self.device.execute_two(at, two)
+            }
+        }
+    };
+}
+#[allow(unused_imports, reason = "shared by tests; each uses a part")]
+pub(crate) use goes_through;
+
 /// A device that is taken away after so many commands.
 pub struct Cut<'d> {
     pub device: &'d mut dyn Device,
@@ -97,41 +141,16 @@ pub struct Cut<'d> {
 pub const CUT: &str = "the cable came off";
 
 impl Cut<'_> {
-    fn lose(&mut self, commands: u64, (op, range): (Op, LbnRange)) -> Result<(), DeviceError> {
+    fn before(&mut self, commands: &[(Op, LbnRange)]) -> Result<(), DeviceError> {
+        let (op, range) = commands[0];
         let (reason, mend) = (CUT.to_owned(), "put it back".to_owned());
-        let left = self.left.checked_sub(commands);
+        let left = self.left.checked_sub(commands.len() as u64);
         self.left = left.ok_or(DeviceError { op, range, unreadable: None, reason, mend })?;
         Ok(())
     }
 }
 
-impl Device for Cut<'_> {
-    fn capacity(&self) -> Sectors {
-        self.device.capacity()
-    }
-
-    fn sector_bytes(&self) -> Bytes {
-        self.device.sector_bytes()
-    }
-
-    fn now(&self) -> Instant {
-        self.device.now()
-    }
-
-    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
-        self.lose(1, (op, range))?;
-        self.device.execute(at, op, range)
-    }
-
-    fn takes_two(&self) -> bool {
-        self.device.takes_two()
-    }
-
-    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
-        self.lose(2, two[0])?;
-        self.device.execute_two(at, two)
-    }
-}
+goes_through!(Cut<'_>);
 
 /// A random drive with electronics of some kind.
 pub fn random(seed: u64) -> Profile {

@@ -450,7 +450,7 @@ pub fn black_box(
     seed: u64,
 ) -> Result<(Drive, Overheads), DriveError> {
     let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?;
-    let firmware = profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?;
+    let firmware = &behaviour.firmware(profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?);
     // What waits in the host overlaps nothing.
     let overlap = behaviour.queue != Queue::Serial && drive.queue_depth() > 1;
     let mut overheads = Overheads::of(firmware, drive.model(), overlap);
@@ -458,7 +458,7 @@ pub fn black_box(
         overheads.completion[0] = overheads.completion[0].saturating_sub(overheads.bus_sector) + bus;
         overheads.bus_sector = bus;
     }
-    overheads = overheads.writing_back(firmware, behaviour.write_back.unwrap_or(overheads.write_back));
+    overheads = overheads.writing_back(firmware, behaviour.writes_back(&firmware.cache));
     // What varies is known by its mean.
     for command in &mut overheads.command {
         *command += behaviour.command_spread / 2;

@@ -41,6 +41,65 @@ fn a_simulated_drive_does_as_it_is_told() {
     assert_eq!(response("queue=fcfs:64,none,drift=off"), exact);
 }
 
+/// Without a buffer there is nothing to report a write from, whatever is said of that.
+#[test]
+fn a_drive_without_a_buffer_is_not_told_to_write_back() {
+    for behaviour in ["noise,buffer=off,write_back=on", "buffer=off,bus_sector=6.4us,queue=sptf:64"] {
+        let args = "simulate --where outside --reads 0 --requests 2000 --json --behaviour";
+        let json = run(&format!("{args} {behaviour}")).json();
+        assert!(number(&json, "/outside/foresight/within_100us") > 0.9, "{behaviour}: {json}");
+        assert_eq!(json["outside"]["caution"], serde_json::Value::Null, "{behaviour}: {json}");
+    }
+}
+
+/// Every switch alone, from the command line: it changes what a drive does that is otherwise exact, the same for a seed.
+#[test]
+fn each_switch_alone_changes_what_a_simulated_drive_does() {
+    let exact = "bus_sector=6.4us,buffer=off,queue=sptf:64";
+    let buffered = "bus_sector=6.4us,buffer=on,read_ahead=on,queue=sptf:64";
+    let dir = Dir::new();
+    // Every other read goes on where the one before ended: a buffer has something to answer from.
+    let line = |i: u64| {
+        let lbn = i / 2 * 7_919_137 % 4_000_000 + i % 2 * 8;
+        format!("{} Miss {lbn} 8 1.0 0.0\n", if i % 6 > 3 { "W" } else { "R" })
+    };
+    let trace = dir.file("pairs.trace", &(0..3_000).map(line).collect::<String>());
+    let response = |words: &str, seed: &str| {
+        let replay = format!("replay:{trace}");
+        let args = [
+            "simulate",
+            "--where",
+            "outside",
+            "--drive",
+            "mimic-less-capacity",
+            "--json",
+            "--outstanding",
+            "2",
+        ];
+        let given = ["--seed", seed, "--workload", &replay, "--behaviour", words];
+        number(&run_with(&[&args[..], &given].concat()).json(), "/foreground/mean_response_ms")
+    };
+    for word in in_the_help() {
+        let (name, _) = word.split_once('=').unwrap();
+        let (base, word) = match name {
+            "eager_read_ahead" => {
+                (buffered.replace("read_ahead=on", "read_ahead=off"), format!("read_ahead=on,{word}"))
+            }
+            "buffer" | "read_ahead" => (buffered.to_owned(), word.clone()),
+            "write_back" => (buffered.to_owned(), "write_back=on".to_owned()),
+            "queue" => (exact.to_owned(), "queue=off".to_owned()),
+            "bus_sector" => (exact.to_owned(), "bus_sector=99us".to_owned()),
+            // Enough of them to be met.
+            "grown_defects" | "bad_sectors" => (exact.to_owned(), word.replace("=20", "=100000")),
+            "recalibration" => (exact.to_owned(), "recalibration=1s:50ms".to_owned()),
+            _ => (exact.to_owned(), word.clone()),
+        };
+        let with = format!("{base},{word}");
+        assert_ne!(response(&base, "1"), response(&with, "1"), "{word} changes nothing");
+        assert_eq!(response(&with, "1"), response(&with, "1"), "{word} is not the same for a seed");
+    }
+}
+
 /// A daemon serves them as well: what the drive has no room for waits in the host.
 #[test]
 fn drives_that_take_one_command_at_a_time_are_simulated() {
@@ -94,6 +153,7 @@ fn mistakes_are_named() {
     run("probe emulated:quantum-atlas-10k,seed=-1").complained(2, &["seed: give a whole number"]);
     run("probe emulated:quantum-atlas-10k,overlap_percent=200")
         .complained(2, &["overlap_percent: 200; give 0 to 100"]);
+    run("simulate --where outside --behaviour noise,seed=5").complained(2, &["\"seed=5\"", "by --seed"]);
     run("simulate --behaviour noise").complained(2, &["--behaviour", "--where outside"]);
     // A file's name may have commas.
     run("probe emulated:mine,noise.toml,noise").complained(1, &["mine,noise.toml"]);

@@ -174,6 +174,7 @@ fn wrong_numbers_are_usage_errors() {
         ("--block-size 2g", "at most 2097152 sectors"),
         ("--request-size 511", "a multiple of 512"),
         ("--request-size 900g", "use a larger drive or smaller requests"),
+        ("--where outside --request-size 1g", "give 536870912"),
         ("--conservatism nan", "milliseconds from 0"),
         ("--think -1", "milliseconds from 0"),
         ("--think 1e300", "milliseconds from 0"),

@@ -57,7 +57,7 @@ impl Outside {
             forecast,
             foreseen,
             overtaken: false,
-            charged: charged.map(|end| (end, forecast.heard)),
+            charged,
         });
     }
 

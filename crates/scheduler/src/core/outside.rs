@@ -300,8 +300,13 @@ impl Core {
             }
         }
         let order = if room { outside.queue.pop_front() } else { None };
+        let writing = outside.buffered && outside.clock.platter(now) < outside.base.free;
         let action = order.map(|mut order| {
             order.sent = Some(now);
+            if writing && !outside.device.is_empty() {
+                order.in_any_order = true;
+                outside.device.iter_mut().for_each(|before| before.in_any_order = true);
+            }
             let command = order.command;
             outside.device.push_back(order);
             outside.foresee(&self.drive);
@@ -357,7 +362,7 @@ impl Core {
         let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
         if !(buffered || outside.reports(order.command.op)) {
             outside.record.note(&seen, moved);
-            if outside.guard.note(seen.foreseen) {
+            if !order.in_any_order && outside.guard.note(seen.foreseen) {
                 // The drive may be another one from now on.
                 outside.correction.forget();
                 outside.control.forget();

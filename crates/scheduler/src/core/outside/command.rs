@@ -85,6 +85,9 @@ pub(super) struct Order {
     pub foreseen: bool,
     /// Whether a command that was sent later was done before it.
     pub overtaken: bool,
+    /// Whether it waited at the drive with another while that wrote what it had reported: which of them goes first is the drive's own
+    /// choice, and tells nothing of whether it is as foreseen.
+    pub in_any_order: bool,
     /// What idle time was charged with, if it comes behind such work.
     pub charged: Option<Charged>,
 }

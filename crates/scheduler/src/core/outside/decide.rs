@@ -57,6 +57,7 @@ impl Outside {
             forecast,
             foreseen,
             overtaken: false,
+            in_any_order: false,
             charged,
         });
     }

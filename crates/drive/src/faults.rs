@@ -4,7 +4,7 @@ use crate::behaviour::BadSectors;
 use crate::dice::{Component, Dice};
 use model::profile::{Profile, Remap};
 use model::{DriveModel, Layout, Location, Position, ProfileError};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use units::{Lbn, LbnRange, Sectors, TrackIndex};
 
 /// The profile with `count` sectors moved to spare ones, and their LBNs, ascending. Fewer when spare sectors run out.
@@ -15,7 +15,7 @@ pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile,
     let mut dice = Dice::new(seed, Component::GrownDefects);
     let before = profile.layout.remaps.clone();
     let mut moved = BTreeSet::new();
-    let mut taken = BTreeSet::new();
+    let mut spares = Spares::new(layout);
     for _ in 0..count {
         let lbn = Lbn::new(dice.below(layout.capacity().get()));
         let Some(at) = layout.locate(lbn) else { continue };
@@ -23,7 +23,7 @@ pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile,
         if moved.contains(&lbn) || is_moved(&before, layout, lbn, at) {
             continue;
         }
-        let Some(to) = spare_after(layout, at.track, &taken) else { break };
+        let Some(to) = spares.take_after(at.track) else { break };
         let place = Position::from(layout.track(to.track));
         profile.layout.remaps.push(Remap {
             lbn: lbn.get(),
@@ -33,7 +33,6 @@ pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile,
             sector: to.sector,
         });
         moved.insert(lbn);
-        taken.insert((to.track, to.sector));
     }
     Ok((profile, moved.into_iter().collect()))
 }
@@ -47,22 +46,81 @@ fn is_moved(remaps: &[Remap], layout: &Layout, lbn: Lbn, at: Location) -> bool {
     remaps.iter().any(listed) || !with_neighbours
 }
 
-/// A sector without LBN, on the nearest track behind `track` that has several, or else on the nearest before. A
-/// single one is a bad sector that LBNs step over.
-fn spare_after(layout: &Layout, track: TrackIndex, taken: &BTreeSet<(TrackIndex, u32)>) -> Option<Location> {
-    let here = track.get();
-    (here..layout.track_count()).chain((0..here).rev()).map(TrackIndex::new).find_map(|track| {
-        let sectors = layout.track(track).sectors;
-        let used: u32 = layout.extents(track).map(|extent| extent.len).sum();
-        let gone = taken.range((track, 0)..=(track, u32::MAX)).count() as u32;
+/// Sectors without LBN. A single one is a bad sector that LBNs step over, and no spare one.
+struct Spares<'a> {
+    layout: &'a Layout,
+    taken: BTreeSet<(TrackIndex, u32)>,
+    /// Stretches of tracks, first and end, that have none left: many a drive has them in few places only.
+    bare: BTreeMap<u32, u32>,
+}
+
+impl<'a> Spares<'a> {
+    fn new(layout: &'a Layout) -> Self {
+        Self { layout, taken: BTreeSet::new(), bare: BTreeMap::new() }
+    }
+
+    /// Takes one on the nearest track behind `track` that has several, or else on the nearest before.
+    fn take_after(&mut self, track: TrackIndex) -> Option<Location> {
+        let mut at = track.get();
+        while at < self.layout.track_count() {
+            match self.bare_at(at) {
+                Some((_, end)) => at = end,
+                None => match self.take_on(at) {
+                    Some(found) => return Some(found),
+                    None => at += 1,
+                },
+            }
+        }
+        at = track.get();
+        while at > 0 {
+            match self.bare_at(at - 1) {
+                Some((first, _)) => at = first,
+                None => match self.take_on(at - 1) {
+                    Some(found) => return Some(found),
+                    None => at -= 1,
+                },
+            }
+        }
+        None
+    }
+
+    fn take_on(&mut self, track: u32) -> Option<Location> {
+        let found = self.on(TrackIndex::new(track));
+        match found {
+            Some(Location { track, sector }) => {
+                self.taken.insert((track, sector));
+            }
+            None => self.mark_bare(track),
+        }
+        found
+    }
+
+    fn on(&self, track: TrackIndex) -> Option<Location> {
+        let sectors = self.layout.track(track).sectors;
+        let used: u32 = self.layout.extents(track).map(|extent| extent.len).sum();
+        let gone = self.taken.range((track, 0)..=(track, u32::MAX)).count() as u32;
         if used + gone + 1 >= sectors {
             return None;
         }
-        let empty = |sector: u32| layout.lbn_at(Location { track, sector }).is_none();
+        let empty = |sector: u32| self.layout.lbn_at(Location { track, sector }).is_none();
         (1..sectors)
-            .find(|&s| empty(s) && empty(s - 1) && !taken.contains(&(track, s)))
+            .find(|&s| empty(s) && empty(s - 1) && !self.taken.contains(&(track, s)))
             .map(|sector| Location { track, sector })
-    })
+    }
+
+    fn bare_at(&self, track: u32) -> Option<(u32, u32)> {
+        let (&first, &end) = self.bare.range(..=track).next_back()?;
+        (track < end).then_some((first, end))
+    }
+
+    /// What is bare stays so. Stretches that touch become one.
+    fn mark_bare(&mut self, track: u32) {
+        let end = self.bare.remove(&(track + 1)).unwrap_or(track + 1);
+        match track.checked_sub(1).and_then(|before| self.bare_at(before)) {
+            Some((first, _)) => self.bare.insert(first, end),
+            None => self.bare.insert(track, end),
+        };
+    }
 }
 
 /// Sectors that cannot be read until they are written.
@@ -100,5 +158,38 @@ impl Unreadable {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Lbn> + '_ {
         self.lbns.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::builtin;
+
+    /// The same without remembering where none are left.
+    fn looked_for(spares: &Spares<'_>, track: TrackIndex) -> Option<Location> {
+        let here = track.get();
+        let tracks = (here..spares.layout.track_count()).chain((0..here).rev());
+        tracks.map(TrackIndex::new).find_map(|track| spares.on(track))
+    }
+
+    #[test]
+    fn the_nearest_spare_sector_is_found_until_there_is_none() {
+        let small = Profile::from_toml(include_str!("../tests/data/small.toml"), "small.toml").unwrap();
+        for (profile, most) in [(small, u32::MAX), (builtin::find("quantum-atlas-10k").unwrap(), 1_000)] {
+            let model = DriveModel::from_profile(&profile).unwrap();
+            let mut spares = Spares::new(model.layout());
+            let mut dice = Dice::new(7, Component::GrownDefects);
+            for n in 0..most {
+                let track = dice.below(model.layout().track_count().into());
+                let track = TrackIndex::new(u32::try_from(track).unwrap());
+                let expected = looked_for(&spares, track);
+                assert_eq!(spares.take_after(track), expected, "the {n}th");
+                if expected.is_none() {
+                    assert!(n > 0, "it has spare sectors");
+                    break;
+                }
+            }
+        }
     }
 }

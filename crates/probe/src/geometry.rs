@@ -8,9 +8,10 @@ use crate::moves::{FINE, Target, shortest_of};
 use crate::turns::{frac, median};
 use crate::zone::Zone;
 use model::MOST_CYLINDERS;
+use std::collections::HashSet;
 
 /// In which order LBNs run over the tracks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// All tracks of a cylinder, heads ascending in each.
     Cylinder,
@@ -21,7 +22,7 @@ pub(crate) enum Kind {
 }
 
 /// The order, and the heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
     pub(crate) heads: u64,
@@ -74,6 +75,7 @@ impl Shape {
         }
     }
 
+    /// Whether densities speak for it as well as for any.
     fn fits_all(self, map: &Map) -> bool {
         map.zones.iter().all(|zone| self.fits(zone))
     }
@@ -166,7 +168,16 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= MOST_HEADS));
     let steps = steps(zone, unit);
     let mut moves = measure(meter, zone, &steps, buffer)?;
-    let shapes = candidates(map, unit, upper);
+    if meter.is_noisy() && buffer.vary {
+        // Commands that vary by more than seeks do.
+        moves.variance = repeated(meter, zone, &moves.times, buffer)?.max(NOISY);
+    }
+    let mut shapes = candidates(map, unit, upper);
+    if !meter.is_noisy() {
+        // What was seen in exact times is so.
+        let least = shapes.iter().map(|s| s.1).fold(f64::MAX, f64::min);
+        shapes.retain(|s| s.1 <= least);
+    }
     let mut scores = moves.scores(&shapes, zone);
     if !meter.is_noisy() {
         // How exact a search is is measured where it matters only.
@@ -176,56 +187,68 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
             scores = moves.scores(&shapes, zone);
         }
     }
-    let (misfit, shape) = best(&scores);
+    // Densities that the map has seen again and again are no question of moves, which may make it unsure only.
+    let fitting: Vec<(f64, Shape)> = scores.iter().copied().filter(|(_, s)| s.fits_all(map)).collect();
+    let (misfit, shape) = best(if fitting.is_empty() { &scores } else { &fitting });
     let mut sure = sure_of(shape, misfit, &scores);
     if meter.is_noisy() {
         // The least of several misfits is a little too small by chance, of one shape or of the other.
-        sure = sure.map(|gap| gap / 2.0);
+        sure = sure.map(|gap| (gap / 2.0).min(moves.without_trend(shape, zone)));
     } else {
         // Sure is only what is likelier whether or not single times may be wrong.
+        let of = |s: Shape, first| moves.misfit(s, first, Errors::OfSome);
         let mut again: Vec<(f64, Shape)> =
-            shapes.iter().map(|&s| (moves.misfit(s, s.origin(zone), Errors::OfSome), s)).collect();
+            shapes.iter().map(|&(s, unlike)| (of(s, s.origin(zone)) + unlike, s)).collect();
+        let misfit = again.iter().find(|a| a.1 == shape).map_or(0.0, |a| a.0);
         // Nor may there be a likelier one whose first cylinder holds a part of its tracks.
-        for &s in shapes.iter().filter(|s| !matches!(s.kind, Kind::Bands(_))) {
+        for &(s, unlike) in shapes.iter().filter(|(s, _)| !matches!(s.kind, Kind::Bands(_))) {
             let parts = 1..if zone.cycle.is_some() { 1 } else { s.unit() };
-            again.extend(parts.map(|first| (moves.misfit(s, first, Errors::OfSome), s)));
+            again.extend(parts.map(|first| (of(s, first) + unlike, s)));
         }
-        let misfit = moves.misfit(shape, shape.origin(zone), Errors::OfSome);
         let other = sure_of(shape, misfit, &again);
         sure = [f64::min(sure[0], other[0]), f64::min(sure[1], other[1])];
     }
+    let against = moves.against(shape, &shapes, zone);
+    sure = sure.map(|gap| gap.min(against));
     let [sure, sure_of_order] = sure.map(trust);
     Ok(Geometry { shape, sure, sure_of_order })
 }
 
-/// The shapes that a drive may have on which skews recur after `unit` tracks, and again after `upper`; the simplest first.
-fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Shape> {
-    let mut shapes = Vec::new();
+/// The shapes that a drive may have on which skews recur after `unit` tracks, and again after `upper`, the simplest first; and what
+/// speaks against each before a move was timed.
+fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f64)> {
     let kinds = |h: u64| [Kind::Cylinder, Kind::Serpentine].map(|kind| Shape { kind, heads: h });
-    match (unit, upper) {
-        (Some(r), Some(top)) => shapes.push(Shape { kind: Kind::Bands(r), heads: top / r }),
-        (Some(r), None) => {
-            if r <= MOST_HEADS {
-                shapes.extend(kinds(r));
-            }
-            let inside = (2..=MOST_HEADS).filter(|h| r % h == 0 && r / h > 1);
-            shapes.extend(inside.map(|heads| Shape { kind: Kind::Bands(r / heads), heads }));
-            shapes.extend((1..=MOST_HEADS).map(|heads| Shape { kind: Kind::Bands(r), heads }));
-        }
-        (None, _) => {
-            (1..=MOST_HEADS).for_each(|h| shapes.extend(kinds(h)));
-            for width in 2..=WIDEST {
-                shapes.extend((2..=MOST_HEADS).map(|heads| Shape { kind: Kind::Bands(width), heads }));
-            }
-        }
+    let bands = |width: u64, heads: u64| Shape { kind: Kind::Bands(width), heads };
+    let mut shapes: Vec<(Shape, f64)> = Vec::new();
+    if let (Some(r), Some(top)) = (unit, upper) {
+        shapes.push((bands(r, top / r), 0.0));
     }
+    let unlike = if shapes.is_empty() { 0.0 } else { UNLIKE };
+    if let Some(r) = unit {
+        if r <= MOST_HEADS {
+            shapes.extend(kinds(r).map(|s| (s, unlike)));
+        }
+        let inside = (2..=MOST_HEADS).filter(|h| r % h == 0 && r / h > 1);
+        shapes.extend(inside.map(|heads| (bands(r / heads, heads), unlike)));
+        shapes.extend((1..=MOST_HEADS).map(|heads| (bands(r, heads), unlike)));
+    }
+    // What seemed to recur may have been chance.
+    let unlike = if unit.is_some() { unlike + UNLIKE } else { unlike };
+    (1..=MOST_HEADS).for_each(|h| shapes.extend(kinds(h).map(|s| (s, unlike))));
+    for width in 2..=WIDEST {
+        shapes.extend((2..=MOST_HEADS).map(|heads| (bands(width, heads), unlike)));
+    }
+    let mut seen = HashSet::new();
+    shapes.retain(|(s, _)| seen.insert(*s));
     let fewest = fewest_heads(map.zones.iter().map(Zone::tracks).sum());
-    shapes.retain(|s| s.heads >= fewest);
-    if shapes.iter().any(|s| s.fits_all(map)) {
-        shapes.retain(|s| s.fits_all(map));
+    shapes.retain(|(s, _)| s.heads >= fewest);
+    if shapes.iter().any(|(s, _)| s.fits_all(map)) {
+        for (shape, unlike) in &mut shapes {
+            *unlike += if shape.fits_all(map) { 0.0 } else { 2.0 * UNLIKE };
+        }
     }
     if shapes.is_empty() {
-        shapes.push(Shape { kind: Kind::Cylinder, heads: fewest });
+        shapes.push((Shape { kind: Kind::Cylinder, heads: fewest }, 0.0));
     }
     shapes
 }
@@ -393,8 +416,23 @@ fn repeated(
 
 impl Moves {
     /// How badly each shape explains the times.
-    fn scores(&self, shapes: &[Shape], zone: &Zone) -> Vec<(f64, Shape)> {
-        shapes.iter().map(|&s| (self.misfit(s, s.origin(zone), Errors::OfASize), s)).collect()
+    fn scores(&self, shapes: &[(Shape, f64)], zone: &Zone) -> Vec<(f64, Shape)> {
+        let score = |s: Shape| self.misfit(s, s.origin(zone), Errors::OfASize);
+        shapes.iter().map(|&(s, unlike)| (score(s) + unlike, s)).collect()
+    }
+
+    /// What the first moves alone say against a shape, by how much another one explains them better: a track that holds no LBN, or
+    /// a band that is narrower, puts all behind it elsewhere. Nothing, where it is no more than a dent.
+    fn against(&self, shape: Shape, shapes: &[(Shape, f64)], zone: &Zone) -> f64 {
+        let of = |quarters: usize| {
+            let times = self.times.get(..self.times.len() * quarters / 4).unwrap_or_default().to_vec();
+            let first = Self { times, ..self.clone() };
+            let scores = first.scores(shapes, zone);
+            let own = scores.iter().find(|score| score.1 == shape).map_or(0.0, |score| score.0);
+            let gap = best(&scores).0 - own;
+            if -gap > 2.0 * (first.times.len().max(2) as f64).ln() { gap } else { f64::MAX }
+        };
+        (1..4).map(of).fold(f64::MAX, f64::min)
     }
 
     /// How badly a shape explains the times: what it leaves unexplained, and what it needs for explaining the rest
@@ -479,21 +517,62 @@ impl Moves {
         most.into_iter().map(shown).fold(f64::MAX, f64::min)
     }
 
+    /// What speaks for a shape's groups being of one time each, against times that rise with the tracks inside of them: more than
+    /// nothing, unless they do by more than two standard deviations. Longer moves of too many heads are in one group.
+    fn without_trend(&self, shape: Shape, zone: &Zone) -> f64 {
+        let origin = shape.origin(zone);
+        let start = shape.position(origin);
+        let mut points: Vec<((bool, u64), f64, f64)> = Vec::with_capacity(self.times.len());
+        for &(step, ns) in &self.times {
+            let (cylinder, head) = shape.position(origin + step);
+            points.push(((head != start.1, cylinder.abs_diff(start.0)), step as f64, ns / 1e3));
+        }
+        points.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let (mut together, mut squares) = (0.0, 0.0);
+        for group in points.chunk_by(|a, b| a.0 == b.0) {
+            let n = group.len() as f64;
+            let step = group.iter().map(|p| p.1).sum::<f64>() / n;
+            let us = group.iter().map(|p| p.2).sum::<f64>() / n;
+            together += group.iter().map(|p| (p.1 - step) * (p.2 - us)).sum::<f64>();
+            squares += group.iter().map(|p| (p.1 - step).powi(2)).sum::<f64>();
+        }
+        let deviations = together / f64::max(squares * self.variance, f64::MIN_POSITIVE).sqrt();
+        if deviations > 2.0 { 2.0 - deviations * deviations / 2.0 } else { f64::MAX }
+    }
+
     fn misfit_of_rising(&self, points: &[(bool, u64, f64)]) -> f64 {
-        let (mut unexplained, mut steps, mut groups) = (0.0, 0.0, 0.0);
+        let (mut unexplained, mut steps, mut groups, mut dents) = (0.0, 0.0, 0.0, 0.0);
+        let far = APART * self.variance.sqrt();
+        let mut same_head: Vec<(u64, f64)> = Vec::new();
         for set in points.chunk_by(|a, b| a.0 == b.0) {
             // (sum, count, sum of squares) of distances that have one value.
             let mut pooled: Vec<(f64, f64, f64)> = Vec::new();
             let mut apart: Vec<(f64, f64, f64)> = Vec::new();
+            // Those before a dent stay what they are.
+            let mut fixed = 0;
             for group in set.chunk_by(|a, b| a.1 == b.1) {
                 groups += 1.0;
                 let all = group.iter().fold((0.0, 0.0, 0.0), |g, p| (g.0 + p.2, g.1 + 1.0, g.2 + p.2 * p.2));
-                if group.first().is_some_and(|p| p.0 && p.1 <= 1) {
+                let Some(&(to_other, cylinders, _)) = group.first() else { continue };
+                let mean = all.0 / all.1;
+                if to_other {
+                    // No head switch makes a move shorter.
+                    let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
+                    let same = same.and_then(|i| same_head.get(i));
+                    dents += f64::from(u8::from(same.is_some_and(|same| mean < same.1 - far)));
+                } else {
+                    same_head.push((cylinders, mean));
+                }
+                if to_other && cylinders <= 1 {
                     apart.push(all);
                     continue;
                 }
+                if pooled.last().is_some_and(|last| mean < last.0 / last.1 - far) {
+                    dents += 1.0;
+                    fixed = pooled.len();
+                }
                 pooled.push(all);
-                while let [.., a, b] = pooled.as_mut_slice()
+                while let Some([.., a, b]) = pooled.get_mut(fixed..)
                     && a.0 / a.1 >= b.0 / b.1
                 {
                     *a = (a.0 + b.0, a.1 + b.1, a.2 + b.2);
@@ -506,9 +585,13 @@ impl Moves {
             }
         }
         let n = f64::max(points.len() as f64, 2.0);
-        n * (unexplained / n + self.variance).ln() + 2.0 * steps + EACH * groups
+        n * (unexplained / n + self.variance).ln() + 2.0 * steps + EACH * groups + dents * n.ln()
     }
 }
+
+/// What moves must say for a shape that the map speaks against: that skews recur with its cylinders or bands, or that densities go
+/// with its heads.
+const UNLIKE: f64 = 20.0;
 
 /// What a distance more that a shape tells apart must be worth.
 const EACH: f64 = 0.2;

@@ -206,10 +206,9 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
             again.extend(parts.map(|first| (of(s, first) + unlike, s)));
         }
         let other = sure_of(shape, misfit, &again);
-        sure = [f64::min(sure[0], other[0]), f64::min(sure[1], other[1])];
+        let against = moves.against(shape, &shapes, zone);
+        sure = [0, 1].map(|i| sure[i].min(other[i]).min(against));
     }
-    let against = moves.against(shape, &shapes, zone);
-    sure = sure.map(|gap| gap.min(against));
     let [sure, sure_of_order] = sure.map(trust);
     Ok(Geometry { shape, sure, sure_of_order })
 }
@@ -439,6 +438,16 @@ impl Moves {
     /// (Schwarz's criterion, 1978). A shape puts moves that are as far, and to the same head or not, into one group; each group
     /// is a number that it needs, and each time that is shorter than that of a shorter move one more.
     fn misfit(&self, shape: Shape, origin: u64, errors: Errors) -> f64 {
+        let points = self.points(shape, origin);
+        if self.noisy {
+            return self.misfit_of_noisy(&points);
+        }
+        // How a move to another head comes about is a part of the explanation.
+        f64::min(self.misfit_of_exact(&points, false, errors), self.misfit_of_exact(&points, true, errors))
+    }
+
+    /// Whether each move is to another head, over how many cylinders, and its time, us; moves that are one to a shape together.
+    fn points(&self, shape: Shape, origin: u64) -> Vec<(bool, u64, f64)> {
         let start = shape.position(origin);
         let mut points: Vec<(bool, u64, f64)> = Vec::with_capacity(self.times.len());
         for &(step, ns) in &self.times {
@@ -446,11 +455,7 @@ impl Moves {
             points.push((head != start.1, cylinder.abs_diff(start.0), ns / 1e3));
         }
         points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
-        if self.noisy {
-            return self.misfit_of_noisy(&points);
-        }
-        // How a move to another head comes about is a part of the explanation.
-        f64::min(self.misfit_of_exact(&points, false, errors), self.misfit_of_exact(&points, true, errors))
+        points
     }
 
     /// The same where seeks do not vary. Where a head switch runs `beside` the seek, a move to another head takes as long as
@@ -507,27 +512,35 @@ impl Moves {
     /// needs (Akaike's criterion, 1974). A change of head may cost nothing, or something over so many cylinders: a head
     /// switch runs beside the seek, and what takes longer hides it.
     fn misfit_of_noisy(&self, points: &[(bool, u64, f64)]) -> f64 {
-        let shown = |most: Option<u64>| {
-            let is_shown = |p: &(bool, u64, f64)| p.0 && most.is_some_and(|most| p.1 <= most);
-            let mut points: Vec<_> = points.iter().map(|p| (is_shown(p), p.1, p.2)).collect();
-            points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
-            self.misfit_of_rising(&points)
-        };
-        let most = [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(u64::MAX)];
-        most.into_iter().map(shown).fold(f64::MAX, f64::min)
+        CHANGES.into_iter().map(|most| self.misfit_shown(points, most)).fold(f64::MAX, f64::min)
     }
 
-    /// What speaks for a shape's groups being of one time each, against times that rise with the tracks inside of them: more than
-    /// nothing, unless they do by more than two standard deviations. Longer moves of too many heads are in one group.
+    /// The same where a change of head costs something over so many cylinders at most.
+    fn misfit_shown(&self, points: &[(bool, u64, f64)], most: Option<u64>) -> f64 {
+        let is_shown = |p: &(bool, u64, f64)| p.0 && most.is_some_and(|most| p.1 <= most);
+        let mut points: Vec<_> = points.iter().map(|p| (is_shown(p), p.1, p.2)).collect();
+        points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
+        self.misfit_of_rising(&points)
+    }
+
+    /// What speaks for a cylinder's tracks being equally far, against times that rise from one to the next of them: more than
+    /// nothing, unless they do by more than two standard deviations. Moves over which a change of head shows are left out.
     fn without_trend(&self, shape: Shape, zone: &Zone) -> f64 {
         let origin = shape.origin(zone);
         let start = shape.position(origin);
-        let mut points: Vec<((bool, u64), f64, f64)> = Vec::with_capacity(self.times.len());
-        for &(step, ns) in &self.times {
-            let (cylinder, head) = shape.position(origin + step);
-            points.push(((head != start.1, cylinder.abs_diff(start.0)), step as f64, ns / 1e3));
+        let most =
+            CHANGES.into_iter().map(|most| (self.misfit_shown(&self.points(shape, origin), most), most));
+        let most = most.min_by(|a, b| a.0.total_cmp(&b.0)).and_then(|best| best.1).unwrap_or(0);
+        if matches!(shape.kind, Kind::Bands(_)) {
+            return f64::MAX;
         }
-        points.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        let mut points: Vec<(u64, f64, f64)> = Vec::with_capacity(self.times.len());
+        for &(step, ns) in &self.times {
+            let (cylinder, _) = shape.position(origin + step);
+            points.push((cylinder.abs_diff(start.0), step as f64, ns / 1e3));
+        }
+        points.retain(|p| p.0 > most);
+        points.sort_unstable_by_key(|p| p.0);
         let (mut together, mut squares) = (0.0, 0.0);
         for group in points.chunk_by(|a, b| a.0 == b.0) {
             let n = group.len() as f64;
@@ -588,6 +601,9 @@ impl Moves {
         n * (unexplained / n + self.variance).ln() + 2.0 * steps + EACH * groups + dents * n.ln()
     }
 }
+
+/// Over how many cylinders a change of head shows, at most: nowhere, or so far.
+const CHANGES: [Option<u64>; 7] = [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(u64::MAX)];
 
 /// What moves must say for a shape that the map speaks against: that skews recur with its cylinders or bands, or that densities go
 /// with its heads.

@@ -25,6 +25,7 @@ use model::Layout;
 use model::profile::{
     Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek, WriteBack,
 };
+use std::collections::BTreeMap;
 use units::LbnRange;
 
 /// What the user allows and chooses.
@@ -53,10 +54,12 @@ const UNMAPPED: f64 = 0.5;
 /// What an angle of the map may be off by where readings vary, ns: half of what counts as predicted.
 const LOOSE: f64 = 25_000.0;
 
-/// Zones that hold so many-th of the drive tell its densities.
-const LARGE: u64 = 100;
+/// One of so many LBNs are few.
+const FEW: u64 = 50;
 
 /// How sure are numbers that nothing measures how sure they are of: of 101 random drives, so many were right (tests/calibration.rs).
+const TRACKS: f64 = 0.95;
+const TRACKS_NOISY: f64 = 0.8;
 const SLIPS: f64 = 0.75;
 const SLIPS_NOISY: f64 = 0.4;
 const GAPS: f64 = 0.5;
@@ -258,8 +261,10 @@ fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads: f64) {
     let end = map.zones.last().map_or(0, |zone| zone.end);
     let count = |share: f64| (share * check.requests as f64).round() as u64;
     let mapped = map.mapped as f64 >= check::ENOUGH * end as f64;
-    let in_place = if mapped { sure::at_least(check::ENOUGH, count(check.elsewhere), check.requests) } else { 0.0 };
-    let places = ["zones", "sectors per track", "tracks", "cylinders", "slipped sectors", "cylinders without LBNs"];
+    let in_place =
+        if mapped { sure::at_least(check::ENOUGH, count(check.elsewhere), check.requests) } else { 0.0 };
+    let places =
+        ["zones", "sectors per track", "tracks", "cylinders", "slipped sectors", "cylinders without LBNs"];
     report.no_surer(&places, in_place);
     report.no_surer(&["zero-latency reads", "read over a change of head"], in_place);
     let in_turn = sure::at_least(check::ENOUGH, count(check.turns_off), check.requests);
@@ -305,12 +310,17 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32, e
     let note = if map.mapped >= end { "" } else { "the rest of the drive was not understood" };
     // As sure as is the part of the drive that was mapped.
     report.add("zones", map.zones.len().to_string(), map.mapped as f64 / end.max(1) as f64, note);
-    // Where something is otherwise the mapper begins a zone anew, which may have little to go by.
-    let large = || map.zones.iter().filter(|z| z.lbns() >= end / LARGE).flat_map(densities);
-    let (densest, sparsest) = (large().max().unwrap_or(0), large().min().unwrap_or(0));
-    report.add("sectors per track", format!("{densest} to {sparsest}"), 1.0, "in zones of a hundredth of the drive or more");
+    let (densest, sparsest) = densities(map);
+    let note = "of all but a fiftieth of the LBNs at either end";
+    report.add("sectors per track", format!("{densest} to {sparsest}"), 1.0, note);
     let least = least_tracks(map);
-    report.add("tracks", between(least.min(tracks), tracks), 1.0, "each zone may begin inside of one");
+    let sure_of_tracks = if exact { TRACKS } else { TRACKS_NOISY };
+    report.add(
+        "tracks",
+        between(least.min(tracks), tracks),
+        sure_of_tracks,
+        "each zone may begin inside of one",
+    );
     let looked_at = map.measured.to_string();
     report.add(
         "tracks measured",
@@ -319,7 +329,12 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32, e
         "for the map; the others are taken to be like these, and sampled in the check",
     );
     let slips: u64 = map.zones.iter().flat_map(|z| &z.shifts).map(|s| s.sectors).sum();
-    report.add("slipped sectors", slips.to_string(), if exact { SLIPS } else { SLIPS_NOISY }, "those that later LBNs show");
+    report.add(
+        "slipped sectors",
+        slips.to_string(),
+        if exact { SLIPS } else { SLIPS_NOISY },
+        "those that later LBNs show",
+    );
     let (kind, other) = match shape.kind {
         Kind::Cylinder => ("cylinder by cylinder, heads ascending".to_owned(), "back and forth"),
         Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),
@@ -341,14 +356,38 @@ fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32, e
     report.add("heads", shape.heads.to_string(), sure_of_heads, if map.mapped < end { part } else { "" });
     // As sure as are the tracks of each.
     let least = least.div_ceil(shape.heads.max(1)).min(u64::from(cylinders));
-    report.add("cylinders", between(least, u64::from(cylinders)), sure_of_heads, "those with LBNs");
+    let sure = sure_of_heads.min(sure_of_tracks);
+    report.add("cylinders", between(least, u64::from(cylinders)), sure, "those with LBNs");
 }
 
-/// Sectors on the tracks of a zone.
-fn densities(zone: &Zone) -> Vec<u64> {
-    let of_cycle = zone.cycle.iter().flat_map(|cycle| &cycle.slots).map(|slot| slot.sectors);
-    let all: Vec<u64> = of_cycle.collect();
-    if all.is_empty() { vec![zone.sectors] } else { all }
+/// The most and the fewest sectors on a track, of all but some LBNs at either end: where something is otherwise the mapper begins a
+/// zone anew, which may have little to go by.
+fn densities(map: &Map) -> (u64, u64) {
+    let mut lbns: BTreeMap<u64, u64> = BTreeMap::new();
+    for zone in &map.zones {
+        match &zone.cycle {
+            Some(cycle) => {
+                let part = |sectors: u64| zone.lbns() as f64 * sectors as f64 / cycle.lbns as f64;
+                cycle
+                    .slots
+                    .iter()
+                    .for_each(|s| *lbns.entry(s.sectors).or_default() += part(s.sectors) as u64);
+            }
+            None => *lbns.entry(zone.sectors).or_default() += zone.lbns(),
+        }
+    }
+    let few = lbns.values().sum::<u64>() / FEW;
+    let beyond = |of: &mut dyn Iterator<Item = (&u64, &u64)>| {
+        let mut so_far = 0;
+        for (sectors, lbns) in of {
+            so_far += lbns;
+            if so_far > few {
+                return *sectors;
+            }
+        }
+        0
+    };
+    (beyond(&mut lbns.iter().rev()), beyond(&mut lbns.iter()))
 }
 
 /// The fewest tracks that hold what the map has: were no sector slipped, and went each zone on where the one before ends.
@@ -410,8 +449,9 @@ fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<ZeroLatency
     } else if seeks.head_switch_shows {
         (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
     } else {
-        // It may be anything from nothing on.
-        (sure::of_bounds(seeks.head_switch_ms, sure::NEAR_MS), "hidden by the shortest seek: an upper bound")
+        // It may be anything from nothing on; so may the overhead that is part of what was seen of it.
+        let bound = seeks.head_switch_ms + if seeks.parted { 0.0 } else { seeks.overhead_ms };
+        (sure::of_bounds(bound, sure::NEAR_MS), "hidden by the shortest seek: an upper bound")
     };
     report.add("head switch", format!("{:.3} ms", seeks.head_switch_ms), sure, note);
     if let Some(ms) = seeks.cylinder_switch_ms {

@@ -302,7 +302,9 @@ impl SeekMeter<'_, '_> {
     fn spread(&mut self, points: &[(u32, f64, f64)]) -> Result<(Vec<(u32, f64)>, f64), ProbeError> {
         let shortest = points.iter().map(|p| p.1).fold(f64::MAX, f64::min);
         let points: Vec<_> = points.iter().filter(|p| p.1 > shortest + HIDDEN).collect();
-        let (Some(nearest), Some(farthest)) = (points.first(), points.last()) else { return Ok((Vec::new(), 0.0)) };
+        let (Some(nearest), Some(farthest)) = (points.first(), points.last()) else {
+            return Ok((Vec::new(), 0.0));
+        };
         let (nearest, farthest) = (f64::from(nearest.0), f64::from(farthest.0));
         let mut found: Vec<(u32, f64)> = Vec::new();
         let mut sure = Vec::new();

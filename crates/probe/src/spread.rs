@@ -112,7 +112,8 @@ fn fitted(trials: &[Trial]) -> Option<Spread> {
     let (most, found) = best;
     // What is at the end of those tried may be anything beyond it.
     if found.deviation * STEP < MOST {
-        let near = |deviation: f64| (deviation - found.deviation).abs() <= f64::max(found.deviation / 4.0, SAME);
+        let near =
+            |deviation: f64| (deviation - found.deviation).abs() <= f64::max(found.deviation / 4.0, SAME);
         let all: f64 = likelihoods.iter().map(|l| (l.1 - most).exp()).sum();
         let those: f64 = likelihoods.iter().filter(|l| near(l.0)).map(|l| (l.1 - most).exp()).sum();
         return Some(Spread { sure: those / all, ..found });

@@ -83,8 +83,8 @@ impl<'t> Judge<'t> {
         self.behaviour.bus_sector.map_or(firmware.bulk_sector_ms, |bus| bus.as_nanos() as f64 / 1e6)
     }
 
-    /// Tracks that hold LBNs, cylinders with such, and the densities that hold a hundredth of the LBNs or more.
-    fn used(&self) -> (u64, u64, Vec<u32>) {
+    /// Tracks that hold LBNs, cylinders with such, and the fewest and most sectors on a track, of all but a fiftieth of the LBNs at either end.
+    fn used(&self) -> (u64, u64, [u32; 2]) {
         let layout = self.model.layout();
         let (mut tracks, mut cylinders, mut last) = (0, 0, None);
         let mut densities: BTreeMap<u32, u64> = BTreeMap::new();
@@ -100,8 +100,19 @@ impl<'t> Judge<'t> {
                 }
             }
         }
-        let least = layout.capacity().get() / 100;
-        (tracks, cylinders, densities.into_iter().filter(|d| d.1 >= least).map(|d| d.0).collect())
+        let few = layout.capacity().get() / 50;
+        let beyond = |of: &mut dyn Iterator<Item = (&u32, &u64)>| {
+            let mut so_far = 0;
+            for (sectors, lbns) in of {
+                so_far += lbns;
+                if so_far > few {
+                    return *sectors;
+                }
+            }
+            0
+        };
+        let (least, most) = (beyond(&mut densities.iter()), beyond(&mut densities.iter().rev()));
+        (tracks, cylinders, [least, most])
     }
 
     /// The share of LBNs that stand within 50 us of where the found layout has them, one turn of the platter for all.
@@ -142,10 +153,19 @@ impl<'t> Judge<'t> {
                 let on = self.behaviour.buffer.unwrap_or(cache.enabled);
                 ((value == "on") == on, on.to_string())
             }
-            "cache segments" => (number(value) as usize == cache.segments as usize, cache.segments.to_string()),
-            "hit" => near(hits.per_request_overhead_ms + hits.overheads.read_hit.0 + self.bus_ms() + self.mean_delay_ms()),
+            "cache segments" => {
+                (number(value) as usize == cache.segments as usize, cache.segments.to_string())
+            }
+            "hit" => near(
+                hits.per_request_overhead_ms
+                    + hits.overheads.read_hit.0
+                    + self.bus_ms()
+                    + self.mean_delay_ms(),
+            ),
             // Of a request of 64 sectors.
-            "bus" => ((number(value) - self.bus_ms()).abs() * 64.0 <= NEAR_MS, format!("{:.4} ms", self.bus_ms())),
+            "bus" => {
+                ((number(value) - self.bus_ms()).abs() * 64.0 <= NEAR_MS, format!("{:.4} ms", self.bus_ms()))
+            }
             // LBNs stand where the zones have them: 97% of them.
             "zones" => {
                 let share = self.in_place();
@@ -153,8 +173,7 @@ impl<'t> Judge<'t> {
             }
             // As far as it matters: over a turn the difference is no more than 50 us.
             "sectors per track" => {
-                let (_, _, densities) = self.used();
-                let (most, least) = (*densities.last()?, *densities.first()?);
+                let [least, most] = self.used().2;
                 let (said_most, said_least) = value.split_once(" to ")?;
                 let turn = 60e3 / f64::from(self.truth.rpm);
                 let same = |said: &str, is: u32| {
@@ -165,7 +184,8 @@ impl<'t> Judge<'t> {
             }
             "tracks" => between(value, self.used().0),
             "order of tracks" => {
-                let order_of = |o| if o == Order::CylinderSerpentineAbsolute { Order::CylinderSerpentine } else { o };
+                let order_of =
+                    |o| if o == Order::CylinderSerpentineAbsolute { Order::CylinderSerpentine } else { o };
                 let (said, is) = (self.found.layout.order, self.truth.layout.order);
                 // One head has none.
                 (said == order_of(is) || heads == 1 && self.found.heads == 1, format!("{is:?}"))
@@ -185,11 +205,15 @@ impl<'t> Judge<'t> {
                 let without = with.last()? - with.first()? + 1 - with.len() as u32;
                 (number(value) as u32 == without, without.to_string())
             }
-            "command overhead" => near(self.overhead_ms() + self.behaviour.command_spread.as_nanos() as f64 / 2e6),
+            "command overhead" => {
+                near(self.overhead_ms() + self.behaviour.command_spread.as_nanos() as f64 / 2e6)
+            }
             "head switch" if heads > 1 => near(self.truth.mechanics.head_switch_ms),
             "cylinder switch" if heads > 1 => near(self.truth.mechanics.cylinder_switch_ms?),
             // Moves take what the curve has them take: no more than three of a hundred random reads come whole turns off.
-            "seek curve" => (self.shares.turns <= 0.03, format!("{:.1}% whole turns off", 100.0 * self.shares.turns)),
+            "seek curve" => {
+                (self.shares.turns <= 0.03, format!("{:.1}% whole turns off", 100.0 * self.shares.turns))
+            }
             // Most of them a quarter more or less, or 5 us, of what seeks and commands vary by together.
             "spread of seeks" => {
                 let even = self.behaviour.command_spread.as_nanos() as f64 / 1e3 / 12f64.sqrt();
@@ -209,7 +233,8 @@ impl<'t> Judge<'t> {
             }
             "slipped sectors" => {
                 let counted = |z: &model::profile::Zone| z.sparing.per != SparingRegion::ZoneTracks;
-                let slips: usize = self.truth.layout.zones.iter().filter(|z| counted(z)).map(|z| z.slips.len()).sum();
+                let slips: usize =
+                    self.truth.layout.zones.iter().filter(|z| counted(z)).map(|z| z.slips.len()).sum();
                 if !self.truth.layout.zones.iter().all(counted) {
                     return None;
                 }

@@ -8,10 +8,10 @@ use crate::moves::{FINE, Target, shortest_of};
 use crate::turns::{frac, median};
 use crate::zone::Zone;
 use model::MOST_CYLINDERS;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// In which order LBNs run over the tracks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// All tracks of a cylinder, heads ascending in each.
     Cylinder,
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 }
 
 /// The order, and the heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
     pub(crate) heads: u64,
@@ -237,7 +237,7 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f
     for width in 2..=WIDEST {
         shapes.extend((2..=MOST_HEADS).map(|heads| (bands(width, heads), unlike)));
     }
-    let mut seen = HashSet::new();
+    let mut seen = BTreeSet::new();
     shapes.retain(|(s, _)| seen.insert(*s));
     let fewest = fewest_heads(map.zones.iter().map(Zone::tracks).sum());
     shapes.retain(|(s, _)| s.heads >= fewest);

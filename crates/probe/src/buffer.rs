@@ -16,10 +16,8 @@ const TRIES: usize = 7;
 /// Hits that hardly vary are so near to the quickest, turns.
 const NEAR: f64 = 0.06;
 
-/// Hits that vary: five of seven that lie nearer to one another than half a turn may be, and are where four fifths of many lie in a
-/// third of a turn. Of the medium's responses, which lie all over a turn, that happens once in a million times.
-const FEW: f64 = 0.72;
-const FEW_WITHIN: f64 = 0.5;
+/// Hits that vary: a few that lie in a third of a turn may be, and are where four fifths of many do. Of the medium's responses, which
+/// lie all over a turn, one in a hundred such few do, and of as many as are asked for then one in a million.
 const MANY: usize = 24;
 const MOST_OF_MANY: f64 = 0.8;
 const MANY_WITHIN: f64 = 0.35;
@@ -71,8 +69,8 @@ fn margin(meter: &Meter<'_>) -> f64 {
 /// Asks several times at random places and waits. A read from the medium ends where its sector stands, so random waits make
 /// its response anything up to a turn; hits take the same, or vary by less than a turn.
 ///
-/// Of a few the rule tells, where hits vary by little. Where it does not, though the few lie nearer to one another than most of a
-/// turn, many are asked for; and where hits vary, so many that their mean is known.
+/// Of a few the rule tells, where hits vary by little. Where it does not, though the few lie nearer to one another than a third of
+/// a turn, many are asked for; and where hits vary, so many that their mean is known.
 fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Result<Asked, ProbeError> {
     let mut responses = Vec::new();
     ask(meter, &mut responses, TRIES, (first_count, offset, count))?;
@@ -80,7 +78,7 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     let low = responses.first().copied().unwrap_or(0.0);
     let near = responses.iter().filter(|&&ns| ns - low < NEAR * turn).count();
     let mut hit = near >= TRIES - 2;
-    if !hit && narrowest(&responses, FEW) < FEW_WITHIN * turn {
+    if !hit && narrowest(&responses, 1.0) < MANY_WITHIN * turn {
         ask(meter, &mut responses, MANY, (first_count, offset, count))?;
         hit = narrowest(&responses, MOST_OF_MANY) < MANY_WITHIN * turn;
     }
@@ -88,21 +86,22 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     if !hit {
         return Ok(Asked { hit, ns: middle, most: middle });
     }
-    // What is a turn off, or near to it, is no hit.
-    responses.retain(|ns| (ns - middle).abs() < MANY_WITHIN * turn);
-    let spread = |of: &[f64]| of.last().copied().unwrap_or(0.0) - of.first().copied().unwrap_or(0.0);
-    if spread(&responses) > margin(meter) {
-        // Evenly spread ones have their mean known to so much of their range.
-        let wanted = (spread(&responses) / MEAN_WITHIN).powi(2) / 12.0;
-        let more = (wanted as usize).clamp(MANY, MOST_ASKED).saturating_sub(responses.len());
-        ask(meter, &mut responses, more, (first_count, offset, count))?;
-        responses.retain(|ns| (ns - middle).abs() < MANY_WITHIN * turn);
+    if responses.iter().filter(|&&ns| ns - low <= margin(meter)).count() >= TRIES - 2 {
+        return Ok(Asked { hit, ns: low, most: low });
     }
+    // Evenly spread ones have their mean known to so much of their range; what waited for something else does not count.
+    let of_hits = |responses: &mut Vec<f64>| responses.retain(|ns| (ns - middle).abs() < MANY_WITHIN * turn);
+    of_hits(&mut responses);
+    let range = |of: &[f64]| (of.first().copied().unwrap_or(0.0), of.last().copied().unwrap_or(0.0));
+    let (low, high) = range(&responses);
+    let wanted = ((high - low) / MEAN_WITHIN).powi(2) / 12.0;
+    let more = (wanted as usize).clamp(MANY, MOST_ASKED).saturating_sub(responses.len());
+    ask(meter, &mut responses, more, (first_count, offset, count))?;
+    of_hits(&mut responses);
     let n = responses.len().max(1) as f64;
-    let (low, high) = (responses.first().copied().unwrap_or(0.0), responses.last().copied().unwrap_or(0.0));
+    let (low, high) = range(&responses);
     let mean = responses.iter().sum::<f64>() / n;
-    let ns = if high - low > margin(meter) { mean } else { low };
-    Ok(Asked { hit, ns, most: high + BEYOND * (high - low) / n })
+    Ok(Asked { hit, ns: mean, most: high + BEYOND * (high - low) / n })
 }
 
 /// Asks so many times more; the responses, ascending.

@@ -241,7 +241,9 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f
     shapes.retain(|(s, _)| seen.insert(*s));
     let fewest = fewest_heads(map.zones.iter().map(Zone::tracks).sum());
     shapes.retain(|(s, _)| s.heads >= fewest);
-    if shapes.iter().any(|(s, _)| s.fits_all(map)) {
+    // Only where densities speak for one of those that skews speak for.
+    let least = shapes.iter().map(|s| s.1).fold(f64::MAX, f64::min);
+    if shapes.iter().any(|(s, unlike)| *unlike <= least && s.fits_all(map)) {
         for (shape, unlike) in &mut shapes {
             *unlike += if shape.fits_all(map) { 0.0 } else { 2.0 * UNLIKE };
         }

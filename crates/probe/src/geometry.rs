@@ -194,6 +194,13 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     if meter.is_noisy() {
         // The least of several misfits is a little too small by chance, of one shape or of the other.
         sure = sure.map(|gap| (gap / 2.0).min(moves.without_trend(shape, zone)));
+        if matches!(shape.kind, Kind::Bands(_)) {
+            // As wide, on other heads: groups that are larger by chance are likelier too often among few moves.
+            let as_wide: Vec<(Shape, f64)> =
+                shapes.iter().copied().filter(|s| s.0.kind == shape.kind).collect();
+            let against = moves.against(shape, &as_wide, zone);
+            sure = sure.map(|gap| gap.min(against));
+        }
     } else {
         // Sure is only what is likelier whether or not single times may be wrong.
         let of = |s: Shape, first| moves.misfit(s, first, Errors::OfSome);

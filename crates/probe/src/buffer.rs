@@ -86,10 +86,13 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     if !hit {
         return Ok(Asked { hit, ns: middle, most: middle });
     }
+    // What waited for something else does not count.
     if responses.iter().filter(|&&ns| ns - low <= margin(meter)).count() >= TRIES - 2 {
-        return Ok(Asked { hit, ns: low, most: low });
+        responses.retain(|ns| ns - low < NEAR * turn);
+        let high = responses.last().copied().unwrap_or(low);
+        return Ok(Asked { hit, ns: low, most: high + BEYOND * (high - low) / responses.len() as f64 });
     }
-    // Evenly spread ones have their mean known to so much of their range; what waited for something else does not count.
+    // Evenly spread ones have their mean known to so much of their range.
     let of_hits = |responses: &mut Vec<f64>| responses.retain(|ns| (ns - middle).abs() < MANY_WITHIN * turn);
     of_hits(&mut responses);
     let range = |of: &[f64]| (of.first().copied().unwrap_or(0.0), of.last().copied().unwrap_or(0.0));

@@ -23,6 +23,7 @@ mod margin;
 mod neighbours;
 mod parts;
 mod record;
+mod sequences;
 mod shared;
 mod speed;
 mod told;
@@ -42,13 +43,14 @@ use command::{Order, Work};
 use control::Control;
 use correct::Correction;
 use felt::{Felt, Waiting};
-use forecast::{HeldBack, Late, Plain, Standing};
+use forecast::{HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
 use idle::{Alone, Charged, Usual};
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
 use record::Observed;
+use sequences::{ReadsOn, Sequences};
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -115,6 +117,7 @@ pub(super) struct Outside {
     /// What the last command in the queue or before it does, and the LBN behind it.
     last: (Op, Lbn),
     learned: Learned,
+    sequences: Sequences,
     held_back: HeldBack,
     /// Platter time at which the host heard last that a foreground request was done.
     heard_foreground: Instant,
@@ -180,6 +183,7 @@ impl Outside {
             room_at: None,
             last: (Op::Read, Lbn::ZERO),
             learned: Learned::default(),
+            sequences: Sequences::default(),
             held_back: HeldBack::default(),
             heard_foreground: Instant::ZERO,
             heard_at: Instant::ZERO,
@@ -194,6 +198,8 @@ impl Outside {
                 free: Instant::ZERO,
                 ready: Instant::ZERO,
                 bus: Instant::ZERO,
+                behind: None,
+                reads_on: ReadsOn::default(),
             },
             buffered: false,
             written: Instant::ZERO,
@@ -280,6 +286,7 @@ impl Outside {
         self.base.free = self.clock.platter(now);
         self.base.ready = self.base.free;
         self.base.bus = self.base.free;
+        self.base.behind = None;
     }
 }
 
@@ -324,7 +331,7 @@ impl Core {
             return;
         };
         let place = outside.device.iter().position(|o| o.command.id == id);
-        let Some(order) = place.and_then(|place| outside.device.remove(place)) else {
+        let Some(mut order) = place.and_then(|place| outside.device.remove(place)) else {
             debug_assert!(false, "{id} is not at the drive");
             self.outside = Some(outside);
             return;
@@ -350,19 +357,32 @@ impl Core {
             self.outside = Some(outside);
             return;
         }
+        let mut in_turn = place == Some(0);
+        if order.in_any_order && !in_turn {
+            // It went first, as the drive chose: whether it came when it was to be expected then says how well the drive is known.
+            order.forecast = outside.follow(&drive, &outside.base, &order).0;
+            in_turn = true;
+        }
         let waited_for_bus = outside.behind_idle_on_bus(&drive, &order);
-        let buffered = outside.came_from_buffer(&drive, now, &order);
+        let followed = outside.came_from_buffer(&drive, (now, begun), &mut order, in_turn);
+        let buffered = followed.hit;
         let mut seen = if buffered {
             Observed { error: 0, turns: 0, explained: true, foreseen: true }
         } else {
-            outside.resync(&drive, now, &order, place == Some(0))
+            outside.resync(&drive, now, &order, in_turn)
         };
-        seen.foreseen &= !order.overtaken;
+        seen.foreseen &= !order.overtaken || order.in_any_order;
         let foreseen = order.forecast;
-        let moved = foreseen.moves.then_some((foreseen.distance, foreseen.slack()));
-        if !(buffered || outside.reports(order.command.op)) {
+        // Where the drive has read on nothing moves.
+        let medium = foreseen.source == Source::Medium;
+        let streamed = buffered || followed.on_the_way || !(medium || foreseen.moves);
+        // Of sectors that pass one after another none is off by much, however wrong a speed is: by a part of their time it is.
+        let waited = clock::nanos(now.saturating_since(begun));
+        seen.foreseen &= medium || seen.error.abs() <= waited / CHANCE;
+        let moved = (medium && foreseen.moves).then_some((foreseen.distance, foreseen.slack()));
+        if !(streamed || outside.reports(order.command.op)) {
             outside.record.note(&seen, moved);
-            if !order.in_any_order && outside.guard.note(seen.foreseen) {
+            if outside.guard.note(seen.foreseen) {
                 // The drive may be another one from now on.
                 outside.correction.forget();
                 outside.control.forget();
@@ -389,7 +409,7 @@ impl Core {
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
         // Of a drive that is not as foreseen, what it took.
-        let time = if seen.explained && outside.foresees() {
+        let time = if seen.explained && outside.foresees() && medium && !streamed {
             foreseen.end.saturating_since(foreseen.service) + turn * seen.turns.clamp(0, 100).unsigned_abs()
         } else {
             now.saturating_since(begun)
@@ -416,7 +436,8 @@ impl Core {
                 if plain.is_some_and(|plain| plain.failed) {
                     outside.worst = outside.worst.max(late.head);
                 }
-                let at_head = if reported { foreseen.heard.saturating_since(foreseen.service) } else { time };
+                let at_head = if reported { outside.to_report(job) } else { time };
+                let late = Late { head: late.head + outside.sequences.take_late(), ..late };
                 let client = self.felt(&mut outside, now, job, at_head, late);
                 outside.written = if reported { outside.base.free } else { Instant::ZERO };
                 let felt = guard::Lateness { client, head: late.head };
@@ -448,6 +469,7 @@ impl Core {
         {
             outside.margins.steer(&outside.config.conservatism, share, bound);
         }
+        outside.believe_reading_on();
         outside.foresee(&drive);
         self.hand_out(&mut outside, order, outcome);
         self.outside = Some(outside);

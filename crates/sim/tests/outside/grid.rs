@@ -13,7 +13,7 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig, Request,
 
 const BLOCK: Sectors = Sectors::new(16);
 
-const ARRIVALS: [(&str, Arrival); 5] = [
+pub const ARRIVALS: [(&str, Arrival); 5] = [
     ("MPL 1", Arrival::outstanding(1)),
     ("MPL 2", Arrival::outstanding(2)),
     ("MPL 10", Arrival::outstanding(10)),
@@ -26,13 +26,17 @@ const POLICIES: [PolicyName; 3] =
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     /// 4 KB anywhere, to be read.
     Reads,
     /// Sizes as of transactions, a third written.
     Mixed,
     /// 8 KB, seven of eight right behind the one before, a third written.
     Runs,
+    /// 4 KB to be read, half right behind the one before.
+    Half,
+    /// 32 KB to be read, all right behind the one before.
+    Sequence,
 }
 
 const KINDS: [Kind; 3] = [Kind::Reads, Kind::Mixed, Kind::Runs];
@@ -41,7 +45,7 @@ const KINDS: [Kind; 3] = [Kind::Reads, Kind::Mixed, Kind::Runs];
 enum Load {
     Random(Random),
     Oltp(Oltp),
-    Runs(Random, Option<LbnRange>, Sectors),
+    Runs { load: Random, last: Option<LbnRange>, capacity: Sectors, begins: u64 },
 }
 
 impl Load {
@@ -55,7 +59,14 @@ impl Load {
             Kind::Mixed => Self::Oltp(Oltp::new(OltpConfig::new(capacity, sector), seed).unwrap()),
             Kind::Runs => {
                 let size = Sectors::new(config.size.get() * 2);
-                Self::Runs(Random::new(RandomConfig { size, ..config }, seed).unwrap(), None, capacity)
+                let load = Random::new(RandomConfig { size, ..config }, seed).unwrap();
+                Self::Runs { load, last: None, capacity, begins: 8 }
+            }
+            Kind::Half | Kind::Sequence => {
+                let (times, begins) = if kind == Kind::Half { (1, 2) } else { (8, u64::MAX) };
+                let size = Sectors::new(config.size.get() * times);
+                let load = RandomConfig { size, reads: Share::ALL, ..config };
+                Self::Runs { load: Random::new(load, seed).unwrap(), last: None, capacity, begins }
             }
         }
     }
@@ -66,10 +77,10 @@ impl Source for Load {
         match self {
             Self::Random(load) => load.next_request(),
             Self::Oltp(load) => load.next_request(),
-            Self::Runs(load, last, capacity) => {
+            Self::Runs { load, last, capacity, begins } => {
                 let mut next = load.next_request()?;
-                // One in eight, by what it is: the draw decides.
-                let begins = next.range.start().get() / next.range.len().get() % 8 == 0;
+                // One in so many, by what it is: the draw decides.
+                let begins = next.range.start().get() / next.range.len().get() % *begins == 0;
                 if let Some(last) =
                     last.filter(|last| !begins && last.end().get() + last.len().get() <= capacity.get())
                 {
@@ -106,12 +117,12 @@ impl Observer for Scan {
 
 /// One cell of the grid.
 #[derive(Clone, Copy, PartialEq)]
-struct Cell {
-    surprise: Surprise,
-    arrival: usize,
-    kind: Kind,
-    idle: bool,
-    policy: usize,
+pub struct Cell {
+    pub surprise: Surprise,
+    pub arrival: usize,
+    pub kind: Kind,
+    pub idle: bool,
+    pub policy: usize,
 }
 
 impl fmt::Debug for Cell {
@@ -131,16 +142,16 @@ const RIGHT: Duration = Duration::from_micros(300);
 
 /// What was seen in a cell with one seed.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+pub struct Seen {
     /// By how many percent the mean response is longer with the scan.
-    slower: f64,
+    pub slower: f64,
     /// What the core's accounts say of that, in percent.
-    told: f64,
+    pub told: f64,
     /// The part of the time in which predictions were trusted, and of the commands then those that were right.
-    trusted: f64,
-    right: f64,
-    detours: u64,
-    blocks: u64,
+    pub trusted: f64,
+    pub right: f64,
+    pub detours: u64,
+    pub blocks: u64,
 }
 
 impl Cell {
@@ -160,7 +171,7 @@ impl Cell {
         (Outside::over(device, Arc::clone(known), config, load, Background::None).unwrap(), capacity)
     }
 
-    fn run(&self, requests: u64, seed: u64) -> Seen {
+    pub fn run(&self, requests: u64, seed: u64) -> Seen {
         let known = self.surprise.known();
         let (mut plain, capacity) = self.begin(&known, seed);
         plain.advance(requests, &mut Nothing).unwrap();
@@ -213,7 +224,7 @@ fn first_seed() -> u64 {
 }
 
 /// What is wrong in a cell, if anything is.
-fn wrong(cell: &Cell, requests: u64) -> Option<String> {
+pub fn wrong(cell: &Cell, requests: u64) -> Option<String> {
     let seed = first_seed();
     let first = cell.run(requests, seed);
     let most = MOST[usize::from(cell.idle)];

@@ -11,6 +11,7 @@ mod ideas;
 mod promises;
 mod responses;
 mod rig;
+mod sequences;
 mod surprise;
 mod surprised;
 mod surprises;

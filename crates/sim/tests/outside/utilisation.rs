@@ -21,19 +21,26 @@ const ONE_AT_A_TIME: f64 = 117.0;
 /// A scan without an end.
 struct Scan {
     session: SessionId,
-    /// What the foreground asked for last.
+    /// What the foreground asked for last that the head has moved for.
     last: LbnRange,
+    /// When something was done last, and the shortest seek: what takes less on another cylinder was in the buffer.
+    heard: Instant,
+    shortest: Duration,
     /// Blocks that came with it, or touch the track on which it ended, and others.
     near: u64,
     elsewhere: u64,
 }
 
 impl Observer for Scan {
-    fn completed(&mut self, request: Request, _: Instant, _: Instant) {
-        self.last = request.range;
+    fn completed(&mut self, request: Request, arrived: Instant, at: Instant) {
+        if at.saturating_since(self.heard.max(arrived)) >= self.shortest {
+            self.last = request.range;
+        }
+        self.heard = at;
     }
 
-    fn delivered(&mut self, core: &mut Core, record: Record, _: Instant) {
+    fn delivered(&mut self, core: &mut Core, record: Record, at: Instant) {
+        self.heard = at;
         let layout = core.drive().layout();
         let end = |range: LbnRange| layout.locate(Lbn::new(range.end().get() - 1)).unwrap().track;
         let mut tracks = layout.pieces(record.range).map(|piece| piece.track);
@@ -76,7 +83,8 @@ fn twins(percent: u64, seed: u64, idle: Option<IdleTime>, place: fn(Overheads) -
     let whole = LbnRange::new(Lbn::ZERO, known.layout().capacity());
     scan.core_mut().read(session, whole, BLOCK, Parameter::default()).unwrap();
     let nothing = LbnRange::new(Lbn::ZERO, Sectors::new(1));
-    let mut seen = Scan { session, last: nothing, near: 0, elsewhere: 0 };
+    let shortest = known.seek(1);
+    let mut seen = Scan { session, last: nothing, heard: Instant::ZERO, shortest, near: 0, elsewhere: 0 };
     scan.advance(REQUESTS, &mut seen).unwrap();
     let (before, after) = (plain.report().foreground, scan.report().foreground);
     let slower = |before: f64, after: f64| (after / before - 1.0) * 100.0;

@@ -190,6 +190,9 @@ pub struct OutsideConfig {
     /// Whether some gaps are left alone where a request is foreseen to come just too late for its sectors: what it takes then
     /// shows whether there is a gap at all, which a detour in each of them would hide.
     pub control_gaps: bool,
+    /// Whether a drive that is seen to read on behind reads that follow each other is foreseen to: who comes then waits for the end
+    /// of its track, and who reads on has no move to wait for.
+    pub reads_on: bool,
     /// Whether what goes next is chosen as late as it can be at the drive in time, from more, in place of as soon as there is
     /// room for it.
     pub late_choice: bool,
@@ -225,6 +228,7 @@ impl OutsideConfig {
             late_bus: false,
             correct_moves: false,
             control_gaps: false,
+            reads_on: false,
             late_choice: false,
             in_order: false,
             expected_value: false,
@@ -275,6 +279,7 @@ impl OutsideConfig {
             late_bus: true,
             correct_moves: true,
             control_gaps: true,
+            reads_on: true,
             in_order: true,
             neighbours: Neighbours::Learned,
             harm_ppm: Some(10_000),

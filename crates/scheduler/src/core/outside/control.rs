@@ -135,6 +135,9 @@ impl Outside {
     /// Whether the gap before `asked` is left alone, to see what the request takes without a detour; and by how many
     /// nanoseconds it comes sooner than foreseen in the mean, if it is left alone.
     pub(super) fn control(&mut self, drive: &DriveModel, (op, asked): (Op, LbnRange)) -> (bool, i64) {
+        if self.may_be_buffered(drive, op, asked) {
+            return (true, 0);
+        }
         if !self.config.control_gaps || self.caution().is_some() {
             return (false, 0);
         }
@@ -150,7 +153,7 @@ impl Outside {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::outside::forecast::SetOut;
+    use crate::core::outside::forecast::{SetOut, Source};
     use units::Instant;
 
     const TURN: Duration = Duration::from_millis(6);
@@ -172,6 +175,7 @@ mod tests {
             wait: TURN - Duration::from_micros(us),
             rear: Duration::ZERO,
             set_out: Some(SetOut::Queued),
+            source: Source::Medium,
         }
     }
 

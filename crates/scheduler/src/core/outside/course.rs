@@ -134,24 +134,6 @@ impl Outside {
         }
     }
 
-    /// Whether a read of idle time came too early to have been to the medium. Those follow each other in LBNs: a drive that
-    /// reads ahead has them in its buffer. That says nothing of where the platter is, or how well it is known; the head is where
-    /// it was.
-    pub(super) fn came_from_buffer(&mut self, drive: &DriveModel, now: Instant, order: &Order) -> bool {
-        let Order { command, forecast, .. } = order;
-        if !matches!(order.work, Work::Idle) || command.op.is_write() {
-            return false;
-        }
-        let noise = turn(drive) / NOISE.unsigned_abs();
-        if self.clock.platter(now) + noise > forecast.heard {
-            return false;
-        }
-        self.base.free = self.base.free.max(self.clock.platter(now));
-        self.base.ready = self.base.free;
-        self.base.bus = self.clock.platter(now);
-        true
-    }
-
     /// A write was reported from the drive's buffer: nobody hears of the medium, but that the drive came to it. So if it is later
     /// or sooner by what the write before it would have been by with another number of turns, that was the number.
     fn reported(&mut self, drive: &DriveModel, now: Instant, order: &Order, in_turn: bool) -> Observed {
@@ -206,7 +188,7 @@ impl Outside {
         let overheads = self.config.overheads;
         let op = order.command.op;
         let foreseen = order.forecast;
-        let (_, after) = self.follow(drive, &self.base, order);
+        let (own, after) = self.follow(drive, &self.base, order);
         if self.reports(op) {
             return self.reported(drive, now, order, in_turn);
         }
@@ -253,13 +235,14 @@ impl Outside {
         // A completion that comes early and fits no angle did not touch the medium: the head is where it was.
         if !explained && late < 0 && self.known {
             self.base.free = self.base.free.max(self.clock.platter(ended));
+            self.base.behind = None;
         } else {
-            self.base = after;
-            self.base.free = match (held_up, explained) {
+            let ended = match (held_up, explained) {
                 (true, _) => foreseen.end,
                 (false, true) => moved(self.clock.platter(ended), left),
                 (false, false) => self.clock.platter(ended),
             };
+            self.base = after.shifted(clock::difference(ended, own.end));
         }
         let heard = self.clock.platter(now);
         self.base.ready = if overheads.overlap { self.base.free } else { heard };

@@ -82,7 +82,7 @@ impl Outside {
         if overheads.overlap {
             at.free.max(sent + overheads.command(op))
         } else {
-            at.ready.max(sent) + overheads.command(op)
+            at.free.max(at.ready.max(sent) + overheads.command(op))
         }
     }
 
@@ -179,7 +179,8 @@ impl Core {
         let tag = outside.next_tag();
         self.background.take_for(tag);
         self.watch.look_past(outside.device.back().map(|o| Last::after(o.command.op, o.command.range)));
-        let at = if outside.blind { now } else { outside.set_out(&standing, Op::Read) };
+        // Who reads on finds the head where it is.
+        let at = if outside.blind { now } else { outside.set_out(&standing.not_reading_on(), Op::Read) };
         if let Some(job) = self.choose(at, buffers) {
             self.decide_foreground(outside, &standing, job, tag, buffers);
         } else if outside.device.is_empty() {
@@ -352,6 +353,9 @@ impl Core {
         let drive = Arc::clone(&self.drive);
         let op = job.pending.request.op;
         let first = *job.ranges().first()?;
+        if outside.is_streamed(&drive, standing, (op, first)) {
+            return None;
+        }
         let piece = drive.layout().pieces(first).next()?;
         let set_out = outside.set_out(standing, op);
         let overheads = outside.config.overheads;

@@ -3,6 +3,7 @@
 use super::clock::{difference, nanos};
 use super::config::Overheads;
 use super::record::Observed;
+use super::sequences::{Behind, ReadsOn, streamed};
 use crate::core::under_way::Approach;
 use model::{DriveModel, Piece, Position};
 use units::{Duration, Instant, LbnRange, Op, TrackIndex};
@@ -22,6 +23,21 @@ pub(super) struct Standing {
     pub ready: Instant,
     /// When the last read's data have crossed the bus.
     pub bus: Instant,
+    /// Behind a read: where the head is if it reads on.
+    pub behind: Option<Behind>,
+    /// What the drive is taken to read on to.
+    pub reads_on: ReadsOn,
+}
+
+/// Where a command's sectors come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The arm moves for them.
+    Medium,
+    /// They pass under a head that reads on, and are done when the last has passed.
+    Passing,
+    /// They have passed before; what they take is a command's time.
+    Buffer,
 }
 
 /// The course of a command, in platter time.
@@ -51,6 +67,8 @@ pub(super) struct Forecast {
     pub rear: Duration,
     /// When the arm set out, if nothing but its move decides when the head is ready.
     pub set_out: Option<SetOut>,
+    /// Where its sectors come from.
+    pub source: Source,
 }
 
 /// What the arm's setting out had to wait for.
@@ -80,6 +98,7 @@ impl Forecast {
             wait: Duration::ZERO,
             rear: Duration::ZERO,
             set_out: Some(set_out),
+            source: Source::Medium,
         }
     }
 
@@ -214,9 +233,15 @@ pub(super) fn forecast(
     (sent, held_back): (Instant, HeldBack),
     (op, range): (Op, LbnRange),
 ) -> (Forecast, Standing) {
+    if op == Op::Read
+        && let Some(foreseen) = streamed(drive, overheads, from, (sent, held_back), range)
+    {
+        return foreseen;
+    }
     let service = from.ready.max(sent);
     let taken_in = if overheads.overlap { sent } else { service } + overheads.command(op);
-    let set_out = if overheads.overlap { from.free.max(taken_in) } else { taken_in };
+    // Without a queue the head is free by then, but for what was reported and not written yet.
+    let set_out = from.free.max(taken_in);
     let waited_for = if set_out > taken_in { SetOut::Queued } else { SetOut::Alone };
     // In a queue its overhead runs beside what came before.
     let begun = if overheads.overlap { sent } else { service };
@@ -283,6 +308,7 @@ pub(super) fn forecast(
             rear: approach.rear(drive, &piece).unwrap_or_default(),
             set_out: (approach.arrive == set_out + drive.move_time(from.position, to, op))
                 .then_some(waited_for),
+            source: Source::Medium,
         });
         first.end = end;
         at = Standing { position: to, track: Some(piece.track), free: end, ready: end, ..*from };
@@ -301,12 +327,13 @@ pub(super) fn forecast(
         wait: Duration::ZERO,
         rear: Duration::ZERO,
         set_out: None,
+        source: Source::Medium,
     });
     let bus = overheads.bus_sector * sectors;
     let tail = overheads.tail(op);
     (done.heard, at.bus) = if op.is_write() {
         let crossed = bus_from + bus;
-        let back = if overheads.write_back { crossed.max(service + bus) } else { done.end };
+        let back = if overheads.write_back { crossed.max(service.max(from.free) + bus) } else { done.end };
         (back + tail, crossed)
     } else {
         // The bus may be slower than the medium, or taken.
@@ -321,7 +348,11 @@ pub(super) fn forecast(
     };
     done.heard_at_latest = done.heard_at_latest.max(done.heard);
     at.ready = if overheads.overlap { done.end } else { done.heard };
-    (done, at)
+    at.behind = (op == Op::Read).then(|| {
+        let sequence = from.behind.is_some_and(|behind| behind.follows(drive, range));
+        Behind { lbn: range.end(), at: done.end, sequence }
+    });
+    (done, at.reading_on(drive))
 }
 
 #[cfg(test)]

@@ -1,0 +1,519 @@
+//! Reads that follow each other: what a drive reads on to behind them, and what it then has in its buffer.
+//!
+//! A drive reads on behind a read for as long as it has nothing else to do, and some do so to the end of the track behind a
+//! read that follows another (FAST'02, section 4.3): who comes next waits for that, and who reads on has no move and no turn to
+//! wait for. Whether this drive does, completions tell. Such reads say nothing of how well moves are known, and count
+//! neither for the profile nor against it. Only who reads behind what was read lately can be served so: whoever else
+//! comes early, as all do on a device without a head, was not foreseen.
+
+use super::clock::{difference, moved, nanos};
+use super::forecast::{Forecast, HeldBack, Source, Standing};
+use super::{CHANCE, Command, NOISE, Order, Outside, Overheads, Work};
+use crate::core::under_way::Approach;
+use model::{DriveModel, Piece};
+use std::collections::VecDeque;
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
+
+/// Reads that are remembered: more than drives have segments in their buffers.
+const READS: usize = 32;
+
+/// So many completions more for one of both are believed, and no more than so many are remembered.
+const ENOUGH: i8 = 4;
+const MOST: i8 = 8;
+
+/// What is known of reads behind others is of so many; half is forgotten then.
+const MEMORY: u32 = 256;
+
+/// Where more than one in so many come from the buffer, each is left alone that may.
+const SELDOM: u32 = 32;
+
+/// What a drive is taken to read on to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReadsOn {
+    /// Behind any read, as long as it has nothing else to do.
+    pub idle: bool,
+    /// Behind a read that follows another, to the end of its track, whoever waits.
+    pub sequence: bool,
+}
+
+/// The last command was a read: where the head is if it reads on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Behind {
+    /// The LBN behind what was asked for.
+    pub lbn: Lbn,
+    /// Platter time at which the sectors before it have passed.
+    pub at: Instant,
+    /// Whether that followed a read before it on its track.
+    pub sequence: bool,
+}
+
+impl Behind {
+    /// The sectors that pass next, up to the end of the track.
+    fn rest(&self, drive: &DriveModel) -> Option<Rest> {
+        let layout = drive.layout();
+        let last = Lbn::new(self.lbn.get().checked_sub(1)?);
+        let at = layout.locate(last)?;
+        let sectors = layout.track(at.track).sectors;
+        let rest = LbnRange::new(last, Sectors::new(u64::from(sectors - at.sector)));
+        let on_it = layout.pieces(rest).take_while(|piece| piece.track == at.track);
+        let end = on_it.map(|piece| piece.lbn + Sectors::new(u64::from(piece.len))).last()?;
+        Some(Rest { behind: *self, sector: at.sector + 1, end })
+    }
+
+    /// Whether a read of `range` follows it on its track.
+    pub fn follows(&self, drive: &DriveModel, range: LbnRange) -> bool {
+        let Some(last) = self.lbn.get().checked_sub(1).map(Lbn::new) else { return false };
+        let track = |lbn| drive.layout().locate(lbn).map(|at| at.track);
+        is_near(drive, self.lbn, range) && track(last) == track(range.start())
+    }
+}
+
+/// What is left of a track behind a read.
+struct Rest {
+    behind: Behind,
+    /// The sector that passes first.
+    sector: u32,
+    /// The LBN behind the last.
+    end: Lbn,
+}
+
+impl Rest {
+    /// When all before `lbn` have passed.
+    fn passed(&self, drive: &DriveModel, lbn: Lbn) -> Instant {
+        let layout = drive.layout();
+        let last = Lbn::new(lbn.get().saturating_sub(1));
+        let Some(at) = layout.locate(last).filter(|at| at.sector >= self.sector) else {
+            return self.behind.at;
+        };
+        let arc = layout.track(at.track).arc(self.sector, at.sector + 1 - self.sector);
+        self.behind.at + drive.rpm().time_within(arc)
+    }
+}
+
+impl Standing {
+    /// The head reads on to the end of its track, if the drive does so.
+    pub fn reading_on(mut self, drive: &DriveModel) -> Self {
+        let sequence = self.behind.filter(|behind| behind.sequence && self.reads_on.sequence);
+        if let Some(rest) = sequence.and_then(|behind| behind.rest(drive)) {
+            self.free = self.free.max(rest.passed(drive, rest.end));
+            self.ready = self.ready.max(self.free);
+        }
+        self
+    }
+
+    /// The same if nothing was read on to.
+    pub fn not_reading_on(mut self) -> Self {
+        if let Some(behind) = self.behind.filter(|behind| behind.sequence && self.reads_on.sequence) {
+            let [ready, free] = [self.ready, self.free];
+            self.free = behind.at;
+            self.ready = if ready == free { behind.at } else { ready };
+        }
+        self
+    }
+
+    /// All of it is so much later.
+    pub fn shifted(mut self, by: i64) -> Self {
+        self.free = moved(self.free, by);
+        self.behind = self.behind.map(|behind| Behind { at: moved(behind.at, by), ..behind });
+        self
+    }
+}
+
+/// The course of a read that comes where the drive reads on, or has been; `None` for any other.
+pub(super) fn streamed(
+    drive: &DriveModel,
+    overheads: &Overheads,
+    from: &Standing,
+    (sent, held_back): (Instant, HeldBack),
+    range: LbnRange,
+) -> Option<(Forecast, Standing)> {
+    let behind = from.behind?;
+    let sure = behind.sequence && from.reads_on.sequence;
+    // Who has come when the head was free has ended that.
+    let idle = from.reads_on.idle && sent > behind.at;
+    if !(sure || idle) || !is_near(drive, behind.lbn, range) {
+        return None;
+    }
+    let rest = behind.rest(drive)?;
+    let follows = range.start() < rest.end;
+    if range.start() > rest.end || !follows && !sure {
+        return None;
+    }
+    let turned_to = sent.max(behind.at);
+    if !sure && range.start() > behind.lbn && rest.passed(drive, range.start()) > turned_to {
+        return None;
+    }
+    let crosses = range.end() > rest.end;
+    let mut at = Standing { free: rest.passed(drive, range.end().min(rest.end)), ..*from };
+    if crosses {
+        let left = range.start().max(rest.end);
+        for piece in drive.layout().pieces(LbnRange::new(left, range.end().since(left))) {
+            let approach = in_order(drive, &at, &piece);
+            at.free = approach.end(drive, &piece);
+            at.position = approach.track.into();
+            at.track = Some(piece.track);
+        }
+    }
+    let landed = at.free;
+    let begun = if overheads.overlap { sent } else { from.ready.max(sent) };
+    let taken_in = begun + overheads.command(Op::Read);
+    let taken_in = if overheads.overlap { taken_in.max(from.bus) } else { taken_in };
+    let bus = overheads.bus_sector * range.len().get();
+    let crossed = (taken_in + bus).max(landed + overheads.bus_sector);
+    let latest = crossed + held_back.of(bus);
+    let tail = overheads.tail(Op::Read).saturating_sub(overheads.bus_sector);
+    let from_buffer = taken_in + bus > landed + overheads.bus_sector;
+    let seen = Forecast {
+        service: turned_to,
+        arrive: turned_to,
+        start: landed,
+        end: landed,
+        heard: crossed + tail,
+        heard_at_latest: latest + tail,
+        distance: 0,
+        moves: crosses,
+        in_two_parts: false,
+        wait: Duration::ZERO,
+        rear: Duration::ZERO,
+        set_out: None,
+        source: if from_buffer { Source::Buffer } else { Source::Passing },
+    };
+    // What is all there by then does not make the drive read on.
+    let goes_on = follows && (sure || landed > turned_to);
+    at.behind = Some(Behind { lbn: range.end(), at: landed, sequence: goes_on });
+    at.bus = latest;
+    // The head may have been further already.
+    at.free = if crosses { landed } else { from.free.max(landed) };
+    at.ready = if overheads.overlap { at.free } else { seen.heard };
+    Some((seen, at.reading_on(drive)))
+}
+
+/// Whether `range` begins less than a track behind `end`.
+fn is_near(drive: &DriveModel, end: Lbn, range: LbnRange) -> bool {
+    let layout = drive.layout();
+    let reach = || layout.locate(range.start()).map_or(0, |at| u64::from(layout.track(at.track).sectors));
+    end <= range.start() && range.start().since(end).get() < reach()
+}
+
+impl Order {
+    /// Whether it fetches what lies in a gap.
+    fn detours(&self) -> bool {
+        let merged = self.command.foreground.is_some_and(|asked| asked != self.command.range);
+        matches!(self.work, Work::Detour) || merged
+    }
+}
+
+/// The next piece under a head that reads on.
+fn in_order(drive: &DriveModel, from: &Standing, piece: &Piece) -> Approach {
+    let mut approach =
+        Approach::arriving_after(drive, (from.position, from.free, from.free), Op::Read, piece);
+    approach.missed = None;
+    approach
+}
+
+/// What is known of a command that is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Followed {
+    /// It came from the buffer: it says nothing of where the platter is, or how well it is known. The head is where it was.
+    pub hit: bool,
+    /// It came sooner than foreseen, and the head may have gone on behind the read before it, further than is known. How long moves are
+    /// it does not say.
+    pub on_the_way: bool,
+}
+
+/// The last reads, and what completions have said of reading on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sequences {
+    /// With the detours that there had been.
+    ends: VecDeque<(Lbn, u64)>,
+    /// The LBN behind the last command, if that was a read.
+    last: Option<Lbn>,
+    detours: u64,
+    /// Reads behind one of them where nothing was foreseen to be read on to, and those of them that came from the buffer.
+    behind: u32,
+    hits: u32,
+    /// What those took beyond their own time that no detour came before, in nanoseconds: the mean of so many.
+    mean: i64,
+    of: i64,
+    /// By how much the read that is done was late, since a detour was where the drive would have read on.
+    late: i64,
+    /// Of what the drive does when it has nothing else to do, and behind what follows.
+    score: [i8; 2],
+    on: ReadsOn,
+}
+
+impl Sequences {
+    /// A command is done.
+    fn done(&mut self, order: &Order) {
+        let Command { op, range, .. } = order.command;
+        self.last = (!op.is_write()).then_some(range.end());
+        self.detours += u64::from(order.detours());
+        let detour = matches!(order.work, Work::Detour);
+        // What was read for a detour to the track of a request is no reason to expect that in the buffer.
+        if op.is_write() || detour {
+            return;
+        }
+        if self.ends.len() == READS {
+            self.ends.pop_front();
+        }
+        self.ends.push_back((range.end(), self.detours));
+    }
+
+    /// By how many nanoseconds the read that is done was later than such reads are in the mean without detours.
+    pub fn take_late(&mut self) -> i64 {
+        std::mem::take(&mut self.late)
+    }
+
+    /// A read behind one after which there had been so many detours took so much beyond its own time.
+    fn took(&mut self, detours: u64, beyond: i64) {
+        if detours == self.detours {
+            self.of = (self.of + 1).min(i64::from(MEMORY));
+            self.mean += (beyond - self.mean) / self.of;
+        } else if self.hit_often() && self.of > 0 {
+            self.late = beyond - self.mean;
+        }
+    }
+
+    fn note(&mut self, hit: bool) {
+        if self.behind == MEMORY {
+            (self.behind, self.hits) = (MEMORY / 2, self.hits / 2);
+        }
+        self.behind += 1;
+        self.hits += u32::from(hit);
+    }
+
+    fn hit_often(&self) -> bool {
+        self.hits * SELDOM > self.behind
+    }
+
+    fn believe(&mut self, sequence: bool, reads_on: bool) {
+        let score = &mut self.score[usize::from(sequence)];
+        *score = (*score + if reads_on { 1 } else { -1 }).clamp(-MOST, MOST);
+        let on = if sequence { &mut self.on.sequence } else { &mut self.on.idle };
+        *on = if *on { *score > -ENOUGH } else { *score >= ENOUGH };
+    }
+}
+
+impl Outside {
+    /// How many detours there had been when the last read was done that one of `range` follows by less than a track. What was read
+    /// for a detour to the track of a request is no reason to expect that in the buffer.
+    fn detours_then(&self, drive: &DriveModel, range: LbnRange) -> Option<u64> {
+        let decided = self.queue.iter().rev().chain(self.device.iter().rev());
+        let decided =
+            decided.filter(|order| !order.command.op.is_write() && !matches!(order.work, Work::Detour));
+        let decided = decided.map(|order| (order.command.range.end(), self.sequences.detours));
+        let done = self.sequences.ends.iter().rev().copied();
+        decided.chain(done).find(|(end, _)| is_near(drive, *end, range)).map(|(_, detours)| detours)
+    }
+
+    /// Whether the gap before `range` is left alone, since the drive may have it without one.
+    pub(super) fn may_be_buffered(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
+        let read = self.config.reads_on && !op.is_write();
+        read && self.sequences.hit_often() && self.detours_then(drive, range).is_some()
+    }
+
+    /// What a completion says of whether the drive reads on behind what was done last.
+    fn learn_reading_on(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
+        let Some(behind) = self.base.behind.filter(|_| self.known) else { return };
+        let heard = self.clock.platter(now);
+        // What it does when it has nothing else to do it does behind what follows as well.
+        let plain = ReadsOn { idle: behind.sequence && self.sequences.on.idle, sequence: false };
+        let on = ReadsOn { idle: plain.idle || !behind.sequence, sequence: behind.sequence };
+        let plain = Standing { reads_on: plain, ..self.base.not_reading_on() };
+        let reading = Standing { reads_on: on, ..plain }.reading_on(drive);
+        let [with, without] = [reading, plain].map(|from| self.follow(drive, &from, order).0.heard);
+        let noise = self.clock.turn() / NOISE;
+        let off = |foreseen| difference(heard, foreseen).abs();
+        if difference(with, without).abs() > 2 * noise && off(with).min(off(without)) < noise {
+            self.sequences.believe(behind.sequence, off(with) < off(without));
+        }
+    }
+
+    /// A command is done: what that says of reading on, and whether the drive had done so.
+    pub(super) fn came_from_buffer(
+        &mut self,
+        drive: &DriveModel,
+        (now, begun): (Instant, Instant),
+        order: &mut Order,
+        in_turn: bool,
+    ) -> Followed {
+        let Command { op, range, .. } = order.command;
+        let near = self.sequences.last.is_some_and(|end| is_near(drive, end, range));
+        if in_turn && self.config.reads_on {
+            self.learn_reading_on(drive, now, order);
+        }
+        let hit = self.is_hit(drive, (now, begun), order);
+        let sooner = difference(order.forecast.heard, self.clock.platter(now)) > self.clock.turn() / NOISE;
+        self.sequences.done(order);
+        let on_the_way = self.sequences.on.idle && near && !op.is_write() && !hit && sooner;
+        Followed { hit, on_the_way }
+    }
+
+    fn is_hit(&mut self, drive: &DriveModel, (now, begun): (Instant, Instant), order: &mut Order) -> bool {
+        let command = order.command;
+        if command.op.is_write() {
+            return false;
+        }
+        let heard = self.clock.platter(now);
+        let turn = self.clock.turn();
+        let (noise, chance) = (turn / NOISE, turn / CHANCE);
+        if order.forecast.source != Source::Medium {
+            if difference(heard, order.forecast.heard).abs() <= noise {
+                if order.forecast.source == Source::Passing && self.known {
+                    return false;
+                }
+                let (_, after) = self.follow(drive, &self.base, order);
+                self.base = after;
+                self.base.bus = heard;
+                return true;
+            }
+            // It was not there: it has been to the medium.
+            self.base = Standing { behind: None, ..self.base.not_reading_on() };
+            order.forecast = self.follow(drive, &self.base, order).0;
+        }
+        let sooner = difference(order.forecast.heard, heard);
+        let hit = match order.work {
+            Work::Idle => sooner >= noise,
+            Work::Foreground { .. } | Work::Detour => {
+                let Some(detours) = self.detours_then(drive, command.range) else { return false };
+                // It waited for nothing that moves.
+                let overheads = &self.config.overheads;
+                let own = overheads.command(command.op) + overheads.bus_sector * command.range.len().get();
+                let own = nanos(own + overheads.tail(command.op));
+                let later = nanos(now.saturating_since(begun)) - own;
+                let hit =
+                    later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
+                if command.foreground == Some(command.range) {
+                    self.sequences.note(hit);
+                    self.sequences.took(detours, if hit { 0 } else { later.max(0) });
+                }
+                hit
+            }
+            Work::Probe => false,
+        };
+        if hit {
+            self.base.free = self.base.free.max(heard);
+            self.base.ready = self.base.free;
+            self.base.bus = heard;
+            self.base.behind = None;
+        }
+        hit
+    }
+
+    /// Whether a read comes where the drive reads on: what lies before it is no gap.
+    pub(super) fn is_streamed(&self, drive: &DriveModel, standing: &Standing, what: (Op, LbnRange)) -> bool {
+        let sent = (self.decided, self.held_back);
+        let overheads = &self.config.overheads;
+        what.0 == Op::Read && streamed(drive, overheads, standing, sent, what.1).is_some()
+    }
+
+    /// What the drive is taken to read on to from now on.
+    pub(super) fn believe_reading_on(&mut self) {
+        self.base.reads_on = self.sequences.on;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::forecast::forecast;
+    use super::*;
+    use model::{Position, builtin};
+
+    fn overheads() -> Overheads {
+        Overheads {
+            command: [Duration::from_micros(300); 2],
+            completion: [Duration::from_micros(10); 2],
+            bus_sector: Duration::from_micros(6),
+            shortest_access: Duration::ZERO,
+            overlap: true,
+            write_back: false,
+        }
+    }
+
+    fn lbns(start: u64, len: u64) -> LbnRange {
+        LbnRange::new(Lbn::new(start), Sectors::new(len))
+    }
+
+    /// What is foreseen of reads that are sent at once, by a drive that reads on to so much, from rest.
+    fn foreseen(reads_on: ReadsOn, ranges: &[LbnRange]) -> (Vec<Forecast>, Standing) {
+        let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
+        let position = Position::default();
+        let zero = Instant::ZERO;
+        let rest =
+            Standing { position, track: None, free: zero, ready: zero, bus: zero, behind: None, reads_on };
+        let mut at = rest;
+        let each = |range: &LbnRange| {
+            let sent = (Instant::ZERO, HeldBack::default());
+            let (seen, next) = forecast(&drive, &overheads(), &at, sent, (Op::Read, *range));
+            at = next;
+            seen
+        };
+        let all = ranges.iter().map(each).collect();
+        (all, at)
+    }
+
+    const ALL: ReadsOn = ReadsOn { idle: true, sequence: true };
+
+    #[test]
+    fn behind_a_sequence_the_head_is_free_at_the_end_of_the_track() {
+        let [one, two] = [lbns(0, 8), lbns(8, 8)];
+        let (seen, reading) = foreseen(ALL, &[one, two]);
+        let (_, plain) = foreseen(ReadsOn::default(), &[one, two]);
+        assert_eq!(plain.free, seen[1].end);
+        // The first track has 334 sectors.
+        let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
+        let track = drive.layout().track(drive.layout().locate(Lbn::ZERO).unwrap().track);
+        let rest = drive.rpm().time_within(track.arc(16, track.sectors - 16));
+        assert_eq!(reading.free, seen[1].end + rest);
+        assert_eq!(reading.not_reading_on().free, plain.free);
+        // One read alone is no sequence.
+        let (seen, reading) = foreseen(ALL, &[one]);
+        assert_eq!(reading.free, seen[0].end);
+    }
+
+    #[test]
+    fn who_reads_on_is_done_as_the_sectors_pass_and_anybody_else_waits() {
+        let (seen, _) = foreseen(ALL, &[lbns(0, 8), lbns(8, 8), lbns(16, 8), lbns(324, 20)]);
+        assert_eq!(seen[1].source, Source::Medium);
+        assert!(seen[2..].iter().all(|seen| seen.source == Source::Passing), "{seen:?}");
+        assert!(!seen[2].moves && seen[3].moves, "only the last goes on to the next track");
+        let (plain, _) = foreseen(ReadsOn::default(), &[lbns(0, 8), lbns(8, 8), lbns(16, 8)]);
+        assert!(
+            difference(seen[2].end, plain[2].end).abs() < 10,
+            "it has been behind the other all the time"
+        );
+        let elsewhere = lbns(9_000_000, 8);
+        let (seen, _) = foreseen(ALL, &[lbns(0, 8), lbns(8, 8), elsewhere]);
+        let (plain, _) = foreseen(ReadsOn::default(), &[lbns(0, 8), lbns(8, 8), elsewhere]);
+        assert!(seen[2].arrive > plain[2].arrive + Duration::from_millis(5));
+        assert_eq!(seen[2].source, Source::Medium);
+    }
+
+    #[test]
+    fn what_is_believed_follows_what_most_say() {
+        let mut sequences = Sequences::default();
+        let mut told = |times: u32, reads_on: bool| {
+            (0..times).for_each(|_| sequences.believe(true, reads_on));
+            sequences.on
+        };
+        assert_eq!(told(3, true), ReadsOn::default());
+        assert_eq!(told(1, true), ReadsOn { idle: false, sequence: true });
+        assert_eq!(told(7, false), ReadsOn { idle: false, sequence: true });
+        assert_eq!(told(1, false), ReadsOn::default());
+    }
+
+    #[test]
+    fn what_detours_have_cost_reads_that_others_had_from_the_buffer_is_told_once() {
+        let mut sequences = Sequences::default();
+        for n in 0..200 {
+            let hit = n % 2 == 0;
+            sequences.note(hit);
+            sequences.took(0, if hit { 0 } else { 4_000_000 });
+        }
+        assert_eq!(sequences.take_late(), 0);
+        sequences.detours = 1;
+        sequences.took(0, 6_000_000);
+        assert!((3_900_000..4_100_000).contains(&sequences.take_late()));
+        assert_eq!(sequences.take_late(), 0);
+    }
+}

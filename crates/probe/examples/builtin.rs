@@ -8,7 +8,8 @@
 //! Of the reads, `near` came within 50 us of the prediction, on the drive with all its noise; `true` on the same drive
 //! with what is random in it switched off; `turns` whole turns off, `other` otherwise. `sure` is as `near`, of the reads
 //! outside the regions that the report calls unsure, `none` where that is all of the drive. After the order of tracks
-//! found, and the true one, stands how sure the report is of it.
+//! found, and the true one, stands how sure the report is of it. The last line counts the drives that are named whole, and
+//! has the least of the others' `sure`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -66,16 +67,27 @@ fn main() {
         "{:24} {:>8} {:>8} {:>7} {:>7} {:>7} {:>7} {:>7}  found",
         "drive", "drive s", "reads", "near", "true", "turns", "other", "sure"
     );
+    let (mut lines, mut whole, mut least) = (0, 0, 1.0_f64);
     for name in &wanted.names {
-        match profile_of(name) {
-            Some(truth) => line(&wanted, name, &truth),
-            None => println!("{name:24} no such drive"),
+        let Some(truth) = profile_of(name) else {
+            println!("{name:24} no such drive");
+            continue;
+        };
+        if let Some(sure) = line(&wanted, name, &truth) {
+            lines += 1;
+            whole += u32::from(sure.is_none());
+            least = sure.map_or(least, |sure| least.min(sure));
         }
     }
+    let least = 100.0 * least;
+    println!(
+        "{lines} drives, {whole} of them named whole; of the others at least {least:.1}% where they are sure"
+    );
 }
 
+/// Probes one; the share of reads that come as predicted where the report is sure, if that is anywhere, of a probe that came to an end.
 #[expect(clippy::print_stdout, reason = "an example")]
-fn line(wanted: &Wanted, name: &str, truth: &Profile) {
+fn line(wanted: &Wanted, name: &str, truth: &Profile) -> Option<Option<f64>> {
     let drive = |noise: bool| match (noise, wanted.noise) {
         (true, true) => Emulated::noisy(truth, wanted.seed),
         (false, true) => Emulated::with(truth, common::without_chance(), wanted.seed),
@@ -93,7 +105,7 @@ fn line(wanted: &Wanted, name: &str, truth: &Profile) {
         Ok(outcome) => outcome,
         Err(error) => {
             println!("{name:24} {error}");
-            return;
+            return None;
         }
     };
     // A spindle that drifts is where the probe left it.
@@ -125,6 +137,7 @@ fn line(wanted: &Wanted, name: &str, truth: &Profile) {
     if wanted.profile {
         println!("{report:#?}\n{}", profile.to_toml());
     }
+    Some(sure)
 }
 
 fn order(profile: &Profile) -> String {

@@ -45,7 +45,7 @@ use correct::Correction;
 use felt::{Felt, Waiting};
 use forecast::{HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
-use idle::{Alone, Usual};
+use idle::{Alone, Charged, Usual};
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
@@ -87,10 +87,10 @@ pub(super) struct Outside {
     blind: bool,
     /// What was done last was done in idle time.
     after_idle: bool,
-    /// What requests take otherwise.
-    alone: Alone,
-    /// When the next foreground command is foreseen to be done, if it comes behind work of idle time.
-    charged: Option<Instant>,
+    /// What requests take otherwise, and those that are reported from the buffer.
+    alone: [Alone; 2],
+    /// What idle time is charged with for the next foreground command, if that comes behind such work.
+    charged: Option<Charged>,
     /// The last command of idle time met sectors that cannot be read: what the drive has tried for them is no pause of its own.
     idle_failed: bool,
     /// The most that a detour has cost the head because it met sectors that cannot be read, in nanoseconds: the next may as well.
@@ -137,6 +137,8 @@ pub(super) struct Outside {
     base: Standing,
     /// What was heard of last is a write that was in the drive's buffer then.
     buffered: bool,
+    /// Platter time at which the foreground's last write is on the medium, if it was reported before.
+    written: Instant,
     /// Commands of detours whose cost has not been heard of, since their requests' writes were reported from the buffer.
     unheard: u32,
     /// Of those, what the last completion tells the cost of.
@@ -163,7 +165,7 @@ impl Outside {
             config,
             blind: !drive.is_known(),
             after_idle: false,
-            alone: Alone::default(),
+            alone: [Alone::default(); 2],
             charged: None,
             idle_failed: false,
             worst: 0,
@@ -200,6 +202,7 @@ impl Outside {
                 reads_on: ReadsOn::default(),
             },
             buffered: false,
+            written: Instant::ZERO,
             unheard: 0,
             heard_of: 0,
             retries: VecDeque::new(),
@@ -252,9 +255,15 @@ impl Outside {
         !matches!(self.caution(), Some(Unknown | Mistrust | Unsynchronised))
     }
 
+    /// Of a bound on harm, what the account may show. Where writes are reported from the drive's buffer nobody hears what the drive did
+    /// then, and what clients feel is up to a tenth more (docs/FAST02.md).
+    fn by_account(&self, bound_ppm: u32) -> u32 {
+        if self.config.overheads.write_back { bound_ppm - bound_ppm / 10 } else { bound_ppm }
+    }
+
     /// Of the foreground's time, the millionths that detours may cost.
     fn detour_bound(&self) -> Option<u32> {
-        self.config.harm_ppm.map(|bound| self.shared.for_detours(bound))
+        self.config.harm_ppm.map(|bound| self.shared.for_detours(self.by_account(bound)))
     }
 
     /// Which sectors are bad; those that were written are good again.
@@ -298,8 +307,13 @@ impl Core {
             }
         }
         let order = if room { outside.queue.pop_front() } else { None };
+        let writing = outside.buffered && outside.clock.platter(now) < outside.base.free;
         let action = order.map(|mut order| {
             order.sent = Some(now);
+            if writing && !outside.device.is_empty() {
+                order.in_any_order = true;
+                outside.device.iter_mut().for_each(|before| before.in_any_order = true);
+            }
             let command = order.command;
             outside.device.push_back(order);
             outside.foresee(&self.drive);
@@ -362,7 +376,7 @@ impl Core {
         let moved = (medium && foreseen.moves).then_some((foreseen.distance, foreseen.slack()));
         if !(streamed || outside.reports(order.command.op)) {
             outside.record.note(&seen, moved);
-            if outside.guard.note(seen.foreseen) {
+            if !order.in_any_order && outside.guard.note(seen.foreseen) {
                 // The drive may be another one from now on.
                 outside.correction.forget();
                 outside.control.forget();
@@ -394,7 +408,10 @@ impl Core {
         } else {
             now.saturating_since(begun)
         };
-        let left = outside.config.harm_ppm.map_or(65_536, |bound| outside.shared.left_by_idle(bound));
+        let left = outside
+            .config
+            .harm_ppm
+            .map_or(65_536, |bound| outside.shared.left_by_idle(outside.by_account(bound)));
         outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
         match &order.work {
             Work::Foreground { plain, job } => {
@@ -414,7 +431,9 @@ impl Core {
                     outside.worst = outside.worst.max(late.head);
                 }
                 let late = Late { head: late.head + outside.sequences.take_late(), ..late };
-                let client = self.felt(&mut outside, now, job, time, late);
+                let at_head = if reported { foreseen.heard.saturating_since(foreseen.service) } else { time };
+                let client = self.felt(&mut outside, now, job, at_head, late);
+                outside.written = if reported { outside.base.free } else { Instant::ZERO };
                 let felt = guard::Lateness { client, head: late.head };
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), felt, left);
                 outside.on_bus = late.bus;
@@ -436,8 +455,8 @@ impl Core {
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {
             outside.shared.weigh(&outside.guard.harm(), &self.idle.harm());
-            self.idle.beside_ppm =
-                idle.harm_ppm.saturating_sub(outside.shared.for_idle(bound.min(idle.harm_ppm)));
+            let bound = outside.by_account(bound.min(idle.harm_ppm));
+            self.idle.beside_ppm = idle.harm_ppm.saturating_sub(outside.shared.for_idle(bound));
         }
         if let Some(bound) = outside.detour_bound()
             && let Some(share) = outside.guard.look()
@@ -455,7 +474,11 @@ impl Core {
     fn felt(&mut self, outside: &mut Outside, now: Instant, job: &Job, time: Duration, late: Late) -> i64 {
         let commanded = outside.foreground_commands();
         let all = self.pool.iter().chain(commanded).chain([&job.pending]);
-        let waiting = Waiting::of(all, outside.heard_at);
+        let mut waiting = Waiting::of(all, outside.heard_at);
+        waiting.to_write = outside.buffered;
+        if outside.written != Instant::ZERO && outside.written <= outside.clock.platter(waiting.since) {
+            outside.felt.nobody_waits();
+        }
         let waited = now.saturating_since(waiting.since).saturating_sub(time);
         let [detours, idle] = outside.felt.done(now, late, waiting, waited);
         if self.config.idle.is_some() {

@@ -9,7 +9,7 @@ use scheduler::{Config, IdleTime, OutsideConfig, Overheads, Place};
 use std::fmt;
 use std::sync::Arc;
 use units::{Instant, Sectors};
-use workload::{Arrival, Issuer, Random, RandomConfig};
+use workload::{Arrival, Issuer, Random, RandomConfig, Share};
 
 /// The bound on harm that is the default, in percent.
 const BOUND: f64 = 1.0;
@@ -106,15 +106,26 @@ impl fmt::Display for Pairs {
 /// So many random requests a second to an Atlas 10K that behaves so.
 fn pair(
     behaviour: Behaviour,
-    (policy, idle): (PolicyName, Option<IdleTime>),
+    how: (PolicyName, Option<IdleTime>),
     rate: f64,
+    requests_seed: (u64, u64),
+) -> Pair {
+    pair_of(("quantum-atlas-10k", behaviour), how, (rate, Share::TWO_THIRDS), requests_seed)
+}
+
+/// So many random requests a second, of which so many are reads, to a drive that behaves so.
+fn pair_of(
+    (drive, behaviour): (&str, Behaviour),
+    (policy, idle): (PolicyName, Option<IdleTime>),
+    (rate, reads): (f64, Share),
     (requests, seed): (u64, u64),
 ) -> Pair {
-    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let profile = builtin::find(drive).unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let run = |background| {
+    let run = |background, idle| {
         let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
-        let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
+        let load =
+            RandomConfig { reads, ..RandomConfig::new(known.layout().capacity(), known.sector_bytes()) };
         let load = Random::new(load, seed).unwrap();
         let load = Issuer::new(load, Arrival::Poisson { rate }, Instant::ZERO, seed).unwrap();
         let place = Place::Outside(OutsideConfig::beyond(overheads));
@@ -123,7 +134,7 @@ fn pair(
         run.advance(requests, &mut Nothing).unwrap();
         run
     };
-    Pair::of(&run(Background::None), &run(Background::Scan { block: Sectors::new(16) }))
+    Pair::of(&run(Background::None, None), &run(Background::Scan { block: Sectors::new(16) }, idle))
 }
 
 #[test]
@@ -159,15 +170,33 @@ fn what_a_drive_that_writes_back_is_made_to_wait_is_bounded() {
         for (policy, rate) in [(PolicyName::Fcfs, 30.0), (PolicyName::Fcfs, 60.0), (PolicyName::Sptf, 60.0)] {
             for idle in [None, Some(IdleTime::default())] {
                 let pairs = Pairs::of(42..46, |seed| pair(behaviour, (policy, idle), rate, (requests, seed)));
-                // Over the slow bus the account of idle time is a little below what is felt: 1.04% at 60 a second in order of arrival.
-                let most = if drive == "slow bus" && idle.is_some() { BOUND * 1.1 } else { BOUND };
-                pairs.assert_below(most, &format!("{drive}, {policy:?}, {rate} a second, {idle:?}"));
+                pairs.assert_bounded(&format!("{drive}, {policy:?}, {rate} a second, {idle:?}"));
                 let detours = pairs.mean(|pair| pair.detours as f64);
                 assert!(
                     detours > requests as f64 / 8.0,
                     "{drive}, {policy:?}, {rate} a second, {idle:?}: {pairs}"
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn hardly_anything_but_writes_to_a_drive_that_writes_back_is_bounded() {
+    // Who waits for what was reported before waits at no command: 1.4% to 2.0% slower with idle time.
+    let noisy = Behaviour { write_back: Some(true), ..Behaviour::noisy() };
+    let drives = [
+        ("quantum-atlas-10k", 40.0),
+        ("seagate-cheetah-4lp", 70.0),
+        ("seagate-cheetah-18lp", 25.0),
+        ("ibm-ultrastar-9es", 50.0),
+        ("nearline-4tb", 10.0),
+    ];
+    for (drive, rate) in drives {
+        for reads in [Share::NONE, Share::new(1, 50).unwrap(), Share::new(1, 10).unwrap()] {
+            let how = (PolicyName::Fcfs, Some(IdleTime::default()));
+            let pairs = Pairs::of(42..46, |seed| pair_of((drive, noisy), how, (rate, reads), (24_000, seed)));
+            pairs.assert_bounded(&format!("{drive}, {rate} a second, {} of them reads", reads.as_f64()));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::config::Neighbour;
 use super::forecast::{Forecast, Plain};
+use super::idle::Charged;
 use crate::core::Purpose;
 use crate::core::under_way::Job;
 use std::fmt;
@@ -84,9 +85,11 @@ pub(super) struct Order {
     pub foreseen: bool,
     /// Whether a command that was sent later was done before it.
     pub overtaken: bool,
-    /// Behind work of idle time: platter time at which its last sector was foreseen to have passed, as idle time was charged for,
-    /// and at which the host was to hear of it.
-    pub charged: Option<(Instant, Instant)>,
+    /// Whether it waited at the drive with another while that wrote what it had reported: which of them goes first is the drive's own
+    /// choice, and tells nothing of whether it is as foreseen.
+    pub in_any_order: bool,
+    /// What idle time was charged with, if it comes behind such work.
+    pub charged: Option<Charged>,
 }
 
 #[derive(Clone, Debug)]

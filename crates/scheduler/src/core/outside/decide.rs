@@ -57,7 +57,8 @@ impl Outside {
             forecast,
             foreseen,
             overtaken: false,
-            charged: charged.map(|end| (end, forecast.heard)),
+            in_any_order: false,
+            charged,
         });
     }
 

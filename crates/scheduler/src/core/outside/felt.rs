@@ -36,13 +36,15 @@ pub(super) struct Waiting {
     heard: Instant,
     /// When those bursts came that came since.
     came: Vec<Instant>,
+    /// Whether the head has still to write what was reported: who comes meanwhile waits for that as for one who waits.
+    pub to_write: bool,
 }
 
 impl Waiting {
     /// Those that wait when a request is done, after one before that was `heard` of then. A burst whose first request is
     /// done counts no more, only its requests do.
     pub fn of<'a>(requests: impl Iterator<Item = &'a Pending>, heard: Instant) -> Self {
-        let none = Self { all: 0, bursts: 0, since: Instant::MAX, heard, came: Vec::new() };
+        let none = Self { all: 0, bursts: 0, since: Instant::MAX, heard, came: Vec::new(), to_write: false };
         requests.fold(none, |mut waiting, request| {
             waiting.all += 1;
             waiting.since = waiting.since.min(request.arrived);
@@ -96,7 +98,8 @@ impl Felt {
     /// waited so long when the head began with it: by how many nanoseconds its client has waited longer for detours, and for
     /// idle time; less than nothing where more was gained.
     pub fn done(&mut self, now: Instant, late: Late, waiting: Waiting, waited: Duration) -> [i64; 2] {
-        let Waiting { all: waiting, bursts, heard, came, .. } = waiting;
+        let Waiting { all: waiting, bursts, heard, came, to_write, .. } = waiting;
+        let behind = waiting + usize::from(to_write);
         self.catch_up(nanos(waited));
         self.arrivals.done(heard, now, bursts, came);
         self.done += 1;
@@ -114,8 +117,8 @@ impl Felt {
         let clients = self.arrivals.clients(self.most[0].max(self.most[1])).map(|clients| clients as u64);
         self.clients = clients;
         let last = |from: u64| clients.map_or(u64::MAX, |clients| (from + clients).saturating_sub(1));
-        self.lost.retain(|(from, _)| last(*from) > self.done && waiting > 1);
-        let others = self.arrivals.until_nobody_waits(waiting.saturating_sub(1));
+        self.lost.retain(|(from, _)| last(*from) > self.done && behind > 1);
+        let others = self.arrivals.until_nobody_waits(behind.saturating_sub(1));
         let left = |from: u64| i64::try_from((last(from) - self.done).min(others)).unwrap_or(i64::MAX);
         self.owed = self
             .lost
@@ -136,8 +139,13 @@ impl Felt {
         self.lost.push(lost);
     }
 
+    /// The head has done all that was asked for before the next request came.
+    pub fn nobody_waits(&mut self) {
+        self.lost.clear();
+    }
+
     /// A head that was ahead by more than anybody has waited would have had nothing to do by then: it is late by no more.
-    fn catch_up(&mut self, waited: i64) {
+    pub fn catch_up(&mut self, waited: i64) {
         let heads = || self.lost.iter().flat_map(|(_, heads)| heads);
         let mut less = heads().sum::<i64>().saturating_sub(waited);
         for head in self.lost.iter_mut().flat_map(|(_, heads)| heads).filter(|head| **head > 0) {
@@ -180,7 +188,7 @@ mod tests {
     }
 
     fn alone(all: usize) -> Waiting {
-        Waiting { all, bursts: all, since: Instant::ZERO, heard: NOW, came: Vec::new() }
+        Waiting { all, bursts: all, since: Instant::ZERO, heard: NOW, came: Vec::new(), to_write: false }
     }
 
     /// A burst, and two who came by themselves.

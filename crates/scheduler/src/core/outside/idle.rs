@@ -12,6 +12,7 @@ use super::{Neighbours, Order, Outside, Work};
 use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Job, pass, plain_end, turn};
 use crate::core::{Core, Purpose};
+use crate::foreground::Request;
 use crate::idle::Range;
 use crate::planner::{Stop, straight_parts};
 use model::DriveModel;
@@ -66,7 +67,24 @@ impl Usual {
     }
 }
 
+/// What was charged to idle time when a request was decided on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Charged {
+    /// By how many nanoseconds the head was to be late for it.
+    late: i64,
+    /// Platter time at which its last sector was foreseen to have passed.
+    until: Instant,
+    /// If it is reported from the buffer, when the host would have heard of it without idle time.
+    heard: Instant,
+}
+
 impl Outside {
+    /// How long it takes from when the head is ready for a write until that is reported from the drive's buffer.
+    fn to_report(&self, job: &Job) -> Duration {
+        let Request { op, range, .. } = job.pending.request;
+        self.config.overheads.bus_sector * range.len().get() + self.config.overheads.tail(op)
+    }
+
     /// For how long the data of `order`, which is done, have waited on the bus for what idle time had asked for. The head is ready
     /// for what comes next meanwhile: only who waits for these data is late.
     pub(super) fn behind_idle_on_bus(&mut self, drive: &DriveModel, order: &Order) -> Duration {
@@ -112,26 +130,26 @@ impl Core {
         let until = plain_end(&self.drive, standing.position, begin, op, job.ranges());
         let plain = match from {
             Some(from) => {
-                let at = outside.clock.platter(job.pending.arrived) + outside.config.overheads.command(op);
+                // A write that was reported before that the head had to write yet: who was late for that is late again.
+                let arrived = outside.clock.platter(job.pending.arrived);
+                outside.felt.catch_up(nanos(outside.written.saturating_since(arrived)));
+                let at = (arrived + outside.config.overheads.command(op)).max(outside.written).min(begin);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
                 self.idle.account(plain, until);
                 let late = difference(until, plain);
                 outside.felt.after_idle(late);
-                if outside.reports(op) {
-                    outside.felt.heard_after_idle(difference(begin, at) - late);
-                }
-                outside.charged = Some(until);
+                outside.charged = Some(Charged { late, until, heard: at + outside.to_report(job) });
                 plain.saturating_since(at)
             }
             None => {
                 if let Some(sent) = outside.waited_for_idle(job) {
                     // A drive that has one of these in hand, and no more room, was not asked for the next.
-                    let begin = outside.set_out_from(standing, op, sent);
-                    let plain = plain_end(&self.drive, standing.position, begin, op, job.ranges());
+                    let without = outside.set_out_from(standing, op, sent);
+                    let plain = plain_end(&self.drive, standing.position, without, op, job.ranges());
                     let late = difference(until, plain);
                     self.idle.head.late_by(late);
                     outside.felt.after_idle(late);
-                    outside.charged = Some(until);
+                    outside.charged = Some(Charged { late, until, heard: without + outside.to_report(job) });
                 }
                 until.saturating_since(begin)
             }
@@ -153,31 +171,33 @@ impl Core {
         if self.config.idle.is_none() || !order.foreseen || job.pending.promoted.is_some() {
             return;
         }
-        self.idle.felt.late_by(nanos(waited_for_bus));
         let turn = nanos(turn(&self.drive));
-        let Some((charged, heard)) = order.charged else {
+        let Some(charged) = order.charged else {
+            self.idle.felt.late_by(nanos(waited_for_bus));
             if plain.is_none_or(|plain| plain.detour == 0) {
                 outside.usual.note(seen.error.clamp(-turn, turn));
             }
             return;
         };
-        let later = difference(order.forecast.end, charged).saturating_add(seen.error);
+        let later = difference(order.forecast.end, charged.until).saturating_add(seen.error);
         let failed = std::mem::take(&mut outside.idle_failed);
         // A pause of the drive's own comes without idle time too; what it tries for sectors that idle time has asked for does not.
         let later = if later > turn * PAUSE && !failed { 0 } else { later.max(-turn) - outside.usual.mean() };
         self.idle.head.late_by(later);
         outside.felt.after_idle(later);
-        if outside.reports(order.command.op) {
-            let reported = difference(outside.clock.platter(self.now), heard).clamp(-turn, turn);
-            outside.felt.heard_after_idle(reported - later);
+        if !outside.reports(order.command.op) {
+            self.idle.felt.late_by(nanos(waited_for_bus));
+            return;
         }
+        let reported = outside.clock.platter(self.now);
+        let beyond = difference(reported, order.forecast.heard);
+        let paused = if beyond > turn * PAUSE && !failed { beyond } else { 0 };
+        outside.felt.heard_after_idle(difference(reported, charged.heard) - paused - charged.late - later);
     }
 
     /// What idle time has cost the foreground's `order`, which the drive began with at `begun`, if that could not be foreseen.
     pub(super) fn account_idle_unforeseen(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
-        if self.config.idle.is_none() {
-            return;
-        }
+        let Some(idle) = self.config.idle else { return };
         let Work::Foreground { job, .. } = &order.work else {
             outside.after_idle |= matches!(order.work, Work::Idle | Work::Probe);
             return;
@@ -188,16 +208,20 @@ impl Core {
         }
         let time = self.now.saturating_since(begun);
         let sent = order.sent.unwrap_or(begun).min(begun);
-        if !after_idle && sent == begun {
-            outside.alone.note(time);
+        // Soon after another, it may have waited for what was reported and not written yet.
+        let silent = sent.saturating_since(self.idle.since) >= idle.threshold / 2;
+        let alone = &mut outside.alone[usize::from(outside.reports(order.command.op))];
+        if !after_idle && sent == begun && (silent || !outside.config.overheads.write_back) {
+            alone.note(time);
         }
+        let usual = alone.usual();
         if order.foreseen {
             return;
         }
         self.idle.head.foreground += time;
         if after_idle {
             // How long it waited everybody knows; how much longer the way was, only in the mean.
-            let plain = sent + outside.alone.usual().unwrap_or(time);
+            let plain = sent + usual.unwrap_or(time);
             self.idle.account(plain, self.now);
             outside.felt.after_idle(difference(self.now, plain));
         }

@@ -6,6 +6,7 @@
 
 mod args;
 mod bars;
+mod caution;
 mod demo;
 mod differs;
 mod drive;

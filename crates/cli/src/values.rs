@@ -122,7 +122,12 @@ pub(crate) fn seed(text: &str) -> Result<u64, String> {
 
 /// In what an emulated drive differs from its profile.
 pub(crate) fn behaviour(text: &str) -> Result<Behaviour, String> {
-    text.parse().map_err(|error: SwitchError| error.to_string())
+    text.parse().map_err(|error: SwitchError| match &error {
+        SwitchError::Unknown { word } if word.starts_with("seed=") => {
+            format!("{word:?} is no behaviour of a drive; the seed is given by --seed")
+        }
+        _ => error.to_string(),
+    })
 }
 
 /// A profile's name.

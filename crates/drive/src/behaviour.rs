@@ -4,6 +4,7 @@
 //! changes nothing of what another draws. docs/MODEL.md, section 8, says what each does and where its number is from.
 
 use crate::error::DriveError;
+use model::profile::{Cache, Firmware, WriteBack};
 use units::Duration;
 
 /// Something that happens now and then and takes a while.
@@ -97,6 +98,8 @@ pub struct Behaviour {
     pub grown_defects: u32,
     /// Sectors that cannot be read.
     pub bad_sectors: Option<BadSectors>,
+    /// The profile's command and completion overheads in so many percent of what it says: 0 for none.
+    pub overhead_percent: Option<u32>,
     /// Each command's overhead is longer by up to this.
     pub command_spread: Duration,
     /// Each completion comes later by up to this.
@@ -137,6 +140,7 @@ impl Behaviour {
             }),
             grown_defects: 0,
             bad_sectors: None,
+            overhead_percent: None,
             command_spread: Duration::from_micros(20),
             completion_spread: Duration::from_micros(10),
             bus_sector: Some(Duration::from_nanos(6_400)),
@@ -147,6 +151,17 @@ impl Behaviour {
             eager_read_ahead: true,
             queue: Queue::Tagged { order: QueueOrder::Sptf, depth: 64 },
         }
+    }
+
+    /// What a profile says of the firmware, with the overheads that this drive has.
+    pub fn firmware(&self, told: &Firmware) -> Firmware {
+        let percent = self.overhead_percent.map_or(100.0, f64::from);
+        Firmware { overhead_scale: told.overhead_scale * percent / 100.0, ..told.clone() }
+    }
+
+    /// Whether a drive whose profile has this of its buffer reports writes from there: there is nowhere to, where it is off.
+    pub fn writes_back(&self, told: &Cache) -> bool {
+        self.buffer.unwrap_or(told.enabled) && self.write_back.unwrap_or(told.write_back != WriteBack::None)
     }
 
     /// Refuses what no drive does.
@@ -175,6 +190,9 @@ impl Behaviour {
         }
         if self.overlap_percent > 100 {
             return wrong("behaviour.overlap_percent", self.overlap_percent.to_string(), "give 0 to 100");
+        }
+        if let Some(percent) = self.overhead_percent.filter(|percent| *percent > 10_000) {
+            return wrong("behaviour.overhead_percent", percent.to_string(), "give 0 to 10000");
         }
         if let Some(drift) = self.drift {
             if drift.most_ppm > 100_000 {

@@ -13,13 +13,14 @@ pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile,
     let layout = model.layout();
     let mut profile = profile.clone();
     let mut dice = Dice::new(seed, Component::GrownDefects);
+    let before = profile.layout.remaps.clone();
     let mut moved = BTreeSet::new();
     let mut taken = BTreeSet::new();
     for _ in 0..count {
         let lbn = Lbn::new(dice.below(layout.capacity().get()));
         let Some(at) = layout.locate(lbn) else { continue };
         // What was moved before is not moved again: the file would name it twice.
-        if is_moved(&profile, layout, lbn, at) {
+        if moved.contains(&lbn) || is_moved(&before, layout, lbn, at) {
             continue;
         }
         let Some(to) = spare_after(layout, at.track, &taken) else { break };
@@ -38,12 +39,12 @@ pub(crate) fn grow(profile: &Profile, count: u32, seed: u64) -> Result<(Profile,
 }
 
 /// Whether the file lists this LBN as moved. One that a zone's own list moved stands alone on its track.
-fn is_moved(profile: &Profile, layout: &Layout, lbn: Lbn, at: Location) -> bool {
+fn is_moved(remaps: &[Remap], layout: &Layout, lbn: Lbn, at: Location) -> bool {
     let listed = |r: &Remap| (r.lbn..r.lbn.saturating_add(u64::from(r.sectors))).contains(&lbn.get());
     let sector = at.sector;
     let with_neighbours =
         layout.extents(at.track).any(|e| e.len > 1 && (e.sector..e.sector + e.len).contains(&sector));
-    profile.layout.remaps.iter().any(listed) || !with_neighbours
+    remaps.iter().any(listed) || !with_neighbours
 }
 
 /// A sector without LBN, on the nearest track behind `track` that has several, or else on the nearest before. A

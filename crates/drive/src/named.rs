@@ -53,7 +53,7 @@ const COUNT: &str = "give a whole number, or off";
 const TRIPLE: &str = "give on, off, or profile for what the profile says";
 
 /// In the order of the fields.
-const SWITCHES: [Switch; 17] = [
+const SWITCHES: [Switch; 18] = [
     Switch {
         name: "seek_spread",
         mend: TIME,
@@ -124,6 +124,13 @@ const SWITCHES: [Switch; 17] = [
             set(&mut to.bad_sectors, Some(bad))
         },
         write: |of| of.bad_sectors.map_or(OFF.to_owned(), |b| format!("{}:{}", b.count, b.retries)),
+    },
+    Switch {
+        name: "overhead_percent",
+        mend: "give how many percent of the profile's overheads there are, such as 0 or 200, or off for the profile's",
+        copy: |to, from| to.overhead_percent = from.overhead_percent,
+        read: |to, text| set(&mut to.overhead_percent, Some(text.parse().ok()?)),
+        write: |of| of.overhead_percent.map_or(OFF.to_owned(), |percent| percent.to_string()),
     },
     Switch {
         name: "command_spread",
@@ -335,7 +342,7 @@ mod tests {
     use super::*;
 
     /// A value of each switch which neither the default nor the noise has.
-    const VALUES: [&str; 17] = [
+    const VALUES: [&str; 18] = [
         "seek_spread=35us",
         "late_settles=1000:2ms",
         "missed_landings_ppm=7",
@@ -344,6 +351,7 @@ mod tests {
         "recalibration=10s:1500us",
         "grown_defects=12",
         "bad_sectors=3:4",
+        "overhead_percent=0",
         "command_spread=5us",
         "completion_spread=1500ns",
         "bus_sector=99us",
@@ -381,7 +389,8 @@ mod tests {
             match behaviour.set(name) {
                 Ok(()) => {}
                 Err(SwitchError::Needs { .. }) => {
-                    assert!(["seek_ageing_ppm", "grown_defects", "bad_sectors"].contains(&name), "{name}");
+                    let unnoisy = ["seek_ageing_ppm", "grown_defects", "bad_sectors", "overhead_percent"];
+                    assert!(unnoisy.contains(&name), "{name}");
                 }
                 Err(error) => panic!("{error}"),
             }

@@ -30,9 +30,13 @@ fn behaviour() -> impl Strategy<Value = Behaviour> {
         (micros(), micros(), micros(), micros(), proptest::option::of(micros())),
         (0_u32..200_000, 0_u32..200_000, -100_000_i32..100_000, 0_u32..100, 0_u32..101),
         (proptest::option::of((0_u32..50_000, 1_u64..3_000)), proptest::option::of((1_u64..100, 1_u64..50))),
-        (switch(), switch(), switch(), any::<bool>(), queue(), proptest::option::of((0_u32..200, 0_u32..5))),
+        (
+            (switch(), switch(), switch(), any::<bool>(), queue()),
+            proptest::option::of((0_u32..200, 0_u32..5)),
+            proptest::option::of(0_u32..300),
+        ),
     )
-        .prop_map(|(time, chance, pause, firmware)| Behaviour {
+        .prop_map(|(time, chance, pause, (firmware, bad, overhead_percent))| Behaviour {
             seek_spread: time.0,
             late_settles: Rarely { ppm: chance.0, most: time.1 },
             missed_landings_ppm: chance.1,
@@ -43,7 +47,8 @@ fn behaviour() -> impl Strategy<Value = Behaviour> {
                 takes: Duration::from_millis(ms),
             }),
             grown_defects: chance.3,
-            bad_sectors: firmware.5.map(|(count, retries)| BadSectors { count, retries }),
+            bad_sectors: bad.map(|(count, retries)| BadSectors { count, retries }),
+            overhead_percent,
             command_spread: time.2,
             completion_spread: time.3,
             bus_sector: time.4,

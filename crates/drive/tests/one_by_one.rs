@@ -40,6 +40,7 @@ fn switches() -> Vec<Switch> {
         alone("recalibration", Behaviour { recalibration: Some(pause), ..exact() }),
         alone("grown_defects", Behaviour { grown_defects: 20, ..exact() }),
         alone("bad_sectors", Behaviour { bad_sectors: Some(bad), ..exact() }),
+        ("overhead_percent", Behaviour { overhead_percent: Some(0), ..exact() }, exact(), false),
         alone("command_spread", Behaviour { command_spread: micros(20), ..exact() }),
         alone("completion_spread", Behaviour { completion_spread: micros(10), ..exact() }),
         alone("overlap", Behaviour { overlap_percent: 85, ..exact() }),
@@ -88,6 +89,15 @@ fn answers(behaviour: Behaviour, small: bool, seed: u64) -> Vec<(u64, Instant, b
         }
     }
     answers
+}
+
+#[test]
+fn none_is_forgotten() {
+    let tried: Vec<&str> = switches().iter().map(|(name, ..)| *name).collect();
+    for name in Behaviour::names() {
+        let base = name.trim_end_matches("_ppm").trim_end_matches("_percent");
+        assert!(tried.iter().any(|tried| [name, base].contains(tried)), "{name}");
+    }
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use crate::error::ProbeError;
 use crate::meter::Meter;
-use crate::turns::median;
 use units::{Duration, Op};
 
 /// The most segments looked for.
@@ -14,8 +13,21 @@ const BUS_SECTORS: u64 = 64;
 /// How many times each question is asked.
 const TRIES: usize = 7;
 
-/// The same with what cannot be read.
-const MOST_TRIES: usize = 4 * TRIES;
+/// Hits that hardly vary are so near to the quickest, turns.
+const NEAR: f64 = 0.06;
+
+/// Hits that vary: a few that lie in a third of a turn may be, and are where four fifths of many do. Of the medium's responses, which
+/// lie all over a turn, one in a hundred such few do, and of as many as are asked for then one in a million.
+const MANY: usize = 24;
+const MOST_OF_MANY: f64 = 0.8;
+const MANY_WITHIN: f64 = 0.35;
+
+/// To what the mean of hits that vary is to be known, ns, of no more than so many.
+const MEAN_WITHIN: f64 = 25_000.0;
+const MOST_ASKED: usize = 160;
+
+/// Beyond the slowest of some evenly spread ones, so many mean distances between two of them: one in some hundred lies further.
+const BEYOND: f64 = 3.0;
 
 /// What was found of the buffer.
 #[derive(Clone, Debug, Default)]
@@ -34,19 +46,78 @@ pub(crate) struct Buffer {
     pub(crate) bus_sector_ns: f64,
     /// Places it holds; 0 when it keeps nothing.
     pub(crate) segments: u64,
+    /// Whether hits vary by so much that a read from the medium may be as quick.
+    pub(crate) vary: bool,
 }
 
-/// Asks several times at random places and waits. A read from the medium ends where its sector stands, so random
-/// waits make its response anything up to a turn; hits all take the same.
-fn asked(
-    meter: &mut Meter<'_>,
-    first_count: u64,
-    offset: i64,
-    count: u64,
-) -> Result<(bool, f64), ProbeError> {
-    let capacity = meter.capacity();
+/// Responses to one question.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Whether they came from the buffer.
+    hit: bool,
+    /// What one takes, ns: the least where they hardly vary, the mean where they do.
+    ns: f64,
+    /// What one takes at most, ns: no more than one in some hundred takes longer.
+    most: f64,
+}
+
+/// What hits differ by at most where they hardly vary, ns: some percent of a turn are the medium's.
+fn margin(meter: &Meter<'_>) -> f64 {
+    (0.01 * meter.revolution()).min(60_000.0)
+}
+
+/// Asks several times at random places and waits. A read from the medium ends where its sector stands, so random waits make
+/// its response anything up to a turn; hits take the same, or vary by less than a turn.
+///
+/// Of a few the rule tells, where hits vary by little. Where it does not, though the few lie nearer to one another than a third of
+/// a turn, many are asked for; and where hits vary, so many that their mean is known.
+fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Result<Asked, ProbeError> {
     let mut responses = Vec::new();
-    for _ in 0..MOST_TRIES {
+    ask(meter, &mut responses, TRIES, (first_count, offset, count))?;
+    let turn = meter.revolution();
+    let low = responses.first().copied().unwrap_or(0.0);
+    let near = responses.iter().filter(|&&ns| ns - low < NEAR * turn).count();
+    let mut hit = near >= TRIES - 2;
+    if !hit && narrowest(&responses, 1.0) < MANY_WITHIN * turn {
+        ask(meter, &mut responses, MANY, (first_count, offset, count))?;
+        hit = narrowest(&responses, MOST_OF_MANY) < MANY_WITHIN * turn;
+    }
+    let middle = responses.get(responses.len() / 2).copied().unwrap_or(0.0);
+    if !hit {
+        return Ok(Asked { hit, ns: middle, most: middle });
+    }
+    // What waited for something else does not count.
+    if responses.iter().filter(|&&ns| ns - low <= margin(meter)).count() >= TRIES - 2 {
+        responses.retain(|ns| ns - low < NEAR * turn);
+        let high = responses.last().copied().unwrap_or(low);
+        return Ok(Asked { hit, ns: low, most: high + BEYOND * (high - low) / responses.len() as f64 });
+    }
+    // Evenly spread ones have their mean known to so much of their range.
+    let of_hits = |responses: &mut Vec<f64>| responses.retain(|ns| (ns - middle).abs() < MANY_WITHIN * turn);
+    of_hits(&mut responses);
+    let range = |of: &[f64]| (of.first().copied().unwrap_or(0.0), of.last().copied().unwrap_or(0.0));
+    let (low, high) = range(&responses);
+    let wanted = ((high - low) / MEAN_WITHIN).powi(2) / 12.0;
+    let more = (wanted as usize).clamp(MANY, MOST_ASKED).saturating_sub(responses.len());
+    ask(meter, &mut responses, more, (first_count, offset, count))?;
+    of_hits(&mut responses);
+    let n = responses.len().max(1) as f64;
+    let (low, high) = range(&responses);
+    let mean = responses.iter().sum::<f64>() / n;
+    Ok(Asked { hit, ns: mean, most: high + BEYOND * (high - low) / n })
+}
+
+/// Asks so many times more; the responses, ascending.
+fn ask(
+    meter: &mut Meter<'_>,
+    responses: &mut Vec<f64>,
+    times: usize,
+    (first_count, offset, count): (u64, i64, u64),
+) -> Result<(), ProbeError> {
+    let capacity = meter.capacity();
+    let enough = responses.len() + times;
+    // Some meet what cannot be read.
+    for _ in 0..4 * times {
         let place = capacity / 8 + meter.draw.below(capacity / 2);
         let then = place.saturating_add_signed(offset).min(capacity - count);
         let wait = 1.0 + meter.draw.unit();
@@ -57,39 +128,50 @@ fn asked(
             continue;
         }
         responses.push(two.response_ns());
-        if responses.len() == TRIES {
+        if responses.len() == enough {
             break;
         }
     }
-    let middle = median(&mut responses);
-    let low = responses.first().copied().unwrap_or(0.0);
-    // Of seven hits the median is the rule; the medium's responses lie all over a turn.
-    let near = responses.iter().filter(|&&ns| ns - low < 0.06 * meter.revolution()).count();
-    Ok((near >= TRIES - 2, if near >= TRIES - 2 { low } else { middle }))
+    responses.sort_unstable_by(f64::total_cmp);
+    Ok(())
+}
+
+/// How near this share of the responses lie to one another, ns.
+fn narrowest(responses: &[f64], share: f64) -> f64 {
+    let of = ((responses.len() as f64 * share) as usize).max(1);
+    let widths = responses.windows(of).map(|some| match (some.first(), some.last()) {
+        (Some(low), Some(high)) => high - low,
+        _ => f64::MAX,
+    });
+    widths.fold(f64::MAX, f64::min)
 }
 
 /// Looks at the buffer.
 pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     let mut found = Buffer::default();
-    let (keeps, same_ns) = asked(meter, 1, 0, 1)?;
-    let (reads_ahead, next_ns) = asked(meter, 1, 1, 1)?;
+    let same = asked(meter, 1, 0, 1)?;
+    let next = asked(meter, 1, 1, 1)?;
     // A drive may be quicker where a command goes on from the last.
-    let (jumps, jump_ns) = asked(meter, 1, 3, 1)?;
-    let ahead_ns = if jumps { next_ns.max(jump_ns) } else { next_ns };
-    let (keeps_before, _) = asked(meter, 1, -2, 1)?;
+    let jump = asked(meter, 1, 3, 1)?;
+    let ahead_ns = if jump.hit { next.ns.max(jump.ns) } else { next.ns };
+    let before = asked(meter, 1, -2, 1)?;
+    let (keeps, reads_ahead) = (same.hit, next.hit);
     found.keeps = keeps;
     found.reads_ahead = reads_ahead;
-    found.keeps_before = keeps_before;
+    found.keeps_before = before.hit;
     if !keeps && !reads_ahead {
         meter.buffer_is_known();
         return Ok(found);
     }
-    found.hit_ns = if keeps { same_ns } else { ahead_ns };
+    found.hit_ns = if keeps { same.ns } else { ahead_ns };
     if keeps && reads_ahead {
-        found.hit_ns = same_ns.max(ahead_ns);
+        found.hit_ns = same.ns.max(ahead_ns);
     }
-    // What is longer by a few percent of a turn is the medium's.
-    meter.hit_below = found.hit_ns + (0.01 * meter.revolution()).min(60_000.0);
+    // What is longer by a few percent of a turn is the medium's, unless hits vary by more.
+    let hits = [same, next, jump, before].into_iter().filter(|asked| asked.hit);
+    let most = hits.map(|asked| asked.most).fold(0.0, f64::max);
+    found.vary = most > found.hit_ns + margin(meter);
+    meter.hit_below = f64::max(found.hit_ns + margin(meter), most);
     found.bus_sector_ns = bus(meter, &found)?;
     if reads_ahead {
         found.ahead = how_far(meter)?;
@@ -105,10 +187,10 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
 /// Time of a sector on the bus: longer hits take longer.
 fn bus(meter: &mut Meter<'_>, found: &Buffer) -> Result<f64, ProbeError> {
     let (first, offset) = if found.keeps { (BUS_SECTORS, 0) } else { (1, 1) };
-    let (hit, long) = asked(meter, first, offset, BUS_SECTORS)?;
-    let (hit_one, one) = asked(meter, first, offset, 1)?;
-    let slope = (long - one) / (BUS_SECTORS - 1) as f64;
-    Ok(if hit && hit_one { slope.max(0.0) } else { 0.0 })
+    let long = asked(meter, first, offset, BUS_SECTORS)?;
+    let one = asked(meter, first, offset, 1)?;
+    let slope = (long.ns - one.ns) / (BUS_SECTORS - 1) as f64;
+    Ok(if long.hit && one.hit { slope.max(0.0) } else { 0.0 })
 }
 
 /// How many sectors after one are in the buffer two turns later.
@@ -137,7 +219,9 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<u64, ProbeError> {
     let forgotten_after = |meter: &mut Meter<'_>, others: u64| -> Result<bool, ProbeError> {
         let capacity = meter.capacity();
         let mut gone = 0;
-        for _ in 0..3 {
+        // Where one does not tell a hit, more do.
+        let looks = if found.vary { 9 } else { 3 };
+        for _ in 0..looks {
             let place = meter.draw.below(capacity - 2);
             meter.read(place, 1)?;
             for _ in 0..others {
@@ -148,7 +232,7 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<u64, ProbeError> {
             let reading = meter.read(again, 1)?;
             gone += u32::from(!meter.is_hit(&reading));
         }
-        Ok(gone >= 2)
+        Ok(2 * gone > looks)
     };
     let mut enough = 1;
     while enough < MOST_SEGMENTS && !forgotten_after(meter, enough)? {

@@ -32,7 +32,7 @@ pub(crate) const SECTORS: u64 = 8;
 pub(crate) const NEAR: f64 = 50_000.0;
 
 /// A profile that predicts fewer reads than this says so.
-const ENOUGH: f64 = 0.97;
+pub(crate) const ENOUGH: f64 = 0.97;
 
 /// A drive's parts are looked at apart; one is unsure when this share of its reads came at other angles.
 const PARTS: u64 = 64;

@@ -4,13 +4,15 @@ use crate::buffer::Buffer;
 use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
+use crate::misfit::{Errors, Moves, best};
 use crate::moves::{FINE, Target, shortest_of};
 use crate::turns::{frac, median};
 use crate::zone::Zone;
 use model::MOST_CYLINDERS;
+use std::collections::BTreeSet;
 
 /// In which order LBNs run over the tracks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// All tracks of a cylinder, heads ascending in each.
     Cylinder,
@@ -21,7 +23,7 @@ pub(crate) enum Kind {
 }
 
 /// The order, and the heads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
     pub(crate) heads: u64,
@@ -60,7 +62,7 @@ impl Shape {
     }
 
     /// A track that stands in the order of tracks as a zone's first does, far enough from the beginning.
-    fn origin(self, zone: &Zone) -> u64 {
+    pub(crate) fn origin(self, zone: &Zone) -> u64 {
         let Some(length) = zone.cycle.as_ref().map(|c| c.slots.len() as u64) else { return 0 };
         length * self.unit() - self.begins(zone).unwrap_or(0)
     }
@@ -74,6 +76,7 @@ impl Shape {
         }
     }
 
+    /// Whether densities speak for it as well as for any.
     fn fits_all(self, map: &Map) -> bool {
         map.zones.iter().all(|zone| self.fits(zone))
     }
@@ -144,17 +147,6 @@ const WIDEST: u64 = 600;
 /// When looking for the shape ends, of the time that a probe may take.
 const LONGEST: f64 = 0.72;
 
-/// A move's time by how many tracks further its end is.
-#[derive(Clone, Debug)]
-struct Moves {
-    /// Tracks, ns.
-    times: Vec<(u64, f64)>,
-    /// The variance of one, us squared.
-    variance: f64,
-    /// Whether completions and the spindle vary, too.
-    noisy: bool,
-}
-
 /// Finds the shape.
 pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<Geometry, ProbeError> {
     // The largest zone has the most tracks to go by.
@@ -166,7 +158,16 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= MOST_HEADS));
     let steps = steps(zone, unit);
     let mut moves = measure(meter, zone, &steps, buffer)?;
-    let shapes = candidates(map, unit, upper);
+    if meter.is_noisy() && buffer.vary {
+        // Commands that vary by more than seeks do.
+        moves.variance = repeated(meter, zone, &moves.times, buffer)?.max(NOISY);
+    }
+    let mut shapes = candidates(map, unit, upper);
+    if !meter.is_noisy() {
+        // What was seen in exact times is so.
+        let least = shapes.iter().map(|s| s.1).fold(f64::MAX, f64::min);
+        shapes.retain(|s| s.1 <= least);
+    }
     let mut scores = moves.scores(&shapes, zone);
     if !meter.is_noisy() {
         // How exact a search is is measured where it matters only.
@@ -176,64 +177,78 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
             scores = moves.scores(&shapes, zone);
         }
     }
-    let (misfit, shape) = best(&scores);
+    // Densities that the map has seen again and again are no question of moves, which may make it unsure only.
+    let fitting: Vec<(f64, Shape)> = scores.iter().copied().filter(|(_, s)| s.fits_all(map)).collect();
+    let (misfit, shape) = best(if fitting.is_empty() { &scores } else { &fitting });
     let mut sure = sure_of(shape, misfit, &scores);
     if meter.is_noisy() {
         // The least of several misfits is a little too small by chance, of one shape or of the other.
-        sure = sure.map(|gap| gap / 2.0);
+        sure = sure.map(|gap| (gap / 2.0).min(moves.without_trend(shape, zone)));
+        if matches!(shape.kind, Kind::Bands(_)) {
+            // As wide, on other heads: groups that are larger by chance are likelier too often among few moves.
+            let as_wide: Vec<(Shape, f64)> =
+                shapes.iter().copied().filter(|s| s.0.kind == shape.kind).collect();
+            let against = moves.against(shape, &as_wide, zone);
+            sure = sure.map(|gap| gap.min(against));
+        }
     } else {
         // Sure is only what is likelier whether or not single times may be wrong.
+        let of = |s: Shape, first| moves.misfit(s, first, Errors::OfSome);
         let mut again: Vec<(f64, Shape)> =
-            shapes.iter().map(|&s| (moves.misfit(s, s.origin(zone), Errors::OfSome), s)).collect();
+            shapes.iter().map(|&(s, unlike)| (of(s, s.origin(zone)) + unlike, s)).collect();
+        let misfit = again.iter().find(|a| a.1 == shape).map_or(0.0, |a| a.0);
         // Nor may there be a likelier one whose first cylinder holds a part of its tracks.
-        for &s in shapes.iter().filter(|s| !matches!(s.kind, Kind::Bands(_))) {
+        for &(s, unlike) in shapes.iter().filter(|(s, _)| !matches!(s.kind, Kind::Bands(_))) {
             let parts = 1..if zone.cycle.is_some() { 1 } else { s.unit() };
-            again.extend(parts.map(|first| (moves.misfit(s, first, Errors::OfSome), s)));
+            again.extend(parts.map(|first| (of(s, first) + unlike, s)));
         }
-        let misfit = moves.misfit(shape, shape.origin(zone), Errors::OfSome);
         let other = sure_of(shape, misfit, &again);
-        sure = [f64::min(sure[0], other[0]), f64::min(sure[1], other[1])];
+        let against = moves.against(shape, &shapes, zone);
+        sure = [0, 1].map(|i| sure[i].min(other[i]).min(against));
     }
     let [sure, sure_of_order] = sure.map(trust);
     Ok(Geometry { shape, sure, sure_of_order })
 }
 
-/// The shapes that a drive may have on which skews recur after `unit` tracks, and again after `upper`; the simplest first.
-fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Shape> {
-    let mut shapes = Vec::new();
+/// The shapes that a drive may have on which skews recur after `unit` tracks, and again after `upper`, the simplest first; and what
+/// speaks against each before a move was timed.
+fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<(Shape, f64)> {
     let kinds = |h: u64| [Kind::Cylinder, Kind::Serpentine].map(|kind| Shape { kind, heads: h });
-    match (unit, upper) {
-        (Some(r), Some(top)) => shapes.push(Shape { kind: Kind::Bands(r), heads: top / r }),
-        (Some(r), None) => {
-            if r <= MOST_HEADS {
-                shapes.extend(kinds(r));
-            }
-            let inside = (2..=MOST_HEADS).filter(|h| r % h == 0 && r / h > 1);
-            shapes.extend(inside.map(|heads| Shape { kind: Kind::Bands(r / heads), heads }));
-            shapes.extend((1..=MOST_HEADS).map(|heads| Shape { kind: Kind::Bands(r), heads }));
-        }
-        (None, _) => {
-            (1..=MOST_HEADS).for_each(|h| shapes.extend(kinds(h)));
-            for width in 2..=WIDEST {
-                shapes.extend((2..=MOST_HEADS).map(|heads| Shape { kind: Kind::Bands(width), heads }));
-            }
-        }
+    let bands = |width: u64, heads: u64| Shape { kind: Kind::Bands(width), heads };
+    let mut shapes: Vec<(Shape, f64)> = Vec::new();
+    if let (Some(r), Some(top)) = (unit, upper) {
+        shapes.push((bands(r, top / r), 0.0));
     }
+    let unlike = if shapes.is_empty() { 0.0 } else { UNLIKE };
+    if let Some(r) = unit {
+        if r <= MOST_HEADS {
+            shapes.extend(kinds(r).map(|s| (s, unlike)));
+        }
+        let inside = (2..=MOST_HEADS).filter(|h| r % h == 0 && r / h > 1);
+        shapes.extend(inside.map(|heads| (bands(r / heads, heads), unlike)));
+        shapes.extend((1..=MOST_HEADS).map(|heads| (bands(r, heads), unlike)));
+    }
+    // What seemed to recur may have been chance.
+    let unlike = if unit.is_some() { unlike + UNLIKE } else { unlike };
+    (1..=MOST_HEADS).for_each(|h| shapes.extend(kinds(h).map(|s| (s, unlike))));
+    for width in 2..=WIDEST {
+        shapes.extend((2..=MOST_HEADS).map(|heads| (bands(width, heads), unlike)));
+    }
+    let mut seen = BTreeSet::new();
+    shapes.retain(|(s, _)| seen.insert(*s));
     let fewest = fewest_heads(map.zones.iter().map(Zone::tracks).sum());
-    shapes.retain(|s| s.heads >= fewest);
-    if shapes.iter().any(|s| s.fits_all(map)) {
-        shapes.retain(|s| s.fits_all(map));
+    shapes.retain(|(s, _)| s.heads >= fewest);
+    // Only where densities speak for one of those that skews speak for.
+    let least = shapes.iter().map(|s| s.1).fold(f64::MAX, f64::min);
+    if shapes.iter().any(|(s, unlike)| *unlike <= least && s.fits_all(map)) {
+        for (shape, unlike) in &mut shapes {
+            *unlike += if shape.fits_all(map) { 0.0 } else { 2.0 * UNLIKE };
+        }
     }
     if shapes.is_empty() {
-        shapes.push(Shape { kind: Kind::Cylinder, heads: fewest });
+        shapes.push((Shape { kind: Kind::Cylinder, heads: fewest }, 0.0));
     }
     shapes
-}
-
-/// The shape that explains most, and what it leaves; among equals the first, which is the simplest.
-fn best(scores: &[(f64, Shape)]) -> (f64, Shape) {
-    let none = (f64::MAX, Shape { kind: Kind::Cylinder, heads: 1 });
-    scores.iter().fold(none, |best, &score| if score.0 < best.0 - 0.1 { score } else { best })
 }
 
 /// By how much the next likely shape explains less: one of another number of heads or other bands; any other one.
@@ -263,15 +278,6 @@ fn unknown() -> Geometry {
 /// How much likelier the better of two misfits so far apart makes one: half for equals, all but sure for a gap of ten.
 fn trust(gap: f64) -> f64 {
     1.0 / (1.0 + (-0.5 * gap).exp())
-}
-
-/// What times may be off by that a shape does not explain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Errors {
-    /// All by about as much, however much that is.
-    OfASize,
-    /// Few by anything, all others by what a search is not exact.
-    OfSome,
 }
 
 /// Tracks of a level that most LBNs' zones agree on.
@@ -391,142 +397,17 @@ fn repeated(
     Ok((median(&mut apart) / 0.6745).powi(2) / 2.0)
 }
 
-impl Moves {
-    /// How badly each shape explains the times.
-    fn scores(&self, shapes: &[Shape], zone: &Zone) -> Vec<(f64, Shape)> {
-        shapes.iter().map(|&s| (self.misfit(s, s.origin(zone), Errors::OfASize), s)).collect()
-    }
-
-    /// How badly a shape explains the times: what it leaves unexplained, and what it needs for explaining the rest
-    /// (Schwarz's criterion, 1978). A shape puts moves that are as far, and to the same head or not, into one group; each group
-    /// is a number that it needs, and each time that is shorter than that of a shorter move one more.
-    fn misfit(&self, shape: Shape, origin: u64, errors: Errors) -> f64 {
-        let start = shape.position(origin);
-        let mut points: Vec<(bool, u64, f64)> = Vec::with_capacity(self.times.len());
-        for &(step, ns) in &self.times {
-            let (cylinder, head) = shape.position(origin + step);
-            points.push((head != start.1, cylinder.abs_diff(start.0), ns / 1e3));
-        }
-        points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
-        if self.noisy {
-            return self.misfit_of_noisy(&points);
-        }
-        // How a move to another head comes about is a part of the explanation.
-        f64::min(self.misfit_of_exact(&points, false, errors), self.misfit_of_exact(&points, true, errors))
-    }
-
-    /// The same where seeks do not vary. Where a head switch runs `beside` the seek, a move to another head takes as long as
-    /// that to the same one or as the switch, whichever is longer.
-    fn misfit_of_exact(&self, points: &[(bool, u64, f64)], beside: bool, errors: Errors) -> f64 {
-        let n = f64::max(points.len() as f64, 2.0);
-        let apart = APART * self.variance.sqrt();
-        let (mut unexplained, mut strange, mut groups, mut dents) = (0.0, 0.0, 0.0, 0.0);
-        let mut last: Option<(bool, f64)> = None;
-        let mut same_head: Vec<(u64, f64)> = Vec::new();
-        let mut switch = None;
-        for group in points.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            let Some(&(to_other, cylinders, _)) = group.first() else { continue };
-            let middle = group.get(group.len() / 2).map_or(0.0, |p| p.2);
-            let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
-            let same = same.and_then(|i| same_head.get(i)).map(|s| s.1).filter(|_| to_other);
-            let known = match (same, switch) {
-                // Those to the next cylinder and another head may be slow.
-                (Some(same), Some(switch)) if beside && cylinders > 1 => Some(f64::max(same, switch)),
-                _ => None,
-            };
-            for point in group {
-                let off = (point.2 - known.unwrap_or(middle)).powi(2);
-                unexplained += off.min(LARGEST);
-                strange += (off / self.variance).min(STRANGE * n.ln());
-            }
-            if known.is_some() {
-                continue;
-            }
-            groups += 1.0;
-            if !to_other {
-                same_head.push((cylinders, middle));
-            } else if cylinders == 0 {
-                switch = Some(middle);
-            }
-            // No head switch makes a move shorter.
-            dents += f64::from(u8::from(same.is_some_and(|same| middle < same - apart)));
-            // Longer moves take longer, mostly.
-            if !(to_other && cylinders <= 1) {
-                dents += f64::from(u8::from(last.is_some_and(|l| l.0 == to_other && middle < l.1 - apart)));
-                last = Some((to_other, middle));
-            }
-        }
-        let unexplained = match errors {
-            Errors::OfASize => n * (unexplained / n + self.variance).ln(),
-            Errors::OfSome => strange,
-        };
-        unexplained + (groups + dents) * n.ln()
-    }
-}
-
-impl Moves {
-    /// The same where seeks vary: their means rise with distance, and how many steps they rise in is what a shape
-    /// needs (Akaike's criterion, 1974). A change of head may cost nothing, or something over so many cylinders: a head
-    /// switch runs beside the seek, and what takes longer hides it.
-    fn misfit_of_noisy(&self, points: &[(bool, u64, f64)]) -> f64 {
-        let shown = |most: Option<u64>| {
-            let is_shown = |p: &(bool, u64, f64)| p.0 && most.is_some_and(|most| p.1 <= most);
-            let mut points: Vec<_> = points.iter().map(|p| (is_shown(p), p.1, p.2)).collect();
-            points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
-            self.misfit_of_rising(&points)
-        };
-        let most = [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(u64::MAX)];
-        most.into_iter().map(shown).fold(f64::MAX, f64::min)
-    }
-
-    fn misfit_of_rising(&self, points: &[(bool, u64, f64)]) -> f64 {
-        let (mut unexplained, mut steps, mut groups) = (0.0, 0.0, 0.0);
-        for set in points.chunk_by(|a, b| a.0 == b.0) {
-            // (sum, count, sum of squares) of distances that have one value.
-            let mut pooled: Vec<(f64, f64, f64)> = Vec::new();
-            let mut apart: Vec<(f64, f64, f64)> = Vec::new();
-            for group in set.chunk_by(|a, b| a.1 == b.1) {
-                groups += 1.0;
-                let all = group.iter().fold((0.0, 0.0, 0.0), |g, p| (g.0 + p.2, g.1 + 1.0, g.2 + p.2 * p.2));
-                if group.first().is_some_and(|p| p.0 && p.1 <= 1) {
-                    apart.push(all);
-                    continue;
-                }
-                pooled.push(all);
-                while let [.., a, b] = pooled.as_mut_slice()
-                    && a.0 / a.1 >= b.0 / b.1
-                {
-                    *a = (a.0 + b.0, a.1 + b.1, a.2 + b.2);
-                    pooled.pop();
-                }
-            }
-            for block in pooled.iter().chain(&apart) {
-                unexplained += (block.2 - block.0 * block.0 / block.1).max(0.0);
-                steps += 1.0;
-            }
-        }
-        let n = f64::max(points.len() as f64, 2.0);
-        n * (unexplained / n + self.variance).ln() + 2.0 * steps + EACH * groups
-    }
-}
-
-/// What a distance more that a shape tells apart must be worth.
-const EACH: f64 = 0.2;
+/// What moves must say for a shape that the map speaks against: that skews recur with its cylinders or bands, or that densities go
+/// with its heads.
+const UNLIKE: f64 = 20.0;
 
 /// Moves that are timed once more.
 const REPEATS: usize = 12;
 
-/// Times that are no further apart, in deviations, may be one.
-const APART: f64 = 4.0;
-
-/// What a time that nothing explains counts, at most, of what a group counts: there is one, which, and how far off it is.
-const STRANGE: f64 = 3.0;
-
 /// The variance of a search where seeks do not vary: it stops when what is left is `FINE` wide, and the time is as likely to be
-/// anywhere in that. That of one among seeks that vary, and the most that one time counts. us squared.
+/// anywhere in that. That of one among seeks that vary. us squared.
 const FLOOR: f64 = FINE * FINE / 12e6;
 const NOISY: f64 = 250.0;
-const LARGEST: f64 = 250_000.0;
 
 #[cfg(test)]
 mod tests {

@@ -22,6 +22,10 @@ const DISTANCES: [u32; 5] = [40, 28, 20, 14, 10];
 const SEARCHES: usize = 5;
 const AGREE: f64 = 25_000.0;
 
+/// Moves in a row that were caught after one that was not, and by how much a shorter one is tried then, ns: some sectors.
+const DOUBTS: u32 = 3;
+const SHORTER: f64 = 50_000.0;
+
 /// Where a search stops, ns; and trials of one, since sectors come in steps.
 const FINE: f64 = 8_000.0;
 const TRIALS: u32 = 40;
@@ -124,16 +128,32 @@ fn searches(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> R
 fn search(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Result<Option<f64>, ProbeError> {
     let (mut low, mut high) = (0.0, most + 4.0 * AGREE);
     let (mut trials, mut ever) = (0, false);
+    // What the longest move that was missed was before, and how many were caught since then.
+    let (mut before, mut since) = (0.0, 0);
     while high - low > FINE && trials < TRIALS {
         trials += 1;
+        if since == DOUBTS {
+            // All that were longer were caught: one that came late by chance is told by a shorter one that is caught.
+            since += 1;
+            if let Some((left, true)) = trial(meter, layout, moved, (low - SHORTER).max(0.0))?
+                && left < low
+            {
+                (low, high) = (before, left);
+            }
+            continue;
+        }
         // Where the last sectors tried lie nearer than one another, chance moves the next ones.
         let Some((left, caught)) = trial(meter, layout, moved, f64::midpoint(low, high))? else {
             return Ok(None);
         };
         if caught {
             (high, ever) = (f64::min(high, left), true);
+            since += 1;
         } else {
-            low = f64::max(low, left);
+            if left > low {
+                (before, low) = (low, left);
+            }
+            since = 0;
         }
     }
     Ok(ever.then_some(f64::midpoint(low, high)))

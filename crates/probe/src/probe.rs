@@ -5,21 +5,21 @@ use crate::check;
 use crate::crossing;
 use crate::device::Device;
 use crate::error::ProbeError;
+use crate::findings;
 use crate::gaps::{self, Known};
-use crate::geometry::{self, Geometry, Kind};
+use crate::geometry;
 use crate::journal::{Journal, Recorder, StateError};
 use crate::layout;
-use crate::mapping::{Map, Mapper};
+use crate::mapping::Mapper;
 use crate::meter::{Hook, Meter};
 use crate::pairs;
 use crate::predict::Predictor;
 use crate::report::{Check, Report};
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
-use crate::spread;
 use crate::sure;
-use crate::writes::{self, Measured, Settle, Writes};
-use crate::zero::{self, ZeroLatency};
+use crate::writes::{self, Writes};
+use crate::zero;
 use model::Layout;
 use model::profile::{
     Cache, FORMAT, Firmware, LayoutSpec, Mechanics, Overheads, Profile, ReadAhead, Seek, WriteBack,
@@ -43,17 +43,8 @@ impl Default for Options {
     }
 }
 
-/// An order of tracks that is less sure is not told from the next likely one.
-const TOLD: f64 = 0.7;
-
-/// How sure an order of tracks is at most, of a drive that was mapped for a part only.
-const UNMAPPED: f64 = 0.5;
-
 /// What an angle of the map may be off by where readings vary, ns: half of what counts as predicted.
 const LOOSE: f64 = 25_000.0;
-
-/// How sure is one of two that nothing was seen of.
-const ASSUMED: f64 = 0.5;
 
 /// A profile, and how far to trust it.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,7 +122,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let rpm = (60e9 / spin.revolution).round() as u32;
     report.add("revolution time", format!("{:.6} ms ({rpm} rpm)", spin.revolution / 1e6), spin.strength, "");
     let buffer = buffer::find(meter)?;
-    of_buffer(&mut report, &buffer);
+    findings::of_buffer(&mut report, &buffer);
     if !spin.steady {
         meter.stage("spindle", 0.05);
         meter.anchor()?;
@@ -148,7 +139,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let bus_turns = buffer.bus_sector_ns / meter.revolution();
     let loose = if meter.is_noisy() { LOOSE / meter.revolution() } else { 0.0 };
     let (mut cylinders, mut spec) = layout::assemble(&map, geometry.shape, bus_turns, loose);
-    of_map(&mut report, &map, &geometry, cylinders);
+    findings::of_map(&mut report, &map, &geometry, cylinders, !meter.is_noisy());
     let zero_latency = zero::reads(meter, &map, buffer.bus_sector_ns)?;
     let heads = geometry.shape.heads.max(1) as u16;
     let mut placed = place(&spec, cylinders, heads)?;
@@ -165,7 +156,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         report.add(
             "cylinders without LBNs",
             left_out.to_string(),
-            0.8,
+            if meter.is_noisy() { findings::GAPS_NOISY } else { findings::GAPS },
             "between zones, as moves over them show",
         );
         points = known;
@@ -186,16 +177,21 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     }
     // What a read over a change of head shows is what the profile must repeat, to the side of the gap.
     if let Some(crossing) = crossing {
-        seeks.head_switch_ms = crossing.repeated_by(seeks.head_switch_ms);
+        let measured = seeks.head_switch_ms;
+        seeks.head_switch_ms = crossing.repeated_by(measured);
+        if (seeks.head_switch_ms - measured).abs() > sure::NEAR_MS {
+            // One of both went wrong: what is said is a bound.
+            seeks.head_switch_moved = true;
+        }
     }
-    of_seeks(&mut report, &seeks, zero_latency);
+    findings::of_seeks(&mut report, &seeks, zero_latency);
     let zero_latency_writes = match (options.writes, &written) {
         (Some(region), Some(written)) if !written.write_back => {
             zero::writes(meter, &map, region, buffer.bus_sector_ns)?
         }
         _ => None,
     };
-    of_writes(
+    findings::of_writes(
         &mut report,
         written.as_ref(),
         (zero_latency, zero_latency_writes),
@@ -223,6 +219,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         report.add("remapped LBNs", odd.join(", "), again.low, note);
     }
     report.check = check;
+    findings::doubt(&mut report, &check, &map, geometry.sure);
     let (writes, unsure_writes) = check::writes(meter, &mut predictor, options.writes)?;
     profile.sources.extend(unsure.iter().map(ToString::to_string));
     profile.sources.extend(unsure_writes.iter().map(|region| format!("writes: {region}")));
@@ -252,180 +249,6 @@ fn spans(spec: &LayoutSpec) -> Vec<(u32, u32)> {
 /// To the microsecond.
 fn rounded(ms: f64) -> f64 {
     (ms * 1e3).round() / 1e3
-}
-
-fn of_buffer(report: &mut Report, buffer: &Buffer) {
-    let yes = |on: bool| (if on { "on" } else { "off" }).to_owned();
-    report.add("read cache", yes(buffer.keeps || buffer.reads_ahead), 1.0, "");
-    let ahead = if buffer.reads_ahead { format!("on, {} sectors or more", buffer.ahead) } else { yes(false) };
-    report.add("read-ahead", ahead, 1.0, "");
-    if buffer.segments > 0 {
-        report.add("cache segments", buffer.segments.to_string(), 0.8, "random reads until one is forgotten");
-        report.add("hit", format!("{:.3} ms for a sector", buffer.hit_ns / 1e6), 1.0, "");
-        report.add("bus", format!("{:.4} ms a sector", buffer.bus_sector_ns / 1e6), 1.0, "");
-    }
-}
-
-fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32) {
-    let shape = geometry.shape;
-    let tracks: u64 = map.zones.iter().map(|z| z.tracks()).sum();
-    let end = map.zones.last().map_or(0, |z| z.end);
-    let note = if map.mapped >= end { "" } else { "the rest of the drive was not understood" };
-    // As sure as is the part of the drive that was mapped.
-    report.add("zones", map.zones.len().to_string(), map.mapped as f64 / end.max(1) as f64, note);
-    let densest = map.zones.iter().map(|z| z.sectors).max().unwrap_or(0);
-    let sparsest = map.zones.iter().map(|z| z.sectors).min().unwrap_or(0);
-    report.add("sectors per track", format!("{densest} to {sparsest}"), 1.0, "");
-    report.add("tracks", tracks.to_string(), 1.0, "");
-    let looked_at = map.measured.to_string();
-    report.add(
-        "tracks measured",
-        looked_at,
-        1.0,
-        "for the map; the others are taken to be like these, and sampled in the check",
-    );
-    let slips: u64 = map.zones.iter().flat_map(|z| &z.shifts).map(|s| s.sectors).sum();
-    report.add("slipped sectors", slips.to_string(), 0.95, "those that later LBNs show");
-    let (kind, other) = match shape.kind {
-        Kind::Cylinder => ("cylinder by cylinder, heads ascending".to_owned(), "back and forth"),
-        Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),
-        Kind::Bands(width) => (format!("bands of {width} tracks, surface by surface, back and forth"), ""),
-    };
-    // Tracks whose places are not understood are no ground for saying which of them are near to one another.
-    let part = "what was not understood may be otherwise";
-    let most = if map.mapped >= end { 1.0 } else { UNMAPPED };
-    let (sure_of_heads, sure) =
-        (geometry.sure.min(most), geometry.sure_of_order.min(geometry.sure).min(most));
-    let note = if map.mapped < end {
-        part.to_owned()
-    } else if sure < TOLD && sure_of_heads >= TOLD && !other.is_empty() {
-        format!("by cylinders for sure; heads {other} would take as long wherever they are asked for")
-    } else {
-        String::new()
-    };
-    report.add("order of tracks", kind, sure, note);
-    report.add("heads", shape.heads.to_string(), sure_of_heads, if map.mapped < end { part } else { "" });
-    // As sure as are the tracks of each.
-    report.add("cylinders", cylinders.to_string(), sure_of_heads, "those with LBNs");
-}
-
-fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<ZeroLatency>) {
-    if let (Some(one), Some(far)) = (seeks.curve.first(), seeks.curve.last()) {
-        let spread = seeks.curve.iter().map(|p| p.2).sum::<f64>() / seeks.curve.len() as f64;
-        report.add(
-            "seek curve",
-            format!(
-                "{} points: {:.3} ms over {}, {:.3} ms over {} cylinders; searches {spread:.3} ms apart",
-                seeks.curve.len(),
-                one.1,
-                one.0,
-                far.1,
-                far.0
-            ),
-            1.0,
-            "",
-        );
-    }
-    let told = |&(distance, ms): &(u32, f64)| match ms {
-        0.0 => format!("below {:.3} ms over {distance}", spread::LEAST / 1e6),
-        ms => format!("{ms:.3} ms over {distance}"),
-    };
-    let spread: Vec<String> = seeks.spread.iter().map(told).collect();
-    let (value, sure) =
-        if spread.is_empty() { ("not measured".to_owned(), 0.0) } else { (spread.join(", "), 0.8) };
-    let note = "standard deviation, each to a quarter or so; what the command overhead varies by is in it";
-    report.add(
-        "spread of seeks",
-        value,
-        sure,
-        if sure > 0.0 { note } else { "no time was left, or no seek was caught" },
-    );
-    // So much more of the moves may be the command's, or none.
-    let parting = sure::of_bounds(seeks.overhead_may_be_more_ms() + seeks.overhead_ms, sure::NEAR_MS);
-    let overhead_sure = seeks.overhead_sure.unwrap_or(parting);
-    let (sure, note) = if seeks.parted {
-        (overhead_sure, "behind another command a seek takes so much less")
-    } else {
-        (overhead_sure, "only its sum with a seek shows; taken from what hides the head switch")
-    };
-    report.add("command overhead", format!("{:.3} ms", seeks.overhead_ms), sure, note);
-    let (sure, note) = if seeks.head_switch_shows {
-        (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
-    } else {
-        // It may be anything from nothing on.
-        (sure::of_bounds(seeks.head_switch_ms, sure::NEAR_MS), "hidden by the shortest seek: an upper bound")
-    };
-    report.add("head switch", format!("{:.3} ms", seeks.head_switch_ms), sure, note);
-    if let Some(ms) = seeks.cylinder_switch_ms {
-        report.add("cylinder switch", format!("{ms:.3} ms"), overhead_sure, "");
-    }
-    let (value, sure, note) = match zero_latency {
-        Some(seen) => (if seen.on { "on" } else { "off" }, seen.sure, ""),
-        None => ("not seen", 0.0, "the bus is slower than the medium, so that nothing depends on it"),
-    };
-    report.add("zero-latency reads", value.to_owned(), sure, note);
-}
-
-fn of_writes(
-    report: &mut Report,
-    written: Option<&Writes>,
-    (reads, writes): (Option<ZeroLatency>, Option<ZeroLatency>),
-    why_not: &str,
-) {
-    let on = |on: bool| (if on { "on" } else { "off" }).to_owned();
-    let what = "zero-latency writes";
-    match (writes, written) {
-        (Some(seen), _) => report.add(what, on(seen.on), seen.sure, ""),
-        (None, written) => {
-            let why = match written {
-                None => why_not,
-                Some(written) if written.write_back => "writes are acknowledged from the buffer",
-                Some(_) => "a slow bus hides it, or too little may be written: half a track on each of some",
-            };
-            let note = format!("an assumption, that they are as reads: {why}");
-            report.add(what, on(reads.is_some_and(|seen| seen.on)), ASSUMED, note);
-        }
-    }
-    let Some(written) = written else {
-        for what in ["write cache", "write settle"] {
-            report.add(what, "not measured".to_owned(), 0.0, why_not);
-        }
-        return;
-    };
-    let value = match (written.write_back, written.kept) {
-        (true, _) => format!("write-back: acknowledged after {:.3} ms", written.acknowledged_ns / 1e6),
-        (false, true) => "write-through: acknowledged from the medium, kept for reads".to_owned(),
-        (false, false) => "off, or write-through that keeps nothing for reads".to_owned(),
-    };
-    report.add("write cache", value, written.sure, "");
-    if let Some(Measured { ms, sure }) = written.overhead {
-        report.add("overhead of a write", format!("{ms:.3} ms"), sure, "");
-    }
-    for (what, measured) in
-        [("read after a write", written.read_after_write), ("write after a write", written.write_after_write)]
-    {
-        if let Some(Measured { ms, sure }) = measured {
-            report.add(what, format!("{ms:+.3} ms"), sure, "of command overhead, beside that after a read");
-        }
-    }
-    match &written.settle {
-        Some(settle) => {
-            let Settle { ms, apart_ms, may_be_more_ms, may_be_less_ms, .. } = settle;
-            let mut note = format!("beyond a read of the same sector; measurements {apart_ms:.3} ms apart");
-            if may_be_more_ms + may_be_less_ms > 0.0 {
-                note += &format!(
-                    "; up to {may_be_more_ms:.3} ms more or {may_be_less_ms:.3} less, by what part of a read's moves is its command's overhead: only their sum shows"
-                );
-            }
-            report.add("write settle", format!("{ms:.3} ms"), settle.sure, note);
-        }
-        None => report.add(
-            "write settle",
-            "not seen".to_owned(),
-            0.0,
-            "no time was left, or no move to what may be written was caught; allow writes to more sectors",
-        ),
-    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "the one place where all findings meet")]

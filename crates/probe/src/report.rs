@@ -150,6 +150,13 @@ impl Report {
         let confidence = (confidence.clamp(0.0, 1.0) * 100.0).round() / 100.0;
         self.findings.push(Finding { what: what.to_owned(), value, confidence, note: note.into() });
     }
+
+    /// These are no surer than that.
+    pub(crate) fn no_surer(&mut self, what: &[&str], most: f64) {
+        for finding in self.findings.iter_mut().filter(|finding| what.contains(&finding.what.as_str())) {
+            finding.confidence = finding.confidence.min((most.clamp(0.0, 1.0) * 100.0).round() / 100.0);
+        }
+    }
 }
 
 #[cfg(test)]

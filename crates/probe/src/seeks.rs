@@ -5,6 +5,7 @@ use crate::error::ProbeError;
 use crate::meter::Meter;
 use crate::moves::{Target, shortest_of, trial};
 use crate::spread;
+use crate::sure;
 use crate::turns::frac;
 use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
@@ -23,9 +24,13 @@ pub(crate) struct Seeks {
     pub(crate) head_switch_ms: f64,
     /// Whether the head switch shows at all beside the shortest seek.
     pub(crate) head_switch_shows: bool,
+    /// Whether reads over a change of head say that it is another than was measured.
+    pub(crate) head_switch_moved: bool,
     pub(crate) cylinder_switch_ms: Option<f64>,
     /// Cylinders, standard deviation of moves in ms: nothing if less than can be told.
     pub(crate) spread: Vec<(u32, f64)>,
+    /// How likely most of these are right.
+    pub(crate) spread_sure: f64,
 }
 
 impl Seeks {
@@ -206,7 +211,7 @@ impl SeekMeter<'_, '_> {
         let mut points = known;
         self.measure(&mut points, coarse_first(distances(self.layout.cylinders())))?;
         self.refine(&mut points)?;
-        let spread = self.spread(&points)?;
+        let (spread, spread_sure) = self.spread(&points)?;
         let shortest = points.iter().filter(|p| p.0 <= SHORT).map(|p| p.1).fold(f64::MAX, f64::min);
         let one = points.first().filter(|p| p.0 == 1).map(|p| p.1);
         let around = |ns: f64| ((ns - 400_000.0).max(0.0), ns + 400_000.0);
@@ -241,8 +246,10 @@ impl SeekMeter<'_, '_> {
             head_switch_sure: None,
             head_switch_ms: (head_switch / 1e3).round() / 1e3,
             head_switch_shows: shows,
+            head_switch_moved: false,
             cylinder_switch_ms: cylinder_switch.map(|ms| (ms * 1e3).round() / 1e3),
             spread,
+            spread_sure,
         })
     }
 
@@ -292,12 +299,15 @@ impl SeekMeter<'_, '_> {
     }
 
     /// By how much moves of some distances vary: of those that the least time of a command does not hide.
-    fn spread(&mut self, points: &[(u32, f64, f64)]) -> Result<Vec<(u32, f64)>, ProbeError> {
+    fn spread(&mut self, points: &[(u32, f64, f64)]) -> Result<(Vec<(u32, f64)>, f64), ProbeError> {
         let shortest = points.iter().map(|p| p.1).fold(f64::MAX, f64::min);
         let points: Vec<_> = points.iter().filter(|p| p.1 > shortest + HIDDEN).collect();
-        let (Some(nearest), Some(farthest)) = (points.first(), points.last()) else { return Ok(Vec::new()) };
+        let (Some(nearest), Some(farthest)) = (points.first(), points.last()) else {
+            return Ok((Vec::new(), 0.0));
+        };
         let (nearest, farthest) = (f64::from(nearest.0), f64::from(farthest.0));
         let mut found: Vec<(u32, f64)> = Vec::new();
+        let mut sure = Vec::new();
         for i in 0..SPREADS {
             // Evenly in the logarithm of the distance.
             let part = f64::from(i) / f64::from(SPREADS - 1);
@@ -317,10 +327,11 @@ impl SeekMeter<'_, '_> {
             if let Some(spread) = spread::find(self.meter, ns, &mut moved)? {
                 let told = if spread.deviation > spread::LEAST { spread.deviation } else { 0.0 };
                 found.push((distance, (told / 1e3).round() / 1e3));
+                sure.push(spread.sure);
             }
         }
         found.sort_unstable_by_key(|f| f.0);
-        Ok(found)
+        Ok((found, sure::most_of(&sure)))
     }
 }
 

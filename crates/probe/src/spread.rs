@@ -32,7 +32,12 @@ const STEP: f64 = 1.06;
 pub(crate) struct Spread {
     pub(crate) mean: f64,
     pub(crate) deviation: f64,
+    /// How likely the deviation is within a quarter, or [`SAME`], of what all is that made the trials come out so.
+    pub(crate) sure: f64,
 }
+
+/// Deviations that are no further apart count as one, ns; of larger ones, a quarter.
+const SAME: f64 = 5_000.0;
 
 /// Makes a move with so many ns left; whether its sector was caught, if that can be told.
 pub(crate) type Moved<'t> = dyn FnMut(&mut Meter<'_>, f64) -> Result<Option<bool>, ProbeError> + 't;
@@ -65,7 +70,7 @@ pub(crate) fn find(
     };
     let (mut found, _) = take(meter, about, AROUND, FIRST)?;
     for _ in 0..2 {
-        let Some(Spread { mean, deviation }) = found else { break };
+        let Some(Spread { mean, deviation, .. }) = found else { break };
         let (more, apart) = take(meter, mean, (DEVIATIONS * deviation).max(NEARER), THEN)?;
         found = more;
         if apart {
@@ -83,23 +88,37 @@ fn fitted(trials: &[Trial]) -> Option<Spread> {
     }
     let (low, high) =
         trials.iter().fold((f64::MAX, f64::MIN), |(low, high), t| (low.min(t.0), high.max(t.0)));
-    let mut best = (f64::MIN, Spread { mean: low, deviation: LEAST });
+    let mut best = (f64::MIN, Spread { mean: low, deviation: LEAST, sure: 0.0 });
+    // The likelihood of each deviation with its likeliest mean.
+    let mut likelihoods: Vec<(f64, f64)> = Vec::new();
     let mut deviation = LEAST;
     while deviation < MOST {
         // Means closer than a quarter of a deviation are not told apart.
         let steps = ((high - low) / (0.25 * deviation)).ceil().max(1.0);
+        let mut likeliest = f64::MIN;
         let mut k = 0.0;
         while k <= steps {
-            let spread = Spread { mean: low + (high - low) * k / steps, deviation };
+            let spread = Spread { mean: low + (high - low) * k / steps, deviation, sure: 0.0 };
             let likelihood: f64 = trials.iter().map(|&t| spread.likelihood(t).ln()).sum();
+            likeliest = likeliest.max(likelihood);
             if likelihood > best.0 {
                 best = (likelihood, spread);
             }
             k += 1.0;
         }
+        likelihoods.push((deviation, likeliest));
         deviation *= STEP;
     }
-    Some(best.1)
+    let (most, found) = best;
+    // What is at the end of those tried may be anything beyond it.
+    if found.deviation * STEP < MOST {
+        let near =
+            |deviation: f64| (deviation - found.deviation).abs() <= f64::max(found.deviation / 4.0, SAME);
+        let all: f64 = likelihoods.iter().map(|l| (l.1 - most).exp()).sum();
+        let those: f64 = likelihoods.iter().filter(|l| near(l.0)).map(|l| (l.1 - most).exp()).sum();
+        return Some(Spread { sure: those / all, ..found });
+    }
+    Some(found)
 }
 
 impl Spread {

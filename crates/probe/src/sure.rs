@@ -20,7 +20,37 @@ pub(crate) fn within(values: &[f64], fine: f64, near: f64) -> f64 {
     sorted.iter_mut().for_each(|value| *value = (*value - middle).abs());
     // Of normal errors the median is two thirds of the deviation, and a median varies by a quarter more than a mean.
     let deviation = (median(&mut sorted) / 0.6745).hypot(fine / n.sqrt());
-    student(near * n.sqrt() / (1.2533 * deviation), values.len() as u32)
+    student(near * n.sqrt() / (1.2533 * deviation), (values.len() as u32 - 1).max(1))
+}
+
+/// How likely at least `share` of all are so, after `not` of `of` were not: Bayes (1763), every share as likely beforehand as
+/// another.
+pub(crate) fn at_least(share: f64, not: u64, of: u64) -> f64 {
+    // The integral of a beta distribution is a sum over a binomial one.
+    let n = of + 1;
+    let mut term = n as f64 * share.ln();
+    let mut below = 0.0;
+    for k in 0..=not {
+        below += term.exp();
+        term += ((n - k) as f64 / (k + 1) as f64).ln() + ((1.0 - share) / share).ln();
+    }
+    (1.0 - below).clamp(0.0, 1.0)
+}
+
+/// How likely more than half of some are right, each of which is with its own probability.
+pub(crate) fn most_of(probabilities: &[f64]) -> f64 {
+    let mut counts = vec![1.0];
+    for &p in probabilities {
+        let mut next = vec![0.0; counts.len() + 1];
+        for (k, weight) in counts.iter().enumerate() {
+            if let Some([without, with]) = next.get_mut(k..k + 2) {
+                *without += weight * (1.0 - p);
+                *with += weight * p;
+            }
+        }
+        counts = next;
+    }
+    counts.iter().skip(probabilities.len() / 2 + 1).sum()
 }
 
 /// The share of Student's distribution with so many degrees of freedom between `-t` and `t` (Abramowitz and Stegun, 26.7.3
@@ -75,6 +105,11 @@ mod tests {
         // One that went wrong.
         let wrong = within(&[0.1, 0.101, 0.099, 0.5], 0.01, near);
         assert!(wrong > 0.95, "{wrong}");
+        // Of nine reads that were all right, a half or more of all are but for one chance in a thousand: 1 - 0.5^10.
+        assert!((at_least(0.5, 0, 9) - (1.0 - 0.5_f64.powi(10))).abs() < 1e-12);
+        assert!((at_least(0.97, 15, 500) - 0.5).abs() < 0.1 && at_least(0.97, 40, 500) < 1e-3);
+        assert!((most_of(&[0.5, 0.5, 0.5]) - 0.5).abs() < 1e-12 && most_of(&[1.0, 1.0, 0.0]) > 0.999);
+        assert_eq!(most_of(&[]), 0.0);
         assert_eq!(within(&[], 0.01, near), 0.0);
         assert_eq!((of_bounds(0.0, near), of_bounds(0.5, near)), (1.0, 0.1));
     }

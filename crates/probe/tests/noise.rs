@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Emulated, finding, holds};
+use drive::Behaviour;
 use model::profile::Seek;
 use model::{DriveModel, Profile, builtin};
 use probe::{Options, Outcome, Probe};
@@ -76,4 +77,38 @@ fn bands_of_three_runs_are_found_where_sectors_are_too_small_to_tell() {
         let check = found.report.check;
         assert!(check.within_50us >= 0.95, "seed {seed}: {check:?}");
     }
+}
+
+/// Commands, completions or a bus that vary, or are slow, by more than hits usually take: what comes from the buffer is known by how
+/// its times are spread. What cannot be known is said so, and the probe goes on.
+#[test]
+fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
+    let probed = |truth: &Profile, switch: &str, (dice, seed): (u64, u64)| {
+        let mut behaviour = Behaviour::noisy();
+        behaviour.set(switch).unwrap();
+        let mut device = Emulated::with(truth, behaviour, dice);
+        let options = Options { seed, ..Options::default() };
+        let found = Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+        holds(device, truth, &found, 305.0);
+        common::is_right_or_unsure(truth, &found);
+        found
+    };
+    for switch in ["command_spread=500us", "completion_spread=1ms", "bus_sector=200us"] {
+        for seed in [1, 10, 26] {
+            let truth = common::random(seed);
+            let found = probed(&truth, switch, (1, 1));
+            let cache = &found.profile.firmware.as_ref().unwrap().cache;
+            assert!(cache.enabled && cache.segments == 16, "{switch}, {seed}: {cache:?}");
+        }
+    }
+    // Many sectors that cannot be read, the first among them.
+    let truth = builtin::find("mimic-fast-rotate").unwrap();
+    let found = probed(&truth, "bad_sectors=5000:20", (17, 41));
+    assert!(found.profile.heads == truth.heads && !found.report.unreadable.is_empty());
+    // A head switch that is hidden, on a drive without a buffer.
+    let truth = builtin::find("ibm-ultrastar-9es").unwrap();
+    let found = probed(&truth, "buffer=off", (16, 24));
+    let switch = finding(&found, "head switch");
+    let off = (found.profile.mechanics.head_switch_ms - truth.mechanics.head_switch_ms).abs();
+    assert!(off < 0.05 || switch.confidence < 0.9, "{switch:?} for {}", truth.mechanics.head_switch_ms);
 }

@@ -86,6 +86,61 @@ fn whoever_is_killed_at_any_command_goes_on_to_the_same_profile() {
     }
 }
 
+/// The same where times vary, for a drive whose spindle and arm went on by other dice meanwhile: nothing is measured twice alike
+/// there, but what is found is as good, and what it is sure of is so. Cut off while anything is measured: the buffer, the
+/// spindle, zones, heads, seeks, the check.
+#[test]
+fn whoever_goes_on_where_times_vary_finds_the_drive_as_well() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let mut device = Emulated::noisy(&truth, 1);
+    let mut stages: Vec<(String, u64)> = Vec::new();
+    let whole = Probe::new(Options::default())
+        .run(&mut device, &mut |at| {
+            if stages.last().is_none_or(|last| last.0 != at.stage) {
+                stages.push((at.stage.to_owned(), at.journal.commands()));
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let whole_shares = common::predictions_on(device, &truth, &whole.profile, &whole.report, 2_000);
+    // In each stage, and a few commands behind where the one before ended.
+    let commands: Vec<u64> = stages.iter().map(|stage| stage.1).collect();
+    let inside = commands.windows(2).map(|two| two[0] + (two[1] - two[0]) / 2);
+    let places: Vec<u64> = inside.chain(commands.iter().map(|c| c + 3)).filter(|&at| at > 0).collect();
+    assert!(places.len() > 10, "{stages:?}");
+    for (i, &at) in places.iter().enumerate() {
+        let mut probe = Probe::new(Options::default());
+        let mut begun = Emulated::noisy(&truth, 1);
+        let cut = probe.run(&mut Cut { device: &mut begun, left: at }, &mut |_| ControlFlow::Continue(()));
+        let bytes = probe.journal().to_bytes();
+        let found = match cut {
+            Ok(found) => found,
+            Err(ProbeError::Device(error)) => {
+                assert_eq!(error.reason, CUT);
+                let mut later = Emulated::noisy(&truth, 2 + i as u64);
+                let journal = Journal::from_bytes(&bytes, "state").unwrap();
+                let mut probe = Probe::resume(Options::default(), journal).unwrap();
+                let found = probe.run(&mut later, &mut |_| ControlFlow::Continue(())).unwrap();
+                let shares = common::predictions_on(later, &truth, &found.profile, &found.report, 2_000);
+                // Two shares of 2,000 reads each are no further apart than three deviations of their difference.
+                let deviation = (2.0 * whole_shares.near * (1.0 - whole_shares.near) / 2_000.0).sqrt();
+                assert!(
+                    shares.near > whole_shares.near - 3.0 * deviation,
+                    "{at}: {shares:?} for {whole_shares:?}"
+                );
+                assert!(shares.sure.is_none_or(|sure| sure >= 0.97), "{at}: {shares:?}");
+                found
+            }
+            Err(error) => panic!("{at}: {error}"),
+        };
+        assert_eq!((found.profile.cylinders, found.profile.heads), (truth.cylinders, truth.heads), "{at}");
+        assert_eq!(found.profile.layout.order, truth.layout.order, "{at}");
+        assert_eq!(found.profile.layout.zones.len(), truth.layout.zones.len(), "{at}");
+        let (a, b) = (&found.profile.mechanics, &whole.profile.mechanics);
+        assert!((a.head_switch_ms - b.head_switch_ms).abs() < 0.05, "{at}: {a:?} for {b:?}");
+    }
+}
+
 #[test]
 fn progress_goes_from_nothing_to_all_and_never_back() {
     for (name, noisy) in

@@ -19,6 +19,7 @@ mod predictor;
 mod sessions;
 mod task;
 mod task_index;
+mod trust;
 mod watched;
 
 pub use crate::core::{
@@ -37,4 +38,5 @@ pub use sessions::{
     Application, MOST_BLOCK_SECTORS, MOST_SESSIONS, MOST_TASKS, Parameter, Priority, Record, SessionError,
     Sessions, Wanted,
 };
+pub use trust::TrustWatch;
 pub use watched::{Watch, Watched};

@@ -7,8 +7,10 @@
 //! by what a cylinder could still yield and by what the time would still hold.
 
 mod outside;
+mod terms;
 
-pub(crate) use outside::{Terms, straight_parts};
+pub(crate) use outside::straight_parts;
+pub(crate) use terms::Terms;
 
 use crate::background::Background;
 use crate::bounds::GROUP;

@@ -38,7 +38,7 @@ pub enum SetupError {
     #[error("the foreground cannot go on: {0}")]
     Foreground(#[from] SubmitError),
     /// A drive that does not take what the core sends.
-    #[error("the drive refuses a command: {0}; the core sends two at a time")]
+    #[error("the drive refuses a command: {0}")]
     Drive(#[from] drive::CommandError),
 }
 

@@ -11,12 +11,14 @@ mod head;
 mod inside;
 mod outside;
 mod report;
+mod trust;
 mod volume;
 
 pub use direct::{Direct, Done};
 pub use inside::{Background, Inside, Nothing, Observer, SetupError};
 pub use outside::{Outside, black_box};
 pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report};
+pub use trust::Trust;
 pub use volume::{
     Completion, Content, Cure, Faults, Hosted, Passed, Place, Platters, Tally, Volume, VolumeError,
     VolumeReport,

@@ -2,6 +2,7 @@
 
 use crate::inside::{Background, InFlight, Observer, SetupError, begin_scan};
 use crate::report::{BackgroundReport, HeadNanos, Report, ScanProgress, Times};
+use crate::trust::Trust;
 use drive::{Behaviour, BlackBox, Breakdown, Drive, DriveError, Queue, Reply, Rules, Served};
 use model::{DriveModel, Position, Profile};
 use scheduler::{
@@ -49,12 +50,15 @@ pub struct Outside<S> {
     in_flight: VecDeque<Option<InFlight>>,
     first_in_flight: u64,
     now: Instant,
+    /// What the drive has no room for: it waits in the host, as in that of a drive without a queue.
+    held: VecDeque<Command>,
     /// What is at the drive.
     sent: BTreeMap<u64, Command>,
     /// When the last foreground request was done.
     last_done: Instant,
     head: Spent,
     times: Times,
+    trust: Trust,
     scan: Option<ScanProgress>,
 }
 
@@ -145,6 +149,7 @@ impl<S: Source> Outside<S> {
         let mut core = Core::try_new(known, config)?;
         let scan = begin_scan(&mut core, background)?;
         Ok(Self {
+            trust: Trust::new(&core),
             core,
             head: Spent {
                 model,
@@ -159,6 +164,7 @@ impl<S: Source> Outside<S> {
             in_flight: VecDeque::new(),
             first_in_flight: 0,
             now: Instant::ZERO,
+            held: VecDeque::new(),
             sent: BTreeMap::new(),
             last_done: Instant::ZERO,
             times: Times::new(),
@@ -239,6 +245,11 @@ impl<S: Source> Outside<S> {
         self.core.harm()
     }
 
+    /// Why gaps were left alone, and for how long; whether the drive is mistrusted.
+    pub fn trust(&self) -> &Trust {
+        &self.trust
+    }
+
     /// How well the core foresaw the drive's times.
     pub fn prediction_errors(&self) -> Option<&ErrorRecord> {
         self.core.prediction_errors()
@@ -287,6 +298,7 @@ impl<S: Source> Outside<S> {
         let mut heard = false;
         while let Some((reply, breakdown)) = self.device.pop() {
             heard = true;
+            self.fill()?;
             if let Some(command) = self.sent.remove(&reply.id.get()) {
                 if let Some(breakdown) = breakdown {
                     self.head.account(&command, &breakdown);
@@ -295,6 +307,7 @@ impl<S: Source> Outside<S> {
                 self.core.command_done(reply.at, command.id, outcome);
             }
             self.drain(observer)?;
+            self.trust.note(self.now, &self.core);
         }
         if !heard {
             self.issue()?;
@@ -314,15 +327,25 @@ impl<S: Source> Outside<S> {
         Ok(())
     }
 
+    /// Hands over to the drive what it has room for.
+    fn fill(&mut self) -> Result<(), SetupError> {
+        let device = self.device.interface();
+        while device.outstanding() < device.queue_depth() {
+            let Some(command) = self.held.pop_front() else { break };
+            let id = RequestId::new(command.id.get());
+            device.submit(self.now, drive::Command { id, op: command.op, range: command.range })?;
+            self.sent.insert(id.get(), command);
+        }
+        Ok(())
+    }
+
     /// Does what the core asks for.
     fn drain(&mut self, observer: &mut impl Observer) -> Result<(), SetupError> {
         while let Some(action) = self.core.poll(self.now) {
             match action {
                 Action::Send(command) => {
-                    let id = RequestId::new(command.id.get());
-                    let to_drive = drive::Command { id, op: command.op, range: command.range };
-                    self.device.interface().submit(self.now, to_drive)?;
-                    self.sent.insert(id.get(), command);
+                    self.held.push_back(command);
+                    self.fill()?;
                 }
                 Action::Completed(id) | Action::Failed { id, .. } => {
                     let slot = (id.get() - self.first_in_flight) as usize;
@@ -427,14 +450,15 @@ pub fn black_box(
     seed: u64,
 ) -> Result<(Drive, Overheads), DriveError> {
     let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?;
-    let firmware = profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?;
-    let overlap = behaviour.queue != Queue::Serial;
+    let firmware = &behaviour.firmware(profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?);
+    // What waits in the host overlaps nothing.
+    let overlap = behaviour.queue != Queue::Serial && drive.queue_depth() > 1;
     let mut overheads = Overheads::of(firmware, drive.model(), overlap);
     if let Some(bus) = behaviour.bus_sector {
         overheads.completion[0] = overheads.completion[0].saturating_sub(overheads.bus_sector) + bus;
         overheads.bus_sector = bus;
     }
-    overheads = overheads.writing_back(firmware, behaviour.write_back.unwrap_or(overheads.write_back));
+    overheads = overheads.writing_back(firmware, behaviour.writes_back(&firmware.cache));
     // What varies is known by its mean.
     for command in &mut overheads.command {
         *command += behaviour.command_spread / 2;

@@ -50,18 +50,29 @@ fn looks_like_a_file(path: &Path) -> bool {
     known || path.components().count() > 1 || path.is_absolute() || path.exists()
 }
 
+/// What to give in place of a file that cannot be read.
+fn instead() -> String {
+    format!(
+        "give the file of a profile (.toml, or DiskSim's .parv, .diskspecs or .model), or a built-in drive's name: {}",
+        builtin::names().join(", ")
+    )
+}
+
 fn imported(path: &Path) -> Result<Resolved, Problem> {
+    files::open(path).map_err(|problem| problem.help(instead()))?;
     let imported = disksim::import(path).map_err(Problem::failed)?;
     ready(&path.display().to_string(), imported.profile.to_toml(), imported.profile)
 }
 
 fn written(path: &Path) -> Result<Resolved, Problem> {
     let name = path.display().to_string();
-    let text = String::from_utf8(files::read(path)?).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Problem::failed(format!("{name}: byte {at} is no text in UTF-8"))
-            .help("give a profile in TOML, or a DiskSim file (.parv, .diskspecs, .model)")
-    })?;
+    let text = String::from_utf8(files::read(path).map_err(|problem| problem.help(instead()))?).map_err(
+        |error| {
+            let at = error.utf8_error().valid_up_to();
+            Problem::failed(format!("{name}: byte {at} is no text in UTF-8"))
+                .help("give a profile in TOML, or a DiskSim file (.parv, .diskspecs, .model)")
+        },
+    )?;
     match Profile::from_toml(&text, &name) {
         Ok(profile) => ready(&name, text, profile),
         Err(ReadError::Toml { line, column, message, span, .. }) => {

@@ -7,7 +7,7 @@ use crate::differs::Differs;
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
 use device::{Device, Emulated, Options, Raw};
-use drive::{Behaviour, Queue};
+use drive::Behaviour;
 use mimic::Learner;
 use model::DriveModel;
 use scheduler::{Mimic, Overheads};
@@ -192,7 +192,6 @@ fn characterised(found: Resolved, name: &str) -> Result<Knowledge, Problem> {
 /// An emulated drive, of which all is known.
 fn emulated(own: Resolved, behaviour: Behaviour, seed: u64) -> Result<Knowledge, Problem> {
     let (_, overheads) = sim::black_box(&own.profile, behaviour, seed).map_err(Problem::failed)?;
-    debug_assert_eq!(overheads.overlap, behaviour.queue != Queue::Serial);
     Ok(Knowledge::Profile { toml: own.text, costs: overheads.into() })
 }
 

@@ -1,10 +1,11 @@
 //! The foreground that the flags ask for.
 
-use crate::args::{BackgroundTask, SimulateArgs, Switch};
+use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
 use crate::drive::validate::{read, remark};
 use crate::problem::Problem;
 use crate::tables::grouped;
 use crate::values::{self, Load};
+use drive::MOST_SECTORS;
 use model::DriveModel;
 use scheduler::Config;
 use sim::{Background, Inside, Nothing};
@@ -154,6 +155,12 @@ fn random(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem
     let mut config = RandomConfig::new(drive.layout().capacity(), sector);
     if let Some(size) = args.request_size {
         config.size = request_size(size, sector)?;
+        if args.place == Where::Outside && config.size > MOST_SECTORS {
+            return Err(Problem::usage(format!(
+                "--request-size {size}: outside the drive a request is one command, of {MOST_SECTORS} sectors at most"
+            ))
+            .help(format!("give {} at most", MOST_SECTORS.bytes(sector))));
+        }
         config.align = config.align.min(config.size);
     }
     config.reads = args.reads.unwrap_or(config.reads);

@@ -4,6 +4,7 @@ mod foreground;
 #[cfg(target_os = "linux")]
 mod live;
 mod mimicked;
+mod outside;
 pub(crate) mod run;
 mod show;
 
@@ -41,11 +42,15 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     check_place(args)?;
     foreground::check_flags(args)?;
     mimicked::check_flags(args)?;
-    let drive = resolve(&args.drive)?;
-    let model = match args.zero_latency {
-        None => drive.model,
-        Some(switch) => drive.model.with_zero_latency(switch == Switch::On),
-    };
+    let mut drive = resolve(&args.drive)?;
+    if let Some(switch) = args.zero_latency {
+        // The drive does so, and a scheduler outside knows that it does.
+        let on = switch == Switch::On;
+        drive.profile.mechanics.zero_latency_read = on;
+        drive.profile.mechanics.zero_latency_write = on;
+        drive.model = drive.model.with_zero_latency(on);
+    }
+    let model = drive.model;
     let background = match (args.background, args.block_size) {
         (BackgroundTask::None, None) => Background::None,
         (BackgroundTask::None, Some(size)) => {
@@ -77,22 +82,13 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         (BackgroundTask::Scan, None) => Goal::ScanDone,
     };
     let title = format!("{}, {description}, {}", drive.profile.title, args.policy);
+    let mut harm_ppm = None;
     let mut run = match args.place {
         Where::Inside => Run::new(model, config, issuer, background)?,
         Where::Outside => {
             let refused = |error: DriveError| Problem::failed(format!("{}: {error}", args.drive));
             let behaviour = args.behaviour.unwrap_or(Behaviour::noisy());
             let (device, overheads) = black_box(&drive.profile, behaviour, args.seed).map_err(refused)?;
-            // Its own number of commands, unless it is told to have a queue.
-            if device.queue_depth() < 2 {
-                let problem = format!(
-                    "{}: the drive takes one command at a time, and a scheduler outside sends two",
-                    args.drive
-                );
-                return Err(
-                    Problem::usage(problem).help("let it have a queue: add queue=sptf:64 to --behaviour")
-                );
-            }
             let (known, place) = if args.blind {
                 let layout = model.layout();
                 let unknown = DriveModel::unknown(layout.capacity(), model.sector_bytes());
@@ -101,6 +97,7 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
                 let beyond = OutsideConfig::beyond(overheads);
                 (model, args.conservatism.map_or(beyond, |margin| OutsideConfig::paper(overheads, margin)))
             };
+            harm_ppm = place.harm_ppm;
             let place = Place::Outside(place);
             Run::outside(device, known, Config { place, ..config }, issuer, background)?
         }
@@ -126,7 +123,9 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         )));
     }
     let mimic = run.learner().map(Learner::stats);
-    let result = show::Result { report: run.report(), mimic, seed: args.seed, wall: started.elapsed() };
+    let outside = run.told(harm_ppm);
+    let result =
+        show::Result { report: run.report(), mimic, outside, seed: args.seed, wall: started.elapsed() };
     if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }
 }
 
@@ -138,10 +137,6 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
     if args.place == Where::Inside && args.behaviour.is_some() {
         return Err(Problem::usage("--behaviour does not go with a scheduler in the drive")
             .help("give --where outside as well: in the drive everything is as its profile says"));
-    }
-    if args.place == Where::Outside && args.zero_latency.is_some() {
-        return Err(Problem::usage("--zero-latency does not go with --where outside")
-            .help("leave it out: outside the drive it does what its profile says"));
     }
     if args.blind && args.place == Where::Inside {
         return Err(Problem::usage("--blind does not go with a scheduler in the drive")

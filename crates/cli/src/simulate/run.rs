@@ -1,5 +1,6 @@
 //! A run of the simulator that comes to an end, one way or another.
 
+use super::outside::Told;
 use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
@@ -178,6 +179,14 @@ impl<S: Source> Run<S> {
     pub(crate) fn learner(&self) -> Option<&Learner> {
         let mimic: &dyn Any = either!(&self.host, run => run.core().mimic())?;
         mimic.downcast_ref::<Learner>()
+    }
+
+    /// What a core outside the drive says, where detours may cost so many millionths.
+    pub(crate) fn told(&self, harm_ppm: Option<u32>) -> Option<Told> {
+        match &self.host {
+            Host::Inside(_) => None,
+            Host::Outside(run) => Told::of(run.core(), *run.trust(), harm_ppm),
+        }
     }
 
     /// What came out.

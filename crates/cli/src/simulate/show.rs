@@ -1,5 +1,6 @@
 //! The result of a simulation, for scripts and for people.
 
+use super::outside::{self, Told};
 use crate::args::BackgroundTask;
 use crate::bars::{bar, parts};
 use crate::tables::{grouped, percent, span};
@@ -14,6 +15,8 @@ pub(crate) struct Result {
     pub(crate) report: Report,
     /// With SMTF.
     pub(crate) mimic: Option<LearnerStats>,
+    /// Outside the drive.
+    pub(crate) outside: Option<Told>,
     pub(crate) seed: u64,
     /// Time on a real clock.
     pub(crate) wall: Duration,
@@ -27,6 +30,8 @@ pub(crate) struct Json {
     background: Background,
     #[serde(skip_serializing_if = "Option::is_none")]
     mimic: Option<Mimic>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outside: Option<outside::Json>,
     seed: u64,
     simulated_s: f64,
     wall_s: f64,
@@ -105,6 +110,7 @@ impl Result {
                 mean_error_ms: mimic.mean_error.as_millis_f64(),
                 memory_bytes: mimic.memory.get(),
             }),
+            outside: self.outside.as_ref().map(Told::json),
             seed: self.seed,
             simulated_s: simulated.as_secs_f64(),
             wall_s: self.wall.as_secs_f64(),
@@ -151,6 +157,11 @@ impl Result {
                     "{known} distances known by their own samples, mean error {error:.3} ms, {memory} bytes of memory"
                 ),
             );
+        }
+        for (what, value) in
+            self.outside.iter().flat_map(|told| told.lines(background == BackgroundTask::Scan))
+        {
+            line(what, value);
         }
         line("seed", self.seed.to_string());
         line(

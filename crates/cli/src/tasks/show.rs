@@ -1,6 +1,8 @@
 //! Tasks and disks for people.
 
+use crate::caution::{MISTRUSTED, left_alone};
 use crate::tables::{grouped, table};
+use scheduler::Caution;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -133,16 +135,6 @@ pub(crate) fn task(task: &Value) -> String {
     out
 }
 
-/// Why no gap is used now; of a drive without a profile that goes without saying.
-fn left_alone(caution: &str) -> Option<&'static str> {
-    match caution {
-        "unsynchronised" => Some("where the platters are is not known now"),
-        "mistrust" => Some("the drive does not do what its profile says, or has yet to show that it does"),
-        "harm" => Some("they have cost the foreground as much as they may"),
-        _ => None,
-    }
-}
-
 /// Disks and tasks.
 pub(crate) fn status(status: &Value) -> String {
     let mut out = String::new();
@@ -168,13 +160,14 @@ pub(crate) fn status(status: &Value) -> String {
             out,
             "  background  {gaps:.1} MB in gaps, which cost the foreground {detours:.2}%; {idle:.1} MB in idle time, {idling:.2}%"
         );
-        let why = now["caution"].as_str().and_then(left_alone);
+        // Of a drive without a profile it goes without saying.
+        let why =
+            now["caution"].as_str().filter(|name| *name != Caution::Unknown.name()).and_then(left_alone);
         if let Some(why) = why {
             let _ = writeln!(out, "  gaps        left alone: {why}");
         }
         if now["mistrusted"].as_bool() == Some(true) {
-            let _ =
-                writeln!(out, "  MISTRUSTED  it has for long not done what its profile says; probe it again");
+            let _ = writeln!(out, "  MISTRUSTED  {MISTRUSTED}");
         }
         let us = |at: &str| now["lateness"][at].as_f64().unwrap_or(0.0);
         let (p50, p99, max) = (us("p50_us"), us("p99_us"), us("max_us"));

@@ -41,6 +41,82 @@ fn a_simulated_drive_does_as_it_is_told() {
     assert_eq!(response("queue=fcfs:64,none,drift=off"), exact);
 }
 
+/// Without a buffer there is nothing to report a write from, whatever is said of that.
+#[test]
+fn a_drive_without_a_buffer_is_not_told_to_write_back() {
+    for behaviour in ["noise,buffer=off,write_back=on", "buffer=off,bus_sector=6.4us,queue=sptf:64"] {
+        let args = "simulate --where outside --reads 0 --requests 2000 --json --behaviour";
+        let json = run(&format!("{args} {behaviour}")).json();
+        assert!(number(&json, "/outside/foresight/within_100us") > 0.9, "{behaviour}: {json}");
+        assert_eq!(json["outside"]["caution"], serde_json::Value::Null, "{behaviour}: {json}");
+    }
+}
+
+/// Pairs of requests at times of their own, each second one right behind the first.
+fn pairs() -> String {
+    let (mut state, mut lbn) = (1_u64, 0);
+    let mut text = String::new();
+    for i in 0..3_000_u64 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        lbn = if i % 2 == 0 { (state >> 33) % 17_000_000 } else { lbn + 8 };
+        text += &format!("{}.0 0 {lbn} 8 {}\n", i / 2 * 25 + i % 2, u8::from(i % 6 < 4));
+    }
+    text
+}
+
+/// Every switch alone, from the command line: it changes what a drive does that is otherwise exact, the same for a seed, and
+/// otherwise for another where there is chance in it.
+#[test]
+fn each_switch_alone_changes_what_a_simulated_drive_does() {
+    let exact = "bus_sector=6.4us,buffer=off,queue=sptf:64";
+    let buffered = "bus_sector=6.4us,buffer=on,read_ahead=on,write_back=off,queue=sptf:64";
+    let certain =
+        "seek_ageing_ppm overhead_percent bus_sector buffer read_ahead write_back eager_read_ahead queue";
+    let dir = Dir::new();
+    let replay = format!("replay:{}", dir.file("pairs.trace", &pairs()));
+    for word in in_the_help() {
+        let (name, _) = word.split_once('=').unwrap();
+        let (base, word, closed) = match name {
+            "buffer" | "read_ahead" => (buffered, word.clone(), &["--outstanding", "1"][..]),
+            "write_back" => (buffered, "write_back=on".to_owned(), &[][..]),
+            "eager_read_ahead" => (buffered, word.clone(), &["--outstanding", "2"][..]),
+            "bus_sector" => (exact, "bus_sector=99us".to_owned(), &[][..]),
+            "queue" => (exact, "queue=off".to_owned(), &[][..]),
+            // Enough of them to be met.
+            "grown_defects" | "bad_sectors" => (exact, word.replace("=20", "=20000"), &[][..]),
+            _ => (exact, word.clone(), &[][..]),
+        };
+        let response = |words: &str, seed: &str| {
+            let args = ["simulate", "--where", "outside", "--json", "--workload", &replay, "--seed", seed];
+            let ran = run_with(&[&args[..], closed, &["--behaviour", words]].concat());
+            number(&ran.json(), "/foreground/mean_response_ms")
+        };
+        let with = format!("{base},{word}");
+        let [one, again, other] = ["1", "1", "2"].map(|seed| response(&with, seed));
+        assert_ne!(response(base, "1"), one, "{word} changes nothing");
+        assert_eq!(one, again, "{word} is not the same for a seed");
+        assert_eq!(one == other, certain.contains(name), "{word}, by another seed");
+    }
+}
+
+/// A daemon serves them as well: what the drive has no room for waits in the host.
+#[test]
+fn drives_that_take_one_command_at_a_time_are_simulated() {
+    let simulate = |behaviour: &str| {
+        let args = "simulate --where outside --drive mimic-less-capacity --workload oltp --background scan --requests 2000 --json";
+        run(&format!("{args} --behaviour {behaviour}")).json()
+    };
+    for behaviour in ["none", "queue=off", "noise,queue=off", "queue=sptf:1", "noise,queue=fcfs:1"] {
+        let ran = simulate(behaviour);
+        assert_eq!(number(&ran, "/foreground/requests"), 2_000.0, "{behaviour}");
+        assert!(number(&ran, "/outside/foresight/within_100us") > 0.9, "{behaviour}: {ran}");
+        assert!(number(&ran, "/outside/gaps/used") > 200.0, "{behaviour}: {ran}");
+    }
+    // It turns to a command when the host has heard of the one before: that takes time.
+    let response = |behaviour| number(&simulate(behaviour), "/foreground/mean_response_ms");
+    assert!(response("none") > response("queue=sptf:64"));
+}
+
 #[test]
 fn a_name_on_its_own_and_a_seed() {
     let dir = Dir::new();
@@ -76,9 +152,8 @@ fn mistakes_are_named() {
     run("probe emulated:quantum-atlas-10k,seed=-1").complained(2, &["seed: give a whole number"]);
     run("probe emulated:quantum-atlas-10k,overlap_percent=200")
         .complained(2, &["overlap_percent: 200; give 0 to 100"]);
+    run("simulate --where outside --behaviour noise,seed=5").complained(2, &["\"seed=5\"", "by --seed"]);
     run("simulate --behaviour noise").complained(2, &["--behaviour", "--where outside"]);
-    run("simulate --where outside --behaviour none --drive mimic-less-capacity")
-        .complained(2, &["one command at a time", "add queue=sptf:64 to --behaviour"]);
     // A file's name may have commas.
     run("probe emulated:mine,noise.toml,noise").complained(1, &["mine,noise.toml"]);
 }

@@ -69,6 +69,28 @@ fn a_file_that_is_no_text_or_not_there_is_refused() {
 }
 
 #[test]
+fn where_there_is_no_such_profile_it_says_what_to_give() {
+    let mend = [
+        "give the file of a profile (.toml",
+        "a built-in drive's name: quantum-atlas-10k, seagate-cheetah-4lp",
+    ];
+    for args in [
+        "probe emulated:./a,noise",
+        "probe emulated:./a.parv,noise",
+        "mimic probe emulated:./a,noise -o table",
+        "simulate --drive ./a",
+        "simulate --drive ./a.model",
+        "drive show ./a.toml",
+        #[cfg(target_os = "linux")]
+        "serve --disk d0=emulated:./a,noise,file=a.img --listen tcp:127.0.0.1:0",
+        #[cfg(target_os = "linux")]
+        "emulate ./a --file a.img --listen 127.0.0.1:0",
+    ] {
+        run(args).complained(1, &["cannot read ./a", mend[0], mend[1]]);
+    }
+}
+
+#[test]
 fn a_trace_of_nothing_is_refused() {
     let dir = Dir::new();
     let empty = dir.file("empty.trace", "");
@@ -152,6 +174,7 @@ fn wrong_numbers_are_usage_errors() {
         ("--block-size 2g", "at most 2097152 sectors"),
         ("--request-size 511", "a multiple of 512"),
         ("--request-size 900g", "use a larger drive or smaller requests"),
+        ("--where outside --request-size 1g", "give 536870912"),
         ("--conservatism nan", "milliseconds from 0"),
         ("--think -1", "milliseconds from 0"),
         ("--think 1e300", "milliseconds from 0"),
@@ -184,7 +207,6 @@ fn flags_that_do_not_fit_together_are_told_apart() {
         ("--workload replay:x --compress 20 --scale 2", ["--scale", "--compress"]),
         ("--rate 5 --think 2", ["--rate", "--think"]),
         ("--workload replay:x --scale 5 --think 2", ["--scale", "--think"]),
-        ("--where outside --zero-latency on", ["--zero-latency", "leave it out"]),
         ("--blind", ["--blind", "--where outside"]),
         ("--where outside --blind --conservatism 0.3", ["--conservatism", "leave it out"]),
         ("--conservatism 0.3", ["--conservatism", "--where outside"]),

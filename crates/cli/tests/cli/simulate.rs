@@ -285,3 +285,73 @@ fn outside_the_drive_conservatism_costs_bandwidth_and_spares_the_foreground() {
     let (bounded, some) = of("--background scan");
     assert!(bounded < alone * 1.01 && some > 0.0, "{alone} {bounded}");
 }
+
+#[test]
+fn outside_it_says_whether_it_trusts_the_drive_and_what_detours_cost() {
+    let simulate = |more: &str| {
+        run(&format!("simulate --where outside --workload oltp --background scan --requests 4000 {more}"))
+    };
+    let json = simulate("--json").json();
+    let told = &json["outside"];
+    // By the names of a daemon's status.
+    assert_eq!(
+        keys(told),
+        ["caution", "caution_s", "detours", "foresight", "gaps", "harm_percent", "idle", "mistrusted"]
+    );
+    assert_eq!(keys(&told["caution_s"]), ["harm", "mistrust", "unknown", "unsynchronised"]);
+    assert_eq!(keys(&told["foresight"]), ["commands", "early", "late", "unexplained", "within_100us"]);
+    assert_eq!(keys(&told["detours"]), ["foreground_us", "lost_us", "share"]);
+    assert_eq!(keys(&told["idle"]), keys(&told["detours"]));
+    assert_eq!((&told["caution"], &told["mistrusted"]), (&Value::Null, &Value::Bool(false)), "{told}");
+    assert!(number(told, "/foresight/within_100us") > 0.8, "{told}");
+    // At the beginning it has yet to show what it does.
+    let doubted = number(told, "/caution_s/mistrust") + number(told, "/caution_s/unsynchronised");
+    assert!(doubted > 0.0 && doubted < number(&json, "/simulated_s") / 4.0, "{told}");
+    assert!(number(told, "/detours/share") < 0.01 && number(told, "/harm_percent") == 1.0, "{told}");
+    let page = simulate("").worked();
+    for line in ["foreseen  ", "gaps  ", "left alone  ", "harm  ", "; 1% at most\n"] {
+        assert!(page.contains(line), "no {line:?} in:\n{page}");
+    }
+    // FAST 2002's scheduler is not bound; in the drive there is nothing to trust.
+    let paper = simulate("--conservatism 0.3 --json").json();
+    assert_eq!(
+        (&paper["outside"]["harm_percent"], &paper["outside"]["caution"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert!(simulate("--conservatism 0.3").worked().contains("; without a bound\n"));
+    assert!(run("simulate --requests 100 --json").json().get("outside").is_none());
+}
+
+#[test]
+fn a_drive_that_is_not_what_it_is_told_to_be_is_said_to_be_mistrusted() {
+    let args = "simulate --where outside --workload oltp --background scan --requests 6000 --behaviour noise,seek_ageing_ppm=400000";
+    let json = run(&format!("{args} --json")).json();
+    let told = &json["outside"];
+    assert_eq!(
+        (told["caution"].as_str(), told["mistrusted"].as_bool()),
+        (Some("mistrust"), Some(true)),
+        "{told}"
+    );
+    assert!(number(told, "/caution_s/mistrust") > number(&json, "/simulated_s") / 2.0, "{told}");
+    let page = run(args).worked();
+    for line in [
+        "left alone      ",
+        "\nleft alone now  the drive does not do what",
+        "\nMISTRUSTED      it has for long",
+    ] {
+        assert!(page.contains(line), "no {line:?} in:\n{page}");
+    }
+    let blind = run("simulate --where outside --blind --requests 500 --json").json();
+    assert_eq!(blind["outside"]["caution"].as_str(), Some("unknown"));
+}
+
+#[test]
+fn outside_a_drive_begins_anywhere_or_not_as_it_is_told() {
+    let response = |switch: &str| {
+        let args = "simulate --where outside --requests 3000 --request-size 64k --json";
+        number(&run(&format!("{args} {switch}")).json(), "/foreground/mean_response_ms")
+    };
+    let (own, on, off) = (response(""), response("--zero-latency on"), response("--zero-latency off"));
+    assert_eq!(own, on, "the Atlas 10K does");
+    assert!(off > on * 1.02, "{off} ms, {on} ms with");
+}

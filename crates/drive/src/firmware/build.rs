@@ -77,7 +77,7 @@ impl Drive {
         let profile = grown.as_ref().unwrap_or(profile);
         let firmware = profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?;
         let model = DriveModel::from_profile(profile)?;
-        let mut timing = Timing::new(firmware)?;
+        let mut timing = Timing::new(&behaviour.firmware(firmware))?;
         if let Some(sector) = behaviour.bus_sector {
             timing.read_sector = sector;
             timing.write_sector = sector;

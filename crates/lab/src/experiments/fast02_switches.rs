@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// In what the drive differs from [`exact`], by the names of its switches (docs/MODEL.md, section 8).
-const RANDOM: [&str; 20] = [
+const RANDOM: [&str; 21] = [
     "",
     "seek_spread",
     "late_settles",
@@ -34,6 +34,7 @@ const RANDOM: [&str; 20] = [
     "recalibration",
     "grown_defects=1000",
     "bad_sectors=1000:8",
+    "overhead_percent=0",
     "command_spread",
     "completion_spread",
     "bus_sector=off",

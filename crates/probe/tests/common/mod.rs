@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, dead_code, reason = "shared by tests and the example; each uses a part")]
 
+pub mod judge;
+
 use drive::{Behaviour, Drive, NotDone, Rules, Waiting};
 use model::Profile;
 use model::profile::Order;

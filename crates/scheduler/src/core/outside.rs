@@ -357,15 +357,21 @@ impl Core {
             self.outside = Some(outside);
             return;
         }
+        let mut in_turn = place == Some(0);
+        if order.in_any_order && !in_turn {
+            // It went first, as the drive chose: whether it came when it was to be expected then says how well the drive is known.
+            order.forecast = outside.follow(&drive, &outside.base, &order).0;
+            in_turn = true;
+        }
         let waited_for_bus = outside.behind_idle_on_bus(&drive, &order);
-        let followed = outside.came_from_buffer(&drive, (now, begun), &mut order, place == Some(0));
+        let followed = outside.came_from_buffer(&drive, (now, begun), &mut order, in_turn);
         let buffered = followed.hit;
         let mut seen = if buffered {
             Observed { error: 0, turns: 0, explained: true, foreseen: true }
         } else {
-            outside.resync(&drive, now, &order, place == Some(0))
+            outside.resync(&drive, now, &order, in_turn)
         };
-        seen.foreseen &= !order.overtaken;
+        seen.foreseen &= !order.overtaken || order.in_any_order;
         let foreseen = order.forecast;
         // Where the drive has read on nothing moves.
         let medium = foreseen.source == Source::Medium;
@@ -376,7 +382,7 @@ impl Core {
         let moved = (medium && foreseen.moves).then_some((foreseen.distance, foreseen.slack()));
         if !(streamed || outside.reports(order.command.op)) {
             outside.record.note(&seen, moved);
-            if !order.in_any_order && outside.guard.note(seen.foreseen) {
+            if outside.guard.note(seen.foreseen) {
                 // The drive may be another one from now on.
                 outside.correction.forget();
                 outside.control.forget();
@@ -430,8 +436,8 @@ impl Core {
                 if plain.is_some_and(|plain| plain.failed) {
                     outside.worst = outside.worst.max(late.head);
                 }
+                let at_head = if reported { outside.to_report(job) } else { time };
                 let late = Late { head: late.head + outside.sequences.take_late(), ..late };
-                let at_head = if reported { foreseen.heard.saturating_since(foreseen.service) } else { time };
                 let client = self.felt(&mut outside, now, job, at_head, late);
                 outside.written = if reported { outside.base.free } else { Instant::ZERO };
                 let felt = guard::Lateness { client, head: late.head };

@@ -8,7 +8,6 @@ mod requests;
 mod served;
 mod status;
 mod traffic;
-mod watch;
 
 pub use apps::{Fence, Guard, Hosted, Place, Spare};
 pub use patience::TIMEOUT;
@@ -23,6 +22,7 @@ use model::DriveModel;
 use requests::{Requests, State, Turn};
 use scheduler::{
     Action, Application, Config, Core, IdleTimeError, Mimic, Record, Request, Sessions, SubmitError,
+    TrustWatch,
 };
 use status::{Counters, Waits};
 use std::collections::VecDeque;
@@ -30,7 +30,6 @@ use std::sync::Arc;
 use thiserror::Error;
 use tracing::error;
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId, Sectors};
-use watch::Watch;
 
 /// What cannot be a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -142,7 +141,7 @@ pub struct Disk<D> {
     blocks: Blocks,
     answers: VecDeque<Answer>,
     counters: Counters,
-    watch: Watch,
+    watch: TrustWatch,
     /// The latest time that the core was told.
     told: Instant,
     /// So long the device has for a command.
@@ -179,7 +178,7 @@ impl<D: Device> Disk<D> {
             blocks: Blocks::new(sector),
             answers: VecDeque::new(),
             counters: Counters::new(),
-            watch: Watch::default(),
+            watch: TrustWatch::default(),
             told: Instant::ZERO,
             timeout: TIMEOUT,
         })

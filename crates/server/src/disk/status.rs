@@ -336,12 +336,7 @@ impl Counters {
             foresight: foresight.unwrap_or_default(),
             detours: core.detour_harm().map(Paid::of).unwrap_or_default(),
             idle: Paid::of(core.harm()),
-            caution: core.caution().map(|caution| match caution {
-                Caution::Unsynchronised => "unsynchronised",
-                Caution::Mistrust => "mistrust",
-                Caution::Harm => "harm",
-                Caution::Unknown => "unknown",
-            }),
+            caution: core.caution().map(Caution::name),
             mistrusted: false,
         }
     }

@@ -6,7 +6,7 @@ use super::commands::{Errand, Sent, blamed};
 use super::requests::Turn;
 use super::{Disk, bytes_of};
 use device::{Answer, Ask, Device, Failure};
-use scheduler::{Caution, Command, Outcome, Purpose};
+use scheduler::{Command, Outcome, Purpose};
 use tracing::{error, info, warn};
 use units::{Bytes, Duration, Instant, LbnRange, Op, RequestId};
 
@@ -102,9 +102,8 @@ impl<D: Device> Disk<D> {
     fn look(&mut self, now: Instant) {
         let core = &self.core.core;
         let caution = core.caution();
-        let foreseen = !matches!(caution, Some(Caution::Mistrust | Caution::Unsynchronised));
         let within = || core.prediction_errors().map(|record| record.within(Duration::from_micros(100)));
-        match self.watch.note(now, foreseen) {
+        match self.watch.note(now, caution) {
             Some(true) => warn!(
                 ?caution,
                 foreseen = within(),

@@ -82,7 +82,7 @@ impl Outside {
         if overheads.overlap {
             at.free.max(sent + overheads.command(op))
         } else {
-            at.ready.max(sent) + overheads.command(op)
+            at.free.max(at.ready.max(sent) + overheads.command(op))
         }
     }
 

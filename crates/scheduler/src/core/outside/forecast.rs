@@ -240,7 +240,8 @@ pub(super) fn forecast(
     }
     let service = from.ready.max(sent);
     let taken_in = if overheads.overlap { sent } else { service } + overheads.command(op);
-    let set_out = if overheads.overlap { from.free.max(taken_in) } else { taken_in };
+    // Without a queue the head is free by then, but for what was reported and not written yet.
+    let set_out = from.free.max(taken_in);
     let waited_for = if set_out > taken_in { SetOut::Queued } else { SetOut::Alone };
     // In a queue its overhead runs beside what came before.
     let begun = if overheads.overlap { sent } else { service };
@@ -332,7 +333,7 @@ pub(super) fn forecast(
     let tail = overheads.tail(op);
     (done.heard, at.bus) = if op.is_write() {
         let crossed = bus_from + bus;
-        let back = if overheads.write_back { crossed.max(service + bus) } else { done.end };
+        let back = if overheads.write_back { crossed.max(service.max(from.free) + bus) } else { done.end };
         (back + tail, crossed)
     } else {
         // The bus may be slower than the medium, or taken.

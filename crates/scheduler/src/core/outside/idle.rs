@@ -80,7 +80,7 @@ pub(super) struct Charged {
 
 impl Outside {
     /// How long it takes from when the head is ready for a write until that is reported from the drive's buffer.
-    fn to_report(&self, job: &Job) -> Duration {
+    pub(super) fn to_report(&self, job: &Job) -> Duration {
         let Request { op, range, .. } = job.pending.request;
         self.config.overheads.bus_sector * range.len().get() + self.config.overheads.tail(op)
     }

@@ -1,0 +1,146 @@
+//! What a scheduler outside the drive says of the drive and of itself, by the names that a daemon's status has for it.
+
+use crate::caution::{MISTRUSTED, left_alone};
+use crate::tables::{grouped, percent, span};
+use scheduler::{Caution, Core, ErrorRecord, Harm, PlannerStats};
+use serde::Serialize;
+use sim::Trust;
+use std::collections::BTreeMap;
+use units::Duration;
+
+/// Of a run.
+#[derive(Debug)]
+pub(crate) struct Told {
+    trust: Trust,
+    foresight: ErrorRecord,
+    gaps: PlannerStats,
+    detours: Harm,
+    idle: Harm,
+    /// The most that detours may cost, in millionths of the foreground's time; with none it is only measured.
+    harm_ppm: Option<u32>,
+}
+
+/// What scripts read; the names bind. Those of a daemon's status are the same there.
+#[derive(Debug, Serialize)]
+pub(crate) struct Json {
+    caution: Option<&'static str>,
+    /// For how long gaps were left alone, in simulated seconds by caution.
+    caution_s: BTreeMap<&'static str, f64>,
+    mistrusted: bool,
+    foresight: Foresight,
+    gaps: Gaps,
+    detours: Paid,
+    idle: Paid,
+    harm_percent: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Foresight {
+    commands: u64,
+    late: u64,
+    early: u64,
+    unexplained: u64,
+    within_100us: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Gaps {
+    seen: u64,
+    used: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Paid {
+    foreground_us: f64,
+    lost_us: f64,
+    share: f64,
+}
+
+impl Paid {
+    fn of(harm: Harm) -> Self {
+        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        Self { foreground_us: us(harm.foreground), lost_us: us(harm.late), share: harm.share() }
+    }
+}
+
+const NEAR: Duration = Duration::from_micros(100);
+
+impl Told {
+    /// What it says now; nothing where the core is in the drive.
+    pub(crate) fn of(core: &Core, trust: Trust, harm_ppm: Option<u32>) -> Option<Self> {
+        Some(Self {
+            trust,
+            foresight: core.prediction_errors()?.clone(),
+            gaps: core.planner_stats(),
+            detours: core.detour_harm()?,
+            idle: core.harm(),
+            harm_ppm,
+        })
+    }
+
+    fn harm_percent(&self) -> Option<f64> {
+        self.harm_ppm.map(|ppm| f64::from(ppm) / 1e4)
+    }
+
+    pub(crate) fn json(&self) -> Json {
+        let Self { trust, foresight, gaps, detours, idle, .. } = self;
+        let lasted = |caution: Caution| (caution.name(), trust.lasted(caution).as_secs_f64());
+        Json {
+            caution: trust.caution().map(Caution::name),
+            caution_s: Caution::ALL.into_iter().map(lasted).collect(),
+            mistrusted: trust.is_mistrusted(),
+            foresight: Foresight {
+                commands: foresight.count(),
+                late: foresight.late(),
+                early: foresight.early(),
+                unexplained: foresight.unexplained(),
+                within_100us: foresight.within(NEAR),
+            },
+            gaps: Gaps { seen: gaps.gaps, used: gaps.detours },
+            detours: Paid::of(*detours),
+            idle: Paid::of(*idle),
+            harm_percent: self.harm_percent(),
+        }
+    }
+
+    /// The same as lines of a page; what only background work has is left out where there is none.
+    pub(crate) fn lines(&self, background: bool) -> Vec<(&'static str, String)> {
+        let Self { trust, foresight, gaps, detours, idle, .. } = self;
+        let mut lines = Vec::new();
+        if foresight.count() > 0 {
+            let (within, commands) = (percent(foresight.within(NEAR)), grouped(foresight.count()));
+            lines.push(("foreseen", format!("{within} of {commands} commands within 0.1 ms")));
+        }
+        if background {
+            lines.push(("gaps", format!("{} of {} used", grouped(gaps.detours), grouped(gaps.gaps))));
+        }
+        let lasted = Caution::ALL.map(|caution| (caution, trust.lasted(caution)));
+        let lasted: Vec<String> = lasted
+            .into_iter()
+            .filter(|(_, time)| *time > Duration::ZERO)
+            .map(|(caution, time)| format!("{} {}", caution.name(), span(time.as_secs_f64())))
+            .collect();
+        if !lasted.is_empty() {
+            lines.push(("left alone", lasted.join(", ")));
+        }
+        if let Some(why) = trust.caution().and_then(|caution| left_alone(caution.name())) {
+            lines.push(("left alone now", why.to_owned()));
+        }
+        if trust.is_mistrusted() {
+            lines.push(("MISTRUSTED", MISTRUSTED.to_owned()));
+        }
+        if background {
+            let share = |harm: &Harm| harm.share() * 100.0;
+            let most = match self.harm_percent() {
+                Some(most) => format!("{most}% at most"),
+                None => "without a bound".to_owned(),
+            };
+            let (detours, idle) = (share(detours), share(idle));
+            lines.push((
+                "harm",
+                format!("gaps cost the foreground {detours:.2}%, idle time {idle:.2}%; {most}"),
+            ));
+        }
+        lines
+    }
+}

@@ -1,0 +1,287 @@
+//! What was measured, as findings of a report: each with how sure it is.
+
+use crate::buffer::Buffer;
+use crate::check;
+use crate::geometry::{Geometry, Kind};
+use crate::mapping::Map;
+use crate::report::{Check, Report};
+use crate::seeks::Seeks;
+use crate::spread;
+use crate::sure;
+use crate::writes::{Measured, Settle, Writes};
+use crate::zero::ZeroLatency;
+use crate::zone::Zone;
+use std::collections::BTreeMap;
+
+/// An order of tracks that is less sure is not told from the next likely one.
+const TOLD: f64 = 0.7;
+
+/// How sure an order of tracks is at most, of a drive that was mapped for a part only.
+const UNMAPPED: f64 = 0.5;
+
+/// One of so many LBNs are few.
+const FEW: u64 = 50;
+
+/// How sure are numbers that nothing measures how sure they are of: of 101 random drives, so many were right (tests/calibration.rs).
+const TRACKS: f64 = 0.95;
+const TRACKS_NOISY: f64 = 0.8;
+const SLIPS: f64 = 0.75;
+const SLIPS_NOISY: f64 = 0.4;
+pub(crate) const GAPS: f64 = 0.5;
+pub(crate) const GAPS_NOISY: f64 = 0.3;
+
+/// How sure is one of two that nothing was seen of.
+const ASSUMED: f64 = 0.5;
+
+pub(crate) fn of_buffer(report: &mut Report, buffer: &Buffer) {
+    let yes = |on: bool| (if on { "on" } else { "off" }).to_owned();
+    report.add("read cache", yes(buffer.keeps || buffer.reads_ahead), 1.0, "");
+    let ahead = if buffer.reads_ahead { format!("on, {} sectors or more", buffer.ahead) } else { yes(false) };
+    report.add("read-ahead", ahead, 1.0, "");
+    if buffer.segments > 0 {
+        report.add("cache segments", buffer.segments.to_string(), 0.8, "random reads until one is forgotten");
+        report.add("hit", format!("{:.3} ms for a sector", buffer.hit_ns / 1e6), 1.0, "");
+        report.add("bus", format!("{:.4} ms a sector", buffer.bus_sector_ns / 1e6), 1.0, "");
+    }
+}
+
+pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32, exact: bool) {
+    let shape = geometry.shape;
+    let tracks: u64 = map.zones.iter().map(|z| z.tracks()).sum();
+    let end = map.zones.last().map_or(0, |z| z.end);
+    let note = if map.mapped >= end { "" } else { "the rest of the drive was not understood" };
+    // As sure as is the part of the drive that was mapped.
+    report.add("zones", map.zones.len().to_string(), map.mapped as f64 / end.max(1) as f64, note);
+    let (densest, sparsest) = densities(map);
+    let note = "of all but a fiftieth of the LBNs at either end";
+    report.add("sectors per track", format!("{densest} to {sparsest}"), 1.0, note);
+    let least = least_tracks(map);
+    let sure_of_tracks = if exact { TRACKS } else { TRACKS_NOISY };
+    report.add(
+        "tracks",
+        between(least.min(tracks), tracks),
+        sure_of_tracks,
+        "each zone may begin inside of one",
+    );
+    let looked_at = map.measured.to_string();
+    report.add(
+        "tracks measured",
+        looked_at,
+        1.0,
+        "for the map; the others are taken to be like these, and sampled in the check",
+    );
+    let slips: u64 = map.zones.iter().flat_map(|z| &z.shifts).map(|s| s.sectors).sum();
+    report.add(
+        "slipped sectors",
+        slips.to_string(),
+        if exact { SLIPS } else { SLIPS_NOISY },
+        "those that later LBNs show",
+    );
+    let (kind, other) = match shape.kind {
+        Kind::Cylinder => ("cylinder by cylinder, heads ascending".to_owned(), "back and forth"),
+        Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),
+        Kind::Bands(width) => (format!("bands of {width} tracks, surface by surface, back and forth"), ""),
+    };
+    // Tracks whose places are not understood are no ground for saying which of them are near to one another.
+    let part = "what was not understood may be otherwise";
+    let most = if map.mapped >= end { 1.0 } else { UNMAPPED };
+    let (sure_of_heads, sure) =
+        (geometry.sure.min(most), geometry.sure_of_order.min(geometry.sure).min(most));
+    let note = if map.mapped < end {
+        part.to_owned()
+    } else if sure < TOLD && sure_of_heads >= TOLD && !other.is_empty() {
+        format!("by cylinders for sure; heads {other} would take as long wherever they are asked for")
+    } else {
+        String::new()
+    };
+    report.add("order of tracks", kind, sure, note);
+    report.add("heads", shape.heads.to_string(), sure_of_heads, if map.mapped < end { part } else { "" });
+    // As sure as are the tracks of each.
+    let least = least.div_ceil(shape.heads.max(1)).min(u64::from(cylinders));
+    let sure = sure_of_heads.min(sure_of_tracks);
+    report.add("cylinders", between(least, u64::from(cylinders)), sure, "those with LBNs");
+}
+
+/// The most and the fewest sectors on a track, of all but some LBNs at either end: where something is otherwise the mapper begins a
+/// zone anew, which may have little to go by.
+fn densities(map: &Map) -> (u64, u64) {
+    let mut lbns: BTreeMap<u64, u64> = BTreeMap::new();
+    for zone in &map.zones {
+        match &zone.cycle {
+            Some(cycle) => {
+                let part = |sectors: u64| zone.lbns() as f64 * sectors as f64 / cycle.lbns as f64;
+                cycle
+                    .slots
+                    .iter()
+                    .for_each(|s| *lbns.entry(s.sectors).or_default() += part(s.sectors) as u64);
+            }
+            None => *lbns.entry(zone.sectors).or_default() += zone.lbns(),
+        }
+    }
+    let few = lbns.values().sum::<u64>() / FEW;
+    let beyond = |of: &mut dyn Iterator<Item = (&u64, &u64)>| {
+        let mut so_far = 0;
+        for (sectors, lbns) in of {
+            so_far += lbns;
+            if so_far > few {
+                return *sectors;
+            }
+        }
+        0
+    };
+    (beyond(&mut lbns.iter().rev()), beyond(&mut lbns.iter()))
+}
+
+/// The fewest tracks that hold what the map has: were no sector slipped, and went each zone on where the one before ends.
+fn least_tracks(map: &Map) -> u64 {
+    let of = |zone: &Zone| {
+        let slipped: u64 = zone.shifts.iter().map(|shift| shift.sectors).sum();
+        match &zone.cycle {
+            Some(cycle) => zone.lbns() as f64 / cycle.lbns as f64 * cycle.slots.len() as f64,
+            None => (zone.place(zone.end - 1) + 1).saturating_sub(slipped) as f64 / zone.sectors as f64,
+        }
+    };
+    map.zones.iter().map(of).sum::<f64>().ceil() as u64
+}
+
+fn between(least: u64, most: u64) -> String {
+    if least < most { format!("{least} to {most}") } else { most.to_string() }
+}
+
+pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<ZeroLatency>) {
+    if let (Some(one), Some(far)) = (seeks.curve.first(), seeks.curve.last()) {
+        let spread = seeks.curve.iter().map(|p| p.2).sum::<f64>() / seeks.curve.len() as f64;
+        report.add(
+            "seek curve",
+            format!(
+                "{} points: {:.3} ms over {}, {:.3} ms over {} cylinders; searches {spread:.3} ms apart",
+                seeks.curve.len(),
+                one.1,
+                one.0,
+                far.1,
+                far.0
+            ),
+            1.0,
+            "",
+        );
+    }
+    let told = |&(distance, ms): &(u32, f64)| match ms {
+        0.0 => format!("below {:.3} ms over {distance}", spread::LEAST / 1e6),
+        ms => format!("{ms:.3} ms over {distance}"),
+    };
+    let spread: Vec<String> = seeks.spread.iter().map(told).collect();
+    let note = "standard deviation, most to a quarter or 5 us; what the command overhead varies by is in it";
+    let (value, sure, note) = if spread.is_empty() {
+        ("not measured".to_owned(), 0.0, "no time was left, or no seek was caught")
+    } else {
+        (spread.join(", "), seeks.spread_sure, note)
+    };
+    report.add("spread of seeks", value, sure, note);
+    // So much more of the moves may be the command's, or none.
+    let parting = sure::of_bounds(seeks.overhead_may_be_more_ms() + seeks.overhead_ms, sure::NEAR_MS);
+    let overhead_sure = seeks.overhead_sure.unwrap_or(parting);
+    let (sure, note) = if seeks.parted {
+        (overhead_sure, "behind another command a seek takes so much less")
+    } else {
+        (overhead_sure, "only its sum with a seek shows; taken from what hides the head switch")
+    };
+    report.add("command overhead", format!("{:.3} ms", seeks.overhead_ms), sure, note);
+    let (sure, note) = if seeks.head_switch_moved {
+        (sure::of_bounds(seeks.head_switch_ms, sure::NEAR_MS), "a bound, by reads over a change of head")
+    } else if seeks.head_switch_shows {
+        (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
+    } else {
+        // It may be anything from nothing on; so may the overhead that is part of what was seen of it.
+        let bound = seeks.head_switch_ms + if seeks.parted { 0.0 } else { seeks.overhead_ms };
+        (sure::of_bounds(bound, sure::NEAR_MS), "hidden by the shortest seek: an upper bound")
+    };
+    report.add("head switch", format!("{:.3} ms", seeks.head_switch_ms), sure, note);
+    if let Some(ms) = seeks.cylinder_switch_ms {
+        report.add("cylinder switch", format!("{ms:.3} ms"), overhead_sure, "");
+    }
+    let (value, sure, note) = match zero_latency {
+        Some(seen) => (if seen.on { "on" } else { "off" }, seen.sure, ""),
+        None => ("not seen", 0.0, "the bus is slower than the medium, so that nothing depends on it"),
+    };
+    report.add("zero-latency reads", value.to_owned(), sure, note);
+}
+
+pub(crate) fn of_writes(
+    report: &mut Report,
+    written: Option<&Writes>,
+    (reads, writes): (Option<ZeroLatency>, Option<ZeroLatency>),
+    why_not: &str,
+) {
+    let on = |on: bool| (if on { "on" } else { "off" }).to_owned();
+    let what = "zero-latency writes";
+    match (writes, written) {
+        (Some(seen), _) => report.add(what, on(seen.on), seen.sure, ""),
+        (None, written) => {
+            let why = match written {
+                None => why_not,
+                Some(written) if written.write_back => "writes are acknowledged from the buffer",
+                Some(_) => "a slow bus hides it, or too little may be written: half a track on each of some",
+            };
+            let note = format!("an assumption, that they are as reads: {why}");
+            report.add(what, on(reads.is_some_and(|seen| seen.on)), ASSUMED, note);
+        }
+    }
+    let Some(written) = written else {
+        for what in ["write cache", "write settle"] {
+            report.add(what, "not measured".to_owned(), 0.0, why_not);
+        }
+        return;
+    };
+    let value = match (written.write_back, written.kept) {
+        (true, _) => format!("write-back: acknowledged after {:.3} ms", written.acknowledged_ns / 1e6),
+        (false, true) => "write-through: acknowledged from the medium, kept for reads".to_owned(),
+        (false, false) => "off, or write-through that keeps nothing for reads".to_owned(),
+    };
+    report.add("write cache", value, written.sure, "");
+    if let Some(Measured { ms, sure }) = written.overhead {
+        report.add("overhead of a write", format!("{ms:.3} ms"), sure, "");
+    }
+    for (what, measured) in
+        [("read after a write", written.read_after_write), ("write after a write", written.write_after_write)]
+    {
+        if let Some(Measured { ms, sure }) = measured {
+            report.add(what, format!("{ms:+.3} ms"), sure, "of command overhead, beside that after a read");
+        }
+    }
+    match &written.settle {
+        Some(settle) => {
+            let Settle { ms, apart_ms, may_be_more_ms, may_be_less_ms, .. } = settle;
+            let mut note = format!("beyond a read of the same sector; measurements {apart_ms:.3} ms apart");
+            if may_be_more_ms + may_be_less_ms > 0.0 {
+                note += &format!(
+                    "; up to {may_be_more_ms:.3} ms more or {may_be_less_ms:.3} less, by what part of a read's moves is its command's overhead: only their sum shows"
+                );
+            }
+            report.add("write settle", format!("{ms:.3} ms"), settle.sure, note);
+        }
+        None => report.add(
+            "write settle",
+            "not seen".to_owned(),
+            0.0,
+            "no time was left, or no move to what may be written was caught; allow writes to more sectors",
+        ),
+    }
+}
+
+/// What the check's reads say of findings on which their predictions rest: they are no surer than that 97% of all reads come at their
+/// angles, and in their turns.
+pub(crate) fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads: f64) {
+    let end = map.zones.last().map_or(0, |zone| zone.end);
+    let count = |share: f64| (share * check.requests as f64).round() as u64;
+    let mapped = map.mapped as f64 >= check::ENOUGH * end as f64;
+    let in_place =
+        if mapped { sure::at_least(check::ENOUGH, count(check.elsewhere), check.requests) } else { 0.0 };
+    let places =
+        ["zones", "sectors per track", "tracks", "cylinders", "slipped sectors", "cylinders without LBNs"];
+    report.no_surer(&places, in_place);
+    report.no_surer(&["zero-latency reads", "read over a change of head"], in_place);
+    let in_turn = sure::at_least(check::ENOUGH, count(check.turns_off), check.requests);
+    report.no_surer(&["seek curve"], in_turn.min(in_place));
+    report.no_surer(&["spread of seeks", "command overhead"], in_place);
+    report.no_surer(&["head switch", "cylinder switch"], in_place.min(sure_of_heads));
+}

@@ -1,0 +1,234 @@
+//! How badly a shape explains how long moves between tracks take.
+
+use crate::geometry::{Kind, Shape};
+use crate::zone::Zone;
+
+/// A move's time by how many tracks further its end is.
+#[derive(Clone, Debug)]
+pub(crate) struct Moves {
+    /// Tracks, ns.
+    pub(crate) times: Vec<(u64, f64)>,
+    /// The variance of one, us squared.
+    pub(crate) variance: f64,
+    /// Whether completions and the spindle vary, too.
+    pub(crate) noisy: bool,
+}
+
+/// What times may be off by that a shape does not explain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Errors {
+    /// All by about as much, however much that is.
+    OfASize,
+    /// Few by anything, all others by what a search is not exact.
+    OfSome,
+}
+
+/// The shape that explains most, and what it leaves; among equals the first, which is the simplest.
+pub(crate) fn best(scores: &[(f64, Shape)]) -> (f64, Shape) {
+    let none = (f64::MAX, Shape { kind: Kind::Cylinder, heads: 1 });
+    scores.iter().fold(none, |best, &score| if score.0 < best.0 - 0.1 { score } else { best })
+}
+
+impl Moves {
+    /// How badly each shape explains the times.
+    pub(crate) fn scores(&self, shapes: &[(Shape, f64)], zone: &Zone) -> Vec<(f64, Shape)> {
+        let score = |s: Shape| self.misfit(s, s.origin(zone), Errors::OfASize);
+        shapes.iter().map(|&(s, unlike)| (score(s) + unlike, s)).collect()
+    }
+
+    /// What the first moves alone say against a shape, by how much another one explains them better: a track that holds no LBN, or
+    /// a band that is narrower, puts all behind it elsewhere. Nothing, where it is no more than a dent.
+    pub(crate) fn against(&self, shape: Shape, shapes: &[(Shape, f64)], zone: &Zone) -> f64 {
+        let of = |quarters: usize| {
+            let times = self.times.get(..self.times.len() * quarters / 4).unwrap_or_default().to_vec();
+            let first = Self { times, ..self.clone() };
+            let scores = first.scores(shapes, zone);
+            let own = scores.iter().find(|score| score.1 == shape).map_or(0.0, |score| score.0);
+            let gap = best(&scores).0 - own;
+            if -gap > 2.0 * (first.times.len().max(2) as f64).ln() { gap } else { f64::MAX }
+        };
+        (1..4).map(of).fold(f64::MAX, f64::min)
+    }
+
+    /// How badly a shape explains the times: what it leaves unexplained, and what it needs for explaining the rest
+    /// (Schwarz's criterion, 1978). A shape puts moves that are as far, and to the same head or not, into one group; each group
+    /// is a number that it needs, and each time that is shorter than that of a shorter move one more.
+    pub(crate) fn misfit(&self, shape: Shape, origin: u64, errors: Errors) -> f64 {
+        let points = self.points(shape, origin);
+        if self.noisy {
+            return self.misfit_of_noisy(&points);
+        }
+        // How a move to another head comes about is a part of the explanation.
+        f64::min(self.misfit_of_exact(&points, false, errors), self.misfit_of_exact(&points, true, errors))
+    }
+
+    /// Whether each move is to another head, over how many cylinders, and its time, us; moves that are one to a shape together.
+    fn points(&self, shape: Shape, origin: u64) -> Vec<(bool, u64, f64)> {
+        let start = shape.position(origin);
+        let mut points: Vec<(bool, u64, f64)> = Vec::with_capacity(self.times.len());
+        for &(step, ns) in &self.times {
+            let (cylinder, head) = shape.position(origin + step);
+            points.push((head != start.1, cylinder.abs_diff(start.0), ns / 1e3));
+        }
+        points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
+        points
+    }
+
+    /// The same where seeks do not vary. Where a head switch runs `beside` the seek, a move to another head takes as long as
+    /// that to the same one or as the switch, whichever is longer.
+    fn misfit_of_exact(&self, points: &[(bool, u64, f64)], beside: bool, errors: Errors) -> f64 {
+        let n = f64::max(points.len() as f64, 2.0);
+        let apart = APART * self.variance.sqrt();
+        let (mut unexplained, mut strange, mut groups, mut dents) = (0.0, 0.0, 0.0, 0.0);
+        let mut last: Option<(bool, f64)> = None;
+        let mut same_head: Vec<(u64, f64)> = Vec::new();
+        let mut switch = None;
+        for group in points.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let Some(&(to_other, cylinders, _)) = group.first() else { continue };
+            let middle = group.get(group.len() / 2).map_or(0.0, |p| p.2);
+            let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
+            let same = same.and_then(|i| same_head.get(i)).map(|s| s.1).filter(|_| to_other);
+            let known = match (same, switch) {
+                // Those to the next cylinder and another head may be slow.
+                (Some(same), Some(switch)) if beside && cylinders > 1 => Some(f64::max(same, switch)),
+                _ => None,
+            };
+            for point in group {
+                let off = (point.2 - known.unwrap_or(middle)).powi(2);
+                unexplained += off.min(LARGEST);
+                strange += (off / self.variance).min(STRANGE * n.ln());
+            }
+            if known.is_some() {
+                continue;
+            }
+            groups += 1.0;
+            if !to_other {
+                same_head.push((cylinders, middle));
+            } else if cylinders == 0 {
+                switch = Some(middle);
+            }
+            // No head switch makes a move shorter.
+            dents += f64::from(u8::from(same.is_some_and(|same| middle < same - apart)));
+            // Longer moves take longer, mostly.
+            if !(to_other && cylinders <= 1) {
+                dents += f64::from(u8::from(last.is_some_and(|l| l.0 == to_other && middle < l.1 - apart)));
+                last = Some((to_other, middle));
+            }
+        }
+        let unexplained = match errors {
+            Errors::OfASize => n * (unexplained / n + self.variance).ln(),
+            Errors::OfSome => strange,
+        };
+        unexplained + (groups + dents) * n.ln()
+    }
+}
+
+impl Moves {
+    /// The same where seeks vary: their means rise with distance, and how many steps they rise in is what a shape
+    /// needs (Akaike's criterion, 1974). A change of head may cost nothing, or something over so many cylinders: a head
+    /// switch runs beside the seek, and what takes longer hides it.
+    fn misfit_of_noisy(&self, points: &[(bool, u64, f64)]) -> f64 {
+        CHANGES.into_iter().map(|most| self.misfit_shown(points, most)).fold(f64::MAX, f64::min)
+    }
+
+    /// The same where a change of head costs something over so many cylinders at most.
+    fn misfit_shown(&self, points: &[(bool, u64, f64)], most: Option<u64>) -> f64 {
+        let is_shown = |p: &(bool, u64, f64)| p.0 && most.is_some_and(|most| p.1 <= most);
+        let mut points: Vec<_> = points.iter().map(|p| (is_shown(p), p.1, p.2)).collect();
+        points.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)));
+        self.misfit_of_rising(&points)
+    }
+
+    /// What speaks for a cylinder's tracks being equally far, against times that rise from one to the next of them: more than
+    /// nothing, unless they do by more than two standard deviations. Moves over which a change of head shows are left out.
+    pub(crate) fn without_trend(&self, shape: Shape, zone: &Zone) -> f64 {
+        let origin = shape.origin(zone);
+        let start = shape.position(origin);
+        let most =
+            CHANGES.into_iter().map(|most| (self.misfit_shown(&self.points(shape, origin), most), most));
+        let most = most.min_by(|a, b| a.0.total_cmp(&b.0)).and_then(|best| best.1).unwrap_or(0);
+        if matches!(shape.kind, Kind::Bands(_)) {
+            return f64::MAX;
+        }
+        let mut points: Vec<(u64, f64, f64)> = Vec::with_capacity(self.times.len());
+        for &(step, ns) in &self.times {
+            let (cylinder, _) = shape.position(origin + step);
+            points.push((cylinder.abs_diff(start.0), step as f64, ns / 1e3));
+        }
+        points.retain(|p| p.0 > most);
+        points.sort_unstable_by_key(|p| p.0);
+        let (mut together, mut squares) = (0.0, 0.0);
+        for group in points.chunk_by(|a, b| a.0 == b.0) {
+            let n = group.len() as f64;
+            let step = group.iter().map(|p| p.1).sum::<f64>() / n;
+            let us = group.iter().map(|p| p.2).sum::<f64>() / n;
+            together += group.iter().map(|p| (p.1 - step) * (p.2 - us)).sum::<f64>();
+            squares += group.iter().map(|p| (p.1 - step).powi(2)).sum::<f64>();
+        }
+        let deviations = together / f64::max(squares * self.variance, f64::MIN_POSITIVE).sqrt();
+        if deviations > 2.0 { 2.0 - deviations * deviations / 2.0 } else { f64::MAX }
+    }
+
+    fn misfit_of_rising(&self, points: &[(bool, u64, f64)]) -> f64 {
+        let (mut unexplained, mut steps, mut groups, mut dents) = (0.0, 0.0, 0.0, 0.0);
+        let far = APART * self.variance.sqrt();
+        let mut same_head: Vec<(u64, f64)> = Vec::new();
+        for set in points.chunk_by(|a, b| a.0 == b.0) {
+            // (sum, count, sum of squares) of distances that have one value.
+            let mut pooled: Vec<(f64, f64, f64)> = Vec::new();
+            let mut apart: Vec<(f64, f64, f64)> = Vec::new();
+            // Those before a dent stay what they are.
+            let mut fixed = 0;
+            for group in set.chunk_by(|a, b| a.1 == b.1) {
+                groups += 1.0;
+                let all = group.iter().fold((0.0, 0.0, 0.0), |g, p| (g.0 + p.2, g.1 + 1.0, g.2 + p.2 * p.2));
+                let Some(&(to_other, cylinders, _)) = group.first() else { continue };
+                let mean = all.0 / all.1;
+                if to_other {
+                    // No head switch makes a move shorter.
+                    let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
+                    let same = same.and_then(|i| same_head.get(i));
+                    dents += f64::from(u8::from(same.is_some_and(|same| mean < same.1 - far)));
+                } else {
+                    same_head.push((cylinders, mean));
+                }
+                if to_other && cylinders <= 1 {
+                    apart.push(all);
+                    continue;
+                }
+                if pooled.last().is_some_and(|last| mean < last.0 / last.1 - far) {
+                    dents += 1.0;
+                    fixed = pooled.len();
+                }
+                pooled.push(all);
+                while let Some([.., a, b]) = pooled.get_mut(fixed..)
+                    && a.0 / a.1 >= b.0 / b.1
+                {
+                    *a = (a.0 + b.0, a.1 + b.1, a.2 + b.2);
+                    pooled.pop();
+                }
+            }
+            for block in pooled.iter().chain(&apart) {
+                unexplained += (block.2 - block.0 * block.0 / block.1).max(0.0);
+                steps += 1.0;
+            }
+        }
+        let n = f64::max(points.len() as f64, 2.0);
+        n * (unexplained / n + self.variance).ln() + 2.0 * steps + EACH * groups + dents * n.ln()
+    }
+}
+
+/// Over how many cylinders a change of head shows, at most: nowhere, or so far.
+const CHANGES: [Option<u64>; 7] = [None, Some(1), Some(2), Some(4), Some(8), Some(16), Some(u64::MAX)];
+
+/// What a distance more that a shape tells apart must be worth.
+const EACH: f64 = 0.2;
+
+/// Times that are no further apart, in deviations, may be one.
+const APART: f64 = 4.0;
+
+/// What a time that nothing explains counts, at most, of what a group counts: there is one, which, and how far off it is.
+const STRANGE: f64 = 3.0;
+
+/// The most that one time counts, us squared.
+const LARGEST: f64 = 250_000.0;

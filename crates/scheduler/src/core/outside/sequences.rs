@@ -24,6 +24,9 @@ const MOST: i8 = 8;
 /// What is known of reads behind others is of so many; half is forgotten then.
 const MEMORY: u32 = 256;
 
+/// Of fewer the mean says nothing.
+const FEW: i64 = 16;
+
 /// Where more than one in so many come from the buffer, each is left alone that may.
 const SELDOM: u32 = 32;
 
@@ -237,6 +240,8 @@ pub(super) struct Sequences {
     of: i64,
     /// By how much the read that is done was late, since a detour was where the drive would have read on.
     late: i64,
+    /// By how much those that were done lately were sooner than the mean, and no later one has used up.
+    sooner: i64,
     /// Of what the drive does when it has nothing else to do, and behind what follows.
     score: [i8; 2],
     on: ReadsOn,
@@ -269,8 +274,10 @@ impl Sequences {
         if detours == self.detours {
             self.of = (self.of + 1).min(i64::from(MEMORY));
             self.mean += (beyond - self.mean) / self.of;
-        } else if self.hit_often() && self.of > 0 {
-            self.late = beyond - self.mean;
+        } else if self.hit_often() && self.of >= FEW {
+            // That one is sooner than the mean another has paid for, or will: what is told is never taken back.
+            let all = beyond - self.mean - self.sooner;
+            (self.late, self.sooner) = (all.max(0), (-all).max(0));
         }
     }
 
@@ -515,5 +522,10 @@ mod tests {
         sequences.took(0, 6_000_000);
         assert!((3_900_000..4_100_000).contains(&sequences.take_late()));
         assert_eq!(sequences.take_late(), 0);
+        // What comes from the buffer all the same is no gain, but makes up for who is later next.
+        sequences.took(0, 0);
+        assert_eq!(sequences.take_late(), 0);
+        sequences.took(0, 6_000_000);
+        assert!((1_900_000..2_100_000).contains(&sequences.take_late()));
     }
 }

@@ -437,7 +437,12 @@ impl Core {
                     outside.worst = outside.worst.max(late.head);
                 }
                 let at_head = if reported { outside.to_report(job) } else { time };
-                let late = Late { head: late.head + outside.sequences.take_late(), ..late };
+                let [detours, idle] = outside.sequences.take_late();
+                let late = Late { head: late.head + detours, ..late };
+                if self.config.idle.is_some() {
+                    self.idle.head.late_by(idle);
+                    outside.felt.after_idle(idle);
+                }
                 let client = self.felt(&mut outside, now, job, at_head, late);
                 outside.written = if reported { outside.base.free } else { Instant::ZERO };
                 let felt = guard::Lateness { client, head: late.head };

@@ -238,6 +238,10 @@ impl Core {
         let Some(idle) = self.config.idle else { return };
         let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
+        if outside.sequences.is_control() {
+            self.idle.not_before = now + idle.threshold;
+            return;
+        }
         if now.saturating_since(self.idle.since) < idle.threshold {
             if idle.short && allowed && self.visit_short(outside) {
                 self.send_visit(outside, tag);

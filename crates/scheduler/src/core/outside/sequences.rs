@@ -27,6 +27,14 @@ const MEMORY: u32 = 256;
 /// Of fewer the mean says nothing.
 const FEW: i64 = 16;
 
+/// Idle time is left alone for so many reads behind others, and again after so many more.
+const CONTROL: u32 = 64;
+const AGAIN: u32 = 4_096;
+
+/// Where fewer than one of so many reads come behind others, that is not worth it.
+const OFTEN: u32 = 8;
+const SHARE_OF: u32 = 64;
+
 /// Where more than one in so many come from the buffer, each is left alone that may.
 const SELDOM: u32 = 32;
 
@@ -224,24 +232,40 @@ pub(super) struct Followed {
     pub on_the_way: bool,
 }
 
+/// Commands of detours, and reads of idle time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Between {
+    detours: u64,
+    idle: u64,
+}
+
 /// The last reads, and what completions have said of reading on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sequences {
-    /// With the detours that there had been.
-    ends: VecDeque<(Lbn, u64)>,
+    /// With the detours and the reads of idle time that there had been.
+    ends: VecDeque<(Lbn, Between)>,
+    /// Those of idle time, likewise.
+    idle_ends: VecDeque<(Lbn, Between)>,
     /// The LBN behind the last command, if that was a read.
     last: Option<Lbn>,
-    detours: u64,
+    between: Between,
     /// Reads behind one of them where nothing was foreseen to be read on to, and those of them that came from the buffer.
     behind: u32,
     hits: u32,
     /// What those took beyond their own time that no detour came before, in nanoseconds: the mean of so many.
     mean: i64,
     of: i64,
-    /// By how much the read that is done was late, since a detour was where the drive would have read on.
-    late: i64,
+    /// By how much the read that is done was late, since a detour was where the drive would have read on, or since what idle time has read
+    /// has taken its place in the buffer.
+    late: [i64; 2],
     /// By how much those that were done lately were sooner than the mean, and no later one has used up.
-    sooner: i64,
+    sooner: [i64; 2],
+    /// Reads of the foreground behind others that idle time is still left alone for, to see what they take without it; and such reads
+    /// since that was done last.
+    control: u32,
+    since_control: u32,
+    /// The part of the foreground's last reads that come behind others, of 65536.
+    share: u32,
     /// Of what the drive does when it has nothing else to do, and behind what follows.
     score: [i8; 2],
     on: ReadsOn,
@@ -252,33 +276,49 @@ impl Sequences {
     fn done(&mut self, order: &Order) {
         let Command { op, range, .. } = order.command;
         self.last = (!op.is_write()).then_some(range.end());
-        self.detours += u64::from(order.detours());
+        self.between.detours += u64::from(order.detours());
+        let idle = matches!(order.work, Work::Idle | Work::Probe);
+        self.between.idle += u64::from(idle && !op.is_write());
         let detour = matches!(order.work, Work::Detour);
         // What was read for a detour to the track of a request is no reason to expect that in the buffer.
         if op.is_write() || detour {
             return;
         }
-        if self.ends.len() == READS {
-            self.ends.pop_front();
+        let ends = if idle { &mut self.idle_ends } else { &mut self.ends };
+        if ends.len() == READS {
+            ends.pop_front();
         }
-        self.ends.push_back((range.end(), self.detours));
+        ends.push_back((range.end(), self.between));
     }
 
-    /// By how many nanoseconds the read that is done was later than such reads are in the mean without detours.
-    pub fn take_late(&mut self) -> i64 {
+    /// By how many nanoseconds the read that is done was later than such reads are in the mean without detours, and without idle time.
+    pub fn take_late(&mut self) -> [i64; 2] {
         std::mem::take(&mut self.late)
     }
 
-    /// A read behind one after which there had been so many detours took so much beyond its own time.
-    fn took(&mut self, detours: u64, beyond: i64) {
-        if detours == self.detours {
+    /// A read behind one after which there had been so much else took so much beyond its own time.
+    fn took(&mut self, then: Between, beyond: i64) {
+        self.since_control = self.since_control.saturating_add(1);
+        if then == self.between {
             self.of = (self.of + 1).min(i64::from(MEMORY));
             self.mean += (beyond - self.mean) / self.of;
+            if self.control > 0 {
+                (self.control, self.since_control) = (self.control - 1, 0);
+            }
         } else if self.hit_often() && self.of >= FEW {
             // That one is sooner than the mean another has paid for, or will: what is told is never taken back.
-            let all = beyond - self.mean - self.sooner;
-            (self.late, self.sooner) = (all.max(0), (-all).max(0));
+            let idle = usize::from(then.idle != self.between.idle);
+            let all = beyond - self.mean - self.sooner[idle];
+            (self.late[idle], self.sooner[idle]) = (all.max(0), (-all).max(0));
         }
+        if self.control == 0 && (self.of < FEW || self.since_control > AGAIN) {
+            self.control = CONTROL;
+        }
+    }
+
+    /// Whether idle time is left alone for now.
+    pub fn is_control(&self) -> bool {
+        self.control > 0 && self.share > 65_536 / OFTEN
     }
 
     fn note(&mut self, hit: bool) {
@@ -302,21 +342,21 @@ impl Sequences {
 }
 
 impl Outside {
-    /// How many detours there had been when the last read was done that one of `range` follows by less than a track. What was read
+    /// What there had been when the last read was done that one of `range` follows by less than a track. What was read
     /// for a detour to the track of a request is no reason to expect that in the buffer.
-    fn detours_then(&self, drive: &DriveModel, range: LbnRange) -> Option<u64> {
+    fn then(&self, drive: &DriveModel, range: LbnRange) -> Option<Between> {
         let decided = self.queue.iter().rev().chain(self.device.iter().rev());
         let decided =
             decided.filter(|order| !order.command.op.is_write() && !matches!(order.work, Work::Detour));
-        let decided = decided.map(|order| (order.command.range.end(), self.sequences.detours));
-        let done = self.sequences.ends.iter().rev().copied();
-        decided.chain(done).find(|(end, _)| is_near(drive, *end, range)).map(|(_, detours)| detours)
+        let decided = decided.map(|order| (order.command.range.end(), self.sequences.between));
+        let done = self.sequences.ends.iter().rev().chain(self.sequences.idle_ends.iter().rev()).copied();
+        decided.chain(done).find(|(end, _)| is_near(drive, *end, range)).map(|(_, then)| then)
     }
 
     /// Whether the gap before `range` is left alone, since the drive may have it without one.
     pub(super) fn may_be_buffered(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
         let read = self.config.reads_on && !op.is_write();
-        read && self.sequences.hit_often() && self.detours_then(drive, range).is_some()
+        read && self.sequences.hit_often() && self.then(drive, range).is_some()
     }
 
     /// What a completion says of whether the drive reads on behind what was done last.
@@ -382,7 +422,12 @@ impl Outside {
         let hit = match order.work {
             Work::Idle => sooner >= noise,
             Work::Foreground { .. } | Work::Detour => {
-                let Some(detours) = self.detours_then(drive, command.range) else { return false };
+                let then = self.then(drive, command.range);
+                if command.foreground.is_some() {
+                    self.sequences.share -= self.sequences.share / SHARE_OF;
+                    self.sequences.share += if then.is_some() { 65_536 / SHARE_OF } else { 0 };
+                }
+                let Some(then) = then else { return false };
                 // It waited for nothing that moves.
                 let overheads = &self.config.overheads;
                 let own = overheads.command(command.op) + overheads.bus_sector * command.range.len().get();
@@ -391,8 +436,11 @@ impl Outside {
                 let hit =
                     later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
                 if command.foreground == Some(command.range) {
-                    self.sequences.note(hit);
-                    self.sequences.took(detours, if hit { 0 } else { later.max(0) });
+                    // What idle time has taken from the buffer was there without it.
+                    if then.idle == self.sequences.between.idle {
+                        self.sequences.note(hit);
+                    }
+                    self.sequences.took(then, if hit { 0 } else { later.max(0) });
                 }
                 hit
             }
@@ -515,17 +563,20 @@ mod tests {
         for n in 0..200 {
             let hit = n % 2 == 0;
             sequences.note(hit);
-            sequences.took(0, if hit { 0 } else { 4_000_000 });
+            sequences.took(Between::default(), if hit { 0 } else { 4_000_000 });
         }
-        assert_eq!(sequences.take_late(), 0);
-        sequences.detours = 1;
-        sequences.took(0, 6_000_000);
-        assert!((3_900_000..4_100_000).contains(&sequences.take_late()));
-        assert_eq!(sequences.take_late(), 0);
-        // What comes from the buffer all the same is no gain, but makes up for who is later next.
-        sequences.took(0, 0);
-        assert_eq!(sequences.take_late(), 0);
-        sequences.took(0, 6_000_000);
-        assert!((1_900_000..2_100_000).contains(&sequences.take_late()));
+        assert_eq!(sequences.take_late(), [0; 2]);
+        for (between, of) in [(Between { detours: 1, idle: 0 }, 0), (Between { detours: 1, idle: 1 }, 1)] {
+            sequences.between = between;
+            let mut late = |beyond| {
+                sequences.took(Between::default(), beyond);
+                sequences.take_late()[of]
+            };
+            assert!((3_900_000..4_100_000).contains(&late(6_000_000)));
+            // What comes from the buffer all the same is no gain, but makes up for who is later next.
+            assert_eq!(late(0), 0);
+            assert!((1_900_000..2_100_000).contains(&late(6_000_000)));
+            assert_eq!(sequences.take_late(), [0; 2]);
+        }
     }
 }

@@ -7,8 +7,9 @@ mod common;
 use common::{Emulated, finding};
 use drive::Behaviour;
 use model::profile::{Profile, SectorsPerTrack, Turns};
-use probe::{Options, Outcome, Probe, Unsure};
+use probe::{DeviceError, Options, Outcome, Probe, Unsure};
 use std::ops::{ControlFlow, Range};
+use units::{LbnRange, Op};
 
 const CYLINDERS: u32 = 600;
 
@@ -62,6 +63,26 @@ fn probed(truth: &Profile, behaviour: Behaviour, seed: u64) -> (Emulated, Outcom
     let options = Options { seed, ..Options::default() };
     let found = Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
     (device, found)
+}
+
+/// A drive that knows whether a read as long as the check's has met some of its LBNs.
+struct Met {
+    device: Emulated,
+    some: Range<u64>,
+    met: bool,
+}
+
+common::goes_through!(Met);
+
+impl Met {
+    fn before(&mut self, commands: &[(Op, LbnRange)]) -> Result<(), DeviceError> {
+        let read = |range: &LbnRange| range.start().get()..range.end().get();
+        self.met |= commands.iter().any(|(_, range)| {
+            let (read, some) = (read(range), &self.some);
+            range.len().get() == 8 && read.start < some.end && some.start < read.end
+        });
+        Ok(())
+    }
 }
 
 fn measured(found: &Outcome) -> u64 {
@@ -129,15 +150,19 @@ fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
             let first = 45 * seed as u32 + 5;
             let cylinders = first..first + count;
             let off = 5 + 11 * seed as i64;
-            let (_, found) = probed(&broken(cylinders.clone(), off, SECTORS), behaviour, seed);
-            let broken = lbns(&cylinders);
+            let (truth, some) = (broken(cylinders.clone(), off, SECTORS), lbns(&cylinders));
+            let mut device = Met { device: Emulated::with(&truth, behaviour, seed), some, met: false };
+            let options = Options { seed, ..Options::default() };
+            let found = Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+            let broken = device.some;
             let what = format!("{seed}: {cylinders:?} of {behaviour}, {:?}", found.report);
             // The map took them for regular, and measured no more than of a drive that is; or looked at them by chance.
             assert!(measured(&found) <= measured(&whole) + 60, "{what}");
             assert!(found.report.commands <= whole.report.commands + 3_500, "{what}");
             let named = &found.report.unsure;
             assert!(named.iter().all(|region| common_to(region, &broken) > 0), "{what}");
-            if found.report.check.elsewhere == 0.0 {
+            // Where times vary a read may come at another angle by chance as well: read again, it does not, and nothing is to be named.
+            if found.report.check.elsewhere == 0.0 || !device.met {
                 continue;
             }
             met += 1;

@@ -78,6 +78,9 @@ pub(super) struct Charged {
     heard: Instant,
 }
 
+/// Silence after which idle time is not left alone to see what requests take without it.
+const CONTROL_ENDS: Duration = Duration::from_secs(1);
+
 impl Outside {
     /// How long it takes from when the head is ready for a write until that is reported from the drive's buffer.
     pub(super) fn to_report(&self, job: &Job) -> Duration {
@@ -238,8 +241,10 @@ impl Core {
         let Some(idle) = self.config.idle else { return };
         let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
-        if outside.sequences.is_control() {
-            self.idle.not_before = now + idle.threshold;
+        // A foreground that is silent for long says nothing more.
+        let ends = self.idle.since + CONTROL_ENDS;
+        if outside.sequences.is_control() && now < ends {
+            self.idle.not_before = (now + idle.threshold).min(ends);
             return;
         }
         if now.saturating_since(self.idle.since) < idle.threshold {

@@ -23,7 +23,7 @@ impl Source for Streams {
         let drawn = self.drawn.next_request()?.range;
         let number = drawn.start().get() / drawn.len().get();
         let who = (number % self.at.len() as u64) as usize;
-        let begins = number / self.at.len() as u64 % 200 == 0;
+        let begins = (number / self.at.len() as u64).is_multiple_of(200);
         let last =
             self.at[who].filter(|last| !begins && last.end().get() + last.len().get() <= self.capacity);
         let range = last.map_or(drawn, |last| LbnRange::new(last.end(), last.len()));

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::tables::{grouped, percent, table};
 use crate::values;
-use ::probe::{Journal, Options, Outcome, Probe, ProbeError, Report};
+use ::probe::{Check, Journal, Options, Outcome, Probe, ProbeError, Report};
 use model::Profile;
 use serde::Serialize;
 use std::fmt::Write;
@@ -101,6 +101,19 @@ fn begin(args: &ProbeArgs) -> Result<Probe, Problem> {
     Probe::resume(options, journal).map_err(Problem::failed)
 }
 
+/// From which part of the drive a check's reads were drawn.
+fn checked(check: &Check) -> String {
+    if check.of_drive >= 1.0 {
+        return "all over the drive".to_owned();
+    }
+    format!(
+        "of LBN {} to {}, which is {} of the drive,",
+        grouped(check.first.get()),
+        grouped(check.end.get().saturating_sub(1)),
+        percent(check.of_drive)
+    )
+}
+
 fn shown(report: &Report) -> String {
     let mut text = String::new();
     let rows = report
@@ -113,10 +126,11 @@ fn shown(report: &Report) -> String {
     let _ = writeln!(
         text,
         "\n{} commands, {:.1} s of the drive's time.\n\
-         Of {} random 4 KiB reads the profile predicts {} within 50 us; {} came whole turns off, {} otherwise.",
+         Of {} random 4 KiB reads {} the profile predicts {} within 50 us; {} came whole turns off, {} otherwise.",
         grouped(report.commands),
         report.drive_time_s,
         grouped(check.requests),
+        checked(check),
         percent(check.within_50us),
         percent(check.turns_off),
         percent(check.elsewhere),

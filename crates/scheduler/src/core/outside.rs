@@ -23,10 +23,12 @@ mod margin;
 mod neighbours;
 mod parts;
 mod record;
+mod returns;
 mod sequences;
 mod shared;
 mod speed;
 mod told;
+mod twin;
 
 pub use command::{Command, CommandId, Outcome};
 pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
@@ -487,6 +489,7 @@ impl Core {
         let all = self.pool.iter().chain(commanded).chain([&job.pending]);
         let mut waiting = Waiting::of(all, outside.heard_at);
         waiting.to_write = outside.buffered;
+        waiting.done = job.pending.sequence;
         if outside.written != Instant::ZERO && outside.written <= outside.clock.platter(waiting.since) {
             outside.felt.nobody_waits();
         }

@@ -10,6 +10,7 @@ mod grid;
 mod ideas;
 mod promises;
 mod responses;
+mod returning;
 mod rig;
 mod sequences;
 mod surprise;

@@ -119,7 +119,7 @@ fn pair(
 }
 
 /// Random requests that come so, of which so many are reads, to a drive that behaves so.
-fn pair_of(
+pub fn pair_of(
     (drive, behaviour): (&str, Behaviour),
     (policy, idle): (PolicyName, Option<IdleTime>),
     (arrival, reads): (Arrival, Share),

@@ -6,12 +6,14 @@
 //! makes no more requests late than there are clients: who waits, and as many more as have lately been seen waiting at
 //! once, or as there must be if the [`arrivals`](super::arrivals) answer what is done; without an end if they do not. A
 //! burst of requests that come together, as a cache's write-backs, is one client who may come back, else each would stand
-//! for one for long after the burst is over. Thus a bound on what is felt holds for open arrivals as for closed loops,
-//! with and without pauses, in whatever order, and with bursts between.
+//! for one for long after the burst is over. Where most who come do so a constant time after they were served, those who
+//! were late together come together again, and feel what was lost for many turns: there a [twin](super::twin) says what. Thus a bound on
+//! what is felt holds for open arrivals as for closed loops, with and without pauses, in whatever order, and with bursts between.
 
 use super::arrivals::Arrivals;
 use super::clock::nanos;
 use super::forecast::Late;
+use super::twin::{Came, Served, Twin};
 use crate::foreground::Pending;
 use units::{Duration, Instant};
 
@@ -34,25 +36,34 @@ pub(super) struct Waiting {
     pub since: Instant,
     /// When a request was heard to be done last.
     heard: Instant,
-    /// When those bursts came that came since.
-    came: Vec<Instant>,
+    /// Those who came since.
+    came: Vec<Came>,
     /// Whether the head has still to write what was reported: who comes meanwhile waits for that as for one who waits.
     pub to_write: bool,
+    /// The place in the order of arrival of the one that is done.
+    pub done: u64,
 }
 
 impl Waiting {
     /// Those that wait when a request is done, after one before that was `heard` of then. A burst whose first request is
     /// done counts no more, only its requests do.
     pub fn of<'a>(requests: impl Iterator<Item = &'a Pending>, heard: Instant) -> Self {
-        let none = Self { all: 0, bursts: 0, since: Instant::MAX, heard, came: Vec::new(), to_write: false };
+        let none = Self {
+            all: 0,
+            bursts: 0,
+            since: Instant::MAX,
+            heard,
+            came: Vec::new(),
+            to_write: false,
+            done: 0,
+        };
         requests.fold(none, |mut waiting, request| {
             waiting.all += 1;
             waiting.since = waiting.since.min(request.arrived);
-            if !request.follows {
-                waiting.bursts += 1;
-                if request.arrived >= heard {
-                    waiting.came.push(request.arrived);
-                }
+            waiting.bursts += usize::from(!request.follows);
+            if request.arrived >= heard {
+                let Pending { sequence, arrived, follows, .. } = *request;
+                waiting.came.push(Came { sequence, arrived, follows });
             }
             waiting
         })
@@ -81,6 +92,8 @@ pub(super) struct Felt {
     most: [usize; 2],
     seen: u32,
     arrivals: Arrivals,
+    /// Where clients come again after a constant time.
+    twin: Twin,
 }
 
 impl Felt {
@@ -98,10 +111,17 @@ impl Felt {
     /// waited so long when the head began with it: by how many nanoseconds its client has waited longer for detours, and for
     /// idle time; less than nothing where more was gained.
     pub fn done(&mut self, now: Instant, late: Late, waiting: Waiting, waited: Duration) -> [i64; 2] {
-        let Waiting { all: waiting, bursts, heard, came, to_write, .. } = waiting;
+        let Waiting { all: waiting, bursts, since, heard, mut came, to_write, done: sequence } = waiting;
         let behind = waiting + usize::from(to_write);
         self.catch_up(nanos(waited));
-        self.arrivals.done(heard, now, bursts, came);
+        self.arrivals.done(
+            heard,
+            now,
+            bursts,
+            came.iter().filter(|of| !of.follows).map(|of| of.arrived).collect(),
+        );
+        self.twin.forget_before(since);
+        self.twin.came(&mut came);
         self.done += 1;
         self.seen += 1;
         if self.seen == MEMORY / 2 {
@@ -125,7 +145,12 @@ impl Felt {
             .iter()
             .fold(0, |owed: i64, &(from, [head, _])| owed.saturating_add(head.saturating_mul(left(from))));
         self.next = left(self.done + 1 + (waiting - bursts) as u64).saturating_add(1);
-        [felt[0] + nanos(late.bus), felt[1] + std::mem::take(&mut self.heard_after_idle)]
+        let client = [nanos(late.bus), std::mem::take(&mut self.heard_after_idle)];
+        let served = Served { sequence, began: since + waited, head, client, others: behind > 1 };
+        let twin = self.twin.served(now, &served);
+        self.next = self.next.max(self.twin.who_feel().unwrap_or(0.0).ceil() as i64);
+        self.owed = self.owed.max(self.twin.owed().unwrap_or(0.0) as i64);
+        if self.twin.is_known() { twin } else { [felt[0] + client[0], felt[1] + client[1]] }
     }
 
     /// Of very many losses, two that were not long apart are taken for one at the time of the later.
@@ -142,6 +167,7 @@ impl Felt {
     /// The head has done all that was asked for before the next request came.
     pub fn nobody_waits(&mut self) {
         self.lost.clear();
+        self.twin.nobody_waits();
     }
 
     /// A head that was ahead by more than anybody has waited would have had nothing to do by then: it is late by no more.
@@ -188,7 +214,15 @@ mod tests {
     }
 
     fn alone(all: usize) -> Waiting {
-        Waiting { all, bursts: all, since: Instant::ZERO, heard: NOW, came: Vec::new(), to_write: false }
+        Waiting {
+            all,
+            bursts: all,
+            since: Instant::ZERO,
+            heard: NOW,
+            came: Vec::new(),
+            to_write: false,
+            done: 0,
+        }
     }
 
     /// A burst, and two who came by themselves.

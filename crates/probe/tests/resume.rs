@@ -8,9 +8,9 @@ mod common;
 use common::{Cut, Emulated};
 use model::{Profile, builtin};
 use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
-use units::{Bytes, Instant, LbnRange, Op, Sectors};
+use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// A command, or two at a time, with its times.
 type Call = Vec<((Op, LbnRange), Timed)>;
@@ -60,9 +60,9 @@ fn is_single((op, range): (Op, LbnRange)) -> bool {
 }
 
 /// The last reads of one sector: of more, a place elsewhere might be one.
-fn late(calls: &[Call]) -> impl Iterator<Item = (LbnRange, Instant)> {
+fn late(calls: &[Call]) -> impl Iterator<Item = (Lbn, Instant)> {
     let single = calls.iter().rev().flatten().filter(|c| is_single(c.0));
-    single.take(LATE).map(|&((_, range), timed)| (range, timed.completed))
+    single.take(LATE).map(|&((_, range), timed)| (range.start(), timed.completed))
 }
 
 /// What the same drive would have said: after a pause of whole turns its answers are those that were kept.
@@ -74,7 +74,7 @@ struct Twin {
     /// One turn, ns, as the state file has it.
     turn: f64,
     /// When the last read of each single sector ended that is repeated.
-    ended: HashMap<LbnRange, Instant>,
+    ended: BTreeMap<Lbn, Instant>,
     repeated: usize,
     rest: VecDeque<Call>,
 }
@@ -137,7 +137,7 @@ impl Device for Twin {
         }
         let submitted = self.now;
         // First places elsewhere, so that what is repeated is not in the buffer.
-        self.now = match self.ended.get(&range) {
+        self.now = match self.ended.get(&range.start()) {
             Some(&ended) => {
                 self.repeated += 1;
                 self.later(ended)
@@ -158,11 +158,11 @@ impl Device for Twin {
 
 /// Whether the twin can tell after so many calls which read it is that is repeated: no sector was read twice lately.
 fn are_told_apart(calls: &[Call]) -> bool {
-    let mut ranges: Vec<LbnRange> = late(calls).map(|c| c.0).collect();
-    let reads = ranges.len();
-    ranges.sort_unstable_by_key(|range| range.start());
-    ranges.dedup();
-    ranges.len() == reads
+    let mut lbns: Vec<Lbn> = late(calls).map(|c| c.0).collect();
+    let reads = lbns.len();
+    lbns.sort_unstable();
+    lbns.dedup();
+    lbns.len() == reads
 }
 
 fn run(probe: &mut Probe, device: &mut dyn Device) -> Result<Outcome, ProbeError> {
@@ -199,7 +199,7 @@ fn goes_on_to_the_same(truth: &Profile, options: &Options, seed: u64, places: us
 fn a_probe_cut_off_goes_on_to_the_same_where_the_drive_answers_the_same() {
     let small = builtin::find("mimic-less-capacity").unwrap();
     goes_on_to_the_same(&small, &Options::default(), 1, 6);
-    let region = LbnRange::new(units::Lbn::new(100_000), Sectors::new(20_001));
+    let region = LbnRange::new(Lbn::new(100_000), Sectors::new(20_001));
     goes_on_to_the_same(&small, &Options { writes: Some(region), ..Options::default() }, 2, 6);
     for random in [12, 29] {
         goes_on_to_the_same(&common::random(random), &Options::default(), 1, 4);

@@ -174,3 +174,18 @@ fn shown(report: &Report) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Lbn;
+
+    #[test]
+    fn the_share_says_of_which_part_of_the_drive_it_is() {
+        let part = |end: u64, of_drive: f64| Check { end: Lbn::new(end), of_drive, ..Check::default() };
+        assert_eq!(checked(&part(4_000, 1.0)), "all over the drive");
+        assert_eq!(checked(&part(1_000, 0.25)), "of LBN 0 to 999, which is 25.0% of the drive,");
+        // However little is left out it is not all of it.
+        assert!(checked(&part(3_999_999, 0.999_999_75)).starts_with("of LBN 0 to 3,999,998, which is "));
+    }
+}

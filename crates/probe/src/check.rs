@@ -17,15 +17,16 @@ pub(crate) const REQUESTS: u64 = 500;
 const MORE: [u64; 2] = [500, 1_500];
 
 /// When further reads end, of the time that a probe may take.
-pub(crate) const LONGEST: f64 = 0.88;
+pub(crate) const LONGEST: f64 = 0.92;
 
 /// Those of its reads for which time is kept where the arm is slow: what is predicted well seldom needs more. The rest take what
 /// is left then.
 pub(crate) const KEPT: u64 = WARM_UP + REQUESTS + 2 * MORE[0];
 
-/// What so many reads show may be chance up to so many standard deviations. Whoever looks three times, after as many reads as these,
-/// and stops when it suits him is wrong by chance once in 23 times (Pocock 1977 has the method).
-const OPEN: f64 = 2.1;
+/// What so many reads show may be chance up to so many standard deviations; in between up to more, so that whoever looks once more and
+/// stops when it suits him is hardly oftener wrong by chance than without that look (O'Brien and Fleming 1979 have the method).
+const OPEN: f64 = 2.0;
+const OPEN_BETWEEN: f64 = 2.5;
 
 /// Sectors of each: 4 KiB in sectors of 512 bytes.
 pub(crate) const SECTORS: u64 = 8;
@@ -42,7 +43,7 @@ const UNSURE: f64 = 0.1;
 
 /// Reads that say how far to trust the profile in a region that is unsure, and when they end, of the time that a probe may take.
 const REGION: u64 = 64;
-const LAST: f64 = 0.90;
+const LAST: f64 = 0.94;
 
 /// Further reads of LBNs that stand elsewhere alone, at least.
 const MOVED_LOOKS: usize = 16;
@@ -90,7 +91,7 @@ pub(crate) fn run(
                 meter.stage("check", 0.98 + 0.02 * i as f64 / more as f64);
                 tally.read(meter, predictor)?;
             }
-            if is_enough(tally.after(chosen_by), &unsure) {
+            if is_enough_by(OPEN_BETWEEN, tally.after(chosen_by), &unsure) {
                 break;
             }
         }
@@ -181,6 +182,11 @@ impl Tally {
 
 /// Whether enough reads outside of what is unsure were predicted, by more than chance would have it.
 fn is_enough(reads: &[Read], unsure: &[Unsure]) -> bool {
+    is_enough_by(OPEN, reads, unsure)
+}
+
+/// The same, by so many standard deviations.
+fn is_enough_by(deviations: f64, reads: &[Read], unsure: &[Unsure]) -> bool {
     let sure: Vec<bool> = reads
         .iter()
         .filter(|read| !unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&read.lbn)))
@@ -189,7 +195,7 @@ fn is_enough(reads: &[Read], unsure: &[Unsure]) -> bool {
     let n = sure.len() as f64;
     let near = sure.iter().filter(|&&near| near).count() as f64;
     let deviation = (ENOUGH * (1.0 - ENOUGH) * n).sqrt();
-    n > 0.0 && near >= ENOUGH * n + OPEN * deviation
+    n > 0.0 && near >= ENOUGH * n + deviations * deviation
 }
 
 /// The parts of the drive in which more than `most` of the reads went wrong, if without them enough are predicted: they are
@@ -254,9 +260,11 @@ pub(crate) fn writes(
         // Looked at twice, not after each: whoever stops when it suits him is right too often.
         let second = i == REQUESTS + MORE[0];
         let is_look = second || i == REQUESTS;
-        let is_settled =
-            |tally: &Tally| is_enough(&tally.reads, &[]) || second && tally.check().within_50us < ENOUGH;
-        if !meter.is_within(LAST) || is_look && is_settled(&tally) {
+        let is_settled = |reads: &[Read]| match second {
+            false => is_enough(reads, &[]),
+            true => is_enough_by(OPEN_BETWEEN, reads, &[]) || tally.check().within_50us < ENOUGH,
+        };
+        if !meter.is_within(LAST) || is_look && is_settled(&tally.reads) {
             break;
         }
         meter.stage("check of writes", 0.99);
@@ -312,26 +320,45 @@ fn how_far(
 ) -> Result<(), ProbeError> {
     let capacity = meter.capacity();
     let sectors = SECTORS.min(capacity);
-    let mut counts = vec![(0_u64, 0_u64); unsure.len()];
+    let mut counts = vec![Counts::default(); unsure.len()];
+    let is_sure = |lbn: u64| !unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
+    // The region of the read before.
+    let mut last = None;
     for round in 0..REGION {
         meter.stage("what is unsure", 0.99 + 0.01 * round as f64 / REGION as f64);
-        for (region, count) in unsure.iter().zip(&mut counts) {
+        for (i, region) in unsure.iter().enumerate() {
             let (first, end) = (region.first.get(), region.end.get());
             if !meter.is_within(LAST) {
                 break;
             }
             let anywhere = meter.draw.below(capacity - sectors + 1);
-            predicted(meter, predictor, anywhere, sectors)?;
-            let lbn = (first + meter.draw.below(end - first)).min(capacity - sectors);
-            if let Some(error) = predicted(meter, predictor, lbn, sectors)? {
-                *count = (count.0 + u64::from(error.abs() < NEAR), count.1 + 1);
+            let error = predicted(meter, predictor, anywhere, sectors)?;
+            if let (Some(error), Some(before)) =
+                (error, last.and_then(|before: usize| counts.get_mut(before)))
+                && is_sure(anywhere)
+            {
+                before.behind = (before.behind.0 + u64::from(error.abs() < NEAR), before.behind.1 + 1);
             }
+            let lbn = (first + meter.draw.below(end - first)).min(capacity - sectors);
+            let error = predicted(meter, predictor, lbn, sectors)?;
+            if let (Some(error), Some(count)) = (error, counts.get_mut(i)) {
+                count.there = (count.there.0 + u64::from(error.abs() < NEAR), count.there.1 + 1);
+            }
+            last = Some(i);
         }
     }
-    for (region, (near, of)) in unsure.iter_mut().zip(counts) {
-        region.confidence = Confidence::of(near, of);
+    for (region, Counts { there, behind }) in unsure.iter_mut().zip(counts) {
+        region.confidence = Confidence::of(there.0, there.1);
+        region.behind = Confidence::of(behind.0, behind.1);
     }
     Ok(())
+}
+
+/// Reads of a region that came as predicted, and all; and of those right behind one there that are of none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    there: (u64, u64),
+    behind: (u64, u64),
 }
 
 /// How often LBNs that seemed to stand alone elsewhere do so when they are read again, after what else came between: `None`

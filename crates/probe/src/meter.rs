@@ -46,7 +46,7 @@ const MOST_S: f64 = 3_600.0;
 
 /// When what comes before the check ends, of that time, where the arm is so quick that the check takes little; and the shares of
 /// its parts are of so much.
-const LONGEST_BEFORE_CHECK: f64 = 0.85;
+const LONGEST_BEFORE_CHECK: f64 = 0.88;
 const OF_BEFORE_CHECK: f64 = 0.92;
 
 /// Where the check takes more of that time than this, the arm is slow.

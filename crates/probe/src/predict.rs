@@ -105,8 +105,10 @@ impl Predictor {
             let wait = rpm.time_within(rpm.earliest_angle(arrival).until(track.sector_angle(piece.sector)));
             let transfer = rpm.time_to_pass(track.arc(piece.sector, piece.len));
             let turn = rpm.revolution();
-            // Whoever comes among the sectors is done a turn after the first of them that passes whole.
-            let among = self.model.zero_latency(Op::Read) && wait + transfer > turn;
+            // Whoever comes among the sectors is done a turn after the first of them that passes whole; what goes over the end of a
+            // track is read in order (docs/MODEL.md).
+            let whole = u64::from(piece.len) == range.len().get();
+            let among = whole && self.model.zero_latency(Op::Read) && wait + transfer > turn;
             let sector = turn.as_nanos() / u64::from(track.sectors.max(1));
             let first_whole = Duration::from_nanos(wait.as_nanos() % sector.max(1));
             now = arrival + if among { first_whole + turn } else { wait + transfer };

@@ -78,18 +78,34 @@ pub struct Unsure {
     pub why: String,
     /// How far to trust the profile there.
     pub confidence: Confidence,
+    /// How far to trust it elsewhere, of requests right behind one there: the arm may not be where the profile has it. The next request
+    /// but one is as any.
+    pub behind: Confidence,
 }
 
 impl Unsure {
     pub(crate) fn new(first: u64, end: u64, why: String) -> Self {
-        Self { first: Lbn::new(first), end: Lbn::new(end), why, confidence: Confidence::of(0, 0) }
+        let nothing = Confidence::of(0, 0);
+        Self { first: Lbn::new(first), end: Lbn::new(end), why, confidence: nothing, behind: nothing }
+    }
+
+    /// What is to be known of requests elsewhere right behind one there; `None` where they come as predicted, or none was timed.
+    pub fn behind_it(&self) -> Option<String> {
+        let Confidence { reads, within_50us, .. } = self.behind;
+        (reads > 0 && within_50us < crate::check::ENOUGH).then(|| {
+            format!(
+                "of {reads} requests elsewhere right behind one there {:.1}% came within 50 us",
+                100.0 * within_50us
+            )
+        })
     }
 }
 
 impl fmt::Display for Unsure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.end.get().saturating_sub(1);
-        write!(f, "not sure of LBN {} to {last}: {}; {}", self.first.get(), self.why, self.confidence)
+        write!(f, "not sure of LBN {} to {last}: {}; {}", self.first.get(), self.why, self.confidence)?;
+        self.behind_it().map_or(Ok(()), |behind| write!(f, "; {behind}"))
     }
 }
 

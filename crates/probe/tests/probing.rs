@@ -98,7 +98,7 @@ const MOST_COMMANDS: u64 = 60_000;
 
 #[test]
 fn random_hidden_drives_are_found_or_named_in_their_time() {
-    for seed in [1, 5, 13, 18, 20, 26] {
+    for seed in [1, 3, 5, 13, 18, 20, 23, 26] {
         let truth = common::random(seed);
         let found = probed(&truth);
         holds(&truth, &found, 300.0);
@@ -107,7 +107,7 @@ fn random_hidden_drives_are_found_or_named_in_their_time() {
         assert!(found.report.commands <= MOST_COMMANDS, "{seed}: {} commands", found.report.commands);
     }
     // Mapped for a part, too near to 97% to tell, a little below it: in time, and named as far as it is wrong.
-    for seed in [0, 3, 23, 45, 48] {
+    for seed in [0, 45, 48] {
         let truth = common::random(seed);
         let found = probed(&truth);
         holds(&truth, &found, 300.0);

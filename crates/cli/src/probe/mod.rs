@@ -152,11 +152,12 @@ fn shown(report: &Report) -> String {
     for (what, region) in reads.chain(report.unsure_writes.iter().map(|region| ("writes to ", region))) {
         let _ = writeln!(
             text,
-            "Not sure of {what}LBN {} to {}: {}; {}.",
+            "Not sure of {what}LBN {} to {}: {}; {}{}.",
             grouped(region.first.get()),
             grouped(region.end.get().saturating_sub(1)),
             region.why,
-            region.confidence
+            region.confidence,
+            region.behind_it().map_or_else(String::new, |behind| format!("; {behind}"))
         );
     }
     let unreadable = report.unreadable.iter().map(|run| ("read", run));

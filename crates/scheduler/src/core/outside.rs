@@ -103,6 +103,8 @@ pub(super) struct Outside {
     idle_on_bus: Duration,
     /// By how much requests are later than foreseen that nothing was done before.
     usual: Usual,
+    /// By how much requests without a detour are later than foreseen, beside whole turns.
+    own: Usual,
     clock: Clock,
     /// Whether the platter's angle is known, and for how long completions have agreed or not.
     known: bool,
@@ -174,6 +176,7 @@ impl Outside {
             idle_heard: Instant::ZERO,
             idle_on_bus: Duration::ZERO,
             usual: Usual::default(),
+            own: Usual::default(),
             clock: Clock::new(super::under_way::turn(drive)),
             known: false,
             agreeing: 0,
@@ -431,12 +434,15 @@ impl Core {
                 let detour = if reported { outside.heard_of } else { own + outside.heard_of };
                 let plain = plain.map(|plain| Plain { failed: plain.failed || failed, detour, ..plain });
                 outside.unheard += if reported { own } else { 0 };
-                let merged = foreground.map_or(0, |asked| range.len().get() - asked.len().get());
+                let merged = foreground.is_some_and(|asked| range.len() > asked.len());
                 let late = plain.map_or(Late::default(), |plain| {
-                    plain.late(&foreseen, &seen, (turn, overlap), (merged, range.len().get()))
+                    plain.late(&foreseen, &seen, (turn, overlap), (merged, outside.own.mean()))
                 });
                 if plain.is_some_and(|plain| plain.failed) {
                     outside.worst = outside.worst.max(late.head);
+                }
+                if seen.explained && !reported && plain.is_none_or(|plain| plain.detour == 0) {
+                    outside.own.note(seen.error - seen.turns * clock::nanos(turn));
                 }
                 let at_head = if reported { outside.to_report(job) } else { time };
                 let [detours, idle] = outside.sequences.take_late();

@@ -156,6 +156,20 @@ fn idle_work_over_a_bus_slower_than_the_medium_is_bounded() {
     }
 }
 
+#[test]
+fn who_waits_for_merged_data_on_the_bus_of_a_fast_drive_is_in_the_account() {
+    // 7.4 us a sector on the medium, 6.4 on the bus: what is merged is still to come when it has been read, and is later by what lands
+    // before the bus is taken. With that compared with a platter's angle that was known from such data it was 1.14% slower.
+    let Behaviour { overlap_percent, bus_sector, .. } = Behaviour::noisy();
+    let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
+    let behaviour = Behaviour { overlap_percent, bus_sector, queue, ..Behaviour::default() };
+    let load = (Arrival::Poisson { rate: 40.0 }, Share::TWO_THIRDS);
+    let pairs = Pairs::of(42..46, |seed| {
+        pair_of(("mimic-fast-seek-rotate", behaviour), (PolicyName::Fcfs, None), load, (40_000, seed))
+    });
+    pairs.assert_bounded("fast arms and platters");
+}
+
 /// A drive that writes back and is told so, over a bus of 6.4 us a sector without other noise, with the default noise, and
 /// over the 99 us of its file; and how many requests: where both accounts are at their bounds, what is let through beyond them at
 /// first is a thirtieth of what 16,000 requests may lose, and a hundredth of what 48,000 may.

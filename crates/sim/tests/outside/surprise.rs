@@ -93,14 +93,18 @@ impl Twins {
 
 #[test]
 fn a_drive_as_told_is_trusted() {
-    let twins = Twins::of(Behaviour::noisy());
-    twins.assert_unharmed();
-    assert!(twins.mb_per_s() > 5.0, "{}", twins.mb_per_s());
-    // Trust takes some hundred commands.
-    let later = &twins.cautions[10..];
-    assert!(!later.contains(&Some(Caution::Mistrust)), "{later:?}");
-    let harm = twins.scan.core().detour_harm().unwrap();
-    assert!(harm.share() < 0.012, "{harm:?}");
+    // What is had at the bound differs by a tenth from noise to noise.
+    let all: Vec<Twins> = (1..9).map(|seed| Twins::seeded(Behaviour::noisy(), seed)).collect();
+    for twins in &all {
+        twins.assert_unharmed();
+        // Trust takes some hundred commands.
+        let later = &twins.cautions[10..];
+        assert!(!later.contains(&Some(Caution::Mistrust)), "{later:?}");
+        let harm = twins.scan.core().detour_harm().unwrap();
+        assert!(harm.share() < 0.012, "{harm:?}");
+    }
+    let mb_per_s = all.iter().map(Twins::mb_per_s).sum::<f64>() / all.len() as f64;
+    assert!(mb_per_s > 5.0, "{mb_per_s}");
 }
 
 #[test]
@@ -200,21 +204,29 @@ fn a_spindle_that_drifts_fast_is_followed() {
 #[test]
 fn when_trouble_ends_the_gaps_are_used_again() {
     let (profile, model) = atlas();
-    let (_, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
     let second = |s| Instant::ZERO + Duration::from_secs(s);
-    let device = || {
-        let (drive, _) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
-        // Somewhere between host and drive something holds answers back.
-        let held = Duration::from_millis(8);
-        Box::new(Delayed::for_a_while(Box::new(drive), second(20)..second(45), held)) as Box<dyn BlackBox>
-    };
-    let twins = Twins::run(device, &model, OutsideConfig::beyond(overheads));
-    twins.assert_unharmed();
-    let third = twins.cautions.len() / 6;
     let quiet = |part: &[Option<Caution>]| part.iter().filter(|c| c.is_none()).count();
-    let (first, rest) = twins.cautions.split_at(third);
-    assert!(quiet(first) > third / 2, "{first:?}");
-    let mistrusted = rest.iter().filter(|c| matches!(c, Some(Caution::Mistrust | Caution::Unsynchronised)));
-    assert!(mistrusted.count() > third, "{rest:?}");
-    assert!(quiet(&rest[rest.len() - third..]) > third / 2, "{rest:?}");
+    let (mut before, mut after, mut parts) = (0, 0, 0);
+    // How often harm is at its bound in so few requests differs by half from noise to noise.
+    for seed in 1..5 {
+        let (_, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let device = || {
+            let (drive, _) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+            // Somewhere between host and drive something holds answers back.
+            let held = Duration::from_millis(8);
+            Box::new(Delayed::for_a_while(Box::new(drive), second(20)..second(45), held)) as Box<dyn BlackBox>
+        };
+        let twins = Twins::run(device, &model, OutsideConfig::beyond(overheads));
+        twins.assert_unharmed();
+        let third = twins.cautions.len() / 6;
+        let (first, rest) = twins.cautions.split_at(third);
+        let mistrusted =
+            rest.iter().filter(|c| matches!(c, Some(Caution::Mistrust | Caution::Unsynchronised)));
+        assert!(mistrusted.count() > third, "{rest:?}");
+        before += quiet(first);
+        after += quiet(&rest[rest.len() - third..]);
+        parts += third;
+    }
+    assert!(before > parts / 2, "{before} of {parts}");
+    assert!(after > parts / 2, "{after} of {parts}");
 }

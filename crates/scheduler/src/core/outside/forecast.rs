@@ -153,13 +153,14 @@ impl Plain {
 
     /// How much later it was, as was foreseen with the detour and as was seen then. A head that is late loses a turn
     /// with each command at most, and what its data take on the bus; what takes longer has other reasons. Of the data
-    /// that a command brought, `merged` in `of` sectors are not the request's.
+    /// that a command brought, some were `merged` with the request's; requests without a detour are so many nanoseconds later than
+    /// foreseen in the mean, which is less than nothing where the platter's angle is known from such that came late over the bus.
     pub fn late(
         &self,
         foreseen: &Forecast,
         seen: &Observed,
         (turn, overlap): (Duration, bool),
-        (merged, of): (u64, u64),
+        (merged, usual): (bool, i64),
     ) -> Late {
         let positive = |ns: i64| Duration::from_nanos(ns.max(0).unsigned_abs());
         let turns = seen.turns.saturating_mul(nanos(turn));
@@ -179,11 +180,13 @@ impl Plain {
         };
         let head_late = head_late.clamp(0, most_late);
         let waited = difference(foreseen.heard, self.heard).saturating_sub(head).clamp(0, most);
-        // Beyond that, what more than its own data waited for the bus.
-        let share = i64::try_from(merged).unwrap_or(0) as f64 / of.max(1) as f64;
-        let residue =
-            if seen.explained { (seen.error.saturating_sub(turns)).max(0) as f64 * share } else { 0.0 };
-        let late = Late { head: head_late - self.gain, bus: positive(waited.saturating_add(residue as i64)) };
+        // Beyond that, what is merged waited for the bus, and the request with it.
+        let residue = if merged && seen.explained {
+            seen.error.saturating_sub(turns).saturating_sub(usual).max(0)
+        } else {
+            0
+        };
+        let late = Late { head: head_late - self.gain, bus: positive(waited.saturating_add(residue)) };
         // A drive that turns to nothing else before the host has all data is late by both.
         if overlap { late } else { Late { head: late.head + nanos(late.bus), bus: Duration::ZERO } }
     }

@@ -55,14 +55,14 @@ pub(super) struct Usual {
 const USUAL_OF: i64 = 4_096;
 
 impl Usual {
-    fn note(&mut self, late: i64) {
+    pub fn note(&mut self, late: i64) {
         if self.seen == USUAL_OF {
             (self.sum, self.seen) = (self.sum - self.sum / USUAL_OF, self.seen - 1);
         }
         (self.sum, self.seen) = (self.sum + late, self.seen + 1);
     }
 
-    fn mean(&self) -> i64 {
+    pub fn mean(&self) -> i64 {
         self.sum / self.seen.max(1)
     }
 }

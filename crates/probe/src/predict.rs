@@ -95,6 +95,8 @@ impl Predictor {
         let mut now = (submitted + overhead).max(self.free);
         let mut bus = submitted;
         let mut left = range.len().get();
+        // Sectors that wait in the buffer for those before them.
+        let mut behind = 0;
         for piece in self.model.layout().pieces(range) {
             let track = self.model.layout().track(piece.track);
             let mut arrival = now + self.model.move_time(self.position, track.into(), Op::Read);
@@ -112,12 +114,16 @@ impl Predictor {
             let sector = turn.as_nanos() / u64::from(track.sectors.max(1));
             let first_whole = Duration::from_nanos(wait.as_nanos() % sector.max(1));
             now = arrival + if among { first_whole + turn } else { wait + transfer };
+            if among {
+                let gone = (turn + first_whole).saturating_sub(wait).as_nanos() + sector / 2;
+                behind = u64::from(piece.len).saturating_sub(gone / sector.max(1));
+            }
             // Sectors cross the bus in order, none before it has passed.
             let landed = arrival + wait + rpm.time_to_pass(track.arc(piece.sector, 1));
             bus = bus.max(landed + self.bus * left);
             left = left.saturating_sub(u64::from(piece.len));
         }
-        let done = bus.max(now + self.bus);
+        let done = bus.max(now + self.bus * (behind + 1));
         self.last = Op::Read;
         self.expect(submitted, done)
     }

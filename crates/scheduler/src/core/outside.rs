@@ -467,8 +467,8 @@ impl Core {
             }
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {
-            outside.shared.weigh(&outside.guard.harm(), &self.idle.harm());
             let bound = outside.by_account(bound.min(idle.harm_ppm));
+            outside.shared.weigh(&outside.guard.harm(), &self.idle.harm(), bound);
             self.idle.beside_ppm = idle.harm_ppm.saturating_sub(outside.shared.for_idle(bound));
         }
         if let Some(bound) = outside.detour_bound()

@@ -239,6 +239,7 @@ impl Core {
         buffers: &mut dyn Buffers,
     ) {
         let Some(idle) = self.config.idle else { return };
+        self.idle.owed = Duration::from_nanos(outside.sequences.at_risk().max(0).unsigned_abs());
         let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
         // A foreground that is silent for long says nothing more.

@@ -199,11 +199,21 @@ pub(super) fn streamed(
     Some((seen, at.reading_on(drive)))
 }
 
+/// Whether `range` ends on another track than what ends at `end`.
+fn crosses(drive: &DriveModel, end: Lbn, range: LbnRange) -> bool {
+    let track = |end: Lbn| Some(drive.layout().locate(Lbn::new(end.get().checked_sub(1)?))?.track);
+    track(end) != track(range.end())
+}
+
 /// Whether `range` begins less than a track behind `end`.
 fn is_near(drive: &DriveModel, end: Lbn, range: LbnRange) -> bool {
+    end <= range.start() && range.start().since(end).get() < track_len(drive, range.start())
+}
+
+/// The sectors of the track on which `lbn` is.
+fn track_len(drive: &DriveModel, lbn: Lbn) -> u64 {
     let layout = drive.layout();
-    let reach = || layout.locate(range.start()).map_or(0, |at| u64::from(layout.track(at.track).sectors));
-    end <= range.start() && range.start().since(end).get() < reach()
+    layout.locate(lbn).map_or(0, |at| u64::from(layout.track(at.track).sectors))
 }
 
 impl Order {
@@ -239,27 +249,76 @@ struct Between {
     idle: u64,
 }
 
+/// What a read is to be expected from the buffer for, if there was nothing but the foreground.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    /// The one before it on its track came from there.
+    There,
+    /// The one before it has been on its track, and the drive reads on if nobody else comes soon.
+    Soon,
+    /// It is the first on its track.
+    Elsewhere,
+}
+
+/// Reads that go on there.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    /// The LBN behind the last of them.
+    end: Lbn,
+    /// What there had been when the first of them on its track was done. What a read misses that another has taken the place of in the
+    /// buffer is not all there again behind it, if somebody else comes soon.
+    since: Between,
+    /// Whether the last of them was in the buffer, or would have been.
+    there: bool,
+}
+
+impl Reading {
+    fn expected(&self, drive: &DriveModel, range: LbnRange) -> Expected {
+        match (crosses(drive, self.end, range), self.there) {
+            (true, _) => Expected::Elsewhere,
+            (false, true) => Expected::There,
+            (false, false) => Expected::Soon,
+        }
+    }
+}
+
+/// What reads take beyond their own time, in nanoseconds: the mean of so many.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beyond {
+    mean: i64,
+    of: i64,
+}
+
+impl Beyond {
+    fn note(&mut self, beyond: i64) {
+        self.of = (self.of + 1).min(i64::from(MEMORY));
+        self.mean += (beyond - self.mean) / self.of;
+    }
+}
+
 /// The last reads, and what completions have said of reading on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sequences {
-    /// With the detours and the reads of idle time that there had been.
-    ends: VecDeque<(Lbn, Between)>,
-    /// Those of idle time, likewise.
-    idle_ends: VecDeque<(Lbn, Between)>,
+    reads: VecDeque<Reading>,
+    /// Those of idle time.
+    idle_reads: VecDeque<Reading>,
     /// The LBN behind the last command, if that was a read.
     last: Option<Lbn>,
     between: Between,
     /// Reads behind one of them where nothing was foreseen to be read on to, and those of them that came from the buffer.
     behind: u32,
     hits: u32,
-    /// What those took beyond their own time that no detour came before, in nanoseconds: the mean of so many.
-    mean: i64,
-    of: i64,
+    /// What those took before which there was nothing else, by what was to be expected.
+    alone: [Beyond; 3],
     /// By how much the read that is done was late, since a detour was where the drive would have read on, or since what idle time has read
     /// has taken its place in the buffer.
     late: [i64; 2],
     /// By how much those that were done lately were sooner than the mean, and no later one has used up.
-    sooner: [i64; 2],
+    sooner: i64,
+    /// What idle time was told to have cost in the buffer, in nanoseconds, and the reads of idle time of which that is not known yet,
+    /// in 65536ths.
+    taken: i64,
+    unknown: u64,
     /// Reads of the foreground behind others that idle time is still left alone for, to see what they take without it; and such reads
     /// since that was done last.
     control: u32,
@@ -273,22 +332,34 @@ pub(super) struct Sequences {
 
 impl Sequences {
     /// A command is done.
-    fn done(&mut self, order: &Order) {
+    fn done(&mut self, drive: &DriveModel, order: &Order, hit: bool) {
         let Command { op, range, .. } = order.command;
         self.last = (!op.is_write()).then_some(range.end());
         self.between.detours += u64::from(order.detours());
         let idle = matches!(order.work, Work::Idle | Work::Probe);
-        self.between.idle += u64::from(idle && !op.is_write());
+        if idle && !op.is_write() {
+            self.between.idle += 1;
+            self.unknown += 65_536;
+        }
         let detour = matches!(order.work, Work::Detour);
         // What was read for a detour to the track of a request is no reason to expect that in the buffer.
         if op.is_write() || detour {
             return;
         }
-        let ends = if idle { &mut self.idle_ends } else { &mut self.ends };
-        if ends.len() == READS {
-            ends.pop_front();
+        let reads = if idle { &mut self.idle_reads } else { &mut self.reads };
+        let mut now = Reading { end: range.end(), since: self.between, there: hit };
+        // Who goes on stands for no second one: of many who each go on none is forgotten for those who are asked more often.
+        if let Some(at) = reads.iter().rposition(|reading| is_near(drive, reading.end, range))
+            && let Some(before) = reads.remove(at)
+            && !crosses(drive, before.end, range)
+        {
+            now.since = before.since;
+            now.there |= before.there;
         }
-        ends.push_back((range.end(), self.between));
+        if reads.len() == READS {
+            reads.pop_front();
+        }
+        reads.push_back(now);
     }
 
     /// By how many nanoseconds the read that is done was later than such reads are in the mean without detours, and without idle time.
@@ -296,24 +367,41 @@ impl Sequences {
         std::mem::take(&mut self.late)
     }
 
-    /// A read behind one after which there had been so much else took so much beyond its own time.
-    fn took(&mut self, then: Between, beyond: i64) {
+    /// A read behind others took so much beyond its own time.
+    fn took(&mut self, since: Between, expected: Expected, beyond: i64) {
         self.since_control = self.since_control.saturating_add(1);
-        if then == self.between {
-            self.of = (self.of + 1).min(i64::from(MEMORY));
-            self.mean += (beyond - self.mean) / self.of;
+        self.unknown -= self.unknown / READS as u64;
+        let often = self.hit_often();
+        let alone = &mut self.alone[expected as usize];
+        if since == self.between {
+            alone.note(beyond);
             if self.control > 0 {
                 (self.control, self.since_control) = (self.control - 1, 0);
             }
-        } else if self.hit_often() && self.of >= FEW {
+        } else if often && alone.of >= FEW {
             // That one is sooner than the mean another has paid for, or will: what is told is never taken back.
-            let idle = usize::from(then.idle != self.between.idle);
-            let all = beyond - self.mean - self.sooner[idle];
-            (self.late[idle], self.sooner[idle]) = (all.max(0), (-all).max(0));
+            let all = beyond - alone.mean - self.sooner;
+            self.sooner = (-all).max(0);
+            let late = all.max(0);
+            let [detours, idle] = [self.between.detours - since.detours, self.between.idle - since.idle];
+            let idle = (late as f64 * idle as f64 / (detours + idle) as f64) as i64;
+            self.late = [late - idle, idle];
+            self.taken = self.taken.saturating_add(idle);
         }
-        if self.control == 0 && (self.of < FEW || self.since_control > AGAIN) {
+        if self.control == 0 && (self.alone[0].of < FEW || self.since_control > AGAIN) {
             self.control = CONTROL;
         }
+    }
+
+    /// What reads of idle time will be told to have cost in the buffer yet, in nanoseconds, if they cost what those before them did. One
+    /// that cost as much as a move is taken to have been before.
+    pub fn at_risk(&self) -> i64 {
+        if !self.hit_often() {
+            return 0;
+        }
+        let each = (self.taken + self.alone[Expected::Elsewhere as usize].mean) as f64
+            / (self.between.idle + 1) as f64;
+        (each * self.unknown as f64 / 65_536.0) as i64
     }
 
     /// Whether idle time is left alone for now.
@@ -344,13 +432,23 @@ impl Sequences {
 impl Outside {
     /// What there had been when the last read was done that one of `range` follows by less than a track. What was read
     /// for a detour to the track of a request is no reason to expect that in the buffer.
-    fn then(&self, drive: &DriveModel, range: LbnRange) -> Option<Between> {
+    fn then(&self, drive: &DriveModel, range: LbnRange) -> Option<Reading> {
         let decided = self.queue.iter().rev().chain(self.device.iter().rev());
         let decided =
             decided.filter(|order| !order.command.op.is_write() && !matches!(order.work, Work::Detour));
-        let decided = decided.map(|order| (order.command.range.end(), self.sequences.between));
-        let done = self.sequences.ends.iter().rev().chain(self.sequences.idle_ends.iter().rev()).copied();
-        decided.chain(done).find(|(end, _)| is_near(drive, *end, range)).map(|(_, then)| then)
+        let between = self.sequences.between;
+        let decided =
+            decided.map(|order| Reading { end: order.command.range.end(), since: between, there: false });
+        let done = self.sequences.reads.iter().rev().chain(self.sequences.idle_reads.iter().rev()).copied();
+        decided.chain(done).find(|reading| is_near(drive, reading.end, range))
+    }
+
+    /// Whether something was read lately less than a track behind or before `range`: what a drive has kept of a track lies on both sides.
+    fn is_near_any(&self, drive: &DriveModel, range: LbnRange) -> bool {
+        let reach = track_len(drive, range.start());
+        let Sequences { reads, idle_reads, last, .. } = &self.sequences;
+        let ends = reads.iter().chain(idle_reads).map(|reading| reading.end).chain(*last);
+        ends.map(Lbn::get).any(|end| end.abs_diff(range.start().get()) < reach)
     }
 
     /// Whether the gap before `range` is left alone, since the drive may have it without one.
@@ -385,14 +483,15 @@ impl Outside {
         in_turn: bool,
     ) -> Followed {
         let Command { op, range, .. } = order.command;
-        let near = self.sequences.last.is_some_and(|end| is_near(drive, end, range));
+        let near = !op.is_write() && self.is_near_any(drive, range);
         if in_turn && self.config.reads_on {
             self.learn_reading_on(drive, now, order);
         }
         let hit = self.is_hit(drive, (now, begun), order);
         let sooner = difference(order.forecast.heard, self.clock.platter(now)) > self.clock.turn() / NOISE;
-        self.sequences.done(order);
-        let on_the_way = self.sequences.on.idle && near && !op.is_write() && !hit && sooner;
+        self.sequences.done(drive, order, hit);
+        let reads_on = self.sequences.on.idle || self.sequences.hit_often();
+        let on_the_way = reads_on && near && !hit && sooner;
         Followed { hit, on_the_way }
     }
 
@@ -437,10 +536,11 @@ impl Outside {
                     later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
                 if command.foreground == Some(command.range) {
                     // What idle time has taken from the buffer was there without it.
-                    if then.idle == self.sequences.between.idle {
-                        self.sequences.note(hit);
+                    if then.since.idle == self.sequences.between.idle {
+                        self.sequences.note(hit || sooner > noise);
                     }
-                    self.sequences.took(then, if hit { 0 } else { later.max(0) });
+                    let expected = then.expected(drive, command.range);
+                    self.sequences.took(then.since, expected, if hit { 0 } else { later.max(0) });
                 }
                 hit
             }
@@ -557,26 +657,59 @@ mod tests {
         assert_eq!(told(1, false), ReadsOn::default());
     }
 
-    #[test]
-    fn what_detours_have_cost_reads_that_others_had_from_the_buffer_is_told_once() {
+    /// Half of them come from the buffer, and the others take 4 ms.
+    fn half_from_the_buffer() -> Sequences {
         let mut sequences = Sequences::default();
         for n in 0..200 {
             let hit = n % 2 == 0;
             sequences.note(hit);
-            sequences.took(Between::default(), if hit { 0 } else { 4_000_000 });
+            sequences.took(Between::default(), Expected::There, if hit { 0 } else { 4_000_000 });
         }
         assert_eq!(sequences.take_late(), [0; 2]);
-        for (between, of) in [(Between { detours: 1, idle: 0 }, 0), (Between { detours: 1, idle: 1 }, 1)] {
+        sequences
+    }
+
+    #[test]
+    fn what_detours_have_cost_reads_that_others_had_from_the_buffer_is_told_once() {
+        for (between, of) in [(Between { detours: 1, idle: 0 }, 0), (Between { detours: 0, idle: 1 }, 1)] {
+            let mut sequences = half_from_the_buffer();
             sequences.between = between;
-            let mut late = |beyond| {
-                sequences.took(Between::default(), beyond);
-                sequences.take_late()[of]
+            let mut late = |expected, beyond| {
+                sequences.took(Between::default(), expected, beyond);
+                sequences.take_late()
             };
-            assert!((3_900_000..4_100_000).contains(&late(6_000_000)));
+            let more = late(Expected::There, 6_000_000);
+            assert!((3_900_000..4_100_000).contains(&more[of]) && more[1 - of] == 0);
             // What comes from the buffer all the same is no gain, but makes up for who is later next.
-            assert_eq!(late(0), 0);
-            assert!((1_900_000..2_100_000).contains(&late(6_000_000)));
+            assert_eq!(late(Expected::There, 0), [0; 2]);
+            assert!((1_900_000..2_100_000).contains(&late(Expected::There, 6_000_000)[of]));
+            // Of the first on their tracks nothing is known yet.
+            assert_eq!(late(Expected::Elsewhere, 6_000_000), [0; 2]);
             assert_eq!(sequences.take_late(), [0; 2]);
         }
+    }
+
+    #[test]
+    fn what_both_have_cost_is_told_of_both() {
+        let mut sequences = half_from_the_buffer();
+        sequences.between = Between { detours: 1, idle: 3 };
+        sequences.took(Between::default(), Expected::There, 6_000_000);
+        let [detours, idle] = sequences.take_late();
+        assert!((950_000..1_050_000).contains(&detours) && (idle - 3 * detours).abs() < 10);
+    }
+
+    #[test]
+    fn what_idle_time_has_taken_is_owed_until_those_have_come_who_may_miss_it() {
+        let mut sequences = half_from_the_buffer();
+        sequences.took(Between::default(), Expected::Elsewhere, 4_000_000);
+        assert_eq!(sequences.at_risk(), 0);
+        for n in 1..=10 {
+            sequences.between.idle += 1;
+            sequences.unknown += 65_536;
+            sequences.taken += 4_000_000;
+            assert!((n * 3_900_000..n * 4_100_000).contains(&sequences.at_risk()));
+        }
+        (0..100).for_each(|_| sequences.took(sequences.between, Expected::There, 0));
+        assert!(sequences.at_risk() < 2_000_000);
     }
 }

@@ -19,6 +19,7 @@ mod forecast;
 mod guard;
 mod hand_out;
 mod idle;
+mod kept;
 mod margin;
 mod neighbours;
 mod parts;
@@ -48,6 +49,7 @@ use felt::{Felt, Waiting};
 use forecast::{HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
 use idle::{Alone, Charged, Usual};
+use kept::Kept;
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
@@ -120,6 +122,7 @@ pub(super) struct Outside {
     last: (Op, Lbn),
     learned: Learned,
     sequences: Sequences,
+    kept: Kept,
     held_back: HeldBack,
     /// Platter time at which the host heard last that a foreground request was done.
     heard_foreground: Instant,
@@ -186,6 +189,7 @@ impl Outside {
             last: (Op::Read, Lbn::ZERO),
             learned: Learned::default(),
             sequences: Sequences::default(),
+            kept: Kept::default(),
             held_back: HeldBack::default(),
             heard_foreground: Instant::ZERO,
             heard_at: Instant::ZERO,
@@ -439,7 +443,7 @@ impl Core {
                     outside.worst = outside.worst.max(late.head);
                 }
                 let at_head = if reported { outside.to_report(job) } else { time };
-                let [detours, idle] = outside.sequences.take_late();
+                let [detours, idle] = outside.kept.take_late();
                 let late = Late { head: late.head + detours, ..late };
                 if self.config.idle.is_some() {
                     self.idle.head.late_by(idle);

@@ -198,7 +198,8 @@ impl Kept {
             self.late = [late - idle, idle];
             self.taken = self.taken.saturating_add(idle);
         }
-        if self.control == 0 && (self.alone[0].of < FEW || self.since_control > AGAIN) {
+        let few = self.alone.iter().map(|alone| alone.of).sum::<i64>() < FEW;
+        if self.control == 0 && (few || self.since_control > AGAIN) {
             self.control = CONTROL;
         }
     }
@@ -303,6 +304,17 @@ mod tests {
             assert_eq!(late(Expected::Elsewhere, 6_000_000), [0; 2]);
             assert_eq!(kept.take_late(), [0; 2]);
         }
+    }
+
+    #[test]
+    fn idle_time_is_not_left_alone_for_ever_where_nothing_is_in_the_buffer() {
+        let mut kept = Kept::default();
+        let left_alone = (0..4_000).filter(|_| {
+            kept.came(true);
+            kept.took(Between::default(), Expected::Soon, 4_000_000);
+            kept.is_control()
+        });
+        assert!(left_alone.count() < 100);
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub(crate) struct Buffer {
     pub(crate) keeps_before: bool,
     /// Response of a hit of one sector, ns.
     pub(crate) hit_ns: f64,
+    /// The same of one that goes on where the last read ended, which costs some drives less.
+    pub(crate) on_ns: f64,
     /// Each further sector of a hit, ns.
     pub(crate) bus_sector_ns: f64,
     /// Places it holds; 0 when it keeps nothing.
@@ -167,6 +169,8 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     if keeps && reads_ahead {
         found.hit_ns = same.ns.max(ahead_ns);
     }
+    let costs_less = next.hit && next.ns < found.hit_ns - margin(meter);
+    found.on_ns = if costs_less { next.ns } else { found.hit_ns };
     // What is longer by a few percent of a turn is the medium's, unless hits vary by more.
     let hits = [same, next, jump, before].into_iter().filter(|asked| asked.hit);
     let most = hits.map(|asked| asked.most).fold(0.0, f64::max);

@@ -12,18 +12,20 @@ use units::{Lbn, LbnRange, Op, Sectors};
 /// Reads before the check from which the predictor takes the platter's place.
 const WARM_UP: u64 = 60;
 
-/// Random reads, and how many more where these leave it open whether enough are predicted.
-const REQUESTS: u64 = 500;
-const MORE: u64 = 2_000;
+/// Random reads, and so many more as often as those before leave it open whether enough are predicted.
+pub(crate) const REQUESTS: u64 = 500;
+const MORE: [u64; 2] = [500, 1_500];
 
 /// When further reads end, of the time that a probe may take.
-pub(crate) const LONGEST: f64 = 0.97;
+pub(crate) const LONGEST: f64 = 0.88;
 
-/// All its reads, if it needs them.
-pub(crate) const MOST_READS: u64 = WARM_UP + REQUESTS + MORE;
+/// Those of its reads for which time is kept where the arm is slow: what is predicted well seldom needs more. The rest take what
+/// is left then.
+pub(crate) const KEPT: u64 = WARM_UP + REQUESTS + 2 * MORE[0];
 
-/// What so many reads show may be chance up to so many standard deviations.
-const OPEN: f64 = 2.0;
+/// What so many reads show may be chance up to so many standard deviations. Whoever looks three times, after as many reads as these,
+/// and stops when it suits him is wrong by chance once in 23 times (Pocock 1977 has the method).
+const OPEN: f64 = 2.1;
 
 /// Sectors of each: 4 KiB in sectors of 512 bytes.
 pub(crate) const SECTORS: u64 = 8;
@@ -40,7 +42,7 @@ const UNSURE: f64 = 0.1;
 
 /// Reads that say how far to trust the profile in a region that is unsure, and when they end, of the time that a probe may take.
 const REGION: u64 = 64;
-const LAST: f64 = 0.985;
+const LAST: f64 = 0.90;
 
 /// Further reads of LBNs that stand elsewhere alone, at least.
 const MOVED_LOOKS: usize = 16;
@@ -64,7 +66,7 @@ pub(crate) fn run(
     // What was not mapped is unsure anyway.
     let capacity = map.mapped.clamp(1, meter.capacity());
     let sectors = SECTORS.min(capacity);
-    let mut tally = Tally::default();
+    let mut tally = Tally::new(capacity, meter.capacity());
     // The first goes where the arm was not.
     meter.read(0, 1)?;
     for _ in 0..WARM_UP {
@@ -74,18 +76,23 @@ pub(crate) fn run(
     }
     for i in 0..REQUESTS {
         meter.stage("check", 0.95 + 0.03 * i as f64 / REQUESTS as f64);
-        tally.read(meter, predictor, (capacity, sectors))?;
+        tally.read(meter, predictor)?;
     }
     let mut unsure = second_look(meter, map, &tally.strange)?;
     // Reads by which parts were chosen say nothing of the rest: without these parts all of them came as predicted, or nearly.
     let chosen_by = if unsure.is_empty() { 0 } else { tally.reads.len() };
     if !is_enough(tally.after(chosen_by), &unsure) {
-        for i in 0..MORE {
-            if !meter.is_within(LONGEST) {
+        for more in MORE {
+            for i in 0..more {
+                if !meter.is_within(LONGEST) {
+                    break;
+                }
+                meter.stage("check", 0.98 + 0.02 * i as f64 / more as f64);
+                tally.read(meter, predictor)?;
+            }
+            if is_enough(tally.after(chosen_by), &unsure) {
                 break;
             }
-            meter.stage("check", 0.98 + 0.02 * i as f64 / MORE as f64);
-            tally.read(meter, predictor, (capacity, sectors))?;
         }
         if !is_enough(tally.after(chosen_by), &unsure) {
             let parts = [UNSURE, UNSURE / 2.0]
@@ -117,8 +124,11 @@ pub(crate) fn run(
 }
 
 /// How reads were predicted so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Tally {
+    /// They are drawn from LBN 0 to before this one, of a drive of so many.
+    end: u64,
+    capacity: u64,
     reads: Vec<Read>,
     turns_off: u64,
     /// Those that came otherwise.
@@ -126,13 +136,13 @@ struct Tally {
 }
 
 impl Tally {
-    fn read(
-        &mut self,
-        meter: &mut Meter<'_>,
-        predictor: &mut Predictor,
-        (capacity, sectors): (u64, u64),
-    ) -> Result<(), ProbeError> {
-        let lbn = meter.draw.below(capacity - sectors + 1);
+    const fn new(end: u64, capacity: u64) -> Self {
+        Self { end, capacity, reads: Vec::new(), turns_off: 0, strange: Vec::new() }
+    }
+
+    fn read(&mut self, meter: &mut Meter<'_>, predictor: &mut Predictor) -> Result<(), ProbeError> {
+        let sectors = SECTORS.min(self.end);
+        let lbn = meter.draw.below(self.end - sectors + 1);
         // What cannot be read is no prediction's fault.
         let Some(error) = predicted(meter, predictor, lbn, sectors)? else { return Ok(()) };
         self.take(lbn, error, meter.revolution());
@@ -158,6 +168,9 @@ impl Tally {
     fn check(&self) -> Check {
         let share = |n: usize| n as f64 / self.reads.len().max(1) as f64;
         Check {
+            first: Lbn::ZERO,
+            end: Lbn::new(self.end),
+            of_drive: self.end as f64 / self.capacity.max(1) as f64,
             requests: self.reads.len() as u64,
             within_50us: share(self.reads.iter().filter(|read| read.near).count()),
             turns_off: share(self.turns_off as usize),
@@ -236,10 +249,14 @@ pub(crate) fn writes(
         };
         return Ok((None, vec![Unsure::new(0, capacity, why)]));
     };
-    let mut tally = Tally::default();
-    for i in 0..REQUESTS + MORE {
-        // Looked at once, not after each: whoever stops when it suits him is right too often.
-        if !meter.is_within(LAST) || i == REQUESTS && is_enough(&tally.reads, &[]) {
+    let mut tally = Tally::new(capacity, capacity);
+    for i in 0..REQUESTS + MORE[0] + MORE[1] {
+        // Looked at twice, not after each: whoever stops when it suits him is right too often.
+        let second = i == REQUESTS + MORE[0];
+        let is_look = second || i == REQUESTS;
+        let is_settled =
+            |tally: &Tally| is_enough(&tally.reads, &[]) || second && tally.check().within_50us < ENOUGH;
+        if !meter.is_within(LAST) || is_look && is_settled(&tally) {
             break;
         }
         meter.stage("check of writes", 0.99);

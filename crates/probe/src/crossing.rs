@@ -12,7 +12,7 @@ const READS: u32 = 24;
 /// Sectors on each side.
 const EACH_SIDE: u64 = 2;
 
-/// What the luckiest of reads that lose a turn takes beyond the passing of its sectors, at least, and a short move at most, turns.
+/// What a read that loses nothing takes beyond the passing of its sectors, but for the unluckiest, and a short move at most, turns.
 const LOST: f64 = 0.85;
 const LONGEST_MOVE: f64 = 1.0 / 3.0;
 
@@ -54,9 +54,8 @@ pub(crate) fn find(
     if shape.heads < 2 || zone.sectors < 8 || zone.tracks() < 4 * period {
         return Ok(None);
     }
-    let mut least = f64::MAX;
     let mut gap: f64 = 0.0;
-    let mut seen = 0;
+    let mut responses = Vec::new();
     for _ in 0..READS {
         let track = meter.draw.below(zone.tracks() / period - 2) * period + at;
         let n = zone.sectors_on(track);
@@ -77,17 +76,43 @@ pub(crate) fn find(
             // Sooner than these sectors pass: they were in the buffer.
             continue;
         }
-        least = least.min(reading.response_ns() / meter.revolution());
+        responses.push(reading.response_ns() / meter.revolution());
         gap = turned;
-        seen += 1;
     }
-    if least == f64::MAX {
+    if responses.is_empty() {
         return Ok(None);
     }
-    // The luckiest read waited for little before its first sector. A short move takes less than a third of a turn.
+    // Each waited up to a turn before its first sector, and a short move takes less than a third of one.
     let whole = gap + 2.0 * EACH_SIDE as f64 / zone.sectors as f64;
-    let lost = least > whole + LOST;
-    // One that is quicker has lost nothing. That all are slower though none lost a turn is chance: each waited so long.
-    let sure = if lost { 1.0 - (1.0 - LOST + LONGEST_MOVE).powi(seen) } else { 1.0 };
+    let quick = responses.iter().filter(|&&turns| turns <= whole + LOST).count();
+    let (lost, sure) = told(quick, responses.len());
     Ok(Some(Crossing { gap_ns: gap * meter.revolution(), lost, sure }))
+}
+
+/// Whether reads of which so many were quick lose a turn, and how likely that is against the other.
+///
+/// Of reads that lose nothing half are quick or more, whatever they waited for. Of those that lose a turn none is but for a reason of
+/// its own (the sectors of the first track were in the buffer), of which one more is taken to come (Laplace's rule).
+fn told(quick: usize, seen: usize) -> (bool, f64) {
+    let (without, with) = (LOST - LONGEST_MOVE, 1.0 / (seen + 2) as f64);
+    let (k, rest) = (quick as f64, (seen - quick) as f64);
+    let ratio = k * (without / with).ln() + rest * ((1.0 - without) / (1.0 - with)).ln();
+    (ratio < 0.0, 1.0 / (1.0 + (-ratio.abs()).exp()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_was_quick_by_chance_does_not_decide() {
+        let (lost, sure) = told(0, 24);
+        assert!(lost && sure > 0.999);
+        let (lost, sure) = told(1, 24);
+        assert!(lost && sure > 0.99, "{sure}");
+        let (lost, sure) = told(12, 24);
+        assert!(!lost && sure > 0.999);
+        let (_, few) = told(1, 3);
+        assert!(few < 0.95, "{few}");
+    }
 }

@@ -40,7 +40,9 @@ pub(crate) fn of_buffer(report: &mut Report, buffer: &Buffer) {
     report.add("read-ahead", ahead, 1.0, "");
     if buffer.segments > 0 {
         report.add("cache segments", buffer.segments.to_string(), 0.8, "random reads until one is forgotten");
-        report.add("hit", format!("{:.3} ms for a sector", buffer.hit_ns / 1e6), 1.0, "");
+        let on = format!("{:.3} ms where it goes on from the last read", buffer.on_ns / 1e6);
+        let note = if buffer.on_ns < buffer.hit_ns { on } else { String::new() };
+        report.add("hit", format!("{:.3} ms for a sector", buffer.hit_ns / 1e6), 1.0, note);
         report.add("bus", format!("{:.4} ms a sector", buffer.bus_sector_ns / 1e6), 1.0, "");
     }
 }

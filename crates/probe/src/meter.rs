@@ -44,8 +44,13 @@ const SMALL: f64 = 9e9;
 const GROWTH: f64 = 0.408;
 const MOST_S: f64 = 3_600.0;
 
-/// When what comes before the check ends, of that time, where the arm is so quick that the check takes little.
-const LONGEST_BEFORE_CHECK: f64 = 0.92;
+/// When what comes before the check ends, of that time, where the arm is so quick that the check takes little; and the shares of
+/// its parts are of so much.
+const LONGEST_BEFORE_CHECK: f64 = 0.85;
+const OF_BEFORE_CHECK: f64 = 0.92;
+
+/// Where the check takes more of that time than this, the arm is slow.
+const SLOW: f64 = 0.15;
 
 /// One read.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +90,8 @@ pub(crate) struct Meter<'a> {
     followed: Instant,
     /// A read of any sector after one of any other takes so long in the mean, ns.
     pub(crate) far_ns: f64,
+    /// Such reads for which time is left at the end: the check's.
+    pub(crate) reads_to_check: u64,
     /// Spread of one angle, turns.
     pub(crate) spread: f64,
     /// Responses below this came from the buffer, ns.
@@ -122,6 +129,7 @@ impl<'a> Meter<'a> {
             astray: 0,
             followed: Instant::ZERO,
             far_ns: 0.0,
+            reads_to_check: crate::check::KEPT,
             spread: 0.0,
             hit_below: 0.0,
             segments: 0,
@@ -166,11 +174,20 @@ impl<'a> Meter<'a> {
         (LEAST_S * (bytes / SMALL).powf(GROWTH)).clamp(LEAST_S, MOST_S)
     }
 
+    /// Whether the arm is so slow that the check takes a good part of the time.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.check_takes() > SLOW
+    }
+
+    /// What the check's reads take, of the drive time that a probe may take.
+    fn check_takes(&self) -> f64 {
+        self.reads_to_check as f64 * self.far_ns / 1e9 / self.allowed_s()
+    }
+
     /// The same of what comes before the check, whose reads all over the drive take the longer the slower the arm is.
     pub(crate) fn is_within_before_check(&self, share: f64) -> bool {
-        let check = crate::check::MOST_READS as f64 * self.far_ns / 1e9 / self.allowed_s();
-        let most = crate::check::LONGEST - check;
-        self.is_within(share * f64::min(most / LONGEST_BEFORE_CHECK, 1.0))
+        let most = f64::min(crate::check::LONGEST - self.check_takes(), LONGEST_BEFORE_CHECK);
+        self.is_within(share * most / OF_BEFORE_CHECK)
     }
 
     /// One turn, ns; 0 while it is not known.
@@ -353,11 +370,16 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
+    /// LBNs that are near enough to one another for short seeks, and far enough apart for read-ahead not to reach from most to most.
+    pub(crate) fn near_by(&self) -> u64 {
+        let capacity = self.capacity();
+        (capacity / 20).max(200_000).min(capacity)
+    }
+
     /// Reads elsewhere until nothing around `lbn` is in the buffer.
     pub(crate) fn leave(&mut self, lbn: u64) -> Result<(), ProbeError> {
         let capacity = self.capacity();
-        // Near enough for short seeks, far enough for read-ahead not to reach.
-        let reach = (capacity / 20).max(200_000).min(capacity);
+        let reach = self.near_by();
         let low = lbn.saturating_sub(reach / 2).min(capacity - reach);
         let mut done = 0;
         let mut tries = 0;

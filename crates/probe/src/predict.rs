@@ -63,7 +63,8 @@ impl Predictor {
         let [overhead, _] = read_overhead;
         let behind = firmware.cache.enabled && firmware.cache.write_back != WriteBack::None;
         let least = (1..=10).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
-        let hit = time(firmware.per_request_overhead_ms + firmware.overheads.read_hit.0);
+        let (on, elsewhere) = firmware.overheads.read_hit;
+        let hit = time(firmware.per_request_overhead_ms + on.max(elsewhere));
         Ok(Self {
             read_overhead,
             write_overhead: pair(firmware.overheads.write_miss),

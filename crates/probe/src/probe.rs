@@ -102,6 +102,9 @@ impl Probe {
         }
         let recorder = Recorder::new(device, &mut self.journal)?;
         let mut meter = Meter::new(recorder, hook);
+        if self.options.writes.is_some() {
+            meter.reads_to_check += check::REQUESTS;
+        }
         characterise(&mut meter, &self.options)
     }
 }
@@ -266,6 +269,7 @@ fn profile(
 ) -> Profile {
     let ms = |ns: f64| (ns / 10.0).round() / 1e5;
     let hit = ms((buffer.hit_ns - buffer.bus_sector_ns).max(0.0));
+    let hit_on = ms((buffer.on_ns - buffer.bus_sector_ns).max(0.0));
     let write_hit = match written {
         Some(w) if w.write_back => ms((w.acknowledged_ns - buffer.bus_sector_ns).max(0.0)),
         _ => hit,
@@ -307,7 +311,7 @@ fn profile(
         firmware: Some(Firmware {
             bulk_sector_ms: ms(buffer.bus_sector_ns),
             overheads: Overheads {
-                read_hit: (hit, hit),
+                read_hit: (hit_on, hit),
                 read_miss: (
                     seeks.overhead_ms,
                     later(seeks.overhead_ms, written.and_then(|w| w.read_after_write).map(|m| m.ms)),

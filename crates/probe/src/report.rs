@@ -112,6 +112,14 @@ fn number<S: serde::Serializer>(lbn: &Lbn, to: S) -> Result<S::Ok, S::Error> {
 /// The found profile held against random requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Check {
+    /// The first LBN of the part of the drive from which its reads were drawn: what was mapped.
+    #[serde(serialize_with = "number")]
+    pub first: Lbn,
+    /// Past the last. The rest of the drive, if there is one, is among the regions of which the profile is not sure.
+    #[serde(serialize_with = "number")]
+    pub end: Lbn,
+    /// The share of the drive's LBNs that this part is.
+    pub of_drive: f64,
     /// How many.
     pub requests: u64,
     /// Share predicted within 50 us.

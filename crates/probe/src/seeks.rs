@@ -149,6 +149,11 @@ const HIDDEN: f64 = 75_000.0;
 /// A search begins so far on both sides of where the move is thought to be, ns.
 const AROUND: f64 = 250_000.0;
 
+/// Where points are no further than this from the lines through their neighbours, ns, one between them is no further from theirs
+/// than a quarter of it. On a drive with a slow arm it is not measured, and others are looked for so near to the line.
+const STRAIGHT: f64 = 25_000.0;
+const AROUND_LINE: f64 = 150_000.0;
+
 /// Measures moves on an assembled layout; `end_turns` is from a sector's start to the end of its read, the sector's own
 /// passing left out.
 pub(crate) struct SeekMeter<'m, 'a> {
@@ -192,10 +197,16 @@ impl SeekMeter<'_, '_> {
             self.meter.stage("seek curve", 0.75 + 0.2 * i as f64 / list.len() as f64);
             // Between its neighbours, or after the last.
             let after = points.partition_point(|p| p.0 < d);
-            let before = after.checked_sub(1).and_then(|i| points.get(i)).map(|p| p.1);
-            let range = match (before, points.get(after).map(|p| p.1)) {
-                (Some(a), Some(b)) => ((f64::min(a, b) - AROUND).max(0.0), f64::max(a, b) + AROUND),
-                (Some(a), None) => ((a - AROUND).max(0.0), a + AROUND),
+            let slow = self.meter.is_slow();
+            if slow && d > SHORT && is_straight(points, after) {
+                continue;
+            }
+            let before = after.checked_sub(1).and_then(|i| points.get(i));
+            let around = |ns: f64, far: f64| ((ns - far).max(0.0), ns + far);
+            let range = match (before, points.get(after)) {
+                (Some(a), Some(b)) if slow => around(on_line(a, b, d), AROUND_LINE),
+                (Some(a), Some(b)) => ((f64::min(a.1, b.1) - AROUND).max(0.0), f64::max(a.1, b.1) + AROUND),
+                (Some(a), None) => around(a.1, AROUND),
                 (None, _) => (0.0, 0.5 * turn),
             };
             if let Some((ns, spread)) = self.moved(d, false, range)? {
@@ -333,6 +344,20 @@ impl SeekMeter<'_, '_> {
         found.sort_unstable_by_key(|f| f.0);
         Ok((found, sure::most_of(&sure)))
     }
+}
+
+/// What the line through two points has for a distance, ns.
+fn on_line(a: &(u32, f64, f64), b: &(u32, f64, f64), d: u32) -> f64 {
+    a.1 + (b.1 - a.1) * (f64::from(d) - f64::from(a.0)) / (f64::from(b.0) - f64::from(a.0))
+}
+
+/// Whether the curve is straight around what would be the point of this index: both its neighbours are next to the lines through
+/// theirs.
+fn is_straight(points: &[(u32, f64, f64)], index: usize) -> bool {
+    let Some([a, b, c, d]) = index.checked_sub(2).and_then(|first| points.get(first..first + 4)) else {
+        return false;
+    };
+    (on_line(a, c, b.0) - b.1).abs() < STRAIGHT && (on_line(b, d, c.0) - c.1).abs() < STRAIGHT
 }
 
 /// A track that is so far from where the arm is, on the same head or on another; the arm goes elsewhere first if from

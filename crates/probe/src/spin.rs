@@ -35,21 +35,35 @@ pub(crate) struct Spin {
 
 /// Finds the revolution time and the spread of one angle.
 pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Spin, ProbeError> {
+    let capacity = meter.capacity();
     let mut sectors = SECTORS;
+    let mut reach = capacity;
     loop {
-        let (times, hits) = visits(meter, sectors)?;
+        let (times, hits, mean_ns) = visits(meter, sectors, reach)?;
+        if reach == capacity {
+            meter.far_ns = mean_ns;
+        }
         if hits * 8 > times.iter().map(Vec::len).sum::<usize>() && sectors < MOST_SECTORS {
             sectors *= 4;
+            if meter.is_slow() {
+                // It need not go all over the drive for more sectors.
+                reach = meter.near_by();
+            }
             continue;
         }
         return fit(meter, &times);
     }
 }
 
-/// When the reads of each sector ended, ns, and how many came from the buffer.
-fn visits(meter: &mut Meter<'_>, sectors: usize) -> Result<(Vec<Vec<f64>>, usize), ProbeError> {
-    let capacity = meter.capacity();
-    let mut order: Vec<(usize, u64)> = (0..sectors).map(|i| (i, meter.draw.below(capacity))).collect();
+/// When the reads of each of so many sectors ended, ns, how many came from the buffer, and what the others took in the mean, ns;
+/// they lie within `reach` LBNs of one another.
+fn visits(
+    meter: &mut Meter<'_>,
+    sectors: usize,
+    reach: u64,
+) -> Result<(Vec<Vec<f64>>, usize, f64), ProbeError> {
+    let low = (meter.capacity() - reach) / 2;
+    let mut order: Vec<(usize, u64)> = (0..sectors).map(|i| (i, low + meter.draw.below(reach))).collect();
     let mut times = vec![Vec::new(); sectors];
     let (mut hits, mut all_ns) = (0, 0.0);
     for _ in 0..ROUNDS {
@@ -65,8 +79,8 @@ fn visits(meter: &mut Meter<'_>, sectors: usize) -> Result<(Vec<Vec<f64>>, usize
             }
         }
     }
-    meter.far_ns = all_ns / times.iter().map(Vec::len).sum::<usize>().max(1) as f64;
-    Ok((times, hits))
+    let mean_ns = all_ns / times.iter().map(Vec::len).sum::<usize>().max(1) as f64;
+    Ok((times, hits, mean_ns))
 }
 
 /// How well the ends agree on `speed` turns a second: 1 when all do.

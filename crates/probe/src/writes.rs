@@ -26,8 +26,10 @@ const ALIKE: f64 = 0.06;
 /// What a drive may still do after it acknowledged a write from its buffer.
 const FLUSH: Duration = Duration::from_millis(500);
 
-/// Moves that are compared: distances as parts of the drive's cylinders.
+/// Moves that are compared: distances as parts of the drive's cylinders; shorter ones where the arm is slow, for what a write settles
+/// depends on none.
 const DISTANCES: [u32; 4] = [20, 10, 5, 3];
+const DISTANCES_SLOW: [u32; 4] = [40, 28, 20, 14];
 
 /// When no further move is looked for, of the time that a probe may take.
 const LONGEST: f64 = 0.9;
@@ -43,6 +45,11 @@ const MAKES_SENSE: f64 = 0.05;
 
 /// Attempts at a move from or to what may be written.
 const ATTEMPTS: u32 = 32;
+
+/// The distances for a drive's arm.
+fn distances(meter: &Meter<'_>) -> [u32; 4] {
+    if meter.is_slow() { DISTANCES_SLOW } else { DISTANCES }
+}
 
 /// What was found.
 #[derive(Clone, Debug)]
@@ -236,7 +243,7 @@ impl Mover<'_> {
         let mut settles = Vec::new();
         let hidden = self.seeks.overhead_ms * 1e6;
         let own = (found.acknowledged_ns - self.buffer.bus_sector_ns).max(0.0);
-        for part in DISTANCES {
+        for part in distances(meter) {
             let distance = (self.layout.cylinders() / part).max(1);
             let read = self.moved(meter, distance, Pair { before: Op::Read, op: Op::Read })?;
             let write = self.moved_behind(meter, distance)?;
@@ -252,7 +259,7 @@ impl Mover<'_> {
 
     /// The shortest move over `distance` cylinders to a write that is acknowledged from the buffer, ns.
     fn moved_behind(&self, meter: &mut Meter<'_>, distance: u32) -> Result<Option<f64>, ProbeError> {
-        if !meter.is_within(LONGEST) || meter.refuses_writes().is_some() {
+        if !meter.is_within_before_check(LONGEST) || meter.refuses_writes().is_some() {
             return Ok(None);
         }
         let bus = self.buffer.bus_sector_ns;
@@ -301,7 +308,7 @@ impl Mover<'_> {
         let here_after = self.moved(meter, 0, pair(Op::Write, Op::Write))?;
         let own = here.map(|ns| (ns - self.buffer.bus_sector_ns).max(0.0));
         let hidden = self.seeks.overhead_ms * 1e6;
-        for part in DISTANCES {
+        for part in distances(meter) {
             let distance = (self.layout.cylinders() / part).max(1);
             let read = self.moved(meter, distance, pair(Op::Read, Op::Read))?;
             let write = self.moved(meter, distance, pair(Op::Read, Op::Write))?;
@@ -357,7 +364,7 @@ impl Mover<'_> {
     /// The shortest move over `distance` cylinders, overhead included, ns: from the submission to the beginning of a sector
     /// that is caught. What is written is inside of what may be.
     fn moved(&self, meter: &mut Meter<'_>, distance: u32, pair: Pair) -> Result<Option<f64>, ProbeError> {
-        if !meter.is_within(LONGEST) || meter.refuses_writes().is_some() {
+        if !meter.is_within_before_check(LONGEST) || meter.refuses_writes().is_some() {
             return Ok(None);
         }
         let bus = self.buffer.bus_sector_ns;
@@ -405,7 +412,7 @@ fn behind(
     distance: u32,
     most: f64,
 ) -> Result<Option<(f64, f64)>, ProbeError> {
-    if !meter.takes_two() || !meter.is_within(LONGEST) || meter.refuses_writes().is_some() {
+    if !meter.takes_two() || !meter.is_within_before_check(LONGEST) || meter.refuses_writes().is_some() {
         return Ok(None);
     }
     let moved = |op| Move { distance, other_head: false, op, within: region };

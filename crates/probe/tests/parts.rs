@@ -84,3 +84,20 @@ fn densities_that_differ_by_head_are_found_where_times_vary() {
         assert!(found.report.check.within_50us >= 0.97, "{seed}: {:?}", found.report.check);
     }
 }
+
+/// Mapped until time runs out: the check's share is of that part, and says so; the rest is named.
+#[test]
+fn a_check_of_a_part_of_the_drive_says_which() {
+    for (seed, whole) in [(0, false), (16, true)] {
+        let truth = common::random(seed);
+        let mut device = Emulated::new(&truth);
+        let found =
+            Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+        let capacity = probe::Device::capacity(&device).get();
+        common::covers(&found.report, capacity);
+        let check = found.report.check;
+        assert_eq!(check.of_drive >= 1.0, whole, "{seed}: {check:?}");
+        assert_eq!(check.end.get() == capacity, whole, "{seed}: {check:?}");
+        assert!(whole || found.report.unsure.iter().any(|u| u.end.get() == capacity), "{seed}");
+    }
+}

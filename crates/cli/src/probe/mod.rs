@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::tables::{grouped, percent, table};
 use crate::values;
-use ::probe::{Journal, Options, Outcome, Probe, ProbeError, Report};
+use ::probe::{Check, Journal, Options, Outcome, Probe, ProbeError, Report};
 use model::Profile;
 use serde::Serialize;
 use std::fmt::Write;
@@ -101,6 +101,19 @@ fn begin(args: &ProbeArgs) -> Result<Probe, Problem> {
     Probe::resume(options, journal).map_err(Problem::failed)
 }
 
+/// From which part of the drive a check's reads were drawn.
+fn checked(check: &Check) -> String {
+    if check.of_drive >= 1.0 {
+        return "all over the drive".to_owned();
+    }
+    format!(
+        "of LBN {} to {}, which is {} of the drive,",
+        grouped(check.first.get()),
+        grouped(check.end.get().saturating_sub(1)),
+        percent(check.of_drive)
+    )
+}
+
 fn shown(report: &Report) -> String {
     let mut text = String::new();
     let rows = report
@@ -113,10 +126,11 @@ fn shown(report: &Report) -> String {
     let _ = writeln!(
         text,
         "\n{} commands, {:.1} s of the drive's time.\n\
-         Of {} random 4 KiB reads the profile predicts {} within 50 us; {} came whole turns off, {} otherwise.",
+         Of {} random 4 KiB reads {} the profile predicts {} within 50 us; {} came whole turns off, {} otherwise.",
         grouped(report.commands),
         report.drive_time_s,
         grouped(check.requests),
+        checked(check),
         percent(check.within_50us),
         percent(check.turns_off),
         percent(check.elsewhere),
@@ -159,4 +173,19 @@ fn shown(report: &Report) -> String {
         text.push_str("These were met by chance and gone round; `freeblock scrub` finds all.\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Lbn;
+
+    #[test]
+    fn the_share_says_of_which_part_of_the_drive_it_is() {
+        let part = |end: u64, of_drive: f64| Check { end: Lbn::new(end), of_drive, ..Check::default() };
+        assert_eq!(checked(&part(4_000, 1.0)), "all over the drive");
+        assert_eq!(checked(&part(1_000, 0.25)), "of LBN 0 to 999, which is 25.0% of the drive,");
+        // However little is left out it is not all of it.
+        assert!(checked(&part(3_999_999, 0.999_999_75)).starts_with("of LBN 0 to 3,999,998, which is "));
+    }
 }

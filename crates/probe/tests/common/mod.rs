@@ -154,6 +154,41 @@ impl Cut<'_> {
 
 goes_through!(Cut<'_>);
 
+/// The built-in drives whose probes are to take five minutes of drive time or less.
+pub fn nine_gigabytes() -> impl Iterator<Item = &'static str> {
+    model::builtin::names().iter().copied().filter(|name| !name.starts_with("nearline"))
+}
+
+/// Ways in which a user can switch an emulated drive that tell on how long a probe of it takes.
+pub const WAYS: &[&str] = &[
+    "none",
+    "noise",
+    "queue=sptf:64",
+    "queue=fcfs:64",
+    "noise,queue=off",
+    "noise,queue=sptf:64",
+    "noise,queue=fcfs:64",
+    "noise,write_back=on",
+    "noise,write_back=off",
+    "write_back=on,queue=sptf:64",
+    "write_back=off,queue=sptf:64",
+    "noise,write_back=on,queue=sptf:64",
+    "noise,command_spread=500us",
+    "noise,completion_spread=1ms",
+    "noise,bus_sector=200us",
+    "bus_sector=200us",
+    "noise,buffer=off",
+    "noise,buffer=on,read_ahead=on",
+    "noise,eager_read_ahead=on",
+    "noise,seek_spread=100us",
+    "noise,late_settles=200000:1ms",
+    "noise,missed_landings_ppm=20000",
+    "noise,seek_ageing_ppm=200000",
+    "noise,bad_sectors=500:8",
+    "noise,overhead_percent=300",
+    "noise,recalibration=5s:200ms",
+];
+
 /// A random drive with electronics of some kind.
 pub fn random(seed: u64) -> Profile {
     let mut profile = model::random_profile::random_profile(seed, model::random_profile::Size::Small);
@@ -279,10 +314,26 @@ pub fn confidence(report: &Report, what: &str) -> f64 {
 pub fn holds(device: Emulated, truth: &Profile, found: &Outcome, most_seconds: f64) {
     let name = &truth.name;
     assert!(found.report.drive_time_s <= most_seconds, "{name}: {} s", found.report.drive_time_s);
+    covers(&found.report, device.capacity().get());
     let shares = predictions_on(device, truth, &found.profile, &found.report, 2_000);
     assert!(shares.sure.is_none_or(|sure| sure >= 0.97), "{name}: {shares:?}, {:?}", found.report.unsure);
     let text = found.profile.to_toml();
     assert_eq!(Profile::from_toml(&text, "found").unwrap(), found.profile, "{name}");
+}
+
+/// Whether each LBN of a drive of so many is in the part that was checked, or in a region that is named.
+pub fn covers(report: &Report, capacity: u64) {
+    let (check, unsure) = (report.check, &report.unsure);
+    let (first, end) = (check.first.get(), check.end.get());
+    let of_drive = (end - first) as f64 / capacity as f64;
+    assert!(end <= capacity && (check.of_drive - of_drive).abs() < 1e-9, "{check:?} of {capacity}");
+    assert!(unsure.iter().all(|u| u.first < u.end && u.end.get() <= capacity), "{unsure:?} of {capacity}");
+    // By turns: as far as the ranges reach that begin before what is covered so far ends.
+    let mut ranges: Vec<(u64, u64)> = unsure.iter().map(|u| (u.first.get(), u.end.get())).collect();
+    ranges.push((first, end));
+    ranges.sort_unstable();
+    let covered = ranges.iter().fold(0, |to, &(first, end)| if first <= to { end.max(to) } else { to });
+    assert_eq!(covered, capacity, "{check:?}, {unsure:?}");
 }
 
 /// What is said with less confidence than this is said not to be sure.

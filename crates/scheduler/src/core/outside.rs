@@ -410,7 +410,9 @@ impl Core {
             }
         }
         self.account_idle_unforeseen(&mut outside, &order, begun);
-        self.account_idle_seen(&mut outside, &order, &seen, waited_for_bus);
+        // What the drive has read on to it had without idle time as well.
+        let error = if followed.on_the_way { seen.error.max(0) } else { seen.error };
+        self.account_idle_seen(&mut outside, &order, &Observed { error, ..seen }, waited_for_bus);
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;

@@ -162,6 +162,8 @@ pub(crate) struct Idle {
     pub felt: Harm,
     /// The millionths of its bound that other work has, which is bounded together with this.
     pub beside_ppm: u32,
+    /// What clients are thought to be late by yet for what was done.
+    pub owed: Duration,
     /// Since when the foreground has asked for nothing.
     pub since: Instant,
     /// Nothing could be done in idle time; not before this instant again.
@@ -181,6 +183,7 @@ impl Idle {
             head: Harm::default(),
             felt: Harm::default(),
             beside_ppm: 0,
+            owed: Duration::ZERO,
             since: Instant::ZERO,
             not_before: Instant::ZERO,
             patience: FIRST_PATIENCE,
@@ -241,7 +244,8 @@ impl Idle {
     }
 
     fn level(&self, config: &IdleTime) -> Level {
-        let harm = self.harm();
+        let soon = |harm: &Harm| Harm { late: harm.late + self.owed, ..*harm };
+        let harm = soon(&self.head).or_felt(&soon(&self.felt));
         let net = harm.net().as_nanos();
         let harm_ppm = config.harm_ppm.saturating_sub(self.beside_ppm);
         let plain = harm.foreground.saturating_sub(harm.net());

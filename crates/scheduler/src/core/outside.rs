@@ -19,6 +19,7 @@ mod forecast;
 mod guard;
 mod hand_out;
 mod idle;
+mod kept;
 mod margin;
 mod neighbours;
 mod parts;
@@ -48,6 +49,7 @@ use felt::{Felt, Waiting};
 use forecast::{HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
 use idle::{Alone, Charged, Usual};
+use kept::Kept;
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
@@ -122,6 +124,7 @@ pub(super) struct Outside {
     last: (Op, Lbn),
     learned: Learned,
     sequences: Sequences,
+    kept: Kept,
     held_back: HeldBack,
     /// Platter time at which the host heard last that a foreground request was done.
     heard_foreground: Instant,
@@ -189,6 +192,7 @@ impl Outside {
             last: (Op::Read, Lbn::ZERO),
             learned: Learned::default(),
             sequences: Sequences::default(),
+            kept: Kept::default(),
             held_back: HeldBack::default(),
             heard_foreground: Instant::ZERO,
             heard_at: Instant::ZERO,
@@ -409,7 +413,9 @@ impl Core {
             }
         }
         self.account_idle_unforeseen(&mut outside, &order, begun);
-        self.account_idle_seen(&mut outside, &order, &seen, waited_for_bus);
+        // What the drive has read on to it had without idle time as well.
+        let error = if followed.on_the_way { seen.error.max(0) } else { seen.error };
+        self.account_idle_seen(&mut outside, &order, &Observed { error, ..seen }, waited_for_bus);
         let drive = Arc::clone(&self.drive);
         let turn = super::under_way::turn(&drive);
         let overlap = outside.config.overheads.overlap;
@@ -445,7 +451,7 @@ impl Core {
                     outside.own.note(seen.error - seen.turns * clock::nanos(turn));
                 }
                 let at_head = if reported { outside.to_report(job) } else { time };
-                let [detours, idle] = outside.sequences.take_late();
+                let [detours, idle] = outside.kept.take_late();
                 let late = Late { head: late.head + detours, ..late };
                 if self.config.idle.is_some() {
                     self.idle.head.late_by(idle);
@@ -473,8 +479,8 @@ impl Core {
             }
         }
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {
-            outside.shared.weigh(&outside.guard.harm(), &self.idle.harm());
             let bound = outside.by_account(bound.min(idle.harm_ppm));
+            outside.shared.weigh(&outside.guard.harm(), &self.idle.harm(), bound);
             self.idle.beside_ppm = idle.harm_ppm.saturating_sub(outside.shared.for_idle(bound));
         }
         if let Some(bound) = outside.detour_bound()

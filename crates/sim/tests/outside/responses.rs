@@ -58,6 +58,10 @@ impl Pairs {
         self.mean(|pair| pair.slower)
     }
 
+    pub fn detours(&self) -> f64 {
+        self.mean(|pair| pair.detours as f64)
+    }
+
     pub fn trusted(&self) -> f64 {
         self.mean(|pair| pair.trusted)
     }
@@ -91,7 +95,7 @@ impl fmt::Display for Pairs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (slower, error) = (self.slower(), self.error());
         let told = [0, 1].map(|of| self.mean(|pair| pair.told[of]));
-        let detours = self.mean(|pair| pair.detours as f64);
+        let detours = self.detours();
         write!(
             f,
             "{slower:.2}% slower, give or take {error:.2}; told {:.2}% of detours, {:.2}% of idle time; {detours:.0} detours, \

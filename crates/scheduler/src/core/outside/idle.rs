@@ -239,11 +239,12 @@ impl Core {
         buffers: &mut dyn Buffers,
     ) {
         let Some(idle) = self.config.idle else { return };
+        self.idle.owed = Duration::from_nanos(outside.kept.at_risk().max(0).unsigned_abs());
         let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
         // A foreground that is silent for long says nothing more.
         let ends = self.idle.since + CONTROL_ENDS;
-        if outside.sequences.is_control() && now < ends {
+        if outside.kept.is_control() && now < ends {
             self.idle.not_before = (now + idle.threshold).min(ends);
             return;
         }

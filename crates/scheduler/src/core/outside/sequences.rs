@@ -8,35 +8,15 @@
 
 use super::clock::{difference, moved, nanos};
 use super::forecast::{Forecast, HeldBack, Source, Standing};
+use super::kept::is_near;
 use super::{CHANCE, Command, NOISE, Order, Outside, Overheads, Work};
 use crate::core::under_way::Approach;
 use model::{DriveModel, Piece};
-use std::collections::VecDeque;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
-
-/// Reads that are remembered: more than drives have segments in their buffers.
-const READS: usize = 32;
 
 /// So many completions more for one of both are believed, and no more than so many are remembered.
 const ENOUGH: i8 = 4;
 const MOST: i8 = 8;
-
-/// What is known of reads behind others is of so many; half is forgotten then.
-const MEMORY: u32 = 256;
-
-/// Of fewer the mean says nothing.
-const FEW: i64 = 16;
-
-/// Idle time is left alone for so many reads behind others, and again after so many more.
-const CONTROL: u32 = 64;
-const AGAIN: u32 = 4_096;
-
-/// Where fewer than one of so many reads come behind others, that is not worth it.
-const OFTEN: u32 = 8;
-const SHARE_OF: u32 = 64;
-
-/// Where more than one in so many come from the buffer, each is left alone that may.
-const SELDOM: u32 = 32;
 
 /// What a drive is taken to read on to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,21 +179,6 @@ pub(super) fn streamed(
     Some((seen, at.reading_on(drive)))
 }
 
-/// Whether `range` begins less than a track behind `end`.
-fn is_near(drive: &DriveModel, end: Lbn, range: LbnRange) -> bool {
-    let layout = drive.layout();
-    let reach = || layout.locate(range.start()).map_or(0, |at| u64::from(layout.track(at.track).sectors));
-    end <= range.start() && range.start().since(end).get() < reach()
-}
-
-impl Order {
-    /// Whether it fetches what lies in a gap.
-    fn detours(&self) -> bool {
-        let merged = self.command.foreground.is_some_and(|asked| asked != self.command.range);
-        matches!(self.work, Work::Detour) || merged
-    }
-}
-
 /// The next piece under a head that reads on.
 fn in_order(drive: &DriveModel, from: &Standing, piece: &Piece) -> Approach {
     let mut approach =
@@ -232,107 +197,15 @@ pub(super) struct Followed {
     pub on_the_way: bool,
 }
 
-/// Commands of detours, and reads of idle time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Between {
-    detours: u64,
-    idle: u64,
-}
-
-/// The last reads, and what completions have said of reading on.
+/// What completions have said of reading on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sequences {
-    /// With the detours and the reads of idle time that there had been.
-    ends: VecDeque<(Lbn, Between)>,
-    /// Those of idle time, likewise.
-    idle_ends: VecDeque<(Lbn, Between)>,
-    /// The LBN behind the last command, if that was a read.
-    last: Option<Lbn>,
-    between: Between,
-    /// Reads behind one of them where nothing was foreseen to be read on to, and those of them that came from the buffer.
-    behind: u32,
-    hits: u32,
-    /// What those took beyond their own time that no detour came before, in nanoseconds: the mean of so many.
-    mean: i64,
-    of: i64,
-    /// By how much the read that is done was late, since a detour was where the drive would have read on, or since what idle time has read
-    /// has taken its place in the buffer.
-    late: [i64; 2],
-    /// By how much those that were done lately were sooner than the mean, and no later one has used up.
-    sooner: [i64; 2],
-    /// Reads of the foreground behind others that idle time is still left alone for, to see what they take without it; and such reads
-    /// since that was done last.
-    control: u32,
-    since_control: u32,
-    /// The part of the foreground's last reads that come behind others, of 65536.
-    share: u32,
     /// Of what the drive does when it has nothing else to do, and behind what follows.
     score: [i8; 2],
     on: ReadsOn,
 }
 
 impl Sequences {
-    /// A command is done.
-    fn done(&mut self, order: &Order) {
-        let Command { op, range, .. } = order.command;
-        self.last = (!op.is_write()).then_some(range.end());
-        self.between.detours += u64::from(order.detours());
-        let idle = matches!(order.work, Work::Idle | Work::Probe);
-        self.between.idle += u64::from(idle && !op.is_write());
-        let detour = matches!(order.work, Work::Detour);
-        // What was read for a detour to the track of a request is no reason to expect that in the buffer.
-        if op.is_write() || detour {
-            return;
-        }
-        let ends = if idle { &mut self.idle_ends } else { &mut self.ends };
-        if ends.len() == READS {
-            ends.pop_front();
-        }
-        ends.push_back((range.end(), self.between));
-    }
-
-    /// By how many nanoseconds the read that is done was later than such reads are in the mean without detours, and without idle time.
-    pub fn take_late(&mut self) -> [i64; 2] {
-        std::mem::take(&mut self.late)
-    }
-
-    /// A read behind one after which there had been so much else took so much beyond its own time.
-    fn took(&mut self, then: Between, beyond: i64) {
-        self.since_control = self.since_control.saturating_add(1);
-        if then == self.between {
-            self.of = (self.of + 1).min(i64::from(MEMORY));
-            self.mean += (beyond - self.mean) / self.of;
-            if self.control > 0 {
-                (self.control, self.since_control) = (self.control - 1, 0);
-            }
-        } else if self.hit_often() && self.of >= FEW {
-            // That one is sooner than the mean another has paid for, or will: what is told is never taken back.
-            let idle = usize::from(then.idle != self.between.idle);
-            let all = beyond - self.mean - self.sooner[idle];
-            (self.late[idle], self.sooner[idle]) = (all.max(0), (-all).max(0));
-        }
-        if self.control == 0 && (self.of < FEW || self.since_control > AGAIN) {
-            self.control = CONTROL;
-        }
-    }
-
-    /// Whether idle time is left alone for now.
-    pub fn is_control(&self) -> bool {
-        self.control > 0 && self.share > 65_536 / OFTEN
-    }
-
-    fn note(&mut self, hit: bool) {
-        if self.behind == MEMORY {
-            (self.behind, self.hits) = (MEMORY / 2, self.hits / 2);
-        }
-        self.behind += 1;
-        self.hits += u32::from(hit);
-    }
-
-    fn hit_often(&self) -> bool {
-        self.hits * SELDOM > self.behind
-    }
-
     fn believe(&mut self, sequence: bool, reads_on: bool) {
         let score = &mut self.score[usize::from(sequence)];
         *score = (*score + if reads_on { 1 } else { -1 }).clamp(-MOST, MOST);
@@ -342,23 +215,6 @@ impl Sequences {
 }
 
 impl Outside {
-    /// What there had been when the last read was done that one of `range` follows by less than a track. What was read
-    /// for a detour to the track of a request is no reason to expect that in the buffer.
-    fn then(&self, drive: &DriveModel, range: LbnRange) -> Option<Between> {
-        let decided = self.queue.iter().rev().chain(self.device.iter().rev());
-        let decided =
-            decided.filter(|order| !order.command.op.is_write() && !matches!(order.work, Work::Detour));
-        let decided = decided.map(|order| (order.command.range.end(), self.sequences.between));
-        let done = self.sequences.ends.iter().rev().chain(self.sequences.idle_ends.iter().rev()).copied();
-        decided.chain(done).find(|(end, _)| is_near(drive, *end, range)).map(|(_, then)| then)
-    }
-
-    /// Whether the gap before `range` is left alone, since the drive may have it without one.
-    pub(super) fn may_be_buffered(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
-        let read = self.config.reads_on && !op.is_write();
-        read && self.sequences.hit_often() && self.then(drive, range).is_some()
-    }
-
     /// What a completion says of whether the drive reads on behind what was done last.
     fn learn_reading_on(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
         let Some(behind) = self.base.behind.filter(|_| self.known) else { return };
@@ -385,14 +241,15 @@ impl Outside {
         in_turn: bool,
     ) -> Followed {
         let Command { op, range, .. } = order.command;
-        let near = self.sequences.last.is_some_and(|end| is_near(drive, end, range));
+        let near = !op.is_write() && self.is_near_any(drive, range);
         if in_turn && self.config.reads_on {
             self.learn_reading_on(drive, now, order);
         }
         let hit = self.is_hit(drive, (now, begun), order);
         let sooner = difference(order.forecast.heard, self.clock.platter(now)) > self.clock.turn() / NOISE;
-        self.sequences.done(order);
-        let on_the_way = self.sequences.on.idle && near && !op.is_write() && !hit && sooner;
+        self.kept.done(drive, order, hit);
+        let reads_on = self.sequences.on.idle || self.kept.hit_often();
+        let on_the_way = reads_on && near && !hit && sooner;
         Followed { hit, on_the_way }
     }
 
@@ -424,8 +281,7 @@ impl Outside {
             Work::Foreground { .. } | Work::Detour => {
                 let then = self.then(drive, command.range);
                 if command.foreground.is_some() {
-                    self.sequences.share -= self.sequences.share / SHARE_OF;
-                    self.sequences.share += if then.is_some() { 65_536 / SHARE_OF } else { 0 };
+                    self.kept.came(then.is_some());
                 }
                 let Some(then) = then else { return false };
                 // It waited for nothing that moves.
@@ -437,10 +293,11 @@ impl Outside {
                     later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
                 if command.foreground == Some(command.range) {
                     // What idle time has taken from the buffer was there without it.
-                    if then.idle == self.sequences.between.idle {
-                        self.sequences.note(hit);
+                    if then.since.idle == self.kept.between.idle {
+                        self.kept.note(hit || sooner > noise);
                     }
-                    self.sequences.took(then, if hit { 0 } else { later.max(0) });
+                    let expected = then.expected(drive, command.range);
+                    self.kept.took(then.since, expected, if hit { 0 } else { later.max(0) });
                 }
                 hit
             }
@@ -555,28 +412,5 @@ mod tests {
         assert_eq!(told(1, true), ReadsOn { idle: false, sequence: true });
         assert_eq!(told(7, false), ReadsOn { idle: false, sequence: true });
         assert_eq!(told(1, false), ReadsOn::default());
-    }
-
-    #[test]
-    fn what_detours_have_cost_reads_that_others_had_from_the_buffer_is_told_once() {
-        let mut sequences = Sequences::default();
-        for n in 0..200 {
-            let hit = n % 2 == 0;
-            sequences.note(hit);
-            sequences.took(Between::default(), if hit { 0 } else { 4_000_000 });
-        }
-        assert_eq!(sequences.take_late(), [0; 2]);
-        for (between, of) in [(Between { detours: 1, idle: 0 }, 0), (Between { detours: 1, idle: 1 }, 1)] {
-            sequences.between = between;
-            let mut late = |beyond| {
-                sequences.took(Between::default(), beyond);
-                sequences.take_late()[of]
-            };
-            assert!((3_900_000..4_100_000).contains(&late(6_000_000)));
-            // What comes from the buffer all the same is no gain, but makes up for who is later next.
-            assert_eq!(late(0), 0);
-            assert!((1_900_000..2_100_000).contains(&late(6_000_000)));
-            assert_eq!(sequences.take_late(), [0; 2]);
-        }
     }
 }

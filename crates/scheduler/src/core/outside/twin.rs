@@ -65,8 +65,8 @@ pub(super) struct Twin {
     heard: i64,
     /// By how much those are late who wait, by their place in the order of arrival.
     waiting: BTreeMap<u64, (Instant, Shift)>,
-    /// What the head has lost, and what clients felt, in nanoseconds, over each memory.
-    sums: [[f64; 2]; 2],
+    /// What the head has lost, lost or gained, and what clients felt, in nanoseconds, over each memory.
+    sums: [[f64; 3]; 2],
 }
 
 fn sum(shift: Shift) -> i64 {
@@ -137,9 +137,11 @@ impl Twin {
         self.heard = sum(late);
         self.returns.done(now, late);
         let felt = [late[0].saturating_sub(own[0]), late[1].saturating_sub(own[1])];
-        for ([lost, all], memory) in self.sums.iter_mut().zip(MEMORY) {
-            *lost += sum(head) as f64 - *lost / memory;
-            *all += sum(felt) as f64 - *all / memory;
+        let head = sum(head) as f64;
+        for (sums, memory) in self.sums.iter_mut().zip(MEMORY) {
+            for (sum, by) in sums.iter_mut().zip([head, head.abs(), sum(felt) as f64]) {
+                *sum += by - *sum / memory;
+            }
         }
         felt
     }
@@ -149,15 +151,16 @@ impl Twin {
         self.returns.most_return()
     }
 
-    /// How many feel what the head loses, in the end and in the mean, if this says what clients feel.
+    /// How many feel what the head loses, in the end and in the mean, if this says what clients feel. Where it gains as well,
+    /// the little that is left says nothing of that.
     pub fn who_feel(&self) -> Option<f64> {
-        let [_, [lost, felt]] = self.sums;
-        (self.is_known() && lost > 0.0).then(|| (felt / lost).clamp(0.0, MOST))
+        let [_, [lost, moved, felt]] = self.sums;
+        (self.is_known() && lost > moved / 2.0).then(|| (felt / lost).clamp(0.0, MOST))
     }
 
     /// What is yet to be felt of what the head has lost of late, in nanoseconds, if it will be felt by as many as usual.
     pub fn owed(&self) -> Option<f64> {
-        let [[lost, felt], _] = self.sums;
+        let [[lost, _, felt], _] = self.sums;
         self.who_feel().map(|who| (lost * who - felt).max(0.0))
     }
 

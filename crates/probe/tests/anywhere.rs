@@ -6,9 +6,8 @@
 mod common;
 
 use common::Emulated;
-use probe::{Device, Options, Predictor, Probe};
+use probe::{Device, Options, Probe};
 use std::ops::ControlFlow;
-use units::{Lbn, LbnRange, Op, Sectors};
 
 /// What came within 50 us, and all.
 type Near = (u32, u32);
@@ -26,24 +25,17 @@ fn sure_ones(seed: u64, noisy: bool) -> Option<([Near; 2], f64)> {
     let (report, capacity) = (&found.report, drive.capacity().get());
     common::covers(report, capacity);
     let is_sure = |lbn: u64| !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
-    let mut predictor = Predictor::new(&found.profile).unwrap();
-    let mut state = 0x1234_5678_9abc_def0_u64;
     let mut counts = [(0, 0); 2];
     let mut before = true;
-    for i in 0..4_060 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let lbn = ((u128::from(state) * u128::from(capacity - 7)) >> 64) as u64;
-        let range = LbnRange::new(Lbn::new(lbn), Sectors::new(8));
-        let timed = drive.execute(drive.now(), Op::Read, range).unwrap();
-        predictor.read(timed.submitted, range);
-        let near = predictor.completed(timed.completed).abs() <= 50_000;
-        // The first tell how the platter stands to the clock.
-        if i >= 60 && is_sure(lbn) {
+    common::read_at_random(&mut drive, &found.profile, 4_060, &|_| true, |range, error| {
+        let sure = is_sure(range.start().get());
+        if sure {
             let count: &mut Near = &mut counts[usize::from(!before)];
-            *count = (count.0 + u32::from(near), count.1 + 1);
+            *count = (count.0 + u32::from(error.abs() <= 50_000), count.1 + 1);
         }
-        before = is_sure(lbn);
-    }
+        before = sure;
+        ControlFlow::Continue(())
+    });
     // By how much of the drive each is.
     let lbns = |u: &probe::Unsure| (u.end.get() - u.first.get()) as f64;
     let all: f64 = report.unsure.iter().map(lbns).sum();

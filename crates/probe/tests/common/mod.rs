@@ -8,6 +8,7 @@ use drive::{Behaviour, Drive, NotDone, Rules, Waiting};
 use model::Profile;
 use model::profile::Order;
 use probe::{Device, DeviceError, Finding, Outcome, Report, Timed};
+use std::ops::ControlFlow;
 use units::{Bytes, Duration, Instant, LbnRange, Op, Sectors};
 
 /// An emulated drive, of which the probe sees the commands and the clock.
@@ -249,22 +250,21 @@ pub fn predictions_on(
     Shares { near, turns, other, sure }
 }
 
-/// Shares of reads within 50 us, whole turns off, otherwise off, of LBNs that are wanted.
-fn predicted(
+/// Reads of 4 KiB at so many random places, of those that are wanted, each predicted by a drive made of the found profile that did
+/// the same until then; `seen` is told by how many nanoseconds each came later than that, but the first 60, which tell how the
+/// platter stands to the clock.
+pub fn read_at_random(
     drive: &mut Emulated,
-    truth: &Profile,
     found: &Profile,
-    requests: u64,
+    places: u64,
     wanted: &dyn Fn(u64) -> bool,
-) -> (f64, f64, f64) {
+    mut seen: impl FnMut(LbnRange, i64) -> ControlFlow<()>,
+) {
     let capacity = drive.capacity().get();
     let mut predictor = probe::Predictor::new(found).unwrap();
-    let turn = 60e9 / f64::from(truth.rpm);
     let mut state = 0x1234_5678_9abc_def0u64;
-    let (mut near, mut turns, mut other) = (0_u64, 0_u64, 0_u64);
-    // The first 60 tell how the platter stands to the clock.
     let mut warm_up = 60;
-    for _ in 0..100 * requests {
+    for _ in 0..places {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let lbn = ((u128::from(state) * u128::from(capacity - 7)) >> 64) as u64;
         if !wanted(lbn) {
@@ -279,11 +279,27 @@ fn predicted(
             continue;
         };
         predictor.read(timed.submitted, range);
-        let error = predictor.completed(timed.completed) as f64;
+        let error = predictor.completed(timed.completed);
         if warm_up > 0 {
             warm_up -= 1;
-            continue;
+        } else if seen(range, error).is_break() {
+            break;
         }
+    }
+}
+
+/// Shares of reads within 50 us, whole turns off, otherwise off, of LBNs that are wanted.
+fn predicted(
+    drive: &mut Emulated,
+    truth: &Profile,
+    found: &Profile,
+    requests: u64,
+    wanted: &dyn Fn(u64) -> bool,
+) -> (f64, f64, f64) {
+    let turn = 60e9 / f64::from(truth.rpm);
+    let (mut near, mut turns, mut other) = (0_u64, 0_u64, 0_u64);
+    read_at_random(drive, found, 100 * requests, wanted, |_, error| {
+        let error = error as f64;
         if error.abs() <= 50_000.0 {
             near += 1;
         } else if (error - (error / turn).round() * turn).abs() <= 50_000.0 {
@@ -291,10 +307,8 @@ fn predicted(
         } else {
             other += 1;
         }
-        if near + turns + other == requests {
-            break;
-        }
-    }
+        if near + turns + other == requests { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
     let share = |n: u64| n as f64 / (near + turns + other).max(1) as f64;
     (share(near), share(turns), share(other))
 }

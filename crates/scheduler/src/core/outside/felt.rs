@@ -8,7 +8,8 @@
 //! burst of requests that come together, as a cache's write-backs, is one client who may come back, else each would stand
 //! for one for long after the burst is over. Where most who come do so a constant time after they were served, those who
 //! were late together come together again, and feel what was lost for many turns: there a [twin](super::twin) says what. Thus a bound on
-//! what is felt holds for open arrivals as for closed loops, with and without pauses, in whatever order, and with bursts between.
+//! what is felt holds for open arrivals as for closed loops, with and without pauses, in whatever order, and with bursts between;
+//! not for arrivals at constant intervals, which are taken for those of few clients (docs/FAST02.md, "Where the bound is passed").
 
 use super::arrivals::Arrivals;
 use super::clock::nanos;

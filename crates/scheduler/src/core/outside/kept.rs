@@ -3,7 +3,8 @@
 //! Drives keep what they have read, and what they have read on to, in ways that nobody is told; and each command of a detour or of idle
 //! time may take the place of something that would have been asked for. So gaps before reads that the buffer may have are left
 //! alone, and what reads behind others take is compared with what they take where nothing else has been read since those who go on there
-//! came to that track. As that must be seen, idle time is left alone for some of them now and then.
+//! came to that track. As that must be seen, idle time is left alone for some of them now and then. Of who comes
+//! back to what it has read before, and misses that, nothing is told (docs/FAST02.md, "Where the bound is passed").
 
 use super::{Command, Order, Outside, Work};
 use model::DriveModel;

@@ -5,8 +5,8 @@
 //! with a request, the twin is done with it `s` sooner; and a client that heard `c` late of its last request asks the twin
 //! for its next `c` sooner. So the twin begins when both it and the first of those who wait are there, which says what this
 //! head is late by when it begins; what it loses then is added; and a client feels what its request is late by, less what
-//! the client was late by when it asked for it. Of each who is late by more than the time before, that is all there is: what a
-//! head has lost once is felt by all whom it makes wait, in whatever later turn.
+//! the client was late by when it asked for it. So what a head has lost once is felt by all whom it makes
+//! wait, in whatever later turn.
 //!
 //! Who answers nobody comes when it comes: it is taken to be as late as who came first since somebody waited, and so
 //! feels what the head has lost since then. So does who would have been before the one that was served before it: how the

@@ -5,6 +5,7 @@
 //! the detour goes first and its foreground request behind it, or both as one command. Each completion says which
 //! turn it was, and what is still to come is foreseen anew from there.
 
+mod again;
 mod arrivals;
 mod clock;
 mod command;
@@ -41,6 +42,7 @@ use super::under_way::Job;
 use super::{Action, Core};
 use crate::background::Buffers;
 use crate::foreground::{Pending, Request};
+use again::Again;
 use clock::Clock;
 use command::{Order, Work};
 use control::Control;
@@ -125,6 +127,7 @@ pub(super) struct Outside {
     learned: Learned,
     sequences: Sequences,
     kept: Kept,
+    again: Again,
     held_back: HeldBack,
     /// Platter time at which the host heard last that a foreground request was done.
     heard_foreground: Instant,
@@ -193,6 +196,7 @@ impl Outside {
             learned: Learned::default(),
             sequences: Sequences::default(),
             kept: Kept::default(),
+            again: Again::default(),
             held_back: HeldBack::default(),
             heard_foreground: Instant::ZERO,
             heard_at: Instant::ZERO,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
+mod again;
 mod bursts;
 mod corrected;
 mod fallback;

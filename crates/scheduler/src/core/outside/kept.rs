@@ -3,8 +3,8 @@
 //! Drives keep what they have read, and what they have read on to, in ways that nobody is told; and each command of a detour or of idle
 //! time may take the place of something that would have been asked for. So gaps before reads that the buffer may have are left
 //! alone, and what reads behind others take is compared with what they take where nothing else has been read since those who go on there
-//! came to that track. As that must be seen, idle time is left alone for some of them now and then. Of who comes
-//! back to what it has read before, and misses that, nothing is told (docs/FAST02.md, "Where the bound is passed").
+//! came to that track. As that must be seen, idle time is left alone for some of them now and then. Who comes
+//! back to what it has read before is followed elsewhere ([`again`](super::again)).
 
 use super::{Command, Order, Outside, Work};
 use model::DriveModel;
@@ -42,8 +42,18 @@ impl Order {
 /// Commands of detours, and reads of idle time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Between {
-    detours: u64,
+    pub detours: u64,
     pub idle: u64,
+}
+
+impl Between {
+    pub fn all(&self) -> u64 {
+        self.detours + self.idle
+    }
+
+    pub fn since(&self, before: Self) -> Self {
+        Self { detours: self.detours - before.detours, idle: self.idle - before.idle }
+    }
 }
 
 /// What a read is to be expected from the buffer for, if there was nothing but the foreground.
@@ -194,14 +204,22 @@ impl Kept {
             let all = beyond - alone.mean - self.sooner;
             self.sooner = (-all).max(0);
             let late = all.max(0);
-            let [detours, idle] = [self.between.detours - since.detours, self.between.idle - since.idle];
-            let idle = (late as f64 * idle as f64 / (detours + idle) as f64) as i64;
+            let since = self.between.since(since);
+            let idle = (late as f64 * since.idle as f64 / since.all() as f64) as i64;
             self.late = [late - idle, idle];
             self.taken = self.taken.saturating_add(idle);
         }
         let few = self.alone.iter().map(|alone| alone.of).sum::<i64>() < FEW;
         if self.control == 0 && (few || self.since_control > AGAIN) {
             self.control = CONTROL;
+        }
+    }
+
+    /// What a read has missed that would have been there since it was read before: of it and what those who read on miss, the more is told.
+    pub fn missed(&mut self, missed: [i64; 2]) {
+        if missed.iter().sum::<i64>() > self.late.iter().sum::<i64>() {
+            self.taken = self.taken.saturating_add(missed[1] - self.late[1]);
+            self.late = missed;
         }
     }
 
@@ -266,8 +284,10 @@ impl Outside {
 
     /// Whether the gap before `range` is left alone, since the drive may have it without one.
     pub(super) fn may_be_buffered(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
-        let read = self.config.reads_on && !op.is_write();
-        read && self.kept.hit_often() && self.then(drive, range).is_some()
+        let read_on = || !op.is_write() && self.kept.hit_often() && self.then(drive, range).is_some();
+        let before = self.device.iter().chain(&self.queue).map(|order| order.command);
+        let before = before.filter_map(|command| Some((command.op, command.foreground?)));
+        self.config.reads_on && (read_on() || self.again.leaves(drive, (op, range), before))
     }
 }
 

@@ -245,7 +245,11 @@ impl Outside {
         if in_turn && self.config.reads_on {
             self.learn_reading_on(drive, now, order);
         }
-        let hit = self.is_hit(drive, (now, begun), order);
+        let again = order.command.foreground.is_some_and(|asked| self.again.may_hit(drive, op, asked));
+        let hit = self.is_hit(drive, (now, begun), order, again);
+        let beyond = self.beyond_its_own((now, begun), (op, order.command.foreground.unwrap_or(range)));
+        let missed = self.again.done(drive, order, hit, beyond);
+        self.kept.missed(missed);
         let sooner = difference(order.forecast.heard, self.clock.platter(now)) > self.clock.turn() / NOISE;
         self.kept.done(drive, order, hit);
         let reads_on = self.sequences.on.idle || self.kept.hit_often();
@@ -253,7 +257,21 @@ impl Outside {
         Followed { hit, on_the_way }
     }
 
-    fn is_hit(&mut self, drive: &DriveModel, (now, begun): (Instant, Instant), order: &mut Order) -> bool {
+    /// By how many nanoseconds a command has taken longer than one that waits for nothing which moves.
+    fn beyond_its_own(&self, (now, begun): (Instant, Instant), (op, range): (Op, LbnRange)) -> i64 {
+        let overheads = &self.config.overheads;
+        let own = overheads.command(op) + overheads.bus_sector * range.len().get() + overheads.tail(op);
+        nanos(now.saturating_since(begun)) - nanos(own)
+    }
+
+    /// Whether a command came from the buffer; it may if it has been there `again`.
+    fn is_hit(
+        &mut self,
+        drive: &DriveModel,
+        (now, begun): (Instant, Instant),
+        order: &mut Order,
+        again: bool,
+    ) -> bool {
         let command = order.command;
         if command.op.is_write() {
             return false;
@@ -283,15 +301,13 @@ impl Outside {
                 if command.foreground.is_some() {
                     self.kept.came(then.is_some());
                 }
-                let Some(then) = then else { return false };
-                // It waited for nothing that moves.
-                let overheads = &self.config.overheads;
-                let own = overheads.command(command.op) + overheads.bus_sector * command.range.len().get();
-                let own = nanos(own + overheads.tail(command.op));
-                let later = nanos(now.saturating_since(begun)) - own;
+                if then.is_none() && !again {
+                    return false;
+                }
+                let later = self.beyond_its_own((now, begun), (command.op, command.range));
                 let hit =
                     later < chance && (sooner > chance || !self.known) || sooner > noise && later < noise;
-                if command.foreground == Some(command.range) {
+                if let Some(then) = then.filter(|_| command.foreground == Some(command.range)) {
                     // What idle time has taken from the buffer was there without it.
                     if then.since.idle == self.kept.between.idle {
                         self.kept.note(hit || sooner > noise);

@@ -1,0 +1,417 @@
+//! Who reads again what the drive has kept, read or written, or what lies beside it on its track; and what detours and idle time take of that.
+//!
+//! A drive keeps what it was asked for last, and what it has read on to: so many places, each new one in place of the one that
+//! nobody has wanted for the longest time. How many there are nobody is told; but whether a read comes from the buffer after so many
+//! others, completions say, and others of the foreground and those of detours and idle time take places alike. So of a read that comes back and
+//! misses it is known how often those come from the buffer behind whom there were as many commands as there were
+//! of the foreground alone, and that part of what it took would not have been without the others.
+
+use super::kept::Between;
+use super::{Command, Order, Work};
+use model::DriveModel;
+use std::collections::VecDeque;
+use units::{Lbn, LbnRange, Op, TrackIndex};
+
+/// Places that are remembered: more than drives have segments in their buffers.
+const PLACES: usize = 32;
+
+/// What is known of reads behind so many commands is of so many of them; half is forgotten then.
+const MEMORY: u32 = 256;
+
+/// Fewer say nothing.
+const FEW: u32 = 8;
+
+/// Where more than one in so many come from the buffer, the gap before each is left alone.
+const SELDOM: u32 = 32;
+
+/// Where more of the foreground's reads than that, of 65536, come from the buffer, all gaps are left alone. There is little in them; and what
+/// takes one place of those reads is felt for long, as they each have what others before them have read, and read on to.
+const MOST: u32 = 65_536 * 3 / 4;
+
+/// The last reads are so many.
+const SHARE_OF: u32 = 256;
+
+/// Where a read is, beside what was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    /// In it.
+    Same,
+    /// Behind its first sector, on the track of its last.
+    Behind,
+    /// Before its first sector, on its track.
+    Before,
+    /// In what was written.
+    Written,
+}
+
+impl Beside {
+    const KINDS: usize = 4;
+}
+
+/// What the foreground has read, or written.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    range: LbnRange,
+    /// The tracks of its first sector and its last.
+    tracks: [TrackIndex; 2],
+    /// What there had been between when that was wanted last.
+    since: Between,
+    written: bool,
+}
+
+impl Place {
+    fn of(drive: &DriveModel, op: Op, range: LbnRange, since: Between) -> Option<Self> {
+        let last = Lbn::new(range.end().get().checked_sub(1)?);
+        let [first, last] = [range.start(), last].map(|lbn| drive.layout().locate(lbn).map(|at| at.track));
+        Some(Self { range, tracks: [first?, last?], since, written: op.is_write() })
+    }
+
+    /// Where `asked` is, if it may be there.
+    fn beside(&self, asked: &Self) -> Option<Beside> {
+        let starts = self.range.start() <= asked.range.start();
+        if self.written {
+            let holds = starts && asked.range.end() <= self.range.end();
+            holds.then_some(Beside::Written)
+        } else if starts && asked.range.end() <= self.range.end() {
+            Some(Beside::Same)
+        } else if starts && asked.tracks[0] == self.tracks[1] {
+            Some(Beside::Behind)
+        } else if !starts && asked.tracks[1] == self.tracks[0] {
+            Some(Beside::Before)
+        } else {
+            None
+        }
+    }
+
+    /// Both, if that is not much more than a track: so much a segment holds.
+    fn with(&self, drive: &DriveModel, asked: &Self) -> Option<Self> {
+        let start = self.range.start().min(asked.range.start());
+        let end = self.range.end().max(asked.range.end());
+        let both = Self::of(drive, Op::Read, LbnRange::new(start, end.since(start)), asked.since)?;
+        (both.tracks[0] == asked.tracks[1]).then_some(both)
+    }
+}
+
+/// Where in a [`Places`] a read is.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    beside: Beside,
+    /// Places of the foreground that were wanted since.
+    behind: usize,
+    since: Between,
+}
+
+/// Places that the foreground has wanted, the last one first.
+#[derive(Clone, Debug, Default)]
+struct Places(VecDeque<Place>);
+
+impl Places {
+    fn find(&self, asked: &Place) -> Option<Found> {
+        let places = self.0.iter().enumerate();
+        let found = places.filter_map(|(behind, place)| {
+            place.beside(asked).map(|beside| Found { beside, behind, since: place.since })
+        });
+        found.min_by_key(|found| (found.beside as usize, found.behind))
+    }
+
+    /// A read is done, which found that, and came from there or not.
+    fn done(&mut self, drive: &DriveModel, asked: Place, found: Option<&Found>, hit: bool) {
+        let mut place = asked;
+        // What goes on with a place does not take another; what has been before it does.
+        if let Some(found) = found.filter(|found| hit || found.beside != Beside::Before)
+            && let Some(before) = self.0.remove(found.behind)
+            && !asked.written
+        {
+            place = before.with(drive, &asked).unwrap_or(asked);
+        }
+        self.0.push_front(place);
+        self.0.truncate(PLACES);
+    }
+}
+
+/// How many reads came from the buffer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hits {
+    hits: u32,
+    of: u32,
+}
+
+impl Hits {
+    fn note(&mut self, hit: bool) {
+        if self.of == MEMORY {
+            (self.of, self.hits) = (MEMORY / 2, self.hits / 2);
+        }
+        self.of += 1;
+        self.hits += u32::from(hit);
+    }
+
+    fn part(&self) -> Option<f64> {
+        (self.of >= FEW).then(|| f64::from(self.hits) / f64::from(self.of))
+    }
+}
+
+/// By how many places were taken since, up to the last, which stands for all beyond.
+type ByPlaces = [Hits; PLACES + 1];
+
+/// How many came from the buffer with so many places taken since; where too few have come, what those with fewer and more did.
+fn part(hits: &ByPlaces, behind: usize) -> f64 {
+    let fewer = hits[..=behind].iter().rev().find_map(Hits::part);
+    let more = hits[behind..].iter().find_map(Hits::part);
+    match (fewer, more) {
+        (Some(fewer), Some(more)) => (fewer + more) / 2.0,
+        (only, None) | (None, only) => only.unwrap_or(0.0),
+    }
+}
+
+/// What the foreground has read and written lately, and how often it had that again from the buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Again {
+    places: Places,
+    /// Of those between whom there was nothing but the foreground, and of all.
+    hits: [[ByPlaces; 2]; Beside::KINDS],
+    /// Commands of detours and of idle time, which each take a place.
+    between: Between,
+    /// The part of the foreground's last reads that came from the buffer, of 65536.
+    share: u32,
+}
+
+impl Default for Again {
+    fn default() -> Self {
+        let hits = [[[Hits::default(); PLACES + 1]; 2]; Beside::KINDS];
+        Self { places: Places::default(), hits, between: Between::default(), share: 65_536 }
+    }
+}
+
+impl Again {
+    /// What of it a read finds.
+    fn find(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<(Place, Option<Found>)> {
+        let asked = Place::of(drive, op, range, self.between)?;
+        Some((asked, self.places.find(&asked)))
+    }
+
+    /// How many places were taken since by all.
+    fn behind(&self, found: &Found) -> usize {
+        let others = usize::try_from(self.between.since(found.since).all()).unwrap_or(PLACES);
+        found.behind.saturating_add(others).min(PLACES)
+    }
+
+    /// What part of such reads comes from the buffer; and what part would if nobody else took places.
+    fn parts(&self, found: &Found) -> [f64; 2] {
+        let [alone, all] = &self.hits[found.beside as usize];
+        let without = alone[found.behind].part().unwrap_or_else(|| part(all, found.behind));
+        [part(all, self.behind(found)), without]
+    }
+
+    /// Whether a read may come from the buffer at all, since something was read there.
+    pub fn may_hit(&self, drive: &DriveModel, op: Op, range: LbnRange) -> bool {
+        !op.is_write() && matches!(self.find(drive, op, range), Some((_, Some(_))))
+    }
+
+    /// Whether the gap before a command is left alone: it may well come from the buffer, or most others do. Of the foreground there is
+    /// that `before` it, not done yet.
+    pub fn leaves(
+        &self,
+        drive: &DriveModel,
+        (op, range): (Op, LbnRange),
+        before: impl Iterator<Item = (Op, LbnRange)>,
+    ) -> bool {
+        if self.share > MOST {
+            return true;
+        }
+        let Some((asked, found)) = self.find(drive, op, range).filter(|_| !op.is_write()) else {
+            return false;
+        };
+        let will_be =
+            before.filter_map(|(op, range)| Place::of(drive, op, range, self.between)?.beside(&asked));
+        let will_be = will_be.map(|beside| Found { beside, behind: 0, since: self.between });
+        found.into_iter().chain(will_be).any(|found| self.parts(&found)[0] * f64::from(SELDOM) > 1.0)
+    }
+
+    /// A command is done. If it was a read of the foreground that came from the buffer, or took so many nanoseconds beyond its own
+    /// time: what of those it would not have taken without detours, and without idle time.
+    pub fn done(&mut self, drive: &DriveModel, order: &Order, hit: bool, beyond: i64) -> [i64; 2] {
+        let Command { op, foreground, range, .. } = order.command;
+        match foreground {
+            Some(asked) if op.is_write() => {
+                self.written(drive, asked);
+                [0; 2]
+            }
+            Some(asked) => self.read(drive, asked, asked != range, (hit, beyond)),
+            None => {
+                self.took(matches!(order.work, Work::Idle | Work::Probe));
+                [0; 2]
+            }
+        }
+    }
+
+    /// A detour or idle time has had something, which takes a place.
+    fn took(&mut self, in_idle_time: bool) {
+        let Between { detours, idle } = &mut self.between;
+        *(if in_idle_time { idle } else { detours }) += 1;
+    }
+
+    /// The foreground has written that.
+    fn written(&mut self, drive: &DriveModel, range: LbnRange) {
+        if let Some((place, found)) = self.find(drive, Op::Write, range) {
+            let found = found.filter(|found| found.beside == Beside::Written);
+            self.places.done(drive, place, found.as_ref(), false);
+        }
+    }
+
+    /// The foreground has read `asked`, `merged` with more perhaps.
+    fn read(
+        &mut self,
+        drive: &DriveModel,
+        asked: LbnRange,
+        merged: bool,
+        (hit, beyond): (bool, i64),
+    ) -> [i64; 2] {
+        let Some((place, found)) = self.find(drive, Op::Read, asked) else { return [0; 2] };
+        self.share -= self.share / SHARE_OF;
+        self.share += if hit { 65_536 / SHARE_OF } else { 0 };
+        let missed = found.map_or([0; 2], |found| {
+            let [with, without] = self.parts(&found);
+            // What more there was to fetch could not be there, and it says nothing of what was.
+            let with = if merged { 0.0 } else { with };
+            if !merged {
+                self.note(&found, hit);
+            }
+            let between = self.between.since(found.since);
+            if hit || with >= without || between.all() == 0 && !merged {
+                return [0; 2];
+            }
+            // Who has it with the others would have it without them.
+            let missed = beyond.max(0) as f64 * (without - with) / (1.0 - with);
+            let idle = missed * between.idle as f64 / between.all().max(1) as f64;
+            [(missed - idle) as i64, idle as i64]
+        });
+        self.places.done(drive, place, found.as_ref(), hit);
+        missed
+    }
+
+    fn note(&mut self, found: &Found, hit: bool) {
+        let (behind, alone) = (self.behind(found), self.between == found.since);
+        let [only, all] = &mut self.hits[found.beside as usize];
+        all[behind].note(hit);
+        if alone {
+            only[behind].note(hit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::builtin;
+
+    const MISS: i64 = 8_000_000;
+
+    /// A buffer of so many places, the one that was wanted last at the front.
+    struct Buffer(VecDeque<u64>, usize);
+
+    impl Buffer {
+        fn read(&mut self, what: u64) -> bool {
+            let place = self.0.iter().position(|kept| *kept == what);
+            if let Some(place) = place {
+                self.0.remove(place);
+            }
+            self.0.push_front(what);
+            self.0.truncate(self.1);
+            place.is_some()
+        }
+    }
+
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, below: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % below
+        }
+    }
+
+    fn drive() -> DriveModel {
+        DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap()
+    }
+
+    /// Some of what is asked for was before, up to so many requests ago, and so many of a hundred write; behind so many of a hundred there
+    /// is another, of idle time or not. What was told to have been missed, and what was.
+    fn told(places: usize, again: (u64, u64), writes: u64, (others, idle): (u64, bool)) -> ([i64; 2], i64) {
+        let (drive, mut dice) = (drive(), Dice(42));
+        let [mut with, mut without] = [0; 2].map(|_| Buffer(VecDeque::new(), places));
+        let mut kept = Again::default();
+        let (mut read, mut told, mut missed) = (Vec::new(), [0; 2], 0);
+        for n in 0..100_000 {
+            let back = (1 + dice.below(again.1)) as usize;
+            let comes_back = dice.below(100) < again.0 && read.len() >= back;
+            let what = if comes_back { read[read.len() - back] } else { 2 * dice.below(20_000) };
+            read.push(what);
+            let [hit, would] = [&mut with, &mut without].map(|buffer| buffer.read(what));
+            let asked = LbnRange::new(Lbn::new(what * 400), units::Sectors::new(8));
+            if dice.below(100) < writes {
+                kept.written(&drive, asked);
+            } else {
+                let late = kept.read(&drive, asked, false, (hit, if hit { 0 } else { MISS }));
+                if n >= 2_000 {
+                    told = [told[0] + late[0], told[1] + late[1]];
+                    missed += MISS * (i64::from(would) - i64::from(hit));
+                }
+            }
+            let mut left = others;
+            while left > 0 && dice.below(100) < left {
+                with.read(2 * n + 1);
+                kept.took(idle);
+                left = left.saturating_sub(100);
+            }
+        }
+        (told, missed)
+    }
+
+    #[test]
+    fn what_is_missed_is_what_a_buffer_without_others_would_have_had() {
+        for (places, again, others) in [
+            (10, (30, 10), 40),
+            (10, (30, 10), 150),
+            (10, (50, 30), 10),
+            (4, (80, 6), 20),
+            (20, (30, 30), 100),
+        ] {
+            for (writes, idle) in [(0, false), (0, true), (35, false), (70, true)] {
+                let (told, missed) = told(places, again, writes, (others, idle));
+                let of = told[usize::from(idle)] as f64 / missed as f64;
+                assert!(
+                    (0.85..1.15).contains(&of),
+                    "{places} places, {again:?}, {writes}% writes, {others}: {of}"
+                );
+                assert_eq!(told[usize::from(!idle)], 0);
+            }
+        }
+    }
+
+    #[test]
+    fn without_others_nothing_is_missed() {
+        for again in [(30, 10), (30, 30), (90, 4)] {
+            assert_eq!(told(10, again, 30, (0, false)), ([0; 2], 0));
+        }
+    }
+
+    #[test]
+    fn gaps_are_left_alone_before_what_was_read_and_where_most_is() {
+        let (drive, mut kept) = (drive(), Again::default());
+        let at = |track: u64| LbnRange::new(Lbn::new(track * 400), units::Sectors::new(8));
+        let leaves = |kept: &Again, op, track| kept.leaves(&drive, (op, at(track)), std::iter::empty());
+        assert!(leaves(&kept, Op::Write, 0), "nothing is known yet");
+        for track in 0..2_000 {
+            let again = track > 0 && track % 4 == 0;
+            kept.read(&drive, at(if again { track - 1 } else { track }), false, (again, MISS));
+        }
+        assert!(leaves(&kept, Op::Read, 1_999));
+        let before = [(Op::Read, at(3_000))];
+        assert!(kept.leaves(&drive, (Op::Read, at(3_000)), before.into_iter()), "it will be there by then");
+        assert!(!leaves(&kept, Op::Read, 3_000) && !leaves(&kept, Op::Write, 1_999));
+        (0..2_000).for_each(|n| {
+            kept.read(&drive, at(5_000 + n % 4), false, (true, 0));
+        });
+        assert!(leaves(&kept, Op::Read, 3_000) && leaves(&kept, Op::Write, 3_000));
+    }
+}

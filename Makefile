@@ -32,7 +32,7 @@ proof = echo "$(1) over $(2)"; LENGTH=long KIND=$(2) EXPORT=$(TARGET)/release/ex
 # Another hour of histories for each commit.
 TORTURE_SEED = $(shell printf '%d' "0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 2a)")
 torture: export FREEBLOCK_LONG = 1
-torture: rust cc clients guest ## the proofs with other people's programs at length, with tasks at work and in a guest; an hour of histories; kill -9 by the hundred; hostile bytes
+torture: rust cc clients guest ## the proofs with other people's programs at length, with tasks at work and in a guest; an hour of histories; kill -9 by the hundred; hostile bytes; a black box in every way we know
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
 	@for kind in $(KINDS); do for proof in $(PROOFS); do $(call proof,$$proof,$$kind); done; done
 	@$(call proof,guest,serve)
@@ -43,6 +43,7 @@ torture: rust cc clients guest ## the proofs with other people's programs at len
 	@$(CARGO) test --release --locked --package freeblock-server --test crash
 	@$(CARGO) test --release --locked --package freeblock-cli --test cli -- crash:: checksums
 	@$(CARGO) test --release --locked --package freeblock-hostile --test targets
+	@$(CARGO) test --release --locked --package freeblock-sim --test outside -- grid::whatever
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ublk: rust cc libclang ## the release binary with `freeblock serve --ublk`: disks as /dev/ublkbN of this machine's kernel

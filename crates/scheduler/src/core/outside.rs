@@ -6,6 +6,7 @@
 //! turn it was, and what is still to come is foreseen anew from there.
 
 mod again;
+mod answers;
 mod arrivals;
 mod clock;
 mod command;

@@ -6,7 +6,11 @@
 //! Applied Probability 17(4), 1980): each that waits is one less that can come. Where the rate of arrivals falls by `b` with
 //! each that waits, arrivals see fewer than the mean by `b` times the variance over their rate; and clients are the mean and
 //! as many more as come at that rate in `1 / b`. Only time counts in which somebody waits: a loop that pauses is a loop.
+//!
+//! Who comes at a pace of his own sees fewer as well, whatever the drive does: whether anybody answers is asked for
+//! beside that ([`answers`](super::answers)).
 
+use super::answers::Answers;
 use units::Instant;
 
 /// Arrivals after which what was seen is forgotten, in two steps.
@@ -24,6 +28,8 @@ struct Seen {
     time: [f64; 3],
     /// Arrivals, and the sum of those who waited already.
     came: [f64; 2],
+    /// Arrivals when nobody did.
+    first: f64,
 }
 
 impl Seen {
@@ -41,6 +47,8 @@ impl Seen {
         if waiting > 0.0 {
             self.came[0] += 1.0;
             self.came[1] += waiting;
+        } else {
+            self.first += 1.0;
         }
     }
 
@@ -51,6 +59,7 @@ impl Seen {
             idle: self.idle + other.idle,
             time: [a + d, b + e, c + f],
             came: [self.came[0] + other.came[0], self.came[1] + other.came[1]],
+            first: self.first + other.first,
         }
     }
 }
@@ -60,21 +69,33 @@ impl Seen {
 pub(super) struct Arrivals {
     /// Lately and before that.
     seen: [Seen; 2],
+    answers: Answers,
 }
 
 impl Arrivals {
-    /// From `heard` on, when a request was done last, until another is at `now`: with that so many are `waiting`, of whom
-    /// these `came` in between.
-    pub fn done(&mut self, heard: Instant, now: Instant, waiting: usize, mut came: Vec<Instant>) {
+    /// From `heard` on, when a request was done last and another was chosen `from` so many, until that is done at `now`: with it
+    /// so many are `waiting`, of whom these `came` in between.
+    pub fn done(
+        &mut self,
+        heard: Instant,
+        now: Instant,
+        from: usize,
+        waiting: usize,
+        mut came: Vec<Instant>,
+    ) {
         came.sort_unstable();
-        let mut here = waiting.saturating_sub(came.len()) as f64;
-        let mut at = heard;
+        let here = waiting.saturating_sub(came.len());
+        self.answers.wait(heard, here);
+        self.answers.begin(heard, from, now.saturating_since(heard));
+        let (mut here, mut at) = (here as f64, heard);
         for next in came {
+            self.answers.come(next);
             self.seen[0].wait(here, next.saturating_since(at).as_secs_f64());
             self.seen[0].come(here);
             here += 1.0;
             at = next;
         }
+        self.answers.until(now);
         self.seen[0].wait(here, now.saturating_since(at).as_secs_f64());
         if self.seen[0].came[0] >= f64::from(MEMORY / 2) {
             self.seen = [Seen::default(), self.seen[0]];
@@ -83,21 +104,25 @@ impl Arrivals {
 
     /// How many clients there are, if so many were seen at `most`; none where nobody who comes answers anything.
     pub fn clients(&self, most: usize) -> Option<usize> {
-        let Seen { time: [time, sum, squares], came: [came, found], .. } = self.seen[0].and(&self.seen[1]);
-        if came < FEW || time <= 0.0 {
-            return Some(most);
-        }
-        let mean = sum / time;
-        let variance = (squares / time - mean * mean).max(0.0);
-        // One in six loops is thought to have fewer clients than it has.
-        let fewer = mean - found / came - (variance / came).sqrt();
-        (fewer > 0.0).then(|| most.max((mean + variance / fewer).round() as usize))
+        let Seen { idle, time: [time, sum, squares], came: [came, found], first } =
+            self.seen[0].and(&self.seen[1]);
+        let clients = if came < FEW || time <= 0.0 {
+            most
+        } else {
+            let mean = sum / time;
+            let variance = (squares / time - mean * mean).max(0.0);
+            // One in six loops is thought to have fewer clients than it has.
+            let fewer = mean - found / came - (variance / came).sqrt();
+            (fewer > 0.0).then(|| most.max((mean + variance / fewer).round() as usize))?
+        };
+        let round = clients as f64 * (time + idle) / (came + first).max(1.0);
+        (!self.answers.nobody_answers(round)).then_some(clients)
     }
 
     /// How many come in the mean while the head does nothing for so long, and before nobody waits for that, if nothing but the drive
     /// keeps them.
     pub fn come_in(&self, seconds: f64) -> f64 {
-        let Seen { idle, time: [busy, ..], came: [came, _] } = self.seen[0].and(&self.seen[1]);
+        let Seen { idle, time: [busy, ..], came: [came, _], .. } = self.seen[0].and(&self.seen[1]);
         if came < FEW {
             return 0.0;
         }
@@ -119,14 +144,19 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
     use units::{Bytes, Duration, Sectors};
-    use workload::{Arrival, Closed, ClosedTask, Issuer, Random, RandomConfig, Think};
+    use workload::random::Stream;
+    use workload::{
+        Arrival, Closed, ClosedTask, Issuer, Random, RandomConfig, Recorded, Request, Source, Think,
+    };
 
     const SERVICE: Duration = Duration::from_millis(8);
 
-    /// A server that takes 8 ms for each of ten thousand requests, in order of arrival; what is seen of them.
-    fn seen(arrival: Arrival, seed: u64) -> Arrivals {
-        let places = Random::new(RandomConfig::new(Sectors::new(1 << 20), Bytes::new(512)), seed).unwrap();
-        let mut issuer = Issuer::new(places, arrival, Instant::ZERO, seed).unwrap();
+    fn places(seed: u64) -> Random {
+        Random::new(RandomConfig::new(Sectors::new(1 << 20), Bytes::new(512)), seed).unwrap()
+    }
+
+    /// A server that takes so long for each of ten thousand requests, in order of arrival; what is seen of them.
+    fn served(mut issuer: Issuer<impl Source>, mut service: impl FnMut(usize) -> Duration) -> Arrivals {
         let mut queue: VecDeque<(Instant, ClosedTask)> = VecDeque::new();
         let (mut heard, mut free) = (Instant::ZERO, Instant::ZERO);
         let mut arrivals = Arrivals::default();
@@ -134,18 +164,77 @@ mod tests {
             if queue.is_empty() {
                 free = free.max(issuer.due().unwrap());
             }
-            let done = free.max(queue.front().map_or(Instant::ZERO, |first| first.0)) + SERVICE;
+            let from = queue.len();
+            let done = free.max(queue.front().map_or(Instant::ZERO, |first| first.0)) + service(from);
             while issuer.due().is_some_and(|due| due <= done) {
                 let issued = issuer.issue(issuer.due().unwrap()).unwrap();
                 queue.push_back((issued.at, issued.task));
             }
             let came = queue.iter().map(|of| of.0).filter(|at| *at >= heard).collect();
-            arrivals.done(heard, done, queue.len(), came);
+            arrivals.done(heard, done, from, queue.len(), came);
             let (_, task) = queue.pop_front().unwrap();
             issuer.complete(task, done);
             (heard, free) = (done, done);
         }
         arrivals
+    }
+
+    /// Each takes 8 ms.
+    fn seen(arrival: Arrival, seed: u64) -> Arrivals {
+        served(Issuer::new(places(seed), arrival, Instant::ZERO, seed).unwrap(), |_| SERVICE)
+    }
+
+    /// From 4 to 13 ms, as a seek and a part of a turn; less where it is chosen from many.
+    fn by_chance(seed: u64, chosen: bool) -> impl FnMut(usize) -> Duration {
+        let mut stream = Stream::new(seed, "service");
+        move |from| {
+            let shorter = if chosen { 0.6 + 0.4 / (from.max(1) as f64).sqrt() } else { 1.0 };
+            Duration::from_nanos(((4.0 + 9.0 * stream.unit()) * shorter * 1e6) as u64)
+        }
+    }
+
+    /// Requests that come at these times.
+    struct Timed {
+        places: Random,
+        times: std::vec::IntoIter<Instant>,
+        at: Instant,
+    }
+
+    impl Source for Timed {
+        fn next_request(&mut self) -> Option<Request> {
+            self.at = self.times.next()?;
+            self.places.next_request()
+        }
+
+        fn recorded_arrival(&self) -> Option<Instant> {
+            Some(self.at)
+        }
+
+        fn recorded(&self) -> Recorded {
+            Recorded { arrivals: true, thinks: false }
+        }
+    }
+
+    /// Who comes so many a second, so many at once, and by so much of a turn sooner or later each time.
+    struct Pace {
+        rate: f64,
+        at_once: u32,
+        jitter: f64,
+    }
+
+    fn timed(paces: &[Pace], seed: u64) -> Issuer<Timed> {
+        let mut stream = Stream::new(seed, "paces");
+        let mut times = Vec::new();
+        for &Pace { rate, at_once, jitter } in paces {
+            let from = 1.0 + stream.unit();
+            for turn in 0..12_000 {
+                let at = (f64::from(turn) + from + jitter * (2.0 * stream.unit() - 1.0)) / rate;
+                times.extend((0..at_once).map(|_| Instant::from_nanos((at * 1e9) as u64)));
+            }
+        }
+        times.sort_unstable();
+        let source = Timed { places: places(seed), times: times.into_iter(), at: Instant::ZERO };
+        Issuer::new(source, Arrival::Recorded { scale: 1.0 }, Instant::ZERO, seed).unwrap()
     }
 
     /// Part of the time of a server that has work.
@@ -182,6 +271,48 @@ mod tests {
                 let clients = seen(closed(tasks, think), seed).clients(1);
                 let counted = clients.is_some_and(|n| (tasks as usize - 1..=tasks as usize * 2).contains(&n));
                 assert!(counted, "{tasks} that think {think:?}: {clients:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_keeps_a_pace_is_of_no_few_clients() {
+        let one = |rate, at_once, jitter| vec![Pace { rate, at_once, jitter }];
+        let loads = [
+            one(95.0, 1, 0.0),
+            one(105.0, 1, 0.0),
+            one(110.0, 1, 0.0),
+            one(105.0, 1, 0.2),
+            one(25.0, 4, 0.0),
+            [30.0, 37.0, 38.0].map(|rate| Pace { rate, at_once: 1, jitter: 0.0 }).into(),
+        ];
+        for (load, paces) in loads.iter().enumerate() {
+            for seed in 0..5 {
+                let clients = served(timed(paces, seed), by_chance(seed, false)).clients(1);
+                assert_eq!(clients, None, "load {load}, seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_clients_of_a_loop_are_counted_whatever_their_requests_take() {
+        let ms = Duration::from_millis;
+        let thinks = [
+            Think::None,
+            Think::Constant(Duration::from_micros(200)),
+            Think::Constant(ms(10)),
+            Think::Constant(ms(30)),
+            Think::Exponential(ms(8)),
+            Think::Exponential(ms(30)),
+            Think::Exponential(ms(100)),
+        ];
+        for (tasks, think) in [2, 4, 10, 20].into_iter().flat_map(|n| thinks.map(|think| (n, think))) {
+            for (seed, chosen) in (0..5).flat_map(|seed| [(seed, false), (seed, true)]) {
+                let issuer = Issuer::new(places(seed), closed(tasks, think), Instant::ZERO, seed).unwrap();
+                let clients = served(issuer, by_chance(seed, chosen)).clients(1);
+                let what =
+                    format!("{tasks} that think {think:?}, chosen: {chosen}, seed {seed}: {clients:?}");
+                assert!(clients.is_some(), "{what}");
             }
         }
     }

@@ -8,8 +8,8 @@
 //! burst of requests that come together, as a cache's write-backs, is one client who may come back, else each would stand
 //! for one for long after the burst is over. Where most who come do so a constant time after they were served, those who
 //! were late together come together again, and feel what was lost for many turns: there a [twin](super::twin) says what. Thus a bound on
-//! what is felt holds for open arrivals as for closed loops, with and without pauses, in whatever order, and with bursts between;
-//! not for arrivals at constant intervals, which are taken for those of few clients (docs/FAST02.md, "Where the bound is passed").
+//! what is felt holds for open arrivals, also of those who keep a pace of their own, as for closed loops, with and without pauses,
+//! in whatever order, and with bursts between.
 
 use super::arrivals::Arrivals;
 use super::clock::nanos;
@@ -118,6 +118,7 @@ impl Felt {
         self.arrivals.done(
             heard,
             now,
+            waiting - came.len(),
             bursts,
             came.iter().filter(|of| !of.follows).map(|of| of.arrived).collect(),
         );

@@ -1,0 +1,301 @@
+//! Whether who comes is later where a request has taken longer: without that nobody who comes answers what is done.
+//!
+//! How few wait when somebody comes says it only of those who come without memory ([`arrivals`](super::arrivals)): who keeps a
+//! pace of his own comes when others of his have just been served, and sees fewer than there are in the mean as well. By how much
+//! a request takes longer than others is the platter's chance, of which no such pace knows (an instrument, as in Angrist, Imbens and
+//! Rubin, "Identification of causal effects using instrumental variables", Journal of the American Statistical Association
+//! 91(434), 1996). What is done within a while of such a request is less for that; and in a loop, by as much as has been answered
+//! since, so is what comes. Given when all come, who takes longer is drawn again for each request: so the error of what is missing
+//! is that of independent draws, however arrivals cling together; and it is small where what came before foretells them.
+
+use std::collections::VecDeque;
+use units::{Duration, Instant};
+
+/// The shortest of the times for which requests are looked at after their beginning; each of the others is twice as long
+/// as the one before. A loop goes round in a few services, or in its pauses.
+const SHORTEST: Duration = Duration::from_millis(50);
+const SPANS: usize = 6;
+
+/// So many requests are looked at together for each; of more some are left out.
+const WATCHED: usize = 512;
+
+/// Requests after which what was seen is forgotten, in two steps; of fewer than the other nothing is concluded.
+const MEMORY: u32 = 8_192;
+const FEW: u32 = 256;
+
+/// What a request takes depends on from how many it was chosen: up to so many.
+const DEPTHS: usize = 16;
+
+/// The mean is of so many requests, and of so many before it is one.
+const MEAN_OF: f64 = 512.0;
+const KNOWN: f64 = 8.0;
+
+/// Longer than so many others no request has taken: the drive was elsewhere.
+const STALL: f64 = 4.0;
+
+/// After two rounds of a loop that is always busy half of what was not done, or more, has not come either; over its
+/// pauses' chance, no less than a third.
+const ROUNDS: f64 = 2.0;
+const ANSWERED: f64 = 1.0 / 3.0;
+
+/// So many standard errors are no chance.
+const ERRORS: f64 = 3.0;
+
+/// By how much a request took longer, who had come lately, and by how many more have come and were done in the mean of a span.
+const LONGER: usize = 0;
+const LATELY: usize = 1;
+const CAME: usize = 2;
+const DONE: usize = 3;
+
+/// Sums of these, and of their products.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    of: u32,
+    sums: [f64; 4],
+    products: [[f64; 4]; 4],
+}
+
+impl Sums {
+    fn add(&mut self, seen: [f64; 4]) {
+        self.of += 1;
+        for (a, row) in self.products.iter_mut().enumerate() {
+            self.sums[a] += seen[a];
+            for (product, by) in row.iter_mut().zip(seen) {
+                *product += seen[a] * by;
+            }
+        }
+    }
+
+    fn and(mut self, other: &Self) -> Self {
+        self.of += other.of;
+        for (a, row) in self.products.iter_mut().enumerate() {
+            self.sums[a] += other.sums[a];
+            for (product, by) in row.iter_mut().zip(other.products[a]) {
+                *product += by;
+            }
+        }
+        self
+    }
+
+    fn covariance(&self, a: usize, b: usize) -> f64 {
+        let of = f64::from(self.of.max(1));
+        self.products[a][b] / of - self.sums[a] / of * (self.sums[b] / of)
+    }
+
+    /// Whether who comes does so as if no request had taken longer than others.
+    fn nobody_answers(&self) -> bool {
+        if self.of < FEW {
+            return false;
+        }
+        let (longer, lately) = (self.covariance(LONGER, LONGER), self.covariance(LATELY, LATELY));
+        let foretold = if lately > 0.0 { self.covariance(LATELY, CAME) / lately } else { 0.0 };
+        let fewer = foretold * self.covariance(LONGER, LATELY) - self.covariance(LONGER, CAME);
+        let chance = (self.covariance(CAME, CAME) - foretold * self.covariance(LATELY, CAME)).max(0.0);
+        let error = (longer * chance / f64::from(self.of)).sqrt();
+        fewer + ERRORS * error < -self.covariance(LONGER, DONE) * ANSWERED
+    }
+}
+
+/// How many have come until an instant and how many wait, and both over all time, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    at: Instant,
+    came: u64,
+    waiting: u64,
+    came_time: u128,
+    waiting_time: u128,
+}
+
+impl Counts {
+    fn until(self, at: Instant) -> Self {
+        let time = u128::from(at.saturating_since(self.at).as_nanos());
+        Self {
+            at: self.at.max(at),
+            came_time: self.came_time + u128::from(self.came) * time,
+            waiting_time: self.waiting_time + u128::from(self.waiting) * time,
+            ..self
+        }
+    }
+
+    /// How many more have come, and how many more wait, in the mean since then.
+    fn more_since(&self, then: &Self) -> [f64; 2] {
+        let time = self.at.saturating_since(then.at).as_nanos() as f64;
+        let mean = |now: u128, then: u128| (now - then) as f64 / time;
+        [
+            mean(self.came_time, then.came_time) - then.came as f64,
+            mean(self.waiting_time, then.waiting_time) - then.waiting as f64,
+        ]
+    }
+}
+
+/// A request that is looked at.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    began: Counts,
+    longer: f64,
+    lately: f64,
+}
+
+/// What is seen in spans of one length.
+#[derive(Clone, Debug, Default)]
+struct Span {
+    watched: VecDeque<Watched>,
+    /// Who came lately, and the less the longer ago.
+    lately: f64,
+    /// Lately and before that.
+    sums: [Sums; 2],
+}
+
+impl Span {
+    /// Until then nobody else comes.
+    fn until(&mut self, counts: &Counts, now: Instant, length: Duration) {
+        while let Some(watched) = self.watched.front().copied().filter(|of| of.began.at + length <= now) {
+            self.watched.pop_front();
+            let [came, waiting] = counts.until(watched.began.at + length).more_since(&watched.began);
+            self.sums[0].add([watched.longer, watched.lately, came, came - waiting]);
+            if self.sums[0].of >= MEMORY / 2 {
+                self.sums = [Sums::default(), self.sums[0]];
+            }
+        }
+        // Forgotten over an eighth of the span: who has come since his last turn foretells when the next comes.
+        self.lately /=
+            1.0 + now.saturating_since(counts.at).as_nanos() as f64 * 8.0 / length.as_nanos() as f64;
+    }
+}
+
+/// What requests take that are chosen from so many.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    of: f64,
+    seconds: f64,
+}
+
+impl Mean {
+    /// By how much this one takes longer, if that is known.
+    fn longer(&mut self, seconds: f64) -> Option<f64> {
+        let known = self.of >= KNOWN;
+        let seconds = if known { seconds.min(self.seconds * STALL) } else { seconds };
+        let longer = seconds - self.seconds;
+        self.of = (self.of + 1.0).min(MEAN_OF);
+        self.seconds += longer / self.of;
+        known.then_some(longer)
+    }
+}
+
+/// What is seen of requests that took longer than others.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answers {
+    counts: Counts,
+    spans: [Span; SPANS],
+    means: [Mean; DEPTHS],
+}
+
+impl Answers {
+    fn lengths() -> impl Iterator<Item = Duration> {
+        (0..SPANS).map(|n| SHORTEST * (1 << n))
+    }
+
+    /// Until then nobody else comes.
+    pub fn until(&mut self, now: Instant) {
+        for (span, length) in self.spans.iter_mut().zip(Self::lengths()) {
+            span.until(&self.counts, now, length);
+        }
+        self.counts = self.counts.until(now);
+    }
+
+    /// From then on so many wait.
+    pub fn wait(&mut self, at: Instant, waiting: usize) {
+        self.until(at);
+        self.counts.waiting = waiting as u64;
+    }
+
+    /// Somebody comes.
+    pub fn come(&mut self, at: Instant) {
+        self.until(at);
+        self.counts.came += 1;
+        self.counts.waiting += 1;
+        self.spans.iter_mut().for_each(|span| span.lately += 1.0);
+    }
+
+    /// The drive begins then with one of so many who wait, and it takes so long.
+    pub fn begin(&mut self, at: Instant, from: usize, takes: Duration) {
+        self.until(at);
+        let Some(mean) = from.checked_sub(1).map(|others| &mut self.means[others.min(DEPTHS - 1)]) else {
+            return;
+        };
+        let Some(longer) = mean.longer(takes.as_secs_f64()) else { return };
+        for span in &mut self.spans {
+            if span.watched.len() < WATCHED {
+                span.watched.push_back(Watched { began: self.counts, longer, lately: span.lately });
+            }
+        }
+    }
+
+    /// Whether who comes is known not to answer, if a loop would go round in so many seconds.
+    pub fn nobody_answers(&self, round: f64) -> bool {
+        let mut long = self.spans.iter().zip(Self::lengths());
+        let span = long.find(|(_, length)| length.as_secs_f64() >= round * ROUNDS);
+        span.is_some_and(|(span, _)| span.sums[0].and(&span.sums[1]).nobody_answers())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(micros: u64) -> Instant {
+        Instant::ZERO + Duration::from_micros(micros)
+    }
+
+    /// How many more there are in the mean of a span for those within it.
+    fn more(times: &[u64], from: u64, length: u64) -> f64 {
+        let inside = times.iter().filter(|time| (from..from + length).contains(time));
+        inside.map(|time| (from + length - time) as f64).sum::<f64>() / length as f64
+    }
+
+    proptest! {
+        /// Of each request that is chosen from several, how many came and were done in the mean of each span behind it.
+        #[test]
+        fn who_came_and_what_was_done_is_counted(
+            requests in prop::collection::vec((0..20_000u64, 1_000..15_000u64), 20..400),
+        ) {
+            let arrived: Vec<u64> = requests.iter().scan(0, |time, (gap, _)| { *time += gap; Some(*time) }).collect();
+            let (mut answers, mut done, mut watched) = (Answers::default(), Vec::new(), Vec::new());
+            let mut heard = 0;
+            for (n, (_, takes)) in requests.iter().enumerate() {
+                let ends = heard.max(arrived[n]) + takes;
+                let before = arrived[n..].iter().filter(|time| **time < heard).count();
+                answers.wait(at(heard), before);
+                answers.begin(at(heard), before, Duration::from_micros(ends - heard));
+                if before > 0 {
+                    watched.push((heard, before.min(DEPTHS)));
+                }
+                for time in arrived[n..].iter().filter(|time| (heard..ends).contains(*time)) {
+                    answers.come(at(*time));
+                }
+                answers.until(at(ends));
+                done.push(ends);
+                heard = ends;
+            }
+            // Of the first from each depth the mean is not known.
+            let mut first = [0; DEPTHS + 1];
+            watched.retain(|(_, from)| {
+                first[*from] += 1;
+                f64::from(first[*from]) > KNOWN
+            });
+            for (span, length) in answers.spans.iter().zip(Answers::lengths()) {
+                let length = length.as_nanos() / 1_000;
+                let ended = watched.iter().filter(|(began, _)| began + length <= heard);
+                prop_assert_eq!(span.sums[0].of as usize, ended.clone().count());
+                for (which, times) in [(CAME, &arrived), (DONE, &done)] {
+                    let counted: f64 = ended.clone().map(|(began, _)| more(times, *began, length)).sum();
+                    // It began when another was done.
+                    let others = if which == DONE { ended.clone().count() as f64 } else { 0.0 };
+                    let off = span.sums[0].sums[which] - (counted - others);
+                    prop_assert!(off.abs() < 1e-6 * (1.0 + counted), "{off} of {counted}");
+                }
+            }
+        }
+    }
+}

@@ -10,6 +10,9 @@ use units::{Duration, Instant};
 /// The most that a spindle's speed may be off, in parts of 2^32: 2%.
 const MOST_RATE: i64 = (1 << 32) / 50;
 
+/// Completions of which each may have been heard late: by what the least late of so many was, all are, and the platter is behind.
+const UNSURE: u32 = 16;
+
 /// Parts of a rate.
 const RATE_ONE: f64 = (1u64 << 32) as f64;
 
@@ -23,6 +26,8 @@ pub(super) struct Clock {
     rate: i64,
     speed: Speed,
     turn: i64,
+    /// Completions since the last that told the angle, and by how much the least late of them was.
+    unsure: (u32, i64),
 }
 
 impl Clock {
@@ -33,6 +38,7 @@ impl Clock {
             rate: 0,
             speed: Speed::new(MOST_RATE as f64 / RATE_ONE),
             turn: i64::try_from(turn.as_nanos()).unwrap_or(i64::MAX / 4).max(1),
+            unsure: (0, i64::MAX),
         }
     }
 
@@ -68,11 +74,12 @@ impl Clock {
         (difference(host, self.host).max(0) / 1_000_000).saturating_mul(ppm)
     }
 
-    /// Takes over an [`error`](Self::error): `gain` 256ths of it, and what it says of the speed, where it may be by some `late`
-    /// that somebody heard late. What is left of it.
+    /// Takes over an [`error`](Self::error): `gain` 256ths of it, and what it says of the speed. By some `late` somebody may have
+    /// heard late, of which nobody knows how much that was: who took it for the angle had a platter that was behind by as much until the
+    /// next completion, and sent commands too late. What is left of it.
     pub fn correct(&mut self, host: Instant, error: i64, late: Duration, gain: u16) -> i64 {
         let elapsed = difference(host, self.host);
-        let taken = scaled_by(error, gain);
+        let taken = scaled_by(self.sure(error, nanos(late)), gain);
         let mut platter = moved(self.platter(host), taken);
         let seconds = |nanos: i64| nanos as f64 / 1e9;
         if elapsed > 0 {
@@ -89,11 +96,27 @@ impl Clock {
         error - taken
     }
 
+    /// The part of an error that is the platter's.
+    fn sure(&mut self, error: i64, late: i64) -> i64 {
+        if error >= 0 || error <= -late {
+            self.unsure = (0, i64::MAX);
+            return if error < 0 { error + late } else { error };
+        }
+        self.unsure = (self.unsure.0 + 1, self.unsure.1.min(-error));
+        let (seen, least) = self.unsure;
+        if seen < UNSURE {
+            return 0;
+        }
+        self.unsure = (0, i64::MAX);
+        -least
+    }
+
     /// Finds the phase anew; the speed stays.
     pub fn restart(&mut self, host: Instant, error: i64) {
         // Never before the beginning of time.
         let platter = moved(self.platter(host), error.rem_euclid(self.turn));
         (self.host, self.platter) = (host, platter);
+        self.unsure = (0, i64::MAX);
         self.speed.restart();
     }
 }
@@ -142,6 +165,37 @@ mod tests {
             clock.correct(t, 0, Duration::ZERO, 256);
             assert_eq!(clock.platter(t), t);
         }
+    }
+
+    #[test]
+    fn what_may_have_been_heard_late_says_nothing_of_the_angle() {
+        let late = Duration::from_micros(400);
+        // Heard late by as much as it may be, by more, and early.
+        for (error, taken) in [(-300_000, 0), (-500_000, -100_000), (50_000, 50_000)] {
+            let mut clock = Clock::new(Duration::from_nanos(TURN));
+            let t = at(7_000_000);
+            clock.correct(t, 0, Duration::ZERO, 256);
+            let t = at(14_000_000);
+            assert_eq!(clock.correct(t, error, late, 256), error - taken);
+            assert_eq!(difference(clock.platter(t), t), taken);
+        }
+    }
+
+    #[test]
+    fn what_all_are_late_by_is_the_platters() {
+        let mut clock = Clock::new(Duration::from_nanos(TURN));
+        let late = Duration::from_micros(400);
+        let mut state = 1u64;
+        let mut off = 0;
+        for n in 1..200 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let ended = n * 9_000_000;
+            // A quarter of a millisecond behind what is believed at first, and heard of up to so much later.
+            let (platter, heard) = (at(ended - 250_000), at(ended + (state >> 33) % 150_000));
+            clock.correct(heard, clock.error(heard, platter), late, 256);
+            off = clock.error(at(ended), platter);
+        }
+        assert!(off.abs() < 30_000, "{off}");
     }
 
     proptest! {

@@ -56,7 +56,7 @@ use kept::Kept;
 use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
-use record::Observed;
+use record::{Came, Observed};
 use sequences::{ReadsOn, Sequences};
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
@@ -393,9 +393,12 @@ impl Core {
         // Of sectors that pass one after another none is off by much, however wrong a speed is: by a part of their time it is.
         let waited = clock::nanos(now.saturating_since(begun));
         seen.foreseen &= medium || seen.error.abs() <= waited / CHANCE;
-        let moved = (medium && foreseen.moves).then_some((foreseen.distance, foreseen.slack()));
+        // Of a long read that comes too late the rear part is read first: it takes a part of a turn more.
+        let in_two = !seen.explained && (1..outside.clock.turn()).contains(&seen.error);
+        let late = seen.explained && seen.turns > 0 || in_two;
+        let came = medium.then(|| foreseen.approach()).map(|(way, slack)| Came { way, slack, late });
         if !(streamed || outside.reports(order.command.op)) {
-            outside.record.note(&seen, moved);
+            outside.record.note(&seen, came);
             if outside.guard.note(seen.foreseen) {
                 // The drive may be another one from now on.
                 outside.correction.forget();

@@ -164,6 +164,7 @@ mod tests {
         let start = at(TURN - Duration::from_micros(us));
         Forecast {
             service: Instant::ZERO,
+            able: Instant::ZERO,
             arrive: Instant::ZERO,
             start,
             end: start,

@@ -209,7 +209,7 @@ impl Core {
             _ => (false, 0),
         };
         let found = if left_alone { None } else { self.detour_for(outside, standing, &job, None) };
-        let detour = found.and_then(|detour| outside.fit(&self.drive, detour, first?));
+        let detour = found.and_then(|detour| self.fit(outside, detour, first?));
         self.background.look(Focus::All);
         let (sent, mut merged) = self.take_detour(outside, detour, tag, buffers);
         self.stats.detours += u64::from(!sent.is_empty() || merged.is_some());
@@ -247,7 +247,7 @@ impl Core {
             let behind = outside.standing(&self.drive);
             let rest = self
                 .detour_for(outside, &behind, &job, Some(Reach::Merged))
-                .and_then(|rest| outside.fit(&self.drive, rest, first?));
+                .and_then(|rest| self.fit(outside, rest, first?));
             self.background.look(Focus::All);
             if let Some(stop) = rest.and_then(|rest| rest.stops[0]) {
                 let taken = self.take_straight(&stop, tag, true, buffers);
@@ -292,6 +292,18 @@ impl Core {
         let overheads = &outside.config.overheads;
         let (without, _) = forecast(&self.drive, overheads, standing, (sent, outside.held_back), what);
         difference(without.end, end) / 2
+    }
+
+    /// What of a detour leaves the foreground in time, and brings something.
+    fn fit(&self, outside: &Outside, detour: Detour, first: (Op, LbnRange)) -> Option<Detour> {
+        outside.fit(&self.drive, detour, first, |stop, merged| {
+            let track = self.drive.layout().track_ref(stop.track);
+            let window = (stop.first, stop.count);
+            match stop.op {
+                Op::Read => self.background.score(&track, window, stop.op) > 0,
+                Op::Write => self.background.longest_write(&track, window, (merged, true)).0.1 > 0,
+            }
+        })
     }
 
     /// Takes what is wanted at a detour's stops.
@@ -385,7 +397,7 @@ impl Core {
             price: outside.config.expected_value.then_some(&price),
             least_margin: outside.least_margin(),
             before: [before(Op::Read), before(Op::Write)],
-            ready: [earliest, begun],
+            ready: [earliest + outside.margins.staying(), begun],
             between: [between(Op::Read), between(Op::Write)],
             not_on: &not_on,
             second: [second + overheads.command(Op::Read), second + overheads.command(Op::Write)],

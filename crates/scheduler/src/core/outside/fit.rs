@@ -5,6 +5,8 @@
 //! serve them; one that would come too late for its first sectors leaves those out.
 
 use super::Outside;
+use super::forecast::Forecast;
+use super::record::Way;
 use crate::planner::{Detour, MOST_STOPS, Stop};
 use model::DriveModel;
 use model::layout::Location;
@@ -48,6 +50,16 @@ fn shorten_by(drive: &DriveModel, detour: &mut Detour, late: Duration, bus_secto
     }
 }
 
+/// Without one of its stops.
+fn leave_out(detour: &mut Detour, at: usize) {
+    detour.merged &= at + 1 < detour.stops.iter().flatten().count();
+    detour.stops.copy_within(at + 1.., at);
+    detour.stops[MOST_STOPS - 1] = None;
+}
+
+/// By how much an instant may be off for being rounded to sectors and back.
+const ROUNDING: Duration = Duration::from_micros(1);
+
 /// A request may be later by this part of a turn for being served in order.
 const LATER_IN_ORDER: u64 = 8;
 
@@ -57,6 +69,14 @@ impl Outside {
         self.config.in_order && rear * LATER_IN_ORDER <= crate::core::under_way::turn(drive)
     }
 
+    /// From when on the head can be relied on to be ready for a command of a detour.
+    fn sure_of(&self, foreseen: &Forecast) -> Instant {
+        match foreseen.approach() {
+            (Way::Moved(distance), _) => foreseen.arrive + self.margin(distance),
+            (Way::Stayed, _) => foreseen.arrive.max(foreseen.able + self.margins.staying()),
+        }
+    }
+
     /// The detour as far as the foreground's `asked` is done in the same turn with it as without, and heard of at the same time, or
     /// later by what it takes in order; `None` if nothing is left of it.
     pub(super) fn fit(
@@ -64,6 +84,7 @@ impl Outside {
         drive: &DriveModel,
         mut detour: Detour,
         (op, asked): (Op, LbnRange),
+        any_wanted: impl Fn(&Stop, bool) -> bool,
     ) -> Option<Detour> {
         let turn = crate::core::under_way::turn(drive);
         let bus_sector = self.config.overheads.bus_sector;
@@ -77,6 +98,14 @@ impl Outside {
             let stops = detour.stops.iter().flatten().count();
             if stops == 0 {
                 return None;
+            }
+            // What is left of a stop may be nothing that is wanted. Without it the rest takes another time.
+            let none = |at: &usize| {
+                detour.stops[*at].is_some_and(|stop| !any_wanted(&stop, detour.merged && at + 1 == stops))
+            };
+            if let Some(at) = (0..stops).find(none) {
+                leave_out(&mut detour, at);
+                continue;
             }
             let mut commands = [(op, asked); MOST_STOPS + 1];
             for (command, stop) in commands.iter_mut().zip(detour.stops.iter().flatten()) {
@@ -95,12 +124,15 @@ impl Outside {
             let mut late = None;
             let (mut at, mut end, mut heard) = (0, Instant::ZERO, Instant::ZERO);
             self.walk(drive, &commands[..sent], |foreseen| {
-                if late.is_none() && (foreseen.in_two_parts || foreseen.slack() > turn / 2) {
-                    late = Some((at, foreseen.arrive, turn.saturating_sub(foreseen.slack())));
+                let in_turn = !foreseen.in_two_parts && foreseen.slack() <= turn / 2;
+                let sure = self.sure_of(foreseen);
+                if late.is_none() && !(in_turn && (at == stops || foreseen.start + ROUNDING >= sure)) {
+                    let missed = if in_turn { Duration::ZERO } else { turn.saturating_sub(foreseen.slack()) };
+                    late = Some((at, sure, missed));
                 }
                 (at, end, heard) = (at + 1, foreseen.end, foreseen.heard);
             });
-            if end <= plain.0 + turn / 4 {
+            if end <= plain.0 + turn / 4 && late.is_none_or(|(at, ..)| at == stops) {
                 // Its data may come behind too many others on the bus.
                 let late = heard.saturating_since(plain.1 + bus_sector);
                 if late == Duration::ZERO {
@@ -125,13 +157,106 @@ impl Outside {
                 stop.count -= passed;
                 shortened = true;
             } else {
-                let at = at.min(last);
-                detour.merged &= at < last;
-                detour.stops.copy_within(at + 1.., at);
-                detour.stops[MOST_STOPS - 1] = None;
+                leave_out(&mut detour, at.min(last));
                 shortened = false;
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::outside::{Conservatism, OutsideConfig, Overheads};
+    use model::builtin;
+    use units::{Lbn, TrackIndex};
+
+    const MARGIN: Duration = Duration::from_micros(300);
+
+    fn outside(drive: &DriveModel) -> Outside {
+        let overheads = Overheads {
+            command: [Duration::from_micros(200); 2],
+            bus_sector: Duration::from_micros(6),
+            overlap: true,
+            ..Overheads::default()
+        };
+        let config = OutsideConfig {
+            conservatism: Conservatism::Constant(MARGIN),
+            ..OutsideConfig::beyond(overheads)
+        };
+        Outside::new(drive, config)
+    }
+
+    fn request(lbn: u64) -> (Op, LbnRange) {
+        (Op::Read, LbnRange::new(Lbn::new(lbn), Sectors::new(8)))
+    }
+
+    /// Requests that have much to wait for, and a track on the way of each.
+    fn gaps(drive: &DriveModel, outside: &Outside) -> Vec<((Op, LbnRange), TrackIndex)> {
+        let mut gaps = Vec::new();
+        for lbn in (2_000_000..9_000_000).step_by(70_008) {
+            let mut slack = Duration::ZERO;
+            outside.walk(drive, &[request(lbn)], |foreseen| slack = foreseen.slack());
+            let on_the_way = drive.layout().locate(Lbn::new(lbn - 100_000)).map(|at| at.track);
+            gaps.extend(on_the_way.filter(|_| slack > Duration::from_millis(4)).map(|on| (request(lbn), on)));
+        }
+        gaps
+    }
+
+    /// A stop that begins with the sector under the head when that comes.
+    fn at_once(drive: &DriveModel, outside: &Outside, track: TrackIndex) -> Option<Stop> {
+        let of = drive.layout().track(track);
+        let all = Stop { track, op: Op::Read, first: 0, count: 1 };
+        let mut arrive = Instant::ZERO;
+        outside.walk(drive, &[(Op::Read, range_of(drive, &all)?)], |foreseen| arrive = foreseen.arrive);
+        let (first, _) = of.passing(drive.rpm(), arrive, arrive + Duration::from_millis(1));
+        Some(Stop { first, count: 30, ..all })
+            .filter(|stop| first + 30 < of.sectors && range_of(drive, stop).is_some())
+    }
+
+    fn detour(stops: [Option<Stop>; 2]) -> Detour {
+        Detour { score: 1, stops: [stops[0], stops[1], None, None], merged: false }
+    }
+
+    #[test]
+    fn what_comes_too_late_is_left_out_with_a_margin() {
+        let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
+        let outside = outside(&drive);
+        let mut seen = 0;
+        for (asked, track) in gaps(&drive, &outside) {
+            let Some(stop) = at_once(&drive, &outside, track) else { continue };
+            let Some(fitted) = outside.fit(&drive, detour([Some(stop), None]), asked, |_, _| true) else {
+                continue;
+            };
+            let left = fitted.stops[0].unwrap();
+            let mut slack = Vec::new();
+            let commands = [(Op::Read, range_of(&drive, &left).unwrap()), asked];
+            outside.walk(&drive, &commands, |foreseen| slack.push(foreseen.slack()));
+            assert!(left.first > stop.first && left.count < stop.count);
+            assert!(slack[0] + ROUNDING >= MARGIN && slack[0] < MARGIN * 2, "{slack:?}");
+            seen += 1;
+        }
+        assert!(seen > 5, "{seen}");
+    }
+
+    #[test]
+    fn a_stop_of_nothing_is_left_out() {
+        let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
+        let outside = outside(&drive);
+        let mut seen = 0;
+        for (asked, track) in gaps(&drive, &outside) {
+            let Some(stop) = at_once(&drive, &outside, track) else { continue };
+            let behind = Stop { first: stop.first + 20, count: 10, ..stop };
+            let two = detour([Some(Stop { count: 20, ..stop }), Some(behind)]);
+            let first_only = |at: &Stop, _: bool| at.first < behind.first;
+            if let Some(fitted) = outside.fit(&drive, two, asked, first_only) {
+                assert_eq!(fitted.stops.iter().flatten().count(), 1);
+                assert!(first_only(&fitted.stops[0].unwrap(), false));
+                seen += 1;
+            }
+            assert_eq!(outside.fit(&drive, two, asked, |_, _| false).map(|left| left.stops), None);
+        }
+        assert!(seen > 5, "{seen}");
     }
 }

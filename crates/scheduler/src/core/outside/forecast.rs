@@ -2,7 +2,7 @@
 
 use super::clock::{difference, nanos};
 use super::config::Overheads;
-use super::record::Observed;
+use super::record::{Observed, Way};
 use super::sequences::{Behind, ReadsOn, streamed};
 use crate::core::under_way::Approach;
 use model::{DriveModel, Piece, Position};
@@ -45,6 +45,8 @@ pub(super) enum Source {
 pub(super) struct Forecast {
     /// The drive turns to it.
     pub service: Instant,
+    /// It could have begun if nothing had to move.
+    pub able: Instant,
     /// The head is ready at its first sectors.
     pub arrive: Instant,
     /// The first sector begins to pass.
@@ -87,6 +89,7 @@ impl Forecast {
         let at = Instant::ZERO;
         Self {
             service: at,
+            able: at,
             arrive: at,
             start: at,
             end: at,
@@ -105,6 +108,15 @@ impl Forecast {
     /// How much later the head could have come and still begun in this turn.
     pub fn slack(&self) -> Duration {
         self.start.saturating_since(self.arrive)
+    }
+
+    /// What the head had to do to be in time, and how much later it could have been.
+    pub fn approach(&self) -> (Way, Duration) {
+        if self.moves {
+            (Way::Moved(self.distance), self.slack())
+        } else {
+            (Way::Stayed, self.start.saturating_since(self.able))
+        }
     }
 }
 
@@ -267,6 +279,7 @@ pub(super) fn forecast(
         };
         let mut approach = Approach::arriving_after(drive, (at.position, at.free, earliest), op, &piece);
         let missed = approach.missed.take();
+        let mut data_there = bus_from;
         if op.is_write() {
             let data = |sectors: u64| bus_from + overheads.bus_sector * sectors;
             written += u64::from(piece.len);
@@ -281,6 +294,7 @@ pub(super) fn forecast(
             } else {
                 data(range.len().get().min(BURST))
             };
+            data_there = first;
             if approach.missed.is_none() && done.is_none() && first > approach.arrive {
                 approach = Approach::arriving_after(drive, (at.position, at.free, first), op, &piece);
                 approach.missed = None;
@@ -290,6 +304,7 @@ pub(super) fn forecast(
             approach.missed = missed;
             waiting = missed.map_or(0, |missed| piece.len - missed);
         }
+        let able = taken_in.max(if op.is_write() { data_there } else { earliest });
         let (start, end) = (approach.start(drive), approach.end(drive, &piece));
         if !op.is_write() {
             let passes =
@@ -299,6 +314,7 @@ pub(super) fn forecast(
         let to = Position::from(approach.track);
         let first = done.get_or_insert(Forecast {
             service,
+            able,
             arrive: approach.arrive,
             start: if approach.missed.is_some() { approach.arrive } else { start },
             end,
@@ -319,6 +335,7 @@ pub(super) fn forecast(
     let sectors = range.len().get();
     let mut done = done.unwrap_or(Forecast {
         service,
+        able: set_out,
         arrive: set_out,
         start: set_out,
         end: set_out,

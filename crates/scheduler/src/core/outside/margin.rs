@@ -53,6 +53,8 @@ pub(super) struct Margins {
     /// What is known of each class, and of all distances.
     risks: Vec<Risks>,
     of_all: Option<Risks>,
+    /// What a command is to be taken in sooner than its sectors pass, if nothing moves.
+    staying: Duration,
     /// What is added to each.
     common: Option<Duration>,
     looked: u64,
@@ -69,6 +71,7 @@ impl Margins {
         self.risks.clear();
         self.risks.extend(record.classes().map(Risks::of));
         let spread = of_all.spread();
+        self.staying = Risks::of(record.stayed()).spread().unwrap_or_default();
         self.least.clear();
         self.least.extend(self.risks.iter().map(|own| own.spread().or(spread).unwrap_or(Duration::ZERO)));
         self.of_all = Some(of_all);
@@ -94,6 +97,11 @@ impl Margins {
         };
         let least = least.unwrap_or_default();
         (least + self.common.unwrap_or(start)).min(MOST * 2)
+    }
+
+    /// How much sooner than its first sectors pass a command is to be taken in where nothing moves.
+    pub fn staying(&self) -> Duration {
+        self.staying
     }
 
     /// Of moves over so many cylinders with no more than `slack` to spare, the millionths that are late, beyond those that are
@@ -151,7 +159,7 @@ impl Risks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::outside::record::Observed;
+    use crate::core::outside::record::{Came, Observed, Way};
 
     const LEARNED: Conservatism = Conservatism::LEARNED;
 
@@ -168,7 +176,8 @@ mod tests {
             let late = if draw(50) == 0 { draw(500) } else { draw(spread + 1) };
             let turns = i64::from(late > slack || draw(500) == 0);
             let seen = Observed { error: turns * 6_000_000, turns, explained: true, foreseen: true };
-            record.note(&seen, Some((1_000, Duration::from_micros(slack))));
+            let came = Came { way: Way::Moved(1_000), slack: Duration::from_micros(slack), late: turns > 0 };
+            record.note(&seen, Some(came));
         }
         record
     }
@@ -183,6 +192,26 @@ mod tests {
             // Of distances that were never gone, what is known of all.
             assert_eq!(margins.of(Some(3), Duration::ZERO), margins.of(Some(1_000), Duration::ZERO));
         }
+    }
+
+    #[test]
+    fn where_nothing_moves_a_command_is_taken_in_sooner_by_what_it_may_be_late() {
+        let mut record = record(200);
+        let mut margins = Margins::default();
+        margins.learn(&record);
+        assert_eq!(margins.staying(), Duration::ZERO);
+        for n in 0..4_000 {
+            // By up to 20 us.
+            let (slack, late) = (n % 200, n % 7 * 3);
+            let turns = i64::from(late > slack);
+            let seen = Observed { error: turns * 6_000_000, turns, explained: true, foreseen: true };
+            let slack = Duration::from_micros(u64::try_from(slack).unwrap());
+            record.note(&seen, Some(Came { way: Way::Stayed, slack, late: turns > 0 }));
+        }
+        margins.learn(&record);
+        assert_eq!(margins.staying(), Duration::from_micros(25));
+        // What stays says nothing of what moves.
+        assert!(margins.of(Some(1_000), Duration::ZERO) >= Duration::from_micros(175));
     }
 
     #[test]

@@ -34,6 +34,25 @@ pub(crate) struct Observed {
     pub foreseen: bool,
 }
 
+/// What a head had to do to be in time for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Move over so many cylinders.
+    Moved(u32),
+    /// Stay where it was: the drive had to have taken the command in.
+    Stayed,
+}
+
+/// A command came to its first sectors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    pub way: Way,
+    /// How much later it could have been, as was foreseen.
+    pub slack: Duration,
+    /// Whether it was too late for them.
+    pub late: bool,
+}
+
 /// Arrivals by the slack that was foreseen.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrivals {
@@ -59,8 +78,9 @@ pub struct ErrorRecord {
     early: u64,
     unexplained: u64,
     arrivals: Vec<Arrivals>,
-    /// Arrivals since half of them were forgotten.
-    aged: u32,
+    stayed: Arrivals,
+    /// Arrivals since half of them were forgotten, with a move and without.
+    aged: [u32; 2],
 }
 
 impl Default for ErrorRecord {
@@ -72,7 +92,8 @@ impl Default for ErrorRecord {
             early: 0,
             unexplained: 0,
             arrivals: vec![Arrivals::default(); CLASSES],
-            aged: 0,
+            stayed: Arrivals::default(),
+            aged: [0; 2],
         }
     }
 }
@@ -132,30 +153,40 @@ impl ErrorRecord {
         all
     }
 
-    /// A command that moved the head by `distance` and had `slack` in hand, if it did.
-    pub(crate) fn note(&mut self, seen: &Observed, moved: Option<(u32, Duration)>) {
+    /// Commands for which nothing moved.
+    pub(crate) fn stayed(&self) -> &Arrivals {
+        &self.stayed
+    }
+
+    /// A command is done that came so, if it went to the medium.
+    pub(crate) fn note(&mut self, seen: &Observed, came: Option<Came>) {
         self.count += 1;
         // Rounded to the middle of a bin.
         let bin = (seen.error + BIN_NS / 2 * seen.error.signum()) / BIN_NS;
         let slot = &mut self.bins[(bin.clamp(-BINS, BINS) + BINS) as usize];
         *slot = slot.saturating_add(1);
         self.unexplained += u64::from(!seen.explained);
-        if !seen.explained {
-            return;
-        }
-        self.late += u64::from(seen.turns > 0);
-        self.early += u64::from(seen.turns < 0);
-        let Some((distance, slack)) = moved else { return };
-        self.aged += 1;
-        if self.aged == MEMORY {
-            self.aged = 0;
-            let bins = self.arrivals.iter_mut().flat_map(|class| &mut class.late);
+        self.late += u64::from(seen.explained && seen.turns > 0);
+        self.early += u64::from(seen.explained && seen.turns < 0);
+        let Some(Came { way, slack, late }) = came.filter(|came| seen.explained || came.late) else { return };
+        let classes = match way {
+            Way::Moved(_) => &mut self.arrivals[..],
+            Way::Stayed => std::slice::from_mut(&mut self.stayed),
+        };
+        let aged = &mut self.aged[usize::from(way == Way::Stayed)];
+        *aged += 1;
+        if *aged == MEMORY {
+            *aged = 0;
+            let bins = classes.iter_mut().flat_map(|class| &mut class.late);
             bins.for_each(|bin| *bin = (bin.0 / 2, bin.1 / 2));
         }
-        let bins = &mut self.arrivals[class(distance)].late;
-        if let Some(bin) = bins.get_mut((slack.as_nanos() / SLACK_NS) as usize) {
+        let class = match way {
+            Way::Moved(distance) => class(distance),
+            Way::Stayed => 0,
+        };
+        if let Some(bin) = classes[class].late.get_mut((slack.as_nanos() / SLACK_NS) as usize) {
             bin.0 = bin.0.saturating_add(1);
-            bin.1 = bin.1.saturating_add(u32::from(seen.turns > 0));
+            bin.1 = bin.1.saturating_add(u32::from(late));
         }
     }
 }

@@ -156,6 +156,7 @@ pub(super) fn streamed(
     let from_buffer = taken_in + bus > landed + overheads.bus_sector;
     let seen = Forecast {
         service: turned_to,
+        able: taken_in,
         arrive: turned_to,
         start: landed,
         end: landed,

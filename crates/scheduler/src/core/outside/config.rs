@@ -146,6 +146,11 @@ impl Neighbour {
     /// Kinds that there are.
     pub(crate) const KINDS: usize = 8;
 
+    /// Whether a drive may take the two for the beginning of a sequence that it reads on.
+    pub(crate) fn is_sequence(self) -> bool {
+        !self.first.is_write() && !self.second.is_write() && !self.backward
+    }
+
     pub(crate) fn kind(self) -> usize {
         index(self.first) * 4 + index(self.second) * 2 + usize::from(self.backward)
     }
@@ -158,8 +163,8 @@ pub enum Neighbours {
     /// Not at all (FAST'02, section 4.3).
     #[default]
     Never,
-    /// As long as what the drive does behind them is as foreseen; a kind that costs turns is left alone for a while, then
-    /// tried again.
+    /// As long as what the drive does behind them is as foreseen; a kind that costs more turns than other commands do is left
+    /// alone for a while, then tried again. No read goes on behind another where the drive is seen to read on then.
     Learned,
     /// Always: for a drive that does not read ahead.
     Always,

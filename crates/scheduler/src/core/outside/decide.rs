@@ -387,7 +387,8 @@ impl Core {
         let ranges = ahead.chain(job.ranges().iter().copied());
         let not_on: Vec<TrackIndex> =
             ranges.flat_map(|range| drive.layout().pieces(range).map(|piece| piece.track)).collect();
-        let allows = |neighbour| outside.learned.allows(outside.config.neighbours, neighbour);
+        let (config, reads_on) = (outside.config.neighbours, outside.sequences.is_suspect());
+        let allows = |neighbour| outside.learned.allows(config, neighbour, reads_on);
         let second = outside.second_sent(&drive);
         let margin = |distance| outside.margin(distance);
         let sectors = u64::from(drive.layout().track(piece.track).sectors);

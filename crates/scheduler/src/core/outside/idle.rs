@@ -305,14 +305,14 @@ impl Core {
             chosen = Some((first, as_long.max(least).min(count - begin)));
         });
         let Some(window) = chosen else { return false };
-        // A drive may take it for the next of a sequence, and read on.
+        // A drive may take it for the next of a sequence, and read on: in idle time nobody waits for that yet.
         let stop = Stop { track, first: window.0, count: window.1, op: Op::Read };
         let neighbour = range_of(&drive, &stop).and_then(|range| outside.neighbour(&drive, Op::Read, range));
         let tried = match outside.config.neighbours {
             Neighbours::Always => Neighbours::Always,
             Neighbours::Never | Neighbours::Learned => Neighbours::Learned,
         };
-        if neighbour.is_some_and(|neighbour| !outside.learned.allows(tried, neighbour)) {
+        if neighbour.is_some_and(|neighbour| !outside.learned.allows(tried, neighbour, false)) {
             return false;
         }
         self.visit_to_read(earliest, track, window, |useful| Purpose::Idle { useful });

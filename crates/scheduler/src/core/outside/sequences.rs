@@ -18,6 +18,12 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 const ENOUGH: i8 = 4;
 const MOST: i8 = 8;
 
+/// Behind what follows so many more make it suspect: detours make no sequences, each of which would cost whoever comes next a turn.
+const SUSPECT: i8 = 2;
+
+/// After so many commands, some minutes' worth, without a sequence of anybody's it is tried again.
+const LASTING: u32 = 32_768;
+
 /// What a drive is taken to read on to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadsOn {
@@ -204,10 +210,28 @@ pub(super) struct Sequences {
     /// Of what the drive does when it has nothing else to do, and behind what follows.
     score: [i8; 2],
     on: ReadsOn,
+    /// Commands since the last that said something of what follows.
+    since: u32,
 }
 
 impl Sequences {
+    /// One more command is done.
+    fn done(&mut self) {
+        self.since += 1;
+        if self.since == LASTING {
+            self.since = 0;
+            self.score[1] = self.score[1].min(SUSPECT - 1);
+            self.on.sequence = false;
+        }
+    }
+
+    /// Whether the drive may read on behind what follows.
+    pub fn is_suspect(&self) -> bool {
+        self.on.sequence || self.score[1] >= SUSPECT
+    }
+
     fn believe(&mut self, sequence: bool, reads_on: bool) {
+        self.since = if sequence { 0 } else { self.since };
         let score = &mut self.score[usize::from(sequence)];
         *score = (*score + if reads_on { 1 } else { -1 }).clamp(-MOST, MOST);
         let on = if sequence { &mut self.on.sequence } else { &mut self.on.idle };
@@ -243,6 +267,7 @@ impl Outside {
     ) -> Followed {
         let Command { op, range, .. } = order.command;
         let near = !op.is_write() && self.is_near_any(drive, range);
+        self.sequences.done();
         if in_turn && self.config.reads_on {
             self.learn_reading_on(drive, now, order);
         }
@@ -429,5 +454,24 @@ mod tests {
         assert_eq!(told(1, true), ReadsOn { idle: false, sequence: true });
         assert_eq!(told(7, false), ReadsOn { idle: false, sequence: true });
         assert_eq!(told(1, false), ReadsOn::default());
+    }
+
+    #[test]
+    fn what_nothing_is_seen_of_is_tried_again_once() {
+        let mut sequences = Sequences::default();
+        (0..MOST).for_each(|_| sequences.believe(true, true));
+        (0..LASTING - 1).for_each(|_| sequences.done());
+        assert!(sequences.on.sequence && sequences.is_suspect());
+        sequences.done();
+        assert!(!sequences.on.sequence && !sequences.is_suspect());
+        sequences.believe(true, true);
+        assert!(!sequences.on.sequence && sequences.is_suspect());
+        // What is seen now and then lasts.
+        for _ in 0..10 {
+            (0..LASTING - 1).for_each(|_| sequences.done());
+            sequences.believe(true, true);
+            assert!(sequences.is_suspect());
+        }
+        assert!(sequences.on.sequence);
     }
 }

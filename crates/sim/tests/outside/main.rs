@@ -9,6 +9,7 @@ mod fallback;
 mod felt;
 mod grid;
 mod ideas;
+mod margins;
 mod paced;
 mod promises;
 mod responses;

@@ -1,0 +1,98 @@
+//! What learned margins get of the free bandwidth under a bound, against the paper's scheduler with a constant one.
+
+use drive::Behaviour;
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use model::{DriveModel, builtin};
+use scheduler::policy::PolicyName;
+use scheduler::{Config, OutsideConfig, Overheads, Place};
+use std::sync::Arc;
+use units::{Duration, Instant, Sectors};
+use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig, Source};
+
+const REQUESTS: u64 = 30_000;
+const SEEDS: std::ops::Range<u64> = 42..45;
+
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    /// Ten tasks that think.
+    Oltp,
+    /// Ten requests at all times.
+    Random,
+}
+
+/// Means over the seeds.
+#[derive(Debug, Default)]
+struct Got {
+    mb_per_s: f64,
+    /// By how many percent the mean response is longer than without background work.
+    slower: f64,
+    /// What the account has of that, in percent.
+    told: f64,
+}
+
+fn got(load: Load, policy: PolicyName, place: impl Fn(Overheads) -> OutsideConfig) -> Got {
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let (capacity, sector) = (known.layout().capacity(), known.sector_bytes());
+    let run = |seed, background| {
+        let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let (source, arrival): (Box<dyn Source>, _) = match load {
+            Load::Oltp => {
+                (Box::new(Oltp::new(OltpConfig::new(capacity, sector), seed).unwrap()), Arrival::oltp(10))
+            }
+            Load::Random => (
+                Box::new(Random::new(RandomConfig::new(capacity, sector), seed).unwrap()),
+                Arrival::outstanding(10),
+            ),
+        };
+        let foreground = Issuer::new(source, arrival, Instant::ZERO, seed).unwrap();
+        let config = Config { place: Place::Outside(place(overheads)), seed, policy, ..Config::default() };
+        let mut run = Outside::new(drive, Arc::clone(&known), config, foreground, background).unwrap();
+        run.advance(REQUESTS, &mut Nothing).unwrap();
+        run
+    };
+    let n = SEEDS.count() as f64;
+    SEEDS.fold(Got::default(), |sum, seed| {
+        let plain = run(seed, Background::None).report();
+        let with = run(seed, Background::Scan { block: Sectors::new(8) });
+        let (told, with) = (with.core().detour_harm().unwrap().share(), with.report());
+        let slower = with.foreground.mean_response_ms / plain.foreground.mean_response_ms - 1.0;
+        Got {
+            mb_per_s: sum.mb_per_s + with.background.mb_per_s / n,
+            slower: sum.slower + slower * 100.0 / n,
+            told: sum.told + told * 100.0 / n,
+        }
+    })
+}
+
+fn paper(overheads: Overheads) -> OutsideConfig {
+    OutsideConfig::paper(overheads, Duration::from_micros(400))
+}
+
+#[test]
+fn under_a_bound_margins_that_are_learned_get_what_a_constant_one_gets() {
+    // With 0.4 ms the paper's scheduler harms by half a percent. The learned margins got two thirds of what that gets under OLTP, and
+    // nine tenths of random requests: the angle was believed of data that were late on the bus, and what was left of a plan that
+    // had been shortened had no margin.
+    for (load, policy) in
+        [(Load::Oltp, PolicyName::Fcfs), (Load::Random, PolicyName::Fcfs), (Load::Random, PolicyName::Sptf)]
+    {
+        let learned = got(load, policy, OutsideConfig::beyond);
+        let constant = got(load, policy, paper);
+        assert!(learned.mb_per_s > constant.mb_per_s, "{load:?}, {policy}: {learned:?}, {constant:?}");
+        assert!(learned.slower < 1.0 && learned.told < 1.0, "{load:?}, {policy}: {learned:?}");
+    }
+}
+
+#[test]
+fn under_a_bound_the_source_track_costs_nothing() {
+    // Behind two reads of one track this drive reads on to its end, and whoever comes next waits for that. A third was lost under OLTP.
+    for load in [Load::Oltp, Load::Random] {
+        let with = got(load, PolicyName::Fcfs, OutsideConfig::beyond);
+        let without = |o| OutsideConfig { source_track: false, ..OutsideConfig::beyond(o) };
+        let without = got(load, PolicyName::Fcfs, without);
+        // Seeds differ by a point.
+        assert!(with.mb_per_s > without.mb_per_s * 0.97, "{load:?}: {with:?}, {without:?}");
+        assert!(with.slower < 1.0, "{load:?}: {with:?}");
+    }
+}

@@ -91,7 +91,8 @@ fn what_no_forecast_sees_is_bounded_as_well() {
 fn without_control_gaps_nobody_sees_it() {
     for told in WRONG {
         let blind = |overheads| OutsideConfig { control_gaps: false, ..OutsideConfig::beyond(overheads) };
-        let twins = twins(told, PolicyName::Sstf, blind);
-        assert!(twins.slower > 1.2, "{told:?}: {twins:?}");
+        let of = |place| twins(told, PolicyName::Sstf, place);
+        let (blind, seeing) = (of(blind), of(OutsideConfig::beyond));
+        assert!(blind.slower > seeing.slower + 1.2, "{told:?}: {blind:?}, {seeing:?}");
     }
 }

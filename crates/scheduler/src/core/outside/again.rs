@@ -171,14 +171,15 @@ pub(super) struct Again {
     hits: [[ByPlaces; 2]; Beside::KINDS],
     /// Commands of detours and of idle time, which each take a place.
     between: Between,
-    /// The part of the foreground's last reads that came from the buffer, of 65536.
-    share: u32,
+    /// The part of the foreground's last reads that came from the buffer, of 65536, once there was one: most do until it is seen that they
+    /// do not, since one detour can end that for long.
+    share: Option<u32>,
 }
 
 impl Default for Again {
     fn default() -> Self {
         let hits = [[[Hits::default(); PLACES + 1]; 2]; Beside::KINDS];
-        Self { places: Places::default(), hits, between: Between::default(), share: 65_536 }
+        Self { places: Places::default(), hits, between: Between::default(), share: None }
     }
 }
 
@@ -215,7 +216,7 @@ impl Again {
         (op, range): (Op, LbnRange),
         before: impl Iterator<Item = (Op, LbnRange)>,
     ) -> bool {
-        if self.share > MOST {
+        if self.share.is_some_and(|share| share > MOST) {
             return true;
         }
         let Some((asked, found)) = self.find(drive, op, range).filter(|_| !op.is_write()) else {
@@ -267,8 +268,8 @@ impl Again {
         (hit, beyond): (bool, i64),
     ) -> [i64; 2] {
         let Some((place, found)) = self.find(drive, Op::Read, asked) else { return [0; 2] };
-        self.share -= self.share / SHARE_OF;
-        self.share += if hit { 65_536 / SHARE_OF } else { 0 };
+        let share = self.share.unwrap_or(MOST + SHARE_OF);
+        self.share = Some(share - share / SHARE_OF + if hit { 65_536 / SHARE_OF } else { 0 });
         let missed = found.map_or([0; 2], |found| {
             let [with, without] = self.parts(&found);
             // What more there was to fetch could not be there, and it says nothing of what was.
@@ -400,7 +401,9 @@ mod tests {
         let (drive, mut kept) = (drive(), Again::default());
         let at = |track: u64| LbnRange::new(Lbn::new(track * 400), units::Sectors::new(8));
         let leaves = |kept: &Again, op, track| kept.leaves(&drive, (op, at(track)), std::iter::empty());
-        assert!(leaves(&kept, Op::Write, 0), "nothing is known yet");
+        assert!(!leaves(&kept, Op::Write, 0), "who only writes has gaps");
+        kept.read(&drive, at(0), false, (true, 0));
+        assert!(leaves(&kept, Op::Write, 0), "hardly anything is known yet");
         for track in 0..2_000 {
             let again = track > 0 && track % 4 == 0;
             kept.read(&drive, at(if again { track - 1 } else { track }), false, (again, MISS));

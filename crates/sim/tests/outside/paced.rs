@@ -6,7 +6,7 @@ use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, OutsideConfig, Place};
+use scheduler::{Config, IdleTime, OutsideConfig, Place};
 use std::sync::Arc;
 use units::{Instant, Sectors};
 use workload::random::Stream;
@@ -62,23 +62,34 @@ impl Source for Paced {
     }
 }
 
-fn bounded(what: &str, paces: &[Pace], (requests, seeds): (u64, u64)) {
+fn bounded(what: &str, paces: &[Pace], of: (u64, u64)) {
+    bounded_by(what, paces, (PolicyName::Fcfs, None), of);
+}
+
+/// In such an order, with idle time or in gaps alone.
+fn bounded_by(
+    what: &str,
+    paces: &[Pace],
+    (policy, idle): (PolicyName, Option<IdleTime>),
+    (requests, seeds): (u64, u64),
+) {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let run = |seed, background| {
+    let run = |seed, background, idle| {
         let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
         let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
         let drawn = Random::new(RandomConfig { reads: Share::TWO_THIRDS, ..load }, seed).unwrap();
         let load = Paced::new(drawn, paces, requests + 1, seed);
         let load = Issuer::new(load, Arrival::Recorded { scale: 1.0 }, Instant::ZERO, seed).unwrap();
         let place = Place::Outside(OutsideConfig::beyond(overheads));
-        let config = Config { place, seed, policy: PolicyName::Fcfs, idle: None, ..Config::default() };
+        let config = Config { place, seed, policy, idle, ..Config::default() };
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(requests, &mut Nothing).unwrap();
         run
     };
     let pairs = Pairs::of(42..42 + seeds, |seed| {
-        Pair::of(&run(seed, Background::None), &run(seed, Background::Scan { block: Sectors::new(16) }))
+        let scan = Background::Scan { block: Sectors::new(16) };
+        Pair::of(&run(seed, Background::None, None), &run(seed, scan, idle))
     });
     pairs.assert_bounded(what);
 }
@@ -109,4 +120,20 @@ fn so_are_several_who_come_together_at_constant_intervals() {
 #[test]
 fn so_are_several_who_keep_different_paces() {
     bounded("30, 37 and 38 a second", &[30.0, 37.0, 38.0].map(constant), (80_000, 4));
+}
+
+#[test]
+fn what_idle_time_costs_those_who_come_together_is_bounded_in_whatever_order() {
+    // The first was chosen near where idle time had left the head, and that it would have been further from elsewhere was taken for a gain: 2.2% to
+    // 3.3% slower.
+    let some = |at_once, rate| [Pace { rate, at_once, jitter: 0.0 }];
+    for (paces, policy) in [
+        (some(10, 1.0), PolicyName::Sptf),
+        (some(20, 1.0), PolicyName::Sptf),
+        (some(5, 2.0), PolicyName::Sptf),
+        (some(10, 1.0), PolicyName::Sstf),
+    ] {
+        let what = format!("{} at once by {policy}, with idle time", paces[0].at_once);
+        bounded_by(&what, &paces, (policy, Some(IdleTime::default())), (10_000, 6));
+    }
 }

@@ -9,7 +9,8 @@
 //! for one for long after the burst is over. Where most who come do so a constant time after they were served, those who
 //! were late together come together again, and feel what was lost for many turns: there a [twin](super::twin) says what. Thus a bound on
 //! what is felt holds for open arrivals, also of those who keep a pace of their own, as for closed loops, with and without pauses,
-//! in whatever order, and with bursts between.
+//! in whatever order, and with bursts between; not of clients who each ask several times before a constant pause (docs/FAST02.md,
+//! "Where the bound is passed").
 
 use super::arrivals::Arrivals;
 use super::clock::nanos;

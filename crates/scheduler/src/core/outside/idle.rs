@@ -15,8 +15,9 @@ use crate::core::{Core, Purpose};
 use crate::foreground::Request;
 use crate::idle::Range;
 use crate::planner::{Stop, straight_parts};
-use model::DriveModel;
+use crate::policy::{Policy, View};
 use model::layout::Location;
+use model::{DriveModel, Position};
 use std::sync::Arc;
 use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
 
@@ -138,6 +139,10 @@ impl Core {
                 outside.felt.catch_up(nanos(outside.written.saturating_since(arrived)));
                 let at = (arrived + outside.config.overheads.command(op)).max(outside.written).min(begin);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
+                // Chosen near where idle time has left the head, of those who came meanwhile, it is done sooner than from elsewhere; but
+                // that is no gain: from there another would have been near.
+                let plain =
+                    self.chosen_from(outside, from, at, job).map_or(plain, |chosen| plain.min(chosen));
                 self.idle.account(plain, until);
                 let late = difference(until, plain);
                 outside.felt.after_idle(late);
@@ -159,6 +164,29 @@ impl Core {
         };
         self.idle.head.foreground += plain;
         self.idle.visited(job.pending.position().cylinder);
+    }
+
+    /// When the request would have been done that the policy would have chosen from there.
+    fn chosen_from(&self, outside: &Outside, from: Position, at: Instant, job: &Job) -> Option<Instant> {
+        let mut there = vec![job.pending];
+        there.extend(self.pool.iter().filter(|pending| pending.promoted.is_none()));
+        if there.len() == 1 {
+            return None;
+        }
+        let view = View {
+            pool: &there,
+            at,
+            from,
+            predictor: &*self.drive,
+            last: None,
+            mimic: self.watch.mimic.as_deref(),
+            age: self.config.age,
+        };
+        let chosen = there.get(self.policy.clone().choose(&view))?;
+        let arrived =
+            outside.clock.platter(chosen.arrived) + outside.config.overheads.command(chosen.request.op);
+        let at = at.max(arrived);
+        Some(plain_end(&self.drive, from, at, chosen.request.op, &[chosen.request.range]))
     }
 
     /// What idle time has cost the foreground's `order` beyond what it was charged with when that was decided on: its own commands

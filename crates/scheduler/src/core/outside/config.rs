@@ -196,7 +196,8 @@ pub struct OutsideConfig {
     /// shows whether there is a gap at all, which a detour in each of them would hide.
     pub control_gaps: bool,
     /// Whether a drive that is seen to read on behind reads that follow each other is foreseen to: who comes then waits for the end
-    /// of its track, and who reads on has no move to wait for.
+    /// of its track, and who reads on has no move to wait for. Gaps before what its buffer may have, and all where it has most, are
+    /// left alone.
     pub reads_on: bool,
     /// Whether what goes next is chosen as late as it can be at the drive in time, from more, in place of as soon as there is
     /// room for it.

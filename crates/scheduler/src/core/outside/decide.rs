@@ -11,7 +11,7 @@ use crate::foreground::Pending;
 use crate::planner::{Detour, Gap, Reach, Stop, Terms};
 use crate::policy::{Policy as _, View};
 use crate::predictor::Last;
-use model::DriveModel;
+use model::{DriveModel, Position};
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
@@ -275,16 +275,7 @@ impl Core {
         let instead = if there.is_empty() {
             others.min_by_key(|pending| pending.arrived).filter(|p| p.arrived < job.pending.arrived).copied()
         } else {
-            let view = View {
-                pool: &there,
-                at: self.now,
-                from: standing.position,
-                predictor: &*self.drive,
-                last: self.watch.last(),
-                mimic: self.watch.mimic.as_deref(),
-                age: self.config.age,
-            };
-            there.get(self.policy.clone().choose(&view)).copied()
+            self.chosen_of(&there, (standing.position, self.now), self.watch.last())
         };
         let Some(instead) = instead else { return 0 };
         let sent = outside.clock.platter(instead.arrived).max(room).min(outside.decided);
@@ -292,6 +283,25 @@ impl Core {
         let overheads = &outside.config.overheads;
         let (without, _) = forecast(&self.drive, overheads, standing, (sent, outside.held_back), what);
         difference(without.end, end) / 2
+    }
+
+    /// Which of these the policy would choose from there.
+    pub(super) fn chosen_of(
+        &self,
+        there: &[Pending],
+        (from, at): (Position, Instant),
+        last: Option<Last>,
+    ) -> Option<Pending> {
+        let view = View {
+            pool: there,
+            at,
+            from,
+            predictor: &*self.drive,
+            last,
+            mimic: self.watch.mimic.as_deref(),
+            age: self.config.age,
+        };
+        there.get(self.policy.clone().choose(&view)).copied()
     }
 
     /// What of a detour leaves the foreground in time, and brings something.

@@ -15,7 +15,6 @@ use crate::core::{Core, Purpose};
 use crate::foreground::Request;
 use crate::idle::Range;
 use crate::planner::{Stop, straight_parts};
-use crate::policy::{Policy, View};
 use model::layout::Location;
 use model::{DriveModel, Position};
 use std::sync::Arc;
@@ -173,16 +172,7 @@ impl Core {
         if there.len() == 1 {
             return None;
         }
-        let view = View {
-            pool: &there,
-            at,
-            from,
-            predictor: &*self.drive,
-            last: None,
-            mimic: self.watch.mimic.as_deref(),
-            age: self.config.age,
-        };
-        let chosen = there.get(self.policy.clone().choose(&view))?;
+        let chosen = self.chosen_of(&there, (from, at), None)?;
         let arrived =
             outside.clock.platter(chosen.arrived) + outside.config.overheads.command(chosen.request.op);
         let at = at.max(arrived);

@@ -17,6 +17,9 @@ use units::{Cylinder, Duration, Instant};
 /// go on, whatever the last request paid.
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 
+/// And where nobody can tell what work costs, so that no account ever says that it is less again, for no longer than this.
+const MOST_PATIENCE: Duration = Duration::from_secs(320);
+
 /// How idle time is used.
 ///
 /// What it costs the foreground in all is held to [`harm_ppm`](Self::harm_ppm) of the foreground's time, and what a few
@@ -164,6 +167,8 @@ pub(crate) struct Idle {
     pub beside_ppm: u32,
     /// What clients are thought to be late by yet for what was done.
     pub owed: Duration,
+    /// What work costs is felt for longer than anybody can tell: it is taken to be above the bound.
+    pub untold: bool,
     /// Since when the foreground has asked for nothing.
     pub since: Instant,
     /// Nothing could be done in idle time; not before this instant again.
@@ -184,6 +189,7 @@ impl Idle {
             felt: Harm::default(),
             beside_ppm: 0,
             owed: Duration::ZERO,
+            untold: false,
             since: Instant::ZERO,
             not_before: Instant::ZERO,
             patience: FIRST_PATIENCE,
@@ -235,7 +241,7 @@ impl Idle {
 
     /// When work above the bound goes on, if the foreground stays silent.
     pub fn relief(&self) -> Instant {
-        self.since + self.patience
+        self.since + if self.untold { self.patience.min(MOST_PATIENCE) } else { self.patience }
     }
 
     /// The head has left its track in idle time.
@@ -244,6 +250,9 @@ impl Idle {
     }
 
     fn level(&self, config: &IdleTime) -> Level {
+        if self.untold {
+            return Level::High;
+        }
         let soon = |harm: &Harm| Harm { late: harm.late + self.owed, ..*harm };
         let harm = soon(&self.head).or_felt(&soon(&self.felt));
         let net = harm.net().as_nanos();
@@ -333,5 +342,25 @@ mod tests {
         // One that is early pays back, and work goes on at once.
         request(&mut idle, &config, Duration::from_secs(160), -5_000_000);
         assert_eq!(idle.range(&config, idle.since + Duration::from_millis(20)), Range::Hardest);
+    }
+
+    #[test]
+    fn what_nobody_can_tell_the_cost_of_waits_for_a_long_silence() {
+        let config = IdleTime::default();
+        let mut idle = Idle { untold: true, ..Idle::new(1_000) };
+        assert_eq!(idle.range(&config, idle.since + Duration::from_secs(9)), Range::Track);
+        // Twice as long after each that was late, for as long as that lasts.
+        for _ in 0..3 {
+            let silence = idle.relief().since(idle.since);
+            assert_ne!(idle.range(&config, idle.relief()), Range::Track);
+            request(&mut idle, &config, silence, 1_000);
+            assert_eq!(idle.relief(), idle.since + silence + silence);
+        }
+        for _ in 0..10 {
+            request(&mut idle, &config, Duration::from_secs(1_000), 1_000);
+        }
+        assert_eq!(idle.relief(), idle.since + Duration::from_secs(320));
+        idle.untold = false;
+        assert_ne!(idle.range(&config, idle.since), Range::Track);
     }
 }

@@ -26,12 +26,13 @@ mod margin;
 mod neighbours;
 mod parts;
 mod record;
+mod rehearsal;
 mod returns;
 mod sequences;
 mod shared;
 mod speed;
+mod taking_in;
 mod told;
-mod twin;
 
 pub use command::{Command, CommandId, Outcome};
 pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
@@ -57,10 +58,11 @@ use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
 use record::{Came, Observed};
-use sequences::{ReadsOn, Sequences};
+use sequences::Sequences;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use taking_in::TakingIn;
 use units::{Duration, Instant, Lbn, Op, RequestId};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
@@ -127,6 +129,7 @@ pub(super) struct Outside {
     last: (Op, Lbn),
     learned: Learned,
     sequences: Sequences,
+    taking_in: TakingIn,
     kept: Kept,
     again: Again,
     held_back: HeldBack,
@@ -196,6 +199,7 @@ impl Outside {
             last: (Op::Read, Lbn::ZERO),
             learned: Learned::default(),
             sequences: Sequences::default(),
+            taking_in: TakingIn::default(),
             kept: Kept::default(),
             again: Again::default(),
             held_back: HeldBack::default(),
@@ -206,15 +210,7 @@ impl Outside {
             on_bus: Duration::ZERO,
             queue: VecDeque::new(),
             device: VecDeque::new(),
-            base: Standing {
-                position,
-                track: drive.layout().track_at(position.cylinder, position.head),
-                free: Instant::ZERO,
-                ready: Instant::ZERO,
-                bus: Instant::ZERO,
-                behind: None,
-                reads_on: ReadsOn::default(),
-            },
+            base: Standing::at_rest(position, drive.layout().track_at(position.cylinder, position.head)),
             buffered: false,
             written: Instant::ZERO,
             unheard: 0,
@@ -301,6 +297,7 @@ impl Outside {
         self.base.ready = self.base.free;
         self.base.bus = self.base.free;
         self.base.behind = None;
+        self.base.reported = None;
     }
 }
 
@@ -497,6 +494,7 @@ impl Core {
             outside.margins.steer(&outside.config.conservatism, share, bound);
         }
         outside.believe_reading_on();
+        outside.believe_taking_in();
         outside.foresee(&drive);
         self.hand_out(&mut outside, order, outcome);
         self.outside = Some(outside);
@@ -514,7 +512,8 @@ impl Core {
             outside.felt.nobody_waits();
         }
         let waited = now.saturating_since(waiting.since).saturating_sub(time);
-        let [detours, idle] = outside.felt.done(now, late, waiting, waited);
+        let [detours, idle] =
+            outside.felt.done(now, late, waiting, (waited, super::under_way::turn(&self.drive)));
         if self.config.idle.is_some() {
             self.idle.felt.foreground += now.saturating_since(job.pending.arrived);
             self.idle.felt.late_by(idle);

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 mod again;
+mod appended;
 mod bursts;
 mod corrected;
+mod crews;
 mod fallback;
 mod felt;
 mod grid;

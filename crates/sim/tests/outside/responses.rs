@@ -79,6 +79,11 @@ impl Pairs {
         self.assert_below(BOUND, what);
     }
 
+    /// The same of loads where chance is more, up to so much of a standard error.
+    pub fn assert_bounded_by_chance(&self, error: f64, what: &str) {
+        self.assert_within(BOUND, error, what);
+    }
+
     /// The same in short runs, of so many: the request with which the bound is passed may be late by what an idle command takes, as
     /// long as two of them.
     pub fn assert_bounded_of(&self, requests: u64, what: &str) {
@@ -86,7 +91,11 @@ impl Pairs {
     }
 
     fn assert_below(&self, most: f64, what: &str) {
-        assert!(self.error() < BOUND / 4.0, "{what}: too few seeds: {self}");
+        self.assert_within(most, BOUND / 4.0, what);
+    }
+
+    fn assert_within(&self, most: f64, error: f64, what: &str) {
+        assert!(self.error() < error, "{what}: too few seeds: {self}");
         assert!(self.slower() < most + ERRORS * self.error(), "{what}: {self}");
     }
 }

@@ -24,14 +24,14 @@ const MEMORY: u32 = 8_192;
 const FEW: u32 = 256;
 
 /// What a request takes depends on from how many it was chosen: up to so many.
-const DEPTHS: usize = 16;
+pub(super) const DEPTHS: usize = 16;
 
 /// The mean is of so many requests, and of so many before it is one.
 const MEAN_OF: f64 = 512.0;
 const KNOWN: f64 = 8.0;
 
 /// Longer than so many others no request has taken: the drive was elsewhere.
-const STALL: f64 = 4.0;
+pub(super) const STALL: f64 = 4.0;
 
 /// After two rounds of a loop that is always busy half of what was not done, or more, has not come either; over its
 /// pauses' chance, no less than a third.

@@ -140,6 +140,9 @@ impl Outside {
         let turn = turn(drive).as_nanos() as i64;
         let heard = self.clock.platter(now);
         let mut turns = 0;
+        if in_turn {
+            self.learn_taking_in(drive, heard, order);
+        }
         let (mut foreseen, mut after) = self.follow(drive, &self.base, order);
         let mut tells = false;
         if self.buffered && in_turn && self.config.overheads.overlap {

@@ -106,6 +106,11 @@ impl Outside {
 
     /// Who came until then, by the host's clock, would have been chosen from without detours.
     fn plain_choice(&self, now: Instant) -> Instant {
+        self.plain_choice_if_asked(now) + self.unasked(now)
+    }
+
+    /// The same of a host that has asked as soon as it could.
+    fn plain_choice_if_asked(&self, now: Instant) -> Instant {
         if !self.config.late_choice {
             return self.heard_at;
         }
@@ -181,11 +186,26 @@ impl Core {
         self.watch.look_past(outside.device.back().map(|o| Last::after(o.command.op, o.command.range)));
         // Who reads on finds the head where it is.
         let at = if outside.blind { now } else { outside.set_out(&standing.not_reading_on(), Op::Read) };
-        if let Some(job) = self.choose(at, buffers) {
+        let later = self.who_is_too_late(outside, now);
+        let job = self.choose(at, buffers);
+        self.pool.extend(later);
+        if let Some(job) = job {
             self.decide_foreground(outside, &standing, job, tag, buffers);
         } else if outside.device.is_empty() {
             self.decide_idle(outside, now, tag, buffers);
         }
+    }
+
+    /// Takes those out of the pool who came when without detours the choice would have been made, if somebody came before. To
+    /// choose from more is sooner for the head, and who feels what it costs to be overtaken nobody knows where clients ask several
+    /// times and pause for a constant time: that settles who comes together (docs/FAST02.md).
+    fn who_is_too_late(&mut self, outside: &Outside, now: Instant) -> Vec<Pending> {
+        let until = outside.plain_choice(now);
+        let early = |pending: &Pending| pending.arrived <= until;
+        if !outside.felt.in_sessions() || !self.pool.iter().any(early) {
+            return Vec::new();
+        }
+        self.pool.extract_if(.., |pending| !early(pending)).collect()
     }
 
     fn arrive_at(&mut self, standing: &Standing) {
@@ -265,7 +285,7 @@ impl Core {
     /// the choice after it.
     fn gain(&self, outside: &Outside, standing: &Standing, job: &Job, room: Instant, end: Instant) -> i64 {
         // Who comes when a request is done comes because of that.
-        let until = outside.plain_choice(self.now) + outside.unasked(self.now);
+        let until = outside.plain_choice(self.now);
         let early = |pending: &Pending| pending.arrived <= until;
         if early(&job.pending) {
             return 0;

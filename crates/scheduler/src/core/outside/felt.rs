@@ -7,15 +7,14 @@
 //! once, or as there must be if the [`arrivals`](super::arrivals) answer what is done; without an end if they do not. A
 //! burst of requests that come together, as a cache's write-backs, is one client who may come back, else each would stand
 //! for one for long after the burst is over. Where most who come do so a constant time after they were served, those who
-//! were late together come together again, and feel what was lost for many turns: there a [twin](super::twin) says what. Thus a bound on
-//! what is felt holds for open arrivals, also of those who keep a pace of their own, as for closed loops, with and without pauses,
-//! in whatever order, and with bursts between; not of clients who each ask several times before a constant pause (docs/FAST02.md,
-//! "Where the bound is passed").
+//! were late together come together again, and feel what was lost for many turns: how much that is in the mean, a
+//! [rehearsal](super::rehearsal) says, and all of it is told at once. Thus a bound on what is felt holds for open arrivals, also of
+//! those who keep a pace of their own, as for closed loops, with and without pauses, in whatever order, and with bursts between.
 
 use super::arrivals::Arrivals;
 use super::clock::nanos;
 use super::forecast::Late;
-use super::twin::{Came, Served, Twin};
+use super::rehearsal::{Came, Rehearsal};
 use crate::foreground::Pending;
 use units::{Duration, Instant};
 
@@ -95,7 +94,7 @@ pub(super) struct Felt {
     seen: u32,
     arrivals: Arrivals,
     /// Where clients come again after a constant time.
-    twin: Twin,
+    rehearsal: Rehearsal,
 }
 
 impl Felt {
@@ -112,7 +111,13 @@ impl Felt {
     /// At `now` a request is heard of that was `late` for detours, and with it so many were `waiting`, of whom the first had
     /// waited so long when the head began with it: by how many nanoseconds its client has waited longer for detours, and for
     /// idle time; less than nothing where more was gained.
-    pub fn done(&mut self, now: Instant, late: Late, waiting: Waiting, waited: Duration) -> [i64; 2] {
+    pub fn done(
+        &mut self,
+        now: Instant,
+        late: Late,
+        waiting: Waiting,
+        (waited, turn): (Duration, Duration),
+    ) -> [i64; 2] {
         let Waiting { all: waiting, bursts, since, heard, mut came, to_write, done: sequence } = waiting;
         let behind = waiting + usize::from(to_write);
         self.catch_up(nanos(waited));
@@ -123,8 +128,9 @@ impl Felt {
             bursts,
             came.iter().filter(|of| !of.follows).map(|of| of.arrived).collect(),
         );
-        self.twin.forget_before(since);
-        self.twin.came(&mut came);
+        let from = waiting - came.len();
+        self.rehearsal.forget_before(since);
+        self.rehearsal.came(&mut came);
         self.done += 1;
         self.seen += 1;
         if self.seen == MEMORY / 2 {
@@ -132,6 +138,7 @@ impl Felt {
         }
         self.most[0] = self.most[0].max(bursts);
         let head = [late.head, std::mem::take(&mut self.after_idle)];
+        self.rehearsal.served(now, sequence, (heard, from), (turn, head[1]));
         if head != [0, 0] {
             self.remember((self.done + (waiting - bursts) as u64, head));
         }
@@ -149,11 +156,12 @@ impl Felt {
             .fold(0, |owed: i64, &(from, [head, _])| owed.saturating_add(head.saturating_mul(left(from))));
         self.next = left(self.done + 1 + (waiting - bursts) as u64).saturating_add(1);
         let client = [nanos(late.bus), std::mem::take(&mut self.heard_after_idle)];
-        let served = Served { sequence, began: since + waited, head, client, others: behind > 1 };
-        let twin = self.twin.served(now, &served);
-        self.next = self.next.max(self.twin.who_feel().unwrap_or(0.0).ceil() as i64);
-        self.owed = self.owed.max(self.twin.owed().unwrap_or(0.0) as i64);
-        if self.twin.is_known() { twin } else { [felt[0] + client[0], felt[1] + client[1]] }
+        let Some(who_feel) = self.rehearsal.who_feel() else {
+            return [0, 1].map(|why| felt[why] + client[why]);
+        };
+        // All of it is told at once.
+        (self.next, self.owed) = (self.next.max(who_feel[0].ceil() as i64), 0);
+        [0, 1].map(|why| (head[why] as f64 * who_feel[why]) as i64 + client[why])
     }
 
     /// Of very many losses, two that were not long apart are taken for one at the time of the later.
@@ -167,10 +175,14 @@ impl Felt {
         self.lost.push(lost);
     }
 
+    /// Whether clients ask several times before they pause for a constant time.
+    pub fn in_sessions(&self) -> bool {
+        self.rehearsal.in_sessions()
+    }
+
     /// The head has done all that was asked for before the next request came.
     pub fn nobody_waits(&mut self) {
         self.lost.clear();
-        self.twin.nobody_waits();
     }
 
     /// A head that was ahead by more than anybody has waited would have had nothing to do by then: it is late by no more.
@@ -204,13 +216,14 @@ mod tests {
     use super::*;
 
     const LOST: i64 = 6_000_000;
+    const TURN: Duration = Duration::from_millis(6);
     const LONG: Duration = Duration::from_secs(1);
     const NOW: Instant = Instant::ZERO;
     const LATE: Late = Late { head: LOST, bus: Duration::ZERO };
 
     impl Felt {
         fn of_detours(&mut self, late: Late, waiting: Waiting, waited: Duration) -> i64 {
-            let [detours, idle] = self.done(NOW, late, waiting, waited);
+            let [detours, idle] = self.done(NOW, late, waiting, (waited, TURN));
             assert_eq!(idle, 0);
             detours
         }
@@ -310,10 +323,10 @@ mod tests {
     fn what_idle_time_has_cost_is_felt_likewise() {
         let mut felt = Felt::default();
         felt.after_idle(LOST);
-        assert_eq!(felt.done(NOW, LATE, alone(3), LONG), [LOST; 2]);
+        assert_eq!(felt.done(NOW, LATE, alone(3), (LONG, TURN)), [LOST; 2]);
         assert_eq!(felt.at_risk(0), LOST * 2);
-        assert_eq!(felt.done(NOW, Late::default(), alone(3), LONG), [LOST; 2]);
-        assert_eq!(felt.done(NOW, LATE, alone(1), LONG), [LOST * 2, LOST]);
-        assert_eq!(felt.done(NOW, Late::default(), alone(1), LONG), [0; 2]);
+        assert_eq!(felt.done(NOW, Late::default(), alone(3), (LONG, TURN)), [LOST; 2]);
+        assert_eq!(felt.done(NOW, LATE, alone(1), (LONG, TURN)), [LOST * 2, LOST]);
+        assert_eq!(felt.done(NOW, Late::default(), alone(1), (LONG, TURN)), [0; 2]);
     }
 }

@@ -6,7 +6,7 @@ use super::record::{Observed, Way};
 use super::sequences::{Behind, ReadsOn, streamed};
 use crate::core::under_way::Approach;
 use model::{DriveModel, Piece, Position};
-use units::{Duration, Instant, LbnRange, Op, TrackIndex};
+use units::{Duration, Instant, Lbn, LbnRange, Op, TrackIndex};
 
 /// Sectors of a write that cross the bus before the medium side of a drive learns of them: a page of 4 KiB
 /// (docs/MODEL.md).
@@ -27,6 +27,28 @@ pub(super) struct Standing {
     pub behind: Option<Behind>,
     /// What the drive is taken to read on to.
     pub reads_on: ReadsOn,
+    /// The LBN behind what it has reported from its buffer last, and may be writing still.
+    pub reported: Option<Lbn>,
+    /// Whether the drive is taken to take in what follows that meanwhile.
+    pub takes_in: bool,
+}
+
+impl Standing {
+    /// At the beginning, of a drive of which nothing is known.
+    pub fn at_rest(position: Position, track: Option<TrackIndex>) -> Self {
+        let zero = Instant::ZERO;
+        Self {
+            position,
+            track,
+            free: zero,
+            ready: zero,
+            bus: zero,
+            behind: None,
+            reads_on: ReadsOn::default(),
+            reported: None,
+            takes_in: false,
+        }
+    }
 }
 
 /// Where a command's sectors come from.
@@ -271,6 +293,10 @@ pub(super) fn forecast(
     let mut written = 0;
     // Its data come when the command has been taken in and those of a read before it have gone.
     let bus_from = (begun + overheads.command(op)).max(if overheads.overlap { from.bus } else { begun });
+    // A drive that writes back turns to it when what it has reported is written.
+    let writes_back = op.is_write() && overheads.write_back;
+    let waits = writes_back && !(from.takes_in && from.follows_reported(range));
+    let bus_from = if waits { bus_from.max(service).max(from.free) } else { bus_from };
     let whole = |piece: &Piece| u64::from(piece.len) == range.len().get();
     for piece in drive.layout().pieces(range) {
         let earliest = match (&done, op) {
@@ -288,9 +314,10 @@ pub(super) fn forecast(
             let all = data(written.next_multiple_of(burst).min(range.len().get()));
             approach.missed = missed.filter(|&missed| all <= approach.rear_start(drive, &piece, missed));
             let first = if overheads.write_back {
+                // Each is there when it begins to pass: who follows on what is being written comes too late for that turn.
                 let passes = drive.rpm().time_within(drive.layout().track(piece.track).arc(piece.sector, 1));
-                let passed = |sectors: u64| data(sectors).checked_sub(passes * sectors).unwrap_or_default();
-                passed(1).max(passed(u64::from(piece.len)))
+                let behind = |others: u64| data(others + 1).checked_sub(passes * others).unwrap_or_default();
+                behind(0).max(behind(u64::from(piece.len.saturating_sub(1))))
             } else {
                 data(range.len().get().min(BURST))
             };
@@ -353,8 +380,7 @@ pub(super) fn forecast(
     let tail = overheads.tail(op);
     (done.heard, at.bus) = if op.is_write() {
         let crossed = bus_from + bus;
-        let back = if overheads.write_back { crossed.max(service.max(from.free) + bus) } else { done.end };
-        (back + tail, crossed)
+        (if writes_back { crossed } else { done.end } + tail, crossed)
     } else {
         // The bus may be slower than the medium, or taken.
         let first = front.unwrap_or(done.start);
@@ -372,6 +398,7 @@ pub(super) fn forecast(
         let sequence = from.behind.is_some_and(|behind| behind.follows(drive, range));
         Behind { lbn: range.end(), at: done.end, sequence }
     });
+    at.reported = writes_back.then(|| range.end());
     (done, at.reading_on(drive))
 }
 

@@ -258,6 +258,9 @@ impl Core {
     ) {
         let Some(idle) = self.config.idle else { return };
         self.idle.owed = Duration::from_nanos(outside.kept.at_risk().max(0).unsigned_abs());
+        // Flash is never trusted, and what comes back there comes from nowhere else; but trust may be missing for a while.
+        let trusted = outside.foresees() || self.idle.untold;
+        self.idle.untold = trusted && outside.again.most_come_back();
         let allowed = self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
         // A foreground that is silent for long says nothing more.

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use units::{Duration, Instant};
 
 /// So many completions are remembered: of 100 a second for five seconds, and the pauses that can be found are no longer.
-const REMEMBERED: usize = 512;
+pub(super) const REMEMBERED: usize = 512;
 
 /// A pause is the same if it differs by no more: hosts wake nobody more exactly.
 const SAME: Duration = Duration::from_micros(100);
@@ -26,6 +26,12 @@ const TRIAL: u32 = 64;
 /// After so many the pauses which have not been seen a second time are no longer followed.
 const SIFTED: u32 = 16;
 
+/// Where that part of those who come return after one pause all do.
+const ALL_RETURN: f64 = 0.95;
+
+/// By so much a host may be late, whatever the pause.
+const LATE: Duration = Duration::from_millis(5);
+
 /// Arrivals until the next trial, where one has found nothing.
 const REST: u32 = 256;
 
@@ -35,14 +41,11 @@ const PAUSES: usize = 4;
 /// The share of arrivals that answer another is of so many.
 const SHARE_OF: f64 = 64.0;
 
-/// By how many nanoseconds a client or a head is late: for detours, and for idle time.
-pub(super) type Shift = [i64; 2];
-
 /// A request that is done.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     at: Instant,
-    late: Shift,
+    nth: u64,
     answered: bool,
 }
 
@@ -55,23 +58,31 @@ struct Trial {
     came: u32,
 }
 
+/// A pause that is known.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    takes: Duration,
+    /// The share of arrivals that come after it, of all and of those that come after no other.
+    share: f64,
+    alone: f64,
+}
+
 /// Constant pauses, and whose are over.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Returns {
     done: VecDeque<Done>,
-    /// Each pause that is known, and the share of arrivals that come after it.
-    pauses: Vec<(Duration, f64)>,
+    pauses: Vec<Pause>,
     trial: Trial,
     rest: u32,
 }
 
 impl Returns {
-    /// A client hears at `at` that its request is done, and is so `late`.
-    pub fn done(&mut self, at: Instant, late: Shift) {
+    /// A client hears at `at` that its request is done, as the `nth`.
+    pub fn done(&mut self, at: Instant, nth: u64) {
         if self.done.len() == REMEMBERED {
             self.done.pop_front();
         }
-        self.done.push_back(Done { at, late, answered: false });
+        self.done.push_back(Done { at, nth, answered: false });
     }
 
     /// How exact a pause must be.
@@ -92,25 +103,35 @@ impl Returns {
             .map(|(place, _)| from + place)
     }
 
-    /// By how much the client is late whose request comes at `at`, if it comes after a pause that is known.
-    pub fn come(&mut self, at: Instant) -> Option<Shift> {
+    /// Which request that is done the one answers that comes at `at`, if it comes after a pause that is known.
+    pub fn come(&mut self, at: Instant) -> Option<u64> {
         if self.done.len() < REMEMBERED / 4 {
             return None;
         }
         let same = self.same();
-        let found = self.pauses.iter().enumerate().find_map(|(which, &(pause, _))| {
-            let done = at.checked_sub(pause)?;
+        // Of several that which fits best.
+        let off = |of: &(usize, usize)| {
+            let due = self.done[of.1].at + self.pauses[of.0].takes;
+            at.saturating_since(due).max(due.saturating_since(at))
+        };
+        let found = self.pauses.iter().enumerate().filter_map(|(which, pause)| {
+            let done = at.checked_sub(pause.takes)?;
             self.near(done, same).map(|place| (which, place))
         });
-        for (which, (_, share)) in self.pauses.iter_mut().enumerate() {
+        let found = found.min_by_key(off);
+        for (which, pause) in self.pauses.iter_mut().enumerate() {
             let seen = found.is_some_and(|found| found.0 == which);
-            *share += (f64::from(u8::from(seen)) - *share) / SHARE_OF;
+            let seen_by = f64::from(u8::from(seen));
+            pause.share += (seen_by - pause.share) / SHARE_OF;
+            if seen || found.is_none() {
+                pause.alone += (seen_by - pause.alone) / SHARE_OF;
+            }
         }
-        // By chance it would be one in thirty.
-        self.pauses.retain(|(_, share)| *share > 0.1);
+        // By chance it would be one in thirty of those that come after no other; and where those are few, of all hardly any.
+        self.pauses.retain(|pause| pause.alone > 0.1 && pause.share > 0.02);
         if let Some((_, place)) = found {
             self.done[place].answered = true;
-            return Some(self.done[place].late);
+            return Some(self.done[place].nth);
         }
         self.look(at, same);
         None
@@ -142,15 +163,28 @@ impl Returns {
         }
         match trial.pauses.iter().max_by_key(|(pause, seen)| (*seen, std::cmp::Reverse(*pause))) {
             Some(&(pause, seen)) if seen >= TRIAL / 4 => {
-                self.pauses.push((pause, f64::from(seen) / f64::from(TRIAL)));
+                // Of those that come after no other: until so many have come, of all.
+                let share = f64::from(seen) / f64::from(TRIAL);
+                self.pauses.push(Pause { takes: pause, share, alone: share });
             }
             _ => self.rest = REST,
         }
     }
 
+    /// Whether who has paused for so long may come again after a known pause, of a host that was late or since another was taken
+    /// for it: no later than after twice that pause.
+    pub fn may_be_late(&self, paused: Duration) -> bool {
+        self.pauses.iter().any(|pause| paused >= pause.takes && paused <= pause.takes * 2 + LATE)
+    }
+
+    /// Whether not all who come do so after the same pause: most after one that is known, and some after others, known or not.
+    pub fn in_different_ways(&self) -> bool {
+        self.most_return() && self.pauses.iter().all(|pause| pause.share < ALL_RETURN)
+    }
+
     /// Whether most who come answer what is done after a pause that is known.
     pub fn most_return(&self) -> bool {
-        self.pauses.iter().map(|(_, share)| share).sum::<f64>() > 0.5
+        self.pauses.iter().map(|pause| pause.share).sum::<f64>() > 0.5
     }
 }
 
@@ -181,10 +215,10 @@ mod tests {
             }
             let (_, task) = queue.pop_front().unwrap();
             issuer.complete(task, done);
-            returns.done(done, [0; 2]);
+            returns.done(done, n);
             free = done;
         }
-        (f64::from(answers) / 1_000.0, returns.pauses.iter().map(|(pause, _)| *pause).collect())
+        (f64::from(answers) / 1_000.0, returns.pauses.iter().map(|pause| pause.takes).collect())
     }
 
     #[test]

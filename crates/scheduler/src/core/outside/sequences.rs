@@ -141,7 +141,7 @@ pub(super) fn streamed(
         return None;
     }
     let crosses = range.end() > rest.end;
-    let mut at = Standing { free: rest.passed(drive, range.end().min(rest.end)), ..*from };
+    let mut at = Standing { free: rest.passed(drive, range.end().min(rest.end)), reported: None, ..*from };
     if crosses {
         let left = range.start().max(rest.end);
         for piece in drive.layout().pieces(LbnRange::new(left, range.end().since(left))) {
@@ -391,10 +391,7 @@ mod tests {
     /// What is foreseen of reads that are sent at once, by a drive that reads on to so much, from rest.
     fn foreseen(reads_on: ReadsOn, ranges: &[LbnRange]) -> (Vec<Forecast>, Standing) {
         let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
-        let position = Position::default();
-        let zero = Instant::ZERO;
-        let rest =
-            Standing { position, track: None, free: zero, ready: zero, bus: zero, behind: None, reads_on };
+        let rest = Standing { reads_on, ..Standing::at_rest(Position::default(), None) };
         let mut at = rest;
         let each = |range: &LbnRange| {
             let sent = (Instant::ZERO, HeldBack::default());

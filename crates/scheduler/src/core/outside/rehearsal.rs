@@ -1,0 +1,658 @@
+//! By how much longer clients wait for what the head has lost, where they come again a constant time after they were served
+//! ([`returns`](super::returns)).
+//!
+//! Who was made to wait comes later by as much, and those who waited together come together again: what is lost once is felt
+//! for many turns, the more the better clients who think for a constant time have settled out of each other's way. Who is where
+//! some turns later hangs on every completion before, so that one loss more or less says nothing. What says it is the mean over
+//! many: a few thousand requests are written down, by client, with the pause before each and the time that it took. Then they
+//! are rehearsed, over and over: without losses; with a turn lost in one request of ten, as detours lose it; and with one lost by some
+//! of those for whom the head had waited, as idle time loses it. The losses are many since otherwise chance is more than what they
+//! cost; and whole turns since who is thrown out of his place waits longer than who is late by a little each time. To idle time those
+//! lose who come after the head has waited for long, and are driven towards whoever comes after them: by four times as much
+//! as if any of those lost for whom it has waited.
+//!
+//! What a request takes depends on from how many it is chosen: by as much as it took more or less than others from as many, it
+//! takes more or less in a rehearsal too. Who was overtaken as they were written down is overtaken as often in a rehearsal. Who comes
+//! after no known pause may come by himself, again and again when he came, or be who has been away longest, after a pause that
+//! varies: both are rehearsed, and what is more is believed.
+
+use super::answers::{DEPTHS, STALL};
+use super::clock::nanos;
+use super::returns::{REMEMBERED, Returns};
+use crate::lottery::Lottery;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use units::{Duration, Instant};
+
+/// Requests that are written down: few at first, so that something is known soon.
+const FIRST: usize = 512;
+const MOST: usize = 8_192;
+
+/// So often each is rehearsed; at most so many are, and of those the first eighth is not looked at. Of all three rehearsals so many are done
+/// while the drive does one.
+const OFTEN: usize = 8;
+const REHEARSED: usize = 16_384;
+const AT_ONCE: u32 = 12;
+
+/// What is found is the mean over about so many of the longest.
+const MEAN_OF: f64 = 8.0;
+
+/// Of a million requests, those that lose a turn to detours; and to idle time it is one in so many.
+const ALL: u64 = 100_000;
+const IDLE_ONE_IN: f64 = 30.0;
+
+/// What they lose depends on how long it has waited, which decides what it does meanwhile: told apart by powers of two.
+const WAITS: usize = 16;
+
+/// Of so many the half is forgotten.
+const IDLE_MEMORY: u32 = 32_768;
+
+/// A mean is of so many, or as of those who are chosen from fewer.
+const KNOWN: u64 = 8;
+
+/// The part of bursts is of so many.
+const BURSTS_OF: f64 = 64.0;
+
+/// So many times feels nobody, as far as it is told beforehand.
+const MOST_FEEL: f64 = 256.0;
+
+/// A request that comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    /// Its place in the order of arrival.
+    pub sequence: u64,
+    pub arrived: Instant,
+    /// Whether it came on the heels of another.
+    pub follows: bool,
+}
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    arrived: Instant,
+    client: usize,
+    /// Since the client's last was done, if that was seen.
+    pause: Option<Duration>,
+}
+
+/// A request that is written down: how long its client paused before, what it took, and from how many it was chosen.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    pause: u64,
+    took: u64,
+    from: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Client {
+    /// When the first came that is written down, since that was begun.
+    first: u64,
+    steps: Vec<Step>,
+    /// Whether the first came by itself, not in answer to another, or nothing came after the last: then it comes again when it
+    /// came, not when it is done.
+    by_itself: bool,
+}
+
+/// What clients do.
+#[derive(Clone, Debug, Default)]
+struct Script {
+    began: Option<Instant>,
+    requests: usize,
+    clients: Vec<Client>,
+    waiting: BTreeMap<u64, Waits>,
+    /// Whose requests are done, each with when; in that order.
+    away: BTreeMap<u64, (usize, Instant)>,
+    /// Of those from whom somebody was chosen, how many had come before him, and how many there were beside him.
+    before: [u64; 2],
+}
+
+impl Script {
+    /// A request comes in answer to that one; or late, in answer to one that should have been answered; or by itself, if not whoever
+    /// has been away longest `returns` some time.
+    fn come(&mut self, of: &Came, answers: Option<u64>, known: &Returns, returns: bool) {
+        let late = || {
+            let mut away = self.away.iter();
+            away.find(|(_, (_, done))| returns || known.may_be_late(of.arrived.saturating_since(*done)))
+                .map(|(nth, _)| *nth)
+        };
+        let answered = answers.or_else(late);
+        let away = answered.and_then(|nth| self.away.remove(&nth));
+        let (client, pause) = match away {
+            Some((client, done)) => (client, Some(of.arrived.saturating_since(done))),
+            None if answered.is_none() && !returns => {
+                self.clients.push(Client { by_itself: true, ..Client::default() });
+                (self.clients.len() - 1, Some(Duration::ZERO))
+            }
+            // It answers what was done before anything was written down, or is here for the first time.
+            None => {
+                self.clients.push(Client::default());
+                (self.clients.len() - 1, None)
+            }
+        };
+        self.waiting.insert(of.sequence, Waits { arrived: of.arrived, client, pause });
+    }
+
+    /// The request that is the `nth` to be done, was chosen from so many, and could have begun `since` then.
+    fn done(&mut self, now: Instant, (nth, sequence): (u64, u64), (since, from): (Instant, usize)) {
+        let began = *self.began.get_or_insert(now);
+        let Some(Waits { arrived, client, pause }) = self.waiting.remove(&sequence) else { return };
+        let before =
+            self.waiting.range(..sequence).filter(|(_, other)| other.arrived <= since).count() as u64;
+        self.before[0] += before;
+        self.before[1] += from.saturating_sub(1) as u64;
+        self.away.insert(nth, (client, now));
+        while self.away.len() > REMEMBERED {
+            self.away.pop_first();
+        }
+        if let (Some(pause), Some(client)) = (pause, self.clients.get_mut(client)) {
+            let took = now.saturating_since(since.max(arrived)).as_nanos();
+            let from = from.min(DEPTHS - 1);
+            if client.steps.is_empty() {
+                client.first = arrived.saturating_since(began).as_nanos();
+            }
+            client.steps.push(Step { pause: pause.as_nanos(), took, from });
+            self.requests += 1;
+        }
+    }
+
+    /// What requests take that are chosen from so many.
+    fn means(&mut self) -> [u64; DEPTHS] {
+        let steps = || self.clients.iter().flat_map(|client| &client.steps);
+        let mean = steps().map(|step| step.took).sum::<u64>() / (self.requests as u64).max(1);
+        let mut took = [(0, 0); DEPTHS];
+        for step in self.clients.iter_mut().flat_map(|client| &mut client.steps) {
+            // Where the drive was elsewhere for long, chance would be all that is seen.
+            step.took = step.took.min((mean as f64 * STALL) as u64);
+            took[step.from].0 += 1;
+            took[step.from].1 += step.took;
+        }
+        let mut mean = mean;
+        took.map(|(of, took)| {
+            if of >= KNOWN {
+                mean = took / of;
+            }
+            mean
+        })
+    }
+
+    /// What is written down until now. Who waits and who is away stays known.
+    fn take(&mut self, now: Instant) -> Played {
+        let mut script = std::mem::take(self);
+        let mut ended = vec![true; script.clients.len()];
+        let waiting = script.waiting.values_mut().map(|waits| &mut waits.client);
+        for client in waiting.chain(script.away.values_mut().map(|(client, _)| client)) {
+            ended[*client] = false;
+            *client = self.clients.len();
+            self.clients.push(Client::default());
+        }
+        self.waiting = std::mem::take(&mut script.waiting);
+        self.away = std::mem::take(&mut script.away);
+        for (client, ended) in script.clients.iter_mut().zip(ended) {
+            client.by_itself |= ended;
+        }
+        let means = script.means();
+        script.clients.retain(|client| !client.steps.is_empty());
+        let [before, beside] = script.before;
+        let at_random = (before * 2_000_000).checked_div(beside).unwrap_or(0).min(1_000_000);
+        let period = script.began.map_or(0, |began| now.saturating_since(began).as_nanos());
+        Played { clients: script.clients, period, means, at_random }
+    }
+}
+
+/// What is played.
+#[derive(Clone, Debug)]
+struct Played {
+    clients: Vec<Client>,
+    /// For how long it was written down.
+    period: u64,
+    means: [u64; DEPTHS],
+    /// How many of a million are chosen at random, not in order of arrival.
+    at_random: u64,
+}
+
+impl Played {
+    /// How long a request takes that is chosen from so many.
+    fn takes(&self, step: &Step, from: usize) -> u64 {
+        let [then, now] = [step.from, from.min(DEPTHS - 1)].map(|from| self.means[from]);
+        (step.took + now).saturating_sub(then).max(step.took / 4)
+    }
+}
+
+/// Who loses a turn, in a million.
+#[derive(Clone, Copy, Debug)]
+enum Loses {
+    /// Of all.
+    All(u64),
+    /// Of those for whom the head has waited so long: by the power of two of the milliseconds.
+    First([u64; WAITS]),
+}
+
+impl Loses {
+    fn chance(&self, head_waited: Option<u64>) -> u64 {
+        match self {
+            Self::All(chance) => *chance,
+            Self::First(chances) => head_waited.map_or(0, |waited| chances[wait(waited)]),
+        }
+    }
+}
+
+/// Which of the [`WAITS`] that is.
+fn wait(nanos: u64) -> usize {
+    let power = u64::BITS - (nanos / 1_000_000).leading_zeros();
+    (power as usize).min(WAITS - 1)
+}
+
+/// What those lose to idle time for whom the head has waited so long.
+#[derive(Clone, Copy, Debug, Default)]
+struct LostToIdle {
+    /// All requests.
+    all: u32,
+    /// Of these, how many there are for whom it has waited, and what they lost, in nanoseconds.
+    waits: [(u32, f64); WAITS],
+}
+
+impl LostToIdle {
+    fn note(&mut self, head_waited: Option<u64>, lost: i64) {
+        self.all += 1;
+        if let Some(waited) = head_waited {
+            let (of, sum) = &mut self.waits[wait(waited)];
+            *of += 1;
+            *sum += lost as f64;
+        }
+        if self.all == IDLE_MEMORY {
+            self.all /= 2;
+            self.waits.iter_mut().for_each(|(of, sum)| (*of, *sum) = (*of / 2, *sum / 2.0));
+        }
+    }
+
+    /// So that of all requests one in so many loses a turn.
+    fn loses(&self) -> Loses {
+        let lost: f64 = self.waits.iter().map(|(_, lost)| lost.max(0.0)).sum();
+        let turns = f64::from(self.all) / IDLE_ONE_IN;
+        Loses::First(self.waits.map(|(of, sum)| {
+            let share = if lost > 0.0 { sum.max(0.0) / lost } else { 0.0 };
+            (turns * share / f64::from(of.max(1)) * 1e6).min(1e6) as u64
+        }))
+    }
+}
+
+/// A rehearsal under way.
+#[derive(Clone, Debug)]
+struct Rehearsed {
+    loses: Loses,
+    lottery: Lottery,
+    now: u64,
+    /// When the head was done last.
+    free: u64,
+    /// Who comes when, and each client's next request.
+    due: BinaryHeap<Reverse<(u64, usize)>>,
+    next: Vec<usize>,
+    /// How often each has come by itself.
+    rounds: Vec<u64>,
+    queue: VecDeque<(u64, usize)>,
+    done: u32,
+    /// What was waited, and what was lost.
+    waited: f64,
+    lost: f64,
+}
+
+impl Rehearsed {
+    fn new(played: &Played, loses: Loses) -> Self {
+        let due = played.clients.iter().enumerate();
+        let due = due.map(|(who, client)| Reverse((client.first, who)));
+        Self {
+            loses,
+            lottery: Lottery::new(1),
+            now: 0,
+            free: 0,
+            due: due.collect(),
+            next: vec![0; played.clients.len()],
+            rounds: vec![0; played.clients.len()],
+            queue: VecDeque::new(),
+            done: 0,
+            waited: 0.0,
+            lost: 0.0,
+        }
+    }
+
+    /// The next request is done.
+    fn step(&mut self, played: &Played, turn: u64, early: u32) {
+        let first = self.queue.is_empty();
+        while let Some(&Reverse((at, who))) =
+            self.due.peek().filter(|due| self.queue.is_empty() || due.0.0 <= self.now)
+        {
+            self.due.pop();
+            self.now = self.now.max(at);
+            self.queue.push_back((at, who));
+        }
+        let head_waited = first.then(|| self.now.saturating_sub(self.free));
+        // Who comes when a request is done comes when the next is chosen.
+        let from = self.queue.iter().take_while(|(came, _)| *came < self.now && !first).count();
+        let there = from.max(1);
+        let chosen = if there > 1
+            && self.lottery.draw([played.at_random, 1_000_000 - played.at_random].into_iter()) == Some(0)
+        {
+            self.lottery.draw(std::iter::repeat_n(1, there)).unwrap_or(0)
+        } else {
+            0
+        };
+        let Some((came, who)) = self.queue.remove(chosen) else { return };
+        let chance = self.loses.chance(head_waited);
+        let loses = chance > 0 && self.lottery.draw([chance, 1_000_000 - chance].into_iter()) == Some(0);
+        let lost = if loses { turn } else { 0 };
+        let Client { first, steps, by_itself } = &played.clients[who];
+        let place = &mut self.next[who];
+        self.now += played.takes(&steps[*place], from) + lost;
+        self.free = self.now;
+        *place = (*place + 1) % steps.len();
+        let mut due = self.now + steps[*place].pause;
+        if *place == 0 && *by_itself {
+            self.rounds[who] += 1;
+            due = self.now.max(first + self.rounds[who] * played.period);
+        }
+        self.due.push(Reverse((due, who)));
+        self.done += 1;
+        if self.done > early {
+            self.waited += (self.now - came) as f64;
+            self.lost += lost as f64;
+        }
+    }
+}
+
+/// Three rehearsals of the same.
+#[derive(Clone, Debug)]
+struct Rehearsals {
+    played: Played,
+    /// Requests of each.
+    all: u32,
+    each: [Rehearsed; 3],
+}
+
+impl Rehearsals {
+    fn new(played: Played, idle: Loses) -> Self {
+        let each = [Loses::All(0), Loses::All(ALL), idle].map(|loses| Rehearsed::new(&played, loses));
+        let requests: usize = played.clients.iter().map(|client| client.steps.len()).sum();
+        Self { played, all: (requests * OFTEN).min(REHEARSED) as u32, each }
+    }
+
+    /// So many requests more; what is found when all are done: of a time that is lost the multiple which is waited longer, if
+    /// detours or idle time have lost it.
+    fn go_on(&mut self, requests: u32, turn: u64) -> Option<[f64; 2]> {
+        for _ in 0..requests {
+            let next = self.each.iter_mut().find(|rehearsed| rehearsed.done < self.all)?;
+            next.step(&self.played, turn, self.all / 8);
+        }
+        self.found()
+    }
+
+    fn found(&self) -> Option<[f64; 2]> {
+        let [plain, some, first] = &self.each;
+        let longer = |with: &Rehearsed| {
+            // Nobody is ever the first where the head never waits.
+            let lost = with.lost > 0.0;
+            if lost { ((with.waited - plain.waited) / with.lost).clamp(1.0, MOST_FEEL) } else { 1.0 }
+        };
+        (first.done == self.all).then(|| [some, first].map(longer))
+    }
+}
+
+/// One way to read what is seen.
+#[derive(Clone, Debug, Default)]
+struct Reading {
+    /// Who comes after no known pause has been away longest, and does not come by itself.
+    returns: bool,
+    script: Script,
+    /// How many are written down.
+    most: usize,
+    under_way: Option<Box<Rehearsals>>,
+    /// The means of what was found, and of how many requests that were rehearsed.
+    found: [f64; 2],
+    of: f64,
+}
+
+impl Reading {
+    /// The request that is the `nth` to be done, was chosen from so many, and could have begun `since` then.
+    fn done(
+        &mut self,
+        now: Instant,
+        of: (u64, u64),
+        begun: (Instant, usize),
+        (turn, idle): (u64, &LostToIdle),
+    ) {
+        self.script.done(now, of, begun);
+        let found = self.under_way.as_mut().and_then(|rehearsals| rehearsals.go_on(AT_ONCE, turn));
+        if let Some((rehearsals, found)) = self.under_way.take_if(|_| found.is_some()).zip(found) {
+            let of = f64::from(rehearsals.all);
+            self.of = (self.of + of).min(MEAN_OF * REHEARSED as f64);
+            for (mean, found) in self.found.iter_mut().zip(found) {
+                *mean += (found - *mean) * (of / self.of).min(1.0);
+            }
+        }
+        if self.under_way.is_none() && self.script.requests >= self.most.max(FIRST) {
+            self.most = (self.most.max(FIRST) * 2).min(MOST);
+            self.under_way = Some(Box::new(Rehearsals::new(self.script.take(now), idle.loses())));
+        }
+    }
+}
+
+/// What is known of clients who come again.
+#[derive(Clone, Debug)]
+pub(super) struct Rehearsal {
+    returns: Returns,
+    idle: LostToIdle,
+    /// Nobody can tell a client who pauses by chance from one who comes for the first time: it is read either way.
+    readings: [Reading; 2],
+    /// Of those who come after no known pause, the part that comes on the heels of others.
+    in_bursts: f64,
+    /// Requests done.
+    done: u64,
+}
+
+impl Default for Rehearsal {
+    fn default() -> Self {
+        let readings = [false, true].map(|returns| Reading { returns, ..Reading::default() });
+        Self { returns: Returns::default(), idle: LostToIdle::default(), readings, in_bursts: 0.0, done: 0 }
+    }
+}
+
+impl Rehearsal {
+    /// Those came since the last request was done.
+    pub fn came(&mut self, came: &mut [Came]) {
+        came.sort_unstable_by_key(|came| (came.arrived, came.sequence));
+        for of in came {
+            let answers = self.returns.come(of.arrived);
+            if answers.is_none() {
+                self.in_bursts += (f64::from(u8::from(of.follows)) - self.in_bursts) / BURSTS_OF;
+            }
+            for reading in &mut self.readings {
+                if self.returns.most_return() {
+                    reading.script.come(of, answers, &self.returns, reading.returns);
+                } else {
+                    *reading = Reading { returns: reading.returns, ..Reading::default() };
+                }
+            }
+        }
+    }
+
+    /// A request is done that was chosen from so many, `since` the last was.
+    pub fn served(
+        &mut self,
+        now: Instant,
+        sequence: u64,
+        (since, from): (Instant, usize),
+        (turn, idle): (Duration, i64),
+    ) {
+        self.done += 1;
+        self.returns.done(now, self.done);
+        if !self.returns.most_return() {
+            return;
+        }
+        let alone = self.readings[0].script.waiting.get(&sequence).filter(|_| from == 0);
+        self.idle.note(alone.map(|waits| waits.arrived.saturating_since(since).as_nanos()), idle);
+        let turn = nanos(turn).unsigned_abs();
+        for reading in &mut self.readings {
+            reading.done(now, (self.done, sequence), (since, from), (turn, &self.idle));
+        }
+    }
+
+    /// Of what the head loses to detours and to idle time, the multiples that clients wait longer in the end and in the mean: as
+    /// it is read, the more.
+    pub fn who_feel(&self) -> Option<[f64; 2]> {
+        let known = self.readings.iter().filter(|reading| reading.of > 0.0 && self.returns.most_return());
+        known.map(|reading| reading.found).reduce(|a, b| [a[0].max(b[0]), a[1].max(b[1])])
+    }
+
+    /// Nobody waits any more who came before that.
+    pub fn forget_before(&mut self, first: Instant) {
+        for reading in &mut self.readings {
+            reading.script.waiting.retain(|_, waits| waits.arrived >= first);
+        }
+    }
+
+    /// Whether clients ask several times before they pause: not the same time lies between what is done and what comes, and who
+    /// comes after another time does not come with many others.
+    pub fn in_sessions(&self) -> bool {
+        self.returns.in_different_ways() && self.in_bursts < 0.5
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workload::random::Stream;
+
+    const TURN: u64 = 6_000_000;
+    const MS: u64 = 1_000_000;
+
+    /// So many clients who ask so often one after another and pause for so long, in milliseconds; chosen at random, or in order.
+    #[derive(Clone, Copy, Debug)]
+    struct Crew {
+        clients: usize,
+        session: u64,
+        pause: u64,
+        at_random: bool,
+    }
+
+    /// Who loses a turn: by how long the head has waited for it.
+    type Lost<'a> = &'a dyn Fn(Option<u64>, f64) -> bool;
+
+    /// What so many requests of a crew wait, and lose, in nanoseconds; each takes 3 to 13 ms, less where it is chosen from several.
+    fn served(crew: Crew, lost: Lost<'_>, requests: u64, seed: u64, told: &mut Rehearsal) -> [f64; 2] {
+        let Crew { clients, session, pause, at_random } = crew;
+        let [mut takes, mut loses, mut chooses] =
+            ["takes", "loses", "chooses"].map(|name| Stream::new(seed, name));
+        let mut next: Vec<(u64, u64)> =
+            (0..clients as u64).map(|who| (who * pause * MS / clients as u64, session)).collect();
+        let mut waiting: Vec<(u64, usize, u64)> = Vec::new();
+        let (mut free, mut sums, mut sequence) = (0, [0.0; 2], 0);
+        let mut known = 0;
+        for _ in 0..requests {
+            let mut come = |until: u64, waiting: &mut Vec<(u64, usize, u64)>, next: &mut Vec<(u64, u64)>| {
+                let mut came: Vec<_> =
+                    (0..clients).filter(|&who| next[who].0 <= until).map(|who| (next[who].0, who)).collect();
+                came.sort_unstable();
+                for (at, who) in came {
+                    waiting.push((at, who, sequence));
+                    next[who].0 = u64::MAX;
+                    sequence += 1;
+                }
+            };
+            let from = waiting.len();
+            let first = next.iter().map(|(at, _)| *at).min().unwrap();
+            if from == 0 {
+                come(first, &mut waiting, &mut next);
+            }
+            let place = if at_random { (chooses.unit() * waiting.len() as f64) as usize } else { 0 };
+            let (came, who, number) = waiting.remove(place);
+            let began = free.max(came);
+            let shorter = if from > 1 { 0.9 } else { 1.0 };
+            let service = ((3.0 + 10.0 * takes.unit()) * shorter * MS as f64) as u64;
+            let head_waited = (from == 0).then_some(began - free);
+            let late = if lost(head_waited, loses.unit()) { TURN } else { 0 };
+            let done = began + service + late;
+            come(done, &mut waiting, &mut next);
+            let mut new: Vec<Came> = waiting
+                .iter()
+                .chain([&(came, who, number)])
+                .filter(|of| of.2 >= known)
+                .map(|&(at, _, sequence)| Came { sequence, arrived: Instant::from_nanos(at), follows: false })
+                .collect();
+            known += new.len() as u64;
+            told.came(&mut new);
+            let idle = if head_waited.is_some() { late as i64 } else { 0 };
+            let turn = Duration::from_nanos(TURN);
+            told.served(Instant::from_nanos(done), number, (Instant::from_nanos(free), from), (turn, idle));
+            sums[0] += (done - came) as f64;
+            sums[1] += late as f64;
+            free = done;
+            let left = next[who].1 - 1;
+            next[who] = if left == 0 { (done + pause * MS, session) } else { (done, left) };
+        }
+        sums
+    }
+
+    /// Of what is lost so, the multiple which is waited longer: as it is, and as it is told of detours and of idle time.
+    fn waited_and_told(crew: Crew, lost: Lost<'_>) -> (f64, [f64; 2]) {
+        const SEEDS: u64 = 8;
+        let (mut longer, mut all, mut told) = (0.0, 0.0, [0.0; 2]);
+        for seed in 0..SEEDS {
+            let mut rehearsal = Rehearsal::default();
+            let with = served(crew, lost, 120_000, seed, &mut rehearsal);
+            let without = served(crew, &|_, _| false, 120_000, seed, &mut Rehearsal::default());
+            longer += with[0] - without[0];
+            all += with[1];
+            let found = rehearsal.who_feel().unwrap();
+            told = [0, 1].map(|why| told[why] + found[why] / SEEDS as f64);
+        }
+        (longer / all, told)
+    }
+
+    const CREWS: [Crew; 4] = [
+        Crew { clients: 10, session: 1, pause: 100, at_random: false },
+        Crew { clients: 10, session: 1, pause: 100, at_random: true },
+        Crew { clients: 10, session: 5, pause: 500, at_random: false },
+        Crew { clients: 4, session: 10, pause: 500, at_random: true },
+    ];
+
+    #[test]
+    fn what_detours_lose_is_told() {
+        for crew in CREWS {
+            // Enough to be seen beside chance.
+            let (waited, [told, _]) = waited_and_told(crew, &|_, chance| chance < 0.03);
+            assert!((told / waited - 1.0).abs() < 0.25, "{crew:?}: {told:.2} told, {waited:.2} waited");
+        }
+    }
+
+    #[test]
+    fn what_idle_time_loses_is_told() {
+        for crew in CREWS {
+            let lost = |head_waited: Option<u64>, chance| {
+                head_waited.is_some_and(|waited| waited > 16 * MS && chance < 0.1)
+            };
+            let lost: Lost<'_> =
+                if crew.session == 1 { &|waited, chance| waited.is_some() && chance < 0.1 } else { &lost };
+            let (waited, [_, told]) = waited_and_told(crew, lost);
+            // Chance in what few sessions wait is a sixth; of four clients it tells twice as much.
+            assert!((0.7..2.5).contains(&(told / waited)), "{crew:?}: {told:.2} told, {waited:.2} waited");
+        }
+    }
+
+    #[test]
+    fn each_client_is_found() {
+        for crew in CREWS {
+            let mut rehearsal = Rehearsal::default();
+            served(crew, &|_, _| false, 6_000, 1, &mut rehearsal);
+            assert_eq!(rehearsal.in_sessions(), crew.session > 1, "{crew:?}");
+            let clients =
+                rehearsal.readings[0].script.clients.iter().filter(|client| !client.steps.is_empty()).count();
+            assert!(clients.abs_diff(crew.clients) < 2, "{crew:?}: {clients}");
+        }
+    }
+
+    #[test]
+    fn until_something_is_known_nothing_is_told() {
+        let mut rehearsal = Rehearsal::default();
+        served(CREWS[2], &|_, _| false, 1_000, 1, &mut rehearsal);
+        assert_eq!(rehearsal.who_feel(), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! What a foreground request costs the processor outside the drive, as a distribution, by how much of the drive is wanted.
+//!
+//! The papers' OLTP load with ten tasks, an Atlas 10K as a black box with the default noise, and a whole scan (FAST'02,
+//! section 5). A sample is all that happens from one foreground request's completion to the next: the policy's choice,
+//! the search for a detour, what completions teach, and what the emulated drive and the load do for it. So the scheduler's
+//! own share is less; the rows without a scan show what there is without freeblock scheduling.
+//!
+//! `cargo bench -p freeblock-sim --bench outside -- POLICY` runs the rows of one policy.
+#![allow(clippy::print_stdout, reason = "a benchmark prints")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
+use drive::Behaviour;
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use hdrhistogram::Histogram;
+use model::{DriveModel, builtin};
+use scheduler::{Config, OutsideConfig, Place};
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Instant as Clock;
+use units::{Instant, Sectors};
+use workload::{Arrival, Issuer, Oltp, OltpConfig};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+const POLICIES: [&str; 4] = ["fcfs", "sptf", "sptf-sw60", "sstf"];
+
+/// A row ends when so many percent of the drive are still wanted.
+const PHASES: [(u64, &str); 6] =
+    [(80, "100-80% wanted"), (50, "80-50%"), (20, "50-20%"), (5, "20-5%"), (1, "5-1%"), (0, "1-0%")];
+
+/// Requests of a row without a scan, and the most of one with it.
+const ALONE: u64 = 50_000;
+const MOST: u64 = 400_000;
+
+fn main() -> Result<()> {
+    // Without --bench, as tests run it, everything is tiny.
+    let full = std::env::args().any(|a| a == "--bench");
+    let only: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    println!("{:10} {:16} {:>9} {:>8} {:>8} {:>8}", "policy", "scan", "requests", "mean", "median", "p99");
+    for policy in POLICIES.into_iter().filter(|policy| only.is_empty() || only.iter().any(|o| o == policy)) {
+        let mut alone = Run::new(policy, Background::None)?;
+        alone.row("none", if full { ALONE } else { 50 }, |_| false)?;
+        let mut scan = Run::new(policy, Background::Scan { block: Sectors::new(8) })?;
+        for (until, what) in PHASES {
+            let over = |run: &Outside<Oltp>| {
+                run.scan_progress().is_some_and(|(had, all)| (all - had) * 100 <= all * until)
+            };
+            scan.row(what, if full { MOST } else { 50 }, over)?;
+        }
+    }
+    Ok(())
+}
+
+struct Run {
+    policy: &'static str,
+    run: Outside<Oltp>,
+}
+
+impl Run {
+    fn new(policy: &'static str, background: Background) -> Result<Self> {
+        let profile = builtin::find("quantum-atlas-10k")?;
+        let known = Arc::new(DriveModel::from_profile(&profile)?);
+        let (drive, overheads) = black_box(&profile, Behaviour::noisy(), 1)?;
+        let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 1)?;
+        let load = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 1)?;
+        let place = Place::Outside(OutsideConfig::beyond(overheads));
+        let config = Config { place, seed: 1, policy: policy.parse()?, ..Config::default() };
+        Ok(Self { policy, run: Outside::new(drive, known, config, load, background)? })
+    }
+
+    /// Runs until that is over or so many requests are done, and prints what they took, in microseconds.
+    fn row(&mut self, scan: &str, most: u64, over: impl Fn(&Outside<Oltp>) -> bool) -> Result<()> {
+        let mut nanos = Histogram::<u64>::new(3)?;
+        while nanos.len() < most && !over(&self.run) {
+            let began = Clock::now();
+            self.run.advance(1, &mut Nothing)?;
+            nanos.record(u64::try_from(began.elapsed().as_nanos())?)?;
+        }
+        let us = |nanos: u64| nanos as f64 / 1e3;
+        println!(
+            "{:10} {scan:16} {:9} {:8.2} {:8.2} {:8.2}",
+            self.policy,
+            nanos.len(),
+            nanos.mean() / 1e3,
+            us(nanos.value_at_quantile(0.5)),
+            us(nanos.value_at_quantile(0.99)),
+        );
+        Ok(())
+    }
+}

@@ -29,7 +29,7 @@ pub struct Progress<'a> {
     pub journal: &'a Journal,
 }
 
-/// Called now and then; `Break` ends the probe.
+/// Called before the first command, then now and then; `Break` ends the probe.
 pub type Hook<'a> = dyn FnMut(&Progress<'_>) -> ControlFlow<()> + 'a;
 
 /// Commands between two calls of the hook.
@@ -211,6 +211,11 @@ impl<'a> Meter<'a> {
         self.share = self.share.max(share);
     }
 
+    /// Whoever keeps the journal is told of it before anything is measured, so that a probe that ends early leaves one.
+    pub(crate) fn begin(&mut self) -> Result<(), ProbeError> {
+        if self.tell().is_break() { Err(ProbeError::Interrupted) } else { Ok(()) }
+    }
+
     /// All is measured: whoever waits is told so.
     pub(crate) fn end(&mut self) {
         self.stage("done", 1.0);
@@ -296,10 +301,11 @@ impl<'a> Meter<'a> {
         self.recorder.reason()
     }
 
-    /// Another command; calls the hook now and then.
+    /// Another command; calls the hook now and then, also while old ones are answered from the record: that takes as long to
+    /// compute as it did, and whoever waits may want an end.
     fn count(&mut self) -> Result<(), ProbeError> {
         self.commands += 1;
-        if self.commands.is_multiple_of(HOOK_EVERY) && !self.recorder.replaying() && self.tell().is_break() {
+        if self.commands.is_multiple_of(HOOK_EVERY) && self.tell().is_break() {
             return Err(ProbeError::Interrupted);
         }
         Ok(())

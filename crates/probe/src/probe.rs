@@ -87,7 +87,7 @@ impl Probe {
         &self.journal
     }
 
-    /// Probes `device` to the end, calling `hook` now and then.
+    /// Probes `device` to the end, calling `hook` before the first command and now and then.
     ///
     /// # Errors
     /// A command that failed, a hook that said so, a state of another drive, or times that are no disk's. The journal
@@ -105,6 +105,7 @@ impl Probe {
         if self.options.writes.is_some() {
             meter.reads_to_check += check::REQUESTS;
         }
+        meter.begin()?;
         characterise(&mut meter, &self.options)
     }
 }

@@ -327,6 +327,12 @@ fn a_drive_swapped_for_another_is_refused_by_name() {
     let smaller = builtin::find("seagate-cheetah-4lp").unwrap();
     let error = resumed(&state, &mut Emulated::new(&smaller)).unwrap_err().to_string();
     assert!(error.contains("sectors of 512 bytes, the drive"), "{error}");
+    // Also what was begun so lately that it cannot be gone on with.
+    for young in [0, 20] {
+        let state = begun(Emulated::new(&truth), young);
+        let error = resumed(&state, &mut Emulated::new(&smaller)).unwrap_err().to_string();
+        assert!(error.contains("sectors of 512 bytes, the drive"), "{young}: {error}");
+    }
 }
 
 #[test]

@@ -163,6 +163,42 @@ fn progress_goes_from_nothing_to_all_and_never_back() {
     }
 }
 
+/// Whoever saves what the hook is told has a state from before the first command on, and may end it whenever it is called, also
+/// while a probe that goes on is not yet where it was.
+#[test]
+fn the_hook_is_called_before_the_first_command_and_ends_the_probe_whenever_it_says_so() {
+    let truth = builtin::find("mimic-less-capacity").unwrap();
+    let whole = probed(&truth);
+    let mut saved = Journal::from_bytes(&Probe::new(Options::default()).journal().to_bytes(), "new").unwrap();
+    let mut longest = 0;
+    for calls in [0_u64, 1, 3, 30, 10, 40] {
+        let mut probe = Probe::resume(Options::default(), saved).unwrap();
+        let mut device = Emulated::new(&truth);
+        let (mut left, mut told) = (calls, None);
+        let hook = &mut |at: &probe::Progress<'_>| {
+            told.get_or_insert(at.journal.commands());
+            if left == 0 {
+                return ControlFlow::Break(());
+            }
+            left -= 1;
+            ControlFlow::Continue(())
+        };
+        assert!(matches!(probe.run(&mut device, hook), Err(ProbeError::Interrupted)), "{calls}");
+        // What was too young is measured anew, and nothing is lost of what was not.
+        let usable = if longest < 200 { 0 } else { longest };
+        assert_eq!(told, Some(usable), "{calls}");
+        longest = usable.max(probe.journal().commands());
+        assert!(longest >= 64 * calls.saturating_sub(1), "{calls}: {longest}");
+        saved = Journal::from_bytes(&probe.journal().to_bytes(), "state").unwrap();
+        assert_eq!(saved.commands(), longest);
+    }
+    let found = Probe::resume(Options::default(), saved)
+        .unwrap()
+        .run(&mut Emulated::new(&truth), &mut |_| ControlFlow::Continue(()))
+        .unwrap();
+    is_the_same(&found.profile, &whole.profile, "ended often");
+}
+
 /// The name and the words of a profile, its sources and a drive's own name change nothing: only what the handle says counts.
 #[test]
 fn nothing_but_the_handle_is_known() {

@@ -8,6 +8,7 @@ pub(crate) use device::DeviceName;
 
 use crate::args::ProbeArgs;
 use crate::files;
+use crate::interrupt;
 use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
@@ -43,14 +44,24 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     }
     let mut probe = begin(args)?;
     let mut progress = Progress::new(console, "probing", PARTS as u64);
-    let mut saved = Instant::now();
+    if args.resume.is_some() {
+        // Ended by Ctrl-C it saves what it has.
+        interrupt::watch(|| {});
+    }
+    // When, and how many commands: what is only answered from the file again is in it.
+    let mut saved: Option<(Instant, u64)> = None;
     let mut trouble = None;
     let result = probe.run(device.as_mut(), &mut |at| {
         progress.at((at.share * PARTS) as u64);
+        if interrupt::came() {
+            return ControlFlow::Break(());
+        }
         if let Some(path) = &args.resume
-            && saved.elapsed() > SAVE_EVERY
+            && saved.is_none_or(|(last, commands)| {
+                last.elapsed() > SAVE_EVERY && commands < at.journal.commands()
+            })
         {
-            saved = Instant::now();
+            saved = Some((Instant::now(), at.journal.commands()));
             if let Err(problem) = files::replace(path, at.journal.to_bytes()) {
                 trouble = Some(problem);
                 return ControlFlow::Break(());

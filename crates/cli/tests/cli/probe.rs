@@ -1,6 +1,9 @@
 //! `freeblock probe`.
 
-use crate::support::{Dir, run, run_with};
+use crate::support::{Dir, command, run, run_with};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 const DEVICE: &str = "emulated:mimic-less-capacity";
 
@@ -31,6 +34,74 @@ fn a_probe_goes_on_from_its_state_and_finds_the_same() {
     let broken = dir.file("broken.state", "no such thing");
     run_with(&["probe", DEVICE, "--resume", &broken])
         .complained(1, &["broken.state", "probe from the beginning"]);
+}
+
+/// A probe of [`DEVICE`] that keeps its state in this file, which is there.
+fn begun(state: &str) -> Child {
+    let mut child = command()
+        .args(["probe", DEVICE, "--resume", state])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !Path::new(state).exists() {
+        assert!(Instant::now() < patience && child.try_wait().unwrap().is_none(), "no {state}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child
+}
+
+/// What is in a state file: it is whole.
+fn commands_in(state: &str) -> u64 {
+    let bytes = std::fs::read(state).unwrap();
+    probe::Journal::from_bytes(&bytes, state).unwrap().commands()
+}
+
+/// How the drive is laid out, found by a probe that goes on from this file.
+fn layout_found(state: &str) -> serde_json::Value {
+    run_with(&["probe", DEVICE, "--resume", state, "--json"]).json()["profile"]["layout"].clone()
+}
+
+/// Long before the state is saved for the second time.
+#[test]
+fn a_probe_that_is_killed_at_once_leaves_a_state_and_goes_on() {
+    let dir = Dir::new();
+    let (whole, state) = (dir.path("whole.state"), dir.path("killed.state"));
+    let mut child = begun(&state);
+    child.kill().unwrap();
+    assert_ne!(child.wait().unwrap().code(), Some(0));
+    commands_in(&state);
+    // It is the state of that drive, however young.
+    run_with(&["probe", "emulated:mimic-base", "--resume", &state])
+        .complained(1, &["the state is of another probe", "sectors"]);
+    assert_eq!(layout_found(&state), layout_found(&whole));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_probe_that_is_told_to_end_saves_what_it_has_measured_and_says_how_to_go_on() {
+    let dir = Dir::new();
+    let (whole, state) = (dir.path("whole.state"), dir.path("ended.state"));
+    let mut most = 0;
+    // Twice: the second one has what the first one had.
+    for signal in ["-TERM", "-INT"] {
+        let child = begun(&state);
+        // So that it has measured something; it takes a computer a second.
+        std::thread::sleep(Duration::from_millis(200));
+        let id = child.id().to_string();
+        assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let ended = crate::support::Run::from(child.wait_with_output().unwrap());
+        if ended.code == Some(0) {
+            // This computer is too quick.
+            break;
+        }
+        ended.complained(1, &["interrupted", "the same command goes on from its state file"]);
+        let commands = commands_in(&state);
+        assert!(commands > 0 && commands >= most, "{commands} after {most}");
+        most = commands;
+    }
+    assert_eq!(layout_found(&state), layout_found(&whole));
 }
 
 #[test]

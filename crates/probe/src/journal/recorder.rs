@@ -41,11 +41,9 @@ pub(crate) struct Recorder<'a> {
 impl<'a> Recorder<'a> {
     pub(crate) fn new(device: &'a mut dyn Device, journal: &'a mut Journal) -> Result<Self, StateError> {
         let (capacity, sector_bytes) = (device.capacity().get(), device.sector_bytes().get());
-        if journal.revolution == 0 {
-            // Too young to be of use: how the platter stands to the clock cannot be found again.
-            journal.entries.clear();
-            journal.capacity = capacity;
-            journal.sector_bytes = sector_bytes;
+        if journal.capacity == 0 {
+            // Nobody's yet.
+            (journal.capacity, journal.sector_bytes) = (capacity, sector_bytes);
         }
         if (journal.capacity, journal.sector_bytes) != (capacity, sector_bytes) {
             return Err(StateError::Other {
@@ -54,6 +52,10 @@ impl<'a> Recorder<'a> {
                     journal.capacity, journal.sector_bytes
                 ),
             });
+        }
+        if journal.revolution == 0 {
+            // Too young to be of use: how the platter stands to the clock cannot be found again.
+            journal.entries.clear();
         }
         let fresh = journal.entries.is_empty();
         let (ahead, reason) = (fresh.then_some(0), String::new());
@@ -66,10 +68,6 @@ impl<'a> Recorder<'a> {
 
     pub(crate) fn set_revolution(&mut self, ns: f64) {
         self.journal.revolution = ns.to_bits();
-    }
-
-    pub(crate) fn replaying(&self) -> bool {
-        self.replayed < self.journal.entries.len()
     }
 
     pub(crate) fn capacity(&self) -> u64 {

@@ -12,7 +12,7 @@ use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// First bytes of a state file; the last is the version of the format and of the order of measurements.
-const MAGIC: &[u8; 8] = b"FBPROBE\x05";
+const MAGIC: &[u8; 8] = b"FBPROBE\x06";
 
 /// Bytes before the entries: magic, capacity, sector size, seed, revolution, entries.
 const HEADER: usize = 8 + 5 * 8;

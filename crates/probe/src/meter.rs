@@ -38,6 +38,9 @@ const HOOK_EVERY: u64 = 64;
 /// Reads that came from the buffer, one after another, before a sector is given up.
 const MOST_HITS: u32 = 6;
 
+/// The most sectors of a read that is to drive all else from the buffer: what a host hands over at once.
+const MOST_AT_ONCE: u64 = 2_048;
+
 /// Drive time that a probe may take, s: of a drive of so many bytes, how it grows, at most.
 const LEAST_S: f64 = 300.0;
 const SMALL: f64 = 9e9;
@@ -348,7 +351,7 @@ impl<'a> Meter<'a> {
     /// Where a sector stands; `None` of one that cannot be read.
     pub(crate) fn angle_of(&mut self, lbn: u64) -> Result<Option<f64>, ProbeError> {
         self.keep_phase()?;
-        for _ in 0..MOST_HITS {
+        for hits in 0..MOST_HITS {
             let reading = self.read(lbn, 1)?;
             if reading.failed {
                 return Ok(None);
@@ -357,7 +360,7 @@ impl<'a> Meter<'a> {
                 self.measured.push(lbn);
                 return Ok(Some(self.turns_at(reading.completed)));
             }
-            self.leave(lbn)?;
+            if hits < MOST_HITS / 2 { self.leave(lbn)? } else { self.overrun(lbn)? }
         }
         Err(ProbeError::Unlike {
             stage: self.stage,
@@ -401,6 +404,20 @@ impl<'a> Meter<'a> {
             }
             let reading = self.read(other, 1)?;
             done += u64::from(!self.is_hit(&reading));
+        }
+        if done == 0 { self.overrun(lbn) } else { Ok(()) }
+    }
+
+    /// All around `lbn` is in the buffer, that of a drive that fits into it. What is longer than a place of it is read anew all the
+    /// same, and leaves its end in the place that was used least lately: as many such reads as there are places leave nothing else.
+    fn overrun(&mut self, lbn: u64) -> Result<(), ProbeError> {
+        let capacity = self.capacity();
+        // As far from it as can be, for the drive may read on behind them.
+        let (first, end) =
+            if lbn < capacity / 2 { (lbn + (capacity - lbn) / 2, capacity) } else { (0, lbn.div_ceil(2)) };
+        let count = (end - first).min(MOST_AT_ONCE);
+        for _ in 0..=self.segments {
+            self.read(end - count, count)?;
         }
         Ok(())
     }

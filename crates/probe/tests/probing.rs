@@ -313,6 +313,20 @@ fn a_probe_of_a_drive_that_varies_goes_on_after_a_pause() {
     assert!(shares.near >= 0.97, "{shares:?}");
 }
 
+/// Ten tracks of 365 sectors in a buffer of sixteen times 512: once all were read, only what is longer than one of these comes from
+/// the medium.
+#[test]
+fn a_drive_that_fits_into_its_buffer_is_found_or_named() {
+    let truth = common::random(223);
+    for seed in [1, 2] {
+        let mut device = Emulated::noisy(&truth, seed);
+        let found =
+            Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
+        common::holds(device, &truth, &found, 300.0);
+        assert_eq!(finding(&found, "read cache").value, "on", "{seed}");
+    }
+}
+
 #[test]
 fn a_drive_swapped_for_another_is_refused_by_name() {
     let truth = builtin::find("mimic-less-capacity").unwrap();

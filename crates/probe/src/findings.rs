@@ -22,14 +22,6 @@ const UNMAPPED: f64 = 0.5;
 /// One of so many LBNs are few.
 const FEW: u64 = 50;
 
-/// How sure are numbers that nothing measures how sure they are of: of 101 random drives, so many were right (tests/calibration.rs).
-const TRACKS: f64 = 0.95;
-const TRACKS_NOISY: f64 = 0.8;
-const SLIPS: f64 = 0.75;
-const SLIPS_NOISY: f64 = 0.4;
-pub(crate) const GAPS: f64 = 0.5;
-pub(crate) const GAPS_NOISY: f64 = 0.3;
-
 /// How sure is one of two that nothing was seen of.
 const ASSUMED: f64 = 0.5;
 
@@ -58,12 +50,16 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
     let note = "of all but a fiftieth of the LBNs at either end";
     report.add("sectors per track", format!("{densest} to {sparsest}"), 1.0, note);
     let least = least_tracks(map);
-    let sure_of_tracks = if exact { TRACKS } else { TRACKS_NOISY };
+    let evidence = Evidence::of(map, exact);
+    let sure_of_tracks = evidence.of_tracks();
     report.add(
         "tracks",
         between(least.min(tracks), tracks),
         sure_of_tracks,
-        "each zone may begin inside of one",
+        format!(
+            "each zone may begin inside of one; of {} tracks looked at {} were as those before have them",
+            evidence.looked_at, evidence.agree
+        ),
     );
     let looked_at = map.measured.to_string();
     report.add(
@@ -73,12 +69,7 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
         "for the map; the others are taken to be like these, and sampled in the check",
     );
     let slips: u64 = map.zones.iter().flat_map(|z| &z.shifts).map(|s| s.sectors).sum();
-    report.add(
-        "slipped sectors",
-        slips.to_string(),
-        if exact { SLIPS } else { SLIPS_NOISY },
-        "those that later LBNs show",
-    );
+    report.add("slipped sectors", slips.to_string(), evidence.of_slips(), "those that later LBNs show");
     let (kind, other) = match shape.kind {
         Kind::Cylinder => ("cylinder by cylinder, heads ascending".to_owned(), "back and forth"),
         Kind::Serpentine => ("cylinder by cylinder, heads back and forth".to_owned(), "ascending"),
@@ -102,6 +93,39 @@ pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylind
     let least = least.div_ceil(shape.heads.max(1)).min(u64::from(cylinders));
     let sure = sure_of_heads.min(sure_of_tracks);
     report.add("cylinders", between(least, u64::from(cylinders)), sure, "those with LBNs");
+}
+
+/// What the map's tracks and slips are known by.
+#[derive(Clone, Copy, Debug)]
+struct Evidence {
+    /// Tracks on which an angle was taken, and those of them that were as the ones before have them.
+    looked_at: u64,
+    agree: u64,
+    /// Where there may be a slip that was not seen, or none though one was.
+    doubtful: u64,
+}
+
+impl Evidence {
+    fn of(map: &Map, exact: bool) -> Self {
+        let breaks = map.breaks();
+        // Slips so near to one another that they are on one track count each.
+        let looked_at = map.measured.max(breaks);
+        let slips: usize = map.zones.iter().map(|zone| zone.shifts.len()).sum();
+        // Where sectors are known to a part of a track only, slips near a zone's end look like the end.
+        let ends = if exact { 0 } else { map.ends_inside_of_tracks() };
+        Self { looked_at, agree: looked_at - breaks, doubtful: slips as u64 + ends }
+    }
+
+    /// How likely a track that was not looked at is as those before have it. Where more breaks were met there are more that were
+    /// not.
+    fn of_tracks(self) -> f64 {
+        sure::next(self.agree, self.looked_at)
+    }
+
+    /// The same of the next track and of each place at which there may be a slip more or less.
+    fn of_slips(self) -> f64 {
+        self.of_tracks().powf((1 + self.doubtful) as f64)
+    }
 }
 
 /// The most and the fewest sectors on a track, of all but some LBNs at either end: where something is otherwise the mapper begins a
@@ -148,6 +172,14 @@ fn least_tracks(map: &Map) -> u64 {
 
 fn between(least: u64, most: u64) -> String {
     if least < most { format!("{least} to {most}") } else { most.to_string() }
+}
+
+/// Cylinders without LBNs, of which moves told at so many of the boundaries between zones: how likely each of these is as it was
+/// told, or as nothing spoke against.
+pub(crate) fn of_gaps(report: &mut Report, left_out: u32, told: u64, boundaries: u64) {
+    let sure = sure::next(told, boundaries).powf(boundaries.max(1) as f64);
+    let note = format!("between zones, as moves over them show at {told} of {boundaries}");
+    report.add("cylinders without LBNs", left_out.to_string(), sure, note);
 }
 
 pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<ZeroLatency>) {
@@ -286,4 +318,69 @@ pub(crate) fn doubt(report: &mut Report, check: &Check, map: &Map, sure_of_heads
     report.no_surer(&["seek curve"], in_turn.min(in_place));
     report.no_surer(&["spread of seeks", "command overhead"], in_place);
     report.no_surer(&["head switch", "cylinder switch"], in_place.min(sure_of_heads));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::Shift;
+
+    /// Zones of 100 tracks of 50 sectors, and so many tracks on which an angle was taken.
+    fn map(zones: u64, measured: u64) -> Map {
+        let zone = |i: u64| Zone { end: 5_000 * (i + 1), ..Zone::new(5_000 * i, 50, 0.0) };
+        Map { zones: (0..zones).map(zone).collect(), mapped: 5_000 * zones, measured }
+    }
+
+    fn slipped(mut map: Map, slips: u64) -> Map {
+        let shift = |i: u64| Shift { lbn: 100 + 200 * i, sectors: 1 };
+        if let Some(zone) = map.zones.first_mut() {
+            zone.shifts = (0..slips).map(shift).collect();
+        }
+        map
+    }
+
+    #[test]
+    fn the_more_tracks_disagree_the_less_sure_are_tracks_and_slips() {
+        // Of 58 tracks one began a zone.
+        let two = Evidence::of(&map(2, 58), true);
+        assert_eq!((two.looked_at, two.agree, two.of_tracks()), (58, 57, 58.0 / 60.0));
+        for exact in [true, false] {
+            let sure = |map: Map| {
+                let evidence = Evidence::of(&map, exact);
+                [evidence.of_tracks(), evidence.of_slips()]
+            };
+            let fall = |of: &[[f64; 2]]| of.windows(2).all(|w| w[1][0] < w[0][0] && w[1][1] < w[0][1]);
+            let by_zones: Vec<_> = (1..20).map(|zones| sure(map(zones, 100))).collect();
+            let by_slips: Vec<_> = (0..20).map(|slips| sure(slipped(map(2, 100), slips))).collect();
+            assert!(fall(&by_zones) && fall(&by_slips), "{by_zones:?} {by_slips:?}");
+            // As many of fewer.
+            let by_looks: Vec<_> = [400, 200, 100, 50, 5, 0].map(|n| sure(slipped(map(2, n), 3))).to_vec();
+            assert!(fall(&by_looks[..5]) && by_looks[4][0] <= 1.0 / 3.0, "{by_looks:?}");
+            // Slips so many that nothing else was met.
+            assert!(by_looks.iter().flatten().all(|&p| p > 0.0 && p < 1.0), "{by_looks:?}");
+        }
+    }
+
+    #[test]
+    fn the_more_boundaries_are_not_told_the_less_sure_are_cylinders_without_lbns() {
+        let sure = |told, boundaries| {
+            let mut report = Report::new();
+            of_gaps(&mut report, 3, told, boundaries);
+            report.findings.first().map(|f| f.confidence).unwrap_or_default()
+        };
+        assert_eq!([sure(0, 0), sure(0, 1), sure(1, 1), sure(2, 2)], [0.5, 0.33, 0.67, 0.56]);
+        assert!(sure(3, 3) > sure(2, 3) && sure(2, 3) > sure(1, 3) && sure(1, 3) > sure(0, 3));
+    }
+
+    #[test]
+    fn where_readings_vary_a_zones_end_inside_of_a_track_may_be_a_slip() {
+        let mut inside = map(3, 100);
+        let (exact, noisy) = (Evidence::of(&inside, true), Evidence::of(&inside, false));
+        assert_eq!(exact.of_slips(), noisy.of_slips());
+        if let [first, second, ..] = inside.zones.as_mut_slice() {
+            (first.end, second.first) = (4_990, 4_990);
+        }
+        assert_eq!(Evidence::of(&inside, true).of_slips(), exact.of_slips());
+        assert!(Evidence::of(&inside, false).of_slips() < noisy.of_slips());
+    }
 }

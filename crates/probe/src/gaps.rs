@@ -39,19 +39,19 @@ pub(crate) struct Known<'k> {
     pub(crate) bus_ns: f64,
 }
 
-/// Cylinders without LBNs before each zone but the first.
+/// Cylinders without LBNs before each zone but the first; `None` where moves do not tell.
 pub(crate) fn find(
     meter: &mut Meter<'_>,
     layout: &Layout,
     zones: &[Zone],
     known: &Known<'_>,
-) -> Result<Vec<u32>, ProbeError> {
+) -> Result<Vec<Option<u32>>, ProbeError> {
     let mut gaps = Vec::new();
     for (i, two) in zones.windows(2).enumerate() {
         let [before, after] = two else { continue };
         let looked_at = zones.len() <= MOST_BOUNDARIES && meter.is_within_before_check(LONGEST);
         meter.stage("gaps between zones", 0.84 + 0.02 * i as f64 / zones.len() as f64);
-        gaps.push(if looked_at { gap(meter, layout, before, after, known)? } else { 0 });
+        gaps.push(if looked_at { gap(meter, layout, before, after, known)? } else { None });
     }
     Ok(gaps)
 }
@@ -62,7 +62,7 @@ fn gap(
     before: &Zone,
     after: &Zone,
     known: &Known<'_>,
-) -> Result<u32, ProbeError> {
+) -> Result<Option<u32>, ProbeError> {
     let room = |zone: &Zone| zone.last_cylinder - zone.first_cylinder + 1;
     let same = if meter.is_noisy() { SAME_NOISY } else { SAME };
     let searches = if meter.is_noisy() { 2 } else { 1 };
@@ -80,7 +80,7 @@ fn gap(
         if times.len() == FIRST
             && times.iter().all(|&(d, ns)| known.time(d).is_some_and(|t| (t - ns).abs() < same))
         {
-            return Ok(0);
+            return Ok(Some(0));
         }
     }
     let misfit = |gap: u32| -> Option<f64> {
@@ -95,7 +95,7 @@ fn gap(
         }
     }
     let clear = times.len() > FIRST && best.0 < 2.0 * same * times.len() as f64;
-    Ok(if clear { best.1 } else { 0 })
+    Ok(clear.then_some(best.1))
 }
 
 impl Known<'_> {

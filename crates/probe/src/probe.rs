@@ -14,7 +14,7 @@ use crate::mapping::Mapper;
 use crate::meter::{Hook, Meter};
 use crate::pairs;
 use crate::predict::Predictor;
-use crate::report::{Check, Report};
+use crate::report::Report;
 use crate::seeks::{SeekMeter, Seeks};
 use crate::spin;
 use crate::sure;
@@ -111,17 +111,7 @@ impl Probe {
 }
 
 fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, ProbeError> {
-    let mut report = Report {
-        findings: Vec::new(),
-        unsure: Vec::new(),
-        unreadable: Vec::new(),
-        unwritable: Vec::new(),
-        check: Check::default(),
-        writes: None,
-        unsure_writes: Vec::new(),
-        commands: 0,
-        drive_time_s: 0.0,
-    };
+    let mut report = Report::new();
     let spin = spin::find(meter)?;
     let rpm = (60e9 / spin.revolution).round() as u32;
     report.add("revolution time", format!("{:.6} ms ({rpm} rpm)", spin.revolution / 1e6), spin.strength, "");
@@ -152,17 +142,14 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     if let Some((known, switch)) = inside.inside()? {
         let known_moves = Known { curve: &known, switch, bus_ns: buffer.bus_sector_ns };
         let gaps = gaps::find(meter, &placed, &spec.zones, &known_moves)?;
+        let (told, boundaries) = (gaps.iter().flatten().count(), gaps.len());
+        let gaps: Vec<u32> = gaps.into_iter().map(Option::unwrap_or_default).collect();
         let left_out: u32 = gaps.iter().sum();
         if left_out > 0 {
             cylinders = layout::spread(&mut spec, &gaps);
             placed = place(&spec, cylinders, heads)?;
         }
-        report.add(
-            "cylinders without LBNs",
-            left_out.to_string(),
-            if meter.is_noisy() { findings::GAPS_NOISY } else { findings::GAPS },
-            "between zones, as moves over them show",
-        );
+        findings::of_gaps(&mut report, left_out, told as u64, boundaries as u64);
         points = known;
     }
     let mut seeks = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) }.run(points)?;

@@ -170,6 +170,21 @@ pub struct Report {
 }
 
 impl Report {
+    /// Of nothing yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            findings: Vec::new(),
+            unsure: Vec::new(),
+            unreadable: Vec::new(),
+            unwritable: Vec::new(),
+            check: Check::default(),
+            writes: None,
+            unsure_writes: Vec::new(),
+            commands: 0,
+            drive_time_s: 0.0,
+        }
+    }
+
     pub(crate) fn add(&mut self, what: &str, value: String, confidence: f64, note: impl Into<String>) {
         let confidence = (confidence.clamp(0.0, 1.0) * 100.0).round() / 100.0;
         self.findings.push(Finding { what: what.to_owned(), value, confidence, note: note.into() });

@@ -37,6 +37,12 @@ pub(crate) fn at_least(share: f64, not: u64, of: u64) -> f64 {
     (1.0 - below).clamp(0.0, 1.0)
 }
 
+/// How likely the next one agrees, after so many of those looked at did: Laplace's rule of succession (1774), every share as likely
+/// beforehand as another.
+pub(crate) fn next(agree: u64, of: u64) -> f64 {
+    (agree.min(of) + 1) as f64 / (of + 2) as f64
+}
+
 /// How likely more than half of some are right, each of which is with its own probability.
 pub(crate) fn most_of(probabilities: &[f64]) -> f64 {
     let mut counts = vec![1.0];
@@ -105,6 +111,9 @@ mod tests {
         // One that went wrong.
         let wrong = within(&[0.1, 0.101, 0.099, 0.5], 0.01, near);
         assert!(wrong > 0.95, "{wrong}");
+        // The sun rose on each of 1,826,213 days (Laplace, Essai philosophique sur les probabilités).
+        assert!((next(1_826_213, 1_826_213) - 1_826_214.0 / 1_826_215.0).abs() < 1e-12);
+        assert_eq!((next(0, 0), next(0, 8), next(8, 8)), (0.5, 0.1, 0.9));
         // Of nine reads that were all right, a half or more of all are but for one chance in a thousand: 1 - 0.5^10.
         assert!((at_least(0.5, 0, 9) - (1.0 - 0.5_f64.powi(10))).abs() < 1e-12);
         assert!((at_least(0.97, 15, 500) - 0.5).abs() < 0.1 && at_least(0.97, 40, 500) < 1e-3);

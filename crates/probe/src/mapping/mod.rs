@@ -47,6 +47,20 @@ impl Map {
         self.zones.get(after.checked_sub(1)?).filter(|z| lbn < z.end)
     }
 
+    /// Where LBNs stood otherwise than those before had it: a zone's end, a slip, one that stands elsewhere alone.
+    pub(crate) fn breaks(&self) -> u64 {
+        let inside: usize = self.zones.iter().map(|z| z.shifts.len() + z.odd.len()).sum();
+        (inside + self.zones.len().saturating_sub(1)) as u64
+    }
+
+    /// Zones that end inside of a track, but for the last.
+    pub(crate) fn ends_inside_of_tracks(&self) -> u64 {
+        let inside = |zone: &&Zone| {
+            zone.cycle.is_none() && !(zone.place(zone.end - 1) + 1).is_multiple_of(zone.sectors)
+        };
+        self.zones.iter().rev().skip(1).filter(inside).count() as u64
+    }
+
     /// How many tracks these LBNs stand on.
     fn tracks_of(&self, lbns: &[u64]) -> u64 {
         let of = |&lbn: &u64| self.zone_of(lbn).map(|zone| (zone.first, zone.locate(lbn).0));

@@ -1,7 +1,7 @@
 //! Who comes at a pace of his own, as one who plays a film: he sees fewer wait than there are in the mean, but is late with all others
 //! for what the drive has lost, until nobody waits.
 
-use crate::responses::{Pair, Pairs};
+use crate::responses::{Pair, Pairs, pair_of};
 use drive::Behaviour;
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
@@ -62,17 +62,25 @@ impl Source for Paced {
     }
 }
 
+/// What is lost when the drive is hardly ever idle is felt by thousands: by so much of a standard error chance differs there.
+fn bounded_by_chance(what: &str, paces: &[Pace], of: (u64, u64), error: f64) {
+    pairs_of(paces, (PolicyName::Fcfs, None), of).assert_bounded_by_chance(error, what);
+}
+
 fn bounded(what: &str, paces: &[Pace], of: (u64, u64)) {
     bounded_by(what, paces, (PolicyName::Fcfs, None), of);
 }
 
 /// In such an order, with idle time or in gaps alone.
-fn bounded_by(
-    what: &str,
+fn bounded_by(what: &str, paces: &[Pace], how: (PolicyName, Option<IdleTime>), of: (u64, u64)) {
+    pairs_of(paces, how, of).assert_bounded(what);
+}
+
+fn pairs_of(
     paces: &[Pace],
     (policy, idle): (PolicyName, Option<IdleTime>),
     (requests, seeds): (u64, u64),
-) {
+) -> Pairs {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let run = |seed, background, idle| {
@@ -87,11 +95,10 @@ fn bounded_by(
         run.advance(requests, &mut Nothing).unwrap();
         run
     };
-    let pairs = Pairs::of(42..42 + seeds, |seed| {
+    Pairs::of(42..42 + seeds, |seed| {
         let scan = Background::Scan { block: Sectors::new(16) };
         Pair::of(&run(seed, Background::None, None), &run(seed, scan, idle))
-    });
-    pairs.assert_bounded(what);
+    })
 }
 
 #[test]
@@ -105,6 +112,25 @@ fn who_comes_at_constant_intervals_is_bounded() {
 fn so_is_who_comes_as_often_as_the_drive_can_bear() {
     // 6.8% slower. A turn more or less is felt by hundreds, so that only very many requests say something.
     bounded("110 a second", &[constant(110.0)], (400_000, 8));
+}
+
+#[test]
+fn so_are_several_together_of_whom_hardly_any_finds_the_drive_idle() {
+    // 112 a second, of 117: 284% slower, give or take 67%. Who would come again after seconds, if at all, was taken for the client of a loop.
+    let paces = [Pace { at_once: 4, ..constant(28.0) }];
+    bounded_by_chance("28 times four a second", &paces, (200_000, 12), 3.0);
+}
+
+#[test]
+fn so_are_those_who_come_without_memory_as_often_as_the_drive_can_bear() {
+    // 2.6% slower, give or take 0.4%, of 117 that the drive can do, and 28%, give or take 6%: for a third of the time and more their queue
+    // looked like that of a loop, and what had been lost before was forgotten.
+    for (rate, error) in [(110.0, 0.5), (112.0, 2.5)] {
+        let load = (Arrival::Poisson { rate }, Share::TWO_THIRDS);
+        let drive = ("quantum-atlas-10k", Behaviour::noisy());
+        let pairs = Pairs::of(42..50, |seed| pair_of(drive, (PolicyName::Fcfs, None), load, (200_000, seed)));
+        pairs.assert_bounded_by_chance(error, &format!("{rate} a second by Poisson"));
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use units::{Duration, Instant};
 /// The shortest of the times for which requests are looked at after their beginning; each of the others is twice as long
 /// as the one before. A loop goes round in a few services, or in its pauses.
 const SHORTEST: Duration = Duration::from_millis(50);
-const SPANS: usize = 6;
+const SPANS: usize = 8;
 
 /// So many requests are looked at together for each; of more some are left out.
 const WATCHED: usize = 512;

@@ -266,9 +266,10 @@ impl Outside {
     }
 
     /// Of a bound on harm, what the account may show. Where writes are reported from the drive's buffer nobody hears what the drive did
-    /// then, and what clients feel is up to a tenth more (docs/FAST02.md).
+    /// then, and what clients feel is up to a tenth more (docs/FAST02.md); where reads come back to what is there, more than that.
     fn by_account(&self, bound_ppm: u32) -> u32 {
-        if self.config.overheads.write_back { bound_ppm - bound_ppm / 10 } else { bound_ppm }
+        let of_writes = if self.config.overheads.write_back { bound_ppm / 10 } else { 0 };
+        self.again.by_account(bound_ppm - of_writes)
     }
 
     /// Of the foreground's time, the millionths that detours may cost.

@@ -19,6 +19,10 @@ enum Comes {
     ToHot(usize),
     /// All are of so many blocks that follow each other.
     ToOneOf(u64),
+    /// So many of so many begin where one block does, and each is of 4 KB to 128 KB.
+    ToBegin(u64, u64),
+    /// Half are one of the ten before, and what is not is of 4 KB to 16 KB.
+    Half,
 }
 
 struct Again {
@@ -35,6 +39,11 @@ impl Again {
     fn below(&mut self, below: u64) -> Option<u64> {
         let range = self.dice.next_request()?.range;
         Some(range.start().get() / range.len().get() % below)
+    }
+
+    /// From there, one block or more, up to so many.
+    fn up_to(&mut self, blocks: u64, from: LbnRange) -> Option<LbnRange> {
+        Some(LbnRange::new(from.start(), Sectors::new(from.len().get() * (1 + self.below(blocks)?))))
     }
 }
 
@@ -63,6 +72,20 @@ impl Source for Again {
                 let start = first.start() + Sectors::new(self.below(blocks)? * first.len().get());
                 LbnRange::new(start, first.len())
             }
+            Comes::ToBegin(some, of) => {
+                let first = *self.before.first().unwrap_or(&drawn.range);
+                self.before = vec![first];
+                let from = if self.below(of)? < some { first } else { drawn.range };
+                self.up_to(32, from)?
+            }
+            Comes::Half => {
+                let back = 1 + self.below(10)? as usize;
+                let again = self.below(2)? == 0 && self.before.len() >= back;
+                let other = self.up_to(4, drawn.range)?;
+                let range = if again { self.before[self.before.len() - back] } else { other };
+                self.before.push(range);
+                range
+            }
         };
         Some(Request { op: drawn.op, range })
     }
@@ -72,6 +95,11 @@ const ATLAS: &str = "quantum-atlas-10k";
 
 /// Such requests, so often a second, with gaps alone or idle time.
 fn pairs(drive: &str, comes: Comes, rate: f64, idle: Option<IdleTime>) -> Pairs {
+    pairs_that_come(drive, comes, Arrival::Poisson { rate }, idle)
+}
+
+/// Such requests that come so.
+fn pairs_that_come(drive: &str, comes: Comes, arrival: Arrival, idle: Option<IdleTime>) -> Pairs {
     let profile = builtin::find(drive).unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let run = |seed, background, idle| {
@@ -83,7 +111,7 @@ fn pairs(drive: &str, comes: Comes, rate: f64, idle: Option<IdleTime>) -> Pairs 
             Random::new(RandomConfig::new(capacity, known.sector_bytes()), seed).unwrap()
         };
         let load = Again { drawn: drawn(seed), dice: drawn(seed + 1_000), comes, before: Vec::new() };
-        let load = Issuer::new(load, Arrival::Poisson { rate }, Instant::ZERO, seed).unwrap();
+        let load = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();
         let place = Place::Outside(OutsideConfig::beyond(overheads));
         let config = Config { place, idle, seed, policy: PolicyName::Fcfs, ..Config::default() };
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
@@ -147,5 +175,31 @@ fn what_is_all_in_the_buffer_is_left_there_in_idle_time_as_well() {
         let pairs = pairs(drive, Comes::ToOneOf(blocks), rate, Some(IdleTime::default()));
         pairs.assert_bounded(&format!("{drive}, {blocks} blocks at {rate} a second with idle time"));
         assert!(pairs.trusted() > 0.98, "{drive}, {blocks} blocks: {pairs}");
+    }
+}
+
+#[test]
+fn what_is_missed_of_what_begins_in_the_buffer_is_bounded() {
+    // The drive holds the block's track or only its end, by what was asked for first, and who misses it for that long after a detour tells
+    // nobody: 1.4% to 1.8% slower by an account of 1%.
+    for (comes, rate) in
+        [(Comes::ToBegin(4, 10), 60.0), (Comes::ToBegin(1, 4), 30.0), (Comes::ToBegin(1, 4), 60.0)]
+    {
+        let pairs = pairs(ATLAS, comes, rate, None);
+        pairs.assert_bounded(&format!("{comes:?} at {rate} a second"));
+        assert!(pairs.trusted() > 0.98 && pairs.detours() > 1_000.0, "{comes:?} at {rate} a second: {pairs}");
+    }
+}
+
+#[test]
+fn what_a_closed_loop_misses_of_what_it_has_had_lately_is_bounded() {
+    // 1.3% slower on the Cheetah 9LP, which keeps three places, and one at a time 1.6%, by an account of 1%.
+    for (drive, tasks) in [("seagate-cheetah-9lp", 1), ("seagate-cheetah-9lp", 2), (ATLAS, 2)] {
+        let pairs = pairs_that_come(drive, Comes::Half, Arrival::outstanding(tasks), None);
+        pairs.assert_bounded(&format!("{drive}, {tasks} at all times"));
+        assert!(
+            pairs.trusted() > 0.98 && pairs.detours() > 1_000.0,
+            "{drive}, {tasks} at all times: {pairs}"
+        );
     }
 }

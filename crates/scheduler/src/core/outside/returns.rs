@@ -184,7 +184,12 @@ impl Returns {
 
     /// Whether most who come answer what is done after a pause that is known.
     pub fn most_return(&self) -> bool {
-        self.pauses.iter().map(|pause| pause.share).sum::<f64>() > 0.5
+        self.known() > 0.5
+    }
+
+    /// The part of those who come that does so after a pause that is known.
+    pub fn known(&self) -> f64 {
+        self.pauses.iter().map(|pause| pause.share).sum()
     }
 }
 

@@ -99,6 +99,7 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     rig.loses_commands = (inexact && case.drive.is_multiple_of(3)).then_some(7);
     rig.exact = bad.is_empty() && !case.blind;
     rig.ready = case.ready;
+    rig.as_in_the_paper = !case.free && !case.blind;
     for step in &case.steps {
         let op = |write: bool| if write { Op::Write } else { Op::Read };
         match *step {
@@ -126,7 +127,8 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
 
 proptest! {
     /// Among them: each completion comes to the nanosecond when it was foreseen, never more than two commands are at
-    /// the drive, merged commands end with what the foreground asked for.
+    /// the drive, merged commands end with what the foreground asked for; as the paper has it a detour is sent right ahead of
+    /// a request, on neither its track nor that of what was sent before.
     #[test]
     fn all_is_foreseen_and_done_once(case in cases(false)) {
         let rig = run(&case, &[], false)?;
@@ -138,6 +140,16 @@ proptest! {
         let rig = run(&Case { blind: true, ..case }, &bad, true)?;
         prop_assert_eq!((rig.detours, rig.merged, rig.core.planner_stats().gaps), (0, 0, 0));
         prop_assert!(rig.most_at_drive <= 2);
+    }
+
+    /// FAST'02, section 4.2: without background work it changes nothing.
+    #[test]
+    fn conservatism_is_for_detours_only(case in cases(false)) {
+        let steps: Vec<Step> =
+            case.steps.iter().filter(|step| !matches!(step, Step::Register(..))).cloned().collect();
+        let of = |conservatism| run(&Case { steps: steps.clone(), conservatism, ..case.clone() }, &[], false);
+        let (with, without) = (of(case.conservatism)?, of(0)?);
+        prop_assert_eq!(with.log, without.log);
     }
 
     #[test]

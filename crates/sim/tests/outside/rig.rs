@@ -11,7 +11,7 @@ use scheduler::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId, TrackIndex};
 
 /// A random drive behind its interface: no read-ahead and no buffer, so that every command goes to the medium.
 pub fn profile(seed: u64, size: Size) -> Profile {
@@ -74,6 +74,11 @@ pub struct Rig {
     pub most_at_drive: usize,
     pub merged: u64,
     pub detours: u64,
+    /// Detours are as in the paper: ahead of a request of the foreground, on neither its track nor the one before.
+    pub as_in_the_paper: bool,
+    /// The last track of what was sent last, and that of a detour of which the request is still to come.
+    source: Option<TrackIndex>,
+    detour: Option<TrackIndex>,
 }
 
 struct Desk {
@@ -131,6 +136,9 @@ impl Rig {
             most_at_drive: 0,
             merged: 0,
             detours: 0,
+            as_in_the_paper: false,
+            source: None,
+            detour: None,
         }
     }
 
@@ -176,6 +184,8 @@ impl Rig {
         self.drive.advance(self.now);
         self.sent.clear();
         self.exact = false;
+        // Nobody knows where another drive's head is.
+        self.as_in_the_paper = false;
         self.core.lost(self.now);
         self.poll()
     }
@@ -232,6 +242,10 @@ impl Rig {
             None if self.loses_data => Outcome::NoData(bad[0]),
             None => Outcome::Bad(&bad),
         };
+        if outcome != Outcome::Done {
+            // Nor where it is behind what has failed.
+            self.source = None;
+        }
         self.core.command_done(at, command.id, outcome);
         Ok(())
     }
@@ -286,14 +300,22 @@ impl Rig {
                 let track = |lbn| self.model.layout().locate(lbn).unwrap().track;
                 prop_assert_eq!(track(asked.start()), track(command.range.start()));
             }
-        } else if matches!(command.purpose, Purpose::Background { .. }) {
-            self.detours += 1;
-            prop_assert_eq!(
-                self.model.layout().pieces(command.range).map(|p| p.track.get()).min(),
-                self.model.layout().pieces(command.range).map(|p| p.track.get()).max(),
-                "on one track"
-            );
         }
+        let is_detour = command.foreground.is_none() && matches!(command.purpose, Purpose::Background { .. });
+        let tracks: Vec<TrackIndex> =
+            self.model.layout().pieces(command.range).map(|piece| piece.track).collect();
+        if let Some(detour) = self.detour.take().filter(|_| self.as_in_the_paper) {
+            prop_assert!(command.foreground.is_some(), "{:?} between a detour and its request", command);
+            prop_assert!(!tracks.contains(&detour), "{} on the destination track", detour);
+        }
+        if is_detour {
+            self.detours += 1;
+            prop_assert!(tracks.iter().all(|track| *track == tracks[0]), "on one track");
+            let on_source = self.as_in_the_paper && self.source == Some(tracks[0]);
+            prop_assert!(!on_source, "{:?} on the source track", command);
+            self.detour = Some(tracks[0]);
+        }
+        self.source = tracks.last().copied();
         Ok(())
     }
 

@@ -22,7 +22,7 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-const POLICIES: [&str; 4] = ["fcfs", "sptf", "sptf-sw60", "sstf"];
+const POLICIES: [&str; 4] = ["fcfs", "sptf", "sptf-sw:60", "sstf"];
 
 /// A row ends when so many percent of the drive are still wanted.
 const PHASES: [(u64, &str); 6] =

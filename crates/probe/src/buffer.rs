@@ -46,6 +46,8 @@ pub(crate) struct Buffer {
     pub(crate) on_ns: f64,
     /// Each further sector of a hit, ns.
     pub(crate) bus_sector_ns: f64,
+    /// Whether hits told that.
+    pub(crate) tells_bus: bool,
     /// Places it holds; 0 when it keeps nothing.
     pub(crate) segments: u64,
     /// Whether hits vary by so much that a read from the medium may be as quick.
@@ -176,7 +178,9 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     let most = hits.map(|asked| asked.most).fold(0.0, f64::max);
     found.vary = most > found.hit_ns + margin(meter);
     meter.hit_below = f64::max(found.hit_ns + margin(meter), most);
-    found.bus_sector_ns = bus(meter, &found)?;
+    if let Some(ns) = bus(meter, &found)? {
+        (found.bus_sector_ns, found.tells_bus) = (ns, true);
+    }
     if reads_ahead {
         found.ahead = how_far(meter)?;
     }
@@ -188,13 +192,13 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     Ok(found)
 }
 
-/// Time of a sector on the bus: longer hits take longer.
-fn bus(meter: &mut Meter<'_>, found: &Buffer) -> Result<f64, ProbeError> {
+/// Time of a sector on the bus: longer hits take longer. `None` where they are no hits.
+fn bus(meter: &mut Meter<'_>, found: &Buffer) -> Result<Option<f64>, ProbeError> {
     let (first, offset) = if found.keeps { (BUS_SECTORS, 0) } else { (1, 1) };
     let long = asked(meter, first, offset, BUS_SECTORS)?;
     let one = asked(meter, first, offset, 1)?;
     let slope = (long.ns - one.ns) / (BUS_SECTORS - 1) as f64;
-    Ok(if long.hit && one.hit { slope.max(0.0) } else { 0.0 })
+    Ok((long.hit && one.hit).then_some(slope.max(0.0)))
 }
 
 /// How many sectors after one are in the buffer two turns later.

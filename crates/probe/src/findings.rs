@@ -35,8 +35,14 @@ pub(crate) fn of_buffer(report: &mut Report, buffer: &Buffer) {
         let on = format!("{:.3} ms where it goes on from the last read", buffer.on_ns / 1e6);
         let note = if buffer.on_ns < buffer.hit_ns { on } else { String::new() };
         report.add("hit", format!("{:.3} ms for a sector", buffer.hit_ns / 1e6), 1.0, note);
-        report.add("bus", format!("{:.4} ms a sector", buffer.bus_sector_ns / 1e6), 1.0, "");
+        if buffer.tells_bus {
+            of_bus(report, buffer.bus_sector_ns, 1.0, "");
+        }
     }
+}
+
+pub(crate) fn of_bus(report: &mut Report, sector_ns: f64, sure: f64, note: &str) {
+    report.add("bus", format!("{:.4} ms a sector", sector_ns / 1e6), sure, note);
 }
 
 pub(crate) fn of_map(report: &mut Report, map: &Map, geometry: &Geometry, cylinders: u32, exact: bool) {

@@ -44,6 +44,7 @@
 //! ```
 
 mod buffer;
+mod bus;
 mod check;
 mod crossing;
 mod defects;

@@ -1,6 +1,7 @@
 //! The probe: all measurements in their order, and what comes of them.
 
 use crate::buffer::{self, Buffer};
+use crate::bus;
 use crate::check;
 use crate::crossing;
 use crate::device::Device;
@@ -115,7 +116,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let spin = spin::find(meter)?;
     let rpm = (60e9 / spin.revolution).round() as u32;
     report.add("revolution time", format!("{:.6} ms ({rpm} rpm)", spin.revolution / 1e6), spin.strength, "");
-    let buffer = buffer::find(meter)?;
+    let mut buffer = buffer::find(meter)?;
     findings::of_buffer(&mut report, &buffer);
     if !spin.steady {
         meter.stage("spindle", 0.05);
@@ -129,6 +130,13 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         );
     }
     let mut map = Mapper::new(meter).run()?;
+    if !buffer.tells_bus
+        && let Some(bus::Slow { sector_ns, sure }) = bus::find(meter, &map)?
+    {
+        buffer.bus_sector_ns = sector_ns;
+        let note = "slower than the medium: reads of more sectors end so much later";
+        findings::of_bus(&mut report, sector_ns, sure, note);
+    }
     let geometry = geometry::find(meter, &map, &buffer)?;
     let bus_turns = buffer.bus_sector_ns / meter.revolution();
     let loose = if meter.is_noisy() { LOOSE / meter.revolution() } else { 0.0 };

@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Emulated, finding};
+use common::{Emulated, finding, holds};
+use drive::Behaviour;
 use model::builtin;
 use model::profile::Order;
 use probe::{Device, Options, Outcome, Probe};
@@ -16,7 +17,11 @@ fn probed(device: Emulated) -> Outcome {
 }
 
 fn probed_with(mut device: Emulated, options: Options) -> Outcome {
-    Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
+    probed_as(&mut device, options)
+}
+
+fn probed_as(device: &mut Emulated, options: Options) -> Outcome {
+    Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
 /// Heads back and forth, where a move to the next cylinder and another head takes longer than one to the same head.
@@ -180,5 +185,56 @@ fn heads_are_right_or_not_said_to_be_sure_where_times_vary() {
     }
     for seed in [49, 63, 78] {
         of(seed, Emulated::new(&common::random(seed)));
+    }
+}
+
+/// The bus of each takes two to six times as long for a sector as the medium, and nothing that comes from a buffer tells it. In the
+/// default noise a drive hands sectors over as it likes, which no profile predicts.
+#[test]
+fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
+    for name in ["quantum-atlas-10k", "seagate-cheetah-4lp", "seagate-cheetah-9lp", "ibm-ultrastar-9es"] {
+        for (noise, overlap) in
+            [(false, "overlap_percent=0"), (true, "overlap_percent=0"), (true, "overlap_percent=85")]
+        {
+            let truth = builtin::find(name).unwrap();
+            let mut behaviour = if noise { Behaviour::noisy() } else { Behaviour::default() };
+            for switch in ["buffer=off", "bus_sector=off", overlap] {
+                behaviour.set(switch).unwrap();
+            }
+            let mut device = Emulated::with(&truth, behaviour, 1);
+            let found = probed_as(&mut device, Options::default());
+            let said = finding(&found, "bus");
+            let told: f64 = said.value.split(' ').next().unwrap().parse().unwrap();
+            let off_us = 1e3 * (told - truth.firmware.as_ref().unwrap().bulk_sector_ms);
+            // Over as many sectors as are asked for at once, what counts as predicted.
+            assert!(
+                32.0 * off_us.abs() < 50.0 && said.confidence > 0.9,
+                "{name}, {noise}, {overlap}: {said:?}"
+            );
+            let check = found.report.check;
+            assert!(behaviour.overlap_percent > 0 || check.within_50us >= 0.97, "{name}, {noise}: {check:?}");
+            holds(device, &truth, &found, 300.0);
+        }
+    }
+}
+
+/// Over such a bus nothing depends on the order in which sectors of a read land, and that of writes is not seen either.
+#[test]
+fn what_a_slow_bus_hides_of_zero_latency_is_not_said_to_be_known() {
+    for name in ["quantum-atlas-10k", "seagate-cheetah-9lp"] {
+        for on in [true, false] {
+            let mut truth = builtin::find(name).unwrap();
+            (truth.mechanics.zero_latency_read, truth.mechanics.zero_latency_write) = (on, on);
+            let mut behaviour = Behaviour::default();
+            behaviour.set("buffer=off").unwrap();
+            let writes = Some(LbnRange::new(Lbn::new(100_000), units::Sectors::new(20_000)));
+            let options = Options { writes, ..Options::default() };
+            let found = probed_as(&mut Emulated::with(&truth, behaviour, 1), options);
+            for what in ["zero-latency reads", "zero-latency writes"] {
+                let said = finding(&found, what);
+                let right = said.value == if on { "on" } else { "off" };
+                assert!(right || said.confidence <= 0.5, "{name}, {on}: {said:?}");
+            }
+        }
     }
 }

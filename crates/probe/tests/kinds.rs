@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Emulated, finding, holds};
+use common::judge::judged;
+use common::{Emulated, finding, holds, predictions_on};
 use drive::Behaviour;
 use model::builtin;
 use model::profile::Order;
@@ -234,6 +235,26 @@ fn what_a_slow_bus_hides_of_zero_latency_is_not_said_to_be_known() {
                 let said = finding(&found, what);
                 let right = said.value == if on { "on" } else { "off" };
                 assert!(right || said.confidence <= 0.5, "{name}, {on}: {said:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn whether_a_drive_reads_ahead_is_known_either_way() {
+    for name in ["quantum-atlas-10k", "seagate-cheetah-9lp", "ibm-ultrastar-9es", "mimic-base"] {
+        let truth = builtin::find(name).unwrap();
+        for noise in [false, true] {
+            for (buffer, read_ahead) in [("on", "on"), ("on", "off"), ("off", "on")] {
+                let mut behaviour = if noise { Behaviour::noisy() } else { Behaviour::default() };
+                behaviour.set(&format!("buffer={buffer}")).unwrap();
+                behaviour.set(&format!("read_ahead={read_ahead}")).unwrap();
+                let mut device = Emulated::with(&truth, behaviour, 1);
+                let found = probed_as(&mut device, Options::default());
+                let shares = predictions_on(device, &truth, &found.profile, &found.report, 100);
+                let judged = judged(&truth, &behaviour, &found, shares);
+                let of = judged.iter().find(|of| of.what == "read-ahead").unwrap();
+                assert!(of.right, "{name}, noise {noise}, buffer {buffer}, {read_ahead}: {of:?}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Emulated, Shares};
 use drive::Behaviour;
-use model::profile::{Order, SparingRegion};
+use model::profile::{Order, ReadAhead, SparingRegion};
 use model::{DriveModel, Layout, Profile};
 use probe::{Device, Outcome};
 use std::collections::BTreeMap;
@@ -152,6 +152,17 @@ impl<'t> Judge<'t> {
             "read cache" => {
                 let on = self.behaviour.buffer.unwrap_or(cache.enabled);
                 ((value == "on") == on, on.to_string())
+            }
+            // And no further than a place of the buffer is long.
+            "read-ahead" => {
+                let reads = self.behaviour.read_ahead.unwrap_or(cache.read_ahead != ReadAhead::None);
+                let on = self.behaviour.buffer.unwrap_or(cache.enabled) && reads;
+                let far = value.strip_prefix("on, ").map(number);
+                let most = f64::from(cache.segment_sectors);
+                (
+                    if on { far.is_some_and(|far| far <= most) } else { value == "off" },
+                    format!("{on}, {most} at most"),
+                )
             }
             "cache segments" => {
                 (number(value) as usize == cache.segments as usize, cache.segments.to_string())

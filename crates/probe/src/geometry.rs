@@ -6,6 +6,7 @@ use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::misfit::{Errors, Moves, best};
 use crate::moves::{FINE, Target, shortest_of};
+use crate::sure;
 use crate::turns::{frac, median};
 use crate::zone::Zone;
 use model::MOST_CYLINDERS;
@@ -157,7 +158,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     // What recurs after more runs than a drive has heads is no band.
     let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= MOST_HEADS));
     let steps = steps(zone, unit);
-    let mut moves = measure(meter, zone, &steps, buffer)?;
+    let (mut moves, apart) = measure(meter, zone, &steps, buffer)?;
     if meter.is_noisy() && buffer.vary {
         // Commands that vary by more than seeks do.
         moves.variance = repeated(meter, zone, &moves.times, buffer)?.max(NOISY);
@@ -206,7 +207,12 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         let against = moves.against(shape, &shapes, zone);
         sure = [0, 1].map(|i| sure[i].min(other[i]).min(against));
     }
-    let [sure, sure_of_order] = sure.map(trust);
+    let mut sure = sure.map(trust);
+    if meter.is_noisy() {
+        let far = apart.iter().filter(|&&ns| moves.is_far(ns)).count();
+        sure = sure.map(|sure| sure.min(sure_of_searches(far, apart.len())));
+    }
+    let [sure, sure_of_order] = sure;
     Ok(Geometry { shape, sure, sure_of_order })
 }
 
@@ -280,6 +286,15 @@ fn trust(gap: f64) -> f64 {
     1.0 / (1.0 + (-0.5 * gap).exp())
 }
 
+/// How likely searches go far off seldom enough for shapes to be told by them, after so many of them did.
+fn sure_of_searches(far: usize, of: usize) -> f64 {
+    sure::at_least(1.0 - TOO_OFTEN, far as u64, of as u64)
+}
+
+/// Searches of moves that end far from where they stopped at first: of the default noise one in sixty. Where one head in ten lands late by
+/// up to a millisecond it is one in thirteen, and the moves that came late are taken for those of other cylinders.
+const TOO_OFTEN: f64 = 1.0 / 12.0;
+
 /// Tracks of a level that most LBNs' zones agree on.
 fn common_unit(map: &Map, level: usize) -> Option<u64> {
     let mut votes: Vec<(u64, u64)> = Vec::new();
@@ -321,9 +336,15 @@ fn steps(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
     steps
 }
 
-/// Times the moves from tracks that begin a repetition to those `steps` further.
-fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -> Result<Moves, ProbeError> {
-    let mut times = Vec::new();
+/// Times the moves from tracks that begin a repetition to those `steps` further; and how far each search ended from where it stopped
+/// at first, ns.
+fn measure(
+    meter: &mut Meter<'_>,
+    zone: &Zone,
+    steps: &[u64],
+    buffer: &Buffer,
+) -> Result<(Moves, Vec<f64>), ProbeError> {
+    let (mut times, mut apart) = (Vec::new(), Vec::new());
     let searches = if meter.is_noisy() { 3 } else { 1 };
     let mut guess = (0.0, 0.35 * meter.revolution());
     for (i, &step) in steps.iter().enumerate() {
@@ -331,13 +352,14 @@ fn measure(meter: &mut Meter<'_>, zone: &Zone, steps: &[u64], buffer: &Buffer) -
             break;
         }
         meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
-        if let Some(ns) = timed(meter, zone, step, (searches, guess), buffer)? {
+        if let Some((ns, off)) = timed(meter, zone, step, (searches, guess), buffer)? {
             times.push((step, ns));
+            apart.push(off);
             guess = around(ns);
         }
     }
     let variance = if meter.is_noisy() { NOISY } else { FLOOR };
-    Ok(Moves { times, variance, noisy: meter.is_noisy() })
+    Ok((Moves { times, variance, noisy: meter.is_noisy() }, apart))
 }
 
 /// Where a search begins for a move that takes about so long, ns.
@@ -345,14 +367,14 @@ fn around(ns: f64) -> (f64, f64) {
     ((ns - 250_000.0).max(0.0), ns + 250_000.0)
 }
 
-/// The move from the zone's first track, by so many searches between these times, ns.
+/// The move from the zone's first track, by so many searches between these times, and how far apart they are, ns.
 fn timed(
     meter: &mut Meter<'_>,
     zone: &Zone,
     step: u64,
     (searches, guess): (usize, (f64, f64)),
     buffer: &Buffer,
-) -> Result<Option<f64>, ProbeError> {
+) -> Result<Option<(f64, f64)>, ProbeError> {
     // Only the zone's first tracks are surely the first of a cylinder or band of any size.
     let from = 0;
     let mut leg = |meter: &mut Meter<'_>| -> Result<Option<OnTrack<'_>>, ProbeError> {
@@ -371,7 +393,7 @@ fn timed(
         }
         Ok(Some(OnTrack { zone, track: from + step }))
     };
-    Ok(shortest_of(searches, meter, guess, buffer.bus_sector_ns, &mut leg)?.map(|(ns, _)| ns))
+    shortest_of(searches, meter, guess, buffer.bus_sector_ns, &mut leg)
 }
 
 /// The variance of a search, us squared, by some moves that are timed once more: by the median, so that one that went wrong does
@@ -390,7 +412,7 @@ fn repeated(
             break;
         }
         let again = timed(meter, zone, step, (1, around(ns)), buffer)?;
-        apart.extend(again.map(|again| (again - ns).abs() / 1e3));
+        apart.extend(again.map(|(again, _)| (again - ns).abs() / 1e3));
     }
     meter.draw = dice;
     // Of normal differences the median is two thirds of their deviation, which is that of two searches.
@@ -420,5 +442,13 @@ mod tests {
             assert!(tracks / heads < u64::from(MOST_CYLINDERS), "{tracks} tracks, {heads} heads");
         }
         assert_eq!(fewest_heads(65_350), 1);
+    }
+
+    #[test]
+    fn the_more_searches_go_far_off_the_less_sure_are_shapes() {
+        let few = [sure_of_searches(0, 80), sure_of_searches(2, 80), sure_of_searches(4, 220)];
+        assert!(few.iter().all(|&sure| sure > 0.95), "{few:?}");
+        let many = [sure_of_searches(7, 80), sure_of_searches(16, 220), sure_of_searches(12, 80)];
+        assert!(many.iter().all(|&sure| sure < 0.75), "{many:?}");
     }
 }

@@ -30,6 +30,11 @@ pub(crate) fn best(scores: &[(f64, Shape)]) -> (f64, Shape) {
 }
 
 impl Moves {
+    /// Whether so many ns are more than a time is off by where nothing went wrong.
+    pub(crate) fn is_far(&self, ns: f64) -> bool {
+        ns / 1e3 > APART * self.variance.sqrt()
+    }
+
     /// How badly each shape explains the times.
     pub(crate) fn scores(&self, shapes: &[(Shape, f64)], zone: &Zone) -> Vec<(f64, Shape)> {
         let score = |s: Shape| self.misfit(s, s.origin(zone), Errors::OfASize);

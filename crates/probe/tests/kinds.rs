@@ -259,3 +259,23 @@ fn whether_a_drive_reads_ahead_is_known_either_way() {
         }
     }
 }
+
+/// Sectors that queue for the bus make it matter how many a drive lets come before it begins, which no profile has.
+#[test]
+fn a_slow_bus_that_is_taken_late_makes_all_of_the_drive_unsure() {
+    for name in ["quantum-atlas-10k", "seagate-cheetah-4lp", "seagate-cheetah-9lp", "ibm-ultrastar-9es"] {
+        for buffer in ["on", "off"] {
+            let truth = builtin::find(name).unwrap();
+            let mut behaviour = Behaviour::noisy();
+            behaviour.set(&format!("buffer={buffer}")).unwrap();
+            behaviour.set("bus_sector=off").unwrap();
+            let mut device = Emulated::with(&truth, behaviour, 1);
+            let capacity = Device::capacity(&device).get();
+            let found = probed_as(&mut device, Options::default());
+            let unsure = &found.report.unsure;
+            let named: u64 = unsure.iter().map(|u| u.end.get() - u.first.get()).sum();
+            assert!(named >= capacity, "{name}, buffer {buffer}: {unsure:?}");
+            common::is_right_or_unsure(&truth, &found);
+        }
+    }
+}

@@ -93,7 +93,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     };
     let note = format!(
         "The design's budget is 50 us a decision in the 99th percentile; here the mean, with all that the simulated \
-         drive does for detours. A time is of this machine with whatever else it does; the work is not: {}.",
+         drive does for detours; `cargo bench -p freeblock-sim --bench outside` has the percentiles. A time is of this machine with whatever else it does; the work is not: {}.",
         works.join(". ")
     );
     Ok(Outcome { figures: vec![figure], claims: vec![claim.note(note)], notes: Vec::new() })

@@ -28,6 +28,7 @@ mod parts;
 mod record;
 mod rehearsal;
 mod returns;
+mod script;
 mod sequences;
 mod shared;
 mod speed;

@@ -1,18 +1,15 @@
 //! Clients who each ask several times one after another, and then pause for a constant time, as an editor that saves or a camera
 //! that hands over what it has gathered: they settle out of each other's way, and what throws them out of it costs them turns.
 
-use crate::responses::{Pair, Pairs};
+use crate::responses::{Pairs, pair_of_load};
 use drive::Behaviour;
-use freeblock_sim::{Background, Nothing, Outside, black_box};
-use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use scheduler::{IdleTime, OutsideConfig};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::Arc;
-use units::{Duration, Instant, Sectors};
+use units::{Duration, Instant};
 use workload::random::Stream;
-use workload::{Arrival, ClosedTask, Issued, Issuer, Random, RandomConfig, Request, Script, Share, Source};
+use workload::{Arrival, ClosedTask, Issued, Issuer, Random, Request, Script, Share, Source};
 
 /// Requests of each run, and their seeds: who comes together differs for very long after one request that was late.
 const REQUESTS: u64 = 120_000;
@@ -110,29 +107,14 @@ fn bounded(crew: Crew, policy: PolicyName, idle: Option<IdleTime>) {
 
 /// Of pauses that are constant, or vary; all that is done beside may cost so many millionths.
 fn pairs_of(crew: Crew, vary: bool, policy: PolicyName, idle: Option<IdleTime>, harm_ppm: u32) -> Pairs {
-    let profile = builtin::find("quantum-atlas-10k").unwrap();
-    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let run = |seed, background, idle| {
-        let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
-        let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
-        let drawn = Random::new(RandomConfig { reads: Share::TWO_THIRDS, ..load }, seed).unwrap();
-        let load = Issuer::new(
-            Asks::new(drawn, crew, vary.then(|| Stream::new(seed, "pauses"))),
-            Arrival::Scripted,
-            Instant::ZERO,
-            seed,
-        )
-        .unwrap();
-        let place =
-            Place::Outside(OutsideConfig { harm_ppm: Some(harm_ppm), ..OutsideConfig::beyond(overheads) });
-        let config = Config { place, seed, policy, idle, ..Config::default() };
-        let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
-        run.advance(REQUESTS, &mut Nothing).unwrap();
-        run
-    };
+    let place = |overheads| OutsideConfig { harm_ppm: Some(harm_ppm), ..OutsideConfig::beyond(overheads) };
     Pairs::of(SEEDS, |seed| {
-        let scan = Background::Scan { block: Sectors::new(16) };
-        Pair::of(&run(seed, Background::None, None), &run(seed, scan, idle))
+        let load = |drawn| {
+            let asks = Asks::new(drawn, crew, vary.then(|| Stream::new(seed, "pauses")));
+            Issuer::new(asks, Arrival::Scripted, Instant::ZERO, seed).unwrap()
+        };
+        let drive = ("quantum-atlas-10k", Behaviour::noisy());
+        pair_of_load(drive, (policy, idle), place, (Share::TWO_THIRDS, load), (REQUESTS, seed))
     })
 }
 

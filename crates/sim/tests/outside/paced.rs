@@ -1,16 +1,13 @@
 //! Who comes at a pace of his own, as one who plays a film: he sees fewer wait than there are in the mean, but is late with all others
 //! for what the drive has lost, until nobody waits.
 
-use crate::responses::{Pair, Pairs, pair_of};
+use crate::responses::{Pairs, pair_of, pair_of_load};
 use drive::Behaviour;
-use freeblock_sim::{Background, Nothing, Outside, black_box};
-use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Place};
-use std::sync::Arc;
-use units::{Instant, Sectors};
+use scheduler::{IdleTime, OutsideConfig};
+use units::Instant;
 use workload::random::Stream;
-use workload::{Arrival, Issuer, Random, RandomConfig, Recorded, Request, Share, Source};
+use workload::{Arrival, Issuer, Random, Recorded, Request, Share, Source};
 
 /// So many a second, so many at once, and by up to so much of a turn sooner or later each time.
 #[derive(Clone, Copy)]
@@ -76,28 +73,14 @@ fn bounded_by(what: &str, paces: &[Pace], how: (PolicyName, Option<IdleTime>), o
     pairs_of(paces, how, of).assert_bounded(what);
 }
 
-fn pairs_of(
-    paces: &[Pace],
-    (policy, idle): (PolicyName, Option<IdleTime>),
-    (requests, seeds): (u64, u64),
-) -> Pairs {
-    let profile = builtin::find("quantum-atlas-10k").unwrap();
-    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let run = |seed, background, idle| {
-        let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
-        let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());
-        let drawn = Random::new(RandomConfig { reads: Share::TWO_THIRDS, ..load }, seed).unwrap();
-        let load = Paced::new(drawn, paces, requests + 1, seed);
-        let load = Issuer::new(load, Arrival::Recorded { scale: 1.0 }, Instant::ZERO, seed).unwrap();
-        let place = Place::Outside(OutsideConfig::beyond(overheads));
-        let config = Config { place, seed, policy, idle, ..Config::default() };
-        let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
-        run.advance(requests, &mut Nothing).unwrap();
-        run
-    };
+fn pairs_of(paces: &[Pace], how: (PolicyName, Option<IdleTime>), (requests, seeds): (u64, u64)) -> Pairs {
     Pairs::of(42..42 + seeds, |seed| {
-        let scan = Background::Scan { block: Sectors::new(16) };
-        Pair::of(&run(seed, Background::None, None), &run(seed, scan, idle))
+        let load = |drawn| {
+            let paced = Paced::new(drawn, paces, requests + 1, seed);
+            Issuer::new(paced, Arrival::Recorded { scale: 1.0 }, Instant::ZERO, seed).unwrap()
+        };
+        let drive = ("quantum-atlas-10k", Behaviour::noisy());
+        pair_of_load(drive, how, OutsideConfig::beyond, (Share::TWO_THIRDS, load), (requests, seed))
     })
 }
 

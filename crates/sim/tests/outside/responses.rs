@@ -9,7 +9,7 @@ use scheduler::{Config, IdleTime, OutsideConfig, Overheads, Place};
 use std::fmt;
 use std::sync::Arc;
 use units::{Instant, Sectors};
-use workload::{Arrival, Issuer, Random, RandomConfig, Share};
+use workload::{Arrival, Issuer, Random, RandomConfig, Share, Source};
 
 /// The bound on harm that is the default, in percent.
 const BOUND: f64 = 1.0;
@@ -31,7 +31,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn of<S: workload::Source>(plain: &Outside<S>, scan: &Outside<S>) -> Self {
+    pub fn of<S: Source>(plain: &Outside<S>, scan: &Outside<S>) -> Self {
         let mean = |run: &Outside<S>| run.report().foreground.mean_response_ms;
         Self {
             slower: (mean(scan) / mean(plain) - 1.0) * 100.0,
@@ -133,20 +133,31 @@ fn pair(
 
 /// Random requests that come so, of which so many are reads, to a drive that behaves so.
 pub fn pair_of(
+    drive: (&str, Behaviour),
+    how: (PolicyName, Option<IdleTime>),
+    (arrival, reads): (Arrival, Share),
+    (requests, seed): (u64, u64),
+) -> Pair {
+    let load = |drawn| Issuer::new(drawn, arrival, Instant::ZERO, seed).unwrap();
+    pair_of_load(drive, how, OutsideConfig::beyond, (reads, load), (requests, seed))
+}
+
+/// What `load` makes of random requests, of which so many are reads, to a drive that behaves so, outside of it as `place` has it.
+pub fn pair_of_load<S: Source>(
     (drive, behaviour): (&str, Behaviour),
     (policy, idle): (PolicyName, Option<IdleTime>),
-    (arrival, reads): (Arrival, Share),
+    place: impl Fn(Overheads) -> OutsideConfig,
+    (reads, load): (Share, impl Fn(Random) -> Issuer<S>),
     (requests, seed): (u64, u64),
 ) -> Pair {
     let profile = builtin::find(drive).unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let run = |background, idle| {
         let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
-        let load =
+        let drawn =
             RandomConfig { reads, ..RandomConfig::new(known.layout().capacity(), known.sector_bytes()) };
-        let load = Random::new(load, seed).unwrap();
-        let load = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();
-        let place = Place::Outside(OutsideConfig::beyond(overheads));
+        let load = load(Random::new(drawn, seed).unwrap());
+        let place = Place::Outside(place(overheads));
         let config = Config { place, idle, policy, seed, ..Config::default() };
         let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
         run.advance(requests, &mut Nothing).unwrap();

@@ -14,7 +14,8 @@
 use super::arrivals::Arrivals;
 use super::clock::nanos;
 use super::forecast::Late;
-use super::rehearsal::{Came, Rehearsal};
+use super::rehearsal::Rehearsal;
+use super::script::Came;
 use crate::foreground::Pending;
 use units::{Duration, Instant};
 

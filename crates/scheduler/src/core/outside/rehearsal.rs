@@ -4,7 +4,7 @@
 //! Who was made to wait comes later by as much, and those who waited together come together again: what is lost once is felt
 //! for many turns, the more the better clients who think for a constant time have settled out of each other's way. Who is where
 //! some turns later hangs on every completion before, so that one loss more or less says nothing. What says it is the mean over
-//! many: a few thousand requests are written down, by client, with the pause before each and the time that it took. Then they
+//! many: a few thousand requests are written down, by client ([`script`](super::script)). Then they
 //! are rehearsed, over and over: without losses; with a turn lost in one request of ten, as detours lose it; and with one lost by some
 //! of those for whom the head had waited, as idle time loses it. The losses are many since otherwise chance is more than what they
 //! cost; and whole turns since who is thrown out of his place waits longer than who is late by a little each time. To idle time those
@@ -17,12 +17,12 @@
 //! varies: both are rehearsed, and what is more is believed; but not of one in which without losses clients wait much longer than they were seen
 //! to: who comes to a loop that keeps the drive busy answers it, whatever is seen, since others who came by themselves would wait without an end.
 
-use super::answers::{DEPTHS, STALL};
 use super::clock::nanos;
-use super::returns::{REMEMBERED, Returns};
+use super::returns::Returns;
+use super::script::{Came, Client, Played, Script};
 use crate::lottery::Lottery;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, VecDeque};
 use units::{Duration, Instant};
 
 /// Requests that are written down: few at first, so that something is known soon.
@@ -51,9 +51,6 @@ const WAITS: usize = 16;
 /// Of so many the half is forgotten.
 const IDLE_MEMORY: u32 = 32_768;
 
-/// A mean is of so many, or as of those who are chosen from fewer.
-const KNOWN: u64 = 8;
-
 /// So much more than is rehearsed clients are taken to feel of idle time who ask several times and then pause for a time that varies,
 /// which is where more than one in so many come after no known pause. Ten who ask five times, by SPTF, with a bound of 6%: 3.4% by what is
 /// rehearsed and 9.8% in truth where pauses of 500 ms vary by 2 ms, 3.0% and 11.6% by 5 ms, but 3.5% and 4.6% where they are constant. Of what
@@ -67,174 +64,6 @@ const BURSTS_OF: f64 = 64.0;
 
 /// So many times feels nobody, as far as it is told beforehand.
 const MOST_FEEL: f64 = 256.0;
-
-/// A request that comes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Came {
-    /// Its place in the order of arrival.
-    pub sequence: u64,
-    pub arrived: Instant,
-    /// Whether it came on the heels of another.
-    pub follows: bool,
-}
-
-/// A request that waits.
-#[derive(Clone, Copy, Debug)]
-struct Waits {
-    arrived: Instant,
-    client: usize,
-    /// Since the client's last was done, if that was seen.
-    pause: Option<Duration>,
-}
-
-/// A request that is written down: how long its client paused before, what it took, and from how many it was chosen.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    pause: u64,
-    took: u64,
-    from: usize,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Client {
-    /// When the first came that is written down, since that was begun.
-    first: u64,
-    steps: Vec<Step>,
-    /// Whether the first came by itself, not in answer to another, or nothing came after the last: then it comes again when it
-    /// came, not when it is done.
-    by_itself: bool,
-}
-
-/// What clients do.
-#[derive(Clone, Debug, Default)]
-struct Script {
-    began: Option<Instant>,
-    requests: usize,
-    clients: Vec<Client>,
-    waiting: BTreeMap<u64, Waits>,
-    /// Whose requests are done, each with when; in that order.
-    away: BTreeMap<u64, (usize, Instant)>,
-    /// Of those from whom somebody was chosen, how many had come before him, and how many there were beside him.
-    before: [u64; 2],
-    /// What they have waited who are written down, in nanoseconds.
-    waited: f64,
-}
-
-impl Script {
-    /// A request comes in answer to that one; or late, in answer to one that should have been answered; or by itself, if not whoever
-    /// has been away longest `returns` some time.
-    fn come(&mut self, of: &Came, answers: Option<u64>, known: &Returns, returns: bool) {
-        let late = || {
-            let mut away = self.away.iter();
-            away.find(|(_, (_, done))| returns || known.may_be_late(of.arrived.saturating_since(*done)))
-                .map(|(nth, _)| *nth)
-        };
-        let answered = answers.or_else(late);
-        let away = answered.and_then(|nth| self.away.remove(&nth));
-        let (client, pause) = match away {
-            Some((client, done)) => (client, Some(of.arrived.saturating_since(done))),
-            None if answered.is_none() && !returns => {
-                self.clients.push(Client { by_itself: true, ..Client::default() });
-                (self.clients.len() - 1, Some(Duration::ZERO))
-            }
-            // It answers what was done before anything was written down, or is here for the first time.
-            None => {
-                self.clients.push(Client::default());
-                (self.clients.len() - 1, None)
-            }
-        };
-        self.waiting.insert(of.sequence, Waits { arrived: of.arrived, client, pause });
-    }
-
-    /// The request that is the `nth` to be done, was chosen from so many, and could have begun `since` then.
-    fn done(&mut self, now: Instant, (nth, sequence): (u64, u64), (since, from): (Instant, usize)) {
-        let began = *self.began.get_or_insert(now);
-        let Some(Waits { arrived, client, pause }) = self.waiting.remove(&sequence) else { return };
-        let before =
-            self.waiting.range(..sequence).filter(|(_, other)| other.arrived <= since).count() as u64;
-        self.before[0] += before;
-        self.before[1] += from.saturating_sub(1) as u64;
-        self.away.insert(nth, (client, now));
-        while self.away.len() > REMEMBERED {
-            self.away.pop_first();
-        }
-        if let (Some(pause), Some(client)) = (pause, self.clients.get_mut(client)) {
-            let took = now.saturating_since(since.max(arrived)).as_nanos();
-            let from = from.min(DEPTHS - 1);
-            if client.steps.is_empty() {
-                client.first = arrived.saturating_since(began).as_nanos();
-            }
-            client.steps.push(Step { pause: pause.as_nanos(), took, from });
-            self.waited += now.saturating_since(arrived).as_nanos() as f64;
-            self.requests += 1;
-        }
-    }
-
-    /// What requests take that are chosen from so many.
-    fn means(&mut self) -> [u64; DEPTHS] {
-        let steps = || self.clients.iter().flat_map(|client| &client.steps);
-        let mean = steps().map(|step| step.took).sum::<u64>() / (self.requests as u64).max(1);
-        let mut took = [(0, 0); DEPTHS];
-        for step in self.clients.iter_mut().flat_map(|client| &mut client.steps) {
-            // Where the drive was elsewhere for long, chance would be all that is seen.
-            step.took = step.took.min((mean as f64 * STALL) as u64);
-            took[step.from].0 += 1;
-            took[step.from].1 += step.took;
-        }
-        let mut mean = mean;
-        took.map(|(of, took)| {
-            if of >= KNOWN {
-                mean = took / of;
-            }
-            mean
-        })
-    }
-
-    /// What is written down until now. Who waits and who is away stays known.
-    fn take(&mut self, now: Instant) -> Played {
-        let mut script = std::mem::take(self);
-        let mut ended = vec![true; script.clients.len()];
-        let waiting = script.waiting.values_mut().map(|waits| &mut waits.client);
-        for client in waiting.chain(script.away.values_mut().map(|(client, _)| client)) {
-            ended[*client] = false;
-            *client = self.clients.len();
-            self.clients.push(Client::default());
-        }
-        self.waiting = std::mem::take(&mut script.waiting);
-        self.away = std::mem::take(&mut script.away);
-        for (client, ended) in script.clients.iter_mut().zip(ended) {
-            client.by_itself |= ended;
-        }
-        let means = script.means();
-        script.clients.retain(|client| !client.steps.is_empty());
-        let [before, beside] = script.before;
-        let at_random = (before * 2_000_000).checked_div(beside).unwrap_or(0).min(1_000_000);
-        let period = script.began.map_or(0, |began| now.saturating_since(began).as_nanos());
-        let waited = script.waited / (script.requests as f64).max(1.0);
-        Played { clients: script.clients, period, means, at_random, waited }
-    }
-}
-
-/// What is played.
-#[derive(Clone, Debug)]
-struct Played {
-    clients: Vec<Client>,
-    /// For how long it was written down.
-    period: u64,
-    means: [u64; DEPTHS],
-    /// How many of a million are chosen at random, not in order of arrival.
-    at_random: u64,
-    /// What was waited in the mean, in nanoseconds.
-    waited: f64,
-}
-
-impl Played {
-    /// How long a request takes that is chosen from so many.
-    fn takes(&self, step: &Step, from: usize) -> u64 {
-        let [then, now] = [step.from, from.min(DEPTHS - 1)].map(|from| self.means[from]);
-        (step.took + now).saturating_sub(then).max(step.took / 4)
-    }
-}
 
 /// Who loses a turn, in a million.
 #[derive(Clone, Copy, Debug)]
@@ -516,8 +345,8 @@ impl Rehearsal {
         if !self.returns.most_return() {
             return;
         }
-        let alone = self.readings[0].script.waiting.get(&sequence).filter(|_| from == 0);
-        self.idle.note(alone.map(|waits| waits.arrived.saturating_since(since).as_nanos()), idle);
+        let alone = self.readings[0].script.arrived(sequence).filter(|_| from == 0);
+        self.idle.note(alone.map(|arrived| arrived.saturating_since(since).as_nanos()), idle);
         let turn = nanos(turn).unsigned_abs();
         for reading in &mut self.readings {
             reading.done(now, (self.done, sequence), (since, from), (turn, &self.idle));
@@ -541,7 +370,7 @@ impl Rehearsal {
     /// Nobody waits any more who came before that.
     pub fn forget_before(&mut self, first: Instant) {
         for reading in &mut self.readings {
-            reading.script.waiting.retain(|_, waits| waits.arrived >= first);
+            reading.script.forget_before(first);
         }
     }
 

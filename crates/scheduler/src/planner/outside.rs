@@ -49,7 +49,13 @@ impl Search<'_> {
         if until <= begin || terms.second(op) + back > deadline {
             return None;
         }
-        let allows = |backward| (terms.allows)(Neighbour { first: last_op, second: work, backward });
+        let allows = |backward, touching| {
+            (terms.allows)(Neighbour { first: last_op, second: work, backward, touching })
+        };
+        let layout = self.drive.layout();
+        let last = last_end.get().checked_sub(1).and_then(|lbn| layout.locate(Lbn::new(lbn)));
+        let behind = last.filter(|at| at.track == source.index());
+        let behind = behind.map(|at| (at.sector + 1) % source.track().sectors);
         let from = last_turn(self.drive, begin, until);
         let (first, count) = source.track().passing(self.drive.rpm(), from, until);
         // Two windows, ahead of the last command and behind it: what is not allowed is cut off at either end.
@@ -58,7 +64,10 @@ impl Search<'_> {
         let track = source.track();
         straight_parts(source, (first, count), |(sector, sectors)| {
             let backward = lbn_of(source, sector).is_some_and(|first| first < last_end);
-            if !allows(backward) {
+            let touching = seen == 0 && behind == Some(sector);
+            if !allows(backward, touching) {
+                // It may do with a sector between them.
+                let sectors = if touching && allows(backward, false) { 1 } else { sectors };
                 let wait = rpm.earliest_angle(from).until(track.sector_angle(sector));
                 let (starts, ends) =
                     (from + rpm.time_within(wait), from + rpm.time_within(wait + track.arc(sector, sectors)));
@@ -95,7 +104,8 @@ impl Search<'_> {
             return;
         }
         self.tally.spend(LOOKUPS_PER_TRACK);
-        let allows = |backward| (terms.allows)(Neighbour { first: work, second: op, backward });
+        let allows =
+            |backward| (terms.allows)(Neighbour { first: work, second: op, backward, touching: false });
         let (stops, merged) = self.before_foreground(&track, work, (first, count), (op, lbn), terms, allows);
         let score = self.score_of(&stops, merged);
         self.consider_stops(score, stops, merged);
@@ -123,30 +133,29 @@ impl Search<'_> {
         let stop = |(first, count): Passing| Stop { track: track.index(), op: work, first, count };
         let backward = |part: Passing| lbn_of(track, part.0).is_some_and(|first| first > lbn);
         let none = [None; MOST_STOPS];
+        let across = |second| Neighbour { first: work, second, backward: true, touching: false };
         match (found, parts) {
             // What lies right before the foreground is merged with it, and nothing else.
             (1, [part, _]) if work == op && !backward(part) => ([Some(stop(part)), None, None, None], true),
             (1, [part, _]) if allows(backward(part)) => {
-                let cut = if work == op { terms.skipped(self.drive, track, work) } else { 0 };
+                let cut = if work == op { terms.skipped(self.drive, track, across(op)) } else { 0 };
                 match part.1.checked_sub(cut).filter(|n| *n > 0) {
                     Some(left) => ([Some(stop((part.0, left))), None, None, None], false),
                     None => (none, false),
                 }
             }
             (2, [far, near]) if work == op && allows(true) => {
-                let skipped = terms.skipped(self.drive, track, work);
-                match near.1.checked_sub(skipped).filter(|n| *n > 0) {
-                    Some(left) => ([Some(stop(far)), Some(stop((near.0 + skipped, left))), None, None], true),
+                match self.in_turn(track, across(op), [far, near], true) {
+                    Some(stops) => (stops, true),
                     None => (none, false),
                 }
             }
             (2, [far, near]) if work != op => {
-                let across = Neighbour { first: work, second: work, backward: true };
-                if allows(false) && (terms.allows)(across) {
-                    let skipped = terms.skipped(self.drive, track, work);
-                    if let Some(left) = near.1.checked_sub(skipped).filter(|n| *n > 0) {
-                        return ([Some(stop(far)), Some(stop((near.0 + skipped, left))), None, None], false);
-                    }
+                if allows(false)
+                    && (terms.allows)(across(work))
+                    && let Some(stops) = self.in_turn(track, across(work), [far, near], false)
+                {
+                    return (stops, false);
                 }
                 let far = allows(true).then(|| stop(far));
                 let near = allows(false).then(|| stop(near));
@@ -157,6 +166,25 @@ impl Search<'_> {
             }
             _ => (none, false),
         }
+    }
+
+    /// Two commands on both sides of a track's end. Sectors that must pass between them are left out of the second or of the first,
+    /// of which less is wanted: if it were always the second, the first sectors of every track would be missing at a scan's end.
+    fn in_turn(
+        &self,
+        track: &TrackRef<'_>,
+        across: Neighbour,
+        [first, second]: [Passing; 2],
+        merged: bool,
+    ) -> Option<Stops> {
+        let work = across.first;
+        let skipped = self.terms?.skipped(self.drive, track, across);
+        let stop = |(first, count): Passing| Some(Stop { track: track.index(), op: work, first, count });
+        let shorter = |count: u32| count.checked_sub(skipped).filter(|left| *left > 0);
+        let later = shorter(second.1).map(|left| [stop(first), stop((second.0 + skipped, left)), None, None]);
+        let sooner = shorter(first.1).map(|left| [stop((first.0, left)), stop(second), None, None]);
+        let score = |stops: &Stops| self.score_of(stops, merged);
+        later.into_iter().chain(sooner).reduce(|a, b| if score(&b) > score(&a) { b } else { a })
     }
 
     fn score_of(&self, stops: &Stops, merged: bool) -> u64 {
@@ -222,7 +250,8 @@ impl Search<'_> {
         let Some((lbn, sector)) = terms.merge else { return };
         let turnaround = if work == op { Duration::ZERO } else { terms.turnaround(work, op) };
         let Some(deadline) = deadline.checked_sub(turnaround) else { return };
-        let before = |backward| (terms.allows)(Neighbour { first: work, second: op, backward });
+        let before =
+            |backward| (terms.allows)(Neighbour { first: work, second: op, backward, touching: false });
         if work != op && !before(false) {
             return;
         }
@@ -239,7 +268,8 @@ impl Search<'_> {
         let turn_before = last_turn(self.drive, Instant::ZERO, deadline);
         let second = destination.passing(rpm, arrive.max(turn_before), deadline);
         // Without neighbours there, only what lies before the request on this side of the track's end.
-        let backward = (terms.allows)(Neighbour { first: work, second: work, backward: true });
+        let backward =
+            (terms.allows)(Neighbour { first: work, second: work, backward: true, touching: false });
         let near = if backward { second.1 } else { second.1.min(sector) };
         if u64::from(first.1.min(near) + second.1) * self.tally.depth <= self.tally.best.score {
             return;
@@ -416,17 +446,15 @@ impl Search<'_> {
             both += this;
             found += 1;
         });
-        let across = Neighbour { first: op, second: op, backward: true };
-        if found == 2 && both > best.0 && (terms.allows)(across) {
-            // The arm is under way for the second command only when the first is done.
-            let skipped = terms.skipped(self.drive, track, op);
-            let (second, count) = parts[1];
-            if skipped < count {
-                let second = (second + skipped, count - skipped);
-                let both = score(parts[0]) + score(second);
-                if both > best.0 {
-                    best = (both, [stop(parts[0]), stop(second)]);
-                }
+        let across = Neighbour { first: op, second: op, backward: true, touching: false };
+        if found == 2
+            && both > best.0
+            && (terms.allows)(across)
+            && let Some(stops) = self.in_turn(track, across, parts, false)
+        {
+            let both = self.score_of(&stops, false);
+            if both > best.0 {
+                best = (both, [stops[0], stops[1]]);
             }
         }
         best

@@ -61,9 +61,13 @@ impl Terms<'_> {
         if first == second { self.between(first) } else { self.between(first) + self.change }
     }
 
-    /// Sectors that pass on a track from the end of one command on it to the begin of the next.
-    pub(super) fn skipped(&self, drive: &DriveModel, track: &TrackRef<'_>, op: Op) -> u32 {
-        let lost = self.before(op).max(self.between(op));
+    /// Sectors that pass on a track from the end of one command on it to the begin of the next: none in a queue, if they may
+    /// touch.
+    pub(super) fn skipped(&self, drive: &DriveModel, track: &TrackRef<'_>, neighbour: Neighbour) -> u32 {
+        let lost = self.before(neighbour.first).max(self.between(neighbour.first));
+        if lost == Duration::ZERO && (self.allows)(Neighbour { touching: true, ..neighbour }) {
+            return 0;
+        }
         let sectors = track.track().sectors;
         (drive.rpm().arc_in(lost).parts() * u64::from(sectors) / FULL_TURN + 1) as u32
     }

@@ -140,11 +140,13 @@ pub struct Neighbour {
     pub second: Op,
     /// Whether the second goes for lower LBNs than the first.
     pub backward: bool,
+    /// Whether the second begins with the sector that passes right behind the first's last, so that no time is between them.
+    pub touching: bool,
 }
 
 impl Neighbour {
     /// Kinds that there are.
-    pub(crate) const KINDS: usize = 8;
+    pub(crate) const KINDS: usize = 16;
 
     /// Whether a drive may take the two for the beginning of a sequence that it reads on.
     pub(crate) fn is_sequence(self) -> bool {
@@ -152,7 +154,10 @@ impl Neighbour {
     }
 
     pub(crate) fn kind(self) -> usize {
-        index(self.first) * 4 + index(self.second) * 2 + usize::from(self.backward)
+        index(self.first) * 8
+            + index(self.second) * 4
+            + usize::from(self.backward) * 2
+            + usize::from(self.touching)
     }
 }
 
@@ -182,6 +187,10 @@ pub struct OutsideConfig {
     pub at_drive: u8,
     /// Whether a command of a detour may come right behind another on its track, or right before the foreground's on its.
     pub neighbours: Neighbours,
+    /// Whether the second of two commands on a track may begin with the sector right behind the first's last, as far as
+    /// `neighbours` allow; otherwise one is left out between them. At a track's end that is the half of a block that the next track's
+    /// beginning or the last one's end has the rest of.
+    pub touching: bool,
     /// Whether a detour may stay on the source track, as far as `neighbours` allow: its first command goes on where the
     /// foreground's last one ended.
     pub source_track: bool,
@@ -229,6 +238,7 @@ impl OutsideConfig {
             conservatism: Conservatism::Constant(conservatism),
             at_drive: 2,
             neighbours: Neighbours::Never,
+            touching: false,
             source_track: false,
             merge_after: false,
             late_bus: false,
@@ -280,6 +290,7 @@ impl OutsideConfig {
     pub const fn beyond(overheads: Overheads) -> Self {
         Self {
             conservatism: Conservatism::LEARNED,
+            touching: true,
             source_track: true,
             merge_after: true,
             late_bus: true,

@@ -68,7 +68,8 @@ impl Outside {
         let before = drive.layout().locate(Lbn::new(end.get().checked_sub(1)?))?;
         let behind = drive.layout().locate(range.start())?;
         let backward = range.start() < end;
-        (before.track == behind.track).then_some(Neighbour { first, second: op, backward })
+        let touching = (before.sector + 1) % drive.layout().track(before.track).sectors == behind.sector;
+        (before.track == behind.track).then_some(Neighbour { first, second: op, backward, touching })
     }
 
     /// When the arm can set out for the next command.
@@ -418,7 +419,10 @@ impl Core {
         let not_on: Vec<TrackIndex> =
             ranges.flat_map(|range| drive.layout().pieces(range).map(|piece| piece.track)).collect();
         let (config, reads_on) = (outside.config.neighbours, outside.sequences.is_suspect());
-        let allows = |neighbour| outside.learned.allows(config, neighbour, reads_on);
+        let touching = outside.config.touching;
+        let allows = |neighbour: Neighbour| {
+            (touching || !neighbour.touching) && outside.learned.allows(config, neighbour, reads_on)
+        };
         let second = outside.second_sent(&drive);
         let margin = |distance| outside.margin(distance);
         let sectors = u64::from(drive.layout().track(piece.track).sectors);

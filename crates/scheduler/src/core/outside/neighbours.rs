@@ -82,7 +82,8 @@ mod tests {
     use super::*;
     use units::Op;
 
-    const FORWARD: Neighbour = Neighbour { first: Op::Read, second: Op::Read, backward: false };
+    const FORWARD: Neighbour =
+        Neighbour { first: Op::Read, second: Op::Read, backward: false, touching: false };
     const BACKWARD: Neighbour = Neighbour { backward: true, ..FORWARD };
 
     fn allows(learned: &Learned, neighbour: Neighbour) -> bool {

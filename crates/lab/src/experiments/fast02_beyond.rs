@@ -26,10 +26,11 @@ type Idea = (&'static str, fn(Overheads, Duration) -> OutsideConfig);
 const CLOSE: Duration = Duration::from_micros(100);
 const CLOSER: Duration = Duration::from_micros(50);
 
-const IDEAS: [Idea; 11] = [
+const IDEAS: [Idea; 12] = [
     ("paper, 0.3 ms", OutsideConfig::paper),
     ("both sides of a track's end, ahead of writes too", neighbours),
-    ("source track", |o, c| OutsideConfig { source_track: true, ..neighbours(o, c) }),
+    ("no sector between them", touching),
+    ("source track", |o, c| OutsideConfig { source_track: true, ..touching(o, c) }),
     ("late bus allowed for", late_bus),
     ("merged behind detours", close),
     ("a turn's gap before a request in order", in_order),
@@ -45,8 +46,9 @@ const IDEAS: [Idea; 11] = [
 const HARM: u32 = 20_000;
 
 /// All of them with that bound, but for one; and with the one that is off.
-const BUT_ONE: [Idea; 11] = [
+const BUT_ONE: [Idea; 12] = [
     ("neighbours", |o, _| OutsideConfig { neighbours: Neighbours::Never, ..bounded(o, HARM) }),
+    ("commands that touch", |o, _| OutsideConfig { touching: false, ..bounded(o, HARM) }),
     ("the source track", |o, _| OutsideConfig { source_track: false, ..bounded(o, HARM) }),
     ("a late bus", |o, _| OutsideConfig { late_bus: false, ..bounded(o, HARM) }),
     ("merging behind detours", |o, _| OutsideConfig { merge_after: false, ..bounded(o, HARM) }),
@@ -89,8 +91,12 @@ fn neighbours(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
     OutsideConfig { neighbours: Neighbours::Learned, ..OutsideConfig::paper(overheads, conservatism) }
 }
 
+fn touching(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
+    OutsideConfig { touching: true, ..neighbours(overheads, conservatism) }
+}
+
 fn late_bus(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
-    OutsideConfig { source_track: true, late_bus: true, ..neighbours(overheads, conservatism) }
+    OutsideConfig { source_track: true, late_bus: true, ..touching(overheads, conservatism) }
 }
 
 fn close(overheads: Overheads, conservatism: Duration) -> OutsideConfig {

@@ -269,3 +269,57 @@ proptest! {
         }
     }
 }
+
+/// All but these sectors of a track are wanted one by one, and the head is on it, three quarters round; the request is half-way
+/// round. Where the commands before it are, first sector and sectors each.
+fn across_the_end(touching: bool, unwanted: &[u32]) -> Vec<(u32, u32)> {
+    let drive = DriveModel::from_profile(&model::builtin::find("quantum-atlas-10k").unwrap()).unwrap();
+    let layout = drive.layout();
+    let mut background = Background::new(layout, 1 << 20);
+    let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
+    let on = layout.locate(Lbn::new(3_000_000)).unwrap().track;
+    let track = *layout.track_ref(on).track();
+    let lbn = |sector| layout.lbn_at(Location { track: on, sector }).unwrap();
+    for sector in (0..track.sectors).filter(|sector| !unwanted.contains(sector)) {
+        let range = LbnRange::new(lbn(sector), Sectors::new(1));
+        let work = (range, Sectors::new(1));
+        background.register(layout, session, Op::Read, work, Parameter::default()).unwrap();
+    }
+    let (from, to) = (track.sectors * 3 / 4, track.sectors / 2);
+    let rpm = drive.rpm();
+    let first =
+        Instant::ZERO + rpm.time_within(rpm.earliest_angle(Instant::ZERO).until(track.sector_angle(from)));
+    let deadline = first + rpm.time_within(track.arc(from, track.sectors - from + to));
+    let gap = Gap { at: first, from: track.into(), source: None, destination: on, op: Op::Read, deadline };
+    let (none, now) = ([Duration::ZERO; 2], [Instant::ZERO; 2]);
+    let terms = Terms {
+        margin: &|_| Duration::ZERO,
+        least_margin: Duration::ZERO,
+        before: none,
+        ready: now,
+        between: none,
+        not_on: &[],
+        second: now,
+        last: (Op::Read, Lbn::new(0)),
+        change: Duration::ZERO,
+        source_track: false,
+        allows: &|neighbour| touching || !neighbour.touching,
+        price: None,
+        merge: Some((lbn(to), to)),
+    };
+    let limits = (Reach::Drive, SearchBudget::default());
+    let found = Planner::new(&drive).plan_with(&drive, &mut background, &gap, limits, Some(&terms)).0;
+    let stops = found.unwrap().stops;
+    stops.iter().flatten().map(|stop| (stop.first, stop.count)).collect()
+}
+
+#[test]
+fn across_a_tracks_end_commands_touch_or_leave_out_what_is_wanted_less() {
+    let [(far, last), (near, first)] = across_the_end(true, &[])[..] else { panic!("two commands") };
+    let sectors = far + last;
+    assert!(near == 0 && first > 100 && last > 50, "{far} {last} {near} {first}");
+    // Otherwise a sector passes between them: the first behind the end, or the last before it if that is wanted less.
+    assert_eq!(across_the_end(false, &[]), [(far, last), (1, first - 1)]);
+    assert_eq!(across_the_end(false, &[0, sectors - 1]), [(far, last), (1, first - 1)]);
+    assert_eq!(across_the_end(false, &[sectors - 1]), [(far, last - 1), (0, first)]);
+}

@@ -325,8 +325,9 @@ fn what_was_once_over_the_bound_is_not() {
 fn arms_faster_than_told_cost_one_client_no_more_than_the_bound() {
     for kind in [Kind::Reads, Kind::Mixed] {
         let cell = Cell { surprise: Surprise::Arms(-100), arrival: 0, kind, idle: false, policy: 0 };
-        let seen = [42, 43].map(|seed| cell.run(8_000, seed));
-        assert!(seen.iter().map(|seen| seen.slower).sum::<f64>() / 2.0 < 1.0, "{kind:?}: {seen:?}");
+        // One run of so few is 0.3% off.
+        let seen = [42, 43, 44, 45, 46, 47].map(|seed| cell.run(8_000, seed));
+        assert!(seen.iter().map(|seen| seen.slower).sum::<f64>() / 6.0 < 1.0, "{kind:?}: {seen:?}");
     }
 }
 

@@ -76,6 +76,7 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
     if case.free {
         place = OutsideConfig {
             neighbours: Neighbours::Always,
+            touching: true,
             source_track: true,
             late_bus: true,
             merge_after: true,

@@ -22,7 +22,7 @@ use workload::{Arrival, Issuer, Oltp, OltpConfig};
 const REQUESTS: u64 = 6_000;
 const PART: u64 = 100;
 
-/// As many as make the standard error of each case small against the bound.
+/// As many as make the standard error of most cases small against the bound.
 const SEEDS: std::ops::Range<u64> = 1..5;
 
 /// Requests come when they come: where idle time is most of it, about half, and a third.
@@ -75,7 +75,7 @@ impl Case {
     }
 
     fn pairs(&self, idle: bool, policy: PolicyName, requests: u64) -> Pairs {
-        Pairs::of(SEEDS, |seed| {
+        Pairs::enough(SEEDS, |seed| {
             let run = |with_scan: bool| {
                 let device = (self.device)(seed);
                 let capacity = self.known.layout().capacity().min(device.capacity());

@@ -4,7 +4,7 @@
 //! changes nothing of what another draws. docs/MODEL.md, section 8, says what each does and where its number is from.
 
 use crate::error::DriveError;
-use model::profile::{Cache, Firmware, WriteBack};
+use model::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads, WriteBack};
 use units::Duration;
 
 /// Something that happens now and then and takes a while.
@@ -98,8 +98,10 @@ pub struct Behaviour {
     pub grown_defects: u32,
     /// Sectors that cannot be read.
     pub bad_sectors: Option<BadSectors>,
-    /// The profile's command and completion overheads in so many percent of what it says: 0 for none.
-    pub overhead_percent: Option<u32>,
+    /// The profile's overheads, but for those of completions, in so many percent of what it says: 0 for none.
+    pub command_percent: Option<u32>,
+    /// Each completion's overhead, in place of the profile's: there is none in those that were measured.
+    pub completion_overhead: Option<Duration>,
     /// Each command's overhead is longer by up to this.
     pub command_spread: Duration,
     /// Each completion comes later by up to this.
@@ -140,7 +142,8 @@ impl Behaviour {
             }),
             grown_defects: 0,
             bad_sectors: None,
-            overhead_percent: None,
+            command_percent: None,
+            completion_overhead: None,
             command_spread: Duration::from_micros(20),
             completion_spread: Duration::from_micros(10),
             bus_sector: Some(Duration::from_nanos(6_400)),
@@ -155,8 +158,35 @@ impl Behaviour {
 
     /// What a profile says of the firmware, with the overheads that this drive has.
     pub fn firmware(&self, told: &Firmware) -> Firmware {
-        let percent = self.overhead_percent.map_or(100.0, f64::from);
-        Firmware { overhead_scale: told.overhead_scale * percent / 100.0, ..told.clone() }
+        let percent = self.command_percent.map_or(100.0, f64::from);
+        let command = told.overhead_scale * percent / 100.0;
+        let completion =
+            |ms| self.completion_overhead.map_or(ms * told.overhead_scale, Duration::as_millis_f64);
+        let pair = |(after_read, after_write)| (after_read * command, after_write * command);
+        let o = &told.overheads;
+        let overheads = Overheads {
+            read_hit: pair(o.read_hit),
+            read_miss: pair(o.read_miss),
+            write_hit: pair(o.write_hit),
+            write_miss: pair(o.write_miss),
+            read_completion: completion(o.read_completion),
+            write_completion: completion(o.write_completion),
+            data_preparation: o.data_preparation * command,
+            first_reselect: o.first_reselect * command,
+            other_reselect: o.other_reselect * command,
+            read_disconnect: pair(o.read_disconnect),
+            write_disconnect: o.write_disconnect * command,
+            minimum_seek_delay: o.minimum_seek_delay * command,
+            extra_write_disconnect: o.extra_write_disconnect.as_ref().map(|x| ExtraWriteDisconnect {
+                command_ms: x.command_ms * command,
+                disconnect_ms: x.disconnect_ms * command,
+                between_ms: x.between_ms * command,
+                second_disconnect_ms: x.second_disconnect_ms * command,
+                seek_delta_ms: x.seek_delta_ms * command,
+            }),
+        };
+        let per_request_overhead_ms = told.per_request_overhead_ms * command;
+        Firmware { per_request_overhead_ms, overhead_scale: 1.0, overheads, ..told.clone() }
     }
 
     /// Whether a drive whose profile has this of its buffer reports writes from there: there is nowhere to, where it is off.
@@ -172,6 +202,7 @@ impl Behaviour {
             ("behaviour.seek_spread", self.seek_spread),
             ("behaviour.late_settles.most", self.late_settles.most),
             ("behaviour.command_spread", self.command_spread),
+            ("behaviour.completion_overhead", self.completion_overhead.unwrap_or_default()),
             ("behaviour.completion_spread", self.completion_spread),
             ("behaviour.bus_sector", self.bus_sector.unwrap_or_default()),
         ] {
@@ -191,8 +222,8 @@ impl Behaviour {
         if self.overlap_percent > 100 {
             return wrong("behaviour.overlap_percent", self.overlap_percent.to_string(), "give 0 to 100");
         }
-        if let Some(percent) = self.overhead_percent.filter(|percent| *percent > 10_000) {
-            return wrong("behaviour.overhead_percent", percent.to_string(), "give 0 to 10000");
+        if let Some(percent) = self.command_percent.filter(|percent| *percent > 10_000) {
+            return wrong("behaviour.command_percent", percent.to_string(), "give 0 to 10000");
         }
         if let Some(drift) = self.drift {
             if drift.most_ppm > 100_000 {

@@ -53,7 +53,7 @@ const COUNT: &str = "give a whole number, or off";
 const TRIPLE: &str = "give on, off, or profile for what the profile says";
 
 /// In the order of the fields.
-const SWITCHES: [Switch; 18] = [
+const SWITCHES: [Switch; 19] = [
     Switch {
         name: "seek_spread",
         mend: TIME,
@@ -126,11 +126,11 @@ const SWITCHES: [Switch; 18] = [
         write: |of| of.bad_sectors.map_or(OFF.to_owned(), |b| format!("{}:{}", b.count, b.retries)),
     },
     Switch {
-        name: "overhead_percent",
+        name: "command_percent",
         mend: "give how many percent of the profile's overheads there are, such as 0 or 200, or off for the profile's",
-        copy: |to, from| to.overhead_percent = from.overhead_percent,
-        read: |to, text| set(&mut to.overhead_percent, Some(text.parse().ok()?)),
-        write: |of| of.overhead_percent.map_or(OFF.to_owned(), |percent| percent.to_string()),
+        copy: |to, from| to.command_percent = from.command_percent,
+        read: |to, text| set(&mut to.command_percent, Some(text.parse().ok()?)),
+        write: |of| of.command_percent.map_or(OFF.to_owned(), |percent| percent.to_string()),
     },
     Switch {
         name: "command_spread",
@@ -138,6 +138,13 @@ const SWITCHES: [Switch; 18] = [
         copy: |to, from| to.command_spread = from.command_spread,
         read: |to, text| set(&mut to.command_spread, time(text)?),
         write: |of| shown(of.command_spread),
+    },
+    Switch {
+        name: "completion_overhead",
+        mend: "give the time of a sector on the bus, such as 6.4us, or off for the profile's",
+        copy: |to, from| to.completion_overhead = from.completion_overhead,
+        read: |to, text| set(&mut to.completion_overhead, Some(time(text)?)),
+        write: |of| of.completion_overhead.map_or(OFF.to_owned(), shown),
     },
     Switch {
         name: "completion_spread",
@@ -342,7 +349,7 @@ mod tests {
     use super::*;
 
     /// A value of each switch which neither the default nor the noise has.
-    const VALUES: [&str; 18] = [
+    const VALUES: [&str; 19] = [
         "seek_spread=35us",
         "late_settles=1000:2ms",
         "missed_landings_ppm=7",
@@ -351,8 +358,9 @@ mod tests {
         "recalibration=10s:1500us",
         "grown_defects=12",
         "bad_sectors=3:4",
-        "overhead_percent=0",
+        "command_percent=0",
         "command_spread=5us",
+        "completion_overhead=150us",
         "completion_spread=1500ns",
         "bus_sector=99us",
         "overlap_percent=3",
@@ -389,8 +397,9 @@ mod tests {
             match behaviour.set(name) {
                 Ok(()) => {}
                 Err(SwitchError::Needs { .. }) => {
-                    let unnoisy = ["seek_ageing_ppm", "grown_defects", "bad_sectors", "overhead_percent"];
-                    assert!(unnoisy.contains(&name), "{name}");
+                    let overheads = ["command_percent", "completion_overhead"];
+                    let unnoisy = ["seek_ageing_ppm", "grown_defects", "bad_sectors"];
+                    assert!(unnoisy.contains(&name) || overheads.contains(&name), "{name}");
                 }
                 Err(error) => panic!("{error}"),
             }

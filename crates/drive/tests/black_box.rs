@@ -33,31 +33,36 @@ fn behaviour() -> impl Strategy<Value = Behaviour> {
         (
             (switch(), switch(), switch(), any::<bool>(), queue()),
             proptest::option::of((0_u32..200, 0_u32..5)),
-            proptest::option::of(0_u32..300),
+            (proptest::option::of(0_u32..300), proptest::option::of(micros())),
         ),
     )
-        .prop_map(|(time, chance, pause, (firmware, bad, overhead_percent))| Behaviour {
-            seek_spread: time.0,
-            late_settles: Rarely { ppm: chance.0, most: time.1 },
-            missed_landings_ppm: chance.1,
-            seek_ageing_ppm: chance.2,
-            drift: pause.0.map(|(most_ppm, ms)| SpindleDrift { most_ppm, step: Duration::from_millis(ms) }),
-            recalibration: pause.1.map(|(more, ms)| Recalibration {
-                every: Duration::from_millis(ms + more),
-                takes: Duration::from_millis(ms),
-            }),
-            grown_defects: chance.3,
-            bad_sectors: bad.map(|(count, retries)| BadSectors { count, retries }),
-            overhead_percent,
-            command_spread: time.2,
-            completion_spread: time.3,
-            bus_sector: time.4,
-            overlap_percent: chance.4,
-            buffer: firmware.0,
-            read_ahead: firmware.1,
-            write_back: firmware.2,
-            eager_read_ahead: firmware.3,
-            queue: firmware.4,
+        .prop_map(|(time, chance, pause, (firmware, bad, (command_percent, completion_overhead)))| {
+            Behaviour {
+                seek_spread: time.0,
+                late_settles: Rarely { ppm: chance.0, most: time.1 },
+                missed_landings_ppm: chance.1,
+                seek_ageing_ppm: chance.2,
+                drift: pause
+                    .0
+                    .map(|(most_ppm, ms)| SpindleDrift { most_ppm, step: Duration::from_millis(ms) }),
+                recalibration: pause.1.map(|(more, ms)| Recalibration {
+                    every: Duration::from_millis(ms + more),
+                    takes: Duration::from_millis(ms),
+                }),
+                grown_defects: chance.3,
+                bad_sectors: bad.map(|(count, retries)| BadSectors { count, retries }),
+                command_percent,
+                completion_overhead,
+                command_spread: time.2,
+                completion_spread: time.3,
+                bus_sector: time.4,
+                overlap_percent: chance.4,
+                buffer: firmware.0,
+                read_ahead: firmware.1,
+                write_back: firmware.2,
+                eager_read_ahead: firmware.3,
+                queue: firmware.4,
+            }
         })
 }
 

@@ -51,6 +51,7 @@ struct DiskText {
     mimic_probe_idle: bool,
     mimic_table: Option<Spanned<PathBuf>>,
     harm_percent: Option<Spanned<f64>>,
+    conservatism_ms: Option<Spanned<f64>>,
     idle_after_ms: Option<Spanned<f64>>,
     timeout_s: Option<Spanned<u64>>,
     record: Option<Spanned<PathBuf>>,
@@ -107,6 +108,8 @@ pub(crate) struct DiskConfig {
     /// What smtf starts from.
     pub(crate) mimic_table: Option<PathBuf>,
     pub(crate) harm_ppm: u32,
+    /// FAST 2002's scheduler with this margin, in place of ours.
+    pub(crate) conservatism: Option<Duration>,
     /// `None`: idle time is left alone.
     pub(crate) idle_after: Option<Duration>,
     /// So long the device has for a command.
@@ -136,6 +139,9 @@ pub(crate) const MOST_UBLK: u32 = (1 << 20) - 1;
 
 /// 1%, as everywhere.
 const HARM_PPM: u32 = 10_000;
+
+/// A second: many turns of any disk.
+const MOST_MARGIN_MS: f64 = 1e3;
 
 /// FAST'04, section 5.2.
 const IDLE_AFTER: Duration = Duration::from_millis(20);
@@ -170,6 +176,7 @@ impl Config {
                         learning: args.learning.into(),
                         mimic_table: args.mimic_table.clone(),
                         harm_ppm: HARM_PPM,
+                        conservatism: None,
                         idle_after: Some(IDLE_AFTER),
                         timeout: server::TIMEOUT,
                         record: args.record.clone(),
@@ -341,6 +348,15 @@ impl DiskText {
             mimic_probe_idle: self.mimic_probe_idle,
         };
         let harm = place.within(self.harm_percent.as_ref(), (0.0, 100.0), f64::from(HARM_PPM) / 1e4)?;
+        let conservatism = self.conservatism_ms.as_ref();
+        if let Some(margin) =
+            conservatism.filter(|_| self.profile.as_ref().is_none_or(|of| of.get_ref() == "none"))
+        {
+            let message = "without a profile there are no detours that a margin could be for; give the profile, or leave this out";
+            return Err(place.problem(margin.span(), message));
+        }
+        let conservatism =
+            conservatism.map(|ms| place.within(Some(ms), (0.0, MOST_MARGIN_MS), 0.0)).transpose()?;
         let idle = place.within(self.idle_after_ms.as_ref(), (0.0, 3.6e6), IDLE_AFTER.as_millis_f64())?;
         let timeout =
             place.within(self.timeout_s.as_ref(), (1, 3_600), server::TIMEOUT.as_nanos() / 1_000_000_000)?;
@@ -363,6 +379,7 @@ impl DiskText {
             learning: learning.into(),
             mimic_table: self.mimic_table.map(Spanned::into_inner),
             harm_ppm: (harm * 1e4).round() as u32,
+            conservatism: conservatism.and_then(Duration::from_millis_f64),
             idle_after,
             timeout: Duration::from_secs(timeout),
             record: self.record.map(Spanned::into_inner),
@@ -437,7 +454,9 @@ mod tests {
         let profile = Some("/etc/freeblock/d0.toml".to_owned());
         let record = Some("/var/lib/freeblock/d0.recording".into());
         let mimic_table = Some("/etc/freeblock/d0.mimic".into());
-        let named = DiskConfig { policy, profile, record, mimic_table, ublk: Some(0), ..short.clone() };
+        let conservatism = Duration::from_millis_f64(0.3);
+        let named =
+            DiskConfig { policy, profile, record, mimic_table, conservatism, ublk: Some(0), ..short.clone() };
         assert_eq!(format!("{named:?}"), format!("{long:?}"));
         assert_eq!((short.harm_ppm, short.idle_after), (10_000, Some(Duration::from_millis(20))));
     }
@@ -454,7 +473,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote buffered device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
+        let expected = "allow_remote buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
         assert_eq!(keys(disk), expected);
     }
 
@@ -510,6 +529,8 @@ mod tests {
             (&format!("{disk}mimic_minimum_samples = 0\n"), "give a whole number from 1 to 64"),
             (&format!("{disk}harm_percent = nan\n"), "NaN is out of range"),
             (&format!("{disk}harm_percent = 101.0\n"), "give 0 to 100"),
+            (&format!("{disk}conservatism_ms = 0.3\n"), "without a profile there are no detours"),
+            (&format!("{disk}profile = \"p\"\nconservatism_ms = -0.3\n"), "give 0 to 1000"),
             (&format!("{disk}{disk}"), "another disk is called so"),
             (&disk.replace("\"a\"", "\"../a\""), "without slashes"),
             (&disk.replace("unix:/s", "udp:1"), "unix:PATH or tcp:ADDRESS:PORT"),

@@ -31,6 +31,7 @@ pub(crate) fn open(config: &DiskConfig, partial_blocks: usize) -> Result<(Disk<A
         policy: config.policy.unwrap_or_else(|| drive.policy()).to_string(),
         drive,
         harm_ppm: config.harm_ppm,
+        conservatism_ns: config.conservatism.map(units::Duration::as_nanos),
         idle_after_ns: config.idle_after.map(units::Duration::as_nanos),
         partial_blocks,
         learning: config.learning,

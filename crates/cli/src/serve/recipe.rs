@@ -28,6 +28,9 @@ pub(crate) struct Recipe {
     pub(crate) drive: Knowledge,
     pub(crate) policy: String,
     pub(crate) harm_ppm: u32,
+    /// Of FAST 2002's scheduler, where it is in the place of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) conservatism_ns: Option<u64>,
     /// Nothing: idle time is left alone.
     pub(crate) idle_after_ns: Option<u64>,
     pub(crate) partial_blocks: usize,
@@ -143,7 +146,10 @@ impl Recipe {
                 let profile = Profile::from_toml(toml, "its profile").map_err(|e| e.to_string())?;
                 let model = DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
                 costs.check()?;
-                (model, OutsideConfig::beyond((*costs).into()))
+                let overheads = (*costs).into();
+                let beyond = OutsideConfig::beyond(overheads);
+                let paper = |ns| OutsideConfig::paper(overheads, Duration::from_nanos(ns));
+                (model, self.conservatism_ns.map_or(beyond, paper))
             }
             Knowledge::Size { sectors, sector_bytes } => {
                 let model = DriveModel::unknown(Sectors::new(*sectors), Bytes::new(*sector_bytes));
@@ -247,6 +253,7 @@ mod tests {
             drive: Knowledge::Profile { toml: profile.to_toml(), costs: overheads.into() },
             policy: "smtf".into(),
             harm_ppm: 5,
+            conservatism_ns: None,
             idle_after_ns: None,
             partial_blocks: 7,
             learning: Learning::default(),
@@ -258,6 +265,11 @@ mod tests {
         let Place::Outside(outside) = config.place else { panic!("{config:?}") };
         assert_eq!((outside.overheads, outside.harm_ppm, config.idle), (overheads, Some(5), None));
         assert!(mimic.is_some() && config.most_partials == 7);
+        let papers = Recipe { conservatism_ns: Some(300_000), ..recipe.clone() };
+        let again: Recipe = serde_json::from_str(&serde_json::to_string(&papers).unwrap()).unwrap();
+        let Place::Outside(outside) = again.make().unwrap().config.place else { panic!("{again:?}") };
+        let margin = Duration::from_micros(300);
+        assert_eq!(outside, OutsideConfig { harm_ppm: Some(5), ..OutsideConfig::paper(overheads, margin) });
         let wrong = Recipe { policy: "best".into(), ..recipe.clone() };
         assert!(wrong.core().is_err_and(|why| why.contains("best")));
         let costs = Costs { completion_ns: [0, u64::MAX], ..overheads.into() };

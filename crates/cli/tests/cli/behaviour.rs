@@ -70,8 +70,7 @@ fn pairs() -> String {
 fn each_switch_alone_changes_what_a_simulated_drive_does() {
     let exact = "bus_sector=6.4us,buffer=off,queue=sptf:64";
     let buffered = "bus_sector=6.4us,buffer=on,read_ahead=on,write_back=off,queue=sptf:64";
-    let certain =
-        "seek_ageing_ppm overhead_percent bus_sector buffer read_ahead write_back eager_read_ahead queue";
+    let certain = "seek_ageing_ppm command_percent completion_overhead bus_sector buffer read_ahead write_back eager_read_ahead queue";
     let dir = Dir::new();
     let replay = format!("replay:{}", dir.file("pairs.trace", &pairs()));
     for word in in_the_help() {

@@ -24,7 +24,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// In what the drive differs from [`exact`], by the names of its switches (docs/MODEL.md, section 8).
-const RANDOM: [&str; 21] = [
+const RANDOM: [&str; 22] = [
     "",
     "seek_spread",
     "late_settles",
@@ -34,7 +34,8 @@ const RANDOM: [&str; 21] = [
     "recalibration",
     "grown_defects=1000",
     "bad_sectors=1000:8",
-    "overhead_percent=0",
+    "command_percent=0",
+    "completion_overhead=300us",
     "command_spread",
     "completion_spread",
     "bus_sector=off",

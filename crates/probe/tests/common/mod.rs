@@ -186,7 +186,7 @@ pub const WAYS: &[&str] = &[
     "noise,missed_landings_ppm=20000",
     "noise,seek_ageing_ppm=200000",
     "noise,bad_sectors=500:8",
-    "noise,overhead_percent=300",
+    "noise,command_percent=300,completion_overhead=300us",
     "noise,recalibration=5s:200ms",
 ];
 

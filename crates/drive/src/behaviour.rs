@@ -4,7 +4,7 @@
 //! changes nothing of what another draws. docs/MODEL.md, section 8, says what each does and where its number is from.
 
 use crate::error::DriveError;
-use model::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads, WriteBack};
+use model::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads};
 use units::Duration;
 
 /// Something that happens now and then and takes a while.
@@ -189,9 +189,11 @@ impl Behaviour {
         Firmware { per_request_overhead_ms, overhead_scale: 1.0, overheads, ..told.clone() }
     }
 
-    /// Whether a drive whose profile has this of its buffer reports writes from there: there is nowhere to, where it is off.
+    /// Whether a drive whose profile has this of its buffer reports writes from there: there is nowhere to, where it is off. Of a
+    /// profile that does not know, a drive is made that does not.
     pub fn writes_back(&self, told: &Cache) -> bool {
-        self.buffer.unwrap_or(told.enabled) && self.write_back.unwrap_or(told.write_back != WriteBack::None)
+        let told_to = told.write_back.known().unwrap_or(false);
+        self.buffer.unwrap_or(told.enabled) && self.write_back.unwrap_or(told_to)
     }
 
     /// Refuses what no drive does.

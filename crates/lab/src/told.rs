@@ -133,7 +133,11 @@ impl Told {
             .map_err(|e| failed(e.into()))?;
         let known = DriveModel::from_profile(&found.profile).map_err(|e| failed(e.into()))?;
         let firmware = found.profile.firmware.as_ref();
-        let overheads = firmware.map(|firmware| Overheads::of(firmware, &known, true));
+        // Whether it writes back, who only reads does not find out: the host has set it.
+        let writes_back =
+            told.profile.firmware.as_ref().is_some_and(|firmware| behaviour.writes_back(&firmware.cache));
+        let overheads = firmware
+            .map(|firmware| Overheads::of(firmware, &known, true).writing_back(firmware, writes_back));
         let knowledge = if writes { Knowledge::Written } else { Knowledge::Probed };
         Ok(Self { knowledge, known: Arc::new(known), overheads, ..told })
     }

@@ -554,4 +554,17 @@ pub enum WriteBack {
     Append,
     /// From the buffer, always.
     Always,
+    /// Not measured, as of a drive to which a probe did not write.
+    Unknown,
+}
+
+impl WriteBack {
+    /// Whether writes are acknowledged from the buffer, if that is known.
+    pub const fn known(self) -> Option<bool> {
+        match self {
+            Self::None => Some(false),
+            Self::Append | Self::Always => Some(true),
+            Self::Unknown => None,
+        }
+    }
 }

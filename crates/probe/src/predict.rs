@@ -1,6 +1,5 @@
 //! What a profile says a drive will do next: the completion of a command, held against what comes.
 
-use model::profile::WriteBack;
 use model::{DriveModel, Position, Profile, ProfileError};
 use units::{Duration, Instant, LbnRange, Op};
 
@@ -61,7 +60,7 @@ impl Predictor {
         let pair = |(read, write): (f64, f64)| [of(read), of(write)];
         let read_overhead = pair(firmware.overheads.read_miss);
         let [overhead, _] = read_overhead;
-        let behind = firmware.cache.enabled && firmware.cache.write_back != WriteBack::None;
+        let behind = firmware.cache.enabled && firmware.cache.write_back.known().unwrap_or(false);
         let least = (1..=10).map(|d| model.seek(d)).min().unwrap_or(Duration::ZERO);
         let (on, elsewhere) = firmware.overheads.read_hit;
         let hit = time(firmware.per_request_overhead_ms + on.max(elsewhere));

@@ -328,7 +328,8 @@ fn profile(
                 read_free_sectors: buffer.keeps_before,
                 write_back: match written {
                     Some(Writes { write_back: true, .. }) => WriteBack::Always,
-                    _ => WriteBack::None,
+                    Some(_) => WriteBack::None,
+                    None => WriteBack::Unknown,
                 },
                 ..Cache::default()
             },

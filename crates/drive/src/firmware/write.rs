@@ -34,7 +34,7 @@ impl Drive {
         let segment = self.segments.for_write(range, appends, reading);
         self.segments.touch(segment);
         let answer = match (self.cache.write_back, self.cache.enabled) {
-            (WriteBack::None, _) | (_, false) => self.write_through(turn),
+            (WriteBack::None | WriteBack::Unknown, _) | (_, false) => self.write_through(turn),
             _ => self.write_behind(turn, segment, appends.is_some()),
         };
         self.segments.overwrite(range, segment, self.served_leave());

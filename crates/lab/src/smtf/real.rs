@@ -224,7 +224,8 @@ impl FromProfile {
         let none = || LabError::new(format!("drive {}", profile.name), "its profile has no firmware section");
         let firmware = profile.firmware.as_ref().ok_or_else(none)?;
         Self::with(profile, true, |model| {
-            let overheads = Overheads::of(firmware, model, false);
+            // Who only reads does not find out whether a drive writes back; the host has switched it off here.
+            let overheads = Overheads::of(firmware, model, false).writing_back(firmware, false);
             Ok(Electronics { before: overheads.command, after: overheads.completion })
         })
     }

@@ -33,6 +33,7 @@ mod sequences;
 mod shared;
 mod speed;
 mod taking_in;
+mod through;
 mod told;
 
 pub use command::{Command, CommandId, Outcome};
@@ -64,6 +65,7 @@ use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use taking_in::TakingIn;
+use through::Through;
 use units::{Duration, Instant, Lbn, Op, RequestId};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
@@ -131,6 +133,7 @@ pub(super) struct Outside {
     learned: Learned,
     sequences: Sequences,
     taking_in: TakingIn,
+    through: Through,
     kept: Kept,
     again: Again,
     held_back: HeldBack,
@@ -201,6 +204,7 @@ impl Outside {
             learned: Learned::default(),
             sequences: Sequences::default(),
             taking_in: TakingIn::default(),
+            through: Through::of(config.overheads),
             kept: Kept::default(),
             again: Again::default(),
             held_back: HeldBack::default(),
@@ -402,6 +406,7 @@ impl Core {
                 // The drive may be another one from now on.
                 outside.correction.forget();
                 outside.control.forget();
+                outside.doubt_writing_through();
             }
             outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
             outside.margins.learn(&outside.record);
@@ -419,6 +424,7 @@ impl Core {
                 self.correct_moves(&mut outside, &order, &seen);
             }
         }
+        self.believe_corrections(&mut outside);
         self.account_idle_unforeseen(&mut outside, &order, begun);
         // What the drive has read on to it had without idle time as well.
         let error = if followed.on_the_way { seen.error.max(0) } else { seen.error };

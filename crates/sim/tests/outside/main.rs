@@ -21,6 +21,7 @@ mod sequences;
 mod surprise;
 mod surprised;
 mod surprises;
+mod told_otherwise;
 mod troubled;
 mod unreadable;
 mod unseen;

@@ -1,7 +1,7 @@
 //! What a scheduler outside the drive is told about it, and how careful it is to be.
 
 use model::DriveModel;
-use model::profile::{Firmware, WriteBack};
+use model::profile::Firmware;
 use units::{Duration, Op};
 
 /// Where the core stands.
@@ -30,6 +30,9 @@ pub struct Overheads {
     pub overlap: bool,
     /// Whether writes are reported before they are on the medium.
     pub write_back: bool,
+    /// Where nobody knows whether they are, what a write costs if it is reported from the medium, `command` and `completion`: they
+    /// are taken to be reported before until completions say otherwise.
+    pub if_through: Option<[Duration; 2]>,
 }
 
 fn plain(ms: f64) -> Duration {
@@ -47,7 +50,8 @@ fn higher(firmware: &Firmware, (after_read, after_write): (f64, f64)) -> Duratio
 }
 
 impl Overheads {
-    /// What a profile's firmware section says of a drive. `overlap` is not in it.
+    /// What a profile's firmware section says of a drive. `overlap` is not in it. Who knows of writes what the profile does not says
+    /// so with [`writing_back`](Self::writing_back).
     ///
     /// ```
     /// use freeblock_scheduler::Overheads;
@@ -66,15 +70,33 @@ impl Overheads {
         let in_seeks = higher(o.read_hit).saturating_sub(higher(o.read_miss));
         let farthest = drive.layout().cylinders().saturating_sub(1).min(10);
         let shortest = (1..=farthest).map(|d| drive.seek(d)).min().unwrap_or(Duration::ZERO);
-        Self {
+        let plain = Self {
             command: [higher(o.read_miss), Duration::ZERO],
             completion: [bus_sector + scaled(firmware, o.read_completion), Duration::ZERO],
             bus_sector,
             shortest_access: shortest.saturating_sub(in_seeks),
             overlap,
             write_back: false,
+            if_through: None,
+        };
+        match firmware.cache.write_back.known() {
+            Some(known) => plain.writing_back(firmware, known && firmware.cache.enabled),
+            // Whether reads find anything in its buffer says nothing of writes.
+            None => {
+                let if_through = Some(plain.writing_back(firmware, false).of_writes());
+                Self { if_through, ..plain.writing_back(firmware, true) }
+            }
         }
-        .writing_back(firmware, firmware.cache.enabled && firmware.cache.write_back != WriteBack::None)
+    }
+
+    fn of_writes(&self) -> [Duration; 2] {
+        [self.command[1], self.completion[1]]
+    }
+
+    /// Of a drive that turns out to report writes from the medium, where nobody knew.
+    pub(crate) fn writing_through(mut self) -> Option<Self> {
+        [self.command[1], self.completion[1]] = self.if_through?;
+        Some(Self { write_back: false, if_through: None, ..self })
     }
 
     /// The same with writes reported from the buffer or from the medium, whatever the profile has: what a write costs
@@ -87,7 +109,7 @@ impl Overheads {
         } else {
             (higher(firmware, o.write_miss), scaled(firmware, o.first_reselect) + reported)
         };
-        Self { write_back, ..self }
+        Self { write_back, if_through: None, ..self }
     }
 
     pub(crate) fn command(&self, op: Op) -> Duration {
@@ -281,6 +303,7 @@ impl OutsideConfig {
             shortest_access: Duration::ZERO,
             overlap: false,
             write_back: false,
+            if_through: None,
         };
         Self::paper(overheads, Duration::ZERO)
     }

@@ -205,6 +205,12 @@ impl Correction {
         (self.moves, self.commands) = ([0; 2], [0; 2]);
     }
 
+    /// What commands cost otherwise turned out to be so.
+    pub fn tell(&mut self, overheads: Overheads) {
+        self.told = overheads;
+        self.changed = true;
+    }
+
     /// By how many nanoseconds moves are taken to be longer than told, to read and to write.
     pub fn moves(&self) -> [i64; 2] {
         self.moves
@@ -212,9 +218,13 @@ impl Correction {
 }
 
 impl Core {
-    /// A command was done: what that says of moves is believed from now on.
+    /// A command was done: what that says of moves.
     pub(super) fn correct_moves(&mut self, outside: &mut Outside, order: &Order, seen: &Observed) {
         outside.correction.note(&self.drive, order.command.op, &order.forecast, seen);
+    }
+
+    /// What has turned out to be otherwise than told is believed from now on.
+    pub(super) fn believe_corrections(&mut self, outside: &mut Outside) {
         if let Some((drive, overheads)) = outside.correction.news(&self.drive) {
             outside.config.overheads = overheads;
             outside.control.forget();

@@ -1,5 +1,6 @@
 //! From one command to the next: what is foreseen of those at the drive and behind them, and what a completion corrects.
 
+use super::Overheads;
 use super::clock::{self, moved};
 use super::decide::LEAD;
 use super::forecast::{Forecast, Standing, forecast};
@@ -88,9 +89,20 @@ impl Outside {
     }
 
     pub(super) fn follow(&self, drive: &DriveModel, from: &Standing, order: &Order) -> (Forecast, Standing) {
+        self.follow_by(drive, &self.config.overheads, from, order)
+    }
+
+    /// The same of a drive whose commands cost so much.
+    pub(super) fn follow_by(
+        &self,
+        drive: &DriveModel,
+        overheads: &Overheads,
+        from: &Standing,
+        order: &Order,
+    ) -> (Forecast, Standing) {
         let sent = order.sent.map_or(self.decided, |sent| self.clock.platter(sent));
         let Command { op, range, .. } = order.command;
-        forecast(drive, &self.config.overheads, from, (sent, self.held_back), (op, range))
+        forecast(drive, overheads, from, (sent, self.held_back), (op, range))
     }
 
     /// Foresees all that is at the drive anew.
@@ -193,6 +205,9 @@ impl Outside {
         let foreseen = order.forecast;
         let (own, after) = self.follow(drive, &self.base, order);
         if self.reports(op) {
+            if in_turn {
+                self.learn_writing_through(drive, now, order);
+            }
             return self.reported(drive, now, order, in_turn);
         }
         self.hear_of_detours(order, true);

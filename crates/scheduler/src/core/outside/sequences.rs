@@ -381,6 +381,7 @@ mod tests {
             shortest_access: Duration::ZERO,
             overlap: true,
             write_back: false,
+            if_through: None,
         }
     }
 

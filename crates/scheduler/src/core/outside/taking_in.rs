@@ -81,6 +81,7 @@ mod tests {
             shortest_access: Duration::ZERO,
             overlap,
             write_back: true,
+            if_through: None,
         };
         let mut at = Standing { takes_in, ..Standing::at_rest(Position::default(), None) };
         let mut sent = Instant::ZERO;

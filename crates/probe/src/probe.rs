@@ -273,6 +273,8 @@ fn profile(
     // What is less than nothing is in the seeks.
     let later =
         |first: f64, more: Option<f64>| (((first + more.unwrap_or(0.0)).max(0.0)) * 1e5).round() / 1e5;
+    // What gives up all that it has handed over keeps no data for reads, and is a buffer to write to all the same.
+    let enabled = buffer.keeps || buffer.reads_ahead || written.is_some_and(|w| w.write_back);
     let write_overhead = written.and_then(|w| w.overhead).map(|o| o.ms).unwrap_or(seeks.overhead_ms);
     Profile {
         format: FORMAT,
@@ -320,11 +322,11 @@ fn profile(
                 ..Overheads::default()
             },
             cache: Cache {
-                enabled: buffer.keeps || buffer.reads_ahead,
+                enabled,
                 segments: buffer.segments.max(1) as u32,
                 segment_sectors: (2 * buffer.ahead).max(256) as u32,
                 read_ahead: if buffer.reads_ahead { ReadAhead::Segment } else { ReadAhead::None },
-                read_ahead_over_requested: i32::from(buffer.reads_ahead && !buffer.keeps),
+                read_ahead_over_requested: i32::from(enabled && !buffer.keeps),
                 read_free_sectors: buffer.keeps_before,
                 write_back: match written {
                     Some(Writes { write_back: true, .. }) => WriteBack::Always,

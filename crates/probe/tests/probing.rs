@@ -237,6 +237,22 @@ fn nothing_is_said_of_a_write_cache_that_was_not_measured() {
 }
 
 #[test]
+fn a_buffer_that_gives_up_what_it_has_handed_over_may_take_writes() {
+    // Reads find nothing in it: it was told to be off, and with it that writes are reported from there.
+    let truth = builtin::find("seagate-cheetah-9lp").unwrap();
+    let behaviour = drive::Behaviour {
+        write_back: Some(true),
+        read_ahead: Some(false),
+        queue: common::without_chance().queue,
+        ..drive::Behaviour::default()
+    };
+    let (found, _) = written(&truth, behaviour);
+    assert_eq!(finding(&found, "read cache").value, "off");
+    let cache = &found.profile.firmware.as_ref().unwrap().cache;
+    assert!(drive::Behaviour::default().writes_back(cache), "{cache:?}");
+}
+
+#[test]
 fn writes_acknowledged_from_the_buffer_are_seen_and_their_settling_by_what_comes_behind() {
     let truth = builtin::find("seagate-cheetah-9lp").unwrap();
     for on in [true, false] {

@@ -99,7 +99,7 @@ pub(super) struct Outside {
     blind: bool,
     /// What was done last was done in idle time.
     after_idle: bool,
-    /// What requests take otherwise, and those that are reported from the buffer.
+    /// What requests take otherwise: reads, and writes.
     alone: [Alone; 2],
     /// What idle time is charged with for the next foreground command, if that comes behind such work.
     charged: Option<Charged>,
@@ -266,14 +266,16 @@ impl Outside {
 
     /// Whether what idle time costs can be foreseen: not of a drive that is unknown, or not what it is believed to be.
     fn foresees(&self) -> bool {
-        use Caution::{Mistrust, Unknown, Unsynchronised};
-        !matches!(self.caution(), Some(Unknown | Mistrust | Unsynchronised))
+        let trusted = self.guard.is_trusted() || self.config.harm_ppm.is_none();
+        !self.blind && self.known && trusted
     }
 
     /// Of a bound on harm, what the account may show. Where writes are reported from the drive's buffer nobody hears what the drive did
-    /// then, and what clients feel is up to a tenth more (docs/FAST02.md); where reads come back to what is there, more than that.
+    /// then, and what clients feel is up to a tenth more (docs/FAST02.md); where reads come back to what is there, more than that. Of a drive
+    /// that is not foreseen nobody knows where it reports them from.
     fn by_account(&self, bound_ppm: u32) -> u32 {
-        let of_writes = if self.config.overheads.write_back { bound_ppm / 10 } else { 0 };
+        let from_buffer = self.config.overheads.write_back || !self.foresees();
+        let of_writes = if from_buffer { bound_ppm / 10 } else { 0 };
         self.again.by_account(bound_ppm - of_writes)
     }
 
@@ -519,7 +521,18 @@ impl Core {
         if outside.written != Instant::ZERO && outside.written <= outside.clock.platter(waiting.since) {
             outside.felt.nobody_waits();
         }
-        let waited = now.saturating_since(waiting.since).saturating_sub(time);
+        let mut time = Some(time);
+        if let Some(idle) = self.config.idle.filter(|_| !outside.foresees()) {
+            // By then the drive has written what it may have reported.
+            if waiting.since >= outside.heard_at + idle.threshold {
+                outside.felt.nobody_waits();
+            }
+            let op = job.pending.request.op;
+            waiting.to_write |= op.is_write();
+            time = time.and_then(|time| outside.at_head_unforeseen(op, time));
+        }
+        let waited =
+            time.map_or(Duration::MAX, |time| now.saturating_since(waiting.since).saturating_sub(time));
         let [detours, idle] =
             outside.felt.done(now, late, waiting, (waited, super::under_way::turn(&self.drive)));
         if self.config.idle.is_some() {

@@ -4,6 +4,7 @@
 
 mod again;
 mod appended;
+mod blind;
 mod bursts;
 mod corrected;
 mod crews;

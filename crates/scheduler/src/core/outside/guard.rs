@@ -135,6 +135,11 @@ impl Guard {
         }
     }
 
+    /// Whether commands are done when they were foreseen.
+    pub fn is_trusted(&self) -> bool {
+        self.trusted
+    }
+
     /// What all detours have cost since the beginning.
     pub fn harm(&self) -> Harm {
         self.all.worse()

@@ -13,14 +13,15 @@ use crate::background::{Buffers, Focus};
 use crate::core::under_way::{Job, pass, plain_end, turn};
 use crate::core::{Core, Purpose};
 use crate::foreground::Request;
-use crate::idle::Range;
+use crate::idle::{IdleTime, Range};
 use crate::planner::{Stop, straight_parts};
 use model::layout::Location;
 use model::{DriveModel, Position};
 use std::sync::Arc;
 use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
 
-/// What requests take that come to an idle drive behind another request.
+/// What requests take that come to an idle drive behind another request: reads, or writes, which a drive may report from its buffer
+/// whatever it is told to do.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alone {
     mean: Duration,
@@ -106,6 +107,13 @@ impl Outside {
         };
         self.idle_on_bus = with.heard.saturating_since(without.heard).saturating_sub(head);
         self.idle_on_bus
+    }
+
+    /// Of the `time` that a request took, what it had the head for, where that was not foreseen: what was reported and not written yet has
+    /// it before a read, which is late for that as for one who waits. `None` of a write, behind which nobody knows where the head is.
+    pub(super) fn at_head_unforeseen(&self, op: Op, time: Duration) -> Option<Duration> {
+        let usual = || self.alone[0].usual().unwrap_or(time);
+        (!op.is_write()).then(|| time.min(usual()))
     }
 
     /// Platter time at which what is decided on now would have been sent, if it has waited for a command of idle time to be heard of.
@@ -230,9 +238,9 @@ impl Core {
         let time = self.now.saturating_since(begun);
         let sent = order.sent.unwrap_or(begun).min(begun);
         // Soon after another, it may have waited for what was reported and not written yet.
-        let silent = sent.saturating_since(self.idle.since) >= idle.threshold / 2;
-        let alone = &mut outside.alone[usize::from(outside.reports(order.command.op))];
-        if !after_idle && sent == begun && (silent || !outside.config.overheads.write_back) {
+        let silent = job.pending.arrived.saturating_since(outside.heard_at) >= idle.threshold;
+        let alone = &mut outside.alone[usize::from(order.command.op.is_write())];
+        if !after_idle && sent == begun && silent {
             alone.note(time);
         }
         let usual = alone.usual();
@@ -258,6 +266,7 @@ impl Core {
     ) {
         let Some(idle) = self.config.idle else { return };
         self.idle.owed = Duration::from_nanos(outside.kept.at_risk().max(0).unsigned_abs());
+        self.keep_back(outside, &idle);
         // Flash is never trusted, and what comes back there comes from nowhere else; but trust may be missing for a while.
         let trusted = outside.foresees() || self.idle.untold;
         self.idle.untold = trusted && outside.again.most_come_back();
@@ -283,6 +292,15 @@ impl Core {
         let searching = allowed && now < self.idle.not_before && self.idle.not_before < now + idle.threshold;
         if !(searching || allowed && self.decide_probe(outside, tag)) {
             self.idle.not_before = now + idle.threshold;
+        }
+    }
+
+    /// Leaves alone what of the bound the account may not show, where detours have no bound that would be shared.
+    fn keep_back(&mut self, outside: &Outside, idle: &IdleTime) {
+        if outside.config.harm_ppm.is_none() {
+            let foreseen = outside.foresees();
+            let may = if foreseen { idle.harm_ppm } else { outside.by_account(idle.harm_ppm) };
+            self.idle.beside_ppm = idle.harm_ppm - may;
         }
     }
 

@@ -111,13 +111,14 @@ impl Felt {
 
     /// At `now` a request is heard of that was `late` for detours, and with it so many were `waiting`, of whom the first had
     /// waited so long when the head began with it: by how many nanoseconds its client has waited longer for detours, and for
-    /// idle time; less than nothing where more was gained.
+    /// idle time; less than nothing where more was gained. What idle time costs may be `unforeseen`.
     pub fn done(
         &mut self,
         now: Instant,
         late: Late,
         waiting: Waiting,
         (waited, turn): (Duration, Duration),
+        unforeseen: bool,
     ) -> [i64; 2] {
         let Waiting { all: waiting, bursts, since, heard, mut came, to_write, done: sequence } = waiting;
         let behind = waiting + usize::from(to_write);
@@ -139,7 +140,7 @@ impl Felt {
         }
         self.most[0] = self.most[0].max(bursts);
         let head = [late.head, std::mem::take(&mut self.after_idle)];
-        self.rehearsal.served(now, sequence, (heard, from), (turn, head[1]));
+        self.rehearsal.served(now, sequence, (heard, from), (turn, head[1], unforeseen));
         if head != [0, 0] {
             self.remember((self.done + (waiting - bursts) as u64, head));
         }
@@ -157,11 +158,13 @@ impl Felt {
             .fold(0, |owed: i64, &(from, [head, _])| owed.saturating_add(head.saturating_mul(left(from))));
         self.next = left(self.done + 1 + (waiting - bursts) as u64).saturating_add(1);
         let client = [nanos(late.bus), std::mem::take(&mut self.heard_after_idle)];
-        let Some(who_feel) = self.rehearsal.who_feel() else {
+        let Some([detours, idle]) = self.rehearsal.who_feel() else {
             return [0, 1].map(|why| felt[why] + client[why]);
         };
-        // All of it is told at once.
-        (self.next, self.owed) = (self.next.max(who_feel[0].ceil() as i64), 0);
+        // That idle time has lost nothing yet does not say that one would feel it alone.
+        let who_feel = [detours, if unforeseen { idle.max(detours) } else { idle }];
+        // All of it is told at once. Where nothing is foreseen there are no detours.
+        (self.next, self.owed) = (self.next.max(who_feel[usize::from(unforeseen)].ceil() as i64), 0);
         [0, 1].map(|why| (head[why] as f64 * who_feel[why]) as i64 + client[why])
     }
 
@@ -174,6 +177,11 @@ impl Felt {
             }
         }
         self.lost.push(lost);
+    }
+
+    /// Whether most clients pause for a constant time.
+    pub fn most_return(&self) -> bool {
+        self.rehearsal.most_return()
     }
 
     /// Whether clients ask several times before they pause for a constant time.
@@ -224,7 +232,7 @@ mod tests {
 
     impl Felt {
         fn of_detours(&mut self, late: Late, waiting: Waiting, waited: Duration) -> i64 {
-            let [detours, idle] = self.done(NOW, late, waiting, (waited, TURN));
+            let [detours, idle] = self.done(NOW, late, waiting, (waited, TURN), false);
             assert_eq!(idle, 0);
             detours
         }
@@ -324,10 +332,10 @@ mod tests {
     fn what_idle_time_has_cost_is_felt_likewise() {
         let mut felt = Felt::default();
         felt.after_idle(LOST);
-        assert_eq!(felt.done(NOW, LATE, alone(3), (LONG, TURN)), [LOST; 2]);
+        assert_eq!(felt.done(NOW, LATE, alone(3), (LONG, TURN), false), [LOST; 2]);
         assert_eq!(felt.at_risk(0), LOST * 2);
-        assert_eq!(felt.done(NOW, Late::default(), alone(3), (LONG, TURN)), [LOST; 2]);
-        assert_eq!(felt.done(NOW, LATE, alone(1), (LONG, TURN)), [LOST * 2, LOST]);
-        assert_eq!(felt.done(NOW, Late::default(), alone(1), (LONG, TURN)), [0; 2]);
+        assert_eq!(felt.done(NOW, Late::default(), alone(3), (LONG, TURN), false), [LOST; 2]);
+        assert_eq!(felt.done(NOW, LATE, alone(1), (LONG, TURN), false), [LOST * 2, LOST]);
+        assert_eq!(felt.done(NOW, Late::default(), alone(1), (LONG, TURN), false), [0; 2]);
     }
 }

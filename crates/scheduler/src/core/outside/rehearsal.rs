@@ -9,7 +9,8 @@
 //! of those for whom the head had waited, as idle time loses it. The losses are many since otherwise chance is more than what they
 //! cost; and whole turns since who is thrown out of his place waits longer than who is late by a little each time. To idle time those
 //! lose who come after the head has waited for long, and are driven towards whoever comes after them: by four times as much
-//! as if any of those lost for whom it has waited.
+//! as if any of those lost for whom it has waited. Where nothing is foreseen an idle command may take several turns, which throw out of
+//! place all who come meanwhile: there as much is lost at once as has been.
 //!
 //! What a request takes depends on from how many it is chosen: by as much as it took more or less than others from as many, it
 //! takes more or less in a rehearsal too. Who was overtaken as they were written down is overtaken as often in a rehearsal. Who comes
@@ -96,11 +97,20 @@ struct LostToIdle {
     all: u32,
     /// Of these, how many there are for whom it has waited, and what they lost, in nanoseconds.
     waits: [(u32, f64); WAITS],
+    /// Sums of what was lost at once where nothing was foreseen, and of its squares.
+    at_once: [f64; 2],
+    /// Whether that is so now.
+    unforeseen: bool,
 }
 
 impl LostToIdle {
-    fn note(&mut self, head_waited: Option<u64>, lost: i64) {
+    fn note(&mut self, head_waited: Option<u64>, lost: i64, unforeseen: bool) {
         self.all += 1;
+        self.unforeseen = unforeseen;
+        if unforeseen && lost > 0 {
+            let lost = lost as f64;
+            self.at_once = [self.at_once[0] + lost, self.at_once[1] + lost * lost];
+        }
         if let Some(waited) = head_waited {
             let (of, sum) = &mut self.waits[wait(waited)];
             *of += 1;
@@ -109,16 +119,24 @@ impl LostToIdle {
         if self.all == IDLE_MEMORY {
             self.all /= 2;
             self.waits.iter_mut().for_each(|(of, sum)| (*of, *sum) = (*of / 2, *sum / 2.0));
+            self.at_once = self.at_once.map(|sum| sum / 2.0);
         }
     }
 
-    /// So that of all requests one in so many loses a turn.
-    fn loses(&self) -> Loses {
+    /// What is lost at once: a turn, or what has been where nothing is foreseen. Who waits for that, and who comes meanwhile,
+    /// are more the longer it is: of several times that which has lost as much for as many.
+    fn at_once(&self, turn: u64) -> u64 {
+        let [sum, squares] = self.at_once;
+        if self.unforeseen && sum > 0.0 { turn.max((squares / sum) as u64) } else { turn }
+    }
+
+    /// So that of all requests one in so many loses a turn, or fewer as much more.
+    fn loses(&self, turn: u64) -> Loses {
         let lost: f64 = self.waits.iter().map(|(_, lost)| lost.max(0.0)).sum();
-        let turns = f64::from(self.all) / IDLE_ONE_IN;
+        let times = f64::from(self.all) / IDLE_ONE_IN * turn as f64 / self.at_once(turn).max(1) as f64;
         Loses::First(self.waits.map(|(of, sum)| {
             let share = if lost > 0.0 { sum.max(0.0) / lost } else { 0.0 };
-            (turns * share / f64::from(of.max(1)) * 1e6).min(1e6) as u64
+            (times * share / f64::from(of.max(1)) * 1e6).min(1e6) as u64
         }))
     }
 }
@@ -127,6 +145,8 @@ impl LostToIdle {
 #[derive(Clone, Debug)]
 struct Rehearsed {
     loses: Loses,
+    /// So much.
+    at_once: u64,
     lottery: Lottery,
     now: u64,
     /// When the head was done last.
@@ -144,11 +164,12 @@ struct Rehearsed {
 }
 
 impl Rehearsed {
-    fn new(played: &Played, loses: Loses) -> Self {
+    fn new(played: &Played, (loses, at_once): (Loses, u64)) -> Self {
         let due = played.clients.iter().enumerate();
         let due = due.map(|(who, client)| Reverse((client.first, who)));
         Self {
             loses,
+            at_once,
             lottery: Lottery::new(1),
             now: 0,
             free: 0,
@@ -163,7 +184,7 @@ impl Rehearsed {
     }
 
     /// The next request is done.
-    fn step(&mut self, played: &Played, turn: u64, early: u32) {
+    fn step(&mut self, played: &Played, early: u32) {
         let first = self.queue.is_empty();
         while let Some(&Reverse((at, who))) =
             self.due.peek().filter(|due| self.queue.is_empty() || due.0.0 <= self.now)
@@ -186,7 +207,7 @@ impl Rehearsed {
         let Some((came, who)) = self.queue.remove(chosen) else { return };
         let chance = self.loses.chance(head_waited);
         let loses = chance > 0 && self.lottery.draw([chance, 1_000_000 - chance].into_iter()) == Some(0);
-        let lost = if loses { turn } else { 0 };
+        let lost = if loses { self.at_once } else { 0 };
         let Client { first, steps, by_itself } = &played.clients[who];
         let place = &mut self.next[who];
         self.now += played.takes(&steps[*place], from) + lost;
@@ -216,18 +237,20 @@ struct Rehearsals {
 }
 
 impl Rehearsals {
-    fn new(played: Played, idle: Loses) -> Self {
-        let each = [Loses::All(0), Loses::All(ALL), idle].map(|loses| Rehearsed::new(&played, loses));
+    fn new(played: Played, turn: u64, idle: &LostToIdle) -> Self {
+        let idle = (idle.loses(turn), idle.at_once(turn));
+        let each = [(Loses::All(0), turn), (Loses::All(ALL), turn), idle];
+        let each = each.map(|loses| Rehearsed::new(&played, loses));
         let requests: usize = played.clients.iter().map(|client| client.steps.len()).sum();
         Self { played, all: (requests * OFTEN).min(REHEARSED) as u32, each }
     }
 
     /// So many requests more; what is found when all are done.
-    fn go_on(&mut self, requests: u32, turn: u64) -> Option<Found> {
+    fn go_on(&mut self, requests: u32) -> Option<Found> {
         for _ in 0..requests {
             let early = self.early();
             let next = self.each.iter_mut().find(|rehearsed| rehearsed.done < self.all)?;
-            next.step(&self.played, turn, early);
+            next.step(&self.played, early);
         }
         self.found()
     }
@@ -278,7 +301,7 @@ impl Reading {
         (turn, idle): (u64, &LostToIdle),
     ) {
         self.script.done(now, of, begun);
-        let found = self.under_way.as_mut().and_then(|rehearsals| rehearsals.go_on(AT_ONCE, turn));
+        let found = self.under_way.as_mut().and_then(|rehearsals| rehearsals.go_on(AT_ONCE));
         if let Some((rehearsals, found)) = self.under_way.take_if(|_| found.is_some()).zip(found) {
             let of = f64::from(rehearsals.all);
             self.of = (self.of + of).min(MEAN_OF * REHEARSED as f64);
@@ -288,7 +311,7 @@ impl Reading {
         }
         if self.under_way.is_none() && self.script.requests >= self.most.max(FIRST) {
             self.most = (self.most.max(FIRST) * 2).min(MOST);
-            self.under_way = Some(Box::new(Rehearsals::new(self.script.take(now), idle.loses())));
+            self.under_way = Some(Box::new(Rehearsals::new(self.script.take(now), turn, idle)));
         }
     }
 }
@@ -338,7 +361,7 @@ impl Rehearsal {
         now: Instant,
         sequence: u64,
         (since, from): (Instant, usize),
-        (turn, idle): (Duration, i64),
+        (turn, idle, unforeseen): (Duration, i64, bool),
     ) {
         self.done += 1;
         self.returns.done(now, self.done);
@@ -346,7 +369,7 @@ impl Rehearsal {
             return;
         }
         let alone = self.readings[0].script.arrived(sequence).filter(|_| from == 0);
-        self.idle.note(alone.map(|arrived| arrived.saturating_since(since).as_nanos()), idle);
+        self.idle.note(alone.map(|arrived| arrived.saturating_since(since).as_nanos()), idle, unforeseen);
         let turn = nanos(turn).unsigned_abs();
         for reading in &mut self.readings {
             reading.done(now, (self.done, sequence), (since, from), (turn, &self.idle));
@@ -365,6 +388,11 @@ impl Rehearsal {
         faithful
             .map(|&Reading { found: [detours, idle, _], .. }| [detours, idle * more_of_idle])
             .reduce(|a, b| [a[0].max(b[0]), a[1].max(b[1])])
+    }
+
+    /// Whether most who come do so a constant time after they were served.
+    pub fn most_return(&self) -> bool {
+        self.returns.most_return()
     }
 
     /// Nobody waits any more who came before that.
@@ -446,7 +474,12 @@ mod tests {
             told.came(&mut new);
             let idle = if head_waited.is_some() { late as i64 } else { 0 };
             let turn = Duration::from_nanos(TURN);
-            told.served(Instant::from_nanos(done), number, (Instant::from_nanos(free), from), (turn, idle));
+            told.served(
+                Instant::from_nanos(done),
+                number,
+                (Instant::from_nanos(free), from),
+                (turn, idle, false),
+            );
             sums[0] += (done - came) as f64;
             sums[1] += late as f64;
             free = done;
@@ -546,7 +579,7 @@ mod tests {
                     Instant::from_nanos(done),
                     nth,
                     (since, from),
-                    (Duration::from_nanos(TURN), 0),
+                    (Duration::from_nanos(TURN), 0, false),
                 );
                 free = done;
             }

@@ -106,6 +106,8 @@ pub(super) struct Outside {
     after_idle: bool,
     /// What requests take otherwise: reads, and writes.
     alone: [Alone; 2],
+    /// What commands of idle time take.
+    visits: Alone,
     /// What idle time is charged with for the next foreground command, if that comes behind such work.
     charged: Option<Charged>,
     /// The last command of idle time met sectors that cannot be read: what the drive has tried for them is no pause of its own.
@@ -189,6 +191,7 @@ impl Outside {
             blind: !drive.is_known(),
             after_idle: false,
             alone: [Alone::default(); 2],
+            visits: Alone::default(),
             charged: None,
             idle_failed: false,
             worst: 0,

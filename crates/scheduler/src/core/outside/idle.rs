@@ -42,6 +42,11 @@ impl Alone {
     fn usual(&self) -> Option<Duration> {
         (self.seen >= TOO_FEW).then_some(self.mean)
     }
+
+    /// The mean of however few.
+    fn mean(&self) -> Option<Duration> {
+        (self.seen > 0).then_some(self.mean)
+    }
 }
 
 /// By how many nanoseconds requests are later than foreseen in the mean, that come neither behind work of idle time nor behind a
@@ -228,7 +233,10 @@ impl Core {
     pub(super) fn account_idle_unforeseen(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
         let Some(idle) = self.config.idle else { return };
         let Work::Foreground { job, .. } = &order.work else {
-            outside.after_idle |= matches!(order.work, Work::Idle | Work::Probe);
+            if matches!(order.work, Work::Idle | Work::Probe) {
+                outside.after_idle = true;
+                outside.visits.note(self.now.saturating_since(begun));
+            }
             return;
         };
         let after_idle = std::mem::take(&mut outside.after_idle);
@@ -265,7 +273,6 @@ impl Core {
         buffers: &mut dyn Buffers,
     ) {
         let Some(idle) = self.config.idle else { return };
-        self.idle.owed = Duration::from_nanos(outside.kept.at_risk().max(0).unsigned_abs());
         self.keep_back(outside, &idle);
         // Flash is never trusted, and what comes back there comes from nowhere else; but trust may be missing for a while.
         let trusted = outside.foresees() || self.idle.untold;
@@ -295,8 +302,17 @@ impl Core {
         }
     }
 
-    /// Leaves alone what of the bound the account may not show, where detours have no bound that would be shared.
+    /// Leaves alone what of the bound the account may not show, where detours have no bound that would be shared. Where nothing is
+    /// foreseen there must be room in it for whom a whole command of idle time is waited by: of the first requests one is a large part. On
+    /// a drive that nobody has used yet nobody waits.
     fn keep_back(&mut self, outside: &Outside, idle: &IdleTime) {
+        let mut owed = outside.kept.at_risk();
+        if !outside.foresees() && self.idle.head.foreground > Duration::ZERO {
+            // A turn to get there and one to read a track, until that is seen.
+            let visit = outside.visits.mean().unwrap_or(turn(&self.drive) * 2);
+            owed = owed.saturating_add(outside.felt.at_risk(nanos(visit)));
+        }
+        self.idle.owed = Duration::from_nanos(owed.max(0).unsigned_abs());
         if outside.config.harm_ppm.is_none() {
             let foreseen = outside.foresees();
             let may = if foreseen { idle.harm_ppm } else { outside.by_account(idle.harm_ppm) };

@@ -589,6 +589,19 @@ mod tests {
     }
 
     #[test]
+    fn as_much_is_lost_at_once_as_has_been_where_nothing_is_foreseen() {
+        let mut idle = LostToIdle::default();
+        (0..3_000)
+            .for_each(|n| idle.note(Some(20 * MS), if n % 300 == 0 { 5 * TURN as i64 } else { 0 }, true));
+        assert_eq!(idle.at_once(TURN), 5 * TURN);
+        // One request in thirty by a turn, or in 150 by five.
+        let Loses::First(chances) = idle.loses(TURN) else { panic!() };
+        assert!(chances[wait(20 * MS)].abs_diff(1_000_000 / 150) < 2, "{chances:?}");
+        idle.note(None, 0, false);
+        assert_eq!(idle.at_once(TURN), TURN);
+    }
+
+    #[test]
     fn until_something_is_known_nothing_is_told() {
         let mut rehearsal = Rehearsal::default();
         served(CREWS[2], &|_, _| false, 1_000, 1, &mut rehearsal);

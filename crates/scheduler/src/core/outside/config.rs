@@ -121,6 +121,11 @@ impl Overheads {
         self.completion[index(op)]
     }
 
+    /// From when a read's data have crossed the bus until the host knows.
+    pub(crate) fn after_bus(&self) -> Duration {
+        self.tail(Op::Read).saturating_sub(self.bus_sector)
+    }
+
     /// From the last sector's passing until the arm may set out for a queued command.
     pub(crate) fn between(&self, last: Op, next: Op) -> Duration {
         let wait = if self.overlap { Duration::ZERO } else { self.tail(last) };

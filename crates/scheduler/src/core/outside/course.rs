@@ -192,6 +192,12 @@ impl Outside {
         self.heard_of = if tells { std::mem::take(&mut self.unheard) } else { 0 };
     }
 
+    /// When the data of a read had crossed the bus that is heard of then. What the drive takes to report it beyond that keeps nobody's
+    /// data waiting.
+    pub(super) fn crossed(&self, heard: Instant) -> Instant {
+        heard.checked_sub(self.config.overheads.after_bus()).unwrap_or_default()
+    }
+
     /// Compares a completion with what was foreseen, and believes it.
     pub(super) fn resync(
         &mut self,
@@ -265,7 +271,7 @@ impl Outside {
         let heard = self.clock.platter(now);
         self.base.ready = if overheads.overlap { self.base.free } else { heard };
         // A write's data have crossed before it is on the medium: those of one behind it may have been waiting there.
-        self.base.bus = if op.is_write() { after.bus.min(heard) } else { heard };
+        self.base.bus = if op.is_write() { after.bus.min(heard) } else { self.crossed(heard) };
         if self.config.late_bus && explained && turns == 0 && !op.is_write() {
             let late = Duration::from_nanos(late.max(0).unsigned_abs());
             self.held_back.learn(&overheads, order.command.range.len().get(), late);

@@ -388,9 +388,9 @@ pub(super) fn forecast(
         let last = done.end + overheads.bus_sector * (u64::from(waiting) + 1);
         let crossed = last.max(first + bus);
         let latest = crossed + held_back.of(bus);
-        let tail = tail.saturating_sub(overheads.bus_sector);
-        done.heard_at_latest = latest + tail;
-        (crossed + tail, latest)
+        let after = overheads.after_bus();
+        done.heard_at_latest = latest + after;
+        (crossed + after, latest)
     };
     done.heard_at_latest = done.heard_at_latest.max(done.heard);
     at.ready = if overheads.overlap { done.end } else { done.heard };

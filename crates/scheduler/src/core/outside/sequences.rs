@@ -158,7 +158,7 @@ pub(super) fn streamed(
     let bus = overheads.bus_sector * range.len().get();
     let crossed = (taken_in + bus).max(landed + overheads.bus_sector);
     let latest = crossed + held_back.of(bus);
-    let tail = overheads.tail(Op::Read).saturating_sub(overheads.bus_sector);
+    let tail = overheads.after_bus();
     let from_buffer = taken_in + bus > landed + overheads.bus_sector;
     let seen = Forecast {
         service: turned_to,
@@ -312,7 +312,7 @@ impl Outside {
                 }
                 let (_, after) = self.follow(drive, &self.base, order);
                 self.base = after;
-                self.base.bus = heard;
+                self.base.bus = self.crossed(heard);
                 return true;
             }
             // It was not there: it has been to the medium.
@@ -348,7 +348,7 @@ impl Outside {
         if hit {
             self.base.free = self.base.free.max(heard);
             self.base.ready = self.base.free;
-            self.base.bus = heard;
+            self.base.bus = self.crossed(heard);
             self.base.behind = None;
         }
         hit

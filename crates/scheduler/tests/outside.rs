@@ -21,7 +21,6 @@ fn range(start: u64, len: u64) -> LbnRange {
     LbnRange::new(Lbn::new(start), Sectors::new(len))
 }
 
-/// Of a drive that is not known what idle time costs one request is too much for the bound: ten seconds of silence are waited for.
 fn at(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
@@ -66,13 +65,13 @@ fn ranges(sent: &[Command]) -> Vec<LbnRange> {
 #[test]
 fn a_block_in_pieces_is_done_when_all_of_them_are_whichever_is_the_last() {
     let (mut core, _) = in_two_pieces();
-    let (sent, ..) = polled(&mut core, at(11_100));
+    let (sent, ..) = polled(&mut core, at(100));
     assert_eq!(ranges(&sent), [range(96, 3), range(102, 2)]);
     // A drive that reports writes from its buffer may be done with the second first.
-    core.command_done(at(11_101), sent[1].id, Outcome::Done);
-    assert_eq!(polled(&mut core, at(11_101)).1, [], "a part of it is still to be written");
-    core.command_done(at(11_110), sent[0].id, Outcome::Done);
-    let (_, delivered, _) = polled(&mut core, at(11_110));
+    core.command_done(at(101), sent[1].id, Outcome::Done);
+    assert_eq!(polled(&mut core, at(101)).1, [], "a part of it is still to be written");
+    core.command_done(at(110), sent[0].id, Outcome::Done);
+    let (_, delivered, _) = polled(&mut core, at(110));
     assert_eq!(
         delivered.iter().map(|record| (record.range, record.bad)).collect::<Vec<_>>(),
         [(range(96, 8), None)]
@@ -82,10 +81,10 @@ fn a_block_in_pieces_is_done_when_all_of_them_are_whichever_is_the_last() {
 #[test]
 fn a_piece_that_fails_after_the_others_were_done_fails_its_block() {
     let (mut core, _) = in_two_pieces();
-    let (sent, ..) = polled(&mut core, at(11_100));
-    core.command_done(at(11_101), sent[1].id, Outcome::Done);
-    core.command_done(at(11_110), sent[0].id, Outcome::Bad(&[Lbn::new(97)]));
-    let (_, delivered, _) = polled(&mut core, at(11_110));
+    let (sent, ..) = polled(&mut core, at(100));
+    core.command_done(at(101), sent[1].id, Outcome::Done);
+    core.command_done(at(110), sent[0].id, Outcome::Bad(&[Lbn::new(97)]));
+    let (_, delivered, _) = polled(&mut core, at(110));
     assert_eq!(delivered.iter().map(|record| record.bad).collect::<Vec<_>>(), [Some(Lbn::new(97))]);
 }
 
@@ -121,12 +120,12 @@ fn what_a_failed_write_gives_back_does_not_land_on_a_newer_one_that_is_on_its_wa
     while core.poll(at(10)).is_some() {}
     core.command_done(at(20), sent[1].id, Outcome::Done);
     while core.poll(at(20)).is_some() {}
-    let (sent, ..) = polled(&mut core, at(11_200));
+    let (sent, ..) = polled(&mut core, at(200));
     assert_eq!(ranges(&sent), [range(96, 2), range(100, 4)]);
     for command in sent {
-        core.command_done(at(11_210), command.id, Outcome::Done);
+        core.command_done(at(210), command.id, Outcome::Done);
     }
-    assert_eq!(polled(&mut core, at(11_210)).1.len(), 1);
+    assert_eq!(polled(&mut core, at(210)).1.len(), 1);
 }
 
 /// With a foreground that is never silent, and a drive that is as it is known.

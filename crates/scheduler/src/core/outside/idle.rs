@@ -303,13 +303,13 @@ impl Core {
     }
 
     /// Leaves alone what of the bound the account may not show, where detours have no bound that would be shared. Where nothing is
-    /// foreseen there must be room in it for whom a whole command of idle time is waited by: of the first requests one is a large part. On
-    /// a drive that nobody has used yet nobody waits.
+    /// foreseen there must be room in it for whom a whole command of idle time is waited by: of the first requests one is a large part. Who has
+    /// not used the drive for twice as long yet, a few requests, is not known to come again.
     fn keep_back(&mut self, outside: &Outside, idle: &IdleTime) {
         let mut owed = outside.kept.at_risk();
-        if !outside.foresees() && self.idle.head.foreground > Duration::ZERO {
-            // A turn to get there and one to read a track, until that is seen.
-            let visit = outside.visits.mean().unwrap_or(turn(&self.drive) * 2);
+        // A turn to get there and one to read a track, until that is seen.
+        let visit = outside.visits.mean().unwrap_or(turn(&self.drive) * 2);
+        if !outside.foresees() && self.idle.head.foreground > visit * 2 {
             owed = owed.saturating_add(outside.felt.at_risk(nanos(visit)));
         }
         self.idle.owed = Duration::from_nanos(owed.max(0).unsigned_abs());

@@ -342,8 +342,8 @@ fn memory_samples_and_idle_probing_are_as_the_user_says() {
     let thrice = run(&format!("{load} --mimic-minimum-samples 3")).json();
     let [known, seldom] = [&standard, &thrice].map(|json| number(json, "/mimic/known"));
     assert!(seldom * 2.0 < known, "{seldom} {known}");
-    // Who thinks leaves the drive idle.
-    let idle = "simulate --where outside --blind --policy smtf --workload oltp --mpl 1 --think 200 --requests 300 --json";
+    // Who thinks leaves the drive idle; of his first hundreds of requests there is hardly a command's room in the bound.
+    let idle = "simulate --where outside --blind --policy smtf --workload oltp --mpl 1 --think 200 --requests 1000 --json";
     let idle = format!("{idle} --idle-time on");
     let [alone, probing] =
         ["", " --mimic-probe-idle"].map(|more| number(&run(&format!("{idle}{more}")).json(), "/mimic/known"));

@@ -179,9 +179,9 @@ impl Felt {
         self.lost.push(lost);
     }
 
-    /// Whether most clients pause for a constant time.
+    /// Whether most clients pause for a constant time, and wait for each other: one alone is late by what the head has lost, and no more.
     pub fn most_return(&self) -> bool {
-        self.rehearsal.most_return()
+        self.most[0].max(self.most[1]) > 1 && self.rehearsal.most_return()
     }
 
     /// Whether clients ask several times before they pause for a constant time.

@@ -303,14 +303,16 @@ impl Core {
     }
 
     /// Leaves alone what of the bound the account may not show, where detours have no bound that would be shared. Where nothing is
-    /// foreseen there must be room in it for whom a whole command of idle time is waited by: of the first requests one is a large part. Who has
-    /// not used the drive for twice as long yet, a few requests, is not known to come again.
+    /// foreseen there must be room in it for who waits for a whole command of idle time, and who comes meanwhile: of the first requests one
+    /// is a large part. Who has not used the drive for twice as long yet, a few requests, is not known to come again.
     fn keep_back(&mut self, outside: &Outside, idle: &IdleTime) {
         let mut owed = outside.kept.at_risk();
         // A turn to get there and one to read a track, until that is seen.
         let visit = outside.visits.mean().unwrap_or(turn(&self.drive) * 2);
         if !outside.foresees() && self.idle.head.foreground > visit * 2 {
-            owed = owed.saturating_add(outside.felt.at_risk(nanos(visit)));
+            let (first, meanwhile) =
+                (outside.felt.at_risk(nanos(visit)), outside.felt.at_risk_meanwhile(nanos(visit)));
+            owed = owed.saturating_add(first).saturating_add(meanwhile);
         }
         self.idle.owed = Duration::from_nanos(owed.max(0).unsigned_abs());
         if outside.config.harm_ppm.is_none() {

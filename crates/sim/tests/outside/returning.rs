@@ -15,7 +15,7 @@ const SEEDS: std::ops::Range<u64> = 42..48;
 fn bounded(tasks: u32, pause: u64, behaviour: Behaviour, idle: Option<IdleTime>) {
     let think = Think::Constant(Duration::from_millis(pause));
     let arrival = Arrival::Closed(Closed { tasks, think });
-    let pairs = Pairs::of(SEEDS, |seed| {
+    let pairs = Pairs::enough(SEEDS, |seed| {
         let how = (PolicyName::Fcfs, idle);
         pair_of(("quantum-atlas-10k", behaviour), how, (arrival, Share::TWO_THIRDS), (REQUESTS, seed))
     });

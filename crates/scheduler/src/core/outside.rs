@@ -289,11 +289,9 @@ impl Outside {
         let foresees = self.foresees();
         let from_buffer = self.config.overheads.write_back || !foresees;
         let of_writes = if from_buffer { bound_ppm / 10 } else { 0 };
-        let of_returning = match foresees {
-            _ if !from_buffer || !self.felt.most_return() => 0,
-            true => bound_ppm / 100 * OF_RETURNING_WRITERS,
-            false => bound_ppm / 100 * OF_RETURNING,
-        };
+        let hundredths = if foresees { OF_RETURNING_WRITERS } else { OF_RETURNING };
+        let returning = from_buffer && self.felt.most_return();
+        let of_returning = if returning { bound_ppm / 100 * hundredths } else { 0 };
         self.again.by_account(bound_ppm - of_writes.max(of_returning))
     }
 

@@ -199,6 +199,12 @@ pub(crate) fn milliseconds(text: &str) -> Result<Duration, String> {
     Duration::from_millis_f64(ms).ok_or_else(mend)
 }
 
+/// A bound on harm in percent; in millionths.
+pub(crate) fn harm(text: &str) -> Result<u32, String> {
+    let percent = within(text, 0.0, 100.0, "give percent from 0 to 100, such as 1 or 0.5")?;
+    Ok((percent * 1e4).round() as u32)
+}
+
 /// A share: `0.7`, `70%` or `2/3`.
 pub(crate) fn share(text: &str) -> Result<Share, String> {
     let mend = || "give a share from 0 to 1, such as 0.7, 70% or 2/3".to_owned();

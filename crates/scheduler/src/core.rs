@@ -202,6 +202,8 @@ pub struct PlannerStats {
     pub gaps: u64,
     /// Gaps with a detour.
     pub detours: u64,
+    /// Those for which a request has waited a turn longer ([`OutsideConfig::bought_turns`]).
+    pub bought: u64,
     /// Tracks examined in all.
     pub tracks: u64,
     /// The most tracks examined for one gap.

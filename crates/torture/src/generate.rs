@@ -5,7 +5,7 @@ mod house;
 
 use crate::dice::{Dice, mix};
 use crate::misuse::KINDS;
-use crate::scenario::{Conduct, DriveSpec, Host, Knowledge, Mimicry, Outer, Scenario, Setup, Tells};
+use crate::scenario::{Conduct, DriveSpec, Host, Knowledge, Manner, Mimicry, Outer, Scenario, Setup, Tells};
 use crate::step::{AtHand, Fate, Step};
 use scheduler::policy::{Base, PolicyName, SeekWeight, SmtfRule, Unknown};
 use scheduler::{IdleTime, Sharing};
@@ -54,7 +54,7 @@ fn outer(dice: &mut Dice) -> Outer {
             1 => Knowledge::Wrong,
             _ => Knowledge::Exact,
         },
-        beyond: !dice.one_in(3),
+        manner: [Manner::Paper, Manner::Beyond, Manner::Beyond, Manner::Buys][dice.below(4) as usize],
         at_drive: if dice.one_in(3) { dice.range(1, 5) as u8 } else { 2 },
         tells: [Tells::All, Tells::First, Tells::Nothing][dice.below(3) as usize],
     }

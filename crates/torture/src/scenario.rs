@@ -3,7 +3,7 @@
 mod drawn;
 mod outer;
 
-pub use outer::{Conduct, Knowledge, Outer, Tells};
+pub use outer::{Conduct, Knowledge, Manner, Outer, Tells};
 
 use crate::step::Step;
 use mimic::{Learner, LearnerConfig};

@@ -52,6 +52,7 @@ struct DiskText {
     mimic_table: Option<Spanned<PathBuf>>,
     harm_percent: Option<Spanned<f64>>,
     conservatism_ms: Option<Spanned<f64>>,
+    bought_turns: Option<Spanned<bool>>,
     idle_after_ms: Option<Spanned<f64>>,
     timeout_s: Option<Spanned<u64>>,
     record: Option<Spanned<PathBuf>>,
@@ -110,6 +111,8 @@ pub(crate) struct DiskConfig {
     pub(crate) harm_ppm: u32,
     /// FAST 2002's scheduler with this margin, in place of ours.
     pub(crate) conservatism: Option<Duration>,
+    /// Whether what the bound leaves is spent on turns.
+    pub(crate) bought_turns: bool,
     /// `None`: idle time is left alone.
     pub(crate) idle_after: Option<Duration>,
     /// So long the device has for a command.
@@ -177,6 +180,7 @@ impl Config {
                         mimic_table: args.mimic_table.clone(),
                         harm_ppm: HARM_PPM,
                         conservatism: None,
+                        bought_turns: false,
                         idle_after: Some(IDLE_AFTER),
                         timeout: server::TIMEOUT,
                         record: args.record.clone(),
@@ -348,10 +352,14 @@ impl DiskText {
             mimic_probe_idle: self.mimic_probe_idle,
         };
         let harm = place.within(self.harm_percent.as_ref(), (0.0, 100.0), f64::from(HARM_PPM) / 1e4)?;
+        let no_profile = self.profile.as_ref().is_none_or(|of| of.get_ref() == "none");
+        let bought_turns = self.bought_turns.as_ref();
+        if let Some(bought) = bought_turns.filter(|bought| no_profile && *bought.get_ref()) {
+            let message = "without a profile there are no detours that a turn could be bought for; give the profile, or leave this out";
+            return Err(place.problem(bought.span(), message));
+        }
         let conservatism = self.conservatism_ms.as_ref();
-        if let Some(margin) =
-            conservatism.filter(|_| self.profile.as_ref().is_none_or(|of| of.get_ref() == "none"))
-        {
+        if let Some(margin) = conservatism.filter(|_| no_profile) {
             let message = "without a profile there are no detours that a margin could be for; give the profile, or leave this out";
             return Err(place.problem(margin.span(), message));
         }
@@ -380,6 +388,7 @@ impl DiskText {
             mimic_table: self.mimic_table.map(Spanned::into_inner),
             harm_ppm: (harm * 1e4).round() as u32,
             conservatism: conservatism.and_then(Duration::from_millis_f64),
+            bought_turns: bought_turns.is_some_and(|bought| *bought.get_ref()),
             idle_after,
             timeout: Duration::from_secs(timeout),
             record: self.record.map(Spanned::into_inner),
@@ -473,7 +482,7 @@ mod tests {
         let expected = "bytes bytes_per_client clients drain_s handshake_s partial_blocks patience_s requests_per_client";
         assert_eq!(keys(limits), expected);
         let disk = table["disk"].as_array().unwrap()[0].as_table().unwrap();
-        let expected = "allow_remote buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
+        let expected = "allow_remote bought_turns buffered conservatism_ms device export harm_percent idle_after_ms listen mimic_memory mimic_minimum_samples mimic_probe_idle mimic_table name policy profile read_only record record_limit timeout_s ublk";
         assert_eq!(keys(disk), expected);
     }
 
@@ -530,6 +539,7 @@ mod tests {
             (&format!("{disk}harm_percent = nan\n"), "NaN is out of range"),
             (&format!("{disk}harm_percent = 101.0\n"), "give 0 to 100"),
             (&format!("{disk}conservatism_ms = 0.3\n"), "without a profile there are no detours"),
+            (&format!("{disk}bought_turns = true\n"), "that a turn could be bought for"),
             (&format!("{disk}profile = \"p\"\nconservatism_ms = -0.3\n"), "give 0 to 1000"),
             (&format!("{disk}{disk}"), "another disk is called so"),
             (&disk.replace("\"a\"", "\"../a\""), "without slashes"),

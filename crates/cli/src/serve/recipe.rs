@@ -31,6 +31,9 @@ pub(crate) struct Recipe {
     /// Of FAST 2002's scheduler, where it is in the place of ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conservatism_ns: Option<u64>,
+    /// Whether what the bound leaves is spent on turns.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) bought_turns: bool,
     /// Nothing: idle time is left alone.
     pub(crate) idle_after_ns: Option<u64>,
     pub(crate) partial_blocks: usize,
@@ -170,7 +173,11 @@ impl Recipe {
         let config = Config {
             policy,
             idle,
-            place: Place::Outside(OutsideConfig { harm_ppm: Some(self.harm_ppm), ..outside }),
+            place: Place::Outside(OutsideConfig {
+                harm_ppm: Some(self.harm_ppm),
+                bought_turns: self.bought_turns,
+                ..outside
+            }),
             most_partials: self.partial_blocks,
             ..Config::default()
         };
@@ -262,6 +269,7 @@ mod tests {
             policy: "smtf".into(),
             harm_ppm: 5,
             conservatism_ns: None,
+            bought_turns: false,
             idle_after_ns: None,
             partial_blocks: 7,
             learning: Learning::default(),
@@ -273,11 +281,18 @@ mod tests {
         let Place::Outside(outside) = config.place else { panic!("{config:?}") };
         assert_eq!((outside.overheads, outside.harm_ppm, config.idle), (overheads, Some(5), None));
         assert!(mimic.is_some() && config.most_partials == 7);
-        let papers = Recipe { conservatism_ns: Some(300_000), ..recipe.clone() };
+        let papers = Recipe { conservatism_ns: Some(300_000), bought_turns: true, ..recipe.clone() };
         let again: Recipe = serde_json::from_str(&serde_json::to_string(&papers).unwrap()).unwrap();
         let Place::Outside(outside) = again.make().unwrap().config.place else { panic!("{again:?}") };
         let margin = Duration::from_micros(300);
-        assert_eq!(outside, OutsideConfig { harm_ppm: Some(5), ..OutsideConfig::paper(overheads, margin) });
+        assert_eq!(
+            outside,
+            OutsideConfig {
+                harm_ppm: Some(5),
+                bought_turns: true,
+                ..OutsideConfig::paper(overheads, margin)
+            }
+        );
         let wrong = Recipe { policy: "best".into(), ..recipe.clone() };
         assert!(wrong.core().is_err_and(|why| why.contains("best")));
         let costs = Costs { completion_ns: [0, u64::MAX], ..overheads.into() };

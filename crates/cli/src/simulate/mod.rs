@@ -62,11 +62,13 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
             Background::Scan { block: block(size.unwrap_or(DEFAULT_BLOCK), model.sector_bytes())? }
         }
     };
+    let idle = IdleTime::default();
     let config = Config {
         policy: args.policy,
         age: args.age_weight.unwrap_or_default(),
         budget: args.budget.map(SearchBudget::tracks).unwrap_or_default(),
-        idle: (args.idle_time == Some(Switch::On)).then(IdleTime::default),
+        idle: (args.idle_time == Some(Switch::On))
+            .then(|| IdleTime { harm_ppm: args.harm.unwrap_or(idle.harm_ppm), ..idle }),
         ..Config::default()
     };
     let model = Arc::new(model);
@@ -95,6 +97,11 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
                 (Arc::new(unknown.map_err(Problem::failed)?), OutsideConfig::blind())
             } else {
                 let beyond = OutsideConfig::beyond(overheads);
+                let beyond = OutsideConfig {
+                    harm_ppm: args.harm.or(beyond.harm_ppm),
+                    bought_turns: args.bought_turns == Some(Switch::On),
+                    ..beyond
+                };
                 (model, args.conservatism.map_or(beyond, |margin| OutsideConfig::paper(overheads, margin)))
             };
             harm_ppm = place.harm_ppm;
@@ -133,6 +140,23 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
     if args.place == Where::Inside && args.conservatism.is_some() {
         return Err(Problem::usage("--conservatism needs a scheduler outside the drive")
             .help("give --where outside as well, or leave out --conservatism: inside the drive every time is known exactly"));
+    }
+    if args.place == Where::Inside && args.harm.is_some() {
+        return Err(Problem::usage("--harm needs a scheduler outside the drive")
+            .help("give --where outside as well, or leave out --harm: in the drive detours cost the foreground nothing"));
+    }
+    let buys = args.bought_turns == Some(Switch::On);
+    if args.place == Where::Inside && buys {
+        return Err(Problem::usage("--bought-turns needs a scheduler outside the drive")
+            .help("give --where outside as well, or leave out --bought-turns"));
+    }
+    if args.conservatism.is_some() && (buys || args.harm.is_some()) {
+        return Err(Problem::usage("--harm and --bought-turns do not go with --conservatism")
+            .help("leave it out: FAST 2002's scheduler has no bound on what it costs"));
+    }
+    if args.blind && buys {
+        return Err(Problem::usage("--bought-turns does not go with --blind")
+            .help("leave it out: without a profile there are no detours"));
     }
     if args.place == Where::Inside && args.behaviour.is_some() {
         return Err(Problem::usage("--behaviour does not go with a scheduler in the drive")

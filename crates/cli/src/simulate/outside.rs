@@ -47,6 +47,7 @@ struct Foresight {
 struct Gaps {
     seen: u64,
     used: u64,
+    bought: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -96,7 +97,7 @@ impl Told {
                 unexplained: foresight.unexplained(),
                 within_100us: foresight.within(NEAR),
             },
-            gaps: Gaps { seen: gaps.gaps, used: gaps.detours },
+            gaps: Gaps { seen: gaps.gaps, used: gaps.detours, bought: gaps.bought },
             detours: Paid::of(*detours),
             idle: Paid::of(*idle),
             harm_percent: self.harm_percent(),
@@ -112,7 +113,10 @@ impl Told {
             lines.push(("foreseen", format!("{within} of {commands} commands within 0.1 ms")));
         }
         if background {
-            lines.push(("gaps", format!("{} of {} used", grouped(gaps.detours), grouped(gaps.gaps))));
+            let (used, bought) = (grouped(gaps.detours), grouped(gaps.bought));
+            let bought =
+                if gaps.bought > 0 { format!(", {bought} of them with a turn more") } else { String::new() };
+            lines.push(("gaps", format!("{used} of {} used{bought}", grouped(gaps.gaps))));
         }
         let lasted = Caution::ALL.map(|caution| (caution, trust.lasted(caution)));
         let lasted: Vec<String> = lasted

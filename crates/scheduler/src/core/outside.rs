@@ -8,6 +8,7 @@
 mod again;
 mod answers;
 mod arrivals;
+mod bought;
 mod clock;
 mod command;
 mod config;
@@ -27,6 +28,7 @@ mod neighbours;
 mod parts;
 mod record;
 mod rehearsal;
+mod rest;
 mod returns;
 mod script;
 mod sequences;
@@ -47,6 +49,7 @@ use super::{Action, Core};
 use crate::background::Buffers;
 use crate::foreground::{Pending, Request};
 use again::Again;
+use bought::Price;
 use clock::Clock;
 use command::{Order, Work};
 use control::Control;
@@ -66,7 +69,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use taking_in::TakingIn;
 use through::Through;
-use units::{Duration, Instant, Lbn, Op, RequestId};
+use units::{Duration, Instant, Lbn, Op, RequestId, TrackIndex};
 
 /// The noise of a completion that is no reason to doubt the rest, as a part of a turn: an eighth.
 const NOISE: i64 = 8;
@@ -185,6 +188,8 @@ pub(super) struct Outside {
     shared: Shared,
     /// Sectors that failed: a command that passes over one to fetch others would fail for it.
     known_bad: BTreeSet<Lbn>,
+    /// What a turn must bring to be bought.
+    price: Price,
 }
 
 impl Outside {
@@ -241,6 +246,7 @@ impl Outside {
             felt: Felt::default(),
             shared: Shared::default(),
             known_bad: BTreeSet::new(),
+            price: Price::of_track(drive.layout().track(TrackIndex::new(0)).sectors),
         }
     }
 
@@ -491,12 +497,15 @@ impl Core {
                 let client = self.felt(&mut outside, now, job, at_head, late);
                 outside.written = if reported { outside.base.free } else { Instant::ZERO };
                 let felt = guard::Lateness { client, head: late.head };
+                let bought = plain.map_or(Duration::ZERO, |plain| plain.bought);
+                outside.guard.had(order.command.useful, bought);
                 outside.guard.account(time, now.saturating_since(job.pending.arrived), felt, left);
                 outside.on_bus = late.bus;
                 (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
                 outside.foresee_plain(&drive);
             }
             Work::Detour => {
+                outside.guard.had(order.command.useful, Duration::ZERO);
                 outside.guard.account(time, Duration::ZERO, guard::Lateness::default(), left);
                 if outcome != Outcome::Done {
                     outside.detour_failed();

@@ -38,7 +38,7 @@ type Labels<'a> = Vec<(&'static str, String)>;
 impl Collector for Snapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), Error> {
         let disk = |one: &One| vec![("disk", one.0.clone())];
-        let counters: [Named<DiskStatus, u64>; 10] = [
+        let counters: [Named<DiskStatus, u64>; 11] = [
             ("foreground_failed", "Foreground requests that failed", |s| s.failed),
             ("foreground_read_bytes", "Bytes read for the foreground", |s| s.read_bytes),
             ("foreground_written_bytes", "Bytes written for the foreground", |s| s.written_bytes),
@@ -51,6 +51,7 @@ impl Collector for Snapshot {
             }),
             ("gaps_seen", "Gaps looked at", |s| s.gaps.seen),
             ("gaps_used", "Gaps with a detour", |s| s.gaps.used),
+            ("gaps_bought", "Gaps for which a request has waited one more turn", |s| s.gaps.bought),
             ("timed_out_commands", "Commands that the device did not answer in time", |s| s.timed_out),
             ("missed_revolutions", "Commands that took whole revolutions longer than foreseen", |s| {
                 s.foresight.late

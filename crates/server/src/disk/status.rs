@@ -110,6 +110,8 @@ pub struct Gaps {
     pub seen: u64,
     /// With a detour.
     pub used: u64,
+    /// Of those, for which the request has waited one more turn of the platter.
+    pub bought: u64,
 }
 
 /// How well the core foresees the device's times.
@@ -332,7 +334,7 @@ impl Counters {
             unanswered,
             failing: (unanswered > 0).then_some("it does not answer"),
             background: Space { parts_kept, ..self.space },
-            gaps: Gaps { seen: plans.gaps, used: plans.detours },
+            gaps: Gaps { seen: plans.gaps, used: plans.detours, bought: plans.bought },
             foresight: foresight.unwrap_or_default(),
             detours: core.detour_harm().map(Paid::of).unwrap_or_default(),
             idle: Paid::of(core.harm()),

@@ -69,6 +69,7 @@ fn a_scrub_and_a_backup_run_to_their_end_and_are_remembered() {
         "missed_revolutions_total{disk=\"data\"} ",
         "gaps_seen_total{disk=\"data\"} ",
         "gaps_used_total{disk=\"data\"} ",
+        "gaps_bought_total{disk=\"data\"} ",
         "timed_out_commands_total{disk=\"data\"} 0",
         "unanswered_commands{disk=\"data\"} 0",
     ] {

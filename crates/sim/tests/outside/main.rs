@@ -19,6 +19,7 @@ mod responses;
 mod returning;
 mod rig;
 mod sequences;
+mod sparse;
 mod surprise;
 mod surprised;
 mod surprises;

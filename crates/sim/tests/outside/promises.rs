@@ -80,6 +80,7 @@ fn run(case: &Case, bad: &[u64], stops: bool) -> Result<Rig, TestCaseError> {
             source_track: true,
             late_bus: true,
             merge_after: true,
+            plan_rest: true,
             in_order: true,
             expected_value: true,
             ..place

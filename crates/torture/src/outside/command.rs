@@ -4,7 +4,7 @@ use super::{Asked, Front, Reply};
 use crate::exec::Held;
 use crate::failure::{Broken, Check, hold};
 use crate::medium::{Author, Health, lbns};
-use crate::scenario::{Conduct, Knowledge, Tells};
+use crate::scenario::{Conduct, Knowledge, Manner, Tells};
 use crate::scrub::Scrubbing;
 use scheduler::{Caution, Command, Outcome, Part, Purpose};
 use std::collections::BTreeSet;
@@ -396,7 +396,7 @@ impl Front {
     pub(super) fn check_harm(&self) -> Result<(), Broken> {
         let outer = self.setup.outside;
         let known = outer.knowledge == Knowledge::Exact && outer.conduct != Conduct::Rough;
-        if !(outer.beyond && known) {
+        if outer.manner == Manner::Paper || !known {
             return Ok(());
         }
         let Some(told) = self.core.detour_harm() else { return Ok(()) };
@@ -408,7 +408,9 @@ impl Front {
             let time = time.max(Duration::from_secs(2)).as_nanos();
             Duration::from_nanos(time / 50) + slack
         };
-        hold(told.late <= bound(told.foreground), Check::Harm, || {
+        // Who buys turns spends what the foreground gains by others.
+        let earned = if outer.manner == Manner::Buys { told.early } else { Duration::ZERO };
+        hold(told.late <= bound(told.foreground) + earned, Check::Harm, || {
             format!("detours have cost {:?} of {:?}, by the core's account", told.late, told.foreground)
         })?;
         let own = self.harm;

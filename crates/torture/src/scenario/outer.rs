@@ -21,6 +21,17 @@ pub enum Conduct {
     Rough,
 }
 
+/// How a core outside the drive works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// As FAST'02 has it.
+    Paper,
+    /// With what goes beyond it.
+    Beyond,
+    /// And turns are bought.
+    Buys,
+}
+
 /// What the core believes of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
@@ -50,8 +61,8 @@ pub struct Outer {
     pub conduct: Conduct,
     /// What the core believes of it.
     pub knowledge: Knowledge,
-    /// Whether the core goes beyond FAST'02.
-    pub beyond: bool,
+    /// How the core works.
+    pub manner: Manner,
     /// The most commands at the drive.
     pub at_drive: u8,
     /// What is told of commands that failed.
@@ -63,7 +74,7 @@ impl Default for Outer {
         Self {
             conduct: Conduct::Noisy,
             knowledge: Knowledge::Exact,
-            beyond: true,
+            manner: Manner::Beyond,
             at_drive: 2,
             tells: Tells::All,
         }
@@ -121,10 +132,11 @@ impl Outer {
 
     /// How the core is to work.
     pub(crate) fn config(&self, overheads: Overheads) -> OutsideConfig {
-        let config = match (self.knowledge, self.beyond) {
+        let config = match (self.knowledge, self.manner) {
             (Knowledge::Size, _) => OutsideConfig::blind(),
-            (_, true) => OutsideConfig::beyond(overheads),
-            (_, false) => OutsideConfig::paper(overheads, Duration::from_micros(300)),
+            (_, Manner::Beyond) => OutsideConfig::beyond(overheads),
+            (_, Manner::Buys) => OutsideConfig { bought_turns: true, ..OutsideConfig::beyond(overheads) },
+            (_, Manner::Paper) => OutsideConfig::paper(overheads, Duration::from_micros(300)),
         };
         OutsideConfig { at_drive: self.at_drive, ..config }
     }
@@ -151,10 +163,11 @@ impl Outer {
                 "size" => Knowledge::Size,
                 other => return none(other, "exact, wrong, size"),
             },
-            beyond: match *manner {
-                "paper" => false,
-                "beyond" => true,
-                other => return none(other, "paper, beyond"),
+            manner: match *manner {
+                "paper" => Manner::Paper,
+                "beyond" => Manner::Beyond,
+                "buys" => Manner::Buys,
+                other => return none(other, "paper, beyond, buys"),
             },
             at_drive: match at_drive.parse() {
                 Ok(n @ 1..=64) => n,
@@ -187,7 +200,11 @@ impl fmt::Display for Outer {
             Tells::First => "first",
             Tells::Nothing => "nothing",
         };
-        let manner = if self.beyond { "beyond" } else { "paper" };
+        let manner = match self.manner {
+            Manner::Paper => "paper",
+            Manner::Beyond => "beyond",
+            Manner::Buys => "buys",
+        };
         write!(f, "{conduct} {knowledge} {manner} {} {tells}", self.at_drive)
     }
 }

@@ -223,6 +223,8 @@ pub struct OutsideConfig {
     pub source_track: bool,
     /// Whether what time is left behind a detour goes into blocks that are merged into the foreground's command.
     pub merge_after: bool,
+    /// Whether what is left of a gap behind a detour is planned for as a gap is, with or without the foreground's command, twice at most.
+    pub plan_rest: bool,
     /// Whether plans allow for data that cross the bus as late as has been seen.
     pub late_bus: bool,
     /// Whether moves, to read and to write, are taken to be longer or shorter than told where completions show it: a probed
@@ -247,6 +249,10 @@ pub struct OutsideConfig {
     /// sectors that pass in a turn, and how many are late with so little to spare is in the error record. The last blocks of a
     /// scan, one by one, are worth less than their moves then: nothing is had of them.
     pub expected_value: bool,
+    /// Whether what the bound on harm leaves is spent: a request waits for a turn of the platter more where what a detour can fetch in
+    /// that is worth it, as seen by what others were offered. The foreground is slower for it, by no more than the bound; with none
+    /// nothing is bought.
+    pub bought_turns: bool,
     /// How much a completion corrects what is believed of the platter's angle, in 256ths: 256 believes the last one.
     pub resync: u16,
     /// The most that the foreground's time at the head may grow by through detours that were back too late, in
@@ -268,6 +274,7 @@ impl OutsideConfig {
             touching: false,
             source_track: false,
             merge_after: false,
+            plan_rest: false,
             late_bus: false,
             correct_moves: false,
             control_gaps: false,
@@ -275,6 +282,7 @@ impl OutsideConfig {
             late_choice: false,
             in_order: false,
             expected_value: false,
+            bought_turns: false,
             resync: 256,
             harm_ppm: None,
         }
@@ -321,6 +329,7 @@ impl OutsideConfig {
             touching: true,
             source_track: true,
             merge_after: true,
+            plan_rest: true,
             late_bus: true,
             correct_moves: true,
             control_gaps: true,

@@ -19,6 +19,19 @@ use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 /// predictions are off by some microseconds.
 pub(super) const LEAD: Duration = Duration::from_micros(300);
 
+/// What a detour is planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All of a gap.
+    Whole,
+    /// And so much longer.
+    Longer(Duration),
+    /// What is left behind a detour.
+    Rest,
+    /// The same, for what one command can have with the request.
+    Merged,
+}
+
 /// Of a detour, the commands of its own with their tags and wanted sectors, and what is merged with the foreground's.
 type Taken = (Vec<(Op, LbnRange, u64, u32)>, Option<(LbnRange, u32)>);
 
@@ -229,17 +242,19 @@ impl Core {
             Some(first) if !self.background.is_idle() => outside.control(&drive, first),
             _ => (false, 0),
         };
-        let found = if left_alone { None } else { self.detour_for(outside, standing, &job, None) };
-        let detour = found.and_then(|detour| self.fit(outside, detour, first?));
+        let found = if left_alone { None } else { self.detour_for(outside, standing, &job, Part::Whole) };
+        let detour = found.and_then(|detour| self.fit(outside, detour, first?, Duration::ZERO));
+        let (detour, bought) = match first {
+            Some(first) if !left_alone => self.buy(outside, standing, &job, first, detour),
+            _ => (detour, Duration::ZERO),
+        };
         self.background.look(Focus::All);
         let (sent, mut merged) = self.take_detour(outside, detour, tag, buffers);
         self.stats.detours += u64::from(!sent.is_empty() || merged.is_some());
         let detoured = !sent.is_empty() || merged.is_some();
         outside.plain_since = if detoured { 0 } else { outside.plain_since.saturating_add(1) };
         let felt = outside.plain_since <= u32::from(outside.config.at_drive);
-        let plain = job.ranges().first().filter(|_| felt).map(|&asked| {
-            let sectors = sent.iter().map(|(_, range, ..)| range.len().get());
-            let sectors: u64 = sectors.chain(merged.map(|(range, _)| range.len().get())).sum();
+        let mut plain = job.ranges().first().filter(|_| felt).map(|&asked| {
             // Without detours there would have been room for it when the host had heard of the last request but one.
             let room = outside.heard_foreground.checked_sub(outside.on_bus).unwrap_or_default();
             let room = room + outside.unasked(self.now);
@@ -248,10 +263,11 @@ impl Core {
                 sent: asked_at.min(outside.decided),
                 end: standing.free,
                 heard: standing.free,
-                detour: sent.len() as u32 + u32::from(merged.is_some()),
+                detour: 0,
                 failed: false,
-                bus: outside.config.overheads.bus_sector * sectors,
+                bus: Duration::ZERO,
                 gain: 0,
+                bought,
             };
             let what = (job.pending.request.op, asked);
             plain.foresee(&self.drive, &outside.config.overheads, standing, outside.held_back, what);
@@ -259,21 +275,9 @@ impl Core {
             plain.gain -= if detoured { sooner } else { 0 };
             plain
         });
-        for &(op, range, tag, useful) in &sent {
-            let what = (Purpose::Background { useful }, None, useful);
-            outside.push(&self.drive, (op, range, tag, Work::Detour), what);
-        }
-        if !sent.is_empty() && merged.is_none() && outside.config.merge_after {
-            // What lies in the way of the head that comes back, and may yet come in time.
-            let behind = outside.standing(&self.drive);
-            let rest = self
-                .detour_for(outside, &behind, &job, Some(Reach::Merged))
-                .and_then(|rest| self.fit(outside, rest, first?));
-            self.background.look(Focus::All);
-            if let Some(stop) = rest.and_then(|rest| rest.stops[0]) {
-                let taken = self.take_straight(&stop, tag, true, buffers);
-                merged = taken.and_then(|taken| self.avoid_bad(outside, taken, tag, true));
-            }
+        self.push_detour(outside, &sent, merged, &mut plain);
+        if let Some(first) = first.filter(|_| !sent.is_empty() && merged.is_none()) {
+            merged = self.plan_rest(outside, &job, (first, tag), &mut plain, buffers);
         }
         self.background.take_for(tag);
         self.account_idle(outside, standing, &job);
@@ -325,20 +329,29 @@ impl Core {
         there.get(self.policy.clone().choose(&view)).copied()
     }
 
-    /// What of a detour leaves the foreground in time, and brings something.
-    fn fit(&self, outside: &Outside, detour: Detour, first: (Op, LbnRange)) -> Option<Detour> {
-        outside.fit(&self.drive, detour, first, |stop, merged| {
-            let track = self.drive.layout().track_ref(stop.track);
-            let window = (stop.first, stop.count);
-            match stop.op {
-                Op::Read => self.background.score(&track, window, stop.op) > 0,
-                Op::Write => self.background.longest_write(&track, window, (merged, true)).0.1 > 0,
-            }
-        })
+    /// What of a detour leaves the foreground in time, or later by what was bought, and brings something.
+    pub(super) fn fit(
+        &self,
+        outside: &Outside,
+        detour: Detour,
+        first: (Op, LbnRange),
+        bought: Duration,
+    ) -> Option<Detour> {
+        outside.fit(&self.drive, detour, (first, bought), |stop, merged| self.wanted_at(stop, merged) > 0)
+    }
+
+    /// The wanted sectors of a stop that one command can have.
+    pub(super) fn wanted_at(&self, stop: &Stop, merged: bool) -> u64 {
+        let track = self.drive.layout().track_ref(stop.track);
+        let window = (stop.first, stop.count);
+        match stop.op {
+            Op::Read => self.background.score(&track, window, stop.op),
+            Op::Write => self.background.longest_write(&track, window, (merged, true)).0.1.into(),
+        }
     }
 
     /// Takes what is wanted at a detour's stops.
-    fn take_detour(
+    pub(super) fn take_detour(
         &mut self,
         outside: &mut Outside,
         detour: Option<Detour>,
@@ -351,9 +364,9 @@ impl Core {
         for (i, stop) in detour.stops.into_iter().flatten().enumerate() {
             let with_it = detour.merged && i + 1 == stops;
             let stop_tag = if with_it { tag } else { outside.next_tag() };
-            let Some((range, useful)) = self.take_straight(&stop, stop_tag, with_it, buffers) else {
-                continue;
-            };
+            let taken = self.take_straight(&stop, stop_tag, with_it, buffers);
+            let taken = taken.and_then(|taken| self.avoid_bad(outside, taken, stop_tag, with_it));
+            let Some((range, useful)) = taken else { continue };
             if with_it {
                 merged = Some((range, useful));
             } else {
@@ -382,13 +395,13 @@ impl Core {
         }
     }
 
-    /// The detour for the first gap of a request; no other can be used from outside.
-    fn detour_for(
+    /// The detour for a part of the first gap of a request; no other gap can be used from outside.
+    pub(super) fn detour_for(
         &mut self,
         outside: &Outside,
         standing: &Standing,
         job: &Job,
-        reach: Option<Reach>,
+        part: Part,
     ) -> Option<Detour> {
         if self.background.is_idle() || outside.caution().is_some() {
             return None;
@@ -448,12 +461,12 @@ impl Core {
             source: standing.track,
             destination: piece.track,
             op,
-            deadline: approach.start(&drive),
+            deadline: approach.start(&drive) + if let Part::Longer(by) = part { by } else { Duration::ZERO },
         };
-        if let Some(reach) = reach {
-            return self.search(&gap, reach, self.config.budget, Some(&terms));
+        if part == Part::Merged {
+            return self.search(&gap, Reach::Merged, self.config.budget, Some(&terms));
         }
-        self.stats.gaps += 1;
+        self.stats.gaps += u64::from(part == Part::Whole);
         self.plan(&gap, self.config.budget, Some(&terms))
     }
 

@@ -78,19 +78,20 @@ impl Outside {
     }
 
     /// The detour as far as the foreground's `asked` is done in the same turn with it as without, and heard of at the same time, or
-    /// later by what it takes in order; `None` if nothing is left of it.
+    /// later by what was `bought` and what it takes in order; `None` if nothing is left of it.
     pub(super) fn fit(
         &self,
         drive: &DriveModel,
         mut detour: Detour,
-        (op, asked): (Op, LbnRange),
+        ((op, asked), bought): ((Op, LbnRange), Duration),
         any_wanted: impl Fn(&Stop, bool) -> bool,
     ) -> Option<Detour> {
         let turn = crate::core::under_way::turn(drive);
         let bus_sector = self.config.overheads.bus_sector;
         let mut plain = (Instant::ZERO, Instant::ZERO);
         self.walk(drive, &[(op, asked)], |foreseen| {
-            let later = if self.in_order(drive, foreseen.rear) { foreseen.rear } else { Duration::ZERO };
+            let in_order = self.in_order(drive, foreseen.rear);
+            let later = bought + if in_order { foreseen.rear } else { Duration::ZERO };
             plain = (foreseen.end + later, foreseen.heard + later);
         });
         let mut shortened = false;
@@ -226,7 +227,9 @@ mod tests {
         let mut seen = 0;
         for (asked, track) in gaps(&drive, &outside) {
             let Some(stop) = at_once(&drive, &outside, track) else { continue };
-            let Some(fitted) = outside.fit(&drive, detour([Some(stop), None]), asked, |_, _| true) else {
+            let Some(fitted) =
+                outside.fit(&drive, detour([Some(stop), None]), (asked, Duration::ZERO), |_, _| true)
+            else {
                 continue;
             };
             let left = fitted.stops[0].unwrap();
@@ -250,12 +253,15 @@ mod tests {
             let behind = Stop { first: stop.first + 20, count: 10, ..stop };
             let two = detour([Some(Stop { count: 20, ..stop }), Some(behind)]);
             let first_only = |at: &Stop, _: bool| at.first < behind.first;
-            if let Some(fitted) = outside.fit(&drive, two, asked, first_only) {
+            if let Some(fitted) = outside.fit(&drive, two, (asked, Duration::ZERO), first_only) {
                 assert_eq!(fitted.stops.iter().flatten().count(), 1);
                 assert!(first_only(&fitted.stops[0].unwrap(), false));
                 seen += 1;
             }
-            assert_eq!(outside.fit(&drive, two, asked, |_, _| false).map(|left| left.stops), None);
+            assert_eq!(
+                outside.fit(&drive, two, (asked, Duration::ZERO), |_, _| false).map(|left| left.stops),
+                None
+            );
         }
         assert!(seen > 5, "{seen}");
     }

@@ -160,6 +160,8 @@ pub(super) struct Plain {
     /// By how many nanoseconds it is done sooner than what would have been chosen in its place, as far as that lasts; less
     /// those by which requests like it come sooner than foreseen when they are left alone.
     pub gain: i64,
+    /// What of its own time the detour was given on purpose.
+    pub bought: Duration,
 }
 
 /// By how much a foreground request was later than without detours.

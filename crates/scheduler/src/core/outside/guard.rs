@@ -91,6 +91,10 @@ pub(super) struct Guard {
     /// Commands since trust ended, or since that was last told.
     doubted: u32,
     recent: Tally,
+    /// Of that, the time at the head that was given away on purpose.
+    bought: Duration,
+    /// And the wanted sectors that were had beside the foreground.
+    had: u64,
     /// Commands accounted since the last look.
     accounted: u32,
     /// Since the beginning.
@@ -104,6 +108,8 @@ impl Guard {
             trusted: false,
             doubted: 0,
             recent: Tally::default(),
+            bought: Duration::ZERO,
+            had: 0,
             accounted: 0,
             all: Tally::default(),
         }
@@ -132,6 +138,8 @@ impl Guard {
         self.accounted += 1;
         if self.recent.head.foreground >= HARM_MEMORY {
             self.recent.halve();
+            self.bought = self.bought / 2;
+            self.had /= 2;
         }
     }
 
@@ -145,7 +153,19 @@ impl Guard {
         self.all.worse()
     }
 
-    /// From time to time: the harm of late, in millionths of the foreground's time.
+    /// Beside what is accounted next so many wanted sectors were had, for so much time at the head that was given away.
+    pub fn had(&mut self, sectors: u32, bought: Duration) {
+        self.had += u64::from(sectors);
+        self.bought += bought;
+    }
+
+    /// The wanted sectors that are had in so much of the foreground's time, as of late.
+    pub fn had_in(&self, time: Duration) -> u64 {
+        let had = u128::from(self.had) * u128::from(time.as_nanos());
+        u64::try_from(had / u128::from(self.recent.head.foreground.max(LEAST).as_nanos())).unwrap_or(u64::MAX)
+    }
+
+    /// From time to time: the harm of late, in millionths of the foreground's time, beside what was given away.
     pub fn look(&mut self) -> Option<u64> {
         if self.accounted < LOOK {
             return None;
@@ -153,7 +173,8 @@ impl Guard {
         self.accounted = 0;
         let harm = self.recent.worse();
         let time = u128::from(harm.foreground.max(LEAST).as_nanos());
-        u64::try_from(u128::from(harm.net().as_nanos()) * 1_000_000 / time).ok()
+        let net = harm.net().saturating_sub(self.bought);
+        u64::try_from(u128::from(net.as_nanos()) * 1_000_000 / time).ok()
     }
 
     /// Whether caution is called for, where detours may cost so many millionths, and clients have yet to feel so many

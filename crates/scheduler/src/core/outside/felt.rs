@@ -214,7 +214,8 @@ impl Felt {
     /// What those would feel, beyond that, who come while the head loses so much, in nanoseconds: half of it in the mean, and
     /// there are no more of them than there are clients.
     pub fn at_risk_meanwhile(&self, nanos: i64) -> i64 {
-        let others = self.clients.map_or(f64::MAX, |clients| (clients as f64 - self.next as f64).max(0.0));
+        let clients = self.clients.filter(|_| self.arrivals.are_counted());
+        let others = clients.map_or(f64::MAX, |clients| (clients as f64 - self.next as f64).max(0.0));
         let meanwhile = (self.arrivals.come_in(nanos as f64 / 1e9) / 2.0).min(others);
         (meanwhile * nanos as f64) as i64
     }

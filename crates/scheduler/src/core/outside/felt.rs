@@ -140,7 +140,7 @@ impl Felt {
         }
         self.most[0] = self.most[0].max(bursts);
         let head = [late.head, std::mem::take(&mut self.after_idle)];
-        self.rehearsal.served(now, sequence, (heard, from), (turn, head[1], unforeseen));
+        self.rehearsal.served(now, sequence, (heard, from), (turn, head[1]));
         if head != [0, 0] {
             self.remember((self.done + (waiting - bursts) as u64, head));
         }
@@ -182,6 +182,11 @@ impl Felt {
     /// Whether most clients pause for a constant time, and wait for each other: one alone is late by what the head has lost, and no more.
     pub fn most_return(&self) -> bool {
         self.most[0].max(self.most[1]) > 1 && self.rehearsal.most_return()
+    }
+
+    /// Whether it is not known yet how much longer those wait who come again after a constant time and find each other late.
+    pub fn is_to_be_rehearsed(&self) -> bool {
+        self.most_return() && self.rehearsal.who_feel().is_none()
     }
 
     /// Whether clients ask several times before they pause for a constant time.

@@ -48,7 +48,8 @@ fn so_is_it_where_the_drive_writes_back() {
 
 #[test]
 fn so_is_what_they_feel_of_idle_time_before_that_has_been_rehearsed() {
-    // On slow arms idle time was told to cost a quarter of what it did, in the first minute: 1.9% slower.
+    // On slow arms idle time was told to cost a quarter of what it did in the first minute: 1.9% slower where all of it came after the
+    // platter's angle was known.
     let think = Think::Constant(Duration::from_millis(250));
     let arrival = Arrival::Closed(Closed { tasks: 20, think });
     let how = (PolicyName::Fcfs, Some(IdleTime::default()));

@@ -140,7 +140,7 @@ impl Felt {
         }
         self.most[0] = self.most[0].max(bursts);
         let head = [late.head, std::mem::take(&mut self.after_idle)];
-        self.rehearsal.served(now, sequence, (heard, from), (turn, head[1]));
+        self.rehearsal.served(now, sequence, (heard, from), (turn, head[1], unforeseen));
         if head != [0, 0] {
             self.remember((self.done + (waiting - bursts) as u64, head));
         }

@@ -99,11 +99,14 @@ struct LostToIdle {
     waits: [(u32, f64); WAITS],
     /// Sums of what was lost at once, and of its squares.
     at_once: [f64; 2],
+    /// Whether nothing is foreseen now.
+    unforeseen: bool,
 }
 
 impl LostToIdle {
-    fn note(&mut self, head_waited: Option<u64>, lost: i64) {
+    fn note(&mut self, head_waited: Option<u64>, lost: i64, unforeseen: bool) {
         self.all += 1;
+        self.unforeseen = unforeseen;
         if lost > 0 {
             let lost = lost as f64;
             self.at_once = [self.at_once[0] + lost, self.at_once[1] + lost * lost];
@@ -128,10 +131,10 @@ impl LostToIdle {
     }
 
     /// So that of all requests one in so many loses a turn, or fewer as much more. Where nothing has been lost yet, those do for whom the head
-    /// waits, the more the longer.
+    /// waits, the more the longer; but where nothing is foreseen there may be no head, and nobody loses anything.
     fn loses(&self, turn: u64) -> Loses {
         let mut waits = self.waits;
-        if waits.iter().all(|(_, lost)| *lost <= 0.0) {
+        if !self.unforeseen && waits.iter().all(|(_, lost)| *lost <= 0.0) {
             (0..).zip(&mut waits).for_each(|(power, (of, lost))| *lost = f64::from(*of) * 2f64.powi(power));
         }
         let lost: f64 = waits.iter().map(|(_, lost)| lost.max(0.0)).sum();
@@ -363,7 +366,7 @@ impl Rehearsal {
         now: Instant,
         sequence: u64,
         (since, from): (Instant, usize),
-        (turn, idle): (Duration, i64),
+        (turn, idle, unforeseen): (Duration, i64, bool),
     ) {
         self.done += 1;
         self.returns.done(now, self.done);
@@ -371,7 +374,7 @@ impl Rehearsal {
             return;
         }
         let alone = self.readings[0].script.arrived(sequence).filter(|_| from == 0);
-        self.idle.note(alone.map(|arrived| arrived.saturating_since(since).as_nanos()), idle);
+        self.idle.note(alone.map(|arrived| arrived.saturating_since(since).as_nanos()), idle, unforeseen);
         let turn = nanos(turn).unsigned_abs();
         for reading in &mut self.readings {
             reading.done(now, (self.done, sequence), (since, from), (turn, &self.idle));
@@ -476,7 +479,12 @@ mod tests {
             told.came(&mut new);
             let idle = if head_waited.is_some() { late as i64 } else { 0 };
             let turn = Duration::from_nanos(TURN);
-            told.served(Instant::from_nanos(done), number, (Instant::from_nanos(free), from), (turn, idle));
+            told.served(
+                Instant::from_nanos(done),
+                number,
+                (Instant::from_nanos(free), from),
+                (turn, idle, false),
+            );
             sums[0] += (done - came) as f64;
             sums[1] += late as f64;
             free = done;
@@ -576,7 +584,7 @@ mod tests {
                     Instant::from_nanos(done),
                     nth,
                     (since, from),
-                    (Duration::from_nanos(TURN), 0),
+                    (Duration::from_nanos(TURN), 0, false),
                 );
                 free = done;
             }
@@ -588,7 +596,8 @@ mod tests {
     #[test]
     fn as_much_is_lost_at_once_as_has_been() {
         let mut idle = LostToIdle::default();
-        (0..3_000).for_each(|n| idle.note(Some(20 * MS), if n % 300 == 0 { 5 * TURN as i64 } else { 0 }));
+        (0..3_000)
+            .for_each(|n| idle.note(Some(20 * MS), if n % 300 == 0 { 5 * TURN as i64 } else { 0 }, true));
         assert_eq!(idle.at_once(TURN), 5 * TURN);
         // One request in thirty by a turn, or in 150 by five.
         let Loses::First(chances) = idle.loses(TURN) else { panic!() };
@@ -598,12 +607,16 @@ mod tests {
     #[test]
     fn until_idle_time_has_lost_anything_those_lose_for_whom_the_head_waits_long() {
         let mut idle = LostToIdle::default();
-        (0..3_000)
-            .for_each(|n| idle.note((n % 2 == 0).then_some(if n % 4 == 0 { 2 * MS } else { 20 * MS }), 0));
+        (0..3_000).for_each(|n| {
+            idle.note((n % 2 == 0).then_some(if n % 4 == 0 { 2 * MS } else { 20 * MS }), 0, false)
+        });
         let Loses::First(chances) = idle.loses(TURN) else { panic!() };
         let [short, long] = [2, 20].map(|waited| chances[wait(waited * MS)]);
         assert!(long.abs_diff(short * 8) < 10, "{chances:?}");
         assert!(((short + long) / 4).abs_diff(1_000_000 / 30) < 10, "{chances:?}");
+        idle.note(None, 0, true);
+        let Loses::First(chances) = idle.loses(TURN) else { panic!() };
+        assert_eq!(chances, [0; WAITS]);
     }
 
     #[test]

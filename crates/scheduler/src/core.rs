@@ -376,6 +376,7 @@ impl Core {
         self.pool.push(Pending { follows, ..pending });
         self.now = now;
         self.idle.since = now;
+        self.idle.asked.get_or_insert(now);
         self.cut(now);
         Ok(())
     }

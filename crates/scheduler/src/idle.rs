@@ -171,6 +171,8 @@ pub(crate) struct Idle {
     pub untold: bool,
     /// Since when the foreground has asked for nothing.
     pub since: Instant,
+    /// When it asked for something first.
+    pub asked: Option<Instant>,
     /// Nothing could be done in idle time; not before this instant again.
     pub not_before: Instant,
     /// Silence after which work goes on above the bound.
@@ -191,6 +193,7 @@ impl Idle {
             owed: Duration::ZERO,
             untold: false,
             since: Instant::ZERO,
+            asked: None,
             not_before: Instant::ZERO,
             patience: FIRST_PATIENCE,
             relieved: false,

@@ -163,3 +163,47 @@ fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
     }
     panic!("{:?} of it are left", core.undelivered(session));
 }
+
+/// One at a time, each done 5 ms after it came.
+fn asked(core: &mut Core, times: &[u64]) {
+    for (id, &ms) in (1..).zip(times) {
+        let range = range(id * 5_000, 8);
+        core.submit(at(ms), Request { id: RequestId::new(id), op: Op::Read, range }).unwrap();
+        let (sent, ..) = polled(core, at(ms));
+        assert_eq!(ranges(&sent), [range], "{ms} ms");
+        core.command_done(at(ms + 5), sent[0].id, Outcome::Done);
+        assert_eq!(polled(core, at(ms + 5)).0, []);
+    }
+}
+
+/// When it sends something next in idle time, woken when it asks for that.
+fn idle_from(core: &mut Core) -> (Instant, Command) {
+    loop {
+        let now = core.wake_at().unwrap();
+        if let [command, ..] = polled(core, now).0[..] {
+            return (now, command);
+        }
+    }
+}
+
+#[test]
+fn an_unknown_drive_is_left_alone_until_it_has_been_silent_for_long_against_its_use() {
+    // Nobody has asked for anything yet.
+    let (mut core, _) = with_a_block();
+    assert_eq!(ranges(&polled(&mut core, at(20)).0), [range(96, 8)]);
+    // Three requests in 45 ms: there is no room in the bound for who would wait, and the fourth may come as soon.
+    let (mut core, session) = with_a_block();
+    asked(&mut core, &[0, 20, 40]);
+    core.write(session, range(60_000, 8), Sectors::new(8), Parameter::default()).unwrap();
+    let silent = |now: Instant| now.since(at(45));
+    let (first, command) = idle_from(&mut core);
+    assert!(silent(first) >= Duration::from_millis(3 * 45), "{first}");
+    assert!(silent(first) < Duration::from_millis(5 * 45), "{first}");
+    // That took as long as all before: the next waits for so much more, though nobody came.
+    let done = first + Duration::from_millis(45);
+    core.command_done(done, command.id, Outcome::Done);
+    assert_eq!(polled(&mut core, done).0, []);
+    let (next, _) = idle_from(&mut core);
+    assert!(silent(next) >= Duration::from_millis(3 * (45 + 45 + 45)), "{next}");
+    assert!(silent(next) < Duration::from_secs(1), "{next}");
+}

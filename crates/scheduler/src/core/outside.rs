@@ -115,6 +115,8 @@ pub(super) struct Outside {
     alone: [Alone; 2],
     /// What commands of idle time take.
     visits: Alone,
+    /// What they have taken since a foreground command was done.
+    idle_spent: Duration,
     /// What idle time is charged with for the next foreground command, if that comes behind such work.
     charged: Option<Charged>,
     /// The last command of idle time met sectors that cannot be read: what the drive has tried for them is no pause of its own.
@@ -201,6 +203,7 @@ impl Outside {
             after_idle: false,
             alone: [Alone::default(); 2],
             visits: Alone::default(),
+            idle_spent: Duration::ZERO,
             charged: None,
             idle_failed: false,
             worst: 0,

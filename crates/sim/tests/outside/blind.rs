@@ -18,6 +18,8 @@ const SEEDS: std::ops::Range<u64> = 42..46;
 /// What a core is told of the drive.
 #[derive(Clone, Copy, Debug)]
 enum Told {
+    /// All of it.
+    All,
     /// Its size.
     Nothing,
     /// All of it, but that its writes are on the medium when they are done.
@@ -26,6 +28,7 @@ enum Told {
 
 #[derive(Clone, Copy, Debug)]
 struct Load {
+    drive: &'static str,
     told: Told,
     writes_back: bool,
     policy: PolicyName,
@@ -36,12 +39,12 @@ struct Load {
 impl Load {
     /// In order of arrival to a drive of which nothing is known.
     fn blind(arrival: Arrival) -> Self {
-        let (told, policy) = (Told::Nothing, PolicyName::Fcfs);
-        Self { told, writes_back: false, policy, arrival, reads: Share::TWO_THIRDS }
+        let (told, policy, drive) = (Told::Nothing, PolicyName::Fcfs, "quantum-atlas-10k");
+        Self { drive, told, writes_back: false, policy, arrival, reads: Share::TWO_THIRDS }
     }
 
     fn pair<S: Source>(self, drawn: impl Fn(&DriveModel, Share) -> S, (requests, seed): (u64, u64)) -> Pair {
-        let profile = builtin::find("quantum-atlas-10k").unwrap();
+        let profile = builtin::find(self.drive).unwrap();
         let all = Arc::new(DriveModel::from_profile(&profile).unwrap());
         let behaviour = Behaviour { write_back: Some(self.writes_back), ..Behaviour::noisy() };
         let run = |background, idle| {
@@ -51,6 +54,7 @@ impl Load {
                     let size = (all.layout().capacity(), all.sector_bytes());
                     (Arc::new(DriveModel::unknown(size.0, size.1).unwrap()), OutsideConfig::blind())
                 }
+                Told::All => (Arc::clone(&all), OutsideConfig::beyond(overheads)),
                 Told::WritesThrough => {
                     let firmware = profile.firmware.as_ref().unwrap();
                     (Arc::clone(&all), OutsideConfig::beyond(overheads.writing_back(firmware, false)))
@@ -141,5 +145,21 @@ fn the_first_minutes_of_a_blind_core_are_bounded() {
     for (rate, requests) in [(20.0, 300), (20.0, 1_200), (5.0, 600)] {
         let load = Load::blind(Arrival::Poisson { rate });
         load.random(requests, 42..82).assert_bounded(&format!("{load:?}"));
+    }
+}
+
+#[test]
+fn so_are_the_first_seconds_of_one_that_is_often_asked() {
+    // Before anybody was known to come again a command or two had begun: 2.3% to 3.1% slower, and by a core that knows the Cheetah
+    // and was trusting it by then 1.3%.
+    let cheetah = "seagate-cheetah-9lp";
+    for (drive, told, rate) in [
+        ("quantum-atlas-10k", Told::Nothing, 60.0),
+        (cheetah, Told::Nothing, 60.0),
+        (cheetah, Told::Nothing, 80.0),
+        (cheetah, Told::All, 60.0),
+    ] {
+        let load = Load { drive, told, writes_back: true, ..Load::blind(Arrival::Poisson { rate }) };
+        load.random(300, 42..242).assert_bounded(&format!("{load:?}"));
     }
 }

@@ -136,13 +136,18 @@ impl Arrivals {
     }
 
     /// How many come in the mean while the head does nothing for so long, and before nobody waits for that, if nothing but the drive
-    /// keeps them.
+    /// keeps them: as many as come while somebody waits, or until that is known as come at all.
     pub fn come_in(&self, seconds: f64) -> f64 {
-        let Seen { idle, time: [busy, ..], came: [came, _], .. } = self.seen[0].and(&self.seen[1]);
-        if came < FEW {
-            return 0.0;
-        }
-        came / busy * seconds * (busy + idle) / idle.max(busy / 1e6)
+        let Seen { idle, time: [busy, ..], came: [came, _], first } = self.seen[0].and(&self.seen[1]);
+        let all = busy + idle;
+        let rate = if came < FEW { (came + first) / all } else { came / busy };
+        if all > 0.0 { rate * seconds * all / idle.max(busy / 1e6) } else { 0.0 }
+    }
+
+    /// Whether the most that were seen at once say how many there are.
+    pub fn are_counted(&self) -> bool {
+        let Seen { came: [came, _], first, .. } = self.seen[0].and(&self.seen[1]);
+        came + first >= FEW
     }
 
     /// How many may be done before nobody waits, if those who come do not answer what is done: each of the
@@ -379,5 +384,18 @@ mod tests {
     #[test]
     fn until_enough_has_been_seen_as_many_as_were_seen_at_once() {
         assert_eq!(Arrivals::default().clients(7), Some(7));
+    }
+
+    #[test]
+    fn of_few_who_came_it_is_known_how_many_will() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let mut arrivals = Arrivals::default();
+        assert_eq!(arrivals.come_in(1.0), 0.0);
+        // Ten a second to a drive that is idle for nine tenths of the time: as many, and one in nine who comes while those are served.
+        for nth in 0..20 {
+            arrivals.done(at(nth * 100), at(nth * 100 + 100), 0, 1, vec![at(nth * 100 + 90)]);
+        }
+        assert!((arrivals.come_in(0.9) - 10.0).abs() < 1e-6, "{}", arrivals.come_in(0.9));
+        assert!(!arrivals.are_counted());
     }
 }

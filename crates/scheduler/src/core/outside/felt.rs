@@ -184,6 +184,11 @@ impl Felt {
         self.most[0].max(self.most[1]) > 1 && self.rehearsal.most_return()
     }
 
+    /// Whether it is not known yet how much longer those wait who come again after a constant time and find each other late.
+    pub fn is_to_be_rehearsed(&self) -> bool {
+        self.most_return() && self.rehearsal.who_feel().is_none()
+    }
+
     /// Whether clients ask several times before they pause for a constant time.
     pub fn in_sessions(&self) -> bool {
         self.rehearsal.in_sessions()
@@ -214,7 +219,8 @@ impl Felt {
     /// What those would feel, beyond that, who come while the head loses so much, in nanoseconds: half of it in the mean, and
     /// there are no more of them than there are clients.
     pub fn at_risk_meanwhile(&self, nanos: i64) -> i64 {
-        let others = self.clients.map_or(f64::MAX, |clients| (clients as f64 - self.next as f64).max(0.0));
+        let clients = self.clients.filter(|_| self.arrivals.are_counted());
+        let others = clients.map_or(f64::MAX, |clients| (clients as f64 - self.next as f64).max(0.0));
         let meanwhile = (self.arrivals.come_in(nanos as f64 / 1e9) / 2.0).min(others);
         (meanwhile * nanos as f64) as i64
     }

@@ -87,6 +87,15 @@ pub(super) struct Charged {
 /// Silence after which idle time is not left alone to see what requests take without it.
 const CONTROL_ENDS: Duration = Duration::from_secs(1);
 
+/// A drive that has been silent for so many times as long as it was used before that, and idle time has had it since and the next command
+/// of that takes, is taken to be left alone: who comes 60 times a second leaves it alone for so long after the first request once in a
+/// hundred times, who comes 20 times once in five, and after the second next to nobody. So no more than a third of such a silence is used.
+const AS_LONG_AGAIN: u64 = 3;
+
+/// Where what is foreseen goes wrong it costs what is lost then, and the next to come finds the bound passed and waits: that is little where it is
+/// less than such a part of all that idle time may cost, and of the first few hundred requests it is not.
+const LITTLE: u64 = 4;
+
 impl Outside {
     /// How long it takes from when the head is ready for a write until that is reported from the drive's buffer.
     pub(super) fn to_report(&self, job: &Job) -> Duration {
@@ -235,10 +244,13 @@ impl Core {
         let Work::Foreground { job, .. } = &order.work else {
             if matches!(order.work, Work::Idle | Work::Probe) {
                 outside.after_idle = true;
-                outside.visits.note(self.now.saturating_since(begun));
+                let time = self.now.saturating_since(begun);
+                outside.visits.note(time);
+                outside.idle_spent += time;
             }
             return;
         };
+        outside.idle_spent = Duration::ZERO;
         let after_idle = std::mem::take(&mut outside.after_idle);
         if job.pending.promoted.is_some() {
             return;
@@ -273,11 +285,13 @@ impl Core {
         buffers: &mut dyn Buffers,
     ) {
         let Some(idle) = self.config.idle else { return };
-        self.keep_back(outside, &idle);
+        let left = self.keep_back(outside, &idle, now);
         // Flash is never trusted, and what comes back there comes from nowhere else; but trust may be missing for a while.
         let trusted = outside.foresees() || self.idle.untold;
         self.idle.untold = trusted && outside.again.most_come_back();
-        let allowed = self.idle.range(&idle, now) != Range::Track;
+        // What is felt many times over is not told before that is known.
+        let untold = outside.felt.is_to_be_rehearsed() && now < self.idle.relief();
+        let allowed = !untold && self.idle.range(&idle, now) != Range::Track;
         self.accesses.clear();
         // A foreground that is silent for long says nothing more.
         let ends = self.idle.since + CONTROL_ENDS;
@@ -299,20 +313,30 @@ impl Core {
         let searching = allowed && now < self.idle.not_before && self.idle.not_before < now + idle.threshold;
         if !(searching || allowed && self.decide_probe(outside, tag)) {
             self.idle.not_before = now + idle.threshold;
+            // Nor waits a drive that is left alone any longer than until it is known to be.
+            if let Some(left) = left.filter(|left| now < *left) {
+                self.idle.not_before = self.idle.not_before.min(left);
+            }
         }
     }
 
-    /// Leaves alone what of the bound the account may not show, where detours have no bound that would be shared. Where nothing is
-    /// foreseen there must be room in it for who waits for a whole command of idle time, and who comes meanwhile: of the first requests one
-    /// is a large part. Who has not used the drive for twice as long yet, a few requests, is not known to come again.
-    fn keep_back(&mut self, outside: &Outside, idle: &IdleTime) {
+    /// Leaves alone what of the bound the account may not show, where detours have no bound that would be shared. There must be room in it
+    /// for who waits for a whole command of idle time, and who comes meanwhile: of the first requests that is a large part. A drive that was
+    /// used for a short time only, and has been silent for long against that, is not known to be asked again: since when it counts as such.
+    fn keep_back(&mut self, outside: &Outside, idle: &IdleTime, now: Instant) -> Option<Instant> {
         let mut owed = outside.kept.at_risk();
         // A turn to get there and one to read a track, until that is seen.
         let visit = outside.visits.mean().unwrap_or(turn(&self.drive) * 2);
-        if !outside.foresees() && self.idle.head.foreground > visit * 2 {
+        let used = self.idle.asked.map(|first| self.idle.since.saturating_since(first));
+        let left = used.map(|used| self.idle.since + (used + outside.idle_spent + visit) * AS_LONG_AGAIN);
+        if left.is_some_and(|left| now < left) {
             let (first, meanwhile) =
                 (outside.felt.at_risk(nanos(visit)), outside.felt.at_risk_meanwhile(nanos(visit)));
-            owed = owed.saturating_add(first).saturating_add(meanwhile);
+            let risk = first.saturating_add(meanwhile);
+            let all = self.idle.felt.foreground.as_nanos() / 1_000_000 * u64::from(idle.harm_ppm);
+            if !outside.foresees() || risk.max(0).unsigned_abs() > all / LITTLE {
+                owed = owed.saturating_add(risk);
+            }
         }
         self.idle.owed = Duration::from_nanos(owed.max(0).unsigned_abs());
         if outside.config.harm_ppm.is_none() {
@@ -320,6 +344,7 @@ impl Core {
             let may = if foreseen { idle.harm_ppm } else { outside.by_account(idle.harm_ppm) };
             self.idle.beside_ppm = idle.harm_ppm - may;
         }
+        left
     }
 
     /// Takes reads on the track under the head while nobody knows how long the foreground will be silent; whether there

@@ -9,8 +9,8 @@
 //! of those for whom the head had waited, as idle time loses it. The losses are many since otherwise chance is more than what they
 //! cost; and whole turns since who is thrown out of his place waits longer than who is late by a little each time. To idle time those
 //! lose who come after the head has waited for long, and are driven towards whoever comes after them: by four times as much
-//! as if any of those lost for whom it has waited. Where nothing is foreseen an idle command may take several turns, which throw out of
-//! place all who come meanwhile: there as much is lost at once as has been.
+//! as if any of those lost for whom it has waited. An idle command may take several turns, which throw out of place all who come
+//! meanwhile: as much is lost at once as has been, if that is more than a turn.
 //!
 //! What a request takes depends on from how many it is chosen: by as much as it took more or less than others from as many, it
 //! takes more or less in a rehearsal too. Who was overtaken as they were written down is overtaken as often in a rehearsal. Who comes
@@ -97,9 +97,9 @@ struct LostToIdle {
     all: u32,
     /// Of these, how many there are for whom it has waited, and what they lost, in nanoseconds.
     waits: [(u32, f64); WAITS],
-    /// Sums of what was lost at once where nothing was foreseen, and of its squares.
+    /// Sums of what was lost at once, and of its squares.
     at_once: [f64; 2],
-    /// Whether that is so now.
+    /// Whether nothing is foreseen now.
     unforeseen: bool,
 }
 
@@ -107,7 +107,7 @@ impl LostToIdle {
     fn note(&mut self, head_waited: Option<u64>, lost: i64, unforeseen: bool) {
         self.all += 1;
         self.unforeseen = unforeseen;
-        if unforeseen && lost > 0 {
+        if lost > 0 {
             let lost = lost as f64;
             self.at_once = [self.at_once[0] + lost, self.at_once[1] + lost * lost];
         }
@@ -123,18 +123,23 @@ impl LostToIdle {
         }
     }
 
-    /// What is lost at once: a turn, or what has been where nothing is foreseen. Who waits for that, and who comes meanwhile,
-    /// are more the longer it is: of several times that which has lost as much for as many.
+    /// What is lost at once: a turn, or what has been if that is more. Who waits for that, and who comes meanwhile, are more the
+    /// longer it is: of several times that which has lost as much for as many.
     fn at_once(&self, turn: u64) -> u64 {
         let [sum, squares] = self.at_once;
-        if self.unforeseen && sum > 0.0 { turn.max((squares / sum) as u64) } else { turn }
+        if sum > 0.0 { turn.max((squares / sum) as u64) } else { turn }
     }
 
-    /// So that of all requests one in so many loses a turn, or fewer as much more.
+    /// So that of all requests one in so many loses a turn, or fewer as much more. Where nothing has been lost yet, those do for whom the head
+    /// waits, the more the longer; but where nothing is foreseen there may be no head, and nobody loses anything.
     fn loses(&self, turn: u64) -> Loses {
-        let lost: f64 = self.waits.iter().map(|(_, lost)| lost.max(0.0)).sum();
+        let mut waits = self.waits;
+        if !self.unforeseen && waits.iter().all(|(_, lost)| *lost <= 0.0) {
+            (0..).zip(&mut waits).for_each(|(power, (of, lost))| *lost = f64::from(*of) * 2f64.powi(power));
+        }
+        let lost: f64 = waits.iter().map(|(_, lost)| lost.max(0.0)).sum();
         let times = f64::from(self.all) / IDLE_ONE_IN * turn as f64 / self.at_once(turn).max(1) as f64;
-        Loses::First(self.waits.map(|(of, sum)| {
+        Loses::First(waits.map(|(of, sum)| {
             let share = if lost > 0.0 { sum.max(0.0) / lost } else { 0.0 };
             (times * share / f64::from(of.max(1)) * 1e6).min(1e6) as u64
         }))
@@ -589,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_lost_at_once_as_has_been_where_nothing_is_foreseen() {
+    fn as_much_is_lost_at_once_as_has_been() {
         let mut idle = LostToIdle::default();
         (0..3_000)
             .for_each(|n| idle.note(Some(20 * MS), if n % 300 == 0 { 5 * TURN as i64 } else { 0 }, true));
@@ -597,8 +602,21 @@ mod tests {
         // One request in thirty by a turn, or in 150 by five.
         let Loses::First(chances) = idle.loses(TURN) else { panic!() };
         assert!(chances[wait(20 * MS)].abs_diff(1_000_000 / 150) < 2, "{chances:?}");
-        idle.note(None, 0, false);
-        assert_eq!(idle.at_once(TURN), TURN);
+    }
+
+    #[test]
+    fn until_idle_time_has_lost_anything_those_lose_for_whom_the_head_waits_long() {
+        let mut idle = LostToIdle::default();
+        (0..3_000).for_each(|n| {
+            idle.note((n % 2 == 0).then_some(if n % 4 == 0 { 2 * MS } else { 20 * MS }), 0, false)
+        });
+        let Loses::First(chances) = idle.loses(TURN) else { panic!() };
+        let [short, long] = [2, 20].map(|waited| chances[wait(waited * MS)]);
+        assert!(long.abs_diff(short * 8) < 10, "{chances:?}");
+        assert!(((short + long) / 4).abs_diff(1_000_000 / 30) < 10, "{chances:?}");
+        idle.note(None, 0, true);
+        let Loses::First(chances) = idle.loses(TURN) else { panic!() };
+        assert_eq!(chances, [0; WAITS]);
     }
 
     #[test]

@@ -63,6 +63,8 @@ struct Page {
     zero_latency_read: bool,
     zero_latency_write: bool,
     firmware: bool,
+    /// Whether anybody has looked at writes: a probe that may only read says so of where they are reported from.
+    writes_measured: bool,
     zones: Vec<ZoneRow>,
     seek: Vec<SeekPoint>,
 }
@@ -118,6 +120,7 @@ fn page(drive: &Resolved) -> Page {
         zero_latency_read: model.zero_latency(Op::Read),
         zero_latency_write: model.zero_latency(Op::Write),
         firmware: profile.firmware.is_some(),
+        writes_measured: profile.firmware.as_ref().is_none_or(|of| of.cache.write_back.known().is_some()),
         zones: profile.layout.zones.iter().map(|zone| zone_row(model, zone)).collect(),
         seek: distances(layout.cylinders())
             .map(|cylinders| SeekPoint { cylinders, ms: model.seek(cylinders).as_millis_f64() })
@@ -160,6 +163,11 @@ fn shown(page: &Page) -> String {
     let yes = |on: bool| if on { "yes" } else { "no" };
     let zero_latency =
         format!("reads {}, writes {}", yes(page.zero_latency_read), yes(page.zero_latency_write));
+    let (settle, electronics) = match (page.firmware, page.writes_measured) {
+        (true, false) => ("not measured".to_owned(), "known, but for writes"),
+        (true, true) => (format!("{:.3} ms", page.write_settle_ms), "known"),
+        (false, _) => (format!("{:.3} ms", page.write_settle_ms), "not known"),
+    };
     let facts = [
         (
             "capacity",
@@ -186,9 +194,9 @@ fn shown(page: &Page) -> String {
         ),
         ("mean seek", format!("{:.3} ms over all pairs of cylinders", page.mean_seek_ms)),
         ("head switch", format!("{:.3} ms", page.head_switch_ms)),
-        ("write settle", format!("{:.3} ms", page.write_settle_ms)),
+        ("write settle", settle),
         ("zero latency", zero_latency),
-        ("electronics", (if page.firmware { "known" } else { "not known" }).to_owned()),
+        ("electronics", electronics.to_owned()),
         (
             "made up",
             (if page.synthetic { "yes, at least in part; see the sources" } else { "no" }).to_owned(),

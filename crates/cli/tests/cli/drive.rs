@@ -35,6 +35,19 @@ fn show_tells_what_is_known() {
     assert_eq!(number(&json, "/zones/0/sectors_per_track/most"), 334.0);
 }
 
+/// A probe that may only read has no times of writes, and a profile has no place to leave one out.
+#[test]
+fn show_tells_that_writes_were_not_measured() {
+    let dir = Dir::new();
+    let text = run("drive show quantum-atlas-10k --toml").worked();
+    let file =
+        dir.file("read-only.toml", &text.replace("write_back = \"always\"", "write_back = \"unknown\""));
+    let page = run_with(&["drive", "show", &file]).worked();
+    assert!(page.contains("write settle  not measured"), "{page}");
+    assert!(page.contains("electronics   known, but for writes"), "{page}");
+    assert_eq!(run_with(&["drive", "show", &file, "--json"]).json()["writes_measured"], false);
+}
+
 #[test]
 fn a_shown_profile_is_a_profile_again() {
     let dir = Dir::new();

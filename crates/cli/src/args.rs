@@ -359,6 +359,9 @@ pub(crate) struct SimulateArgs {
     /// Outside the drive, by how many percent background work may at most slow the foreground down; detours and idle time together [default: 1]
     #[arg(help_heading = "Background", long, value_name = "PERCENT", value_parser = values::harm, allow_negative_numbers = true)]
     pub(crate) harm: Option<u32>,
+    /// Outside the drive, whether what is left of a gap behind a detour is planned for as well [default: off; on with --bought-turns]
+    #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
+    pub(crate) plan_rest: Option<Switch>,
     /// Outside the drive, whether what that bound leaves is spent: a request waits for one more turn of the platter where what a
     /// detour can fetch in it is worth it [default: off]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
@@ -369,7 +372,7 @@ pub(crate) struct SimulateArgs {
     /// Tell a fresh scheduler all that a daemon's was told, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Nothing but --json goes with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "bought_turns", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "plan_rest", "bought_turns", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

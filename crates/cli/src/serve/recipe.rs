@@ -31,7 +31,7 @@ pub(crate) struct Recipe {
     /// Of FAST 2002's scheduler, where it is in the place of ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conservatism_ns: Option<u64>,
-    /// Whether what the bound leaves is spent on turns.
+    /// Whether what the bound leaves is spent on turns, and what is left of gaps behind detours is planned for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) bought_turns: bool,
     /// Nothing: idle time is left alone.
@@ -175,6 +175,7 @@ impl Recipe {
             idle,
             place: Place::Outside(OutsideConfig {
                 harm_ppm: Some(self.harm_ppm),
+                plan_rest: self.bought_turns,
                 bought_turns: self.bought_turns,
                 ..outside
             }),
@@ -289,6 +290,7 @@ mod tests {
             outside,
             OutsideConfig {
                 harm_ppm: Some(5),
+                plan_rest: true,
                 bought_turns: true,
                 ..OutsideConfig::paper(overheads, margin)
             }

@@ -63,6 +63,8 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         }
     };
     let idle = IdleTime::default();
+    let buys = args.bought_turns == Some(Switch::On);
+    let rests = args.plan_rest.map_or(buys, |switch| switch == Switch::On);
     let config = Config {
         policy: args.policy,
         age: args.age_weight.unwrap_or_default(),
@@ -99,7 +101,8 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
                 let beyond = OutsideConfig::beyond(overheads);
                 let beyond = OutsideConfig {
                     harm_ppm: args.harm.or(beyond.harm_ppm),
-                    bought_turns: args.bought_turns == Some(Switch::On),
+                    plan_rest: rests,
+                    bought_turns: buys,
                     ..beyond
                 };
                 (model, args.conservatism.map_or(beyond, |margin| OutsideConfig::paper(overheads, margin)))
@@ -150,12 +153,17 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
         return Err(Problem::usage("--bought-turns needs a scheduler outside the drive")
             .help("give --where outside as well, or leave out --bought-turns"));
     }
-    if args.conservatism.is_some() && (buys || args.harm.is_some()) {
-        return Err(Problem::usage("--harm and --bought-turns do not go with --conservatism")
+    let rests = args.plan_rest == Some(Switch::On);
+    if args.place == Where::Inside && rests {
+        return Err(Problem::usage("--plan-rest needs a scheduler outside the drive")
+            .help("give --where outside as well, or leave out --plan-rest: in the drive the papers' planner plans once for a gap"));
+    }
+    if args.conservatism.is_some() && (buys || rests || args.harm.is_some()) {
+        return Err(Problem::usage("--harm, --plan-rest and --bought-turns do not go with --conservatism")
             .help("leave it out: FAST 2002's scheduler has no bound on what it costs"));
     }
-    if args.blind && buys {
-        return Err(Problem::usage("--bought-turns does not go with --blind")
+    if args.blind && (buys || rests) {
+        return Err(Problem::usage("--bought-turns and --plan-rest do not go with --blind")
             .help("leave it out: without a profile there are no detours"));
     }
     if args.place == Where::Inside && args.behaviour.is_some() {

@@ -92,17 +92,24 @@ fn what_is_left_of_a_gap_behind_a_detour_is_used_as_well() {
 
 #[test]
 fn turns_are_bought_where_they_are_worth_it_and_for_no_more_than_the_bound() {
-    let [(with, pairs), (without, _)] =
-        [true, false].map(|bought_turns| pairs_of(FAR, |beyond| OutsideConfig { bought_turns, ..beyond }));
+    let [(with, pairs), (without, _)] = [true, false].map(|bought_turns| {
+        pairs_of(FAR, |beyond| OutsideConfig { plan_rest: true, bought_turns, ..beyond })
+    });
     assert!(with.blocks * 100 > without.blocks * 120 && with.bought > 0, "{with:?} {without:?}");
     pairs.assert_bounded("turns are bought");
     // Where all is wanted a turn brings little more than what is had anyway.
-    let (_, pairs_dense) = pairs_of(ALL, |beyond| OutsideConfig { bought_turns: true, ..beyond });
+    let (_, pairs_dense) =
+        pairs_of(ALL, |beyond| OutsideConfig { plan_rest: true, bought_turns: true, ..beyond });
     pairs_dense.assert_bounded_by_chance(0.4, "turns may be bought where all is wanted");
 }
 
 #[test]
 fn without_a_bound_nothing_is_bought() {
-    let (had, _) = pair(FAR, 42, |beyond| OutsideConfig { bought_turns: true, harm_ppm: None, ..beyond });
+    let (had, _) = pair(FAR, 42, |beyond| OutsideConfig {
+        plan_rest: true,
+        bought_turns: true,
+        harm_ppm: None,
+        ..beyond
+    });
     assert!(had.blocks > 1_000 && had.bought == 0, "{had:?}");
 }

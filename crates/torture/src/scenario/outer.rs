@@ -135,7 +135,9 @@ impl Outer {
         let config = match (self.knowledge, self.manner) {
             (Knowledge::Size, _) => OutsideConfig::blind(),
             (_, Manner::Beyond) => OutsideConfig::beyond(overheads),
-            (_, Manner::Buys) => OutsideConfig { bought_turns: true, ..OutsideConfig::beyond(overheads) },
+            (_, Manner::Buys) => {
+                OutsideConfig { plan_rest: true, bought_turns: true, ..OutsideConfig::beyond(overheads) }
+            }
             (_, Manner::Paper) => OutsideConfig::paper(overheads, Duration::from_micros(300)),
         };
         OutsideConfig { at_drive: self.at_drive, ..config }

@@ -223,7 +223,9 @@ pub struct OutsideConfig {
     pub source_track: bool,
     /// Whether what time is left behind a detour goes into blocks that are merged into the foreground's command.
     pub merge_after: bool,
-    /// Whether what is left of a gap behind a detour is planned for as a gap is, with or without the foreground's command, twice at most.
+    /// Whether what is left of a gap behind a detour is planned for as a gap is, with or without the foreground's command, twice at most: for
+    /// who wants little here and there, as at a scan's end. Where much is wanted each command more is a risk for little, and where the bound
+    /// on harm is used up, as by who comes one after another in order of arrival, so many more gaps are left alone.
     pub plan_rest: bool,
     /// Whether plans allow for data that cross the bus as late as has been seen.
     pub late_bus: bool,
@@ -329,7 +331,6 @@ impl OutsideConfig {
             touching: true,
             source_track: true,
             merge_after: true,
-            plan_rest: true,
             late_bus: true,
             correct_moves: true,
             control_gaps: true,

@@ -39,7 +39,10 @@ const IDEAS: [Idea; 14] = [
     ("margins learned, moves corrected, control gaps; harm below 3%", |o, _| bounded(o, 30_000)),
     ("harm below 2%", |o, _| bounded(o, HARM)),
     ("harm below 1%", |o, _| OutsideConfig::beyond(o)),
-    ("harm below 2%, what is left behind detours planned for", |o, _| OutsideConfig { plan_rest: true, ..bounded(o, HARM) }),
+    ("harm below 2%, what is left behind detours planned for", |o, _| OutsideConfig {
+        plan_rest: true,
+        ..bounded(o, HARM)
+    }),
     ("harm below 2.5%, that and turns bought", |o, _| OutsideConfig {
         plan_rest: true,
         bought_turns: true,

@@ -32,6 +32,8 @@ pub struct Gap {
     pub op: Op,
     /// The last instant at which the head may arrive there and still find the sector before it.
     pub deadline: Instant,
+    /// No detour that brings no more wanted sectors than this is looked for, which ends a search so much sooner.
+    pub above: u64,
 }
 
 /// Reading or writing on one track within a gap.
@@ -202,13 +204,14 @@ impl Planner {
             return (None, 0);
         }
         let budget = budget.lookups();
-        let tally = Tally {
-            best: Detour { score: 0, stops: [None; MOST_STOPS], merged: false },
+        let mut tally = Tally {
+            best: Detour { score: gap.above, stops: [None; MOST_STOPS], merged: false },
             depth: background.depth().max(1),
             densest: self.densest,
             useful: Duration::ZERO,
             left: budget,
         };
+        tally.sharpen(drive);
         let ops: &[Op] = match (background.has(Op::Write), background.has(Op::Read)) {
             (true, true) => &[Op::Write, Op::Read],
             (true, false) => &[Op::Write],
@@ -226,7 +229,7 @@ impl Planner {
         };
         search.run(reach);
         let Tally { best, left, .. } = search.tally;
-        ((best.score > 0).then_some(best), (budget - left).div_ceil(LOOKUPS_PER_TRACK))
+        (best.stops[0].is_some().then_some(best), (budget - left).div_ceil(LOOKUPS_PER_TRACK))
     }
 }
 
@@ -327,7 +330,7 @@ impl Search<'_> {
         if let Some(terms) = self.terms {
             return self.source_and_destination_by_command(terms);
         }
-        let Gap { at, from, source, destination, op, deadline } = self.gap;
+        let Gap { at, from, source, destination, op, deadline, .. } = self.gap;
         let there = Position::from(*self.destination.track());
         let destination_track = self.destination;
         for &work in self.ops {
@@ -414,7 +417,7 @@ impl Search<'_> {
 
     /// Every other track of a cylinder.
     fn cylinder(&mut self, cylinder: u32) {
-        let Gap { at, from, source, destination, op, deadline } = self.gap;
+        let Gap { at, from, source, destination, op, deadline, .. } = self.gap;
         let drive = self.drive;
         if self.background.cylinder_bound(drive.layout(), cylinder) <= self.tally.best.score {
             return;

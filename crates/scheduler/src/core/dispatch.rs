@@ -201,7 +201,7 @@ impl Core {
         if self.background.is_idle() {
             return;
         }
-        let gap = Gap { at, from: self.position, source: self.track, destination, op, deadline };
+        let gap = Gap { at, from: self.position, source: self.track, destination, op, deadline, above: 0 };
         self.stats.gaps += 1;
         let mut holders = self.background.focus();
         let mut budget = self.config.budget;

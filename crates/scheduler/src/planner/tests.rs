@@ -246,7 +246,7 @@ proptest! {
             let arrive = at + world.drive.move_time(from, target.into(), op);
             let wait = world.drive.rpm().earliest_angle(arrive).until(target.sector_angle(0));
             let deadline = arrive + world.drive.rpm().time_within(wait);
-            let gap = Gap { at, from, source: Some(source), destination, op, deadline };
+            let gap = Gap { at, from, source: Some(source), destination, op, deadline, above: 0 };
             let World { drive, background, planner, .. } = &mut world;
             // The head is on its way to a track, the next gap is planned, and nothing comes of it: all is wanted as before.
             let sectors = drive.layout().track(destination).sectors;
@@ -261,8 +261,14 @@ proptest! {
                 prop_assert_eq!(sectors, detour.score);
                 prop_assert!(back <= deadline, "back {} after {}", back, deadline);
             }
-            // A budget never makes it better, nor spends more than a cylinder's worth beyond it.
             let World { drive, background, planner, .. } = &mut world;
+            // Asked for more than so much it finds as much, or nothing if there is no more.
+            for above in [expected / 2, expected.saturating_sub(1), expected, expected + 1] {
+                let more = Gap { above, ..gap };
+                let (found, _) = planner.plan(drive, background, &more, (Reach::Drive, SearchBudget::UNLIMITED));
+                prop_assert_eq!(found.map(|d| d.score), (expected > above).then_some(expected), "above {}", above);
+            }
+            // A budget never makes it better, nor spends more than a cylinder's worth beyond it.
             let (hasty, used) = planner.plan(drive, background, &gap, (Reach::Drive, SearchBudget::tracks(3)));
             prop_assert!(hasty.map_or(0, |d| d.score) <= expected);
             prop_assert!(used <= 3 + 4 * u32::from(world.drive.layout().heads()) + 4);
@@ -290,7 +296,15 @@ fn across_the_end(touching: bool, unwanted: &[u32]) -> Vec<(u32, u32)> {
     let first =
         Instant::ZERO + rpm.time_within(rpm.earliest_angle(Instant::ZERO).until(track.sector_angle(from)));
     let deadline = first + rpm.time_within(track.arc(from, track.sectors - from + to));
-    let gap = Gap { at: first, from: track.into(), source: None, destination: on, op: Op::Read, deadline };
+    let gap = Gap {
+        at: first,
+        from: track.into(),
+        source: None,
+        destination: on,
+        op: Op::Read,
+        deadline,
+        above: 0,
+    };
     let (none, now) = ([Duration::ZERO; 2], [Instant::ZERO; 2]);
     let terms = Terms {
         margin: &|_| Duration::ZERO,

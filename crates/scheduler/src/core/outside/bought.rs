@@ -54,9 +54,9 @@ impl Price {
         };
     }
 
-    /// Whether a turn that brings so many sectors is worth it, where so many are had in that time anyway.
-    fn is_met_by(self, sectors: u64, anyway: u64) -> bool {
-        sectors > anyway.saturating_mul(WORTH) && sectors.saturating_mul(SECTOR) > self.of_turn
+    /// A turn must bring more sectors than this, where so many are had in that time anyway.
+    fn least(self, anyway: u64) -> u64 {
+        anyway.saturating_mul(WORTH).max(self.of_turn / SECTOR)
     }
 }
 
@@ -89,11 +89,12 @@ impl Core {
             return no;
         }
         let brings = plain.as_ref().map_or(0, |detour| self.brings(detour));
+        // The turn must bring more than that; most do not, and are not searched for long.
+        let worth = outside.price.least(outside.guard.had_in(turn));
         self.background.look(Focus::All);
-        let found = self.detour_for(outside, standing, job, Part::Longer(turn));
+        let found = self.detour_for(outside, standing, job, Part::Longer(turn, brings.saturating_add(worth)));
         let Some(longer) = found.and_then(|detour| self.fit(outside, detour, first, turn)) else { return no };
-        let anyway = outside.guard.had_in(turn);
-        if !outside.price.is_met_by(self.brings(&longer).saturating_sub(brings), anyway) {
+        if self.brings(&longer).saturating_sub(brings) <= worth {
             return no;
         }
         self.stats.bought += 1;
@@ -127,7 +128,7 @@ mod tests {
                 purse += 1;
                 let room = purse >= income;
                 price.seen(room);
-                if room && price.is_met_by(brings, 0) {
+                if room && brings > price.least(0) {
                     purse -= income;
                     if request >= requests / 2 {
                         (bought, brought) = (bought + 1, brought + brings);

@@ -24,8 +24,8 @@ pub(super) const LEAD: Duration = Duration::from_micros(300);
 pub(super) enum Part {
     /// All of a gap.
     Whole,
-    /// And so much longer.
-    Longer(Duration),
+    /// And so much longer, by detours that bring more than so many sectors.
+    Longer(Duration, u64),
     /// What is left behind a detour.
     Rest,
     /// The same, for what one command can have with the request.
@@ -455,13 +455,16 @@ impl Core {
             allows: &allows,
             merge: (!job.is_promoted_write()).then_some((piece.lbn, piece.sector)),
         };
+        let (longer, above) =
+            if let Part::Longer(by, above) = part { (by, above) } else { (Duration::ZERO, 0) };
         let gap = Gap {
             at,
             from: standing.position,
             source: standing.track,
             destination: piece.track,
             op,
-            deadline: approach.start(&drive) + if let Part::Longer(by) = part { by } else { Duration::ZERO },
+            deadline: approach.start(&drive) + longer,
+            above,
         };
         if part == Part::Merged {
             return self.search(&gap, Reach::Merged, self.config.budget, Some(&terms));

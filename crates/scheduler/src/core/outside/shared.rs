@@ -56,6 +56,11 @@ impl Shared {
         });
     }
 
+    /// Whether idle time has brought anything.
+    pub fn uses_idle_time(&self) -> bool {
+        self.sectors[1] > 0
+    }
+
     /// The millionths that detours may cost.
     pub fn for_detours(&self, bound_ppm: u32) -> u32 {
         self.part(0, bound_ppm)

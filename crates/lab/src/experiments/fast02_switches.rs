@@ -23,17 +23,25 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
+/// The default noise's spindle begins at its speed and wanders by a tenth of a percent in ten minutes; this one goes as far as half a percent
+/// in half a minute.
+const FAST_DRIFT: &str = "drift=5000:20ms";
+
+/// Sectors that a drive tries for eight turns: over these the bound is passed by the one with which it is reached.
+const BAD_SECTORS: &str = "bad_sectors=1000:8";
+
 /// In what the drive differs from [`exact`], by the names of its switches (docs/MODEL.md, section 8).
-const RANDOM: [&str; 22] = [
+const RANDOM: [&str; 24] = [
     "",
     "seek_spread",
     "late_settles",
     "missed_landings_ppm",
     "seek_ageing_ppm=20000",
     "drift",
+    FAST_DRIFT,
     "recalibration",
     "grown_defects=1000",
-    "bad_sectors=1000:8",
+    BAD_SECTORS,
     "command_percent=0",
     "completion_overhead=300us",
     "command_spread",
@@ -44,6 +52,7 @@ const RANDOM: [&str; 22] = [
     "read_ahead",
     "read_ahead,eager_read_ahead",
     "write_back",
+    "queue=off",
     "queue=fcfs:64",
     "queue=sptf:2",
     "noise",
@@ -125,8 +134,18 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         ));
     }
     worst.sort_by(|(a, ..), (b, ..)| b.mean.total_cmp(&a.mean));
-    let at_worst = worst.first().map_or(Spread::of(&[]), |(harm, ..)| *harm);
-    claim = claim.measure("foreground slower with harm below 1%, at worst", at_worst, "%", Band::AtMost(1.0));
+    // What is known to be over it is a measure of its own, so that nothing else can hide behind it.
+    let at_worst = |bad: bool| {
+        let row = worst.iter().find(|(_, row, _)| row.ends_with(BAD_SECTORS) == bad);
+        row.map_or(Spread::of(&[]), |(harm, ..)| *harm)
+    };
+    let bounded = "foreground slower with harm below 1%";
+    claim = claim.measure(&format!("{bounded}, at worst"), at_worst(false), "%", Band::AtMost(1.0)).measure(
+        &format!("{bounded}, over bad sectors"),
+        at_worst(true),
+        "%",
+        Band::AtMost(1.0),
+    );
     claim.note = why(&worst);
     let figure = Figure {
         id: "fast02-switches".into(),

@@ -251,9 +251,9 @@ mod tests {
     fn the_more_searches_disagree_the_less_sure_are_moves() {
         let of_pairs: Vec<f64> = (0..=40).map(|differ| none_astray(differ, 80, 0)).collect();
         assert!(of_pairs.windows(2).all(|w| w[1] < w[0]) && of_pairs[0] > 0.98, "{of_pairs:?}");
-        // One search of twenty goes astray, and 7 of 1,000 middle ones of three: 80 such are right with 0.993^80.
-        let known = none_astray(9_500, 100_000, 0).powf(80.0 / 100_000.0);
-        assert!((known - (1.0_f64 - 0.00725).powi(80)).abs() < 0.01, "{known}");
+        // One search of twenty goes astray, and 7 of 1,000 middle ones of three: 80 such are right with 0.993^80, and less, for it may be more.
+        let one_in_twenty = none_astray(8, 80, 0);
+        assert!((one_in_twenty - 0.993_f64.powi(80)).abs() < 0.15, "{one_in_twenty}");
         // A move that was timed once is known worse.
         assert!(none_astray(4, 70, 10) < none_astray(4, 80, 0));
         assert!(none_astray(0, 0, 80) < 0.05);

@@ -26,6 +26,9 @@ const MANY_WITHIN: f64 = 0.35;
 const MEAN_WITHIN: f64 = 25_000.0;
 const MOST_ASKED: usize = 160;
 
+/// Of hits no more than this share takes longer than what is told for one.
+const SLOW_HITS: f64 = 0.01;
+
 /// Beyond the slowest of some evenly spread ones, so many mean distances between two of them: one in some hundred lies further.
 const BEYOND: f64 = 3.0;
 
@@ -50,6 +53,8 @@ pub(crate) struct Buffer {
     pub(crate) tells_bus: bool,
     /// Places it holds; 0 when it keeps nothing.
     pub(crate) segments: u64,
+    /// How likely it is as many.
+    pub(crate) segments_sure: f64,
     /// Whether hits vary by so much that a read from the medium may be as quick.
     pub(crate) vary: bool,
 }
@@ -184,7 +189,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Buffer, ProbeError> {
     if reads_ahead {
         found.ahead = how_far(meter)?;
     }
-    found.segments = places(meter, &found)?;
+    (found.segments, found.segments_sure) = places(meter, &found)?;
     meter.segments = found.segments;
     meter.ahead = found.ahead;
     meter.buffer_is_known();
@@ -222,13 +227,14 @@ fn how_far(meter: &mut Meter<'_>) -> Result<u64, ProbeError> {
     Ok(far)
 }
 
-/// How many other places are read until one is forgotten.
-fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<u64, ProbeError> {
-    let forgotten_after = |meter: &mut Meter<'_>, others: u64| -> Result<bool, ProbeError> {
+/// How many other places are read until one is forgotten, and how likely it is as many.
+fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<(u64, f64), ProbeError> {
+    // Where one does not tell a hit, more do.
+    let looks = if found.vary { 9 } else { 3 };
+    let mut seen: Vec<Looks> = Vec::new();
+    let mut forgotten_after = |meter: &mut Meter<'_>, others: u64| -> Result<bool, ProbeError> {
         let capacity = meter.capacity();
         let mut gone = 0;
-        // Where one does not tell a hit, more do.
-        let looks = if found.vary { 9 } else { 3 };
         for _ in 0..looks {
             let place = meter.draw.below(capacity - 2);
             meter.read(place, 1)?;
@@ -240,6 +246,7 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<u64, ProbeError> {
             let reading = meter.read(again, 1)?;
             gone += u32::from(!meter.is_hit(&reading));
         }
+        seen.push(Looks { others, gone, of: looks });
         Ok(2 * gone > looks)
     };
     let mut enough = 1;
@@ -251,5 +258,57 @@ fn places(meter: &mut Meter<'_>, found: &Buffer) -> Result<u64, ProbeError> {
         let middle = low + (high - low) / 2;
         if forgotten_after(meter, middle)? { high = middle } else { low = middle }
     }
-    Ok(high)
+    // What is read from the medium stands anywhere.
+    let quick = (meter.hit_below / meter.revolution()).clamp(SLOW_HITS, 0.5);
+    Ok((high, sure_of_places(high, &seen, quick)))
+}
+
+/// Of so many looks at a place, after so many others were read, so often it was forgotten.
+#[derive(Clone, Copy, Debug)]
+struct Looks {
+    others: u64,
+    gone: u32,
+    of: u32,
+}
+
+/// How likely a buffer has so many places, each number as likely beforehand, if that is given up which was not asked for the longest:
+/// of reads from the medium this share is as quick as a hit.
+fn sure_of_places(places: u64, seen: &[Looks], quick: f64) -> f64 {
+    let log_of = |places: u64| -> f64 {
+        let of = |looks: &Looks| {
+            let gone = if looks.others >= places { 1.0 - quick } else { SLOW_HITS };
+            f64::from(looks.gone) * gone.ln() + f64::from(looks.of - looks.gone) * (1.0 - gone).ln()
+        };
+        seen.iter().map(of).sum()
+    };
+    let own = log_of(places);
+    // There may be more than are looked for.
+    1.0 / (1..=2 * MOST_SEGMENTS).map(|other| (log_of(other) - own).exp()).sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_as_sure_as_the_looks_at_their_neighbours() {
+        let seen = |below: u32, at: u32, of: u32| {
+            let looks = |others, gone| Looks { others, gone, of };
+            [looks(1, 0), looks(2, 0), looks(4, below), looks(8, of), looks(6, of), looks(5, at)]
+        };
+        // Three looks each that leave no doubt: what is left is that all of three reads from the medium were quick.
+        let three = sure_of_places(5, &seen(0, 3, 3), 0.1);
+        assert!((0.99..0.999_99).contains(&three), "{three}");
+        // The more reads are as quick as hits the less they tell, and the more looks there are the more.
+        let quick = sure_of_places(5, &seen(0, 3, 3), 0.4);
+        assert!(quick < three && sure_of_places(5, &seen(0, 9, 9), 0.4) > quick, "{quick}");
+        // One that was not forgotten, and one that was.
+        assert!(sure_of_places(5, &seen(0, 2, 3), 0.1) < three);
+        assert!(sure_of_places(5, &seen(1, 3, 3), 0.1) < three);
+        // Nothing was ever forgotten: there may be any number more.
+        let never: Vec<Looks> = [1, 2, 4, 8, 256, 384, 448, 480, 496, 504, 508, 510, 511]
+            .map(|others| Looks { others, gone: 0, of: 3 })
+            .to_vec();
+        assert!(sure_of_places(MOST_SEGMENTS, &never, 0.1) < 0.01);
+    }
 }

@@ -31,7 +31,8 @@ pub(crate) fn of_buffer(report: &mut Report, buffer: &Buffer) {
     let ahead = if buffer.reads_ahead { format!("on, {} sectors or more", buffer.ahead) } else { yes(false) };
     report.add("read-ahead", ahead, 1.0, "");
     if buffer.segments > 0 {
-        report.add("cache segments", buffer.segments.to_string(), 0.8, "random reads until one is forgotten");
+        let note = "random reads until one is forgotten, if that is the one not asked for the longest";
+        report.add("cache segments", buffer.segments.to_string(), buffer.segments_sure, note);
         let on = format!("{:.3} ms where it goes on from the last read", buffer.on_ns / 1e6);
         let note = if buffer.on_ns < buffer.hit_ns { on } else { String::new() };
         report.add("hit", format!("{:.3} ms for a sector", buffer.hit_ns / 1e6), 1.0, note);

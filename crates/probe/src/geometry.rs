@@ -5,9 +5,9 @@ use crate::error::ProbeError;
 use crate::mapping::Map;
 use crate::meter::Meter;
 use crate::misfit::{Errors, Moves, best};
-use crate::moves::{FINE, Target, shortest_of};
-use crate::sure;
-use crate::turns::{frac, median};
+use crate::moves::Target;
+use crate::steps;
+use crate::turns::frac;
 use crate::zone::Zone;
 use model::MOST_CYLINDERS;
 use std::collections::BTreeSet;
@@ -140,13 +140,10 @@ impl Target for OnTrack<'_> {
 }
 
 /// The most heads looked for.
-const MOST_HEADS: u64 = 32;
+pub(crate) const MOST_HEADS: u64 = 32;
 
 /// The widest band looked for, tracks.
 const WIDEST: u64 = 600;
-
-/// When looking for the shape ends, of the time that a probe may take.
-const LONGEST: f64 = 0.72;
 
 /// Finds the shape.
 pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<Geometry, ProbeError> {
@@ -157,12 +154,17 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     let unit = common_unit(map, 1);
     // What recurs after more runs than a drive has heads is no band.
     let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= MOST_HEADS));
-    let steps = steps(zone, unit);
-    let (mut moves, apart) = measure(meter, zone, &steps, buffer)?;
+    let steps = steps::of(zone, unit);
+    let (mut moves, apart) = steps::measure(meter, zone, &steps, buffer)?;
     if meter.is_noisy() && buffer.vary {
         // Commands that vary by more than seeks do.
-        moves.variance = repeated(meter, zone, &moves.times, buffer)?.max(NOISY);
+        moves.variance = steps::repeated(meter, zone, &moves.times, buffer)?.max(steps::NOISY);
     }
+    let sure_of_moves = if meter.is_noisy() {
+        steps::again_where_astray(meter, zone, &mut moves, &apart, buffer)?
+    } else {
+        1.0
+    };
     let mut shapes = candidates(map, unit, upper);
     if !meter.is_noisy() {
         // What was seen in exact times is so.
@@ -172,9 +174,9 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
     let mut scores = moves.scores(&shapes, zone);
     if !meter.is_noisy() {
         // How exact a search is is measured where it matters only.
-        let rough = Moves { variance: NOISY, ..moves.clone() };
+        let rough = Moves { variance: steps::NOISY, ..moves.clone() };
         if best(&rough.scores(&shapes, zone)).1 != best(&scores).1 {
-            moves.variance = repeated(meter, zone, &moves.times, buffer)?.max(FLOOR);
+            moves.variance = steps::repeated(meter, zone, &moves.times, buffer)?.max(steps::FLOOR);
             scores = moves.scores(&shapes, zone);
         }
     }
@@ -207,12 +209,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         let against = moves.against(shape, &shapes, zone);
         sure = [0, 1].map(|i| sure[i].min(other[i]).min(against));
     }
-    let mut sure = sure.map(trust);
-    if meter.is_noisy() {
-        let far = apart.iter().filter(|&&ns| moves.is_far(ns)).count();
-        sure = sure.map(|sure| sure.min(sure_of_searches(far, apart.len())));
-    }
-    let [sure, sure_of_order] = sure;
+    let [sure, sure_of_order] = sure.map(|gap| trust(gap).min(sure_of_moves));
     Ok(Geometry { shape, sure, sure_of_order })
 }
 
@@ -286,15 +283,6 @@ fn trust(gap: f64) -> f64 {
     1.0 / (1.0 + (-0.5 * gap).exp())
 }
 
-/// How likely searches go far off seldom enough for shapes to be told by them, after so many of them did.
-fn sure_of_searches(far: usize, of: usize) -> f64 {
-    sure::at_least(1.0 - TOO_OFTEN, far as u64, of as u64)
-}
-
-/// Searches of moves that end far from where they stopped at first: of the default noise one in sixty. Where one head in ten lands late by
-/// up to a millisecond it is one in thirteen, and the moves that came late are taken for those of other cylinders.
-const TOO_OFTEN: f64 = 1.0 / 12.0;
-
 /// Tracks of a level that most LBNs' zones agree on.
 fn common_unit(map: &Map, level: usize) -> Option<u64> {
     let mut votes: Vec<(u64, u64)> = Vec::new();
@@ -313,123 +301,9 @@ fn common_unit(map: &Map, level: usize) -> Option<u64> {
     votes.iter().filter(|v| v.0 > 0).max_by_key(|v| v.1).filter(|v| v.1 * 5 > total).map(|v| v.0)
 }
 
-/// Moves to look at, in tracks.
-fn steps(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
-    let mut steps: Vec<u64> = match unit {
-        Some(r) if r <= MOST_HEADS => {
-            let mut list = vec![1, 2, r - 1, r, r + 1];
-            for m in 2..=26 {
-                list.extend([m * r - 1, m * r, m * r + 1]);
-            }
-            list
-        }
-        wide => {
-            let fine = (1..=40).chain((44..=120).step_by(4)).chain((128..=1_400).step_by(8));
-            let coarse = wide.map_or(0..0, |r| 1..14 * r).step_by(wide.map_or(1, |r| r as usize / 4));
-            fine.chain(coarse).collect()
-        }
-    };
-    steps.sort_unstable();
-    steps.dedup();
-    let tracks = zone.tracks();
-    steps.retain(|&k| k > 0 && k < tracks);
-    steps
-}
-
-/// Times the moves from tracks that begin a repetition to those `steps` further; and how far each search ended from where it stopped
-/// at first, ns.
-fn measure(
-    meter: &mut Meter<'_>,
-    zone: &Zone,
-    steps: &[u64],
-    buffer: &Buffer,
-) -> Result<(Moves, Vec<f64>), ProbeError> {
-    let (mut times, mut apart) = (Vec::new(), Vec::new());
-    let searches = if meter.is_noisy() { 3 } else { 1 };
-    let mut guess = (0.0, 0.35 * meter.revolution());
-    for (i, &step) in steps.iter().enumerate() {
-        if !meter.is_within(LONGEST) {
-            break;
-        }
-        meter.stage("heads and cylinders", 0.65 + 0.1 * i as f64 / steps.len() as f64);
-        if let Some((ns, off)) = timed(meter, zone, step, (searches, guess), buffer)? {
-            times.push((step, ns));
-            apart.push(off);
-            guess = around(ns);
-        }
-    }
-    let variance = if meter.is_noisy() { NOISY } else { FLOOR };
-    Ok((Moves { times, variance, noisy: meter.is_noisy() }, apart))
-}
-
-/// Where a search begins for a move that takes about so long, ns.
-fn around(ns: f64) -> (f64, f64) {
-    ((ns - 250_000.0).max(0.0), ns + 250_000.0)
-}
-
-/// The move from the zone's first track, by so many searches between these times, and how far apart they are, ns.
-fn timed(
-    meter: &mut Meter<'_>,
-    zone: &Zone,
-    step: u64,
-    (searches, guess): (usize, (f64, f64)),
-    buffer: &Buffer,
-) -> Result<Option<(f64, f64)>, ProbeError> {
-    // Only the zone's first tracks are surely the first of a cylinder or band of any size.
-    let from = 0;
-    let mut leg = |meter: &mut Meter<'_>| -> Result<Option<OnTrack<'_>>, ProbeError> {
-        // Another sector each time, so that the buffer does not have it.
-        let n = zone.sectors;
-        let sector = meter.draw.below(n - n / 8);
-        let source = zone.lbn_near(from, sector);
-        let mut reading = meter.read(source, 1)?;
-        if meter.is_hit(&reading) {
-            // The arm stayed where it was.
-            meter.leave(source)?;
-            reading = meter.read(source, 1)?;
-        }
-        if meter.is_hit(&reading) {
-            return Ok(None);
-        }
-        Ok(Some(OnTrack { zone, track: from + step }))
-    };
-    shortest_of(searches, meter, guess, buffer.bus_sector_ns, &mut leg)
-}
-
-/// The variance of a search, us squared, by some moves that are timed once more: by the median, so that one that went wrong does
-/// not matter.
-fn repeated(
-    meter: &mut Meter<'_>,
-    zone: &Zone,
-    times: &[(u64, f64)],
-    buffer: &Buffer,
-) -> Result<f64, ProbeError> {
-    // What is read afterwards is what would be read without, too.
-    let dice = meter.draw.clone();
-    let mut apart = Vec::new();
-    for &(step, ns) in times.iter().step_by((times.len() / REPEATS).max(1)) {
-        if !meter.is_within(LONGEST) {
-            break;
-        }
-        let again = timed(meter, zone, step, (1, around(ns)), buffer)?;
-        apart.extend(again.map(|(again, _)| (again - ns).abs() / 1e3));
-    }
-    meter.draw = dice;
-    // Of normal differences the median is two thirds of their deviation, which is that of two searches.
-    Ok((median(&mut apart) / 0.6745).powi(2) / 2.0)
-}
-
 /// What moves must say for a shape that the map speaks against: that skews recur with its cylinders or bands, or that densities go
 /// with its heads.
 const UNLIKE: f64 = 20.0;
-
-/// Moves that are timed once more.
-const REPEATS: usize = 12;
-
-/// The variance of a search where seeks do not vary: it stops when what is left is `FINE` wide, and the time is as likely to be
-/// anywhere in that. That of one among seeks that vary. us squared.
-const FLOOR: f64 = FINE * FINE / 12e6;
-const NOISY: f64 = 250.0;
 
 #[cfg(test)]
 mod tests {
@@ -442,13 +316,5 @@ mod tests {
             assert!(tracks / heads < u64::from(MOST_CYLINDERS), "{tracks} tracks, {heads} heads");
         }
         assert_eq!(fewest_heads(65_350), 1);
-    }
-
-    #[test]
-    fn the_more_searches_go_far_off_the_less_sure_are_shapes() {
-        let few = [sure_of_searches(0, 80), sure_of_searches(2, 80), sure_of_searches(4, 220)];
-        assert!(few.iter().all(|&sure| sure > 0.95), "{few:?}");
-        let many = [sure_of_searches(7, 80), sure_of_searches(16, 220), sure_of_searches(12, 80)];
-        assert!(many.iter().all(|&sure| sure < 0.75), "{many:?}");
     }
 }

@@ -70,6 +70,7 @@ mod report;
 mod seeks;
 mod spin;
 mod spread;
+mod steps;
 mod stray;
 mod sure;
 mod turns;

@@ -1,0 +1,133 @@
+//! How often what reports say is right, held against how sure they say they are.
+//!
+//! `cargo run --release -p freeblock-probe --example sure` probes the built-in drives of up to five minutes with the default noise,
+//! each by the dice of seeds 1 to 3. `--random N` takes the hidden drives of seeds 0 to N instead, or names of drives are given, and
+//! `random:SEED`; `--ways WORDS`, as often as wanted (`noise,late_settles=100000:1ms`), says how they behave, `--seeds N` by how many
+//! dice, `--one` that they are given one command at a time, `--only FINDING`, as often as wanted, of what alone. `--wrong` lists what
+//! is wrong, the surest first; `--each` everything.
+//!
+//! For each finding, and for all together: of how many the drive's profile tells, what the confidences add up to, and how many are
+//! right; the same of those that are 75% sure or more, and of those that are 95%. `tests/common/judge.rs` says what right means.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::judge::{Judged, drive, judged};
+use drive::Behaviour;
+use model::{Profile, builtin};
+use probe::{Options, Probe};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+#[derive(Default)]
+struct Wanted {
+    names: Vec<String>,
+    ways: Vec<String>,
+    only: Vec<String>,
+    seeds: u64,
+    one: bool,
+    wrong: bool,
+    each: bool,
+}
+
+fn wanted() -> Option<Wanted> {
+    let mut wanted = Wanted { seeds: 3, ..Wanted::default() };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--ways" => wanted.ways.push(args.next()?),
+            "--only" => wanted.only.push(args.next()?),
+            "--seeds" => wanted.seeds = args.next()?.parse().ok()?,
+            "--one" => wanted.one = true,
+            "--wrong" => wanted.wrong = true,
+            "--each" => wanted.each = true,
+            "--random" => {
+                let most: u64 = args.next()?.parse().ok()?;
+                wanted.names.extend((0..=most).map(|seed| format!("random:{seed}")));
+            }
+            name => wanted.names.push(name.to_owned()),
+        }
+    }
+    if wanted.names.is_empty() {
+        wanted.names = common::nine_gigabytes().map(str::to_owned).collect();
+    }
+    if wanted.ways.is_empty() {
+        wanted.ways.push("noise".to_owned());
+    }
+    Some(wanted)
+}
+
+fn profile_of(name: &str) -> Option<Profile> {
+    match name.strip_prefix("random:") {
+        Some(seed) => Some(common::random(seed.parse().ok()?)),
+        None => builtin::find(name).ok(),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "an example")]
+fn main() {
+    let Some(wanted) = wanted() else {
+        println!(
+            "give names of drives, --random N, --ways WORDS, --seeds N, --only FINDING, --one, --wrong, --each"
+        );
+        return;
+    };
+    for way in &wanted.ways {
+        let Ok(behaviour) = way.parse::<Behaviour>() else {
+            println!("{way}: no such behaviour");
+            continue;
+        };
+        let mut said: Vec<(String, Judged)> = Vec::new();
+        for name in &wanted.names {
+            for seed in 1..=wanted.seeds {
+                said.extend(of(&wanted, name, behaviour, seed));
+            }
+        }
+        print(&wanted, way, said);
+    }
+}
+
+/// What the report of one probe says that is asked for, by the drive's name and dice.
+#[expect(clippy::print_stdout, reason = "an example")]
+fn of(wanted: &Wanted, name: &str, behaviour: Behaviour, seed: u64) -> Vec<(String, Judged)> {
+    let Some(truth) = profile_of(name) else {
+        println!("{name}: no such drive");
+        return Vec::new();
+    };
+    let mut device = drive(&truth, behaviour, seed, !wanted.one);
+    let found = match Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())) {
+        Ok(found) => found,
+        Err(error) => {
+            println!("{name}, {seed}: {error}");
+            return Vec::new();
+        }
+    };
+    let shares = common::predictions_on(device, &truth, &found.profile, &found.report, 1_000);
+    let asked = |j: &Judged| wanted.only.is_empty() || wanted.only.contains(&j.what);
+    let said = judged(&truth, &behaviour, &found, shares);
+    said.into_iter().filter(asked).map(|j| (format!("{name}, {seed}"), j)).collect()
+}
+
+#[expect(clippy::print_stdout, reason = "an example")]
+fn print(wanted: &Wanted, way: &str, mut said: Vec<(String, Judged)>) {
+    println!("{way}\n{:28} {:>18} {:>18} {:>18}", "finding", "all", "75% sure or more", "95%");
+    let mut findings: BTreeMap<&str, Vec<&Judged>> = BTreeMap::new();
+    for (_, j) in &said {
+        findings.entry(&j.what).or_default().push(j);
+        findings.entry("~ all of them").or_default().push(j);
+    }
+    for (what, of) in findings {
+        let held = |least: f64| {
+            let of: Vec<_> = of.iter().filter(|j| j.confidence >= least).collect();
+            let sum: f64 = of.iter().map(|j| j.confidence).sum();
+            let right = of.iter().filter(|j| j.right).count();
+            format!("{:4} {sum:6.1} {right:4}", of.len())
+        };
+        println!("{what:28} {:>18} {:>18} {:>18}", held(0.0), held(0.75), held(0.95));
+    }
+    said.sort_by(|a, b| b.1.confidence.total_cmp(&a.1.confidence));
+    for (of, j) in said.iter().filter(|(_, j)| wanted.each || wanted.wrong && !j.right) {
+        let right = if j.right { "right" } else { "wrong" };
+        println!("{right} {:3.0}%  {of}: {}, {}", 100.0 * j.confidence, j.what, j.told);
+    }
+}

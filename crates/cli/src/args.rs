@@ -318,7 +318,9 @@ pub(crate) struct SimulateArgs {
     #[arg(help_heading = "Drive", long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
     /// In what a drive with the scheduler outside differs from its profile: noise, none, and behaviours by name, such as
-    /// noise,drift=off,bad_sectors=20:8 (`freeblock probe --help` names them all) [default: noise]
+    /// noise,drift=off,bad_sectors=20:8 (`freeblock probe --help` names them all). `none` is the drive by its file: without a
+    /// command queue, with the bus and the cache that the file has (the Atlas 10K's 99 us a sector, and write-back). The drive
+    /// that the noise is of, without it: queue=sptf:64,bus_sector=6.4us,read_ahead=off,write_back=off [default: noise]
     #[arg(help_heading = "Drive", long, value_name = "LIST", value_parser = values::behaviour)]
     pub(crate) behaviour: Option<Behaviour>,
     /// The foreground's policy: fcfs, c-look, sstf, sptf, sptf-sw:N (N percent) or smtf (the Disk Mimic; smtf:set or
@@ -527,7 +529,8 @@ pub(crate) struct EmulateArgs {
     #[arg(long)]
     pub(crate) noise: bool,
     /// In what it differs from its profile: noise, none, and behaviours by name, such as noise,drift=off,bad_sectors=20:8
-    /// (`freeblock probe --help` names them all) [default: none]
+    /// (`freeblock probe --help` names them all); `none` is the drive by its file, without a command queue and with the bus
+    /// that the file has [default: none]
     #[arg(long, value_name = "LIST", value_parser = values::behaviour, conflicts_with = "noise")]
     pub(crate) behaviour: Option<Behaviour>,
     /// Seed of that

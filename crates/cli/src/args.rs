@@ -324,7 +324,8 @@ pub(crate) struct SimulateArgs {
     #[arg(help_heading = "Drive", long, value_name = "LIST", value_parser = values::behaviour)]
     pub(crate) behaviour: Option<Behaviour>,
     /// The foreground's policy: fcfs, c-look, sstf, sptf, sptf-sw:N (N percent) or smtf (the Disk Mimic; smtf:set or
-    /// smtf:priority, and then :sstf or :c-look, say what is done about unknown distances)
+    /// smtf:priority, and then :sstf or :c-look, say what is done about unknown distances); with --blind sptf and sptf-sw:N
+    /// know of no positions, and go by LBN distance, as sstf does
     #[arg(help_heading = "Foreground", long, value_parser = values::policy, default_value = "fcfs")]
     pub(crate) policy: PolicyName,
     /// A table that smtf starts from, as `mimic probe` writes it; without one it learns as it goes

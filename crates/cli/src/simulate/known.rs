@@ -4,6 +4,7 @@ use crate::args::{SimulateArgs, Where};
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
 use model::DriveModel;
+use scheduler::policy::PolicyName;
 use scheduler::{OutsideConfig, Overheads};
 use std::sync::Arc;
 
@@ -80,4 +81,13 @@ pub(super) fn believed(
         None => OutsideConfig::beyond(overheads),
     };
     Ok((known, place))
+}
+
+/// What a policy does that asks for positions where nobody knows any, as a sentence.
+pub(crate) fn without_positions(policy: PolicyName) -> Option<String> {
+    matches!(policy, PolicyName::Sptf | PolicyName::SptfSw(_)).then(|| {
+        format!(
+            "nothing is known of where sectors lie, so that {policy} goes by LBN distance, as sstf does; smtf learns the times"
+        )
+    })
 }

@@ -1,7 +1,7 @@
 //! `freeblock simulate`.
 
 mod foreground;
-mod known;
+pub(crate) mod known;
 #[cfg(target_os = "linux")]
 mod live;
 mod mimicked;
@@ -87,7 +87,7 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         (BackgroundTask::None, None) => Goal::Requests(requests.unwrap_or(foreground::DEFAULT_REQUESTS)),
         (BackgroundTask::Scan, None) => Goal::ScanDone,
     };
-    let title = title(args, &drive.profile.title, &description);
+    let title = title(args, &drive.profile.title, &description, console);
     let mut harm_ppm = None;
     let mut run = match args.place {
         Where::Inside => Run::new(model, config, issuer, background)?,
@@ -135,8 +135,14 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
 }
 
 /// What is simulated, in a line.
-fn title(args: &SimulateArgs, drive: &str, load: &str) -> String {
+fn title(args: &SimulateArgs, drive: &str, load: &str, console: &Console) -> String {
     let mut title = format!("{drive}, {load}, {}", args.policy);
+    if let Some(remark) = known::without_positions(args.policy).filter(|_| args.blind) {
+        if !args.json {
+            console.note(&format!("note: {remark}"));
+        }
+        title += " by LBN distance";
+    }
     if let Some(profile) = &args.profile {
         title += ", told ";
         title += profile;

@@ -107,3 +107,26 @@ fn a_profile_that_cannot_be_believed_is_refused() {
     let mute = dir.file("mute.toml", text.split("[firmware]").next().unwrap());
     told(&mute, 100, "").complained(1, &["--profile", "what commands cost", "[firmware]"]);
 }
+
+#[test]
+fn blind_the_policies_of_positions_say_that_they_go_by_distance() {
+    let blind = |policy: &str| {
+        run(&format!("simulate --where outside --blind --outstanding 20 --requests 500 --policy {policy}"))
+    };
+    let nearest = blind("sstf").worked();
+    assert!(nearest.starts_with("Quantum Atlas 10K (9 GB, 1999), random 4096 bytes, "), "{nearest}");
+    // What it says of the run but its title and the clock's time.
+    let rest = |page: &str| -> Vec<String> {
+        page.lines().skip(1).filter(|line| !line.starts_with("time ")).map(str::to_owned).collect()
+    };
+    for policy in ["sptf", "sptf-sw:60"] {
+        let run = blind(policy);
+        assert_eq!(run.code, Some(0));
+        let title = run.out.lines().next().unwrap();
+        assert!(title.ends_with(&format!(", {policy} by LBN distance")), "{title}");
+        assert!(run.err.contains(&format!("{policy} goes by LBN distance, as sstf does")), "{}", run.err);
+        assert_eq!(rest(&run.out), rest(&nearest), "{policy}");
+    }
+    let known = run("simulate --where outside --outstanding 20 --requests 500 --policy sptf").worked();
+    assert!(!known.contains("LBN distance"), "{known}");
+}

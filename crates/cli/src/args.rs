@@ -37,7 +37,7 @@ pub(crate) enum Command {
     Drive(DriveCommand),
     /// Simulate a foreground load on a drive, with or without a background scan in its free bandwidth
     #[command(
-        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n  freeblock simulate --replay-live d0.recording\n\nThe same seed gives the same output, but for wall_s. Ctrl-C ends it at once; nothing has been written then."
+        after_help = "Example:\n  freeblock simulate --workload oltp --mpl 10 --background scan\n  freeblock simulate --policy sptf --outstanding 20 --json\n  freeblock simulate --workload replay:disk.trace --wrap\n  freeblock simulate --workload utilisation:50 --background scan --requests 100000\n  freeblock simulate --workload tpcc --policy sptf\n  freeblock simulate --where outside --profile found.toml --workload oltp --background scan --requests 20000\n  freeblock simulate --replay-live d0.recording\n\nThe same seed gives the same output, but for wall_s. Ctrl-C ends it at once; nothing has been written then."
     )]
     Simulate(Box<SimulateArgs>),
     /// The papers' experiments: their figures, the claims that ours are held against, a report
@@ -313,12 +313,19 @@ pub(crate) struct SimulateArgs {
     /// Tell a scheduler outside nothing of the drive but its size: gaps are left alone, smtf learns from completions
     #[arg(help_heading = "Drive", long)]
     pub(crate) blind: bool,
+    /// Tell a scheduler outside what this profile says, whatever the drive is: one that was probed, or a wrong one; believed as
+    /// `freeblock serve` does, corrected by completions [default: all that --drive and --behaviour say of it]
+    #[arg(help_heading = "Drive", long, value_name = "NAME|FILE")]
+    pub(crate) profile: Option<String>,
     /// In what a drive with the scheduler outside differs from its profile: noise, none, and behaviours by name, such as
-    /// noise,drift=off,bad_sectors=20:8 (`freeblock probe --help` names them all) [default: noise]
+    /// noise,drift=off,bad_sectors=20:8 (`freeblock probe --help` names them all). `none` is the drive by its file: without a
+    /// command queue, with the bus and the cache that the file has (the Atlas 10K's 99 us a sector, and write-back). The drive
+    /// that the noise is of, without it: queue=sptf:64,bus_sector=6.4us,read_ahead=off,write_back=off [default: noise]
     #[arg(help_heading = "Drive", long, value_name = "LIST", value_parser = values::behaviour)]
     pub(crate) behaviour: Option<Behaviour>,
     /// The foreground's policy: fcfs, c-look, sstf, sptf, sptf-sw:N (N percent) or smtf (the Disk Mimic; smtf:set or
-    /// smtf:priority, and then :sstf or :c-look, say what is done about unknown distances)
+    /// smtf:priority, and then :sstf or :c-look, say what is done about unknown distances); with --blind sptf and sptf-sw:N
+    /// know of no positions, and go by LBN distance, as sstf does
     #[arg(help_heading = "Foreground", long, value_parser = values::policy, default_value = "fcfs")]
     pub(crate) policy: PolicyName,
     /// A table that smtf starts from, as `mimic probe` writes it; without one it learns as it goes
@@ -372,7 +379,7 @@ pub(crate) struct SimulateArgs {
     /// Tell a fresh scheduler all that a daemon's was told, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Nothing but --json goes with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "plan_rest", "bought_turns", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "plan_rest", "bought_turns", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -402,7 +409,8 @@ pub(crate) struct SimulateArgs {
     /// Let a trace's addresses past the drive's end wrap around, in place of refusing them
     #[arg(help_heading = "Foreground", long)]
     pub(crate) wrap: bool,
-    /// Whether accesses may begin anywhere in a request [default: as the drive does]
+    /// Whether accesses may begin anywhere in a request; what --profile says of it is believed all the same [default: as the
+    /// drive does]
     #[arg(help_heading = "Drive", long, value_name = "SWITCH", value_enum)]
     pub(crate) zero_latency: Option<Switch>,
     /// How much waiting counts: ms taken off a request's positioning time for each ms waited [default: 0]
@@ -522,7 +530,8 @@ pub(crate) struct EmulateArgs {
     #[arg(long)]
     pub(crate) noise: bool,
     /// In what it differs from its profile: noise, none, and behaviours by name, such as noise,drift=off,bad_sectors=20:8
-    /// (`freeblock probe --help` names them all) [default: none]
+    /// (`freeblock probe --help` names them all); `none` is the drive by its file, without a command queue and with the bus
+    /// that the file has [default: none]
     #[arg(long, value_name = "LIST", value_parser = values::behaviour, conflicts_with = "noise")]
     pub(crate) behaviour: Option<Behaviour>,
     /// Seed of that

@@ -38,6 +38,12 @@ impl Problem {
         self
     }
 
+    /// Says before it of which flag it is.
+    pub(crate) fn of(mut self, flag: &str) -> Self {
+        self.message = format!("{flag}: {}", self.message);
+        self
+    }
+
     /// Shows the bytes `span` of the file `name` underlined, called `label`.
     pub(crate) fn at(mut self, name: &str, text: &str, span: Range<usize>, label: &str) -> Self {
         if text.trim().is_empty() {

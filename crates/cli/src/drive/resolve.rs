@@ -4,6 +4,7 @@ use crate::files;
 use crate::problem::Problem;
 use model::builtin::{self, BuiltinError};
 use model::{DriveModel, Profile, ProfileError, ReadError, disksim};
+use scheduler::Overheads;
 use std::ops::Range;
 use std::path::Path;
 use toml::de::DeTable;
@@ -17,6 +18,21 @@ pub(crate) struct Resolved {
     pub(crate) profile: Profile,
     /// What follows from it.
     pub(crate) model: DriveModel,
+}
+
+impl Resolved {
+    /// What commands cost in front of a drive of which this is the profile, and nothing else known: it may take several, and
+    /// overlaps them. `who` is what an error calls the profile.
+    ///
+    /// # Errors
+    /// The profile does not say.
+    pub(crate) fn overheads(&self, who: &str) -> Result<Overheads, Problem> {
+        let firmware = self.profile.firmware.as_ref().ok_or_else(|| {
+            Problem::failed(format!("{who} does not say what commands cost"))
+                .help("give a profile with a [firmware] table, as `freeblock probe` writes it")
+        })?;
+        Ok(Overheads::of(firmware, &self.model, true))
+    }
 }
 
 /// The drive called `name`. A built-in drive goes before a file of the same name; `./NAME` is always a file.

@@ -21,7 +21,7 @@ pub(crate) struct ServeArgs {
     /// What is known of the drive: a built-in name or a profile; of an emulated one everything is, and `none` forgets that
     #[arg(long, value_name = "NAME|FILE|none")]
     pub(crate) profile: Option<String>,
-    /// In which order requests are served: fcfs, c-look, sstf, sptf, sptf-sw:N, smtf
+    /// In which order requests are served: fcfs, c-look, sstf, sptf, sptf-sw:N, smtf; without a profile sptf and sptf-sw:N go by LBN distance, as sstf does [default: sptf with a profile, smtf without]
     #[arg(long, value_name = "POLICY")]
     pub(crate) policy: Option<String>,
     #[command(flatten)]

@@ -137,6 +137,9 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
         bound.map_err(|e| disk.places.underline_one("listen", turn, Problem::failed(e)))
     };
     let (mut opened, recipe) = open::open(disk, config.partial_blocks)?;
+    if let Some(remark) = recipe.remark() {
+        console.note(&format!("{}: {remark}", disk.name));
+    }
     let listeners: Vec<Listener> = disk.listen.iter().enumerate().map(bind).collect::<Result<_, _>>()?;
     let places: Vec<String> = listeners.iter().map(|at| at.address().to_string()).collect();
     let offer = Offer {

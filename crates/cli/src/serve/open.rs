@@ -10,7 +10,7 @@ use device::{Device, Emulated, Options, Raw};
 use drive::Behaviour;
 use mimic::Learner;
 use model::DriveModel;
-use scheduler::{Mimic, Overheads};
+use scheduler::Mimic;
 use server::{Disk, FrameError, Later, Lines, Tape};
 use std::any::Any;
 use std::fs::File;
@@ -180,14 +180,9 @@ fn alone(path: &Path) -> Result<File, Problem> {
     Ok(file)
 }
 
-/// A drive of which there is a profile; it may take several commands, and overlaps them.
+/// A drive of which there is a profile.
 fn characterised(found: Resolved, name: &str) -> Result<Knowledge, Problem> {
-    let firmware = &found.profile.firmware;
-    let firmware = firmware.as_ref().ok_or_else(|| {
-        Problem::failed(format!("{name}: its profile does not say what commands cost"))
-            .help("give a profile with a [firmware] table, as `freeblock probe` writes it")
-    })?;
-    let overheads = Overheads::of(firmware, &found.model, true);
+    let overheads = found.overheads(&format!("{name}: its profile"))?;
     Ok(Knowledge::Profile { toml: found.text, costs: overheads.into() })
 }
 

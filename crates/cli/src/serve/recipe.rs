@@ -1,6 +1,7 @@
 //! What a disk's core is made of: enough to make the same one again, for a recording is told to a fresh core.
 
 use crate::mimic::Learning;
+use crate::simulate::known::without_positions;
 use mimic::Learner;
 use model::{DriveModel, Profile};
 use scheduler::policy::PolicyName;
@@ -199,6 +200,12 @@ impl Recipe {
         Ok(Made { model: Arc::new(model), config, mimic })
     }
 
+    /// What a user should know of it, if anything: a policy that cannot be what its name says.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let known = matches!(self.drive, Knowledge::Profile { .. });
+        self.policy.parse().ok().filter(|_| !known).and_then(without_positions)
+    }
+
     /// A core as the disk has it.
     ///
     /// # Errors
@@ -282,6 +289,13 @@ mod tests {
         let Place::Outside(outside) = config.place else { panic!("{config:?}") };
         assert_eq!((outside.overheads, outside.harm_ppm, config.idle), (overheads, Some(5), None));
         assert!(mimic.is_some() && config.most_partials == 7);
+        let drive = Knowledge::Size { sectors: 100, sector_bytes: 512 };
+        let of = |policy: &str| Recipe { policy: policy.into(), ..recipe.clone() };
+        let by_size = |policy| Recipe { drive: drive.clone(), ..of(policy) }.remark();
+        assert_eq!((of("sptf").remark(), by_size("smtf"), by_size("sstf")), (None, None, None));
+        assert!(
+            by_size("sptf-sw:60").is_some_and(|remark| remark.contains("sptf-sw:60 goes by LBN distance"))
+        );
         let papers = Recipe { conservatism_ns: Some(300_000), bought_turns: true, ..recipe.clone() };
         let again: Recipe = serde_json::from_str(&serde_json::to_string(&papers).unwrap()).unwrap();
         let Place::Outside(outside) = again.make().unwrap().config.place else { panic!("{again:?}") };

@@ -1,6 +1,7 @@
 //! `freeblock simulate`.
 
 mod foreground;
+pub(crate) mod known;
 #[cfg(target_os = "linux")]
 mod live;
 mod mimicked;
@@ -17,8 +18,8 @@ use crate::problem::Problem;
 use crate::values::{self, Load};
 use drive::{Behaviour, DriveError};
 use foreground::Foreground;
+use known::Told;
 use mimic::Learner;
-use model::DriveModel;
 use run::{Goal, Run};
 use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Place, SearchBudget};
 use sim::{Background, Nothing, black_box};
@@ -50,6 +51,7 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         drive.profile.mechanics.zero_latency_write = on;
         drive.model = drive.model.with_zero_latency(on);
     }
+    let told = Told::of(args, &drive.model)?;
     let model = drive.model;
     let background = match (args.background, args.block_size) {
         (BackgroundTask::None, None) => Background::None,
@@ -85,7 +87,7 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         (BackgroundTask::None, None) => Goal::Requests(requests.unwrap_or(foreground::DEFAULT_REQUESTS)),
         (BackgroundTask::Scan, None) => Goal::ScanDone,
     };
-    let title = format!("{}, {description}, {}", drive.profile.title, args.policy);
+    let title = title(args, &drive.profile.title, &description, console);
     let mut harm_ppm = None;
     let mut run = match args.place {
         Where::Inside => Run::new(model, config, issuer, background)?,
@@ -93,19 +95,12 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
             let refused = |error: DriveError| Problem::failed(format!("{}: {error}", args.drive));
             let behaviour = args.behaviour.unwrap_or(Behaviour::noisy());
             let (device, overheads) = black_box(&drive.profile, behaviour, args.seed).map_err(refused)?;
-            let (known, place) = if args.blind {
-                let layout = model.layout();
-                let unknown = DriveModel::unknown(layout.capacity(), model.sector_bytes());
-                (Arc::new(unknown.map_err(Problem::failed)?), OutsideConfig::blind())
+            let (known, place) = known::believed(args, model, overheads, told)?;
+            let place = if args.blind || args.conservatism.is_some() {
+                place
             } else {
-                let beyond = OutsideConfig::beyond(overheads);
-                let beyond = OutsideConfig {
-                    harm_ppm: args.harm.or(beyond.harm_ppm),
-                    plan_rest: rests,
-                    bought_turns: buys,
-                    ..beyond
-                };
-                (model, args.conservatism.map_or(beyond, |margin| OutsideConfig::paper(overheads, margin)))
+                let harm_ppm = args.harm.or(place.harm_ppm);
+                OutsideConfig { harm_ppm, plan_rest: rests, bought_turns: buys, ..place }
             };
             harm_ppm = place.harm_ppm;
             let place = Place::Outside(place);
@@ -137,6 +132,22 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     let result =
         show::Result { report: run.report(), mimic, outside, seed: args.seed, wall: started.elapsed() };
     if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }
+}
+
+/// What is simulated, in a line.
+fn title(args: &SimulateArgs, drive: &str, load: &str, console: &Console) -> String {
+    let mut title = format!("{drive}, {load}, {}", args.policy);
+    if let Some(remark) = known::without_positions(args.policy).filter(|_| args.blind) {
+        if !args.json {
+            console.note(&format!("note: {remark}"));
+        }
+        title += " by LBN distance";
+    }
+    if let Some(profile) = &args.profile {
+        title += ", told ";
+        title += profile;
+    }
+    title
 }
 
 fn check_place(args: &SimulateArgs) -> Result<(), Problem> {

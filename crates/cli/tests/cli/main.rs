@@ -25,6 +25,7 @@ mod record;
 #[cfg(target_os = "linux")]
 mod serve;
 mod simulate;
+mod simulate_told;
 mod support;
 #[cfg(target_os = "linux")]
 mod tasks;

@@ -28,6 +28,7 @@ mod neighbours;
 mod parts;
 mod record;
 mod rehearsal;
+mod reported;
 mod rest;
 mod returns;
 mod script;
@@ -55,7 +56,7 @@ use command::{Order, Work};
 use control::Control;
 use correct::Correction;
 use felt::{Felt, Waiting};
-use forecast::{HeldBack, Late, Plain, Source, Standing};
+use forecast::{Forecast, HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
 use idle::{Alone, Charged, Usual};
 use kept::Kept;
@@ -63,6 +64,7 @@ use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
 use record::{Came, Observed};
+use reported::Report;
 use sequences::Sequences;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
@@ -171,6 +173,10 @@ pub(super) struct Outside {
     base: Standing,
     /// What was heard of last is a write that was in the drive's buffer then.
     buffered: bool,
+    /// How the last that was reported so was foreseen to go to the medium.
+    last_reported: Option<Forecast>,
+    /// Reports since a completion fitted the platter's angle that fitted none.
+    reports_off: u32,
     /// Platter time at which the foreground's last write is on the medium, if it was reported before.
     written: Instant,
     /// Commands of detours whose cost has not been heard of, since their requests' writes were reported from the buffer.
@@ -237,6 +243,8 @@ impl Outside {
             device: VecDeque::new(),
             base: Standing::at_rest(position, drive.layout().track_at(position.cylinder, position.head)),
             buffered: false,
+            last_reported: None,
+            reports_off: 0,
             written: Instant::ZERO,
             unheard: 0,
             heard_of: 0,
@@ -283,6 +291,18 @@ impl Outside {
         // While a turn is lost hardly anybody comes; while a drive tries for a sector many may.
         let meanwhile = if self.worst > turn { self.felt.at_risk_meanwhile(self.worst) } else { 0 };
         self.detour_bound().and_then(|bound| self.guard.caution(bound, risk.saturating_add(meanwhile)))
+    }
+
+    /// What is known to have gone to the medium is done, when it was foreseen or not.
+    fn foreseen_or_not(&mut self, seen: &Observed, came: Option<Came>) {
+        self.record.note(seen, came);
+        if self.guard.note(seen.foreseen) {
+            // The drive may be another one from now on.
+            self.correction.forget();
+            self.control.forget();
+            self.doubt_writing_through();
+        }
+        self.margins.learn(&self.record);
     }
 
     /// Whether what idle time costs can be foreseen: not of a drive that is unknown, or not what it is believed to be.
@@ -410,8 +430,14 @@ impl Core {
         let waited_for_bus = outside.behind_idle_on_bus(&drive, &order);
         let followed = outside.came_from_buffer(&drive, (now, begun), &mut order, in_turn);
         let buffered = followed.hit;
+        // A write's report from the buffer tells of the one before it at most.
+        let mut report = None;
         let mut seen = if buffered {
             Observed { error: 0, turns: 0, explained: true, foreseen: true }
+        } else if outside.reports(order.command.op) {
+            let Report { seen, before } = outside.reported(&drive, now, &order, in_turn);
+            report = before;
+            seen
         } else {
             outside.resync(&drive, now, &order, in_turn)
         };
@@ -427,16 +453,11 @@ impl Core {
         let in_two = !seen.explained && (1..outside.clock.turn()).contains(&seen.error);
         let late = seen.explained && seen.turns > 0 || in_two;
         let came = medium.then(|| foreseen.approach()).map(|(way, slack)| Came { way, slack, late });
-        if !(streamed || outside.reports(order.command.op)) {
-            outside.record.note(&seen, came);
-            if outside.guard.note(seen.foreseen) {
-                // The drive may be another one from now on.
-                outside.correction.forget();
-                outside.control.forget();
-                outside.doubt_writing_through();
-            }
+        if let Some(before) = report {
+            outside.foreseen_or_not(&seen, before);
+        } else if !(streamed || outside.reports(order.command.op)) {
+            outside.foreseen_or_not(&seen, came);
             outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
-            outside.margins.learn(&outside.record);
             if let Work::Foreground { plain, .. } = &order.work
                 && plain.is_none_or(|plain| plain.detour == 0)
                 && outside.foresees()

@@ -9,6 +9,7 @@ mod again;
 mod answers;
 mod arrivals;
 mod bought;
+mod busy;
 mod clock;
 mod command;
 mod config;
@@ -88,10 +89,6 @@ const DRIFT_PPM: i64 = 5_000;
 /// a constant time. Idle time is long there and clients are late by several turns at once, a few times only: by an account of 0.9% to 1.0%
 /// twenty who think for 200 ms felt 1.2% to 1.7%, and by 0.47% 1.0% at most, of a drive that writes back (docs/FAST02.md).
 const OF_RETURNING: u32 = 60;
-
-/// The same of a drive that writes back and is foreseen: by accounts of 0.6% to 0.9% ten to forty who pause for 100 to 400 ms and mostly
-/// write felt 1.2% to 1.4% (docs/FAST02.md).
-const OF_RETURNING_WRITERS: u32 = 40;
 
 /// So many completions that agree make the platter's angle known.
 const AGREEING: u32 = 4;
@@ -318,9 +315,8 @@ impl Outside {
         let foresees = self.foresees();
         let from_buffer = self.config.overheads.write_back || !foresees;
         let of_writes = if from_buffer { bound_ppm / 10 } else { 0 };
-        let hundredths = if foresees { OF_RETURNING_WRITERS } else { OF_RETURNING };
-        let returning = from_buffer && self.felt.most_return();
-        let of_returning = if returning { bound_ppm / 100 * hundredths } else { 0 };
+        let returning = !foresees && self.felt.most_return();
+        let of_returning = if returning { bound_ppm / 100 * OF_RETURNING } else { 0 };
         self.again.by_account(bound_ppm - of_writes.max(of_returning))
     }
 
@@ -580,6 +576,7 @@ impl Core {
             waiting.to_write |= op.is_write();
             time = time.and_then(|time| outside.at_head_unforeseen(op, time));
         }
+        waiting.frees = outside.frees(now, job.pending.request.op);
         let waited =
             time.map_or(Duration::MAX, |time| now.saturating_since(waiting.since).saturating_sub(time));
         let [detours, idle] = outside.felt.done(

@@ -12,8 +12,7 @@ use units::{Duration, Instant, Op};
 /// A write that takes no longer than this beyond what those take which come to an idle drive did not wait.
 const SLACK: Duration = Duration::from_micros(500);
 
-/// A mean is of so many, and of fewer than the second number nothing is known, but where so many writes have
-/// not told more.
+/// A mean is of so many, and of fewer than the second number nothing is known, but where so many writes have not told more.
 const MEAN_OF: u64 = 64;
 const TOO_FEW: u64 = 8;
 const WRITES: u64 = 2_048;
@@ -96,9 +95,10 @@ impl Outside {
             return Frees::At(if writes { self.clock.host(self.base.free).max(now) } else { now });
         }
         let alone = &self.alone[usize::from(op.is_write())];
+        let may_report = self.blind || self.reports(op);
         match alone.steady().filter(|_| op.is_write()) {
             Some(own) => Frees::Later { own },
-            None if op.is_write() && alone.usual().is_none() => Frees::Unknown,
+            None if op.is_write() && may_report && alone.usual().is_none() => Frees::Unknown,
             None => Frees::At(now),
         }
     }

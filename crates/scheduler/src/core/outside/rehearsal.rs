@@ -12,8 +12,9 @@
 //! as if any of those lost for whom it has waited. An idle command may take several turns, which throw out of place all who come
 //! meanwhile: as much is lost at once as has been, if that is more than a turn.
 //!
-//! A write is reported sooner than the head is free behind it ([`busy`](super::busy)), and is rehearsed so. What a request takes depends on from how many it is chosen: by as much as it took more or less than others from as many, it
-//! takes more or less in a rehearsal too. Who was overtaken as they were written down is overtaken as often in a rehearsal. Who comes
+//! A write is reported sooner than the head is free behind it ([`busy`](super::busy)), and is rehearsed so. What a request takes depends on
+//! from how many it is chosen: by as much as it took more or less than others from as many, it takes more or less in a rehearsal too. Who
+//! was overtaken as they were written down is overtaken as often in a rehearsal. Who comes
 //! after no known pause may come by himself, again and again when he came, or be who has been away longest, after a pause that
 //! varies: both are rehearsed, and what is more is believed; but not of one in which without losses clients wait much longer than they were seen
 //! to: who comes to a loop that keeps the drive busy answers it, whatever is seen, since others who came by themselves would wait without an end.

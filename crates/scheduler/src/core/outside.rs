@@ -9,6 +9,7 @@ mod again;
 mod answers;
 mod arrivals;
 mod bought;
+mod busy;
 mod clock;
 mod command;
 mod config;
@@ -28,6 +29,7 @@ mod neighbours;
 mod parts;
 mod record;
 mod rehearsal;
+mod reported;
 mod rest;
 mod returns;
 mod script;
@@ -55,7 +57,7 @@ use command::{Order, Work};
 use control::Control;
 use correct::Correction;
 use felt::{Felt, Waiting};
-use forecast::{HeldBack, Late, Plain, Source, Standing};
+use forecast::{Forecast, HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
 use idle::{Alone, Charged, Usual};
 use kept::Kept;
@@ -63,6 +65,7 @@ use margin::Margins;
 use model::{DriveModel, Position};
 use neighbours::Learned;
 use record::{Came, Observed};
+use reported::Report;
 use sequences::Sequences;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
@@ -87,13 +90,9 @@ const DRIFT_PPM: i64 = 5_000;
 /// twenty who think for 200 ms felt 1.2% to 1.7%, and by 0.47% 1.0% at most, of a drive that writes back (docs/FAST02.md).
 const OF_RETURNING: u32 = 60;
 
-/// The same of a drive that writes back and is foreseen: by accounts of 0.6% to 0.9% ten to forty who pause for 100 to 400 ms and mostly
-/// write felt 1.2% to 1.4% (docs/FAST02.md).
-const OF_RETURNING_WRITERS: u32 = 40;
-
-/// The same of any other drive that is foreseen, where idle time is used as well: who meets whom for what one idle command was late by is
-/// told by four fifths. By accounts of 0.95% clients who pause for 100 to 250 ms felt 1.0% to 1.2%, on slow arms and of a drive that takes
-/// one command at a time (docs/FAST02.md).
+/// The same of a drive that is foreseen, where idle time is used: who meets whom for what one idle command was late by is told by four
+/// fifths. By accounts of 0.95% clients who pause for 100 to 250 ms felt 1.0% to 1.2%, on slow arms and of a drive that takes one command
+/// at a time (docs/FAST02.md).
 const OF_RETURNING_IDLE: u32 = 20;
 
 /// So many completions that agree make the platter's angle known.
@@ -176,6 +175,10 @@ pub(super) struct Outside {
     base: Standing,
     /// What was heard of last is a write that was in the drive's buffer then.
     buffered: bool,
+    /// How the last that was reported so was foreseen to go to the medium.
+    last_reported: Option<Forecast>,
+    /// Reports since a completion fitted the platter's angle that fitted none.
+    reports_off: u32,
     /// Platter time at which the foreground's last write is on the medium, if it was reported before.
     written: Instant,
     /// Commands of detours whose cost has not been heard of, since their requests' writes were reported from the buffer.
@@ -242,6 +245,8 @@ impl Outside {
             device: VecDeque::new(),
             base: Standing::at_rest(position, drive.layout().track_at(position.cylinder, position.head)),
             buffered: false,
+            last_reported: None,
+            reports_off: 0,
             written: Instant::ZERO,
             unheard: 0,
             heard_of: 0,
@@ -290,6 +295,18 @@ impl Outside {
         self.detour_bound().and_then(|bound| self.guard.caution(bound, risk.saturating_add(meanwhile)))
     }
 
+    /// What is known to have gone to the medium is done, when it was foreseen or not.
+    fn foreseen_or_not(&mut self, seen: &Observed, came: Option<Came>) {
+        self.record.note(seen, came);
+        if self.guard.note(seen.foreseen) {
+            // The drive may be another one from now on.
+            self.correction.forget();
+            self.control.forget();
+            self.doubt_writing_through();
+        }
+        self.margins.learn(&self.record);
+    }
+
     /// Whether what idle time costs can be foreseen: not of a drive that is unknown, or not what it is believed to be.
     fn foresees(&self) -> bool {
         let trusted = self.guard.is_trusted() || self.config.harm_ppm.is_none();
@@ -303,11 +320,10 @@ impl Outside {
         let foresees = self.foresees();
         let from_buffer = self.config.overheads.write_back || !foresees;
         let of_writes = if from_buffer { bound_ppm / 10 } else { 0 };
-        let hundredths = match (foresees, from_buffer) {
-            (false, _) => OF_RETURNING,
-            (true, true) => OF_RETURNING_WRITERS,
-            (true, false) if self.shared.uses_idle_time() => OF_RETURNING_IDLE,
-            (true, false) => 0,
+        let hundredths = match foresees {
+            false => OF_RETURNING,
+            true if self.shared.uses_idle_time() => OF_RETURNING_IDLE,
+            true => 0,
         };
         let of_returning = if self.felt.most_return() { bound_ppm / 100 * hundredths } else { 0 };
         self.again.by_account(bound_ppm - of_writes.max(of_returning))
@@ -419,8 +435,14 @@ impl Core {
         let waited_for_bus = outside.behind_idle_on_bus(&drive, &order);
         let followed = outside.came_from_buffer(&drive, (now, begun), &mut order, in_turn);
         let buffered = followed.hit;
+        // A write's report from the buffer tells of the one before it at most.
+        let mut report = None;
         let mut seen = if buffered {
             Observed { error: 0, turns: 0, explained: true, foreseen: true }
+        } else if outside.reports(order.command.op) {
+            let Report { seen, before } = outside.reported(&drive, now, &order, in_turn);
+            report = before;
+            seen
         } else {
             outside.resync(&drive, now, &order, in_turn)
         };
@@ -436,16 +458,11 @@ impl Core {
         let in_two = !seen.explained && (1..outside.clock.turn()).contains(&seen.error);
         let late = seen.explained && seen.turns > 0 || in_two;
         let came = medium.then(|| foreseen.approach()).map(|(way, slack)| Came { way, slack, late });
-        if !(streamed || outside.reports(order.command.op)) {
-            outside.record.note(&seen, came);
-            if outside.guard.note(seen.foreseen) {
-                // The drive may be another one from now on.
-                outside.correction.forget();
-                outside.control.forget();
-                outside.doubt_writing_through();
-            }
+        if let Some(before) = report {
+            outside.foreseen_or_not(&seen, before);
+        } else if !(streamed || outside.reports(order.command.op)) {
+            outside.foreseen_or_not(&seen, came);
             outside.learned.note(order.neighbour, seen.turns > 0 || !seen.explained && seen.error > 0);
-            outside.margins.learn(&outside.record);
             if let Work::Foreground { plain, .. } = &order.work
                 && plain.is_none_or(|plain| plain.detour == 0)
                 && outside.foresees()
@@ -568,6 +585,7 @@ impl Core {
             waiting.to_write |= op.is_write();
             time = time.and_then(|time| outside.at_head_unforeseen(op, time));
         }
+        waiting.frees = outside.frees(now, job.pending.request.op);
         let waited =
             time.map_or(Duration::MAX, |time| now.saturating_since(waiting.since).saturating_sub(time));
         let [detours, idle] = outside.felt.done(

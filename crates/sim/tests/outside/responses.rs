@@ -5,7 +5,7 @@ use drive::{Behaviour, Flash, FlashConfig, Queue, QueueOrder};
 use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Config, IdleTime, OutsideConfig, Overheads, Place};
+use scheduler::{Caution, Config, IdleTime, OutsideConfig, Overheads, Place};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,18 +30,20 @@ pub struct Pair {
     pub told: [f64; 2],
     /// Detours.
     pub detours: u64,
-    /// The part of the time in which predictions were trusted, where that was looked at.
+    /// The part of the time in which predictions were trusted.
     pub trusted: f64,
 }
 
 impl Pair {
     pub fn of<S: Source>(plain: &Outside<S>, scan: &Outside<S>) -> Self {
         let mean = |run: &Outside<S>| run.report().foreground.mean_response_ms;
+        let lasted = |caution| scan.trust().lasted(caution).as_secs_f64();
+        let doubted = lasted(Caution::Mistrust) + lasted(Caution::Unsynchronised) + lasted(Caution::Unknown);
         Self {
             slower: (mean(scan) / mean(plain) - 1.0) * 100.0,
             told: [scan.core().detour_harm().unwrap().share(), scan.harm().share()].map(|part| part * 100.0),
             detours: scan.planner_stats().detours,
-            trusted: 0.0,
+            trusted: 1.0 - doubted / scan.now().saturating_since(Instant::ZERO).as_secs_f64(),
         }
     }
 }

@@ -6,7 +6,7 @@ use freeblock_sim::{Background, Nothing, Outside, black_box};
 use model::profile::WriteBack;
 use model::{DriveModel, builtin};
 use scheduler::policy::PolicyName;
-use scheduler::{Caution, Config, IdleTime, OutsideConfig, Overheads, Place};
+use scheduler::{Config, IdleTime, OutsideConfig, Overheads, Place};
 use std::sync::Arc;
 use units::{Instant, Sectors};
 use workload::{Arrival, Issuer, Random, RandomConfig, Share};
@@ -52,13 +52,7 @@ fn pair(
         run.advance(requests, &mut Nothing).unwrap();
         run
     };
-    let scan = run(Background::Scan { block: Sectors::new(16) }, idle);
-    let lasted = |caution| scan.trust().lasted(caution).as_secs_f64();
-    let doubted = lasted(Caution::Mistrust) + lasted(Caution::Unsynchronised);
-    Pair {
-        trusted: 1.0 - doubted / scan.now().saturating_since(Instant::ZERO).as_secs_f64(),
-        ..Pair::of(&run(Background::None, None), &scan)
-    }
+    Pair::of(&run(Background::None, None), &run(Background::Scan { block: Sectors::new(16) }, idle))
 }
 
 const ATLAS: &str = "quantum-atlas-10k";

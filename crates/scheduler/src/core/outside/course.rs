@@ -5,7 +5,7 @@ use super::clock::{self, moved};
 use super::decide::LEAD;
 use super::forecast::{Forecast, Standing, forecast};
 use super::record::Observed;
-use super::{AGREEING, CHANCE, Command, DISAGREEING, DRIFT_PPM, MOST_AT_DRIVE, NOISE, Order, Outside, Work};
+use super::{CHANCE, Command, DISAGREEING, DRIFT_PPM, MOST_AT_DRIVE, NOISE, Order, Outside, Work};
 use crate::core::under_way::turn;
 use model::DriveModel;
 use units::{Duration, Instant, LbnRange, Op};
@@ -146,52 +146,6 @@ impl Outside {
         }
     }
 
-    /// A write was reported from the drive's buffer: nobody hears of the medium, but that the drive came to it. So if it is later
-    /// or sooner by what the write before it would have been by with another number of turns, that was the number.
-    fn reported(&mut self, drive: &DriveModel, now: Instant, order: &Order, in_turn: bool) -> Observed {
-        let turn = turn(drive).as_nanos() as i64;
-        let heard = self.clock.platter(now);
-        let mut turns = 0;
-        if in_turn {
-            self.learn_taking_in(drive, heard, order);
-        }
-        let (mut foreseen, mut after) = self.follow(drive, &self.base, order);
-        let mut tells = false;
-        if self.buffered && in_turn && self.config.overheads.overlap {
-            let off = |forecast: &Forecast| clock::difference(heard, forecast.heard).abs();
-            for other in [1, -1] {
-                let base = Standing {
-                    free: moved(self.base.free, other * turn),
-                    ready: moved(self.base.ready, other * turn),
-                    ..self.base
-                };
-                let (forecast, standing) = self.follow(drive, &base, order);
-                tells |= clock::difference(forecast.heard, foreseen.heard).abs() > turn / 2;
-                if off(&forecast) + turn / 2 < off(&foreseen) {
-                    (turns, foreseen, after) = (other, forecast, standing);
-                }
-            }
-        }
-        self.hear_of_detours(order, tells);
-        self.base = after;
-        self.buffered = true;
-        if !self.config.overheads.overlap {
-            self.base.ready = heard;
-        }
-        Observed { error: turns * turn, turns, explained: true, foreseen: true }
-    }
-
-    /// A completion `tells` what detours have cost that writes came behind which were reported from the buffer. Who comes a turn
-    /// after those were to be on the medium does not wait for them.
-    fn hear_of_detours(&mut self, order: &Order, tells: bool) {
-        let sent = order.sent.map(|sent| self.clock.platter(sent));
-        let turn = Duration::from_nanos(self.clock.turn().unsigned_abs());
-        if sent.is_some_and(|sent| sent > self.base.free + turn) {
-            self.unheard = 0;
-        }
-        self.heard_of = if tells { std::mem::take(&mut self.unheard) } else { 0 };
-    }
-
     /// When the data of a read had crossed the bus that is heard of then. What the drive takes to report it beyond that keeps nobody's
     /// data waiting.
     pub(super) fn crossed(&self, heard: Instant) -> Instant {
@@ -210,12 +164,6 @@ impl Outside {
         let op = order.command.op;
         let foreseen = order.forecast;
         let (own, after) = self.follow(drive, &self.base, order);
-        if self.reports(op) {
-            if in_turn {
-                self.learn_writing_through(drive, now, order);
-            }
-            return self.reported(drive, now, order, in_turn);
-        }
         self.hear_of_detours(order, true);
         self.buffered = false;
         let turn = turn(drive).as_nanos() as i64;
@@ -243,9 +191,7 @@ impl Outside {
                 self.held_back.of(overheads.bus_sector * order.command.range.len().get())
             };
             left = self.clock.correct(ended, error, late, self.config.resync);
-            self.agreeing += 1;
-            self.disagreeing = 0;
-            self.known |= self.agreeing >= AGREEING;
+            self.agrees();
         } else {
             self.agreeing = 0;
             self.disagreeing += 1;

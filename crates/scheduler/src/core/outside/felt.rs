@@ -12,6 +12,7 @@
 //! those who keep a pace of their own, as for closed loops, with and without pauses, in whatever order, and with bursts between.
 
 use super::arrivals::Arrivals;
+use super::busy::Frees;
 use super::clock::nanos;
 use super::forecast::Late;
 use super::rehearsal::Rehearsal;
@@ -44,6 +45,8 @@ pub(super) struct Waiting {
     pub to_write: bool,
     /// The place in the order of arrival of the one that is done.
     pub done: u64,
+    /// When the head is free behind that.
+    pub frees: Frees,
 }
 
 impl Waiting {
@@ -58,6 +61,7 @@ impl Waiting {
             came: Vec::new(),
             to_write: false,
             done: 0,
+            frees: Frees::At(Instant::ZERO),
         };
         requests.fold(none, |mut waiting, request| {
             waiting.all += 1;
@@ -120,7 +124,8 @@ impl Felt {
         (waited, turn): (Duration, Duration),
         unforeseen: bool,
     ) -> [i64; 2] {
-        let Waiting { all: waiting, bursts, since, heard, mut came, to_write, done: sequence } = waiting;
+        let Waiting { all: waiting, bursts, since, heard, mut came, to_write, done: sequence, frees } =
+            waiting;
         let behind = waiting + usize::from(to_write);
         self.catch_up(nanos(waited));
         self.arrivals.done(
@@ -140,7 +145,7 @@ impl Felt {
         }
         self.most[0] = self.most[0].max(bursts);
         let head = [late.head, std::mem::take(&mut self.after_idle)];
-        self.rehearsal.served(now, sequence, (heard, from), (turn, head[1], unforeseen));
+        self.rehearsal.served(now, sequence, (heard, from, frees), (turn, head[1], unforeseen));
         if head != [0, 0] {
             self.remember((self.done + (waiting - bursts) as u64, head));
         }
@@ -253,6 +258,7 @@ mod tests {
             came: Vec::new(),
             to_write: false,
             done: 0,
+            frees: Frees::At(Instant::ZERO),
         }
     }
 

@@ -25,6 +25,9 @@ use units::{Duration, FULL_TURN, Instant, LbnRange, Op, Sectors, TrackIndex};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alone {
     mean: Duration,
+    /// About the middle of them, and of 65536 those that are near it.
+    middle: Duration,
+    near: u32,
     seen: u32,
 }
 
@@ -32,15 +35,33 @@ pub(super) struct Alone {
 const MEAN_OF: u32 = 128;
 const TOO_FEW: u32 = 16;
 
+/// What turns past a head differs by a quarter of a turn in the mean: where most are nearer to each other than this, nothing does.
+const NEAR: Duration = Duration::from_micros(500);
+const MOST: u32 = 65_536 / 4 * 3;
+
 impl Alone {
     fn note(&mut self, time: Duration) {
         self.seen = (self.seen + 1).min(MEAN_OF);
         let of = u64::from(self.seen);
         self.mean = (self.mean * (of - 1) + time) / of;
+        let step = NEAR / 8;
+        self.middle = match time {
+            first if of == 1 => first,
+            longer if longer > self.middle + step => self.middle + step,
+            shorter => shorter.max(self.middle.saturating_sub(step)),
+        };
+        let off = time.saturating_sub(self.middle).max(self.middle.saturating_sub(time));
+        let near = if off <= NEAR { 65_536 } else { 0 };
+        self.near = (self.near * (self.seen - 1) + near) / self.seen;
     }
 
-    fn usual(&self) -> Option<Duration> {
+    pub fn usual(&self) -> Option<Duration> {
         (self.seen >= TOO_FEW).then_some(self.mean)
+    }
+
+    /// What most take, if that is the same: so it is of writes that come from the buffer, but for those that come to a drive that pauses.
+    pub fn steady(&self) -> Option<Duration> {
+        (self.seen >= TOO_FEW && self.near >= MOST).then_some(self.middle)
     }
 
     /// The mean of however few.
@@ -263,7 +284,8 @@ impl Core {
         if !after_idle && sent == begun && silent {
             alone.note(time);
         }
-        let usual = alone.usual();
+        let steady = alone.steady().filter(|_| order.command.op.is_write());
+        let usual = steady.or(alone.usual());
         if order.foreseen {
             return;
         }
@@ -329,7 +351,9 @@ impl Core {
         let visit = outside.visits.mean().unwrap_or(turn(&self.drive) * 2);
         let used = self.idle.asked.map(|first| self.idle.since.saturating_since(first));
         let left = used.map(|used| self.idle.since + (used + outside.idle_spent + visit) * AS_LONG_AGAIN);
-        if left.is_some_and(|left| now < left) {
+        // Where clients come again and nothing is foreseen, one command may cost a percent of minutes.
+        let returning = !outside.foresees() && outside.felt.most_return();
+        if returning || left.is_some_and(|left| now < left) {
             let (first, meanwhile) =
                 (outside.felt.at_risk(nanos(visit)), outside.felt.at_risk_meanwhile(nanos(visit)));
             let risk = first.saturating_add(meanwhile);

@@ -12,12 +12,14 @@
 //! as if any of those lost for whom it has waited. An idle command may take several turns, which throw out of place all who come
 //! meanwhile: as much is lost at once as has been, if that is more than a turn.
 //!
-//! What a request takes depends on from how many it is chosen: by as much as it took more or less than others from as many, it
-//! takes more or less in a rehearsal too. Who was overtaken as they were written down is overtaken as often in a rehearsal. Who comes
+//! A write is reported sooner than the head is free behind it ([`busy`](super::busy)), and is rehearsed so. What a request takes depends on
+//! from how many it is chosen: by as much as it took more or less than others from as many, it takes more or less in a rehearsal too. Who
+//! was overtaken as they were written down is overtaken as often in a rehearsal. Who comes
 //! after no known pause may come by himself, again and again when he came, or be who has been away longest, after a pause that
 //! varies: both are rehearsed, and what is more is believed; but not of one in which without losses clients wait much longer than they were seen
 //! to: who comes to a loop that keeps the drive busy answers it, whatever is seen, since others who came by themselves would wait without an end.
 
+use super::busy::{Busy, Frees};
 use super::clock::nanos;
 use super::returns::Returns;
 use super::script::{Came, Client, Played, Script};
@@ -215,18 +217,19 @@ impl Rehearsed {
         let lost = if loses { self.at_once } else { 0 };
         let Client { first, steps, by_itself } = &played.clients[who];
         let place = &mut self.next[who];
-        self.now += played.takes(&steps[*place], from) + lost;
+        let done = self.now + played.takes(&steps[*place], from) + lost;
+        self.now = done + steps[*place].after;
         self.free = self.now;
         *place = (*place + 1) % steps.len();
-        let mut due = self.now + steps[*place].pause;
+        let mut due = done + steps[*place].pause;
         if *place == 0 && *by_itself {
             self.rounds[who] += 1;
-            due = self.now.max(first + self.rounds[who] * played.period);
+            due = done.max(first + self.rounds[who] * played.period);
         }
         self.due.push(Reverse((due, who)));
         self.done += 1;
         if self.done > early {
-            self.waited += (self.now - came) as f64;
+            self.waited += (done - came) as f64;
             self.lost += lost as f64;
         }
     }
@@ -297,6 +300,10 @@ struct Reading {
 }
 
 impl Reading {
+    fn begin_anew(&mut self) {
+        *self = Self { returns: self.returns, ..Self::default() };
+    }
+
     /// The request that is the `nth` to be done, was chosen from so many, and could have begun `since` then.
     fn done(
         &mut self,
@@ -328,6 +335,8 @@ pub(super) struct Rehearsal {
     idle: LostToIdle,
     /// Nobody can tell a client who pauses by chance from one who comes for the first time: it is read either way.
     readings: [Reading; 2],
+    /// When the head is free.
+    busy: Busy,
     /// Of those who come after no known pause, the part that comes on the heels of others.
     in_bursts: f64,
     /// Requests done.
@@ -337,7 +346,8 @@ pub(super) struct Rehearsal {
 impl Default for Rehearsal {
     fn default() -> Self {
         let readings = [false, true].map(|returns| Reading { returns, ..Reading::default() });
-        Self { returns: Returns::default(), idle: LostToIdle::default(), readings, in_bursts: 0.0, done: 0 }
+        let (returns, idle, busy) = (Returns::default(), LostToIdle::default(), Busy::default());
+        Self { returns, idle, readings, busy, in_bursts: 0.0, done: 0 }
     }
 }
 
@@ -354,7 +364,7 @@ impl Rehearsal {
                 if self.returns.most_return() {
                     reading.script.come(of, answers, &self.returns, reading.returns);
                 } else {
-                    *reading = Reading { returns: reading.returns, ..Reading::default() };
+                    reading.begin_anew();
                 }
             }
         }
@@ -365,15 +375,22 @@ impl Rehearsal {
         &mut self,
         now: Instant,
         sequence: u64,
-        (since, from): (Instant, usize),
+        (since, from, frees): (Instant, usize, Frees),
         (turn, idle, unforeseen): (Duration, i64, bool),
     ) {
         self.done += 1;
         self.returns.done(now, self.done);
         if !self.returns.most_return() {
+            self.busy.forget();
             return;
         }
-        let alone = self.readings[0].script.arrived(sequence).filter(|_| from == 0);
+        let arrived = self.readings[0].script.arrived(sequence);
+        let since = since.max(self.busy.done(now, arrived.unwrap_or(since), frees, idle != 0));
+        if !self.busy.knows(frees) {
+            // What is written down of a head that seems to do nothing would tell of clients who hardly meet.
+            self.readings.iter_mut().for_each(Reading::begin_anew);
+        }
+        let alone = arrived.filter(|arrived| from == 0 && *arrived >= since);
         self.idle.note(alone.map(|arrived| arrived.saturating_since(since).as_nanos()), idle, unforeseen);
         let turn = nanos(turn).unsigned_abs();
         for reading in &mut self.readings {
@@ -482,7 +499,7 @@ mod tests {
             told.served(
                 Instant::from_nanos(done),
                 number,
-                (Instant::from_nanos(free), from),
+                (Instant::from_nanos(free), from, Frees::At(Instant::from_nanos(done))),
                 (turn, idle, false),
             );
             sums[0] += (done - came) as f64;
@@ -583,7 +600,7 @@ mod tests {
                 rehearsal.served(
                     Instant::from_nanos(done),
                     nth,
-                    (since, from),
+                    (since, from, Frees::At(Instant::from_nanos(done))),
                     (Duration::from_nanos(TURN), 0, false),
                 );
                 free = done;

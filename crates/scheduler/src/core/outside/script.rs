@@ -33,6 +33,8 @@ struct Waits {
 pub(super) struct Step {
     pub pause: u64,
     took: u64,
+    /// For how long the head was busy with it after that.
+    pub after: u64,
     from: usize,
 }
 
@@ -59,6 +61,8 @@ pub(super) struct Script {
     before: [u64; 2],
     /// What they have waited who are written down, in nanoseconds.
     waited: f64,
+    /// Whose request was done last, if it is written down, and when.
+    last: Option<(usize, Instant)>,
 }
 
 impl Script {
@@ -90,6 +94,12 @@ impl Script {
     /// The request that is the `nth` to be done, was chosen from so many, and could have begun `since` then.
     pub fn done(&mut self, now: Instant, (nth, sequence): (u64, u64), (since, from): (Instant, usize)) {
         let began = *self.began.get_or_insert(now);
+        // Of the last one it is known by now.
+        if let Some((client, done)) = self.last.take()
+            && let Some(step) = self.clients[client].steps.last_mut()
+        {
+            step.after = since.saturating_since(done).as_nanos();
+        }
         let Some(Waits { arrived, client, pause }) = self.waiting.remove(&sequence) else { return };
         let before =
             self.waiting.range(..sequence).filter(|(_, other)| other.arrived <= since).count() as u64;
@@ -99,15 +109,17 @@ impl Script {
         while self.away.len() > REMEMBERED {
             self.away.pop_first();
         }
-        if let (Some(pause), Some(client)) = (pause, self.clients.get_mut(client)) {
+        let place = client;
+        if let (Some(pause), Some(client)) = (pause, self.clients.get_mut(place)) {
             let took = now.saturating_since(since.max(arrived)).as_nanos();
             let from = from.min(DEPTHS - 1);
             if client.steps.is_empty() {
                 client.first = arrived.saturating_since(began).as_nanos();
             }
-            client.steps.push(Step { pause: pause.as_nanos(), took, from });
+            client.steps.push(Step { pause: pause.as_nanos(), took, after: 0, from });
             self.waited += now.saturating_since(arrived).as_nanos() as f64;
             self.requests += 1;
+            self.last = Some((place, now));
         }
     }
 
@@ -124,11 +136,14 @@ impl Script {
     /// What requests take that are chosen from so many.
     fn means(&mut self) -> [u64; DEPTHS] {
         let steps = || self.clients.iter().flat_map(|client| &client.steps);
-        let mean = steps().map(|step| step.took).sum::<u64>() / (self.requests as u64).max(1);
+        let requests = (self.requests as u64).max(1);
+        let mean = steps().map(|step| step.took).sum::<u64>() / requests;
+        let after = steps().map(|step| step.after).sum::<u64>() / requests;
         let mut took = [(0, 0); DEPTHS];
         for step in self.clients.iter_mut().flat_map(|client| &mut client.steps) {
             // Where the drive was elsewhere for long, chance would be all that is seen.
             step.took = step.took.min((mean as f64 * STALL) as u64);
+            step.after = step.after.min((after as f64 * STALL) as u64);
             took[step.from].0 += 1;
             took[step.from].1 += step.took;
         }

@@ -1,0 +1,143 @@
+//! Writes that a drive reports from its buffer, and what a report tells of the write before.
+//!
+//! Nobody hears when such a write is on the medium. But a drive turns to the next one only then, and whoever comes before that waits for it:
+//! so the report of one that has waited says when the last one was on the medium, as exactly as a completion from there. Where clients
+//! only write nothing else does, and a drive exactly as told was never trusted, as its platter's angle was not known.
+
+use super::clock::{difference, moved};
+use super::forecast::{Forecast, Standing};
+use super::record::{Came, Observed};
+use super::{AGREEING, CHANCE, DRIFT_PPM, NOISE, Order, Outside};
+use crate::core::under_way::turn;
+use model::DriveModel;
+use units::{Duration, Instant};
+
+/// So many reports one after another that fit no angle, with nothing between that fits one, and the platter's is looked for anew: a drive that
+/// reports from the medium says with each how long it took for that, and of the write before nothing.
+const DISAGREEING: u32 = 24;
+
+/// What a report says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Report {
+    pub seen: Observed,
+    /// Whether it has waited for the write before: how the head came to that, if it is known.
+    pub before: Option<Option<Came>>,
+}
+
+impl Outside {
+    /// A write was reported from the drive's buffer: nobody hears of the medium, but that the drive came to it. So if it is later
+    /// or sooner by what the write before it would have been by with another number of turns, that was the number.
+    pub(super) fn reported(
+        &mut self,
+        drive: &DriveModel,
+        now: Instant,
+        order: &Order,
+        in_turn: bool,
+    ) -> Report {
+        let turn = turn(drive).as_nanos() as i64;
+        let heard = self.clock.platter(now);
+        if in_turn {
+            self.learn_writing_through(drive, now, order);
+            self.learn_taking_in(drive, heard, order);
+        }
+        let (mut foreseen, mut after) = self.follow(drive, &self.base, order);
+        let mut seen = Observed { error: 0, turns: 0, explained: true, foreseen: true };
+        let mut tells = false;
+        let mut before = None;
+        if self.buffered && in_turn {
+            if let Some(at) = self.waited_until(drive, now, order) {
+                tells = true;
+                seen = self.on_medium(drive, at);
+                let late = seen.explained && seen.turns > 0;
+                let came = self.last_reported.map(|last| last.approach());
+                before = Some(came.map(|(way, slack)| Came { way, slack, late }));
+                (foreseen, after) = self.follow(drive, &self.base, order);
+            } else if self.config.overheads.overlap {
+                let off = |forecast: &Forecast| difference(heard, forecast.heard).abs();
+                for other in [1, -1] {
+                    let base = Standing {
+                        free: moved(self.base.free, other * turn),
+                        ready: moved(self.base.ready, other * turn),
+                        ..self.base
+                    };
+                    let (forecast, standing) = self.follow(drive, &base, order);
+                    tells |= difference(forecast.heard, foreseen.heard).abs() > turn / 2;
+                    if off(&forecast) + turn / 2 < off(&foreseen) {
+                        (seen.turns, foreseen, after) = (other, forecast, standing);
+                    }
+                }
+                seen.error = seen.turns * turn;
+            }
+        }
+        self.hear_of_detours(order, tells);
+        self.base = after;
+        self.buffered = true;
+        self.last_reported = in_turn.then_some(foreseen);
+        if !self.config.overheads.overlap {
+            // It is heard of otherwise by the clock that was corrected meanwhile.
+            self.base.ready = self.clock.platter(now);
+        }
+        Report { seen, before }
+    }
+
+    /// When the write before was on the medium, by the host's clock, if this one has waited for that: by more than commands vary. What
+    /// follows on it may have been taken in beside it.
+    fn waited_until(&self, drive: &DriveModel, now: Instant, order: &Order) -> Option<Instant> {
+        let range = order.command.range;
+        if self.base.follows_reported(range) {
+            return None;
+        }
+        let none = Standing { free: Instant::ZERO, ready: Instant::ZERO, ..self.base };
+        let at_once = self.follow(drive, &none, order).0.heard;
+        let waited = difference(self.clock.platter(now), at_once);
+        let overheads = &self.config.overheads;
+        let own = overheads.bus_sector * range.len().get() + overheads.tail(order.command.op);
+        (waited > self.clock.turn() / CHANCE).then(|| now.checked_sub(own)).flatten()
+    }
+
+    /// The last write that was reported was on the medium at `at`, by the host's clock: compares that with what was foreseen, and believes
+    /// it. Of the platter's angle what is further off than commands are by chance is not believed: there may be other reasons to wait.
+    fn on_medium(&mut self, drive: &DriveModel, at: Instant) -> Observed {
+        let turn = turn(drive).as_nanos() as i64;
+        let foreseen = self.base.free;
+        let error = self.clock.error(at, foreseen);
+        let late = difference(self.clock.platter(at), foreseen);
+        let turns = (late + error + turn / 2).div_euclid(turn);
+        let chance = turn / CHANCE + self.clock.may_drift(at, DRIFT_PPM);
+        let explained = error.abs() <= chance.min(turn / NOISE);
+        let mut left = 0;
+        if explained {
+            left = self.clock.correct(at, error, Duration::ZERO, self.config.resync);
+            self.agrees();
+        } else {
+            self.agreeing = 0;
+            self.reports_off += 1;
+            if !self.known || self.reports_off == DISAGREEING {
+                self.clock.restart(at, error);
+                self.known = false;
+                self.reports_off = 0;
+            }
+        }
+        self.base.free = moved(self.clock.platter(at), left);
+        self.base.ready = self.base.free;
+        Observed { error: late, turns, explained, foreseen: explained && turns == 0 }
+    }
+
+    /// One more completion fits the platter's angle.
+    pub(super) fn agrees(&mut self) {
+        self.agreeing += 1;
+        (self.disagreeing, self.reports_off) = (0, 0);
+        self.known |= self.agreeing >= AGREEING;
+    }
+
+    /// A completion `tells` what detours have cost that writes came behind which were reported from the buffer. Who comes a turn
+    /// after those were to be on the medium does not wait for them.
+    pub(super) fn hear_of_detours(&mut self, order: &Order, tells: bool) {
+        let sent = order.sent.map(|sent| self.clock.platter(sent));
+        let turn = Duration::from_nanos(self.clock.turn().unsigned_abs());
+        if sent.is_some_and(|sent| sent > self.base.free + turn) {
+            self.unheard = 0;
+        }
+        self.heard_of = if tells { std::mem::take(&mut self.unheard) } else { 0 };
+    }
+}

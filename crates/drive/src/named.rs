@@ -141,7 +141,7 @@ const SWITCHES: [Switch; 19] = [
     },
     Switch {
         name: "completion_overhead",
-        mend: "give the time of a sector on the bus, such as 6.4us, or off for the profile's",
+        mend: "give a time, such as 300us, or off for the profile's",
         copy: |to, from| to.completion_overhead = from.completion_overhead,
         read: |to, text| set(&mut to.completion_overhead, Some(time(text)?)),
         write: |of| of.completion_overhead.map_or(OFF.to_owned(), shown),

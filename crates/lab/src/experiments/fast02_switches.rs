@@ -23,8 +23,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// The default noise's spindle begins at its speed and wanders by a tenth of a percent in ten minutes; this one goes as far as half a percent
-/// in half a minute.
+/// The default noise's spindle begins at its speed and wanders by a turn a minute every five seconds at most, hardly a tenth of the half
+/// percent that it may be off in a run as long as these; this one goes most of the way in half a minute.
 const FAST_DRIFT: &str = "drift=5000:20ms";
 
 /// Sectors that a drive tries for eight turns: over these the bound is passed by the one with which it is reached.

@@ -5,7 +5,7 @@ pub(crate) fn left_alone(caution: &str) -> Option<&'static str> {
     match caution {
         "unsynchronised" => Some("where the platters are is not known now"),
         "mistrust" => Some("the drive does not do what its profile says, or has yet to show that it does"),
-        "harm" => Some("they have cost the foreground as much as they may"),
+        "harm" => Some("they have cost the foreground as much as they may, with what may come of them yet"),
         "unknown" => Some("nothing is known of the drive but its size"),
         _ => None,
     }

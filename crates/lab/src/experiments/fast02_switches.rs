@@ -27,11 +27,12 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// percent that it may be off in a run as long as these; this one goes most of the way in half a minute.
 const FAST_DRIFT: &str = "drift=5000:20ms";
 
-/// Sectors that a drive tries for eight turns: over these the bound is passed by the one with which it is reached.
+/// Sectors that a drive tries for eight turns. How many of them detours meet is chance: by one seed the foreground is half a percent slower or
+/// one and a half in the quick size, so that it takes a dozen to tell either from the bound.
 const BAD_SECTORS: &str = "bad_sectors=1000:8";
 
 /// In what the drive differs from [`exact`], by the names of its switches (docs/MODEL.md, section 8).
-const RANDOM: [&str; 24] = [
+const RANDOM: [&str; 23] = [
     "",
     "seek_spread",
     "late_settles",
@@ -41,7 +42,6 @@ const RANDOM: [&str; 24] = [
     FAST_DRIFT,
     "recalibration",
     "grown_defects=1000",
-    BAD_SECTORS,
     "command_percent=0",
     "completion_overhead=300us",
     "command_spread",
@@ -98,9 +98,12 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         "no claim of the paper's: whatever a drive does, the foreground is to be less than 1% slower",
     );
     let (mut notes, mut bars, mut worst) = (Vec::new(), Vec::new(), Vec::new());
-    for (load, name, rows) in
-        [(Share::NONE, "OLTP", &RANDOM[..]), (half, "half of it sequential", &FOLLOWED[..])]
-    {
+    let few = lab.pick(1, 3);
+    for (load, name, rows, seeds) in [
+        (Share::NONE, "OLTP", &RANDOM[..], few),
+        (Share::NONE, "OLTP", &[BAD_SECTORS][..], lab.pick(12, 3)),
+        (half, "half of it sequential", &FOLLOWED[..], few),
+    ] {
         let requests = lab.pick(12_000, 200_000);
         let paper =
             Trial { followed: load, ..Trial::paper(POLICIES[0].0, Duration::from_micros(50), requests) };
@@ -108,7 +111,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         for words in rows {
             all.extend(trials(Trial { behaviour: told(words)?, ..paper }));
         }
-        let runs = lab.map_seeds(all, lab.pick(1, 3), |trial, seed| trial.run(seed))?;
+        let runs = lab.map_seeds(all, seeds, |trial, seed| trial.run(seed))?;
         let Some((inside, outside)) = runs.split_first() else { continue };
         let mut said = Vec::new();
         for (runs, words) in outside.chunks(3).zip(rows) {
@@ -134,7 +137,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
         ));
     }
     worst.sort_by(|(a, ..), (b, ..)| b.mean.total_cmp(&a.mean));
-    // What is known to be over it is a measure of its own, so that nothing else can hide behind it.
+    // What is nearest to it is a measure of its own, so that nothing else can hide behind it.
     let at_worst = |bad: bool| {
         let row = worst.iter().find(|(_, row, _)| row.ends_with(BAD_SECTORS) == bad);
         row.map_or(Spread::of(&[]), |(harm, ..)| *harm)
@@ -166,13 +169,6 @@ fn why(worst_first: &[(Spread, String, f64)]) -> String {
     let mut why = Vec::new();
     if !said.is_empty() {
         why.push(format!("Over it: {}.", said.join("; ")));
-    }
-    if said.iter().any(|row| row.contains("bad_sectors")) {
-        why.push(
-            "A detour over a sector that cannot be read costs as many turns as the drive tries for it, all at once: with the one \
-             that reaches the bound it is passed."
-                .to_owned(),
-        );
     }
     if let Some((harm, row, _)) = worst_first.get(said.len()) {
         why.push(format!("The worst of the rows within it: {row}, {harm}% slower."));

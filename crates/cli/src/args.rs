@@ -258,7 +258,7 @@ pub(crate) struct LabArgs {
     /// Experiments or claims, or the beginnings of their names [default: all]
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
-    /// Smaller loads and fewer seeds: all experiments in two minutes, not many
+    /// Smaller loads and fewer seeds: all experiments in some minutes, not hours
     #[arg(long)]
     pub(crate) quick: bool,
     /// Only experiments whose numbers are the same on every machine: none that are timed

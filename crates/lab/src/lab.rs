@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Size {
-    /// All experiments together in less than two minutes.
+    /// All experiments together in some five minutes on two cores.
     Quick,
     /// Minutes each.
     Full,

@@ -560,7 +560,8 @@ impl Tally {
 
     /// The best has improved: shorter windows than this cannot beat it.
     fn sharpen(&mut self, drive: &DriveModel) {
-        let sectors = self.best.score / self.depth;
+        // What is asked for may be more than any detour brings.
+        let sectors = (self.best.score / self.depth).min(self.densest * MOST_STOPS as u64);
         let arc = Arc::from_parts(sectors * (FULL_TURN / self.densest.max(1)));
         self.useful = drive.rpm().time_within(arc);
     }

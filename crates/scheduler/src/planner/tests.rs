@@ -263,7 +263,7 @@ proptest! {
             }
             let World { drive, background, planner, .. } = &mut world;
             // Asked for more than so much it finds as much, or nothing if there is no more.
-            for above in [expected / 2, expected.saturating_sub(1), expected, expected + 1] {
+            for above in [expected / 2, expected.saturating_sub(1), expected, expected + 1, u64::MAX] {
                 let more = Gap { above, ..gap };
                 let (found, _) = planner.plan(drive, background, &more, (Reach::Drive, SearchBudget::UNLIMITED));
                 prop_assert_eq!(found.map(|d| d.score), (expected > above).then_some(expected), "above {}", above);

@@ -14,7 +14,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::{Emulated, Shares};
+use common::{Emulated, Shares, profile_of};
 use model::profile::Order;
 use model::{Profile, builtin};
 use probe::{Options, Outcome, Probe};
@@ -48,13 +48,6 @@ fn wanted() -> Option<Wanted> {
         wanted.names = builtin::names().iter().map(|&name| name.to_owned()).collect();
     }
     Some(wanted)
-}
-
-fn profile_of(name: &str) -> Option<Profile> {
-    match name.strip_prefix("random:") {
-        Some(seed) => Some(common::random(seed.parse().ok()?)),
-        None => builtin::find(name).ok(),
-    }
 }
 
 #[expect(clippy::print_stdout, reason = "an example")]

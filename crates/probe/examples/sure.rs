@@ -13,8 +13,8 @@
 mod common;
 
 use common::judge::{Judged, drive, judged};
+use common::profile_of;
 use drive::Behaviour;
-use model::{Profile, builtin};
 use probe::{Options, Probe};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -55,13 +55,6 @@ fn wanted() -> Option<Wanted> {
         wanted.ways.push("noise".to_owned());
     }
     Some(wanted)
-}
-
-fn profile_of(name: &str) -> Option<Profile> {
-    match name.strip_prefix("random:") {
-        Some(seed) => Some(common::random(seed.parse().ok()?)),
-        None => builtin::find(name).ok(),
-    }
 }
 
 #[expect(clippy::print_stdout, reason = "an example")]

@@ -190,6 +190,14 @@ pub const WAYS: &[&str] = &[
     "noise,recalibration=5s:200ms",
 ];
 
+/// A drive by its name: a built-in one's, or `random:SEED`.
+pub fn profile_of(name: &str) -> Option<Profile> {
+    match name.strip_prefix("random:") {
+        Some(seed) => Some(random(seed.parse().ok()?)),
+        None => model::builtin::find(name).ok(),
+    }
+}
+
 /// A random drive with electronics of some kind.
 pub fn random(seed: u64) -> Profile {
     let mut profile = model::random_profile::random_profile(seed, model::random_profile::Size::Small);

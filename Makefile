@@ -40,10 +40,10 @@ torture: rust cc clients guest ## the proofs with other people's programs at len
 	  $(CARGO) test --release --locked --package freeblock-device --features ublk --lib && $(MAKE) --no-print-directory ublk && { $(call proof,ublk,serve); }; \
 	else echo "skipped: libclang not found, and ublk needs it"; fi
 	@$(TARGET)/release/freeblock torture --seed $(TORTURE_SEED)
-	@$(CARGO) test --release --locked --package freeblock-server --test crash
+	@$(CARGO) test --release --locked --package freeblock-server --test server -- crash::
 	@$(CARGO) test --release --locked --package freeblock-cli --test cli -- crash:: checksums
-	@$(CARGO) test --release --locked --package freeblock-hostile --test targets
-	@$(CARGO) test --release --locked --package freeblock-sim --test outside -- grid::whatever
+	@$(CARGO) test --release --locked --package freeblock-hostile --test hostile
+	@$(CARGO) test --release --locked --package freeblock-sim --test sim -- outside::grid::whatever
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ublk: rust cc libclang ## the release binary with `freeblock serve --ublk`: disks as /dev/ublkbN of this machine's kernel

@@ -1,4 +1,5 @@
 //! Memory, as an allocator counts it: what is granted is not exceeded at any moment, and what is said to be used is used.
+//! A binary of its own, because its allocator counts the whole process.
 
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 

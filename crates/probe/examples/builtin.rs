@@ -11,7 +11,7 @@
 //! found, and the true one, stands how sure the report is of it. The last line counts the drives that are named whole, and
 //! has the least of the others' `sure`.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/probe/common/mod.rs"]
 mod common;
 
 use common::{Emulated, Shares, profile_of};

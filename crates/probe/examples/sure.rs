@@ -7,9 +7,9 @@
 //! is wrong, the surest first; `--each` everything.
 //!
 //! For each finding, and for all together: of how many the drive's profile tells, what the confidences add up to, and how many are
-//! right; the same of those that are 75% sure or more, and of those that are 95%. `tests/common/judge.rs` says what right means.
+//! right; the same of those that are 75% sure or more, and of those that are 95%. `tests/probe/common/judge.rs` says what right means.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/probe/common/mod.rs"]
 mod common;
 
 use common::judge::{Judged, drive, judged};

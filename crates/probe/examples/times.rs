@@ -5,7 +5,7 @@
 //! wanted (`noise,queue=sptf:64`), take these instead. `--seeds N` takes the noise of seeds 1 to N, `--stages` says how long
 //! each measurement took, `--reads` leaves out the probes with writes.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/probe/common/mod.rs"]
 mod common;
 
 use common::Emulated;

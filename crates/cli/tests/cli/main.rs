@@ -1,6 +1,5 @@
 //! Drives the `freeblock` binary as a user or a script does.
 
-// The helpers of tests are tests.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 #[cfg(target_os = "linux")]

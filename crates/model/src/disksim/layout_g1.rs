@@ -22,7 +22,7 @@ pub(super) struct Mapped {
 /// The unit of skews and of the offset of a zone's first block.
 ///
 /// DiskSim's texts say "sectors" by default and the HP drives' offsets (14, 73, 80 ... on tracks of 92, 88, 84
-/// sectors) make sense as nothing else; its answers for the HP C2247A bear this out (tests/import_oracle.rs).
+/// sectors) make sense as nothing else; its answers for the HP C2247A bear this out (tests/model/import_oracle.rs).
 #[derive(Clone, Copy, PartialEq)]
 enum SkewUnit {
     Sectors,

@@ -1,0 +1,11 @@
+//! Applications on the real core in a simulated drive that holds bytes: random foreground, bad sectors, completions that
+//! are lost or late, power cuts.
+
+mod backup;
+mod cache;
+mod lld;
+mod miner;
+mod reorganizer;
+mod scrub;
+mod together;
+mod world;

@@ -1,0 +1,14 @@
+//! The integration tests of freeblock-device, in one binary: it is linked once, and its tests run beside one another.
+
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside test functions"
+)]
+
+mod emulated;
+mod faulty;
+mod raw;
+mod ring;

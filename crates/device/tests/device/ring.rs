@@ -1,0 +1,88 @@
+//! The ring gives everything back, whatever becomes of it.
+
+use device::{Aligned, Ring, Work};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+fn ring() -> Option<Ring> {
+    Ring::new().inspect_err(|error| eprintln!("skipped: io_uring not found ({error})")).ok()
+}
+
+fn pair() -> (Arc<OwnedFd>, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (Arc::new(ours.into()), theirs)
+}
+
+#[test]
+fn more_at_once_than_the_kernel_takes_ends_all_the_same() {
+    let Some(mut ring) = ring() else { return };
+    let file: OwnedFd = std::fs::File::open(std::env::current_exe().unwrap()).unwrap().into();
+    let file = Arc::new(file);
+    let mut tokens = std::collections::BTreeSet::new();
+    for i in 0..3000 {
+        assert!(tokens.insert(
+            ring.start(Work::ReadAt(Arc::clone(&file), Aligned::zeroed(512, 1), 0..512, i * 512)).unwrap()
+        ));
+    }
+    while !tokens.is_empty() {
+        ring.wait(None).unwrap();
+        while let Some(ended) = ring.next_ended() {
+            assert!(tokens.remove(&ended.token), "twice");
+            assert!(ended.result.is_ok());
+        }
+    }
+    assert_eq!(ring.under_way(), 0);
+}
+
+#[test]
+fn what_is_cancelled_ends_and_a_name_is_not_used_again() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut theirs) = pair();
+    let first = ring.start(Work::Receive(Arc::clone(&ours), vec![0; 8])).unwrap();
+    ring.cancel(first).unwrap();
+    ring.wait(None).unwrap();
+    let ended = ring.next_ended().unwrap();
+    assert_eq!(ended.token, first);
+    assert!(ended.result.is_err());
+    // Its place is used again; cancelling the old name does not end the new operation.
+    let second = ring.start(Work::Receive(Arc::clone(&ours), vec![0; 8])).unwrap();
+    assert_ne!(first, second);
+    ring.cancel(first).unwrap();
+    ring.wait(Some(Instant::now())).unwrap();
+    assert!(ring.next_ended().is_none());
+    theirs.write_all(b"new").unwrap();
+    ring.wait(None).unwrap();
+    let ended = ring.next_ended().unwrap();
+    assert_eq!((ended.token, ended.result.unwrap()), (second, 3));
+}
+
+#[test]
+fn a_ring_that_goes_takes_back_what_it_has_lent() {
+    let (ours, mut theirs) = pair();
+    {
+        let Some(mut ring) = ring() else { return };
+        for _ in 0..10 {
+            ring.start(Work::Receive(Arc::clone(&ours), vec![0; 1 << 16])).unwrap();
+        }
+        ring.wait(Some(Instant::now())).unwrap();
+    }
+    assert_eq!(Arc::strong_count(&ours), 1, "nothing works on the socket any more");
+    theirs.write_all(b"still there").unwrap();
+    let mut received = [0; 11];
+    std::io::Read::read_exact(&mut UnixStream::from(Arc::try_unwrap(ours).unwrap()), &mut received).unwrap();
+    assert_eq!(&received, b"still there");
+}
+
+#[test]
+fn a_deadline_that_is_past_is_no_wait() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, _theirs) = pair();
+    ring.start(Work::Receive(ours, vec![0; 1])).unwrap();
+    for _ in 0..100 {
+        ring.wait(Some(Instant::now())).unwrap();
+        assert!(ring.next_ended().is_none());
+    }
+}

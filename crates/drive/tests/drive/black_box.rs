@@ -1,0 +1,449 @@
+//! The drive as an outside scheduler meets it: every switch does what it says and nothing else.
+
+use freeblock_drive::{
+    BadSectors, Behaviour, Command, CommandError, Completion, Drive, Queue, QueueOrder, Rarely,
+    Recalibration, Rules, Served, SpindleDrift,
+};
+use model::Profile;
+use model::random_profile::{Size, random_profile};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+
+fn micros() -> impl Strategy<Value = Duration> {
+    (0_u64..300).prop_map(Duration::from_micros)
+}
+
+fn queue() -> impl Strategy<Value = Queue> {
+    prop_oneof![
+        Just(Queue::Serial),
+        (1_u32..20).prop_map(|depth| Queue::Tagged { order: QueueOrder::Fcfs, depth }),
+        (1_u32..20).prop_map(|depth| Queue::Tagged { order: QueueOrder::Sptf, depth }),
+    ]
+}
+
+/// Any combination of switches.
+fn behaviour() -> impl Strategy<Value = Behaviour> {
+    let switch = || proptest::option::of(any::<bool>());
+    (
+        (micros(), micros(), micros(), micros(), proptest::option::of(micros())),
+        (0_u32..200_000, 0_u32..200_000, -100_000_i32..100_000, 0_u32..100, 0_u32..101),
+        (proptest::option::of((0_u32..50_000, 1_u64..3_000)), proptest::option::of((1_u64..100, 1_u64..50))),
+        (
+            (switch(), switch(), switch(), any::<bool>(), queue()),
+            proptest::option::of((0_u32..200, 0_u32..5)),
+            (proptest::option::of(0_u32..300), proptest::option::of(micros())),
+        ),
+    )
+        .prop_map(|(time, chance, pause, (firmware, bad, (command_percent, completion_overhead)))| {
+            Behaviour {
+                seek_spread: time.0,
+                late_settles: Rarely { ppm: chance.0, most: time.1 },
+                missed_landings_ppm: chance.1,
+                seek_ageing_ppm: chance.2,
+                drift: pause
+                    .0
+                    .map(|(most_ppm, ms)| SpindleDrift { most_ppm, step: Duration::from_millis(ms) }),
+                recalibration: pause.1.map(|(more, ms)| Recalibration {
+                    every: Duration::from_millis(ms + more),
+                    takes: Duration::from_millis(ms),
+                }),
+                grown_defects: chance.3,
+                bad_sectors: bad.map(|(count, retries)| BadSectors { count, retries }),
+                command_percent,
+                completion_overhead,
+                command_spread: time.2,
+                completion_spread: time.3,
+                bus_sector: time.4,
+                overlap_percent: chance.4,
+                buffer: firmware.0,
+                read_ahead: firmware.1,
+                write_back: firmware.2,
+                eager_read_ahead: firmware.3,
+                queue: firmware.4,
+            }
+        })
+}
+
+fn profile() -> impl Strategy<Value = Profile> {
+    let names: Vec<&str> = model::builtin::names()
+        .iter()
+        .copied()
+        .filter(|name| model::builtin::find(name).unwrap().firmware.is_some())
+        .collect();
+    let electronics =
+        (0..names.len()).prop_map(move |i| model::builtin::find(names[i]).unwrap().firmware.clone());
+    (any::<u64>(), electronics)
+        .prop_map(|(seed, firmware)| Profile { firmware, ..random_profile(seed, Size::Tiny) })
+        .prop_filter("a drive whose spares leave no LBN", |p| Drive::new(p).is_ok())
+}
+
+fn black_box(profile: &Profile, behaviour: Behaviour, seed: u64) -> Drive {
+    Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed).unwrap()
+}
+
+/// Requests: operation, place, how far from the last one's end, length, pause (us).
+type Ask = (bool, u64, Option<i64>, u64, u64);
+
+fn asks() -> impl Strategy<Value = Vec<Ask>> {
+    let near = proptest::option::of(-40_i64..40);
+    proptest::collection::vec((any::<bool>(), any::<u64>(), near, 1_u64..40, 0_u64..30_000), 1..80)
+}
+
+fn commands(drive: &Drive, asks: &[Ask]) -> Vec<(Command, Duration)> {
+    let capacity = drive.model().layout().capacity().get();
+    let mut last = 0_u64;
+    asks.iter()
+        .enumerate()
+        .map(|(i, &(write, place, near, len, pause))| {
+            let len = len.min(capacity);
+            let start = near.map_or(place % capacity, |d| last.saturating_add_signed(d)).min(capacity - len);
+            last = start + len;
+            let op = if write { Op::Write } else { Op::Read };
+            let range = LbnRange::new(Lbn::new(start), Sectors::new(len));
+            (Command { id: RequestId::new(i as u64), op, range }, Duration::from_micros(pause))
+        })
+        .collect()
+}
+
+/// Sends them whether or not the last is done, as far as the queue takes them, and waits for all.
+fn run(drive: &mut Drive, commands: &[(Command, Duration)]) -> Vec<Completion> {
+    let (mut now, mut all) = (Instant::ZERO, Vec::new());
+    for (command, pause) in commands {
+        while drive.outstanding() >= drive.queue_depth() {
+            let full = CommandError::QueueFull { id: command.id, depth: drive.queue_depth() as u32 };
+            assert_eq!(drive.submit(now, *command), Err(full));
+            now = now.max(drive.next_event().unwrap());
+            drive.advance(now);
+            all.extend(std::iter::from_fn(|| drive.pop_completion()));
+        }
+        drive.submit(now, *command).unwrap();
+        now += *pause;
+        drive.advance(now);
+        all.extend(std::iter::from_fn(|| drive.pop_completion()));
+    }
+    while let Some(at) = drive.next_event() {
+        drive.advance(at);
+        all.extend(std::iter::from_fn(|| drive.pop_completion()));
+    }
+    all
+}
+
+/// One at a time, one every second: what one command does to time does not reach the next.
+fn apart(drive: &mut Drive, commands: &[(Command, Duration)]) -> Vec<Completion> {
+    commands
+        .iter()
+        .enumerate()
+        .map(|(i, (command, _))| {
+            let now = Instant::ZERO + Duration::from_secs(i as u64);
+            drive.submit(now, *command).unwrap();
+            drive.advance(now + Duration::from_millis(900));
+            drive.pop_completion().unwrap()
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(250))]
+
+    #[test]
+    fn every_command_completes_once_whatever_is_switched_on(
+        profile in profile(), behaviour in behaviour(), seed in any::<u64>(), asks in asks(),
+    ) {
+        let mut drive = black_box(&profile, behaviour, seed);
+        let commands = commands(&drive, &asks);
+        let done = run(&mut drive, &commands);
+        prop_assert_eq!(drive.outstanding(), 0);
+        prop_assert!(done.is_sorted_by_key(|c| c.at));
+        let ids: BTreeSet<RequestId> = done.iter().map(|c| c.id).collect();
+        prop_assert_eq!((ids.len(), done.len()), (commands.len(), commands.len()));
+        for c in &done {
+            prop_assert!(c.at >= c.breakdown.submitted);
+        }
+        let fcfs = !matches!(behaviour.queue, Queue::Tagged { order: QueueOrder::Sptf, .. });
+        if fcfs && behaviour.completion_spread == Duration::ZERO && behaviour.write_back == Some(false) && behaviour.buffer == Some(false) {
+            prop_assert!(done.is_sorted_by_key(|c| c.breakdown.medium_end));
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_completions(
+        profile in profile(), behaviour in behaviour(), seed in any::<u64>(), asks in asks(),
+    ) {
+        let (mut a, mut b) = (black_box(&profile, behaviour, seed), black_box(&profile, behaviour, seed));
+        let commands = commands(&a, &asks);
+        prop_assert_eq!(run(&mut a, &commands), run(&mut b, &commands));
+    }
+
+    #[test]
+    fn a_late_completion_changes_nothing_else(profile in profile(), seed in any::<u64>(), asks in asks()) {
+        let spread = Duration::from_micros(30);
+        let mut plain = black_box(&profile, Behaviour::default(), seed);
+        let late = Behaviour { completion_spread: spread, ..Behaviour::default() };
+        let mut late = black_box(&profile, late, seed);
+        let commands = commands(&plain, &asks);
+        for (a, b) in apart(&mut plain, &commands).iter().zip(apart(&mut late, &commands)) {
+            prop_assert_eq!(a.breakdown, b.breakdown);
+            prop_assert!((a.at..=a.at + spread).contains(&b.at));
+        }
+    }
+
+    #[test]
+    fn less_overlap_moves_no_arm(profile in profile(), seed in any::<u64>(), asks in asks(), percent in 1_u32..101) {
+        let mut plain = black_box(&profile, Behaviour::default(), seed);
+        let held = Behaviour { overlap_percent: percent, ..Behaviour::default() };
+        let mut held = black_box(&profile, held, seed);
+        let commands = commands(&plain, &asks);
+        for (a, b) in apart(&mut plain, &commands).iter().zip(apart(&mut held, &commands)) {
+            prop_assert_eq!(a.breakdown, b.breakdown);
+            prop_assert!(b.at >= a.at);
+            if a.breakdown.served != Served::Miss {
+                prop_assert_eq!(a.at, b.at);
+            }
+        }
+    }
+
+    #[test]
+    fn a_seek_that_varies_stays_near_its_time_and_a_missed_landing_costs_a_turn(
+        profile in profile(), seed in any::<u64>(), asks in asks(),
+    ) {
+        let spread = Duration::from_micros(20);
+        let plain = Behaviour { buffer: Some(false), ..Behaviour::default() };
+        let mut exact = black_box(&profile, plain, seed);
+        let mut noisy = black_box(&profile, Behaviour { seek_spread: spread, ..plain }, seed);
+        let mut missing = black_box(&profile, Behaviour { missed_landings_ppm: 1_000_000, ..plain }, seed);
+        let commands = commands(&exact, &asks);
+        let turn = exact.model().rpm().revolution();
+        let base = apart(&mut exact, &commands);
+        let noise = apart(&mut noisy, &commands);
+        let missed = apart(&mut missing, &commands);
+        for (a, (b, c)) in base.iter().zip(noise.iter().zip(&missed)) {
+            let (a, b, c) = (a.breakdown.seek, b.breakdown.seek, c.breakdown.seek);
+            prop_assert!(a.as_nanos().abs_diff(b.as_nanos()) <= 6 * spread.as_nanos());
+            prop_assert!(c == a || c == a + turn || c < turn * 2 && c >= turn, "{} {}", a, c);
+        }
+    }
+
+    #[test]
+    fn an_overhead_that_varies_costs_a_hit_its_length_and_a_miss_turns_at_most(
+        profile in profile(), seed in any::<u64>(), asks in asks(),
+    ) {
+        let spread = Duration::from_micros(40);
+        let mut plain = black_box(&profile, Behaviour::default(), seed);
+        let mut slow = black_box(&profile, Behaviour { command_spread: spread, ..Behaviour::default() }, seed);
+        let commands = commands(&plain, &asks);
+        let turn = plain.model().rpm().revolution();
+        for (a, b) in apart(&mut plain, &commands).iter().zip(apart(&mut slow, &commands)) {
+            prop_assert_eq!((a.id, a.breakdown.served), (b.id, b.breakdown.served));
+            match a.breakdown.served {
+                Served::Hit | Served::Buffered => prop_assert!((a.at..=a.at + spread).contains(&b.at)),
+                // What just passes is there again a turn later, on each track of the request; and a zero-latency
+                // drive that comes among the sectors later may be done sooner.
+                _ => prop_assert!(b.at <= a.at + spread + turn * 4 && a.at <= b.at + turn, "{} {}", a.at, b.at),
+            }
+        }
+    }
+
+    #[test]
+    fn an_aged_arm_is_slower_by_its_share_and_a_late_one_by_no_more_than_it_may(
+        profile in profile(), seed in any::<u64>(), asks in asks(), ppm in 0_i32..200_000,
+    ) {
+        let most = Duration::from_micros(700);
+        let plain = Behaviour { buffer: Some(false), ..Behaviour::default() };
+        let mut exact = black_box(&profile, plain, seed);
+        let mut aged = black_box(&profile, Behaviour { seek_ageing_ppm: ppm, ..plain }, seed);
+        let late_settles = Rarely { ppm: 1_000_000, most };
+        let mut late = black_box(&profile, Behaviour { late_settles, ..plain }, seed);
+        let commands = commands(&exact, &asks);
+        let floor = exact.model().seek(1).max(Duration::from_millis(3));
+        let base = apart(&mut exact, &commands);
+        let (aged, late) = (apart(&mut aged, &commands), apart(&mut late, &commands));
+        for (a, (b, c)) in base.iter().zip(aged.iter().zip(&late)) {
+            let (a, b, c) = (a.breakdown.seek, b.breakdown.seek, c.breakdown.seek);
+            let more = Duration::from_nanos(a.as_nanos() * ppm as u64 / 1_000_000);
+            // The least time of an access may hide a short seek.
+            prop_assert!(b <= a + more && (b == a + more || a <= floor), "{} {}", a, b);
+            prop_assert!(c >= a && c <= a + most);
+        }
+    }
+
+    #[test]
+    fn a_drift_of_nothing_changes_nothing_and_any_drift_no_seek(
+        profile in profile(), seed in any::<u64>(), asks in asks(), ms in 1_u64..100,
+    ) {
+        let drift = |most_ppm| {
+            let drift = Some(SpindleDrift { most_ppm, step: Duration::from_millis(ms) });
+            black_box(&profile, Behaviour { drift, buffer: Some(false), ..Behaviour::default() }, seed)
+        };
+        let off = Behaviour { buffer: Some(false), ..Behaviour::default() };
+        let mut plain = black_box(&profile, off, seed);
+        let commands = commands(&plain, &asks);
+        let base = apart(&mut plain, &commands);
+        prop_assert_eq!(&base, &apart(&mut drift(0), &commands));
+        for (a, b) in base.iter().zip(apart(&mut drift(5_000), &commands)) {
+            prop_assert_eq!((a.breakdown.seek, a.breakdown.served), (b.breakdown.seek, b.breakdown.served));
+        }
+    }
+
+    #[test]
+    fn a_sector_that_cannot_be_read_fails_its_own_command_until_it_is_written(
+        profile in profile(), seed in any::<u64>(), asks in asks(), place in any::<u64>(),
+    ) {
+        let mut plain = black_box(&profile, Behaviour::default(), seed);
+        let mut damaged = plain.clone();
+        let commands = commands(&plain, &asks);
+        let bad = Lbn::new(place % plain.model().layout().capacity().get());
+        damaged.damage(LbnRange::new(bad, Sectors::new(1)));
+        let mut broken = true;
+        let base = run(&mut plain, &commands);
+        let with = run(&mut damaged, &commands);
+        let touched = commands.iter().any(|(c, _)| c.op == Op::Read && c.range.contains(bad));
+        if !touched {
+            prop_assert_eq!(&base, &with);
+        }
+        for (done, (command, _)) in with.iter().zip(&commands) {
+            prop_assert_eq!(done.id, command.id);
+            let hit = command.range.contains(bad);
+            prop_assert_eq!(done.failed, (broken && hit && command.op == Op::Read).then_some(bad));
+            broken &= !(hit && command.op == Op::Write);
+        }
+        prop_assert_eq!(damaged.unreadable().next(), broken.then_some(bad));
+    }
+
+    #[test]
+    fn grown_defects_move_their_own_sectors_only(profile in profile(), seed in any::<u64>(), count in 1_u32..60) {
+        let known = Drive::new(&profile).unwrap();
+        let grown = black_box(&profile, Behaviour { grown_defects: count, ..Behaviour::default() }, seed);
+        prop_assert!(grown.grown_defects().len() <= count as usize);
+        let (known, truth) = (known.model().layout(), grown.model().layout());
+        prop_assert_eq!(known.capacity(), truth.capacity());
+        for lbn in (0..known.capacity().get()).map(Lbn::new) {
+            let moved = grown.grown_defects().binary_search(&lbn).is_ok();
+            prop_assert_eq!(known.locate(lbn) != truth.locate(lbn), moved, "{}", lbn);
+            if moved {
+                prop_assert_eq!(known.lbn_at(truth.locate(lbn).unwrap()), None);
+            }
+        }
+    }
+
+    #[test]
+    fn writing_through_ends_on_the_medium_and_writing_back_does_not(
+        profile in profile(), seed in any::<u64>(), asks in asks(),
+    ) {
+        for (write_back, served) in [(true, Served::Buffered), (false, Served::Medium)] {
+            let behaviour = Behaviour { write_back: Some(write_back), buffer: Some(true), ..Behaviour::default() };
+            let mut drive = black_box(&profile, behaviour, seed);
+            let commands = commands(&drive, &asks);
+            for (done, (command, _)) in apart(&mut drive, &commands).iter().zip(&commands) {
+                if command.op == Op::Write {
+                    prop_assert_eq!(done.breakdown.served, served);
+                    prop_assert!(write_back || done.at >= done.breakdown.medium_end);
+                }
+            }
+        }
+    }
+}
+
+fn atlas() -> Profile {
+    model::builtin::find("quantum-atlas-10k").unwrap()
+}
+
+fn read(id: u64, lbn: u64, sectors: u64) -> Command {
+    Command {
+        id: RequestId::new(id),
+        op: Op::Read,
+        range: LbnRange::new(Lbn::new(lbn), Sectors::new(sectors)),
+    }
+}
+
+#[test]
+fn eager_read_ahead_delays_what_follows_two_reads_on_a_track() {
+    let queue = Queue::Tagged { order: QueueOrder::Fcfs, depth: 4 };
+    let plain = Behaviour { queue, bus_sector: Some(Duration::from_nanos(6_400)), ..Behaviour::default() };
+    let ends = [false, true].map(|eager_read_ahead| {
+        let mut drive = black_box(&atlas(), Behaviour { eager_read_ahead, ..plain }, 0);
+        for (i, lbn) in [10, 40, 9_000_000].into_iter().enumerate() {
+            drive.submit(Instant::ZERO, read(i as u64, lbn, 8)).unwrap();
+        }
+        run(&mut drive, &[]).iter().map(|c| c.breakdown.medium_end).collect::<Vec<_>>()
+    });
+    assert_eq!(ends[0][..2], ends[1][..2]);
+    assert!(ends[1][2] > ends[0][2]);
+    // A read that comes before the other on the track does not look sequential.
+    let behind = [false, true].map(|eager_read_ahead| {
+        let mut drive = black_box(&atlas(), Behaviour { eager_read_ahead, ..plain }, 0);
+        for (i, lbn) in [40, 10, 9_000_000].into_iter().enumerate() {
+            drive.submit(Instant::ZERO, read(i as u64, lbn, 8)).unwrap();
+        }
+        run(&mut drive, &[])
+    });
+    assert_eq!(behind[0], behind[1]);
+}
+
+#[test]
+fn recalibration_costs_one_command_its_length() {
+    let pause = Recalibration { every: Duration::from_secs(10), takes: Duration::from_millis(80) };
+    let behaviour = Behaviour { buffer: Some(false), ..Behaviour::default() };
+    let mut plain = black_box(&atlas(), behaviour, 3);
+    let mut paused = black_box(&atlas(), Behaviour { recalibration: Some(pause), ..behaviour }, 3);
+    let mut late = 0;
+    let (mut ends, mut at) = ([Instant::ZERO; 2], Instant::ZERO);
+    for i in 0..1_200_u64 {
+        let command = read(i, i.wrapping_mul(7_919_131_071) % 17_000_000, 8);
+        for (drive, end) in [&mut plain, &mut paused].into_iter().zip(&mut ends) {
+            drive.submit(at.max(*end), command).unwrap();
+            *end = drive.next_event().unwrap();
+            drive.advance(*end);
+            assert_eq!(drive.pop_completion().map(|c| c.at), Some(*end));
+        }
+        late += usize::from(ends[0] != ends[1]);
+        at += Duration::from_millis(50);
+    }
+    // A minute, ten seconds apart: six pauses; each holds up the commands of some 80 ms, and the one behind them.
+    assert!((6..=6 * 4).contains(&late), "{late}");
+}
+
+#[test]
+fn a_longer_queue_serves_faster_by_the_drives_own_sptf() {
+    let throughput = |order, depth| {
+        let queue = Queue::Tagged { order, depth };
+        let behaviour =
+            Behaviour { queue, bus_sector: Some(Duration::from_nanos(6_400)), ..Behaviour::default() };
+        let mut drive = black_box(&atlas(), behaviour, 0);
+        let commands: Vec<_> = (0..2_000_u64)
+            .map(|i| (read(i, i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 17_900_000, 8), Duration::ZERO))
+            .collect();
+        let done = run(&mut drive, &commands);
+        done.last().unwrap().at.as_secs_f64()
+    };
+    let (one, two, sixteen) =
+        (throughput(QueueOrder::Fcfs, 1), throughput(QueueOrder::Fcfs, 2), throughput(QueueOrder::Sptf, 16));
+    assert!(two < one, "{two} {one}");
+    assert!(sixteen < 0.7 * two, "{sixteen} {two}");
+}
+
+#[test]
+fn nonsense_in_a_behaviour_names_its_place() {
+    let error =
+        |behaviour| Drive::with_behaviour(&atlas(), Rules::HARDWARE, behaviour, 0).unwrap_err().to_string();
+    let off = Behaviour::default();
+    assert!(error(Behaviour { overlap_percent: 101, ..off }).contains("overlap_percent: 101"));
+    assert!(error(Behaviour { seek_spread: Duration::MAX, ..off }).contains("at most a second"));
+    let drift = SpindleDrift { most_ppm: 5_000, step: Duration::ZERO };
+    assert!(error(Behaviour { drift: Some(drift), ..off }).contains("drift.step"));
+    let queue = Queue::Tagged { order: QueueOrder::Fcfs, depth: 0 };
+    assert!(error(Behaviour { queue, ..off }).contains("queue.depth"));
+    let second = Duration::from_secs(1);
+    let pause = Recalibration { every: second, takes: second };
+    assert!(error(Behaviour { recalibration: Some(pause), ..off }).contains("less time"));
+}
+
+#[test]
+fn the_default_noise_has_no_defects_and_serves_commands() {
+    let mut drive = black_box(&atlas(), Behaviour::noisy(), 1);
+    assert_eq!((drive.grown_defects().len(), drive.unreadable().count()), (0, 0));
+    let commands: Vec<_> =
+        (0..500_u64).map(|i| (read(i, i * 34_567 % 17_000_000, 8), Duration::from_millis(3))).collect();
+    let mut other = black_box(&atlas(), Behaviour::noisy(), 2);
+    assert_ne!(run(&mut drive, &commands), run(&mut other, &commands));
+}

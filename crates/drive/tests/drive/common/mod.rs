@@ -1,0 +1,52 @@
+//! The measured drives, where their files are at hand.
+
+#![allow(dead_code)]
+
+use freeblock_drive::ValidateRecord;
+use model::{Profile, disksim};
+use std::path::PathBuf;
+use units::{Duration, Lbn, LbnRange, Op, Sectors};
+
+fn drives() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives"))
+}
+
+/// The profile and the trace of a drive, or `None` with a message.
+pub fn measured(name: &str) -> Option<(Profile, Vec<ValidateRecord>)> {
+    let parameters = drives().join(format!("disksim/{name}.parv"));
+    let trace = drives().join(format!("traces/{name}.trace"));
+    let Ok(text) = std::fs::read_to_string(&trace) else {
+        println!("skipped: {} not found", trace.display());
+        return None;
+    };
+    let profile = disksim::import(&parameters).unwrap().profile;
+    let ms = |us: &str| Duration::from_millis_f64(us.parse::<f64>().unwrap() / 1000.0).unwrap();
+    let records = text
+        .lines()
+        .map(|line| {
+            let word: Vec<&str> = line.split_whitespace().collect();
+            ValidateRecord {
+                op: if word[0] == "R" { Op::Read } else { Op::Write },
+                range: LbnRange::new(
+                    Lbn::new(word[2].parse().unwrap()),
+                    Sectors::new(word[3].parse().unwrap()),
+                ),
+                service: ms(word[4]),
+                think: ms(word[5]),
+            }
+        })
+        .collect();
+    Some((profile, records))
+}
+
+pub fn disksim_answers(name: &str) -> Vec<f64> {
+    let text = std::fs::read_to_string(drives().join(format!("oracle/{name}.csv"))).unwrap();
+    text.lines().skip(1).map(|line| line.split(',').nth(6).unwrap().parse().unwrap()).collect()
+}
+
+/// How often the real drive let go of the bus in each request, as the C2247A's trace notes it: "Hit", "Miss",
+/// "Doub", "Trip". Other traces say "Hit" throughout.
+pub fn noted(name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(drives().join(format!("traces/{name}.trace"))).unwrap();
+    text.lines().map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
+}

@@ -1,0 +1,10 @@
+//! The integration tests of freeblock-hostile, in one binary: it is linked once, and its tests run beside one another.
+
+#![allow(
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside test functions"
+)]
+
+mod targets;

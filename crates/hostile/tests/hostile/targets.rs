@@ -1,0 +1,61 @@
+//! Every target under some thousand inputs by seed, and under what has broken it before; at length with FREEBLOCK_LONG.
+
+use hostile::{Mutator, TARGETS, Target};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+fn inputs() -> u64 {
+    if std::env::var_os("FREEBLOCK_LONG").is_some() { 300_000 } else { 10_000 }
+}
+
+/// Runs a target on an input; a failure prints the input as a file of the corpus is written.
+fn try_on(target: &Target, what: &str, bytes: &[u8]) {
+    if catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))).is_err() {
+        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        panic!("{} fails on {what}; keep it in corpus/{}: {text}", target.name, target.name);
+    }
+}
+
+fn drives(name: &str) {
+    let target = TARGETS.iter().find(|target| target.name == name).unwrap();
+    // A file holds an input a line, in hexadecimal digits.
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+    for (at, line) in std::fs::read_to_string(corpus).unwrap_or_default().lines().enumerate() {
+        let byte = |at: usize| u8::from_str_radix(&line[at..at + 2], 16).unwrap();
+        let bytes: Vec<u8> = (0..line.len()).step_by(2).map(byte).collect();
+        try_on(target, &format!("line {} of the corpus", at + 1), &bytes);
+    }
+    for seed in (target.seeds)() {
+        try_on(target, "a seed", &seed);
+    }
+    let mut mutator = Mutator::new(20_001_023, target);
+    for n in 0..inputs() {
+        try_on(target, &format!("input {n}"), &mutator.draw());
+    }
+}
+
+macro_rules! drive {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            drives(stringify!($name));
+        })*
+
+        #[test]
+        fn none_is_left_out() {
+            let driven = [$(stringify!($name)),*];
+            assert_eq!(TARGETS.iter().map(|target| target.name).collect::<Vec<_>>(), driven);
+        }
+    };
+}
+
+drive! { nbd session http task config journal backup reorganizer recording mimic learner probe profile disksim trace policy scenario }
+
+/// Each has a binary for the fuzzer.
+#[test]
+fn each_target_can_be_fuzzed() {
+    let manifest = include_str!("../../../../fuzz/Cargo.toml");
+    for target in TARGETS {
+        assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{} is not in fuzz/", target.name);
+    }
+}

@@ -1,0 +1,13 @@
+//! The integration tests of freeblock-mimic, in one binary: it is linked once, and its tests run beside one another.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
+
+mod at_once;
+mod drives;
+mod file;
+mod learner;
+mod learnt;
+mod outside;
+mod prober;
+mod saving;
+mod table;

@@ -1,0 +1,134 @@
+//! The parameter files of real drives, where they are at hand: what they map, and that the built-in profiles agree.
+
+use freeblock_model::disksim::{self, Imported};
+use freeblock_model::profile::Seek;
+use freeblock_model::{DriveModel, Profile, builtin};
+use std::path::PathBuf;
+
+/// The directory of DiskSim's parameter files; a clone of this project alone does not have it.
+fn disksim_file(name: &str) -> Option<PathBuf> {
+    let path =
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives/disksim")).join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    println!("skipped: {} not found", path.display());
+    None
+}
+
+fn import(name: &str) -> Option<Imported> {
+    Some(disksim::import(&disksim_file(name)?).unwrap())
+}
+
+#[test]
+fn capacities_are_those_that_disksim_maps() {
+    let expected = [
+        ("atlas10k.parv", 17_966_953),
+        ("cheetah4LP.parv", 8_887_940),
+        ("cheetah9LP.parv", 17_918_387),
+        ("hp_c2247a.parv", 2_054_864),
+        ("ibm18es.parv", 18_033_753),
+        ("nearline4t/G4_LBA_64bit_4T.parv", 7_542_225_920),
+    ];
+    for (file, capacity) in expected {
+        let Some(imported) = import(file) else { return };
+        let model = DriveModel::from_profile(&imported.profile).unwrap();
+        assert_eq!(model.layout().capacity().get(), capacity, "{file}");
+    }
+}
+
+#[test]
+fn built_in_drives_are_what_the_parameter_files_say() {
+    let pairs = [
+        ("atlas10k.parv", "quantum-atlas-10k"),
+        ("cheetah4LP.parv", "seagate-cheetah-4lp"),
+        ("cheetah9LP.parv", "seagate-cheetah-9lp"),
+        ("ibm18es.parv", "ibm-ultrastar-9es"),
+    ];
+    for (file, name) in pairs {
+        let Some(imported) = import(file) else { return };
+        let ours = builtin::find(name).unwrap();
+        let theirs = imported.profile;
+        assert_eq!(ours.layout, theirs.layout, "{name}");
+        assert_eq!(ours.seek, theirs.seek, "{name}");
+        assert_eq!(ours.mechanics, theirs.mechanics, "{name}");
+        assert_eq!(ours.firmware, theirs.firmware, "{name}");
+        assert_eq!(
+            (ours.rpm, ours.cylinders, ours.heads),
+            (theirs.rpm, theirs.cylinders, theirs.heads),
+            "{name}"
+        );
+    }
+}
+
+/// The built-in drive states as a rule what the file lists as 59 x 20 runs. Angles differ on purpose: the file begins
+/// each run of tracks at angle 0, the built-in drive goes on by its skew.
+#[test]
+fn the_built_in_nearline_drive_puts_every_lbn_where_the_file_does() {
+    let Some(imported) = import("nearline4t/G4_LBA_64bit_4T.parv") else { return };
+    assert_eq!(imported.profile.layout.zones.len(), 59);
+    assert_eq!(
+        imported.profile.layout.patterns.len(),
+        1,
+        "zones that differ only in density share a pattern"
+    );
+    let theirs = DriveModel::from_profile(&imported.profile).unwrap();
+    let profile = builtin::find("nearline-4tb").unwrap();
+    let ours = DriveModel::from_profile(&profile).unwrap();
+    let (theirs_layout, ours_layout) = (theirs.layout(), ours.layout());
+    assert_eq!(ours_layout.track_count(), theirs_layout.track_count());
+    for index in (0..ours_layout.track_count()).step_by(37) {
+        let index = units::TrackIndex::new(index);
+        let (a, b) = (ours_layout.track(index), theirs_layout.track(index));
+        assert_eq!((a.cylinder, a.head, a.sectors), (b.cylinder, b.head, b.sectors), "{index:?}");
+    }
+    for lbn in (0..ours_layout.capacity().get()).step_by(1_000_003) {
+        let lbn = units::Lbn::new(lbn);
+        assert_eq!(ours_layout.locate(lbn), theirs_layout.locate(lbn));
+    }
+    for distance in (100..profile.cylinders).step_by(1_009) {
+        let (a, b) = (ours.seek(distance).as_millis_f64(), theirs.seek(distance).as_millis_f64());
+        assert!((a - b).abs() < 0.6, "{distance} cylinders: {a} and {b}");
+    }
+}
+
+#[test]
+fn a_diskspecs_or_model_file_alone_will_do() {
+    let Some(whole) = import("atlas10k.parv") else { return };
+    let Some(specs) = import("atlas10k.diskspecs") else { return };
+    assert_eq!(specs.profile.firmware, whole.profile.firmware);
+    assert_eq!(specs.profile.layout, whole.profile.layout);
+    let Some(bare) = import("atlas10k.model") else { return };
+    assert_eq!(bare.profile.firmware, None);
+    assert_eq!(bare.profile.layout, whole.profile.layout);
+    assert_eq!(bare.profile.seek, whole.profile.seek);
+}
+
+#[test]
+fn the_bus_that_the_disk_hangs_on_counts() {
+    let Some(imported) = import("hp_c2247a.parv") else { return };
+    let firmware = imported.profile.firmware.unwrap();
+    assert_eq!((firmware.bus_read_sector_ms, firmware.bus_write_sector_ms), (0.1701, 0.18686));
+    assert_eq!(firmware.bulk_sector_ms, 0.0);
+    assert!(firmware.hold_bus_read && !firmware.hold_bus_write);
+    let extra = firmware.overheads.extra_write_disconnect.unwrap();
+    assert_eq!(extra.seek_delta_ms, 0.25);
+    assert!(matches!(imported.profile.seek, Seek::SqrtLinear { crossover: 300, least_ms: 0.89, .. }));
+}
+
+#[test]
+fn what_was_ignored_or_interpreted_is_said() {
+    let Some(imported) = import("nearline4t/G4_LBA_64bit_4T.parv") else { return };
+    let said = |what: &str| imported.notes.iter().any(|note| note.contains(what));
+    assert!(said("declares 7725673570 sectors and the layout maps 7542225920"), "{:?}", imported.notes);
+    assert!(said("`Bulk sector transfer time` is -0.015 ms; taken as 0"), "{:?}", imported.notes);
+}
+
+#[test]
+fn an_import_survives_writing_and_reading() {
+    for file in ["atlas10k.parv", "hp_c2247a.parv", "nearline4t/G4_LBA_64bit_4T.parv", "cheetah9LP.model"] {
+        let Some(imported) = import(file) else { return };
+        let again = Profile::from_toml(&imported.profile.to_toml(), file).unwrap();
+        assert_eq!(again, imported.profile);
+    }
+}

@@ -1,0 +1,59 @@
+//! Of random requests all over a drive, those to where the report is sure come as predicted, whatever region the one before was in; where
+//! that moved the arm to where the map does not have it, the report says how many do.
+
+use crate::common::{self, Emulated};
+use probe::{Device, Options, Probe};
+use std::ops::ControlFlow;
+
+/// What came within 50 us, and all.
+type Near = (u32, u32);
+
+fn share((near, of): Near) -> f64 {
+    f64::from(near) / f64::from(of.max(1))
+}
+
+/// Of a random drive of which the report names parts: requests to where it is sure, behind one of these and behind another one, and what
+/// the report says of the latter.
+fn sure_ones(seed: u64, noisy: bool) -> Option<([Near; 2], f64)> {
+    let truth = common::random(seed);
+    let mut drive = if noisy { Emulated::noisy(&truth, 1) } else { Emulated::new(&truth) };
+    let found = Probe::new(Options::default()).run(&mut drive, &mut |_| ControlFlow::Continue(())).unwrap();
+    let (report, capacity) = (&found.report, drive.capacity().get());
+    common::covers(report, capacity);
+    let is_sure = |lbn: u64| !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
+    let mut counts = [(0, 0); 2];
+    let mut before = true;
+    common::read_at_random(&mut drive, &found.profile, 4_060, &|_| true, |range, error| {
+        let sure = is_sure(range.start().get());
+        if sure {
+            let count: &mut Near = &mut counts[usize::from(!before)];
+            *count = (count.0 + u32::from(error.abs() <= 50_000), count.1 + 1);
+        }
+        before = sure;
+        ControlFlow::Continue(())
+    });
+    // By how much of the drive each is.
+    let lbns = |u: &probe::Unsure| (u.end.get() - u.first.get()) as f64;
+    let all: f64 = report.unsure.iter().map(lbns).sum();
+    let said: f64 = report.unsure.iter().map(|u| lbns(u) * u.behind.high).sum::<f64>() / all;
+    (counts[0].1 > 0).then_some((counts, said))
+}
+
+#[test]
+fn requests_to_where_it_is_sure_come_as_predicted_whatever_came_before_or_it_says_so() {
+    let exact = [2, 17, 24, 25, 29].map(|seed| (seed, false));
+    let noisy = [2, 5, 12, 15, 24, 25].map(|seed| (seed, true));
+    let mut parts = 0;
+    for (seed, noisy) in exact.into_iter().chain(noisy) {
+        // Named whole, or not at all.
+        let Some(([sure, unsure], said)) = sure_ones(seed, noisy) else { continue };
+        let what = format!("{seed}, noisy {noisy}: {sure:?} behind sure ones, {unsure:?} behind others");
+        assert!(share(sure) >= 0.97, "{what}");
+        if unsure.1 > 100 {
+            parts += 1;
+            // No better than the report says, or as good as where it is sure.
+            assert!(share(unsure) >= 0.94 || said < 0.97, "{what}, at most {said} said");
+        }
+    }
+    assert!(parts >= 4, "{parts}");
+}

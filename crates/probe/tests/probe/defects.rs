@@ -1,0 +1,166 @@
+//! Drives with sectors that cannot be read, sectors that moved, and pauses: gone round and told.
+
+use crate::common::{self, Emulated};
+use drive::{BadSectors, Behaviour, Recalibration};
+use model::Profile;
+use probe::{Device, Journal, Options, Outcome, Probe, ProbeError, Unreadable};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use units::{Duration, Lbn, LbnRange, Sectors};
+
+fn truth() -> Profile {
+    model::builtin::find("mimic-less-capacity").unwrap()
+}
+
+fn run(device: &mut Emulated) -> Result<Outcome, ProbeError> {
+    Probe::new(Options::default()).run(device, &mut |_| ControlFlow::Continue(()))
+}
+
+/// So many sectors, anywhere, that a drive gives up after so many turns.
+fn bad(count: u32, base: Behaviour) -> Behaviour {
+    Behaviour { bad_sectors: Some(BadSectors { count, retries: 8 }), ..base }
+}
+
+fn told(found: &Outcome) -> BTreeSet<u64> {
+    let lbns = |run: &Unreadable| run.first.get()..run.end.get();
+    found.report.unreadable.iter().flat_map(lbns).collect()
+}
+
+#[test]
+fn sectors_that_cannot_be_read_are_gone_round_and_told() {
+    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+        let mut device = Emulated::with(&truth(), bad(8_000, behaviour), 1);
+        let unreadable: BTreeSet<u64> = device.unreadable().map(Lbn::get).collect();
+        let found = run(&mut device).unwrap();
+        let told = told(&found);
+        assert!(!told.is_empty() && told.is_subset(&unreadable), "{told:?}");
+        assert!(found.report.unsure.is_empty(), "{:?}", found.report.unsure);
+        assert_eq!(found.profile.heads, truth().heads);
+        assert_eq!(found.profile.layout.zones.len(), 1);
+        common::holds(device, &truth(), &found, 300.0);
+    }
+}
+
+/// The places that every probe reads: the first sectors, the end of the first track, and a scratch of some tracks.
+#[test]
+fn a_scratch_and_a_bad_first_sector_are_gone_round() {
+    let truth = truth();
+    let n = match truth.layout.zones[0].sectors_per_track {
+        model::profile::SectorsPerTrack::Same(n) => u64::from(n),
+        _ => panic!("one density"),
+    };
+    for scratch in [0..1, 1..9, n - 1..n, n..n + 1, n - 2..n + 2, 40 * n + 7..43 * n, 1_000_000..1_000_300] {
+        let mut device = Emulated::new(&truth);
+        device.damage(LbnRange::new(Lbn::new(scratch.start), Sectors::new(scratch.end - scratch.start)));
+        let found = run(&mut device).unwrap();
+        assert!(told(&found).iter().all(|lbn| scratch.contains(lbn)), "{scratch:?}");
+        common::holds(device, &truth, &found, 300.0);
+        assert_eq!(found.profile.heads, truth.heads, "{scratch:?}");
+    }
+}
+
+/// What a zone tells of an unreadable sector is held against a readable one near to it. A reading some hundred sectors off was taken for
+/// that sector's, tracks later: of a scratch of two tracks came zones of a track each, and one of 3,000 sectors at the drive's end
+/// ended the probe.
+#[test]
+fn a_scratch_of_many_tracks_is_no_other_zone() {
+    let truth = truth();
+    let end = Emulated::new(&truth).capacity().get();
+    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+        for scratch in [
+            681..980,
+            5_447..5_848,
+            5_440..8_440,
+            2_000_000..2_005_000,
+            end - 70..end,
+            end - 300..end,
+            end - 3_000..end,
+            end - 4_000..end - 1,
+        ] {
+            let mut device = Emulated::with(&truth, behaviour, 1);
+            let len = Sectors::new(scratch.end - scratch.start);
+            device.damage(LbnRange::new(Lbn::new(scratch.start), len));
+            let found = run(&mut device).unwrap_or_else(|error| panic!("{scratch:?}: {error}"));
+            assert!(told(&found).iter().all(|lbn| scratch.contains(lbn)), "{scratch:?}");
+            // One that begins with the first sector of a cylinder may hide that the cylinder goes on as the others.
+            let zones = found.profile.layout.zones.len();
+            assert!(zones == 1 || scratch.start == 681 && zones == 2, "{scratch:?}: {zones} zones");
+            assert!(found.report.unsure.is_empty(), "{scratch:?}: {:?}", found.report.unsure);
+            assert_eq!(found.profile.heads, truth.heads, "{scratch:?}");
+            common::holds(device, &truth, &found, 300.0);
+        }
+    }
+}
+
+/// Where nothing is known yet, one reading thousands of sectors off says nothing of where a sector stands: no map is made up from it.
+#[test]
+fn a_drive_whose_first_tracks_are_lost_is_not_guessed_at() {
+    for scratch in [0..3_000, 1..3_000, 680..4_680] {
+        let mut device = Emulated::new(&truth());
+        let len = Sectors::new(scratch.end - scratch.start);
+        device.damage(LbnRange::new(Lbn::new(scratch.start), len));
+        let error = run(&mut device).unwrap_err();
+        assert!(matches!(error, ProbeError::Unreadable { .. }), "{scratch:?}: {error}");
+        assert!(error.to_string().contains("no two sectors next to each other"), "{scratch:?}: {error}");
+    }
+}
+
+/// Without its first track a drive is mapped all the same where times are exact; where they vary, the report says that it is not sure.
+#[test]
+fn a_drive_whose_first_track_is_lost_is_mapped_or_not_said_to_be_known() {
+    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+        for len in [70, 140] {
+            let mut device = Emulated::with(&truth(), behaviour, 1);
+            device.damage(LbnRange::new(Lbn::ZERO, Sectors::new(len)));
+            let found = run(&mut device).unwrap();
+            let exact = behaviour == Behaviour::default();
+            assert!(!exact || found.report.unsure.is_empty(), "{len}: {:?}", found.report.unsure);
+            common::is_right_or_unsure(&truth(), &found);
+            common::holds(device, &truth(), &found, 300.0);
+        }
+    }
+}
+
+#[test]
+fn moved_sectors_and_pauses_are_no_failures() {
+    let pauses = Recalibration { every: Duration::from_secs(5), takes: Duration::from_millis(50) };
+    let behaviour = Behaviour { grown_defects: 200, recalibration: Some(pauses), ..Behaviour::default() };
+    let mut device = Emulated::with(&truth(), behaviour, 1);
+    let found = run(&mut device).unwrap();
+    assert!(found.report.unreadable.is_empty());
+    assert_eq!(found.profile.heads, truth().heads);
+    common::holds(device, &truth(), &found, 300.0);
+}
+
+#[test]
+fn a_drive_that_has_lost_too_much_is_given_up_with_place_and_mend() {
+    let error = run(&mut Emulated::with(&truth(), bad(1_000_000, Behaviour::default()), 1)).unwrap_err();
+    assert!(matches!(error, ProbeError::Unreadable { .. }), "{error}");
+    let said = error.to_string();
+    for word in ["cannot be read, the last at LBN ", "save what is on the drive"] {
+        assert!(said.contains(word), "no {word:?} in {said}");
+    }
+}
+
+#[test]
+fn a_probe_of_a_drive_with_bad_sectors_goes_on_from_any_command() {
+    let device = || Emulated::with(&truth(), bad(8_000, Behaviour::default()), 1);
+    let whole = run(&mut device()).unwrap();
+    for cut in [700, 1_300, 2_900, 5_000, 6_500] {
+        let mut probe = Probe::new(Options::default());
+        let mut seen = 0;
+        let end = probe.run(&mut device(), &mut |at| {
+            seen = at.journal.commands();
+            if seen >= cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert!(matches!(end, Err(ProbeError::Interrupted)), "{end:?}");
+        let journal = Journal::from_bytes(&probe.journal().to_bytes(), "state").unwrap();
+        let mut rest = device();
+        let found = Probe::resume(Options::default(), journal)
+            .unwrap()
+            .run(&mut rest, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
+        assert_eq!(found.profile.layout, whole.profile.layout, "{seen}");
+        common::holds(rest, &truth(), &found, 300.0);
+    }
+}

@@ -1,0 +1,22 @@
+//! The integration tests of freeblock-probe, in one binary: it is linked once, and its tests run beside one another.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
+
+mod anywhere;
+mod builtin;
+mod calibration;
+mod common;
+mod confidence;
+mod defects;
+mod kinds;
+mod noise;
+mod parts;
+mod predicting;
+mod probing;
+mod promises;
+mod regularity;
+mod resume;
+mod spread;
+mod time;
+mod unwritable;
+mod writes;

@@ -1,0 +1,29 @@
+//! What a drive's own profile says of its next read, held against the drive.
+
+use crate::common::{self, Emulated};
+use model::Layout;
+use std::ops::ControlFlow;
+
+/// Drives that may begin a read in its middle: among its sectors on one track, not over the end of one; and what was read first waits in
+/// the buffer for what comes before it.
+#[test]
+fn reads_that_begin_in_their_middle_are_predicted_by_the_drives_own_profile() {
+    for seed in [3, 4, 5, 8, 9, 16, 21, 22, 23, 26] {
+        let truth = common::random(seed);
+        assert!(truth.mechanics.zero_latency_read, "{seed}");
+        let layout = Layout::new(&truth.layout, truth.cylinders, truth.heads).unwrap();
+        let mut drive = Emulated::new(&truth);
+        // Those on one track, and those over the end of one: near, and all.
+        let mut counts = [(0_u32, 0_u32); 2];
+        common::read_at_random(&mut drive, &truth, 4_000, &|_| true, |range, error| {
+            let count = &mut counts[usize::from(layout.pieces(range).count() > 1)];
+            *count = (count.0 + u32::from(error.abs() <= 50_000), count.1 + 1);
+            ControlFlow::Continue(())
+        });
+        let shares = counts.map(|(near, of)| f64::from(near) / f64::from(of.max(1)));
+        assert!(
+            shares[0] >= 0.99 && (shares[1] >= 0.98 || counts[1].1 < 50),
+            "{seed}: {shares:?} of {counts:?}"
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! All that a probe's decisions rest on is in its journal: cut off anywhere, it goes on to the very same profile and report where the
+//! drive answers the same.
+
+use crate::common::{self, Cut, Emulated};
+use model::{Profile, builtin};
+use probe::{Device, DeviceError, Journal, Options, Outcome, Probe, ProbeError, Timed};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use units::{Bytes, Instant, Lbn, LbnRange, Op, Sectors};
+
+/// A command, or two at a time, with its times.
+type Call = Vec<((Op, LbnRange), Timed)>;
+
+/// A drive whose answers are kept.
+struct Kept<'d> {
+    device: &'d mut dyn Device,
+    calls: Vec<Call>,
+}
+
+impl Device for Kept<'_> {
+    fn capacity(&self) -> Sectors {
+        self.device.capacity()
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.device.sector_bytes()
+    }
+
+    fn now(&self) -> Instant {
+        self.device.now()
+    }
+
+    fn execute(&mut self, at: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        let timed = self.device.execute(at, op, range)?;
+        self.calls.push(vec![((op, range), timed)]);
+        Ok(timed)
+    }
+
+    fn takes_two(&self) -> bool {
+        self.device.takes_two()
+    }
+
+    fn execute_two(&mut self, at: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        let times = self.device.execute_two(at, two)?;
+        self.calls.push(two.into_iter().zip(times).collect());
+        Ok(times)
+    }
+}
+
+/// Reads that a probe repeats after a pause until it knows how the platter stands, and the last reads of one sector among which these are.
+const REPEATED: usize = 15;
+const LATE: usize = 200;
+
+fn is_single((op, range): (Op, LbnRange)) -> bool {
+    op == Op::Read && range.len() == Sectors::new(1)
+}
+
+/// The last reads of one sector: of more, a place elsewhere might be one.
+fn late(calls: &[Call]) -> impl Iterator<Item = (Lbn, Instant)> {
+    let single = calls.iter().rev().flatten().filter(|c| is_single(c.0));
+    single.take(LATE).map(|&((_, range), timed)| (range.start(), timed.completed))
+}
+
+/// What the same drive would have said: after a pause of whole turns its answers are those that were kept.
+struct Twin {
+    capacity: Sectors,
+    sector_bytes: Bytes,
+    takes_two: bool,
+    now: Instant,
+    /// One turn, ns, as the state file has it.
+    turn: f64,
+    /// When the last read of each single sector ended that is repeated.
+    ended: BTreeMap<Lbn, Instant>,
+    repeated: usize,
+    rest: VecDeque<Call>,
+}
+
+impl Twin {
+    /// Of the drive whose answers are `calls`, after so many commands of a probe that left `state`.
+    fn after(device: &dyn Device, calls: &[Call], commands: usize, state: &[u8]) -> Self {
+        let (mut done, mut told) = (0, 0);
+        while told < commands {
+            told += calls[done].len();
+            done += 1;
+        }
+        Self {
+            capacity: device.capacity(),
+            sector_bytes: device.sector_bytes(),
+            takes_two: device.takes_two(),
+            now: calls[..done].iter().flatten().map(|call| call.1.completed).max().unwrap(),
+            // After the first bytes, the capacity, the sectors' size and the seed.
+            turn: f64::from_bits(u64::from_le_bytes(state[32..40].try_into().unwrap())),
+            ended: late(&calls[..done]).collect(),
+            repeated: 0,
+            rest: calls[done..].to_vec().into(),
+        }
+    }
+
+    /// Whole turns later than `instant`, to a part of a nanosecond, and later than now.
+    fn later(&self, instant: Instant) -> Instant {
+        let least = (self.now.as_nanos() + 20_000_000 - instant.as_nanos()) as f64 / self.turn;
+        let turns = (least.ceil() as u64..)
+            .map(|turns| turns as f64 * self.turn)
+            .find(|ns| (0.05..0.4).contains(&ns.fract()))
+            .unwrap();
+        Instant::from_nanos(instant.as_nanos() + turns as u64)
+    }
+
+    fn next<const N: usize>(&mut self, wanted: [(Op, LbnRange); N]) -> [Timed; N] {
+        let call = self.rest.pop_front().unwrap();
+        assert_eq!(call.iter().map(|c| c.0).collect::<Vec<_>>(), wanted);
+        self.now = self.now.max(call.iter().map(|c| c.1.completed).max().unwrap());
+        std::array::from_fn(|i| call[i].1)
+    }
+}
+
+impl Device for Twin {
+    fn capacity(&self) -> Sectors {
+        self.capacity
+    }
+
+    fn sector_bytes(&self) -> Bytes {
+        self.sector_bytes
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    fn execute(&mut self, _: Instant, op: Op, range: LbnRange) -> Result<Timed, DeviceError> {
+        if self.repeated == REPEATED {
+            return Ok(self.next([(op, range)])[0]);
+        }
+        let submitted = self.now;
+        // First places elsewhere, so that what is repeated is not in the buffer.
+        self.now = match self.ended.get(&range.start()) {
+            Some(&ended) => {
+                self.repeated += 1;
+                self.later(ended)
+            }
+            None => submitted + units::Duration::from_millis(10),
+        };
+        Ok(Timed { submitted, completed: self.now })
+    }
+
+    fn takes_two(&self) -> bool {
+        self.takes_two
+    }
+
+    fn execute_two(&mut self, _: Instant, two: [(Op, LbnRange); 2]) -> Result<[Timed; 2], DeviceError> {
+        Ok(self.next(two))
+    }
+}
+
+/// Whether the twin can tell after so many calls which read it is that is repeated: no sector was read twice lately.
+fn are_told_apart(calls: &[Call]) -> bool {
+    let mut lbns: Vec<Lbn> = late(calls).map(|c| c.0).collect();
+    let reads = lbns.len();
+    lbns.sort_unstable();
+    lbns.dedup();
+    lbns.len() == reads
+}
+
+fn run(probe: &mut Probe, device: &mut dyn Device) -> Result<Outcome, ProbeError> {
+    probe.run(device, &mut |_| ControlFlow::Continue(()))
+}
+
+fn goes_on_to_the_same(truth: &Profile, options: &Options, seed: u64, places: usize) {
+    let mut device = Emulated::noisy(truth, seed);
+    let mut kept = Kept { device: &mut device, calls: Vec::new() };
+    let whole = run(&mut Probe::new(options.clone()), &mut kept).unwrap();
+    let calls = kept.calls;
+    let commands: usize = calls.iter().map(Vec::len).sum();
+    // From where the revolution time is known and some sectors were read again to the end.
+    let told: Vec<usize> =
+        (calls.len() / 10..calls.len() - 1).step_by(7).filter(|&n| are_told_apart(&calls[..=n])).collect();
+    assert!(told.len() > 10 * places, "{}: {} of {}", truth.name, told.len(), calls.len());
+    for place in 0..places {
+        let left: usize = calls[..=told[told.len() * place / places]].iter().map(Vec::len).sum();
+        let mut begun = Emulated::noisy(truth, seed);
+        let mut probe = Probe::new(options.clone());
+        let mut cut = Cut { device: &mut begun, left: left as u64 };
+        assert!(matches!(run(&mut probe, &mut cut), Err(ProbeError::Device(_))), "{left}");
+        let state = probe.journal().to_bytes();
+        let done = probe.journal().commands() as usize;
+        let mut twin = Twin::after(&begun, &calls, done, &state);
+        let journal = Journal::from_bytes(&state, "state").unwrap();
+        let found = run(&mut Probe::resume(options.clone(), journal).unwrap(), &mut twin).unwrap();
+        assert!(found == whole, "{}: after {done} of {commands} commands", truth.name);
+    }
+}
+
+/// Where its times and its speed vary, on drives of which all is found and of which little is.
+#[test]
+fn a_probe_cut_off_goes_on_to_the_same_where_the_drive_answers_the_same() {
+    let small = builtin::find("mimic-less-capacity").unwrap();
+    goes_on_to_the_same(&small, &Options::default(), 1, 6);
+    let region = LbnRange::new(Lbn::new(100_000), Sectors::new(20_001));
+    goes_on_to_the_same(&small, &Options { writes: Some(region), ..Options::default() }, 2, 6);
+    for random in [12, 29] {
+        goes_on_to_the_same(&common::random(random), &Options::default(), 1, 4);
+    }
+}

@@ -1,0 +1,62 @@
+//! By how much seeks vary, found against the noise that the black box was given.
+
+use crate::common::{Emulated, finding};
+use drive::Behaviour;
+use model::builtin;
+use probe::{Options, Outcome, Probe};
+use std::ops::ControlFlow;
+use units::Duration;
+
+fn probed(drive: &str, behaviour: Behaviour) -> Outcome {
+    let mut device = Emulated::with(&builtin::find(drive).unwrap(), behaviour, 3);
+    Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// Standard deviations by distance, us.
+fn spread(found: &Outcome) -> Vec<(u32, f64)> {
+    found.profile.mechanics.seek_spread_ms.iter().map(|&(d, ms)| (d, 1e3 * ms)).collect()
+}
+
+#[test]
+fn seeks_that_take_always_as_long_have_no_spread() {
+    let quiet = Behaviour { read_ahead: Some(false), ..Behaviour::default() };
+    for (drive, behaviour) in [("mimic-less-capacity", Behaviour::default()), ("quantum-atlas-10k", quiet)] {
+        let found = probed(drive, behaviour);
+        let spread = spread(&found);
+        assert!(spread.len() >= 6 && spread.iter().all(|s| s.1 == 0.0), "{drive}: {spread:?}");
+        assert!(finding(&found, "spread of seeks").value.starts_with("below 0.003 ms over "));
+    }
+}
+
+/// A drive that reads ahead stops for the next command where a sector ends: its moves do vary, by a part of a sector's time.
+#[test]
+fn reading_ahead_varies_moves_by_less_than_a_sector() {
+    let found = probed("quantum-atlas-10k", Behaviour::default());
+    let spread = spread(&found);
+    // 334 sectors in 5.985 ms.
+    assert!(spread.len() >= 6 && spread.iter().all(|s| s.1 < 17.9), "{spread:?}");
+}
+
+#[test]
+fn the_spread_of_seeks_is_found_at_every_distance() {
+    for us in [20, 50] {
+        let behaviour = Behaviour { seek_spread: Duration::from_micros(us), ..Behaviour::default() };
+        let found = probed("mimic-less-capacity", behaviour);
+        let spread = spread(&found);
+        let mean = spread.iter().map(|s| s.1).sum::<f64>() / spread.len() as f64;
+        let us = us as f64;
+        assert!(spread.len() >= 6 && (0.8..1.25).contains(&(mean / us)), "{us} us: {spread:?}");
+        assert!(spread.iter().all(|s| (0.5..1.7).contains(&(s.1 / us))), "{us} us: {spread:?}");
+    }
+}
+
+/// In the default noise the overhead of a command varies evenly by 20 us as well, and moves settle late.
+#[test]
+fn the_spread_of_seeks_is_found_among_other_noise() {
+    for drive in ["mimic-less-capacity", "quantum-atlas-10k"] {
+        let found = probed(drive, Behaviour::noisy());
+        let spread = spread(&found);
+        let mean = spread.iter().map(|s| s.1).sum::<f64>() / spread.len() as f64;
+        assert!(spread.len() >= 6 && (17.0..28.0).contains(&mean), "{drive}: {spread:?}");
+    }
+}

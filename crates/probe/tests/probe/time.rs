@@ -1,0 +1,83 @@
+//! How long a probe takes, in the drive's time: five minutes at most for 9 GB, and well below that in every way that a user can switch an
+//! emulated drive, with writes allowed as well.
+
+use crate::common::Emulated;
+use drive::Behaviour;
+use model::builtin;
+use probe::{Device, Options, Outcome, Probe};
+use std::ops::ControlFlow;
+use units::{Lbn, LbnRange, Sectors};
+
+/// What the issue allows 9 GB, s, and how much of that a probe may take at most.
+const ALLOWED_S: f64 = 300.0;
+const MOST: f64 = 0.95;
+
+/// Of the ways in which a user can switch a drive (`--example times` has all) those in which probes took longest.
+const WAYS: &[&str] = &[
+    "noise,queue=sptf:64",
+    "noise,queue=off",
+    "noise,write_back=on",
+    "noise,seek_spread=100us",
+    "noise,missed_landings_ppm=20000",
+    "noise,seek_ageing_ppm=200000",
+    "noise,command_spread=500us",
+    "noise,completion_spread=1ms",
+    "noise,bus_sector=200us",
+    "noise,recalibration=5s:200ms",
+];
+
+fn probed(device: &mut Emulated, writes: bool) -> Outcome {
+    let region = LbnRange::new(Lbn::new(100_000), Sectors::new(20_001));
+    let options = Options { writes: writes.then_some(region), ..Options::default() };
+    Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn is_in_time(name: &str, ways: &[&str], seeds: std::ops::RangeInclusive<u64>) {
+    let truth = builtin::find(name).unwrap();
+    for way in ways {
+        let behaviour: Behaviour = way.parse().unwrap();
+        for seed in seeds.clone() {
+            let mut device = Emulated::with(&truth, behaviour, seed);
+            let bytes = device.capacity().get() as f64 * device.sector_bytes().get() as f64;
+            // Larger ones have more by a power of their size (docs/PROBE.md).
+            let most = MOST * ALLOWED_S * (bytes / 9e9).powf(0.408).max(1.0);
+            let report = probed(&mut device, true).report;
+            assert!(report.drive_time_s <= most, "{name}, {way}, {seed}: {} s", report.drive_time_s);
+        }
+    }
+}
+
+/// The drive whose arm is the slowest: nine seeds of the default noise with a queue took 302 to 310 s.
+#[test]
+fn the_slowest_arm_leaves_time_for_writes_as_well() {
+    is_in_time(
+        "mimic-slow-seek",
+        &["noise,queue=sptf:64", "noise,queue=fcfs:64", "noise,write_back=on"],
+        1..=9,
+    );
+}
+
+macro_rules! drives {
+    ($($name:ident)*) => {
+        const TESTED: &[&str] = &[$(stringify!($name)),*];
+        $(#[test]
+        fn $name() {
+            super::is_in_time(&stringify!($name).replace('_', "-"), super::WAYS, 1..=1);
+        })*
+    };
+}
+
+/// A test for each drive, so that they run beside each other.
+mod in_every_way {
+    drives! {
+        quantum_atlas_10k seagate_cheetah_4lp seagate_cheetah_9lp seagate_cheetah_18lp ibm_ultrastar_9es
+        mimic_base mimic_fast_seek mimic_slow_seek mimic_fast_rotate mimic_slow_rotate mimic_fast_seek_rotate
+        mimic_more_capacity mimic_less_capacity
+    }
+
+    #[test]
+    fn none_is_left_out() {
+        let tested: Vec<String> = TESTED.iter().map(|name| name.replace('_', "-")).collect();
+        assert_eq!(tested, crate::common::nine_gigabytes().collect::<Vec<_>>());
+    }
+}

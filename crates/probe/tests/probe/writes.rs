@@ -1,0 +1,193 @@
+//! Writes among reads, predicted by what a probe found: where writes are allowed, and where they are not.
+
+use crate::common::{self, Emulated};
+use drive::Behaviour;
+use model::{Profile, builtin};
+use probe::{Device, Options, Outcome, Predictor, Probe};
+use std::ops::ControlFlow;
+use units::{Lbn, LbnRange, Op, Sectors};
+
+fn region_of(device: &dyn Device) -> LbnRange {
+    LbnRange::new(Lbn::new(device.capacity().get() / 3), Sectors::new(20_000))
+}
+
+fn probed(device: &mut Emulated, writes: Option<LbnRange>) -> Outcome {
+    let options = Options { writes, ..Options::default() };
+    Probe::new(options).run(device, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+/// Of random requests of 4 KiB all over the drive, a third of them writes, those within 50 us: by what was before and what came.
+fn shares(drive: &mut Emulated, found: &Profile, requests: u32) -> (f64, [[(u32, u32); 2]; 2]) {
+    let capacity = drive.capacity().get();
+    let mut predictor = Predictor::new(found).unwrap();
+    let mut state = 0x1234_5678_9abc_def0_u64;
+    let mut below = |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((u128::from(state) * u128::from(bound)) >> 64) as u64
+    };
+    let mut counts = [[(0, 0); 2]; 2];
+    let mut last = Op::Read;
+    for i in 0..requests + 60 {
+        let op = if i >= 60 && below(3) == 0 { Op::Write } else { Op::Read };
+        let range = LbnRange::new(Lbn::new(below(capacity - 7)), Sectors::new(8));
+        let timed = drive.execute(drive.now(), op, range).unwrap();
+        match op {
+            Op::Read => predictor.read(timed.submitted, range),
+            Op::Write => predictor.write(timed.submitted, range),
+        };
+        let error = predictor.completed(timed.completed);
+        if i >= 60 {
+            let count = &mut counts[usize::from(last.is_write())][usize::from(op.is_write())];
+            *count = (count.0 + u32::from(error.abs() <= 50_000), count.1 + 1);
+        }
+        last = op;
+    }
+    let near: u32 = counts.iter().flatten().map(|c| c.0).sum();
+    (f64::from(near) / f64::from(requests), counts)
+}
+
+/// With writes allowed to some sectors in the middle: predicted all over the drive, or said not to be sure.
+fn writes_are_predicted(name: &str, behaviour: Behaviour) {
+    let truth = builtin::find(name).unwrap();
+    let mut device = Emulated::with(&truth, behaviour, 1);
+    let region = region_of(&device);
+    let found = probed(&mut device, Some(region));
+    let report = &found.report;
+    let most = if name.starts_with("nearline") { 3_600.0 } else { 300.0 };
+    assert!(report.drive_time_s <= most, "{name}: {} s", report.drive_time_s);
+    let check = report.writes.unwrap();
+    // The check had its time, but where the drive leaves none that varies.
+    assert!(check.requests >= 500 || behaviour.drift.is_some(), "{name}: {check:?}");
+    // Enough to tell a tenth of a percent from chance: some are as near as that to the standard.
+    let (share, by_pair) = shares(&mut device, &found.profile, 20_000);
+    assert!(share >= 0.97 || !report.unsure_writes.is_empty(), "{name}: {share} {by_pair:?}");
+    // What does not vary is not left unsure.
+    assert!(
+        report.unsure_writes.is_empty() || behaviour.drift.is_some(),
+        "{name}: {:?}",
+        report.unsure_writes
+    );
+}
+
+macro_rules! drives {
+    ($($name:ident)*) => {
+        $(mod $name {
+            use super::{Behaviour, writes_are_predicted};
+
+            fn name() -> String {
+                stringify!($name).replace('_', "-")
+            }
+
+            #[test]
+            fn writes_done_on_the_medium_are_predicted() {
+                let through = Behaviour { write_back: Some(false), ..Behaviour::default() };
+                writes_are_predicted(&name(), through);
+            }
+
+            #[test]
+            fn writes_as_the_drive_has_them_are_predicted() {
+                writes_are_predicted(&name(), Behaviour::default());
+            }
+
+            #[test]
+            fn writes_are_predicted_or_named_where_times_vary() {
+                writes_are_predicted(&name(), Behaviour::noisy());
+            }
+        })*
+    };
+}
+
+drives! {
+    quantum_atlas_10k seagate_cheetah_4lp seagate_cheetah_9lp seagate_cheetah_18lp ibm_ultrastar_9es
+    mimic_base mimic_fast_seek mimic_slow_seek mimic_fast_rotate mimic_slow_rotate mimic_fast_seek_rotate
+    mimic_more_capacity mimic_less_capacity nearline_4tb
+}
+
+/// Each drive, probed without: what is not known of writes is said, with its reason.
+#[test]
+fn where_writes_are_not_allowed_the_report_is_not_sure_of_them() {
+    for name in builtin::names() {
+        if name.starts_with("nearline") {
+            continue;
+        }
+        let truth = builtin::find(name).unwrap();
+        let mut device = Emulated::new(&truth);
+        let found = probed(&mut device, None);
+        let report = &found.report;
+        assert_eq!(report.writes, None);
+        let [all] = report.unsure_writes.as_slice() else { panic!("{name}: {:?}", report.unsure_writes) };
+        assert_eq!((all.first, all.end.get()), (Lbn::ZERO, device.capacity().get()), "{name}");
+        assert!(all.why.contains("writes were not allowed"), "{name}: {all}");
+        assert_eq!((all.confidence.reads, all.confidence.low, all.confidence.high), (0, 0.0, 1.0));
+        assert!(
+            found.profile.sources.iter().any(|line| line.starts_with("writes: not sure of LBN 0")),
+            "{name}"
+        );
+    }
+}
+
+/// What a handle that takes one command at a time is told as a write's settling: near the truth, or not said to be so.
+#[test]
+fn a_write_settles_no_less_than_a_read_and_is_not_said_to_be_known_when_it_is_not() {
+    let mut sure = 0;
+    for name in ["seagate-cheetah-4lp", "seagate-cheetah-18lp", "seagate-cheetah-9lp", "mimic-base"] {
+        for settle_ms in [0.0, 0.3] {
+            for (write_back, noisy) in [(false, false), (true, false), (false, true)] {
+                let mut truth = builtin::find(name).unwrap();
+                truth.mechanics.write_settle_ms = settle_ms;
+                let base = if noisy { Behaviour::noisy() } else { Behaviour::default() };
+                let behaviour = Behaviour { write_back: Some(write_back), ..base };
+                let mut device = Emulated::with(&truth, behaviour, 1).one_at_a_time();
+                let region = region_of(&device);
+                let found = probed(&mut device, Some(region));
+                let said = common::finding(&found, "write settle");
+                let found_ms = found.profile.mechanics.write_settle_ms;
+                let case =
+                    format!("{name}, {settle_ms} ms, acknowledged {write_back}, noisy {noisy}: {said:?}");
+                assert!(found_ms >= 0.0, "{case}");
+                assert!((found_ms - settle_ms).abs() < 0.05 || said.confidence < 0.75, "{case}");
+                sure += u32::from(said.confidence >= 0.75);
+                // Where it is not sure it says how much more it may be.
+                assert!(said.confidence >= 0.75 || said.note.contains("more"), "{case}");
+            }
+        }
+    }
+    assert!(sure > 0, "nowhere sure");
+}
+
+/// Whether a drive writes in its own order is measured where it may be written and does not acknowledge before, and an assumption
+/// elsewhere.
+#[test]
+fn zero_latency_writes_are_measured_or_said_to_be_an_assumption() {
+    for name in ["seagate-cheetah-18lp", "mimic-base", "mimic-less-capacity"] {
+        for (read, write) in [(true, true), (true, false), (false, true), (false, false)] {
+            for noisy in [false, true] {
+                let mut truth = builtin::find(name).unwrap();
+                (truth.mechanics.zero_latency_read, truth.mechanics.zero_latency_write) = (read, write);
+                let base = if noisy { Behaviour::noisy() } else { Behaviour::default() };
+                let through = Behaviour { write_back: Some(false), ..base };
+                let mut device = Emulated::with(&truth, through, 1);
+                let region = region_of(&device);
+                let found = probed(&mut device, Some(region));
+                let said = common::finding(&found, "zero-latency writes");
+                let mechanics = &found.profile.mechanics;
+                let case = format!("{name}, {read} {write}, noisy {noisy}: {said:?}");
+                assert_eq!(
+                    (mechanics.zero_latency_read, mechanics.zero_latency_write),
+                    (read, write),
+                    "{case}"
+                );
+                assert!(said.confidence > 0.9 && said.note.is_empty(), "{case}");
+            }
+        }
+    }
+    let truth = builtin::find("seagate-cheetah-18lp").unwrap();
+    for (write_back, allowed) in [(true, true), (false, false)] {
+        let behaviour = Behaviour { write_back: Some(write_back), ..Behaviour::default() };
+        let mut device = Emulated::with(&truth, behaviour, 1);
+        let region = allowed.then(|| region_of(&device));
+        let found = probed(&mut device, region);
+        let said = common::finding(&found, "zero-latency writes");
+        assert!(said.confidence <= 0.5 && said.note.contains("an assumption"), "{said:?}");
+    }
+}

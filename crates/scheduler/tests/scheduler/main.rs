@@ -1,0 +1,9 @@
+//! The integration tests of freeblock-scheduler, in one binary: it is linked once, and its tests run beside one another.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
+
+mod framework;
+mod mimic;
+mod outside;
+mod sessions;
+mod writes;

@@ -1,0 +1,293 @@
+//! What a mimic is told by the core, and what it gets in idle time.
+
+use freeblock_scheduler::policy::{PolicyName, SmtfRule};
+use freeblock_scheduler::{
+    Access, Action, Caution, Command, Config, Core, IdleTime, Last, Mimic, Observed, Outcome, OutsideConfig,
+    Parameter, Place, Priority, Purpose, Request, Sessions,
+};
+use model::{DriveModel, builtin};
+use std::any::Any;
+use std::sync::Arc;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors};
+
+/// Remembers what it is told, and wants to read one place.
+#[derive(Clone, Debug, Default)]
+struct Recorder {
+    seen: Vec<Observed>,
+    wants: Option<LbnRange>,
+    /// It wants that again and again.
+    insists: bool,
+}
+
+impl Mimic for Recorder {
+    fn time(&self, last: Last, _: Instant, request: &Request) -> Option<Duration> {
+        // The further the better: no policy that knows the drive would choose so.
+        Some(Duration::from_nanos(u64::MAX / 4 - request.range.start().get().abs_diff(last.lbn.get())))
+    }
+
+    fn observe(&mut self, seen: &Observed) {
+        self.seen.push(*seen);
+    }
+
+    fn wanted(&mut self, _: Last) -> Option<LbnRange> {
+        if self.insists { self.wants } else { self.wants.take() }
+    }
+
+    fn uses_idle_time(&self) -> bool {
+        self.wants.is_some()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Mimic> {
+        Box::new(self.clone())
+    }
+}
+
+fn core(wants: Option<LbnRange>) -> Core {
+    let drive = DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap();
+    let policy = PolicyName::Smtf(SmtfRule::default());
+    let mut core =
+        Core::new(Arc::new(drive), Config { policy, idle: Some(IdleTime::default()), ..Config::default() });
+    assert!(core.mimic().is_none());
+    core.set_mimic(Some(Box::new(Recorder { wants, ..Recorder::default() })));
+    core
+}
+
+fn range(lbn: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(lbn), Sectors::new(8))
+}
+
+fn submit(core: &mut Core, now: Instant, id: u64, op: Op, lbn: u64) {
+    core.submit(now, Request { id: RequestId::new(id), op, range: range(lbn) }).unwrap();
+}
+
+/// Carries out what the core asks for once, as it predicts it; when it is done, and what it was.
+fn execute(core: &mut Core, now: Instant) -> Option<(Instant, Vec<Access>)> {
+    while let Some(action) = core.poll(now) {
+        if action == Action::Execute {
+            let (until, accesses) = (core.busy_until().unwrap(), core.accesses().to_vec());
+            core.completed(until);
+            return Some((until, accesses));
+        }
+    }
+    None
+}
+
+fn seen(core: &mut Core) -> Vec<Observed> {
+    let mimic: Box<dyn Any> = core.set_mimic(None).unwrap();
+    mimic.downcast::<Recorder>().unwrap().seen
+}
+
+#[test]
+fn it_is_told_of_each_request_what_came_before_and_what_it_took() {
+    let mut core = core(None);
+    let session = core.open(Priority::default()).unwrap();
+    core.read(
+        session,
+        LbnRange::new(Lbn::ZERO, Sectors::new(2_000_000)),
+        Sectors::new(8),
+        Parameter::default(),
+    )
+    .unwrap();
+    let mut now = Instant::ZERO;
+    for (id, op, lbn) in [(1, Op::Read, 100), (2, Op::Write, 90_000), (3, Op::Read, 50_000)] {
+        submit(&mut core, now, id, op, lbn);
+    }
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        (now, _) = execute(&mut core, now).unwrap();
+        ends.push(now);
+    }
+    // A pause before the fourth.
+    let pause = Duration::from_millis(3);
+    submit(&mut core, now + pause, 4, Op::Read, 700);
+    let (end, _) = execute(&mut core, now + pause).unwrap();
+    let seen = seen(&mut core);
+    // Of the first nobody knows what came before. Then the furthest goes, since the recorder says that it is the nearest.
+    let order: Vec<(u64, u64)> = seen.iter().map(|s| (s.last.lbn.get(), s.request.id.get())).collect();
+    assert_eq!(order, [(107, 2), (90_007, 3), (50_007, 4)]);
+    assert_eq!([seen[0].last.op, seen[1].last.op], [Op::Read, Op::Write]);
+    assert_eq!(seen[0].time, ends[1].since(ends[0]));
+    assert_eq!(seen[1].time, ends[2].since(ends[1]));
+    assert_eq!((seen[2].pause, seen[2].time), (pause, end.since(now + pause)));
+    assert!(seen[..2].iter().all(|s| s.pause == Duration::ZERO));
+}
+
+#[test]
+fn what_failed_or_was_lost_teaches_nothing() {
+    let mut core = core(None);
+    for (id, lbn) in [(1, 0), (2, 1_000), (3, 5_000)] {
+        submit(&mut core, Instant::ZERO, id, Op::Read, lbn);
+    }
+    let (now, _) = execute(&mut core, Instant::ZERO).unwrap();
+    while core.poll(now) != Some(Action::Execute) {}
+    core.completed_with(core.busy_until().unwrap(), &[Lbn::new(5_003)]);
+    let now = now + Duration::from_secs(1);
+    while core.poll(now) != Some(Action::Execute) {}
+    core.lost(now);
+    while core.poll(now) != Some(Action::Execute) {}
+    core.completed(core.busy_until().unwrap());
+    assert_eq!(seen(&mut core), [], "the second failed, the third was lost and what came before it with it");
+}
+
+#[test]
+fn in_idle_time_it_gets_what_it_wants_to_read() {
+    let mut core = core(Some(range(77_000)));
+    submit(&mut core, Instant::ZERO, 1, Op::Read, 400);
+    let (now, _) = execute(&mut core, Instant::ZERO).unwrap();
+    while core.poll(now).is_some() {}
+    let wake = core.wake_at().expect("something is wanted in idle time");
+    assert_eq!(wake, now + IdleTime::default().threshold);
+    let (end, accesses) = execute(&mut core, wake).unwrap();
+    assert!(accesses.iter().all(|a| a.op == Op::Read && a.purpose == (Purpose::Idle { useful: 0 })));
+    assert_eq!(core.poll(end), None, "nobody else is told of it");
+    assert_eq!(core.wake_at(), None, "nothing more is wanted");
+    let seen = seen(&mut core);
+    assert_eq!((seen[0].request.range, seen[0].time), (range(77_000), end.since(wake)));
+    assert_eq!(seen[0].pause, wake.since(now));
+}
+
+/// What is read for the mimic takes the head away as any idle work does: it is held to the same bound.
+#[test]
+fn what_has_cost_more_than_it_may_is_not_gone_on_with_for_the_mimic() {
+    let drive = Arc::new(DriveModel::from_profile(&builtin::find("mimic-less-capacity").unwrap()).unwrap());
+    let idle = IdleTime { harm_ppm: 0, ..IdleTime::default() };
+    let mut core = Core::new(drive, Config { idle: Some(idle), ..Config::default() });
+    let wants = Some(range(1_900_000));
+    core.set_mimic(Some(Box::new(Recorder { wants, insists: true, ..Recorder::default() })));
+    submit(&mut core, Instant::ZERO, 1, Op::Read, 0);
+    let (mut now, _) = execute(&mut core, Instant::ZERO).unwrap();
+    let (mut id, mut last) = (1, core.harm());
+    for _ in 0..6 {
+        // Silence until it is used, then a request where the head was before.
+        while core.poll(now).is_some() {}
+        let (wake, end) = loop {
+            let wake = core.wake_at().expect("something is wanted in idle time");
+            if let Some((end, _)) = execute(&mut core, wake) {
+                break (wake, end);
+            }
+        };
+        let silence = wake.saturating_since(now);
+        let above = last.late > last.early;
+        assert!(!above || silence >= Duration::from_secs(10), "{last:?}, and used after {silence:?}");
+        id += 1;
+        submit(&mut core, end, id, Op::Read, 0);
+        now = execute(&mut core, end).unwrap().0;
+        last = core.harm();
+    }
+    assert!(last.late > last.early, "it would prove nothing if nothing had been late: {last:?}");
+}
+
+#[test]
+fn what_no_drive_has_is_not_read_for_it() {
+    let mut core = core(Some(LbnRange::new(Lbn::new(u64::MAX - 3), Sectors::new(8))));
+    submit(&mut core, Instant::ZERO, 1, Op::Read, 400);
+    let (now, _) = execute(&mut core, Instant::ZERO).unwrap();
+    while core.poll(now).is_some() {}
+    let wake = core.wake_at().unwrap();
+    assert!(execute(&mut core, wake).is_none());
+}
+
+/// Outside a drive of which only the size is known.
+fn blind(wants: Option<LbnRange>) -> Core {
+    let drive = DriveModel::unknown(Sectors::new(1 << 22), Bytes::new(512)).unwrap();
+    let policy = PolicyName::Smtf(SmtfRule::default());
+    let place = Place::Outside(OutsideConfig::blind());
+    let config = Config { policy, place, idle: Some(IdleTime::default()), ..Config::default() };
+    let mut core = Core::new(Arc::new(drive), config);
+    core.set_mimic(Some(Box::new(Recorder { wants, ..Recorder::default() })));
+    core
+}
+
+fn sent(core: &mut Core, now: Instant) -> Vec<Command> {
+    let actions = std::iter::from_fn(|| core.poll(now));
+    let command = |action| if let Action::Send(command) = action { Some(command) } else { None };
+    actions.filter_map(command).collect()
+}
+
+fn at(us: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(us)
+}
+
+#[test]
+fn outside_a_time_goes_from_completion_to_completion() {
+    let mut core = blind(None);
+    assert_eq!(core.caution(), Some(Caution::Unknown));
+    for (id, op, lbn) in [(1, Op::Read, 100), (2, Op::Write, 900_000), (3, Op::Read, 500_000)] {
+        submit(&mut core, at(0), id, op, lbn);
+    }
+    // Two go: the second is what is the furthest from the first, which is still at the drive.
+    let first = sent(&mut core, at(0));
+    assert_eq!(first.iter().map(|c| c.range.start().get()).collect::<Vec<_>>(), [100, 900_000]);
+    assert_eq!(core.predicted(first[0].id), None, "nothing is known");
+    core.command_done(at(7_000), first[0].id, Outcome::Done);
+    let third = sent(&mut core, at(7_000));
+    core.command_done(at(9_500), first[1].id, Outcome::Done);
+    core.command_done(at(17_000), third[0].id, Outcome::Done);
+    // A pause before the fourth.
+    submit(&mut core, at(20_000), 4, Op::Read, 700);
+    let fourth = sent(&mut core, at(20_000));
+    core.command_done(at(26_000), fourth[0].id, Outcome::Done);
+    let seen = seen(&mut core);
+    let us = |time: Duration| time.as_nanos() / 1_000;
+    let short: Vec<_> =
+        seen.iter().map(|s| (s.last.lbn.get(), s.request.id.get(), us(s.pause), us(s.time))).collect();
+    assert_eq!(short, [(107, 2, 0, 2_500), (900_007, 3, 0, 7_500), (500_007, 4, 3_000, 6_000)]);
+}
+
+#[test]
+fn outside_what_failed_or_was_lost_teaches_nothing() {
+    let mut core = blind(None);
+    for (id, lbn) in [(1, 100), (2, 900_000), (3, 500_000)] {
+        submit(&mut core, at(0), id, Op::Read, lbn);
+    }
+    let first = sent(&mut core, at(0));
+    core.command_done(at(7_000), first[0].id, Outcome::Done);
+    sent(&mut core, at(7_000));
+    core.command_done(at(50_000), first[1].id, Outcome::NoData(Lbn::new(900_001)));
+    core.lost(at(60_000));
+    let again = sent(&mut core, at(60_000));
+    core.command_done(at(70_000), again[0].id, Outcome::Done);
+    assert_eq!(seen(&mut core), []);
+}
+
+#[test]
+fn outside_idle_time_goes_to_the_background_and_then_to_the_mimic_and_waiting_for_it_is_harm() {
+    let mut core = blind(Some(range(77_000)));
+    let session = core.open(Priority::default()).unwrap();
+    core.read(session, LbnRange::new(Lbn::ZERO, Sectors::new(64)), Sectors::new(8), Parameter::default())
+        .unwrap();
+    submit(&mut core, at(0), 1, Op::Read, 400_000);
+    let first = sent(&mut core, at(0));
+    assert_eq!(first.len(), 1, "no background beside the foreground");
+    core.command_done(at(5_000), first[0].id, Outcome::Done);
+    assert_eq!(sent(&mut core, at(5_000)), []);
+    let mut wake = core.wake_at().unwrap();
+    assert_eq!(wake, at(25_000));
+    let mut scan = sent(&mut core, wake);
+    while scan.is_empty() {
+        // The search has a budget, and rests for a millisecond when that is spent.
+        wake = core.wake_at().unwrap();
+        scan = sent(&mut core, wake);
+    }
+    let later = |ms| wake + Duration::from_millis(ms);
+    assert!(wake < at(100_000), "{wake}");
+    assert_eq!((scan[0].range.len().get(), scan[0].purpose), (64, Purpose::Idle { useful: 64 }));
+    core.command_done(later(5), scan[0].id, Outcome::Done);
+    let probe = sent(&mut core, later(5));
+    assert_eq!((probe[0].range, probe[0].purpose), (range(77_000), Purpose::Idle { useful: 0 }));
+    // It is waited for, for 4 of the 9 ms that the request takes altogether.
+    submit(&mut core, later(11), 2, Op::Read, 0);
+    let second = sent(&mut core, later(11));
+    core.command_done(later(15), probe[0].id, Outcome::Done);
+    core.command_done(later(20), second[0].id, Outcome::Done);
+    let harm = core.harm();
+    assert_eq!((harm.foreground, harm.late), (Duration::from_millis(10), Duration::from_millis(4)));
+    // No more than a hundredth may be lost: until that is made good the idle time stays unused.
+    core.read(session, LbnRange::new(Lbn::ZERO, Sectors::new(64)), Sectors::new(8), Parameter::default())
+        .unwrap();
+    assert_eq!(sent(&mut core, later(20)), []);
+    assert_eq!(sent(&mut core, later(45)), []);
+    let seen = seen(&mut core);
+    let asked: Vec<u64> = seen.iter().map(|s| s.request.range.start().get()).collect();
+    assert_eq!(asked, [77_000, 0]);
+}

@@ -1,0 +1,207 @@
+//! A core outside the drive, whose commands are done in another order than they were sent in.
+
+use freeblock_scheduler::{
+    Action, Command, Config, Core, IdleTime, Outcome, OutsideConfig, Overheads, Parameter, Place, Priority,
+    Record, Request, Sessions,
+};
+use model::{DriveModel, Profile};
+use std::sync::Arc;
+use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId};
+
+fn blind() -> Core {
+    let drive = DriveModel::unknown(Sectors::new(1 << 16), Bytes::new(512)).unwrap();
+    let place = Place::Outside(OutsideConfig::blind());
+    let config = Config { place, idle: Some(IdleTime::default()), ..Config::default() };
+    Core::new(Arc::new(drive), config)
+}
+
+fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+/// What it sends and delivers at an instant.
+fn polled(core: &mut Core, now: Instant) -> (Vec<Command>, Vec<Record>, Vec<RequestId>) {
+    let (mut sent, mut delivered, mut completed) = (Vec::new(), Vec::new(), Vec::new());
+    while let Some(action) = core.poll(now) {
+        match action {
+            Action::Send(command) => sent.push(command),
+            Action::Deliver(record) => delivered.push(record),
+            Action::Completed(id) => completed.push(id),
+            other => panic!("{other:?}"),
+        }
+    }
+    (sent, delivered, completed)
+}
+
+/// A block to be written at 96.
+fn with_a_block() -> (Core, SessionId) {
+    let mut core = blind();
+    let session = core.open(Priority::default()).unwrap();
+    core.write(session, range(96, 8), Sectors::new(8), Parameter::default()).unwrap();
+    (core, session)
+}
+
+/// One whose middle the foreground has written already: the rest takes two commands.
+fn in_two_pieces() -> (Core, SessionId) {
+    let (mut core, session) = with_a_block();
+    core.submit(at(0), Request { id: RequestId::new(1), op: Op::Write, range: range(99, 3) }).unwrap();
+    let (sent, ..) = polled(&mut core, at(0));
+    core.command_done(at(5), sent[0].id, Outcome::Done);
+    let (sent, delivered, completed) = polled(&mut core, at(5));
+    assert_eq!((sent.len(), delivered.len(), completed), (0, 0, vec![RequestId::new(1)]));
+    (core, session)
+}
+
+fn ranges(sent: &[Command]) -> Vec<LbnRange> {
+    sent.iter().map(|command| command.range).collect()
+}
+
+#[test]
+fn a_block_in_pieces_is_done_when_all_of_them_are_whichever_is_the_last() {
+    let (mut core, _) = in_two_pieces();
+    let (sent, ..) = polled(&mut core, at(100));
+    assert_eq!(ranges(&sent), [range(96, 3), range(102, 2)]);
+    // A drive that reports writes from its buffer may be done with the second first.
+    core.command_done(at(101), sent[1].id, Outcome::Done);
+    assert_eq!(polled(&mut core, at(101)).1, [], "a part of it is still to be written");
+    core.command_done(at(110), sent[0].id, Outcome::Done);
+    let (_, delivered, _) = polled(&mut core, at(110));
+    assert_eq!(
+        delivered.iter().map(|record| (record.range, record.bad)).collect::<Vec<_>>(),
+        [(range(96, 8), None)]
+    );
+}
+
+#[test]
+fn a_piece_that_fails_after_the_others_were_done_fails_its_block() {
+    let (mut core, _) = in_two_pieces();
+    let (sent, ..) = polled(&mut core, at(100));
+    core.command_done(at(101), sent[1].id, Outcome::Done);
+    core.command_done(at(110), sent[0].id, Outcome::Bad(&[Lbn::new(97)]));
+    let (_, delivered, _) = polled(&mut core, at(110));
+    assert_eq!(delivered.iter().map(|record| record.bad).collect::<Vec<_>>(), [Some(Lbn::new(97))]);
+}
+
+#[test]
+fn a_promoted_write_of_which_the_last_piece_was_done_when_the_first_was_lost_is_done_again() {
+    let (mut core, session) = in_two_pieces();
+    assert_eq!(core.promote(session, range(96, 8)), Ok(1));
+    let (sent, ..) = polled(&mut core, at(6));
+    assert_eq!(ranges(&sent), [range(96, 3), range(102, 2)]);
+    core.command_done(at(8), sent[1].id, Outcome::Done);
+    assert_eq!(polled(&mut core, at(8)).1, []);
+    core.lost(at(20));
+    let (again, delivered, _) = polled(&mut core, at(20));
+    assert_eq!((ranges(&again)[0], delivered), (range(96, 3), vec![]), "what was lost goes first");
+    for command in again {
+        core.command_done(at(30), command.id, Outcome::Done);
+    }
+    let (_, delivered, _) = polled(&mut core, at(30));
+    assert_eq!(delivered.len(), 1);
+    assert_eq!(core.undelivered(session), Some(0));
+}
+
+#[test]
+fn what_a_failed_write_gives_back_does_not_land_on_a_newer_one_that_is_on_its_way() {
+    let (mut core, _) = with_a_block();
+    for (id, range) in [(1, range(80, 40)), (2, range(98, 2))] {
+        core.submit(at(0), Request { id: RequestId::new(id), op: Op::Write, range }).unwrap();
+    }
+    // The first would have written the block; so the second had nothing of it to write.
+    let (sent, ..) = polled(&mut core, at(0));
+    assert_eq!(ranges(&sent), [range(80, 40), range(98, 2)]);
+    core.command_done(at(10), sent[0].id, Outcome::NoData(Lbn::new(110)));
+    while core.poll(at(10)).is_some() {}
+    core.command_done(at(20), sent[1].id, Outcome::Done);
+    while core.poll(at(20)).is_some() {}
+    let (sent, ..) = polled(&mut core, at(200));
+    assert_eq!(ranges(&sent), [range(96, 2), range(100, 4)]);
+    for command in sent {
+        core.command_done(at(210), command.id, Outcome::Done);
+    }
+    assert_eq!(polled(&mut core, at(210)).1.len(), 1);
+}
+
+/// With a foreground that is never silent, and a drive that is as it is known.
+#[test]
+fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {
+    let toml = include_str!("../../../model/tests/data/tiny.toml");
+    let drive = DriveModel::from_profile(&Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
+    let capacity = drive.layout().capacity().get();
+    let place =
+        Place::Outside(OutsideConfig { harm_ppm: None, ..OutsideConfig::beyond(Overheads::default()) });
+    let mut core = Core::new(Arc::new(drive), Config { place, ..Config::default() });
+    let session = core.open(Priority::default()).unwrap();
+    let block = range(capacity / 2, 9);
+    core.write(session, block, Sectors::new(9), Parameter::default()).unwrap();
+    let hole = range(capacity / 2 + 3, 2);
+    let (mut now, mut place) = (Instant::ZERO, 1);
+    for id in 1..5_000 {
+        place = (place * 1_103_515_245 + 12_345) % (1 << 31);
+        let (op, range) =
+            if id == 1 { (Op::Write, hole) } else { (Op::Read, range(place % (capacity - 4), 4)) };
+        core.submit(now, Request { id: RequestId::new(id), op, range }).unwrap();
+        let (mut sent, mut delivered, _) = polled(&mut core, now);
+        while !sent.is_empty() {
+            let command = sent.remove(0);
+            now = now.max(core.predicted(command.id).unwrap());
+            core.command_done(now, command.id, Outcome::Done);
+            let (more, came, _) = polled(&mut core, now);
+            sent.extend(more);
+            delivered.extend(came);
+        }
+        if let [record] = delivered[..] {
+            assert_eq!((record.range, record.bad), (block, None));
+            return;
+        }
+    }
+    panic!("{:?} of it are left", core.undelivered(session));
+}
+
+/// One at a time, each done 5 ms after it came.
+fn asked(core: &mut Core, times: &[u64]) {
+    for (id, &ms) in (1..).zip(times) {
+        let range = range(id * 5_000, 8);
+        core.submit(at(ms), Request { id: RequestId::new(id), op: Op::Read, range }).unwrap();
+        let (sent, ..) = polled(core, at(ms));
+        assert_eq!(ranges(&sent), [range], "{ms} ms");
+        core.command_done(at(ms + 5), sent[0].id, Outcome::Done);
+        assert_eq!(polled(core, at(ms + 5)).0, []);
+    }
+}
+
+/// When it sends something next in idle time, woken when it asks for that.
+fn idle_from(core: &mut Core) -> (Instant, Command) {
+    loop {
+        let now = core.wake_at().unwrap();
+        if let [command, ..] = polled(core, now).0[..] {
+            return (now, command);
+        }
+    }
+}
+
+#[test]
+fn an_unknown_drive_is_left_alone_until_it_has_been_silent_for_long_against_its_use() {
+    // Nobody has asked for anything yet.
+    let (mut core, _) = with_a_block();
+    assert_eq!(ranges(&polled(&mut core, at(20)).0), [range(96, 8)]);
+    // Three requests in 45 ms: there is no room in the bound for who would wait, and the fourth may come as soon.
+    let (mut core, session) = with_a_block();
+    asked(&mut core, &[0, 20, 40]);
+    core.write(session, range(60_000, 8), Sectors::new(8), Parameter::default()).unwrap();
+    let silent = |now: Instant| now.since(at(45));
+    let (first, command) = idle_from(&mut core);
+    assert!(silent(first) >= Duration::from_millis(3 * 45), "{first}");
+    assert!(silent(first) < Duration::from_millis(5 * 45), "{first}");
+    // That took as long as all before: the next waits for so much more, though nobody came.
+    let done = first + Duration::from_millis(45);
+    core.command_done(done, command.id, Outcome::Done);
+    assert_eq!(polled(&mut core, done).0, []);
+    let (next, _) = idle_from(&mut core);
+    assert!(silent(next) >= Duration::from_millis(3 * (45 + 45 + 45)), "{next}");
+    assert!(silent(next) < Duration::from_secs(1), "{next}");
+}

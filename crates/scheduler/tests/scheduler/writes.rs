@@ -1,0 +1,558 @@
+//! Promise 3 among background writes: what has landed is never overwritten by what pended when it landed, whosever it is
+//! and whether or not it could be chosen at the time; and what is reported as written is on the medium, by itself or by
+//! a write that was concurrent. Sessions that want each write carried out itself may overwrite what others have written
+//! meanwhile, and never what the foreground has.
+
+use freeblock_scheduler::{
+    Access, Action, Buffers, Config, Core, IdleTime, Parameter, Priority, Purpose, Ready, Record, Request,
+    Sessions, Wanted,
+};
+use model::random_profile::{Size, random_profile};
+use model::{DriveModel, Location};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
+
+/// What a sector holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Landed {
+    /// Whose write; the foreground's has no task.
+    task: Option<TaskId>,
+    /// When the head set out to write it, in the order of events.
+    dispatched: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    session: SessionId,
+    registered: u64,
+    range: LbnRange,
+    came: BTreeSet<LbnRange>,
+    blocks: u64,
+}
+
+/// What the head is doing.
+#[derive(Clone, Debug)]
+struct Exec {
+    accesses: Vec<Access>,
+    granted: Vec<Wanted>,
+    dispatched: u64,
+}
+
+/// A host that believes the core about times, and knows what is on the medium.
+struct Host {
+    core: Core,
+    drive: Arc<DriveModel>,
+    now: Instant,
+    events: u64,
+    medium: BTreeMap<Lbn, Landed>,
+    tasks: BTreeMap<TaskId, Task>,
+    /// Sessions each of whose writes is to be carried out itself.
+    own: BTreeSet<SessionId>,
+    /// Sectors that each task has written.
+    passed: BTreeMap<TaskId, u64>,
+    exec: Option<Exec>,
+    /// What was lost and is done again, without being asked for again.
+    retry: Option<Exec>,
+    requests: u64,
+    /// What clients say no to: a bit for every session's id, modulo 8.
+    not_now: u8,
+    /// What is wrong.
+    wrong: Option<String>,
+}
+
+struct Desk<'a> {
+    not_now: u8,
+    granted: &'a mut Vec<Wanted>,
+}
+
+impl Buffers for Desk<'_> {
+    fn ready(&mut self, wanted: &Wanted) -> bool {
+        let ready = self.not_now >> (wanted.session.get() % 8) & 1 == 0;
+        if ready {
+            self.granted.push(*wanted);
+        }
+        ready
+    }
+}
+
+fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}
+
+impl Host {
+    fn new(drive: DriveModel) -> Self {
+        let drive = Arc::new(drive);
+        let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+        Self {
+            core: Core::new(Arc::clone(&drive), config),
+            drive,
+            now: Instant::ZERO,
+            events: 0,
+            medium: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            own: BTreeSet::new(),
+            passed: BTreeMap::new(),
+            exec: None,
+            retry: None,
+            requests: 0,
+            not_now: 0,
+            wrong: None,
+        }
+    }
+
+    fn event(&mut self) -> u64 {
+        self.events += 1;
+        self.events
+    }
+
+    fn write(&mut self, session: SessionId, range: LbnRange, block: u64) {
+        let registered = self.event();
+        let task = self.core.write(session, range, Sectors::new(block), Parameter::default()).unwrap();
+        let blocks = range.len().get().div_ceil(block);
+        self.tasks.insert(task, Task { session, registered, range, came: BTreeSet::new(), blocks });
+    }
+
+    fn submit(&mut self, op: Op, range: LbnRange) {
+        self.requests += 1;
+        let id = RequestId::new(self.requests);
+        self.core.submit(self.now, Request { id, op, range }).unwrap();
+        self.poll();
+    }
+
+    /// Polls until there is nothing to say.
+    fn poll(&mut self) {
+        while let Some(action) = self.ask() {
+            self.act(action);
+        }
+    }
+
+    /// What the core says next; an Execute is noted.
+    fn ask(&mut self) -> Option<Action> {
+        let mut granted = Vec::new();
+        let action =
+            self.core.poll_with(self.now, &mut Desk { not_now: self.not_now, granted: &mut granted });
+        if action == Some(Action::Execute) {
+            let (accesses, mut dispatched) = (self.core.accesses().to_vec(), self.event());
+            // What is done again is as old as the first attempt: what was registered since is newer.
+            if let Some(lost) = self.retry.take() {
+                granted.extend(lost.granted);
+                dispatched = lost.dispatched;
+            }
+            self.exec = Some(Exec { accesses, granted, dispatched });
+        }
+        action
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Cut => {
+                if let Some(exec) = &mut self.exec {
+                    exec.accesses = self.core.accesses().to_vec();
+                }
+            }
+            Action::Deliver(record) => self.delivered(&record),
+            Action::Execute | Action::Send(_) | Action::Completed(_) | Action::Failed { .. } => {}
+        }
+    }
+
+    /// What is under way ends, or is lost.
+    fn end(&mut self, lost: bool) {
+        let Some(exec) = self.exec.take() else { return };
+        self.now = self.core.busy_until().unwrap();
+        if lost {
+            self.core.lost(self.now);
+            if exec.accesses.iter().any(|a| a.purpose == Purpose::Foreground) {
+                self.retry = Some(exec);
+            }
+        } else {
+            self.core.completed(self.now);
+            // A foreground request is told first of all.
+            let action = self.ask();
+            self.land(&exec, matches!(action, Some(Action::Completed(_))));
+            if let Some(action) = action {
+                self.act(action);
+            }
+        }
+        self.poll();
+    }
+
+    fn land(&mut self, exec: &Exec, foreground: bool) {
+        for access in exec.accesses.iter().filter(|a| a.op.is_write()) {
+            let sectors = self.drive.layout().track(access.track).sectors;
+            for k in 0..access.sectors {
+                let sector = (access.sector + k) % sectors;
+                let Some(lbn) = self.drive.layout().lbn_at(Location { track: access.track, sector }) else {
+                    continue;
+                };
+                let dispatched = exec.dispatched;
+                if access.purpose == Purpose::Foreground && foreground {
+                    self.medium.insert(lbn, Landed { task: None, dispatched });
+                    continue;
+                }
+                let Some(wanted) = exec.granted.iter().rev().find(|w| w.range.contains(lbn)) else {
+                    self.wrong = Some(format!("nobody gave what is written to {lbn}: {exec:?}"));
+                    return;
+                };
+                let registered = self.tasks.get(&wanted.task).map_or(0, |t| t.registered);
+                let there = self.medium.insert(lbn, Landed { task: Some(wanted.task), dispatched });
+                *self.passed.entry(wanted.task).or_default() += 1;
+                // Pending writes have no order among each other, for who says so.
+                let may = |there: &Landed| there.task.is_some() && self.own.contains(&wanted.session);
+                if let Some(there) = there.filter(|there| there.task != Some(wanted.task) && !may(there))
+                    && registered < there.dispatched
+                {
+                    self.wrong = Some(format!(
+                        "{lbn}: what {} registered at {registered} overwrites {there:?}",
+                        wanted.task
+                    ));
+                }
+            }
+        }
+    }
+
+    fn delivered(&mut self, record: &Record) {
+        let Some(task) = self.tasks.get_mut(&record.task) else {
+            self.wrong = Some(format!("a record of a task that has ended: {record:?}"));
+            return;
+        };
+        if !task.came.insert(record.range) {
+            self.wrong = Some(format!("twice: {record:?}"));
+        }
+        for lbn in record.range.start().get()..record.range.end().get() {
+            let there = self.medium.get(&Lbn::new(lbn));
+            if there.is_none_or(|there| there.dispatched < task.registered) {
+                self.wrong = Some(format!("{record:?} is not on the medium: {there:?} at LBN {lbn}"));
+            }
+        }
+    }
+
+    /// Long enough for all that these tests want.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            self.step(false);
+        }
+    }
+
+    /// Lets time pass up to the end of what is under way, or to when the core wants to be woken.
+    fn step(&mut self, lost: bool) {
+        if self.exec.is_some() {
+            self.end(lost);
+        } else if let Some(at) = self.core.wake_at() {
+            self.now = self.now.max(at);
+            self.poll();
+        } else {
+            self.now += Duration::from_millis(3);
+            self.poll();
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write {
+        session: usize,
+        start: u64,
+        len: u64,
+        block: u64,
+    },
+    Suspend(usize),
+    Resume(usize),
+    Abort(usize),
+    Promote(usize, u64, u64),
+    NotNow(u8),
+    Foreground(bool, u64, u64),
+    /// A foreground request comes when so many thousandths of what is under way have passed.
+    Interrupt(u64, u64),
+    Run(u32),
+    Lose,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0..3usize, 0..60u64, 1..60u64, 1..24u64)
+            .prop_map(|(session, start, len, block)| Step::Write { session, start, len, block }),
+        2 => (0..3usize).prop_map(Step::Suspend),
+        3 => (0..3usize).prop_map(Step::Resume),
+        1 => (0..20usize).prop_map(Step::Abort),
+        2 => (0..3usize, 0..60u64, 1..40u64).prop_map(|(s, at, len)| Step::Promote(s, at, len)),
+        3 => prop_oneof![Just(0u8), any::<u8>()].prop_map(Step::NotNow),
+        3 => (any::<bool>(), 0..60u64, 1..20u64).prop_map(|(w, at, len)| Step::Foreground(w, at, len)),
+        4 => (0..1_000u64, 0..4_000u64).prop_map(|(part, at)| Step::Interrupt(part, at)),
+        8 => (1..4u32).prop_map(Step::Run),
+        1 => Just(Step::Lose),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn what_has_landed_is_not_overwritten_by_older_background_writes(
+        seed in 0..64u64, own in prop_oneof![Just(0u8), 0..8u8], steps in steps(),
+    ) {
+        let Ok(drive) = DriveModel::from_profile(&random_profile(seed, Size::Tiny)) else { return Ok(()) };
+        let capacity = drive.layout().capacity().get();
+        // Where the first two tracks meet, so that blocks lie across.
+        let first = u64::from(drive.layout().densest_track());
+        let base = first.saturating_sub(60).min(capacity.saturating_sub(120));
+        let clip = |start: u64, len: u64| {
+            let start = (base + start).min(capacity - 1);
+            range(start, len.min(capacity - start))
+        };
+        let mut host = Host::new(drive);
+        let sessions: Vec<SessionId> = (0..3).map(|_| host.core.open(Priority::default()).unwrap()).collect();
+        for (_, session) in sessions.iter().enumerate().filter(|(i, _)| own >> i & 1 == 1) {
+            host.core.serve_writes_by_writes(*session, false).unwrap();
+            host.own.insert(*session);
+        }
+        for step in steps {
+            match step {
+                Step::Write { session, start, len, block } => {
+                    host.write(sessions[session], clip(start, len), block);
+                    host.poll();
+                }
+                Step::Suspend(session) => host.core.suspend(sessions[session]).unwrap(),
+                Step::Resume(session) => {
+                    host.core.resume(sessions[session]).unwrap();
+                    host.poll();
+                }
+                Step::Abort(nth) => {
+                    let Some(id) = host.tasks.keys().nth(nth).copied() else { continue };
+                    if let Ok(left) = host.core.abort(id) {
+                        let task = host.tasks.get_mut(&id).unwrap();
+                        prop_assert_eq!(left + task.came.len() as u64, task.blocks);
+                        task.blocks = task.came.len() as u64;
+                    }
+                }
+                Step::Promote(session, start, len) => {
+                    host.core.promote(sessions[session], clip(start, len)).unwrap();
+                    host.poll();
+                }
+                Step::NotNow(mask) => host.not_now = mask,
+                Step::Foreground(write, at, len) => {
+                    host.submit(if write { Op::Write } else { Op::Read }, clip(at, len));
+                }
+                Step::Interrupt(part, at) => {
+                    if let Some(until) = host.core.busy_until() {
+                        let left = until.saturating_since(host.now).as_nanos();
+                        host.now += Duration::from_nanos(left * part / 1_000);
+                    }
+                    host.submit(Op::Read, range(at % capacity, 1));
+                }
+                Step::Run(times) => (0..times).for_each(|_| host.step(false)),
+                Step::Lose => host.step(true),
+            }
+            prop_assert_eq!(host.wrong.take(), None);
+        }
+        host.not_now = 0;
+        for session in &sessions {
+            host.core.resume(*session).unwrap();
+        }
+        host.poll();
+        for _ in 0..2_000 {
+            if sessions.iter().all(|s| host.core.undelivered(*s) == Some(0)) {
+                break;
+            }
+            host.step(false);
+            prop_assert_eq!(host.wrong.take(), None);
+        }
+        for (id, task) in &host.tasks {
+            prop_assert_eq!(task.came.len() as u64, task.blocks, "{} of {} at {}", id, task.session, task.range);
+        }
+    }
+}
+
+/// A drive of some thousand sectors and a core with three sessions.
+fn three() -> (Host, [SessionId; 3]) {
+    let toml = include_str!("../../../model/tests/data/tiny.toml");
+    let drive = DriveModel::from_profile(&model::Profile::from_toml(toml, "tiny.toml").unwrap()).unwrap();
+    let mut host = Host::new(drive);
+    let sessions = [(); 3].map(|()| host.core.open(Priority::default()).unwrap());
+    (host, sessions)
+}
+
+fn came(host: &Host) -> Vec<usize> {
+    host.tasks.values().map(|task| task.came.len()).collect()
+}
+
+#[test]
+fn a_suspended_sessions_write_is_done_with_a_later_one_of_the_place() {
+    let (mut host, [old, new, _]) = three();
+    host.core.suspend(old).unwrap();
+    host.write(old, range(8, 8), 8);
+    host.write(new, range(0, 32), 32);
+    host.poll();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
+    host.core.resume(old).unwrap();
+    assert_eq!(host.core.poll_with(host.now, &mut Ready), None);
+}
+
+#[test]
+fn of_a_write_whose_buffer_was_not_at_hand_only_the_rest_is_written_later() {
+    let (mut host, [old, new, _]) = three();
+    host.not_now = 1 << (old.get() % 8);
+    host.write(old, range(8, 16), 16);
+    host.write(new, range(0, 16), 16);
+    host.poll();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![0, 1]));
+    host.not_now = 0;
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
+    let whose = |lbn| host.medium[&Lbn::new(lbn)].task;
+    assert_eq!(whose(15), host.tasks.keys().nth(1).copied());
+    assert_eq!(whose(16), host.tasks.keys().next().copied());
+}
+
+#[test]
+fn what_a_lost_command_would_have_overwritten_is_wanted_again() {
+    let (mut host, [old, new, _]) = three();
+    host.core.suspend(old).unwrap();
+    host.write(old, range(8, 16), 16);
+    host.write(new, range(0, 16), 16);
+    host.poll();
+    while host.exec.is_none() {
+        host.step(false);
+    }
+    host.step(true);
+    assert_eq!((host.core.undelivered(old), host.core.undelivered(new)), (Some(1), Some(1)));
+    host.core.abort(*host.tasks.keys().nth(1).unwrap()).unwrap();
+    host.tasks.values_mut().nth(1).unwrap().blocks = 0;
+    host.core.resume(old).unwrap();
+    host.exec = None;
+    host.core.lost(host.now);
+    host.poll();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 0]));
+    let all: Vec<u64> = (8..24).filter(|lbn| host.medium.contains_key(&Lbn::new(*lbn))).collect();
+    assert_eq!(all.len(), 16, "what was thought to be written is written: {all:?}");
+}
+
+#[test]
+fn a_promoted_write_completes_others_of_the_place() {
+    let (mut host, [old, new, third]) = three();
+    host.core.suspend(old).unwrap();
+    host.write(old, range(4, 8), 8);
+    host.write(third, range(12, 8), 4);
+    host.write(new, range(0, 16), 16);
+    // In the same request: overlaps what is promoted before it.
+    host.write(new, range(14, 6), 6);
+    host.core.promote(new, range(0, 20)).unwrap();
+    host.not_now = 1 << (third.get() % 8);
+    host.poll();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 2, 1, 1]));
+}
+
+#[test]
+fn a_session_may_want_each_write_carried_out_itself() {
+    let (mut host, [old, new, _]) = three();
+    host.core.serve_writes_by_writes(old, false).unwrap();
+    host.own.insert(old);
+    host.core.suspend(old).unwrap();
+    host.write(old, range(8, 8), 8);
+    host.write(new, range(0, 32), 32);
+    host.poll();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![0, 1]));
+    host.core.resume(old).unwrap();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
+    let task = |nth| host.tasks.keys().nth(nth).copied();
+    assert_eq!(host.medium[&Lbn::new(8)].task, task(0));
+    assert_eq!(host.medium[&Lbn::new(16)].task, task(1));
+}
+
+/// A promoted write is the session's own, not the foreground's.
+#[test]
+fn a_promoted_write_completes_none_of_those_that_are_each_carried_out() {
+    let (mut host, [old, new, _]) = three();
+    host.core.serve_writes_by_writes(old, false).unwrap();
+    host.own.insert(old);
+    host.core.suspend(old).unwrap();
+    host.write(old, range(8, 8), 8);
+    host.write(new, range(0, 32), 32);
+    host.core.promote(new, range(0, 32)).unwrap();
+    host.poll();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![0, 1]));
+    host.core.resume(old).unwrap();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
+    assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [8, 32]);
+}
+
+/// In one request a sector passes once: the other's turn comes later, and the foreground does not wait for it.
+#[test]
+fn a_promoted_request_carries_out_one_write_of_a_place() {
+    let (mut host, [one, ..]) = three();
+    host.core.serve_writes_by_writes(one, false).unwrap();
+    host.own.insert(one);
+    host.write(one, range(0, 16), 16);
+    host.core.promote(one, range(0, 16)).unwrap();
+    host.write(one, range(4, 4), 4);
+    host.poll();
+    let accesses = host.core.accesses().iter().filter(|a| a.purpose == Purpose::Foreground);
+    assert_eq!(accesses.map(|a| a.sectors).sum::<u32>(), 16);
+    for _ in 0..40 {
+        host.step(false);
+    }
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
+    assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [16, 4]);
+}
+
+/// Promise 3 has no switch.
+#[test]
+fn the_foreground_s_data_are_newer_for_a_session_that_wants_each_write_carried_out() {
+    let (mut host, [old, ..]) = three();
+    host.core.serve_writes_by_writes(old, false).unwrap();
+    host.core.suspend(old).unwrap();
+    host.write(old, range(8, 16), 16);
+    host.submit(Op::Write, range(0, 16));
+    for _ in 0..4 {
+        host.step(false);
+    }
+    host.core.resume(old).unwrap();
+    host.settle();
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1]));
+    let whose = |lbn| host.medium[&Lbn::new(lbn)].task;
+    assert_eq!((whose(15), whose(16)), (None, host.tasks.keys().next().copied()));
+}
+
+#[test]
+fn writes_of_one_place_that_are_each_carried_out_pass_one_after_the_other() {
+    let (mut host, sessions) = three();
+    for session in sessions {
+        host.core.serve_writes_by_writes(session, false).unwrap();
+        host.own.insert(session);
+        host.write(session, range(8, 8), 8);
+    }
+    host.poll();
+    for _ in 0..40 {
+        host.step(false);
+    }
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1, 1]));
+    assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [8, 8, 8]);
+}
+
+/// What the core gives unless a session says otherwise.
+#[test]
+fn that_each_write_is_carried_out_itself_can_be_the_default() {
+    let (host, _) = three();
+    let config = Config { writes_serve_writes: false, idle: Some(IdleTime::default()), ..Config::default() };
+    let mut host = Host { core: Core::new(Arc::clone(&host.drive), config), ..host };
+    let [one, other] = [(); 2].map(|()| host.core.open(Priority::default()).unwrap());
+    host.own.extend([one, other]);
+    host.write(one, range(8, 8), 8);
+    host.write(other, range(8, 8), 8);
+    host.poll();
+    for _ in 0..40 {
+        host.step(false);
+    }
+    assert_eq!((host.wrong.take(), came(&host)), (None, vec![1, 1]));
+    assert_eq!(host.passed.values().copied().collect::<Vec<_>>(), [8, 8]);
+}

@@ -1,0 +1,92 @@
+//! A daemon in this process: an emulated drive in real time, its desk, its control socket.
+
+use client::Control as Client;
+use device::Emulated;
+use model::DriveModel;
+use scheduler::{Config, IdleTime, OutsideConfig, Overheads};
+use server::control::{Control, ControlConfig, Roles};
+use server::desk::Setup;
+use server::desk::spec::DiskFacts;
+use server::office::{Office, Open};
+use server::{Address, Disk, Exporter, Limits, Listener, Offer, Stop};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use units::Instant;
+
+pub struct Daemon {
+    pub directory: PathBuf,
+    pub socket: PathBuf,
+    control: Option<Control>,
+    office: Option<Open>,
+    stop: Stop,
+    thread: Option<JoinHandle<Disk<Emulated>>>,
+}
+
+/// Why nothing can be tested here: a kernel without io_uring.
+pub fn start(name: &str, roles: Roles) -> Result<Daemon, String> {
+    let directory = std::env::temp_dir().join(format!("freeblock-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    again(directory, roles)
+}
+
+/// Over what is there.
+pub fn again(directory: PathBuf, roles: Roles) -> Result<Daemon, String> {
+    let text = include_str!("../../../../drive/tests/data/small.toml");
+    let profile = model::Profile::from_toml(text, "small.toml").unwrap();
+    let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let overheads = Overheads::of(profile.firmware.as_ref().unwrap(), &model, true);
+    let place = scheduler::Place::Outside(OutsideConfig::beyond(overheads));
+    let config = Config { place, idle: Some(IdleTime::default()), ..Config::default() };
+    let bytes = directory.join("disk");
+    let file = std::fs::File::options().read(true).write(true).create(true).truncate(false).open(&bytes);
+    let drive = Emulated::new(&profile, Default::default(), 1, file.unwrap()).unwrap();
+    let facts = DiskFacts {
+        name: "data".into(),
+        capacity: model.layout().capacity(),
+        sector_bytes: model.sector_bytes(),
+        own: vec![bytes],
+    };
+    let mut disk = Disk::new(drive, model, config).unwrap();
+    let setup = Setup { disk: facts, keep_bytes_max: 1 << 30, seed: 7 };
+    let office = Office::set_up(&mut disk, setup, &directory.join("state")).unwrap();
+    let nbd = Listener::bind(Address::Unix(directory.join("nbd")), false).unwrap();
+    let (tell, told) = channel();
+    let thread = std::thread::spawn(move || {
+        let offer = Offer { limits: Limits::default(), ..Offer::default() };
+        let (exporter, stop) = Exporter::new(disk, offer, vec![nbd]).map_err(|e| e.to_string())?;
+        tell.send((exporter.mailbox(), stop)).unwrap();
+        let (_, disk) = exporter.run().map_err(|e| e.to_string())?;
+        Ok::<_, String>(disk)
+    });
+    let Ok((mailbox, stop)) = told.recv() else {
+        return Err(thread.join().unwrap().unwrap_err());
+    };
+    let office = office.open(mailbox).unwrap();
+    let socket = directory.join("control.sock");
+    let config = ControlConfig { roles, ..ControlConfig::new(&socket) };
+    let control = Control::open(config, vec![office.handle()]).unwrap();
+    let thread = std::thread::spawn(move || thread.join().unwrap().unwrap());
+    Ok(Daemon { directory, socket, control: Some(control), office: Some(office), stop, thread: Some(thread) })
+}
+
+impl Daemon {
+    pub fn client(&self) -> Client {
+        Client::new(&self.socket)
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        Path::new(&self.directory).join(name).display().to_string()
+    }
+
+    /// Ends it as a signal does; the directory stays.
+    pub fn end(mut self) -> PathBuf {
+        drop(self.control.take());
+        self.stop.stop().unwrap();
+        let mut disk = self.thread.take().unwrap().join().unwrap();
+        self.office.take().unwrap().close(&mut disk, Instant::ZERO);
+        self.directory.clone()
+    }
+}

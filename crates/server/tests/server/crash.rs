@@ -1,0 +1,155 @@
+//! kill -9 at random moments under load, by seed: what was acknowledged is there.
+//!
+//! A killed process takes nothing with it that it has handed to the kernel; so every acknowledged write must be there, not
+//! only the flushed ones. A power cut is another matter, and not tried here.
+
+use crate::support::{choose, request};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const BLOCK: u32 = 4096;
+const BLOCKS: u64 = 64;
+
+/// `None` if only this test was built, without the example that it kills.
+fn export() -> Option<PathBuf> {
+    let path = std::env::current_exe().unwrap().parent()?.parent()?.join("examples/export");
+    if !path.exists() {
+        eprintln!(
+            "skipped: {} not found; cargo build --package freeblock-server --example export",
+            path.display()
+        );
+        return None;
+    }
+    Some(path)
+}
+
+fn start(program: &Path, dir: &Path) -> Child {
+    let mut command = Command::new(program);
+    let command = command.arg(dir.join("disk")).arg(dir.join("s")).stdin(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// A client of the one that is there now: the socket of one that was killed takes connections for a moment, and breaks them.
+fn connect(dir: &Path, child: &mut Child) -> UnixStream {
+    loop {
+        assert!(child.try_wait().unwrap().is_none(), "it starts over what it left behind");
+        let Ok(mut client) = UnixStream::connect(dir.join("s")) else {
+            std::thread::yield_now();
+            continue;
+        };
+        if client.read_exact(&mut [0; 18]).is_ok() {
+            choose(&mut client);
+            return client;
+        }
+    }
+}
+
+/// Numbers, the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// What a block may hold: what was acknowledged last, or anything that was written since.
+#[derive(Default)]
+struct Block {
+    acknowledged: u64,
+    since: Vec<u64>,
+}
+
+/// Writes until it is killed with some on their way; the writes' numbers by cookie, and what each block may hold.
+fn load(
+    client: &mut UnixStream,
+    child: &mut Child,
+    dice: &mut Dice,
+    first: u64,
+    blocks: &mut BTreeMap<u64, Block>,
+) -> u64 {
+    let (most, mut number) = (200 + dice.below(600), first);
+    let mut under_way: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut sent = 0;
+    while sent < most {
+        while under_way.len() < 16 && sent < most {
+            let at = dice.below(BLOCKS);
+            // Of two to one block at once either may be the last: let them not overlap.
+            if under_way.values().any(|other| *other == at) {
+                break;
+            }
+            let bytes = number.to_be_bytes().repeat(BLOCK as usize / 8);
+            let fua = u64::from(dice.below(8) == 0);
+            let mut header = request(1, number, at * u64::from(BLOCK), BLOCK);
+            header[5] = fua as u8;
+            client.write_all(&[header, bytes].concat()).unwrap();
+            blocks.entry(at).or_default().since.push(number);
+            under_way.insert(number, at);
+            (number, sent) = (number + 1, sent + 1);
+        }
+        let mut reply = [0; 16];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[4..8], [0; 4], "a write failed");
+        let cookie = u64::from_be_bytes(reply[8..].try_into().unwrap());
+        let at = under_way.remove(&cookie).unwrap();
+        let block = blocks.get_mut(&at).unwrap();
+        block.since.retain(|write| *write != cookie);
+        block.acknowledged = cookie;
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    number
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill_at_any_moment() {
+    let Some(program) = export() else { return };
+    if device::Ring::new().is_err() {
+        eprintln!("skipped: io_uring not found");
+        return;
+    }
+    let dir = std::env::temp_dir().join(format!("freeblock-crash-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::File::create(dir.join("disk")).unwrap().set_len(BLOCKS * u64::from(BLOCK)).unwrap();
+    let rounds = if std::env::var_os("FREEBLOCK_LONG").is_some() { 200 } else { 12 };
+    let (mut dice, mut number, mut blocks) = (Dice(20_001_023), 1u64, BTreeMap::new());
+    for round in 0..rounds {
+        let mut child = start(&program, &dir);
+        let mut client = connect(&dir, &mut child);
+        // What is there now is what is there from now on.
+        for at in 0..BLOCKS {
+            client.write_all(&request(0, at, at * u64::from(BLOCK), BLOCK)).unwrap();
+            let mut reply = vec![0; 16 + BLOCK as usize];
+            client.read_exact(&mut reply).unwrap();
+            let words: Vec<u64> =
+                reply[16..].chunks(8).map(|word| u64::from_be_bytes(word.try_into().unwrap())).collect();
+            let block: &mut Block = blocks.entry(at).or_default();
+            for sector in words.chunks(64) {
+                let value = sector[0];
+                assert!(
+                    sector.iter().all(|word| *word == value),
+                    "round {round}: block {at} has half a sector"
+                );
+                let may = value == block.acknowledged || block.since.contains(&value);
+                let Block { acknowledged, since } = block;
+                assert!(may, "round {round}: block {at} has {value}, not {acknowledged} or one of {since:?}");
+            }
+            // A write that was not acknowledged may be there in part: the next one settles it.
+            if block.since.is_empty() {
+                assert!(words.iter().all(|word| *word == block.acknowledged));
+            } else {
+                let (header, bytes) = (request(1, 0, at * u64::from(BLOCK), BLOCK), number.to_be_bytes());
+                client.write_all(&[header, bytes.repeat(BLOCK as usize / 8)].concat()).unwrap();
+                client.read_exact(&mut [0; 16]).unwrap();
+                *block = Block { acknowledged: number, since: Vec::new() };
+                number += 1;
+            }
+        }
+        number = load(&mut client, &mut child, &mut dice, number, &mut blocks);
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}

@@ -1,0 +1,302 @@
+//! A disk on virtual time, held against what the medium truly has: random foreground and background work that overlaps,
+//! with errors, on a drive that does what it has in any order.
+
+mod mistrust;
+mod silence;
+mod snapshot;
+mod spy;
+mod tape;
+mod tester;
+
+use device::{Ask, Device, Emulated, Failure};
+use drive::{Behaviour, Queue, QueueOrder};
+use model::{DriveModel, Profile};
+use proptest::prelude::*;
+use scheduler::{Config, IdleTime, OutsideConfig, Overheads};
+use server::{Disk, Place};
+use spy::{Shared, Spy, stamped, stamps};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::sync::Arc;
+use tester::{BACKGROUND, Tester};
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
+
+const PROFILE: &str = include_str!("../../../../drive/tests/data/small.toml");
+
+fn range(start: u64, len: u64) -> LbnRange {
+    LbnRange::new(Lbn::new(start), Sectors::new(len))
+}
+
+/// What a core of these tests is made from.
+fn core(policy: &str, seed: u64) -> (Arc<DriveModel>, Config) {
+    let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
+    let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let firmware = profile.firmware.as_ref().unwrap();
+    let overheads = Overheads::of(firmware, &model, true).writing_back(firmware, false);
+    let config = Config {
+        policy: policy.parse().unwrap(),
+        place: scheduler::Place::Outside(OutsideConfig::beyond(overheads)),
+        idle: Some(IdleTime::default()),
+        most_pending: 6,
+        most_partials: 8,
+        seed,
+        ..Config::default()
+    };
+    (model, config)
+}
+
+/// A disk over a drive that reorders, and the truth.
+fn disk(policy: &str, seed: u64) -> (Disk<Spy>, Shared) {
+    let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
+    let (model, config) = core(policy, seed);
+    let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 4 };
+    let behaviour = Behaviour { queue, seek_spread: Duration::from_micros(30), ..Behaviour::default() };
+    let drive = Emulated::new(&profile, behaviour, seed, nameless()).unwrap();
+    let truth = Shared::default();
+    (Disk::new(Spy::new(drive, &truth), model, config).unwrap(), truth)
+}
+
+/// A file that is gone when the test is over, however that ends.
+fn nameless() -> File {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let next = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("freeblock-disk-test-{}-{next}", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    file
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Read(LbnRange),
+    Write(LbnRange, bool),
+    Discard(LbnRange),
+    Flush,
+    Wait(u64),
+    Register(Op, LbnRange, u64),
+    Abort(usize),
+    Promote(LbnRange),
+    Spoil(u64),
+    FailAWrite,
+}
+
+const CAPACITY: u64 = 3_500;
+
+fn any_range(longest: u64) -> impl Strategy<Value = LbnRange> {
+    // Half of them in one place, so that they meet.
+    let start = prop_oneof![0u64..CAPACITY - longest, 950u64..1_050];
+    (start, 1..=longest).prop_map(|(start, len)| range(start, len))
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => any_range(40).prop_map(Step::Read),
+        6 => (any_range(40), any::<bool>()).prop_map(|(range, through)| Step::Write(range, through)),
+        1 => any_range(40).prop_map(Step::Discard),
+        1 => Just(Step::Flush),
+        5 => (0u64..30_000).prop_map(Step::Wait),
+        2 => (any_range(300), 1u64..130).prop_map(|(range, block)| Step::Register(Op::Read, range, block)),
+        2 => (any_range(300), 1u64..130).prop_map(|(range, block)| Step::Register(Op::Write, range, block)),
+        1 => (0usize..8).prop_map(Step::Abort),
+        1 => any_range(100).prop_map(Step::Promote),
+        1 => prop_oneof![0..CAPACITY, 950u64..1_050].prop_map(Step::Spoil),
+        1 => Just(Step::FailAWrite),
+    ]
+}
+
+/// What a sector must hold for a client: the last write that came before, and when that came.
+type Expected = (u64, u64);
+
+enum Asked {
+    Read(LbnRange, Vec<Expected>),
+    Write(LbnRange, u64, bool),
+    Discard,
+    Flush(u64),
+}
+
+struct World {
+    disk: Disk<Spy>,
+    truth: Shared,
+    app: Place<Tester>,
+    now: Instant,
+    asked: BTreeMap<u64, Asked>,
+    /// By arrival.
+    latest: Vec<Expected>,
+    /// Writes that failed, and what was discarded: nobody knows what is there.
+    unknown: BTreeSet<u64>,
+    answers: u64,
+    tape: tape::Memory,
+}
+
+impl World {
+    fn new(policy: &str, seed: u64) -> Self {
+        let (mut disk, truth) = disk(policy, seed);
+        let tape = tape::record(&mut disk, policy, seed);
+        let app = disk.host(Tester::new(&truth, seed));
+        let latest = vec![(0, 0); disk.size().get() as usize / spy::SECTOR];
+        let (asked, unknown) = (BTreeMap::new(), BTreeSet::new());
+        Self { disk, truth, app, now: Instant::ZERO, asked, latest, unknown, answers: 0, tape }
+    }
+
+    fn lbns(range: LbnRange) -> std::ops::Range<usize> {
+        range.start().get() as usize..range.end().get() as usize
+    }
+
+    fn step(&mut self, step: Step) {
+        let id = self.truth.get().tick();
+        let (range, ask, asked) = match step {
+            Step::Read(range) => {
+                (range, Ask::Read, Asked::Read(range, self.latest[Self::lbns(range)].to_vec()))
+            }
+            Step::Write(range, through) => {
+                self.latest[Self::lbns(range)].fill((id, id));
+                let bytes = stamped(id).repeat(range.len().get() as usize);
+                (range, Ask::Write { bytes, through }, Asked::Write(range, id, through))
+            }
+            Step::Discard(range) => {
+                self.latest[Self::lbns(range)].fill((id, id));
+                self.unknown.insert(id);
+                (range, Ask::Discard, Asked::Discard)
+            }
+            Step::Flush => (range(0, 0), Ask::Flush, Asked::Flush(id)),
+            Step::Wait(us) => return self.run_until(self.now + Duration::from_micros(us)),
+            Step::Register(op, range, block) => {
+                let block = Sectors::new(block);
+                self.call(|app, sessions| app.register(sessions, op, range, block));
+                return self.take();
+            }
+            Step::Abort(which) => {
+                self.call(|app, sessions| app.abort(sessions, which));
+                return self.take();
+            }
+            Step::Promote(range) => {
+                self.call(|app, sessions| app.promote(sessions, range));
+                return self.take();
+            }
+            Step::Spoil(lbn) => {
+                self.truth.get().bad.insert(lbn);
+                return;
+            }
+            Step::FailAWrite => {
+                self.truth.get().failing = true;
+                return;
+            }
+        };
+        self.asked.insert(id, asked);
+        self.disk.ask(self.now, id, range, ask);
+        self.take();
+    }
+
+    fn call<R>(&mut self, call: impl FnOnce(&mut Tester, &mut dyn scheduler::Sessions) -> R) -> R {
+        self.disk.call(self.app, self.now, call).unwrap()
+    }
+
+    fn run_until(&mut self, until: Instant) {
+        while let Some(at) = self.disk.next_event().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.disk.advance(self.now);
+            self.take();
+        }
+        self.now = until;
+    }
+
+    /// A sector's content, as a client who knows of the writes before may find it.
+    fn check(&self, lbn: usize, found: u64, (stamp, since): Expected) {
+        let background = found & BACKGROUND != 0;
+        let newer = background && found & !BACKGROUND > since;
+        let known = found == stamp || newer || self.unknown.contains(&stamp);
+        assert!(known, "LBN {lbn} holds {found:#x}, not {stamp} of event {since} or what came later");
+    }
+
+    fn take(&mut self) {
+        while let Some(answer) = self.disk.poll(self.now) {
+            self.answers += 1;
+            let asked = self.asked.remove(&answer.id).unwrap();
+            let truth = self.truth.clone();
+            let truth = truth.get();
+            match (asked, answer.result) {
+                (Asked::Read(range, expected), Ok(bytes)) => {
+                    assert_eq!(truth.first_bad(range), None, "{range} is read although it cannot be");
+                    for ((lbn, found), expected) in Self::lbns(range).zip(stamps(&bytes)).zip(expected) {
+                        self.check(lbn, found, expected);
+                    }
+                }
+                (Asked::Read(range, _), Err(Failure::Medium(bad))) => {
+                    assert_eq!(truth.first_bad(range), Some(bad), "only what is bad fails");
+                }
+                (Asked::Write(range, stamp, through), Ok(_)) => {
+                    // What came after it, and waited for it, may be done as well by now.
+                    let last = Self::lbns(range).filter(|lbn| self.latest[*lbn].0 == stamp);
+                    assert!({ last }.all(|lbn| truth.sectors[lbn] == stamp), "{range} is acknowledged");
+                    let kept = Self::lbns(range).all(|lbn| !truth.volatile.contains_key(&(lbn as u64)));
+                    assert!(kept || !through, "{range} was to go through");
+                }
+                (Asked::Write(_, stamp, _), Err(Failure::File(_))) => {
+                    self.unknown.insert(stamp);
+                }
+                (Asked::Flush(since), Ok(_)) => {
+                    assert!(truth.volatile.values().all(|event| *event > since), "not all is flushed");
+                }
+                (Asked::Discard, Ok(_)) => {}
+                (_, result) => panic!("{result:?}"),
+            }
+        }
+    }
+
+    /// All that was asked for is done; what the background has left over, too.
+    fn finish(&mut self) {
+        let mut left = 400_000;
+        loop {
+            let to_come = self.disk.call(self.app, self.now, |app, sessions| app.to_come(sessions)).unwrap();
+            self.take();
+            if self.asked.is_empty() && to_come == 0 {
+                break;
+            }
+            let at = self.disk.next_event();
+            let at = at.unwrap_or_else(|| {
+                panic!("{} requests and {to_come} blocks are forgotten", self.asked.len())
+            });
+            self.now = self.now.max(at);
+            self.disk.advance(self.now);
+            self.take();
+            left -= 1;
+            assert!(left > 0, "it never ends: {:?}", self.disk.status());
+        }
+        let truth = self.truth.clone();
+        let truth = truth.get();
+        for (lbn, (found, expected)) in truth.sectors.iter().zip(&self.latest).enumerate() {
+            self.check(lbn, *found, *expected);
+        }
+        let app = self.disk.app(self.app).unwrap();
+        for (id, task) in &app.tasks {
+            let aborted = app.aborted.contains(id);
+            let once = task.delivered.iter().all(|n| *n == 1);
+            assert!(aborted || once, "{id} has not got all its blocks");
+        }
+        let status = self.disk.status();
+        assert_eq!(status.background.blocks, app.blocks);
+        assert_eq!(status.background.parts_kept, 0, "parts of blocks that nobody waits for");
+        assert_eq!(status.outstanding, 0);
+        let blocks = app.blocks;
+        self.disk.end_recording().unwrap();
+        let told = tape::again(&self.tape.bytes()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!((told.blocks, told.cut_off), (blocks, false));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_byte_is_where_a_client_left_it(
+        policy in prop::sample::select(vec!["fcfs", "sptf", "c-look"]),
+        seed in 0u64..1_000,
+        steps in prop::collection::vec(step(), 1..150),
+    ) {
+        let mut world = World::new(policy, seed);
+        for step in steps {
+            world.step(step);
+        }
+        world.finish();
+    }
+}

@@ -1,0 +1,199 @@
+//! What a disk's mimic learns outlives its daemon: ended, killed, or with a file that something has damaged.
+
+use crate::support::{PROFILE, choose, request};
+use device::{Emulated, Ring};
+use drive::Behaviour;
+use mimic::{Learner, LearnerConfig};
+use model::{DriveModel, Profile};
+use scheduler::{Config, OutsideConfig, Place};
+use server::{Address, Disk, Learnt, LearntKeeper, Listener, Offer, Running};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::Duration;
+use units::Sectors;
+
+/// Names the directory of a daemon that is there to be killed.
+const VICTIM: &str = "FREEBLOCK_TEST_VICTIM";
+const DRIVE: &str = "emulated:small";
+const LONG: Duration = Duration::from_secs(1 << 20);
+
+fn config() -> LearnerConfig {
+    let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
+    let capacity = DriveModel::from_profile(&profile).unwrap().layout().capacity();
+    LearnerConfig::new(capacity, Sectors::new(8))
+}
+
+/// A drive of which nothing is known but what its mimic learns, served in `dir`, and saved every so often.
+fn served(dir: &Path, every: Duration) -> (Running<Disk<Emulated>>, LearntKeeper) {
+    let profile = Profile::from_toml(PROFILE, "small.toml").unwrap();
+    let file = fs::File::options().read(true).write(true).create(true).truncate(false).open(dir.join("disk"));
+    let drive = Emulated::new(&profile, Behaviour::default(), 1, file.unwrap()).unwrap();
+    let capacity = Sectors::new(drive.size().get() / drive.sector_bytes().get());
+    let model = DriveModel::unknown(capacity, drive.sector_bytes()).unwrap();
+    let (place, policy) = (Place::Outside(OutsideConfig::blind()), "smtf".parse().unwrap());
+    let mut disk = Disk::new(drive, Arc::new(model), Config { place, policy, ..Config::default() }).unwrap();
+    let learnt = Learnt::new(dir, DRIVE);
+    disk.set_mimic(Box::new(learnt.load(config(), None).unwrap()));
+    let at = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();
+    let running = Running::start("d", disk, Offer::default(), vec![at]).unwrap();
+    let keeper = LearntKeeper::start(learnt, running.mailbox(), every).unwrap();
+    (running, keeper)
+}
+
+/// Reads, eight at a time so that one follows the other without a pause, until enough is known: on a machine that is busy
+/// elsewhere few times count.
+fn reads(dir: &Path, mut enough: impl FnMut() -> bool) {
+    let mut client = loop {
+        // The socket of one that was killed takes nobody in.
+        let Ok(mut client) = UnixStream::connect(dir.join("s")) else {
+            std::thread::sleep(Duration::from_millis(2));
+            continue;
+        };
+        if client.read_exact(&mut [0; 18]).is_ok() {
+            choose(&mut client);
+            break client;
+        }
+    };
+    for round in 0u64.. {
+        if enough() {
+            return;
+        }
+        let all: Vec<u8> =
+            (0..8).flat_map(|i| request(0, i, (round * 8 + i) * 40_503 % 440 * 4_096, 4_096)).collect();
+        client.write_all(&all).unwrap();
+        client.read_exact(&mut vec![0; 8 * (16 + 4_096)]).unwrap();
+    }
+}
+
+fn dir(test: &str) -> Option<PathBuf> {
+    if Ring::new().is_err() {
+        eprintln!("skipped: io_uring not found");
+        return None;
+    }
+    let dir = std::env::temp_dir().join(format!("freeblock-learnt-{}-{test}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    Some(dir)
+}
+
+/// Reads until the disk knows more than so many distances.
+fn learn(dir: &Path, served: &(Running<Disk<Emulated>>, LearntKeeper), most: u64) {
+    let disk = served.0.mailbox();
+    reads(dir, || {
+        let known = disk.ask(|disk, _| {
+            let learner =
+                disk.core().mimic().and_then(|m| (m as &dyn std::any::Any).downcast_ref::<Learner>());
+            learner.unwrap().stats().known
+        });
+        known.unwrap() > most
+    });
+}
+
+fn known(dir: &Path) -> u64 {
+    let bytes = fs::read(dir.join("learnt")).unwrap();
+    Learner::load(config(), DRIVE, &bytes).unwrap().stats().known
+}
+
+/// What is in the directory that the mimic has put there.
+fn files(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("learnt")).collect();
+    names.sort();
+    names
+}
+
+fn end((running, keeper): (Running<Disk<Emulated>>, LearntKeeper)) {
+    running.stopper().stop().unwrap();
+    let (_, disk) = running.join().unwrap();
+    keeper.close(&disk);
+}
+
+#[test]
+fn a_restart_goes_on_from_what_was_learnt() {
+    let Some(dir) = dir("restart") else { return };
+    let first = served(&dir, LONG);
+    learn(&dir, &first, 10);
+    end(first);
+    let once = known(&dir);
+    assert!(once > 10, "{once} distances");
+    // It begins with these, and adds to them.
+    let second = served(&dir, LONG);
+    learn(&dir, &second, once - 1);
+    end(second);
+    assert!(known(&dir) >= once, "{once}, then {}", known(&dir));
+    let third = served(&dir, LONG);
+    learn(&dir, &third, once + 5);
+    end(third);
+    assert!(known(&dir) > once + 5);
+    assert_eq!(files(&dir), ["learnt"]);
+    fs::remove_dir_all(dir).unwrap();
+}
+
+/// Not a test of its own: what [`a_kill_leaves_what_was_saved_last`] kills.
+#[test]
+fn victim() {
+    let Some(dir) = std::env::var_os(VICTIM) else { return };
+    let _served = served(Path::new(&dir), Duration::from_millis(5));
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn a_kill_leaves_what_was_saved_last() {
+    let Some(dir) = dir("kill") else { return };
+    let start = || -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["learnt::victim", "--exact", "--nocapture"]).env(VICTIM, &dir).spawn().unwrap()
+    };
+    let mut before = 0;
+    for round in 0..3 {
+        let mut victim = start();
+        // Saved, and saved again: it is killed with another saving on its way, as like as not.
+        let saved =
+            || fs::read(dir.join("learnt")).ok().and_then(|b| Learner::load(config(), DRIVE, &b).ok());
+        reads(&dir, || saved().is_some_and(|learner| learner.stats().known > before + 3));
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let now = known(&dir);
+        assert!(now > before + 3, "round {round}: {now} distances after {before}");
+        before = now;
+        assert!(files(&dir).iter().all(|name| name == "learnt" || name == "learnt.new"), "{:?}", files(&dir));
+    }
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_damaged_or_foreign_file_is_put_aside_and_stops_nobody() {
+    let Some(dir) = dir("damaged") else { return };
+    let first = served(&dir, LONG);
+    learn(&dir, &first, 5);
+    end(first);
+    let good = fs::read(dir.join("learnt")).unwrap();
+    let mut damaged = good.clone();
+    damaged[good.len() / 2] ^= 4;
+    let foreign = Learner::new(config(), None).unwrap().save("another drive");
+    for bad in [damaged, good[..good.len() - 1].to_vec(), foreign, Vec::new()] {
+        fs::write(dir.join("learnt"), &bad).unwrap();
+        let aside = files(&dir).len();
+        let again = served(&dir, LONG);
+        assert_eq!(fs::read(dir.join(format!("learnt.refused-{aside}"))).unwrap(), bad);
+        assert!(!dir.join("learnt").exists());
+        learn(&dir, &again, 5);
+        end(again);
+        assert!(known(&dir) > 5);
+    }
+    fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_read_stops_nobody() {
+    let Some(dir) = dir("unreadable") else { return };
+    // A directory in its place: neither read nor written over.
+    fs::create_dir(dir.join("learnt")).unwrap();
+    let learner = Learnt::new(&dir, DRIVE).load(config(), None).unwrap();
+    assert_eq!(learner.stats().known, 0);
+    assert_eq!(files(&dir), ["learnt.refused-1"]);
+    fs::remove_dir_all(dir).unwrap();
+}

@@ -1,0 +1,209 @@
+//! Clients that talk nonsense, too much, too slowly, or not at all, beside one that only wants its bytes.
+
+use crate::support::log::Log;
+use crate::support::{Server, open, request};
+use server::{Limits, Offer};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use units::Duration;
+
+fn offer(limits: Limits) -> Offer {
+    Offer { limits, ..Offer::default() }
+}
+
+/// Numbers that look like nothing, the same each time.
+fn noise(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+#[test]
+fn a_thousand_garbage_connections_hurt_nobody() {
+    let log = Log::shared();
+    let Some(server) = Server::raw("thousand", 1 << 20, offer(Limits::default())) else { return };
+    let mut good = server.connect();
+    open(&mut good);
+    for seed in 0..1000u64 {
+        let mut client = server.connect();
+        let garbage = match seed % 5 {
+            0 => noise(seed, 1 + seed as usize % 5000),
+            // The right beginnings, and then anything.
+            1 => [b"\0\0\0\x03IHAVEOPT".to_vec(), noise(seed, 40)].concat(),
+            2 => [b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0".to_vec(), noise(seed, 300)].concat(),
+            3 => b"\0\0\0\x03IHAVEOPT\0\0\0\x07\xFF\xFF\xFF\xFF".to_vec(),
+            _ => [b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0".to_vec(), request(1, 1, 0, 4096)].concat(),
+        };
+        // It may be hung up on before it has said everything, and may go before it has heard anything.
+        let _ = client.write_all(&garbage);
+        if seed % 3 == 0 && seed % 5 < 4 {
+            let _ = client.shutdown(std::net::Shutdown::Write);
+            let _ = client.read_to_end(&mut Vec::new());
+        }
+        if seed % 100 == 0 {
+            good.write_all(&request(0, seed, 0, 512)).unwrap();
+            let mut reply = [1; 16 + 512];
+            good.read_exact(&mut reply).unwrap();
+            assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+        }
+    }
+    drop(good);
+    // Those that are gone already when they are taken in count too; how many that are is the kernel's affair.
+    let tally = server.end();
+    assert!(tally.clients > 900, "{tally:?}");
+    assert!(tally.requests >= 10, "{tally:?}");
+    assert!(log.has(&[
+        "WARN [thousand]",
+        "does not keep to the protocol",
+        "client=",
+        "violation=the client"
+    ]));
+    // What was not told one by one was counted.
+    let told = log.numbers(&["WARN [thousand]", "client="], "client").len() as u64;
+    let counted: u64 = log.numbers(&["WARN [thousand]", "more trouble with clients"], "lines").iter().sum();
+    assert!(told + counted > 500 && told + counted <= tally.clients, "{told} and {counted}: {tally:?}");
+}
+
+/// Who listens, says goodbye, or only looks whether somebody is there, is nobody's trouble.
+#[test]
+fn who_goes_in_order_is_not_warned_of() {
+    let log = Log::shared();
+    let Some(server) = Server::raw("order", 1 << 20, offer(Limits::default())) else { return };
+    let connect = || UnixStream::connect(server.dir.join("s")).unwrap();
+    drop(connect());
+    let mut client = connect();
+    open(&mut client);
+    drop(client);
+    let mut client = connect();
+    open(&mut client);
+    client.write_all(&request(2, 1, 0, 0)).unwrap();
+    assert_eq!(client.read_to_end(&mut Vec::new()).unwrap(), 0);
+    assert!(server.serves());
+    server.end();
+    assert!(log.has(&["INFO [order]", "opened", "client="]));
+    assert!(log.has(&["INFO [order]", "closed", "client="]));
+    assert!(!log.has(&["WARN [order]"]));
+}
+
+#[test]
+fn who_does_not_choose_is_hung_up_on() {
+    let log = Log::shared();
+    let limits = Limits { handshake: Duration::from_millis(50), ..Limits::default() };
+    let Some(server) = Server::raw("silent", 1 << 20, offer(limits)) else { return };
+    let mut chosen = server.connect();
+    open(&mut chosen);
+    let mut silent = server.connect();
+    let mut slow = server.connect();
+    slow.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0").unwrap();
+    for client in [&mut silent, &mut slow] {
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).unwrap();
+        assert!(all.starts_with(b"NBDMAGIC"), "greeted, and then not kept");
+    }
+    assert!(log.has(&["WARN", "hung up on", "it took too long to choose an export", "client="]));
+    chosen.write_all(&request(0, 1, 0, 512)).unwrap();
+    chosen.read_exact(&mut [0; 16 + 512]).unwrap();
+    drop(chosen);
+    server.end();
+}
+
+/// A client that takes nothing of what it asks for holds as much as it may, and others go on.
+#[test]
+fn a_slow_consumer_holds_its_share_only() {
+    let client = nbd::Limits { requests: 16, bytes: 1 << 20, options: 10 };
+    let limits = Limits { client, patience: Duration::from_millis(50), ..Limits::default() };
+    let log = Log::shared();
+    let Some(server) = Server::raw("slow", 16 << 20, offer(limits)) else { return };
+    let mut slow = server.connect();
+    open(&mut slow);
+    // Half a gigabyte of answers.
+    let reads: Vec<u8> = (0..128).flat_map(|cookie| request(0, cookie, 0, 4 << 20)).collect();
+    slow.write_all(&reads).unwrap();
+    assert!(server.serves());
+    // The log names it when it has taken nothing for a while.
+    while !log.has(&["WARN", "slow", "it does not take its answers", "client="]) {
+        assert!(server.serves());
+    }
+    // When it takes them at last, all of them are there.
+    let mut reply = vec![0; 16 + (4 << 20)];
+    for _ in 0..128 {
+        slow.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+    }
+    drop(slow);
+    assert!(server.end().requests >= 129);
+}
+
+/// Many large writes at once, of which memory holds few: each is let in in its turn, and none is lost.
+#[test]
+fn clients_that_want_more_memory_than_there_is_take_turns() {
+    let limits = Limits { bytes: 4 << 20, ..Limits::default() };
+    let Some(server) = Server::raw("turns", 64 << 20, offer(limits)) else { return };
+    let connect = || {
+        let mut client = server.connect();
+        open(&mut client);
+        client
+    };
+    let clients: Vec<UnixStream> = (0..16).map(|_| connect()).collect();
+    let threads: Vec<_> = (0u64..)
+        .zip(clients)
+        .map(|(place, mut client)| {
+            std::thread::spawn(move || {
+                for turn in 0..4u64 {
+                    let at = (place * 4 + turn) * (1 << 20);
+                    let bytes = vec![(place * 4 + turn + 1) as u8; 1 << 20];
+                    client.write_all(&request(1, turn, at, 1 << 20)).unwrap();
+                    client.write_all(&bytes).unwrap();
+                }
+                for _ in 0..4 {
+                    let mut reply = [1; 16];
+                    client.read_exact(&mut reply).unwrap();
+                    assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let written = std::fs::read(server.dir.join("disk")).unwrap();
+    for (at, piece) in written.chunks(1 << 20).enumerate() {
+        assert!(piece.iter().all(|byte| *byte == at as u8 + 1), "piece {at}");
+    }
+    assert_eq!(server.end().requests, 64);
+}
+
+/// Half-sent writes fill the memory: who does not go on with his is hung up on, and the others get in.
+#[test]
+fn who_keeps_memory_from_others_and_does_nothing_with_it_is_hung_up_on() {
+    let log = Log::shared();
+    let limits = Limits { bytes: 2 << 20, patience: Duration::from_millis(50), ..Limits::default() };
+    let Some(server) = Server::raw("patience", 64 << 20, offer(limits)) else { return };
+    let half = |server: &Server<device::Raw>| {
+        let mut client = server.connect();
+        open(&mut client);
+        client.write_all(&request(1, 1, 0, 32 << 20)).unwrap();
+        client
+    };
+    let mut stalled: Vec<UnixStream> = (0..4).map(|_| half(&server)).collect();
+    for client in &mut stalled {
+        // As much as the server takes: it reads on only while there is room.
+        client.set_write_timeout(Some(std::time::Duration::from_millis(20))).unwrap();
+        let _ = client.write_all(&vec![0; 1 << 20]);
+    }
+    let mut late = half(&server);
+    late.write_all(&vec![7; 32 << 20]).unwrap();
+    late.read_exact(&mut [0; 16]).unwrap();
+    let mut all = Vec::new();
+    let ended = stalled.iter_mut().map(|client| {
+        client.set_read_timeout(Some(std::time::Duration::from_millis(20))).unwrap();
+        client.read_to_end(&mut all).is_ok()
+    });
+    assert!(ended.filter(|ended| *ended).count() > 0, "at least one that stalled is gone");
+    drop((stalled, late));
+    server.end();
+    assert!(log.has(&["WARN", "hung up on", "others wait for memory that it does not use"]));
+}

@@ -1,0 +1,23 @@
+//! The integration tests of freeblock-server, in one binary: it is linked once, and its tests run beside one another.
+
+#![cfg(target_os = "linux")]
+#![allow(
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "helpers of tests stand outside test functions"
+)]
+
+mod commands;
+mod control;
+mod crash;
+mod disk;
+mod emulated;
+mod faults;
+mod kernel;
+mod learnt;
+mod limits;
+mod proofs;
+mod support;
+mod systemd;
+mod tls;

@@ -1,0 +1,39 @@
+//! The proofs with other people's programs (proofs/*.sh), short, over a file. `make torture` runs them long, and over
+//! emulated drives and the daemon.
+
+use std::path::Path;
+use std::process::Command;
+
+/// A script ends with this when it misses a program, which it names.
+const SKIPPED: i32 = 77;
+
+fn proof(script: &str, settings: &[(&str, &str)]) {
+    let export = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples/export");
+    if !export.exists() || device::Ring::new().is_err() {
+        eprintln!("skipped: io_uring or {} not found", export.display());
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proofs").join(script);
+    let mut command = Command::new("bash");
+    command.arg(script).env("EXPORT", export).env("KIND", "raw").env("LENGTH", "short");
+    let output = command.envs(settings.iter().copied()).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    eprint!("{out}");
+    let ended = output.status.code();
+    assert!(ended == Some(0) || ended == Some(SKIPPED), "{ended:?}: {out}{err}");
+}
+
+#[test]
+fn fio_verifies_what_it_wrote() {
+    proof("fio.sh", &[]);
+}
+
+#[test]
+fn file_systems_on_it_are_clean_and_the_same_afterwards() {
+    proof("filesystems.sh", &[]);
+}
+
+#[test]
+fn postgres_on_it_recovers_from_a_crash() {
+    proof("postgres.sh", &[]);
+}

@@ -1,0 +1,165 @@
+//! A server on a thread of its own, and clients for it.
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses what it needs")]
+
+pub mod log;
+
+use device::{Device, Emulated, Options, Raw, Ring};
+use drive::Behaviour;
+use server::{Address, Exporter, Limits, Listener, Offer, Stop, Tally};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
+
+/// A drive of two megabytes, so that all of it can be written and read in real time.
+pub const PROFILE: &str = include_str!("../../../../drive/tests/data/small.toml");
+
+/// A server over some device. Its directory, in which its socket is, goes with it.
+pub struct Server<D> {
+    pub dir: PathBuf,
+    thread: Option<JoinHandle<(Tally, D)>>,
+    stop: Stop,
+    pub size: u64,
+    /// Of this machine's own address.
+    pub port: u16,
+}
+
+impl Server<Emulated> {
+    pub fn emulated(test: &str, behaviour: Behaviour, limits: Limits) -> Option<Self> {
+        let offer = Offer { limits, ..Offer::default() };
+        Self::start(test, offer, move |dir| {
+            let profile = model::Profile::from_toml(PROFILE, "small.toml").unwrap();
+            let mut options = std::fs::File::options();
+            let file =
+                options.read(true).write(true).create(true).truncate(false).open(dir.join("disk")).unwrap();
+            Emulated::new(&profile, behaviour, 1, file).unwrap()
+        })
+    }
+
+    pub fn emulated_plain(test: &str) -> Option<Self> {
+        Self::emulated(test, Behaviour::default(), Limits::default())
+    }
+}
+
+impl Server<Raw> {
+    /// Over a file of so many bytes.
+    pub fn raw(test: &str, bytes: u64, offer: Offer) -> Option<Self> {
+        Self::start(test, offer, move |dir| {
+            std::fs::File::create(dir.join("disk")).unwrap().set_len(bytes).unwrap();
+            Raw::open(dir.join("disk"), Options { buffered: true, ..Options::default() }).unwrap()
+        })
+    }
+}
+
+impl<D: Device + Send + 'static> Server<D> {
+    /// `None` where the kernel has no io_uring for us.
+    pub fn start(test: &str, offer: Offer, make: impl FnOnce(&Path) -> D) -> Option<Self> {
+        if let Err(error) = Ring::new() {
+            eprintln!("skipped: io_uring not found ({error})");
+            return None;
+        }
+        let dir = std::env::temp_dir().join(format!("freeblock-server-{}-{test}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let disk = make(&dir);
+        let size = disk.size().get();
+        let unix = Listener::bind(Address::Unix(dir.join("s")), false).unwrap();
+        let tcp = Listener::bind(Address::Tcp("127.0.0.1:0".parse().unwrap()), false).unwrap();
+        let Address::Tcp(at) = tcp.address().clone() else { panic!("{tcp:?}") };
+        let (send, receive) = std::sync::mpsc::channel();
+        // A ring stays with the thread that made it.
+        let serve = move || {
+            let (exporter, stop) = Exporter::new(disk, offer, vec![unix, tcp]).unwrap();
+            send.send(stop).unwrap();
+            exporter.run().unwrap()
+        };
+        // What it says in the log is found by its name.
+        let thread = std::thread::Builder::new().name(test.into()).spawn(serve).unwrap();
+        let stop = receive.recv().unwrap();
+        Some(Self { dir, thread: Some(thread), stop, size, port: at.port() })
+    }
+
+    pub fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.dir.join("s").display())
+    }
+
+    pub fn file(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+
+    pub fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.dir.join("s")).unwrap()
+    }
+
+    /// Whether the server still does what it is for.
+    pub fn serves(&self) -> bool {
+        let mut client = self.connect();
+        open(&mut client);
+        client.write_all(&request(0, 1, 0, 512)).unwrap();
+        let mut reply = [0; 16 + 512];
+        client.read_exact(&mut reply).unwrap();
+        reply[..8] == [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]
+    }
+
+    pub fn end(self) -> Tally {
+        self.ended().0
+    }
+
+    pub fn ended(mut self) -> (Tally, D) {
+        self.stop.stop().unwrap();
+        let ended = self.thread.take().unwrap().join().unwrap();
+        assert!(!self.dir.join("s").exists(), "the socket goes with the server");
+        std::fs::remove_dir_all(&self.dir).unwrap();
+        ended
+    }
+}
+
+pub fn has(program: &str) -> bool {
+    let has = Command::new(program).arg("--version").output().is_ok();
+    if !has {
+        eprintln!("skipped: {program} not found; on Debian it is in libnbd-bin or qemu-utils");
+    }
+    has
+}
+
+pub fn run(program: &str, args: &[&str]) -> Output {
+    Command::new(program).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+pub fn works(program: &str, args: &[&str]) -> String {
+    let output = run(program, args);
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program} {args:?}: {out}{err}");
+    out.into_owned()
+}
+
+/// Is greeted, and chooses the export without a name, in the old way.
+pub fn open(client: &mut UnixStream) {
+    client.read_exact(&mut [0; 18]).unwrap();
+    choose(client);
+}
+
+/// A client of a socket, that has chosen the export without a name.
+pub fn connect(socket: &Path) -> UnixStream {
+    let mut client = UnixStream::connect(socket).unwrap();
+    open(&mut client);
+    client
+}
+
+pub fn choose(client: &mut UnixStream) {
+    client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0").unwrap();
+    client.read_exact(&mut [0; 10]).unwrap();
+}
+
+pub fn request(kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
+    [
+        &0x2560_9513u32.to_be_bytes()[..],
+        &[0, 0],
+        &kind.to_be_bytes(),
+        &cookie.to_be_bytes(),
+        &offset.to_be_bytes(),
+        &length.to_be_bytes(),
+    ]
+    .concat()
+}

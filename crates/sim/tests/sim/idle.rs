@@ -1,0 +1,67 @@
+//! Idle time: what it costs a foreground that is seldom there, and that it is used although nobody comes.
+
+use freeblock_sim::{Background, Inside, Nothing, Observer};
+use model::{DriveModel, builtin};
+use scheduler::{Config, Core, IdleTime, Parameter, Priority, Record, Sessions};
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
+use workload::{Arrival, Issuer, Random, RandomConfig};
+
+fn atlas() -> Arc<DriveModel> {
+    Arc::new(DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap())
+}
+
+fn start(drive: &Arc<DriveModel>, apart: Duration, seed: u64) -> Inside<Random> {
+    let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
+    let load = Random::new(RandomConfig::new(drive.layout().capacity(), drive.sector_bytes()), seed).unwrap();
+    let arrival = Arrival::Poisson { rate: 1.0 / apart.as_secs_f64() };
+    let foreground = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();
+    Inside::new(Arc::clone(drive), config, foreground, Background::None).unwrap()
+}
+
+/// A scan of the whole drive that wants each block again when it has it: the hardest blocks are always wanted.
+struct Scan {
+    session: SessionId,
+    blocks: u64,
+}
+
+const BLOCK: Sectors = Sectors::new(256);
+
+impl Scan {
+    fn start(core: &mut Core, drive: &DriveModel) -> Self {
+        let session = core.open(Priority::default()).unwrap();
+        let whole = LbnRange::new(Lbn::ZERO, drive.layout().capacity());
+        core.read(session, whole, BLOCK, Parameter::default()).unwrap();
+        Self { session, blocks: 0 }
+    }
+}
+
+impl Observer for Scan {
+    fn delivered(&mut self, core: &mut Core, record: Record, _: Instant) {
+        self.blocks += 1;
+        core.read(self.session, record.range, BLOCK, Parameter::default()).unwrap();
+    }
+}
+
+/// By how much the mean response is longer with the scan than without, in percent; and what the scan read, in MB/s.
+fn slower(apart: Duration, requests: u64, seed: u64) -> (f64, f64) {
+    let drive = atlas();
+    let mut plain = start(&drive, apart, seed);
+    plain.advance(requests, &mut Nothing).unwrap();
+    let mut busy = start(&drive, apart, seed);
+    let mut scan = Scan::start(busy.core_mut(), &drive);
+    busy.advance(requests, &mut scan).unwrap();
+    let mean = |run: &Inside<Random>| run.report().foreground.mean_response_ms;
+    let bytes = scan.blocks * BLOCK.get() * drive.sector_bytes().get();
+    let rate = bytes as f64 / 1e6 / busy.now().since(Instant::ZERO).as_secs_f64();
+    ((mean(&busy) / mean(&plain) - 1.0) * 100.0, rate)
+}
+
+#[test]
+fn a_request_now_and_then_is_not_hurt_either() {
+    for (seconds, requests) in [(2, 300), (20, 200)] {
+        let (slower, rate) = slower(Duration::from_secs(seconds), requests, 1);
+        assert!(slower < 2.0, "a request in {seconds} s is {slower}% slower");
+        assert!(rate > 1.0, "a request in {seconds} s: {rate} MB/s");
+    }
+}

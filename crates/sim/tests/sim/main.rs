@@ -1,0 +1,9 @@
+//! The integration tests of freeblock-sim, in one binary: it is linked once, and its tests run beside one another.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
+
+mod idle;
+mod outside;
+mod promises;
+mod utilisation;
+mod volume;

@@ -1,0 +1,148 @@
+//! Who appends to a log, on a drive that reports writes from its buffer: whether it takes the next append in while it writes the last
+//! is for the core to find out.
+
+use super::responses::{Pair, Pairs};
+use drive::{Behaviour, Queue, QueueOrder};
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use model::{DriveModel, builtin};
+use scheduler::policy::PolicyName;
+use scheduler::{Caution, Config, IdleTime, OutsideConfig, Place};
+use std::sync::Arc;
+use units::{Instant, Lbn, LbnRange, Op, Sectors};
+use workload::{Arrival, Issuer, Random, RandomConfig, Request, Share, Source};
+
+/// Half are reads at random; each of the others is appended to a log, 4 KB or 8 KB.
+struct Log {
+    drawn: Random,
+    begin: Lbn,
+    at: Lbn,
+}
+
+/// Sectors of the log; it begins anew then.
+const LOG: Sectors = Sectors::new(1 << 19);
+
+impl Source for Log {
+    fn next_request(&mut self) -> Option<Request> {
+        let drawn = self.drawn.next_request()?;
+        if !drawn.op.is_write() {
+            return Some(drawn);
+        }
+        // A place at random says how much.
+        let pages = 1 + drawn.range.start().get() / 8 % 2;
+        let range = LbnRange::new(self.at, Sectors::new(pages * 8));
+        self.at = if range.end() < self.begin + LOG { range.end() } else { self.begin };
+        Some(Request { op: Op::Write, range })
+    }
+}
+
+/// A drive behind its interface, and what is told of it.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    there: &'static str,
+    told: &'static str,
+    /// Whether the drive, if it has no queue of its own, takes in what follows what it writes.
+    combines: bool,
+    behaviour: Behaviour,
+}
+
+const ATLAS: Case =
+    Case { there: "quantum-atlas-10k", told: "quantum-atlas-10k", combines: true, behaviour: noisy() };
+
+const fn noisy() -> Behaviour {
+    Behaviour { write_back: Some(true), ..Behaviour::noisy() }
+}
+
+/// No noise at all, over the bus of the default noise.
+fn exact(queue: Queue) -> Behaviour {
+    let Behaviour { bus_sector, write_back, .. } = noisy();
+    Behaviour { bus_sector, write_back, queue, ..Behaviour::default() }
+}
+
+const TAGGED: Queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
+
+/// How it is asked: by which policy, with idle time or without, and when.
+type How = (PolicyName, Option<IdleTime>, Arrival);
+
+/// With a scan and without, of so many requests.
+fn pair(case: &Case, (policy, idle, arrival): How, requests: u64, seed: u64) -> Pair {
+    let mut there = builtin::find(case.there).unwrap();
+    there.firmware.as_mut().unwrap().cache.combine_sequential_writes = case.combines;
+    let known = Arc::new(DriveModel::from_profile(&builtin::find(case.told).unwrap()).unwrap());
+    let run = |background, idle| {
+        let (drive, overheads) = black_box(&there, case.behaviour, seed).unwrap();
+        // Of two drives what both have.
+        let capacity = known.layout().capacity().min(drive.model().layout().capacity());
+        let reads = Share::new(1, 2).unwrap();
+        let drawn = RandomConfig { reads, ..RandomConfig::new(capacity, known.sector_bytes()) };
+        let begin = Lbn::new(capacity.get() / 24 * 8);
+        let load = Log { drawn: Random::new(drawn, seed).unwrap(), begin, at: begin };
+        let load = Issuer::new(load, arrival, Instant::ZERO, seed).unwrap();
+        let place = Place::Outside(OutsideConfig::beyond(overheads));
+        let config = Config { place, idle, seed, policy, ..Config::default() };
+        let mut run = Outside::new(drive, Arc::clone(&known), config, load, background).unwrap();
+        run.advance(requests, &mut Nothing).unwrap();
+        run
+    };
+    let scan = run(Background::Scan { block: Sectors::new(8) }, idle);
+    let lasted = |caution| scan.trust().lasted(caution).as_secs_f64();
+    let doubted = lasted(Caution::Mistrust) + lasted(Caution::Unsynchronised);
+    Pair {
+        trusted: 1.0 - doubted / scan.now().saturating_since(Instant::ZERO).as_secs_f64(),
+        ..Pair::of(&run(Background::None, None), &scan)
+    }
+}
+
+const POLICIES: [PolicyName; 2] = [PolicyName::Fcfs, PolicyName::Sptf];
+
+#[test]
+fn who_appends_to_a_log_leaves_a_drive_that_writes_back_its_trust() {
+    // What followed what was still being written was foreseen to follow it on the medium, which only drives do that write both together:
+    // with one request or more at all times no other was ever trusted, and no gap used.
+    let serial = exact(Queue::Serial);
+    let cases = [
+        ATLAS,
+        Case { behaviour: exact(TAGGED), ..ATLAS },
+        Case { there: "seagate-cheetah-18lp", told: "seagate-cheetah-18lp", ..ATLAS },
+        Case { there: "nearline-4tb", told: "nearline-4tb", ..ATLAS },
+        // One that writes both together, and one that does not.
+        Case { behaviour: serial, ..ATLAS },
+        Case { behaviour: serial, combines: false, ..ATLAS },
+        Case { behaviour: Behaviour { queue: Queue::Serial, ..noisy() }, combines: false, ..ATLAS },
+    ];
+    for case in cases {
+        for policy in POLICIES {
+            for tasks in [1, 4] {
+                let how = (policy, None, Arrival::outstanding(tasks));
+                let seen = pair(&case, how, 8_000, 42);
+                assert!(seen.trusted > 0.9 && seen.detours > 800, "{case:?}, {policy:?}, {tasks}: {seen:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_who_appends_to_a_log_feels_is_bounded() {
+    for policy in POLICIES {
+        for idle in [None, Some(IdleTime::default())] {
+            let how = (policy, idle, Arrival::Poisson { rate: 60.0 });
+            let pairs = Pairs::of(42..46, |seed| pair(&ATLAS, how, 40_000, seed));
+            pairs.assert_bounded(&format!("{policy:?}, {idle:?}"));
+            assert!(pairs.trusted() > 0.95 && pairs.detours() > 5_000.0, "{policy:?}, {idle:?}: {pairs}");
+        }
+    }
+}
+
+#[test]
+fn another_drive_is_not_trusted_since_somebody_appends_to_a_log() {
+    // Whatever is looked for in when writes are reported, what reads take says that it is another one.
+    for told in ["seagate-cheetah-18lp", "ibm-ultrastar-9es", "mimic-base"] {
+        for queue in [TAGGED, Queue::Serial] {
+            let case = Case { told, behaviour: Behaviour { queue, ..noisy() }, ..ATLAS };
+            for arrival in [Arrival::outstanding(1), Arrival::outstanding(4), Arrival::Poisson { rate: 40.0 }]
+            {
+                let seen = pair(&case, (PolicyName::Fcfs, None, arrival), 3_000, 42);
+                assert!(seen.trusted < 0.1, "{case:?}, {arrival:?}: {seen:?}");
+            }
+        }
+    }
+}

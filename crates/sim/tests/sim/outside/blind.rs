@@ -1,0 +1,172 @@
+//! Idle time where nothing is foreseen: of a drive that nothing is known of but its size, and of one that writes back though it is
+//! said not to, which is mistrusted. When a command is done is all that says what it cost.
+
+use super::responses::{Pair, Pairs};
+use drive::Behaviour;
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use model::{DriveModel, builtin};
+use scheduler::policy::PolicyName;
+use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use std::sync::Arc;
+use units::{Duration, Instant, Sectors};
+use workload::{Arrival, Closed, Issuer, Oltp, OltpConfig, Random, RandomConfig, Share, Source, Think};
+
+/// Requests of each run, and their seeds.
+const REQUESTS: u64 = 60_000;
+const SEEDS: std::ops::Range<u64> = 42..46;
+
+/// What a core is told of the drive.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    /// All of it.
+    All,
+    /// Its size.
+    Nothing,
+    /// All of it, but that its writes are on the medium when they are done.
+    WritesThrough,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    drive: &'static str,
+    told: Told,
+    writes_back: bool,
+    policy: PolicyName,
+    arrival: Arrival,
+    reads: Share,
+}
+
+impl Load {
+    /// In order of arrival to a drive of which nothing is known.
+    fn blind(arrival: Arrival) -> Self {
+        let (told, policy, drive) = (Told::Nothing, PolicyName::Fcfs, "quantum-atlas-10k");
+        Self { drive, told, writes_back: false, policy, arrival, reads: Share::TWO_THIRDS }
+    }
+
+    fn pair<S: Source>(self, drawn: impl Fn(&DriveModel, Share) -> S, (requests, seed): (u64, u64)) -> Pair {
+        let profile = builtin::find(self.drive).unwrap();
+        let all = Arc::new(DriveModel::from_profile(&profile).unwrap());
+        let behaviour = Behaviour { write_back: Some(self.writes_back), ..Behaviour::noisy() };
+        let run = |background, idle| {
+            let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
+            let (known, place) = match self.told {
+                Told::Nothing => {
+                    let size = (all.layout().capacity(), all.sector_bytes());
+                    (Arc::new(DriveModel::unknown(size.0, size.1).unwrap()), OutsideConfig::blind())
+                }
+                Told::All => (Arc::clone(&all), OutsideConfig::beyond(overheads)),
+                Told::WritesThrough => {
+                    let firmware = profile.firmware.as_ref().unwrap();
+                    (Arc::clone(&all), OutsideConfig::beyond(overheads.writing_back(firmware, false)))
+                }
+            };
+            let load = Issuer::new(drawn(&all, self.reads), self.arrival, Instant::ZERO, seed).unwrap();
+            let config =
+                Config { place: Place::Outside(place), idle, policy: self.policy, seed, ..Config::default() };
+            let mut run = Outside::new(drive, known, config, load, background).unwrap();
+            run.advance(requests, &mut Nothing).unwrap();
+            run
+        };
+        let scan = Background::Scan { block: Sectors::new(16) };
+        Pair::of(&run(Background::None, None), &run(scan, Some(IdleTime::default())))
+    }
+
+    fn random(self, requests: u64, seeds: impl IntoIterator<Item = u64>) -> Pairs {
+        Pairs::of(seeds, |seed| {
+            let drawn = |drive: &DriveModel, reads| {
+                let all = RandomConfig::new(drive.layout().capacity(), drive.sector_bytes());
+                Random::new(RandomConfig { reads, ..all }, seed).unwrap()
+            };
+            self.pair(drawn, (requests, seed))
+        })
+    }
+
+    fn oltp(self) -> Pairs {
+        Pairs::of(SEEDS, |seed| {
+            let drawn = |drive: &DriveModel, reads| {
+                let all = OltpConfig::new(drive.layout().capacity(), drive.sector_bytes());
+                Oltp::new(OltpConfig { reads, ..all }, seed).unwrap()
+            };
+            self.pair(drawn, (REQUESTS, seed))
+        })
+    }
+}
+
+fn tenths(reads: u64) -> Share {
+    Share::new(reads, 10).unwrap()
+}
+
+/// So many who think for so many milliseconds.
+fn closed(tasks: u32, pause: u64) -> Arrival {
+    Arrival::Closed(Closed { tasks, think: Think::Constant(Duration::from_millis(pause)) })
+}
+
+#[test]
+fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
+    // What a write took that was reported from the buffer was in one mean with what reads take, and who waited for what was reported
+    // counted as alone: 1.1% to 1.4% slower.
+    for (rate, reads) in [(20.0, 0), (40.0, 3), (60.0, 1)] {
+        let arrival = Arrival::Poisson { rate };
+        let load = Load { writes_back: true, reads: tenths(reads), ..Load::blind(arrival) };
+        load.random(REQUESTS, SEEDS).assert_bounded(&format!("{load:?}"));
+    }
+}
+
+#[test]
+fn so_is_that_of_a_core_which_was_told_that_it_writes_through() {
+    // It mistrusts the drive for ever: 1.6% slower at 60 requests a second.
+    for rate in [20.0, 60.0] {
+        let told = Told::WritesThrough;
+        let arrival = Arrival::Poisson { rate };
+        let load = Load { told, writes_back: true, reads: tenths(3), ..Load::blind(arrival) };
+        load.random(REQUESTS, SEEDS).assert_bounded(&format!("{load:?}"));
+    }
+}
+
+#[test]
+fn what_clients_feel_of_a_blind_core_who_think_for_a_constant_time_is_bounded() {
+    // An idle command takes 40 ms here, and whole turns were rehearsed, if any at all: 1.5% to 2.9% slower.
+    let policy = PolicyName::CLook;
+    for writes_back in [false, true] {
+        let oltp = Load { policy, writes_back, ..Load::blind(closed(20, 200)) };
+        oltp.oltp().assert_bounded(&format!("OLTP, {oltp:?}"));
+    }
+    for load in [
+        Load { policy, ..Load::blind(closed(20, 200)) },
+        Load { writes_back: true, reads: tenths(3), ..Load::blind(closed(10, 100)) },
+    ] {
+        load.random(REQUESTS, SEEDS).assert_bounded(&format!("{load:?}"));
+    }
+}
+
+#[test]
+fn the_first_minutes_of_a_blind_core_are_bounded() {
+    // Whoever passed the bound did so by what a whole idle command takes: 1.2% to 1.5% slower, by accounts that were as far above it.
+    for (rate, requests) in [(20.0, 300), (20.0, 1_200), (5.0, 600)] {
+        let load = Load::blind(Arrival::Poisson { rate });
+        load.random(requests, 42..82).assert_bounded(&format!("{load:?}"));
+    }
+}
+
+#[test]
+fn so_are_the_first_seconds_of_one_that_is_often_asked() {
+    // Before anybody was known to come again a command or two had begun: 2.3% to 3.1% slower, and by a core that knows the Cheetah
+    // and was trusting it by then 1.3%.
+    let cheetah = "seagate-cheetah-9lp";
+    for (drive, told, rate) in [
+        ("quantum-atlas-10k", Told::Nothing, 60.0),
+        (cheetah, Told::Nothing, 60.0),
+        (cheetah, Told::Nothing, 80.0),
+        (cheetah, Told::All, 60.0),
+    ] {
+        let load = Load { drive, told, writes_back: true, ..Load::blind(Arrival::Poisson { rate }) };
+        load.random(300, 42..242).assert_bounded(&format!("{load:?}"));
+    }
+}
+
+#[test]
+fn so_is_what_they_feel_who_only_write() {
+    // From its report on a write's head was taken for idle, so that clients were rehearsed who hardly meet: 1.6% slower.
+    let load = Load { writes_back: true, reads: tenths(0), ..Load::blind(closed(100, 1_000)) };
+    load.random(REQUESTS, 42..62).assert_bounded(&format!("{load:?}"));
+}

@@ -1,0 +1,370 @@
+//! Every surprise under every load: the foreground is slower by less than its bound than its twin without background work,
+//! and what is trusted is right.
+
+use super::surprises::{ALL, Surprise};
+use freeblock_sim::{Background, Nothing, Observer, Outside};
+use model::DriveModel;
+use scheduler::policy::{PolicyName, SeekWeight};
+use scheduler::{Caution, Config, Core, IdleTime, Parameter, Place, Priority, Record, Sessions};
+use std::fmt;
+use std::sync::Arc;
+use units::{Duration, Instant, Lbn, LbnRange, Sectors, SessionId};
+use workload::{Arrival, Issuer, Oltp, OltpConfig, Random, RandomConfig, Request, Share, Source};
+
+const BLOCK: Sectors = Sectors::new(16);
+
+pub const ARRIVALS: [(&str, Arrival); 5] = [
+    ("MPL 1", Arrival::outstanding(1)),
+    ("MPL 2", Arrival::outstanding(2)),
+    ("MPL 10", Arrival::outstanding(10)),
+    ("20 a second", Arrival::Poisson { rate: 20.0 }),
+    ("70 a second", Arrival::Poisson { rate: 70.0 }),
+];
+
+const POLICIES: [PolicyName; 3] =
+    [PolicyName::Sptf, PolicyName::SptfSw(SeekWeight::percent(60)), PolicyName::Fcfs];
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// 4 KB anywhere, to be read.
+    Reads,
+    /// Sizes as of transactions, a third written.
+    Mixed,
+    /// 8 KB, seven of eight right behind the one before, a third written.
+    Runs,
+    /// 4 KB to be read, half right behind the one before.
+    Half,
+    /// 32 KB to be read, all right behind the one before.
+    Sequence,
+}
+
+const KINDS: [Kind; 3] = [Kind::Reads, Kind::Mixed, Kind::Runs];
+
+/// A load of one kind.
+enum Load {
+    Random(Random),
+    Oltp(Oltp),
+    Runs { load: Random, last: Option<LbnRange>, capacity: Sectors, begins: u64 },
+}
+
+impl Load {
+    fn new(kind: Kind, capacity: Sectors, known: &DriveModel, seed: u64) -> Self {
+        let sector = known.sector_bytes();
+        let config = RandomConfig::new(capacity, sector);
+        match kind {
+            Kind::Reads => {
+                Self::Random(Random::new(RandomConfig { reads: Share::ALL, ..config }, seed).unwrap())
+            }
+            Kind::Mixed => Self::Oltp(Oltp::new(OltpConfig::new(capacity, sector), seed).unwrap()),
+            Kind::Runs => {
+                let size = Sectors::new(config.size.get() * 2);
+                let load = Random::new(RandomConfig { size, ..config }, seed).unwrap();
+                Self::Runs { load, last: None, capacity, begins: 8 }
+            }
+            Kind::Half | Kind::Sequence => {
+                let (times, begins) = if kind == Kind::Half { (1, 2) } else { (8, u64::MAX) };
+                let size = Sectors::new(config.size.get() * times);
+                let load = RandomConfig { size, reads: Share::ALL, ..config };
+                Self::Runs { load: Random::new(load, seed).unwrap(), last: None, capacity, begins }
+            }
+        }
+    }
+}
+
+impl Source for Load {
+    fn next_request(&mut self) -> Option<Request> {
+        match self {
+            Self::Random(load) => load.next_request(),
+            Self::Oltp(load) => load.next_request(),
+            Self::Runs { load, last, capacity, begins } => {
+                let mut next = load.next_request()?;
+                // One in so many, by what it is: the draw decides.
+                let begins = next.range.start().get() / next.range.len().get() % *begins == 0;
+                if let Some(last) =
+                    last.filter(|last| !begins && last.end().get() + last.len().get() <= capacity.get())
+                {
+                    next = Request { op: next.op, range: LbnRange::new(last.end(), last.len()) };
+                }
+                *last = Some(next.range);
+                Some(next)
+            }
+        }
+    }
+}
+
+/// A scan without an end, of what the drive and its profile both have.
+struct Scan {
+    session: SessionId,
+    blocks: u64,
+}
+
+impl Scan {
+    fn of(run: &mut Outside<Load>, capacity: Sectors) -> Self {
+        let session = run.core_mut().open(Priority::default()).unwrap();
+        let all = LbnRange::new(Lbn::ZERO, capacity);
+        run.core_mut().read(session, all, BLOCK, Parameter::default()).unwrap();
+        Self { session, blocks: 0 }
+    }
+}
+
+impl Observer for Scan {
+    fn delivered(&mut self, core: &mut Core, record: Record, _: Instant) {
+        self.blocks += 1;
+        core.read(self.session, record.range, BLOCK, Parameter::default()).unwrap();
+    }
+}
+
+/// One cell of the grid.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Cell {
+    pub surprise: Surprise,
+    pub arrival: usize,
+    pub kind: Kind,
+    pub idle: bool,
+    pub policy: usize,
+}
+
+impl fmt::Debug for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { surprise, arrival, kind, idle, policy } = *self;
+        let idle = if idle { "idle time" } else { "gaps only" };
+        write!(f, "{surprise:?}, {}, {kind:?}, {idle}, {}", ARRIVALS[arrival].0, POLICIES[policy])
+    }
+}
+
+/// Requests of a run, in parts after which the core is asked how it is; and those after which it may be expected to know.
+const PART: u64 = 50;
+const KNOWN: u64 = 1_000;
+
+/// A completion within this is where a plan with the paper's conservatism wants it.
+const RIGHT: Duration = Duration::from_micros(300);
+
+/// What was seen in a cell with one seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// By how many percent the mean response is longer with the scan.
+    pub slower: f64,
+    /// What the core's accounts say of that, in percent.
+    pub told: f64,
+    /// The part of the time in which predictions were trusted, and of the commands then those that were right.
+    pub trusted: f64,
+    pub right: f64,
+    pub detours: u64,
+    pub blocks: u64,
+}
+
+impl Cell {
+    fn begin(&self, known: &Arc<DriveModel>, seed: u64) -> (Outside<Load>, Sectors) {
+        let Self { surprise, arrival, kind, idle, policy } = *self;
+        let device = surprise.device(seed);
+        let capacity = known.layout().capacity().min(device.capacity());
+        let load = Load::new(kind, capacity, known, seed);
+        let load = Issuer::new(load, ARRIVALS[arrival].1, Instant::ZERO, seed).unwrap();
+        let config = Config {
+            place: Place::Outside(surprise.outside()),
+            policy: POLICIES[policy],
+            idle: idle.then(IdleTime::default),
+            seed,
+            ..Config::default()
+        };
+        (Outside::over(device, Arc::clone(known), config, load, Background::None).unwrap(), capacity)
+    }
+
+    pub fn run(&self, requests: u64, seed: u64) -> Seen {
+        let known = self.surprise.known();
+        let (mut plain, capacity) = self.begin(&known, seed);
+        plain.advance(requests, &mut Nothing).unwrap();
+        let (mut scan, _) = self.begin(&known, seed);
+        let mut blocks = Scan::of(&mut scan, capacity);
+        scan.advance(KNOWN, &mut blocks).unwrap();
+        let trusts = |run: &Outside<Load>| {
+            !matches!(run.core().caution(), Some(Caution::Mistrust | Caution::Unsynchronised))
+        };
+        // Commands, and those of them that were right.
+        let counts = |run: &Outside<Load>| {
+            let record = run.prediction_errors().unwrap();
+            [record.count() as f64, record.count() as f64 * record.within(RIGHT)]
+        };
+        let (mut trusted, mut commands, mut right) = (0, 0.0, 0.0);
+        let parts = (requests - KNOWN) / PART;
+        for _ in 0..parts {
+            let (before, [all, well]) = (trusts(&scan), counts(&scan));
+            scan.advance(PART, &mut blocks).unwrap();
+            if before && trusts(&scan) {
+                let [now, well_now] = counts(&scan);
+                trusted += 1;
+                commands += now - all;
+                right += well_now - well;
+            }
+        }
+        let response = |run: &Outside<Load>| run.report().foreground.mean_response_ms;
+        let told = scan.core().detour_harm().unwrap().share() + scan.harm().share().max(0.0);
+        Seen {
+            slower: (response(&scan) / response(&plain) - 1.0) * 100.0,
+            told: told * 100.0,
+            trusted: trusted as f64 / parts as f64,
+            right: if commands > 0.0 { right / commands } else { 1.0 },
+            detours: scan.planner_stats().detours,
+            blocks: blocks.blocks,
+        }
+    }
+}
+
+/// By how many percent the foreground may be slower: the bound; and with idle time beside it, since twins whose requests come
+/// to an idle drive differ by some tenths for nothing, and what idle time costs there is known in the mean only, half as much again.
+const MOST: [f64; 2] = [1.0, 1.5];
+
+/// Seeds of a cell that looks bad with the first: as many as it takes to tell chance from harm.
+const SEEDS: u64 = 8;
+
+/// The first of them, or what `FREEBLOCK_SEED` says.
+fn first_seed() -> u64 {
+    std::env::var("FREEBLOCK_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(42)
+}
+
+/// What is wrong in a cell, if anything is.
+pub fn wrong(cell: &Cell, requests: u64) -> Option<String> {
+    let seed = first_seed();
+    let first = cell.run(requests, seed);
+    let most = MOST[usize::from(cell.idle)];
+    let fine = |seen: &Seen| seen.slower < most && (seen.trusted < 0.1 || seen.right > 0.75);
+    if fine(&first) {
+        return None;
+    }
+    let all: Vec<Seen> =
+        [first].into_iter().chain((1..SEEDS).map(|n| cell.run(requests, seed + n))).collect();
+    let n = all.len() as f64;
+    let mean = |each: fn(&Seen) -> f64| all.iter().map(each).sum::<f64>() / n;
+    let slower = mean(|seen| seen.slower);
+    let variance = all.iter().map(|seen| (seen.slower - slower).powi(2)).sum::<f64>() / (n - 1.0);
+    let error = (variance / n).sqrt();
+    let (trusted, right) = (mean(|seen| seen.trusted), mean(|seen| seen.right));
+    let harmed = slower - 2.0 * error > most;
+    let fooled = trusted > 0.1 && right < 0.75;
+    let told = mean(|seen| seen.told);
+    let seen = format!(
+        "{cell:?}: {slower:.2}% slower, give or take {error:.2}; {told:.2}% told; trusted {trusted:.2} of the time, {right:.2} \
+         right; {:.0} detours, {:.0} blocks",
+        mean(|seen| seen.detours as f64),
+        mean(|seen| seen.blocks as f64),
+    );
+    let why = match (harmed, fooled) {
+        (false, false) => return None,
+        (true, false) => "harmed",
+        (false, true) => "fooled",
+        (true, true) => "harmed, fooled",
+    };
+    Some(format!("{why}: {seen}"))
+}
+
+fn cells() -> impl Iterator<Item = Cell> {
+    let each = |surprise| {
+        (0..ARRIVALS.len() * KINDS.len() * 2 * POLICIES.len()).map(move |n| Cell {
+            surprise,
+            arrival: n % ARRIVALS.len(),
+            kind: KINDS[n / ARRIVALS.len() % KINDS.len()],
+            idle: n / (ARRIVALS.len() * KINDS.len()) % 2 == 1,
+            policy: n / (ARRIVALS.len() * KINDS.len() * 2),
+        })
+    };
+    ALL.into_iter().flat_map(each)
+}
+
+/// Cells whose number leaves this rest: `FREEBLOCK_GRID=2/7` is the third of seven parts.
+fn part() -> (usize, usize) {
+    let said = std::env::var("FREEBLOCK_GRID").unwrap_or_default();
+    let two = said.split_once('/').and_then(|(of, all)| Some((of.parse().ok()?, all.parse().ok()?)));
+    two.filter(|(_, all)| *all > 0).unwrap_or((0, 1))
+}
+
+#[test]
+#[allow(clippy::print_stderr)] // a long run shows what it finds as it goes
+fn whatever_a_drive_is_the_foreground_is_not_hurt_and_what_is_trusted_is_right() {
+    let long = std::env::var_os("FREEBLOCK_LONG").is_some();
+    // A number that has no factor in common with what the grid is made of.
+    let (of, all) = if long { part() } else { (0, 89) };
+    let requests = if long { 8_000 } else { 3_000 };
+    let mut bad = Vec::new();
+    for (n, cell) in cells().enumerate().filter(|(n, _)| n % all == of) {
+        if let Some(wrong) = wrong(&cell, requests) {
+            eprintln!("{n}: {wrong}");
+            bad.push(wrong);
+        }
+    }
+    assert!(bad.is_empty(), "{} cells:\n{}", bad.len(), bad.join("\n"));
+}
+
+#[test]
+fn what_was_once_over_the_bound_is_not() {
+    // 1.1% to 2% slower, when requests that were overtaken counted as foreseen, what was known of gaps was forgotten all the time,
+    // and of a gap's cost no more was told than had been seen.
+    let cells = [
+        (Surprise::Arms(-400), 2, 2, false),
+        (Surprise::Arms(-100), 2, 2, false),
+        (Surprise::Arms(-100), 1, 0, false),
+        (Surprise::Arms(100), 2, 2, false),
+        (Surprise::Reorders, 4, 2, false),
+        (Surprise::Rpm(970), 0, 0, false),
+        // Of these the account of idle time had only what was foreseen.
+        (Surprise::SlowBus, 3, 2, true),
+        (Surprise::SlowBus, 4, 2, true),
+    ];
+    let cells = cells.map(|(surprise, arrival, policy, idle)| Cell {
+        surprise,
+        arrival,
+        kind: Kind::Reads,
+        idle,
+        policy,
+    });
+    let bad: Vec<String> = cells.iter().filter_map(|cell| wrong(cell, 8_000)).collect();
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn arms_faster_than_told_cost_one_client_no_more_than_the_bound() {
+    for kind in [Kind::Reads, Kind::Mixed] {
+        let cell = Cell { surprise: Surprise::Arms(-100), arrival: 0, kind, idle: false, policy: 0 };
+        // One run of so few is 0.3% off.
+        let seen = [42, 43, 44, 45, 46, 47].map(|seed| cell.run(8_000, seed));
+        assert!(seen.iter().map(|seen| seen.slower).sum::<f64>() / 6.0 < 1.0, "{kind:?}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_spindle_of_another_speed_is_noticed_whatever_is_asked_for() {
+    use Surprise::{Rpm, SlowRpm};
+    for surprise in [Rpm(850), Rpm(894), Rpm(1_119), Rpm(1_250), SlowRpm(894), SlowRpm(1_119)] {
+        for n in 0..ARRIVALS.len() * 4 {
+            let (arrival, kind) = (n % ARRIVALS.len(), KINDS[n / ARRIVALS.len() % 2]);
+            let cell = Cell { surprise, arrival, kind, idle: n >= ARRIVALS.len() * 2, policy: 0 };
+            let seen = cell.run(3_000, 42);
+            assert!(seen.trusted < 0.1, "{cell:?}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_drive_as_told_is_trusted_however_seldom_it_is_asked() {
+    for n in 0..ARRIVALS.len() * 4 {
+        let (arrival, kind) = (n % ARRIVALS.len(), KINDS[n / ARRIVALS.len() % 2]);
+        for surprise in [Surprise::None, Surprise::Drifts, Surprise::Remapped(20_000)] {
+            let cell = Cell { surprise, arrival, kind, idle: n >= ARRIVALS.len() * 2, policy: 0 };
+            let seen = cell.run(4_000, 42);
+            // Of remapped sectors nobody is told.
+            let least = if surprise == Surprise::Remapped(20_000) { 0.8 } else { 0.9 };
+            assert!(seen.trusted > least && seen.right > 0.85, "{cell:?}: {seen:?}");
+        }
+    }
+}
+
+#[test]
+fn under_mistrust_who_waits_behind_a_request_that_idle_time_has_held_up_is_in_the_account() {
+    // Its time at the head is not what a profile with slower arms foresees.
+    let surprise = Surprise::Other { told: "mimic-base", there: "mimic-fast-seek" };
+    let cell = Cell { surprise, arrival: 4, kind: Kind::Reads, idle: true, policy: 2 };
+    let seen = [42, 43].map(|seed| cell.run(40_000, seed));
+    let mean = |of: fn(&Seen) -> f64| seen.iter().map(of).sum::<f64>() / seen.len() as f64;
+    let (slower, told) = (mean(|seen| seen.slower), mean(|seen| seen.told));
+    assert!(slower < told + 0.15, "{slower:.2}% slower, {told:.2}% told");
+}

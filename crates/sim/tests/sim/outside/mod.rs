@@ -1,0 +1,53 @@
+//! The core outside the drive.
+
+mod again;
+mod appended;
+mod blind;
+mod bursts;
+mod corrected;
+mod crews;
+mod fallback;
+mod felt;
+mod grid;
+mod ideas;
+mod margins;
+mod paced;
+mod promises;
+mod responses;
+mod returning;
+mod rig;
+mod sequences;
+mod sparse;
+mod surprise;
+mod surprised;
+mod surprises;
+mod told_otherwise;
+mod troubled;
+mod unreadable;
+mod unseen;
+mod utilisation;
+
+use drive::Behaviour;
+use freeblock_sim::{Background, Outside, SetupError, black_box};
+use model::{DriveModel, builtin};
+use scheduler::{Config, IdleTime, OutsideConfig, Place};
+use std::sync::Arc;
+use units::{Duration, Instant};
+use workload::{Arrival, Issuer, Oltp, OltpConfig};
+
+#[test]
+fn idle_time_that_cannot_be_used_is_refused_by_field() {
+    let profile = builtin::find("mimic-base").unwrap();
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let (drive, overheads) = black_box(&profile, Behaviour::default(), 1).unwrap();
+    let config = Config {
+        place: Place::Outside(OutsideConfig::paper(overheads, Duration::ZERO)),
+        idle: Some(IdleTime { threshold: Duration::ZERO, ..IdleTime::default() }),
+        ..Config::default()
+    };
+    let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 1).unwrap();
+    let foreground = Issuer::new(load, Arrival::oltp(1), Instant::ZERO, 1).unwrap();
+    let refused = Outside::new(drive, known, config, foreground, Background::None).err().unwrap();
+    assert!(matches!(refused, SetupError::Config(_)), "{refused}");
+    assert!(refused.to_string().starts_with("idle.threshold"), "{refused}");
+}

@@ -1,0 +1,115 @@
+//! Where little is wanted, as at a scan's end: gaps that are planned for more than once, and turns that are bought.
+
+use super::responses::{Pair, Pairs};
+use drive::Behaviour;
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use model::{DriveModel, builtin};
+use scheduler::policy::PolicyName;
+use scheduler::{Config, Core, OutsideConfig, Parameter, Place, Priority, Sessions};
+use std::sync::Arc;
+use units::{Instant, Lbn, LbnRange, Sectors};
+use workload::{Arrival, Issuer, Oltp, OltpConfig};
+
+const BLOCK: u64 = 8;
+/// One block of forty.
+const SPARSE: Wanted = Wanted::One { of: 40 };
+/// What is far from most requests.
+const FAR: Wanted = Wanted::First { percent: 2 };
+const ALL: Wanted = Wanted::First { percent: 100 };
+const REQUESTS: u64 = 8_000;
+
+/// The blocks that are wanted.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    One { of: u64 },
+    First { percent: u64 },
+}
+
+/// Wanted blocks that were had, and turns that were bought.
+#[derive(Clone, Copy, Debug, Default)]
+struct Had {
+    blocks: u64,
+    bought: u64,
+}
+
+/// Ten tasks that think, of a drive with the default noise, without background work and with blocks that are wanted.
+fn pair(wanted: Wanted, seed: u64, config: impl Fn(OutsideConfig) -> OutsideConfig) -> (Had, Pair) {
+    let profile = builtin::find("quantum-atlas-10k").unwrap();
+    let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
+    let capacity = known.layout().capacity();
+    let run = |wanted: Option<Wanted>| {
+        let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let oltp = Oltp::new(OltpConfig::new(capacity, known.sector_bytes()), seed).unwrap();
+        let load = Issuer::new(oltp, Arrival::oltp(10), Instant::ZERO, seed).unwrap();
+        let place = Place::Outside(config(OutsideConfig::beyond(overheads)));
+        let config = Config { policy: PolicyName::Sptf, place, ..Config::default() };
+        let mut run = Outside::new(drive, Arc::clone(&known), config, load, Background::None).unwrap();
+        let core = run.core_mut();
+        let session = core.open(Priority::default()).unwrap();
+        let all = capacity.get() / BLOCK;
+        let lbns =
+            |first: u64, blocks: u64| LbnRange::new(Lbn::new(first * BLOCK), Sectors::new(blocks * BLOCK));
+        let first = |percent| lbns(0, all * percent / 100);
+        let range =
+            wanted.map(|of| if let Wanted::First { percent } = of { first(percent) } else { first(100) });
+        if let Some(range) = range {
+            core.read(session, range, Sectors::new(BLOCK), Parameter::default()).unwrap();
+        }
+        if let Some(Wanted::One { of }) = wanted {
+            for block in (0..all).filter(|block| block % of == 0 && block + of <= all) {
+                core.abort_range(session, lbns(block + 1, of - 1)).unwrap();
+            }
+        }
+        let to_come = |core: &Core| wanted.map_or(0, |_| core.to_come(session).unwrap());
+        let before = to_come(core);
+        run.advance(REQUESTS, &mut Nothing).unwrap();
+        let had = before - to_come(run.core());
+        (run, had)
+    };
+    let ((plain, _), (with, blocks)) = (run(None), run(Some(wanted)));
+    (Had { blocks, bought: with.planner_stats().bought }, Pair::of(&plain, &with))
+}
+
+/// Of some seeds.
+fn pairs_of(wanted: Wanted, config: impl Fn(OutsideConfig) -> OutsideConfig + Copy) -> (Had, Pairs) {
+    let mut had = Had::default();
+    let pairs = Pairs::of(42..46, |seed| {
+        let (one, pair) = pair(wanted, seed, config);
+        (had.blocks, had.bought) = (had.blocks + one.blocks, had.bought + one.bought);
+        pair
+    });
+    (had, pairs)
+}
+
+#[test]
+fn what_is_left_of_a_gap_behind_a_detour_is_used_as_well() {
+    let [(with, pairs), (without, _)] =
+        [true, false].map(|plan_rest| pairs_of(SPARSE, |beyond| OutsideConfig { plan_rest, ..beyond }));
+    assert!(with.blocks * 100 > without.blocks * 110, "{with:?} {without:?}");
+    assert_eq!((with.bought, without.bought), (0, 0));
+    pairs.assert_bounded("what is left of gaps is used");
+}
+
+#[test]
+fn turns_are_bought_where_they_are_worth_it_and_for_no_more_than_the_bound() {
+    let [(with, pairs), (without, _)] = [true, false].map(|bought_turns| {
+        pairs_of(FAR, |beyond| OutsideConfig { plan_rest: true, bought_turns, ..beyond })
+    });
+    assert!(with.blocks * 100 > without.blocks * 120 && with.bought > 0, "{with:?} {without:?}");
+    pairs.assert_bounded("turns are bought");
+    // Where all is wanted a turn brings little more than what is had anyway.
+    let (_, pairs_dense) =
+        pairs_of(ALL, |beyond| OutsideConfig { plan_rest: true, bought_turns: true, ..beyond });
+    pairs_dense.assert_bounded_by_chance(0.4, "turns may be bought where all is wanted");
+}
+
+#[test]
+fn without_a_bound_nothing_is_bought() {
+    let (had, _) = pair(FAR, 42, |beyond| OutsideConfig {
+        plan_rest: true,
+        bought_turns: true,
+        harm_ppm: None,
+        ..beyond
+    });
+    assert!(had.blocks > 1_000 && had.bought == 0, "{had:?}");
+}

@@ -1,0 +1,210 @@
+//! What clients feel when a drive is not what the core was told: responses of requests that come when they come, against a twin
+//! without background work, in gaps alone and with idle time. What [`surprise`](super::surprise) and
+//! [`fallback`](super::fallback) hold of time at the drive is held of responses here.
+
+use super::fallback::{Exchanged, Scan};
+use super::responses::{Pair, Pairs};
+use super::surprise::{atlas, profile};
+use super::troubled::Delayed;
+use drive::{
+    Behaviour, BlackBox, Flash, FlashConfig, Queue, QueueOrder, Recalibration, Shingled, ShingledConfig,
+    SpindleDrift,
+};
+use freeblock_sim::{Background, Nothing, Outside, black_box};
+use model::{DriveModel, Profile};
+use scheduler::policy::PolicyName;
+use scheduler::{Caution, Config, IdleTime, OutsideConfig, Overheads, Place};
+use std::sync::Arc;
+use units::{Duration, Instant};
+use workload::{Arrival, Issuer, Oltp, OltpConfig};
+
+/// Requests of a run, and of a part of it after which the core is asked how it is.
+const REQUESTS: u64 = 6_000;
+const PART: u64 = 100;
+
+/// As many as make the standard error of most cases small against the bound.
+const SEEDS: std::ops::Range<u64> = 1..5;
+
+/// Requests come when they come: where idle time is most of it, about half, and a third.
+const SELDOM: Arrival = Arrival::Poisson { rate: 5.0 };
+const RATE: Arrival = Arrival::Poisson { rate: 25.0 };
+const NOW_AND_THEN: Arrival = Arrival::Poisson { rate: 40.0 };
+const OFTEN: Arrival = Arrival::Poisson { rate: 70.0 };
+
+type Device = Box<dyn Fn(u64) -> Box<dyn BlackBox>>;
+
+/// A drive, what the core is told of it, and how requests come.
+struct Case {
+    name: &'static str,
+    device: Device,
+    known: Arc<DriveModel>,
+    outside: OutsideConfig,
+    arrival: Arrival,
+}
+
+fn overheads(profile: &Profile) -> Overheads {
+    black_box(profile, Behaviour::noisy(), 1).unwrap().1
+}
+
+fn drive(profile: Profile, behaviour: Behaviour) -> Device {
+    Box::new(move |seed| Box::new(black_box(&profile, behaviour, seed).unwrap().0))
+}
+
+fn flash(known: &Arc<DriveModel>) -> Device {
+    let config = FlashConfig { capacity: known.layout().capacity(), ..FlashConfig::default() };
+    Box::new(move |seed| Box::new(Flash::new(config, seed)))
+}
+
+fn shingled(profile: Profile, known: &Arc<DriveModel>) -> Device {
+    let config = ShingledConfig::of(known.layout().capacity(), known.sector_bytes());
+    Box::new(move |seed| {
+        let (drive, _) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        Box::new(Shingled::new(drive, config).unwrap())
+    })
+}
+
+fn queue(order: QueueOrder) -> Behaviour {
+    Behaviour { queue: Queue::Tagged { order, depth: 64 }, ..Behaviour::noisy() }
+}
+
+impl Case {
+    /// The Atlas 10K is told.
+    fn atlas(name: &'static str, arrival: Arrival, device: Device) -> Self {
+        let (profile, known) = atlas();
+        Self { name, device, known, outside: OutsideConfig::beyond(overheads(&profile)), arrival }
+    }
+
+    fn pairs(&self, idle: bool, policy: PolicyName, requests: u64) -> Pairs {
+        Pairs::enough(SEEDS, |seed| {
+            let run = |with_scan: bool| {
+                let device = (self.device)(seed);
+                let capacity = self.known.layout().capacity().min(device.capacity());
+                let load = Oltp::new(OltpConfig::new(capacity, self.known.sector_bytes()), seed).unwrap();
+                let load = Issuer::new(load, self.arrival, Instant::ZERO, seed).unwrap();
+                let place = Place::Outside(self.outside);
+                let idle = idle.then(IdleTime::default);
+                let config = Config { place, idle, policy, seed, ..Config::default() };
+                let mut run =
+                    Outside::over(device, Arc::clone(&self.known), config, load, Background::None).unwrap();
+                if !with_scan {
+                    run.advance(requests, &mut Nothing).unwrap();
+                    return (run, 0.0);
+                }
+                let mut scan = Scan::of(&mut run, capacity);
+                let mut trusted = 0;
+                for _ in 0..requests / PART {
+                    run.advance(PART, &mut scan).unwrap();
+                    trusted += u64::from(matches!(run.core().caution(), None | Some(Caution::Harm)));
+                }
+                (run, trusted as f64 / (requests / PART) as f64)
+            };
+            let (plain, (scan, trusted)) = (run(false).0, run(true));
+            Pair { trusted, ..Pair::of(&plain, &scan) }
+        })
+    }
+}
+
+/// What there is in place of what is told, for good.
+fn surprises() -> Vec<Case> {
+    let (_, known) = atlas();
+    let noisy = Behaviour::noisy();
+    let there = |behaviour| drive(atlas().0, behaviour);
+    let recalibration = Recalibration { every: Duration::from_secs(5), takes: Duration::from_secs(1) };
+    let drift = SpindleDrift { most_ppm: 20_000, step: Duration::from_millis(200) };
+    let second = |s| Instant::ZERO + Duration::from_secs(s);
+    let held_back = move |seed| -> Box<dyn BlackBox> {
+        let (drive, _) = black_box(&atlas().0, noisy, seed).unwrap();
+        Box::new(Delayed::for_a_while(Box::new(drive), second(20)..second(60), Duration::from_millis(8)))
+    };
+    let reorders = Case::atlas("a queue that reorders", OFTEN, there(queue(QueueOrder::Sptf)));
+    let six = OutsideConfig { at_drive: 6, ..reorders.outside };
+    vec![
+        Case::atlas("as told", NOW_AND_THEN, there(noisy)),
+        Case::atlas("slower arms", NOW_AND_THEN, there(Behaviour { seek_ageing_ppm: 400_000, ..noisy })),
+        Case {
+            known: profile("seagate-cheetah-18lp").1,
+            ..Case::atlas("another's profile", NOW_AND_THEN, there(noisy))
+        },
+        Case::atlas("flash", NOW_AND_THEN, flash(&known)),
+        Case { outside: six, ..reorders },
+        Case::atlas(
+            "recalibrations",
+            NOW_AND_THEN,
+            there(Behaviour { recalibration: Some(recalibration), ..noisy }),
+        ),
+        Case::atlas("a drifting spindle", NOW_AND_THEN, there(Behaviour { drift: Some(drift), ..noisy })),
+        Case::atlas("answers held back", NOW_AND_THEN, Box::new(held_back)),
+    ]
+}
+
+/// Trouble in the first half of the requests, and then what is told.
+fn troubles() -> Vec<Case> {
+    let (truth, known) = atlas();
+    let noisy = Behaviour::noisy();
+    let there = |behaviour| drive(atlas().0, behaviour);
+    let slow = || there(Behaviour { seek_ageing_ppm: 400_000, ..noisy });
+    let until_half = |case: Case, healthy: Device| {
+        let Arrival::Poisson { rate } = case.arrival else { unreachable!() };
+        let at = Instant::from_nanos((REQUESTS as f64 / 2.0 / rate * 1e9) as u64);
+        let trouble = case.device;
+        let device: Device =
+            Box::new(move |seed| Box::new(Exchanged::new([trouble(seed), healthy(seed)], at)));
+        Case { device, ..case }
+    };
+    let atlas_after = |name, rate, trouble| until_half(Case::atlas(name, rate, trouble), there(noisy));
+    let (cheetah, known_cheetah) = profile("seagate-cheetah-18lp");
+    let cheetah_told = Case {
+        known: known_cheetah,
+        outside: OutsideConfig::beyond(overheads(&cheetah)),
+        ..Case::atlas("another's profile, then its own", RATE, there(noisy))
+    };
+    let uncorrected = Case::atlas("slower arms, not corrected", RATE, slow());
+    let as_told = OutsideConfig { correct_moves: false, ..uncorrected.outside };
+    let reorders = Case::atlas("a queue that reorders, then none", OFTEN, there(queue(QueueOrder::Sptf)));
+    let six = OutsideConfig { at_drive: 6, ..reorders.outside };
+    vec![
+        until_half(cheetah_told, drive(cheetah, noisy)),
+        until_half(Case { outside: as_told, ..uncorrected }, there(noisy)),
+        atlas_after("slower arms, then as told", RATE, slow()),
+        until_half(Case { outside: six, ..reorders }, there(queue(QueueOrder::Fcfs))),
+        atlas_after("flash, then a disk", RATE, flash(&known)),
+        atlas_after("shingled, then not", SELDOM, shingled(truth, &known)),
+    ]
+}
+
+/// In gaps alone, and with idle time.
+fn assert_bounded(case: &Case) {
+    for (idle, policy) in [(false, PolicyName::Fcfs), (true, PolicyName::Fcfs), (true, PolicyName::Sptf)] {
+        let used = if idle { "idle time" } else { "gaps alone" };
+        case.pairs(idle, policy, REQUESTS)
+            .assert_bounded_of(REQUESTS, &format!("{}, {used}, {policy:?}", case.name));
+    }
+}
+
+#[test]
+fn whatever_there_is_responses_are_longer_by_no_more_than_the_bound() {
+    surprises().iter().for_each(assert_bounded);
+}
+
+#[test]
+fn when_trouble_ends_responses_are_longer_by_no_more_than_the_bound() {
+    // Up to 1.1% longer where the time in which gaps were left alone had saved up for detours what idle time had used already.
+    troubles().iter().for_each(assert_bounded);
+}
+
+#[test]
+fn shingled_tracks_are_not_trusted_however_busy_they_are() {
+    let (profile, known) = atlas();
+    let open = [5.0, 15.0, 30.0].map(|rate| (Arrival::Poisson { rate }, REQUESTS));
+    // Some thousand requests later its cache is full, and whoever comes waits for whole bands to be written again.
+    let closed = [1, 10].map(|tasks| (Arrival::outstanding(tasks), 2 * REQUESTS));
+    for (arrival, requests) in open.into_iter().chain(closed) {
+        let case = Case::atlas("shingled", arrival, shingled(profile.clone(), &known));
+        for idle in [false, true] {
+            let pairs = case.pairs(idle, PolicyName::Fcfs, requests);
+            let what = format!("{arrival:?}, idle time {idle}");
+            pairs.assert_bounded_of(requests, &what);
+            assert!(pairs.trusted() < 0.1, "{what}: {pairs}");
+        }
+    }
+}

@@ -163,7 +163,7 @@ pub(crate) enum DriveCommand {
     },
     /// Turn a DiskSim 4.0 parameter file into a profile
     #[command(
-        after_help = "Example:\n  freeblock drive import atlas10k.parv -o atlas10k.toml\n\nWhat was ignored or interpreted is said on standard error. Nothing is written when the import fails, and no file that it reads is written over."
+        after_help = "Example:\n  freeblock drive import atlas10k.parv -o atlas10k.toml\n  freeblock drive import array.parv --disk FAST -o fast.toml\n\nNotes on standard error name each parameter that was ignored or interpreted. Nothing is written when the import fails, and no file that it reads is written over."
     )]
     Import {
         /// A .parv, .diskspecs or .model file; the files that it sources are read from beside it
@@ -172,6 +172,9 @@ pub(crate) enum DriveCommand {
         /// Write the profile there, not to standard output
         #[arg(short, long, value_name = "FILE.toml")]
         output: Option<PathBuf>,
+        /// The disk to import where the file specifies several
+        #[arg(long, value_name = "NAME")]
+        disk: Option<String>,
         /// The profile's name, in place of the one in the file
         #[arg(long)]
         name: Option<String>,

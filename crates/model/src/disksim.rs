@@ -36,6 +36,7 @@
 mod error;
 mod fields;
 mod firmware;
+mod instances;
 mod layout_g1;
 mod layout_g4;
 mod mechanics;
@@ -47,6 +48,7 @@ pub use error::{ImportError, Place};
 use crate::layout::Layout;
 use crate::profile::{FORMAT, Profile};
 use fields::refuse;
+use instances::Instances;
 use layout_g1::Mapped;
 use source::{At, Fault, Sources, printable};
 use std::io::{self, Read};
@@ -153,11 +155,17 @@ impl<'s> Config<'s> {
         self.blocks(kind).find(|block| block.name == name)
     }
 
-    fn instantiated(&self) -> impl Iterator<Item = (&'s [String], &'s Scalar)> + use<'s> {
+    fn instantiated(&self) -> impl Iterator<Item = (&'s Instances, &'s Scalar)> + use<'s> {
         self.statements.iter().filter_map(|statement| match statement {
-            Statement::Instantiate { names, spec } => Some((names.as_slice(), spec)),
+            Statement::Instantiate { names, spec } => Some((names, spec)),
             _ => None,
         })
+    }
+
+    /// The specification of a component of the topology; its own name where it is not instantiated.
+    fn spec_of(&self, component: &'s str) -> &'s str {
+        let found = self.instantiated().find(|(names, _)| names.contains(component));
+        found.map_or(component, |(_, spec)| spec.text.as_str())
     }
 
     fn topology(&self) -> Option<&'s Node> {
@@ -205,15 +213,23 @@ impl<'s> Config<'s> {
 
     /// Says which kind of device there is instead, if there is one.
     fn no_disk(&self, sources: &Sources<'_>) -> ImportError {
-        let other = self.blocks("disksim_simpledisk").chain(self.blocks("memsmodel_mems")).next();
-        match other {
-            Some(block) => ImportError::Value {
+        let other = ["disksim_simpledisk", "memsmodel_mems", "ssdmodel_ssd"];
+        if let Some(block) = other.into_iter().find_map(|kind| self.blocks(kind).next()) {
+            return ImportError::Value {
                 place: sources.place(block.at),
                 problem: format!("`{}` is not a disk with cylinders and heads", printable(&block.kind)),
                 mend: "import a file with a `disksim_disk`".into(),
-            },
-            None => ImportError::NoDisk { path: self.path.to_owned() },
+            };
         }
+        let part = ["dm_layout_g4", "dm_layout_g1", "dm_mech_g1"];
+        if let Some(block) = part.into_iter().find_map(|kind| self.blocks(kind).next()) {
+            return ImportError::Value {
+                place: sources.place(block.at),
+                problem: format!("`{}` is only a part of a disk", printable(&block.kind)),
+                mend: "import the .model, .diskspecs or .parv file that sources this one".into(),
+            };
+        }
+        ImportError::NoDisk { path: self.path.to_owned() }
     }
 
     fn profile(
@@ -311,25 +327,23 @@ impl<'s> Config<'s> {
 
     /// The bus that the disk hangs on and the controller above it, by the topology.
     fn path_to(&self, disk: &'s Block, notes: &mut Vec<String>) -> firmware::Path<'s> {
-        let instances: Vec<&String> = self
-            .instantiated()
-            .filter(|(_, spec)| spec.text == disk.name)
-            .flat_map(|(names, _)| names)
-            .collect();
         let mut trail = Vec::new();
-        let found = self.topology().is_some_and(|root| {
-            trail_to(root, &|node| node.kind == "disksim_disk" && instances.contains(&&node.name), &mut trail)
-        });
+        let is_disk = |node: &Node| node.kind == "disksim_disk" && self.spec_of(&node.name) == disk.name;
+        let found = self.topology().is_some_and(|root| trail_to(root, &is_disk, &mut trail));
         if found {
-            let spec = |kind: &'static str| {
+            let mut above = |kind: &'static str, what: &str| {
                 let node = trail.iter().rev().find(|node| node.kind == kind)?;
-                let by_instance = self
-                    .instantiated()
-                    .find(|(names, _)| names.contains(&node.name))
-                    .map(|(_, spec)| &spec.text);
-                self.named(kind, by_instance.unwrap_or(&node.name))
+                let block = self.named(kind, self.spec_of(&node.name));
+                if block.is_none() {
+                    notes.push(format!(
+                        "the {what} `{}` of the topology is not specified; its time per sector is taken as 0",
+                        printable(&node.name)
+                    ));
+                }
+                block
             };
-            return firmware::Path { bus: spec("disksim_bus"), controller: spec("disksim_ctlr") };
+            let bus = above("disksim_bus", "bus");
+            return firmware::Path { bus, controller: above("disksim_ctlr", "controller") };
         }
         let mut only = |kind: &'static str, what: &str| {
             let mut blocks = self.blocks(kind);

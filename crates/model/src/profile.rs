@@ -364,6 +364,9 @@ pub struct Firmware {
     pub hold_bus_write: bool,
     /// Commands the drive queues inside.
     pub queue_depth: u32,
+    /// The order in which it serves them.
+    #[serde(skip_serializing_if = "QueueOrder::is_fcfs")]
+    pub queue_order: QueueOrder,
     /// Command overheads.
     pub overheads: Overheads,
     /// The buffer.
@@ -381,9 +384,44 @@ impl Default for Firmware {
             hold_bus_read: false,
             hold_bus_write: false,
             queue_depth: 1,
+            queue_order: QueueOrder::Fcfs,
             overheads: Overheads::default(),
             cache: Cache::default(),
         }
+    }
+}
+
+/// The order in which a drive serves the commands in its queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueueOrder {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// In one direction over the cylinders until none is left ahead, then in the other.
+    Elevator,
+    /// In ascending cylinders, then again from the lowest.
+    CLook,
+    /// The nearest cylinder first.
+    Sstf,
+    /// The shortest positioning time first, rotation included.
+    Sptf,
+}
+
+impl QueueOrder {
+    /// The word in the profile file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fcfs => "fcfs",
+            Self::Elevator => "elevator",
+            Self::CLook => "c-look",
+            Self::Sstf => "sstf",
+            Self::Sptf => "sptf",
+        }
+    }
+
+    fn is_fcfs(&self) -> bool {
+        *self == Self::Fcfs
     }
 }
 

@@ -15,6 +15,7 @@ const LARGEST: u64 = 128 << 20;
 pub(crate) fn execute(
     file: &Path,
     output: Option<&Path>,
+    disk: Option<&str>,
     name: Option<&str>,
     console: &Console,
 ) -> Result<String, Problem> {
@@ -27,7 +28,7 @@ pub(crate) fn execute(
         was_read.borrow_mut().push(path.to_owned());
         Ok(bytes)
     };
-    let mut imported = disksim::import_from(&files, file, None).map_err(Problem::failed)?;
+    let mut imported = disksim::import_from(&files, file, disk).map_err(Problem::failed)?;
     if let Some(output) = output {
         spare(&was_read.borrow(), output)?;
     }

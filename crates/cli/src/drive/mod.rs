@@ -14,8 +14,8 @@ pub(crate) fn execute(command: DriveCommand, console: &Console) -> Result<String
     match command {
         DriveCommand::List { json } => list::execute(json),
         DriveCommand::Show { drive, json, toml } => show::execute(&drive, json, toml),
-        DriveCommand::Import { file, output, name } => {
-            import::execute(&file, output.as_deref(), name.as_deref(), console)
+        DriveCommand::Import { file, output, disk, name } => {
+            import::execute(&file, output.as_deref(), disk.as_deref(), name.as_deref(), console)
         }
         DriveCommand::Validate { drive, trace, json } => validate::execute(&drive, &trace, json, console),
     }

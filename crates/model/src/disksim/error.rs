@@ -96,7 +96,7 @@ pub enum ImportError {
     },
     /// Several disks are specified, and none or several of them are instantiated.
     #[error(
-        "{}: several disks to choose from: {}; name one of them, or `instantiate` only one",
+        "{}: several disks to choose from: {}; name one of them (`freeblock drive import --disk NAME`), or `instantiate` only one",
         shown(path),
         listed(choices)
     )]

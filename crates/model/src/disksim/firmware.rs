@@ -4,7 +4,7 @@ use super::fields::refuse;
 use super::mechanics::time;
 use super::source::Fault;
 use super::syntax::Block;
-use crate::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads, ReadAhead, WriteBack};
+use crate::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads, QueueOrder, ReadAhead, WriteBack};
 
 /// What moves sectors beside the disk itself: the bus it hangs on, the controller above that.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,8 +13,7 @@ pub(super) struct Path<'b> {
     pub controller: Option<&'b Block>,
 }
 
-/// Parameters that say nothing about the drive, or nothing that matters: what DiskSim prints, and the queue
-/// scheduler that a model of one outstanding request never asks.
+/// Parameters that are read elsewhere, or that say only what DiskSim prints or works out.
 const SILENTLY_IGNORED: [&str; 4] = ["Model", "Scheduler", "Print stats", "Avg sectors per cylinder"];
 
 struct Reader<'b> {
@@ -98,6 +97,7 @@ pub(super) fn read(
         hold_bus_read: r.flag("Hold bus entire read xfer")?,
         hold_bus_write: r.flag("Hold bus entire write xfer")?,
         queue_depth: r.count("Max queue length", 1)?.max(1),
+        queue_order: queue_order(block, notes)?,
         overheads: overheads(&mut r, notes)?,
         cache: cache(&mut r, notes)?,
     };
@@ -125,6 +125,27 @@ pub(super) fn read(
         notes.push(format!("not given, taken at their defaults: {}", absent.join(", ")));
     }
     Ok((firmware, zero_latency.0, zero_latency.1))
+}
+
+/// The order of the drive's own queue: DiskSim's 28 policies by what they are nearest to.
+fn queue_order(block: &Block, notes: &mut Vec<String>) -> Result<QueueOrder, Fault> {
+    const POLICY: &str = "Scheduling policy";
+    const DEPTH: &str = "Max queue length";
+    let Some(scheduler) = block.get("Scheduler") else { return Ok(QueueOrder::default()) };
+    let scheduler = scheduler.block("Scheduler")?;
+    let policy = scheduler.whole_or(POLICY, 0, u64::MAX, 1)?;
+    let order = match policy {
+        2 | 5 | 17..=19 => QueueOrder::Elevator,
+        3 | 6 => QueueOrder::CLook,
+        4 | 7 => QueueOrder::Sstf,
+        8..=16 | 20..=26 => QueueOrder::Sptf,
+        _ => QueueOrder::Fcfs,
+    };
+    let exact = [0, 1, 2, 3, 4, 5, 6, 7, 8].contains(&policy);
+    if !exact && block.whole_or(DEPTH, 0, u64::from(u32::MAX), 1)? > 1 {
+        notes.push(format!("`{POLICY}` {policy} of the drive's queue is taken as `{}`", order.name()));
+    }
+    Ok(order)
 }
 
 fn overheads(r: &mut Reader<'_>, notes: &mut Vec<String>) -> Result<Overheads, Fault> {

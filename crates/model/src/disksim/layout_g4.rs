@@ -13,7 +13,8 @@ use super::layout_g1::Mapped;
 use super::source::{At, Fault};
 use super::syntax::Block;
 use crate::profile::{LayoutSpec, Order};
-use tree::{Tree, push_apart};
+use tree::Tree;
+use tree::push_apart;
 use zones::Writer;
 
 /// A kind of track: LBNs are on its sectors from `first` on.
@@ -73,7 +74,8 @@ struct Part {
 }
 
 pub(super) fn read(block: &Block, heads: u16, notes: &mut Vec<String>) -> Result<Mapped, Fault> {
-    let tree = Tree::read(block)?;
+    let mut tree = Tree::read(block)?;
+    tree.cut_tail(notes);
     let mut parts = Vec::new();
     let (root, at) = tree.root;
     tree.parts(root, 0, 0.0, 0, &mut parts)?;

@@ -20,7 +20,7 @@ pub(super) fn read(block: &Block, sources: &mut Sources<'_>, notes: &mut Vec<Str
         notes.push("`Percent error in rpms` has no effect in DiskSim; ignored".into());
     }
     let head_switch_ms = time(block, "Head switch time", notes)?;
-    let mechanics = Mechanics {
+    let mut mechanics = Mechanics {
         seek_spread_ms: Vec::new(),
         head_switch_ms,
         cylinder_switch_ms: None,
@@ -33,7 +33,10 @@ pub(super) fn read(block: &Block, sources: &mut Sources<'_>, notes: &mut Vec<Str
         "extracted" => {
             let file = block.require("Full seek curve")?.scalar("Full seek curve")?;
             let file = sources.read_data(&file.text, file.at)?;
-            Seek::Table { points: curve(sources, file, notes)? }
+            let curve = curve(sources, file, notes)?;
+            mechanics.write_settle_ms += curve.write_settle_ms(notes);
+            mechanics.seek_spread_ms = curve.spread;
+            Seek::Table { points: curve.points }
         }
         "hplplus10" => hpl_plus_ten(block, head_switch_ms, notes)?,
         _ => {
@@ -98,17 +101,51 @@ fn positive(value: &Value, key: &str) -> Result<f64, Fault> {
     Ok(ms)
 }
 
-/// A seek curve: `Seek distances measured: n`, then n lines `cylinders, ms[, standard deviation]`.
-fn curve(sources: &Sources<'_>, file: u32, notes: &mut Vec<String>) -> Result<Vec<(u32, f64)>, Fault> {
+/// What a file of seek times says.
+#[derive(Default)]
+struct Curve {
+    points: Vec<(u32, f64)>,
+    /// Standard deviations, where the file has any.
+    spread: Vec<(u32, f64)>,
+    /// By how much writes are slower, line by line, where the file has the times of writes.
+    writes_later: Vec<f64>,
+}
+
+impl Curve {
+    /// The mean of what writes take more, and a note where that is not one number.
+    fn write_settle_ms(&self, notes: &mut Vec<String>) -> f64 {
+        let Some(&first) = self.writes_later.first() else { return 0.0 };
+        let (least, most) =
+            self.writes_later.iter().fold((first, first), |(least, most), &ms| (least.min(ms), most.max(ms)));
+        let mean = self.writes_later.iter().sum::<f64>() / self.writes_later.len() as f64;
+        // Both columns have six decimals.
+        let mean = (mean * 1e6).round() / 1e6;
+        if most - least > 2e-6 {
+            notes.push(format!(
+                "seeks to write take {least:.3} to {most:.3} ms more than seeks to read; their mean, {mean} ms, is taken for all"
+            ));
+        }
+        mean
+    }
+}
+
+const HEAD: &str = "Seek distances measured:";
+
+/// A file of seek times: `Seek distances measured: n`, or no such line, then lines
+/// `cylinders, milliseconds[, standard deviation[, milliseconds to write]]`.
+fn curve(sources: &Sources<'_>, file: u32, notes: &mut Vec<String>) -> Result<Curve, Fault> {
     let text = sources.text(file);
     let name = sources.path(file).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut offset = 0;
     // Lines with something on them, and where each begins.
-    let mut lines = text.split_inclusive('\n').filter_map(|line| {
-        let at = At { file, offset: offset + line.len() - line.trim_start().len() };
-        offset += line.len();
-        Some((line.trim(), at)).filter(|(line, _)| !line.is_empty())
-    });
+    let mut lines = text
+        .split_inclusive('\n')
+        .filter_map(|line| {
+            let at = At { file, offset: offset + line.len() - line.trim_start().len() };
+            offset += line.len();
+            Some((line.trim(), at)).filter(|(line, _)| !line.is_empty())
+        })
+        .peekable();
     let syntax = |at, expected: &str, found: &str, mend: &str| Fault::Syntax {
         at,
         expected: expected.into(),
@@ -119,25 +156,30 @@ fn curve(sources: &Sources<'_>, file: u32, notes: &mut Vec<String>) -> Result<Ve
         },
         mend: mend.into(),
     };
-    let (head, at) = lines.next().unwrap_or(("", At { file, offset: 0 }));
-    let declared = head
-        .strip_prefix("Seek distances measured:")
-        .and_then(|n| n.trim().parse::<u64>().ok())
-        .filter(|n| (1..=MAX_POINTS).contains(n))
-        .ok_or_else(|| {
-            syntax(at, "`Seek distances measured: N` in the first line", head, "say how many lines follow")
-        })?;
-    let mut points: Vec<(u32, f64)> = Vec::new();
-    for (line, at) in lines.by_ref().take(declared as usize) {
-        let mut cells = line.split(',').map(str::trim);
-        let distance = cells.next().and_then(|cell| cell.parse::<u32>().ok()).filter(|&d| d > 0);
-        let ms =
-            cells.next().and_then(|cell| cell.parse::<f64>().ok()).filter(|ms| ms.is_finite() && *ms >= 0.0);
-        let (Some(distance), Some(ms)) = (distance, ms) else {
-            let mend = "give a distance of 1 or more cylinders and a time of 0 or more";
+    let (first, at) = lines.peek().copied().unwrap_or(("", At { file, offset: 0 }));
+    let declared = match first.strip_prefix(HEAD) {
+        Some(count) => {
+            lines.next();
+            let count = count.trim().parse::<u64>().ok().filter(|n| (1..=MAX_POINTS).contains(n));
+            Some(count.ok_or_else(|| {
+                let expected = format!("`{HEAD} N` in the first line");
+                syntax(at, &expected, first, "say how many lines follow")
+            })?)
+        }
+        None if point(first).is_some() => None,
+        None => {
+            let expected = format!("`{HEAD} N` or `cylinders, milliseconds` in the first line");
+            return Err(syntax(at, &expected, first, "say how many lines follow"));
+        }
+    };
+    let mut curve = Curve::default();
+    let most = declared.unwrap_or(MAX_POINTS) as usize;
+    for (line, at) in lines.by_ref().take(most) {
+        let Some(Point { distance, ms, spread, write_ms }) = point(line) else {
+            let mend = "give a distance of 1 or more cylinders and times of 0 or more";
             return Err(syntax(at, "`cylinders, milliseconds`", line, mend));
         };
-        if let Some(&(before, _)) = points.last()
+        if let Some(&(before, _)) = curve.points.last()
             && distance <= before
         {
             return Err(refuse(
@@ -146,21 +188,45 @@ fn curve(sources: &Sources<'_>, file: u32, notes: &mut Vec<String>) -> Result<Ve
                 "list the distances in ascending order, each once",
             ));
         }
-        points.push((distance, ms));
+        curve.points.push((distance, ms));
+        curve.spread.extend(spread.filter(|ms| *ms > 0.0).map(|ms| (distance, ms)));
+        curve.writes_later.extend(write_ms.map(|write_ms| write_ms - ms));
     }
-    if (points.len() as u64) < declared {
+    if let Some(declared) = declared.filter(|&n| (curve.points.len() as u64) < n) {
         let at = At { file, offset: text.len() };
         let expected = format!("{declared} seek times, as the first line says");
         return Err(Fault::Syntax {
             at,
             expected,
-            found: format!("{}", points.len()),
+            found: format!("{}", curve.points.len()),
             mend: "correct the first line; the file may be cut off".into(),
         });
     }
     let ignored = lines.count();
     if ignored > 0 {
-        notes.push(format!("{name}: {ignored} lines beyond the {declared} declared are ignored"));
+        notes.push(format!("{name}: {ignored} lines beyond the first {most} are ignored"));
     }
-    Ok(points)
+    let written = curve.writes_later.len();
+    if written > 0 && written < curve.points.len() {
+        notes.push(format!("{name}: {written} of {} lines have a time to write", curve.points.len()));
+    }
+    Ok(curve)
+}
+
+/// A line of a seek file.
+struct Point {
+    distance: u32,
+    ms: f64,
+    spread: Option<f64>,
+    write_ms: Option<f64>,
+}
+
+fn point(line: &str) -> Option<Point> {
+    let mut cells = line.split(',').map(str::trim);
+    let distance = cells.next()?.parse::<u32>().ok().filter(|&d| d > 0)?;
+    let mut time = || match cells.next() {
+        None | Some("") => Some(None),
+        Some(cell) => cell.parse::<f64>().ok().filter(|ms| ms.is_finite() && *ms >= 0.0).map(Some),
+    };
+    Some(Point { distance, ms: time()??, spread: time()?, write_ms: time()? })
 }

@@ -3,6 +3,7 @@
 //! The grammar is lenient where the files in circulation are: commas may be missing at line ends and trail
 //! before a closing bracket, keys contain blanks, dots, slashes and parentheses.
 
+use super::instances::Instances;
 use super::source::{At, Fault, Sources, printable};
 
 /// Deepest nesting of blocks and lists; real files stay below ten.
@@ -53,7 +54,7 @@ pub(super) struct Field {
 #[derive(Clone, Debug)]
 pub(super) enum Statement {
     Block(Block),
-    Instantiate { names: Vec<String>, spec: Scalar },
+    Instantiate { names: Instances, spec: Scalar },
     Topology(Node),
 }
 
@@ -244,19 +245,20 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// `instantiate [ disk0, disk1 ] as SPEC`
+    /// `instantiate [ disk0, disk1, disk4 .. disk7 ] as SPEC`
     fn instantiate(&mut self) -> Result<Statement, Fault> {
         self.skip_blank();
         let mut names = Vec::new();
         if self.peek() == Some('[') {
             for item in self.list(0)? {
                 if let Value::Scalar(name) = item {
-                    names.push(name.text);
+                    names.push(name);
                 }
             }
         } else {
-            names.push(self.expect_word("`[`", "write `instantiate [ NAME ] as SPEC`")?.text);
+            names.push(self.expect_word("`[`", "write `instantiate [ NAME ] as SPEC`")?);
         }
+        let names = Instances::new(&names)?;
         self.skip_blank();
         let fault = self.unexpected("`as`", "write `instantiate [ NAME ] as SPEC`");
         if self.word().text != "as" {

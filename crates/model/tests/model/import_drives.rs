@@ -1,7 +1,7 @@
 //! The parameter files of real drives, where they are at hand: what they map, and that the built-in profiles agree.
 
 use freeblock_model::disksim::{self, Imported};
-use freeblock_model::profile::Seek;
+use freeblock_model::profile::{QueueOrder, Seek};
 use freeblock_model::{DriveModel, Profile, builtin};
 use std::path::PathBuf;
 
@@ -131,4 +131,62 @@ fn an_import_survives_writing_and_reading() {
         let again = Profile::from_toml(&imported.profile.to_toml(), file).unwrap();
         assert_eq!(again, imported.profile);
     }
+}
+
+/// The only complete public layout of a drive after 2003.
+fn maxtor() -> Option<Imported> {
+    import("maxtor300g/maxtor300g.parv")
+}
+
+#[test]
+fn the_maxtor_is_imported_whole() {
+    let Some(imported) = maxtor() else { return };
+    let profile = &imported.profile;
+    let model = DriveModel::from_profile(profile).unwrap();
+    // Its file declares the last LBN as block count.
+    assert_eq!(model.layout().capacity().get(), 585_937_500);
+    assert_eq!((profile.cylinders, profile.heads, profile.rpm), (80_513, 8, 10_001));
+    assert_eq!(profile.mechanics.write_settle_ms, 0.15);
+    assert_eq!(profile.mechanics.seek_spread_ms.first(), Some(&(1, 0.024385)));
+    let firmware = profile.firmware.as_ref().unwrap();
+    assert_eq!((firmware.queue_depth, firmware.queue_order), (8, QueueOrder::Sptf));
+    assert_eq!(firmware.cache.segments, 2_048);
+    let slipped: usize = profile.layout.zones.iter().map(|zone| zone.slips.len()).sum();
+    assert_eq!(slipped, 35_055);
+    let text = profile.to_toml();
+    assert!(text.len() <= 3_000_000, "{} bytes", text.len());
+    assert_eq!(Profile::from_toml(&text, "maxtor").unwrap(), *profile);
+}
+
+/// A scratch crosses neighbouring tracks at one angle. Were the positions of slips counted without the slips before them,
+/// 24% of the neighbours would lie at one angle, in place of 44%, and 7,667 would be neighbours in place of 12,308.
+#[test]
+fn slips_of_neighbouring_tracks_lie_at_one_angle() {
+    let Some(imported) = maxtor() else { return };
+    let model = DriveModel::from_profile(&imported.profile).unwrap();
+    let layout = model.layout();
+    // The last bad sector so far of each head.
+    let mut last: Vec<Option<(u32, f64)>> = vec![None; 8];
+    let (mut neighbours, mut at_one_angle) = (0, 0);
+    for index in (0..layout.track_count()).map(units::TrackIndex::new) {
+        let track = layout.track(index);
+        let turns = |sector: u32| track.sector_angle(sector).parts() as f64 / units::FULL_TURN as f64;
+        let mut next = 0;
+        for extent in layout.extents(index) {
+            if extent.sector > next {
+                let angle = turns(next);
+                let last = &mut last[usize::from(track.head.get())];
+                if let Some((cylinder, before)) = *last
+                    && cylinder.abs_diff(track.cylinder.get()) == 1
+                {
+                    neighbours += 1;
+                    let apart = (angle - before).abs();
+                    at_one_angle += u32::from(apart.min(1.0 - apart) < 0.004);
+                }
+                *last = Some((track.cylinder.get(), angle));
+            }
+            next = extent.sector + extent.len;
+        }
+    }
+    assert!(neighbours > 11_000 && at_one_angle * 10 > neighbours * 4, "{at_one_angle} of {neighbours}");
 }

@@ -249,9 +249,10 @@ fn mechanics_that_make_no_sense() {
 
 #[test]
 fn seek_curves_that_make_no_sense() {
-    let cases: [(&str, &str, &[&str]); 7] = [
+    let cases: [(&str, &str, &[&str]); 8] = [
         ("", "1:1", &["`Seek distances measured: N`", "the end of the file"]),
-        ("1, 2.0\n", "1:1", &["`Seek distances measured: N`", "`1, 2.0`"]),
+        ("1; 2.0\n", "1:1", &["`Seek distances measured: N` or `cylinders, milliseconds`", "`1; 2.0`"]),
+        ("1, 2.0\n5, x\n", "2:1", &["`cylinders, milliseconds`", "`5, x`"]),
         ("Seek distances measured: 2\n1, 2.0\n", "3:1", &["2 seek times", "found 1", "cut off"]),
         ("Seek distances measured: 1\n\n  x, 2.0\n", "3:3", &["`cylinders, milliseconds`", "`x, 2.0`"]),
         ("Seek distances measured: 1\n1, -2.0\n", "2:1", &["`1, -2.0`"]),

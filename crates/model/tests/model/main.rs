@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
 
 mod builtin;
+mod import_cases;
 mod import_drives;
 mod import_errors;
 mod import_files;

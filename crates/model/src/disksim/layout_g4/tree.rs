@@ -32,6 +32,29 @@ impl Tree {
         Ok(Self { nodes, root: (root, index.at()) })
     }
 
+    /// Cuts the last entry of the root to what its node holds: extracted layouts declare more there, up to the drive's
+    /// end. Only its last repetition may be longer; any other would begin behind LBNs that do not exist.
+    pub(super) fn cut_tail(&mut self, notes: &mut Vec<String>) {
+        let root = self.root.0;
+        let Some(&last) = self.nodes.get(root).and_then(|entries| entries.last()) else { return };
+        let Child::Node(child) = last.child else { return };
+        let Some(holds) = self.whole(child).filter(|&holds| holds > 0 && child != root) else { return };
+        let declared = match (last.repetitions, last.rest) {
+            (1, 0) => last.lbns,
+            (0, rest) => rest,
+            _ => return,
+        };
+        if holds >= declared {
+            return;
+        }
+        notes.push(format!(
+            "the last entry of the root of IDX declares {declared} LBNs and its node {child} holds {holds}; the entry ends there"
+        ));
+        if let Some(last) = self.nodes.get_mut(root).and_then(|entries| entries.last_mut()) {
+            *last = Entry { lbns: holds, repetitions: 1, rest: 0, ..*last };
+        }
+    }
+
     fn node(&self, node: usize, at: At) -> Result<&[Entry], Fault> {
         self.nodes.get(node).map(Vec::as_slice).ok_or_else(|| {
             refuse(

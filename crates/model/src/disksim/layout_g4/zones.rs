@@ -85,7 +85,9 @@ impl Writer {
         name
     }
 
-    /// `Slips`: pairs of an LBN and how many sectors are stepped over before it.
+    /// `Slips`: pairs of a sector and how many are stepped over from it on. Sectors are counted in LBN order with those
+    /// that are stepped over: only so do the slips of neighbouring tracks of the Maxtor 300 GB lie at one angle, as a scratch does
+    /// (`slips_of_neighbouring_tracks_lie_at_one_angle`).
     pub(super) fn slips(&mut self, block: &Block, notes: &mut Vec<String>) -> Result<(), Fault> {
         let mut items = Vec::new();
         flattened(block.list("Slips")?, &mut items);
@@ -96,24 +98,29 @@ impl Writer {
         if pairs.is_empty() {
             return Ok(());
         }
-        notes
-            .push("`Slips` are read as pairs of an LBN and the number of bad sectors right before it".into());
-        let mut before = 0_u64;
-        let mut least = 0;
-        // The zone being filled, and how many mapped sectors lie before it.
+        notes.push(
+            "`Slips` are read as pairs of the first bad sector, bad ones counted, and their number".into(),
+        );
+        let (mut slipped, mut least, mut end) = (0_u64, 0, 0);
+        // The zone being filled, and how many sectors lie before it.
         let (mut zone, mut zone_start) = (0, 0_u64);
         let sizes: Vec<u64> = self.spec.zones.iter().map(|z| self.mapped_sectors(z)).collect();
-        for [lbn, count] in pairs {
-            let at = lbn.at();
-            let lbn = lbn.whole("Slips", 0, self.capacity)?;
-            if lbn < least {
+        for [first, count] in pairs {
+            let at = first.at();
+            let first = first.whole("Slips", 0, self.capacity)?;
+            if first < least {
                 return Err(refuse(at, "the slips are not in ascending order", "sort them by LBN"));
             }
-            least = lbn;
-            for _ in 0..count.whole("Slips", 0, MAX_SLIPS)? {
-                let index =
-                    lbn.checked_add(before).filter(|&i| i < self.capacity).ok_or_else(|| too_large(at))?;
-                while sizes.get(zone).is_some_and(|&size| index - zone_start >= size) {
+            least = first;
+            let count = count.whole("Slips", 0, MAX_SLIPS)?;
+            let bad = first.max(end)..first.max(end) + count;
+            end = bad.end;
+            slipped += count;
+            if slipped > MAX_SLIPS || end > self.capacity {
+                return Err(too_large(at));
+            }
+            for sector in bad {
+                while sizes.get(zone).is_some_and(|&size| sector - zone_start >= size) {
                     zone_start += sizes.get(zone).copied().unwrap_or(0);
                     zone += 1;
                 }
@@ -126,14 +133,10 @@ impl Writer {
                     ));
                 }
                 target.sparing.slip_to_end = true;
-                target.slips.push(index - zone_start);
-                before += 1;
-                if before > MAX_SLIPS {
-                    return Err(too_large(at));
-                }
+                target.slips.push(sector - zone_start);
             }
         }
-        self.capacity -= before;
+        self.capacity -= slipped;
         Ok(())
     }
 

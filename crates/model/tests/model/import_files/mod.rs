@@ -18,6 +18,11 @@ impl Memory {
         self
     }
 
+    /// The file of this name.
+    pub fn text(&self, name: &str) -> String {
+        String::from_utf8_lossy(&self.0[name]).into_owned()
+    }
+
     /// Imports the file of this name.
     pub fn import(&self, name: &str) -> Result<Imported, ImportError> {
         self.import_disk(name, None)

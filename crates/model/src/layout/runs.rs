@@ -1,0 +1,52 @@
+//! Finds the runs of a long pattern that are on a cylinder.
+
+use super::order::Run;
+
+/// Patterns with fewer runs are searched one by one: two a head on a drive of 20 heads.
+const RUNS_MIN: usize = 64;
+
+/// Cylinders that share a list.
+const GROUP: u32 = 16;
+
+/// For every [`GROUP`] cylinders of a repetition the runs that touch them, in LBN order.
+#[derive(Clone, Debug)]
+pub(super) struct RunIndex {
+    /// Where each group's list begins; one more at the end.
+    starts: Vec<u32>,
+    lists: Vec<u32>,
+}
+
+impl RunIndex {
+    /// `None` where looking at every run is as fast, or where the runs are not in their repetition's cylinders.
+    pub(super) fn new(runs: &[Run], cylinders: u32) -> Option<Self> {
+        if runs.len() < RUNS_MIN || runs.iter().any(|run| run.shift > 0) {
+            return None;
+        }
+        let groups = cylinders.div_ceil(GROUP) as usize;
+        let mut lists = vec![Vec::new(); groups];
+        for (i, run) in runs.iter().enumerate() {
+            let (low, high) = run.span();
+            for list in lists.iter_mut().take((high / GROUP) as usize + 1).skip((low / GROUP) as usize) {
+                list.push(i as u32);
+            }
+        }
+        let mut starts = Vec::with_capacity(groups + 1);
+        let mut next = 0;
+        for list in &lists {
+            starts.push(next);
+            next += list.len() as u32;
+        }
+        starts.push(next);
+        Some(Self { starts, lists: lists.concat() })
+    }
+
+    /// Indices of the runs that may be on a cylinder of a repetition.
+    #[inline]
+    pub(super) fn near(&self, cylinder: u32) -> &[u32] {
+        let group = (cylinder / GROUP) as usize;
+        match self.starts.get(group..) {
+            Some(&[from, to, ..]) => self.lists.get(from as usize..to as usize).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+}

@@ -287,6 +287,7 @@ impl<'s> Config<'s> {
             synthetic: false,
             sources: vec![format!("DiskSim 4.0 parameter file {file}")],
             sector_bytes: 512,
+            physical_sector_bytes: None,
             rpm: arm.rpm,
             cylinders: cylinders.max(mapped.cylinders),
             heads: mapped.heads.max(heads),

@@ -4,7 +4,7 @@ use crate::error::ProfileError;
 use crate::layout::{Layout, Track};
 use crate::profile::{FORMAT, Profile};
 use crate::seek::SeekProfile;
-use units::{Bytes, Cylinder, Duration, Head, Op, Rpm};
+use units::{Bytes, Cylinder, Duration, Head, Lbn, LbnRange, Op, Rpm, Sectors};
 
 /// The most cylinders accepted; a 3.5-inch surface of today has some 600,000.
 pub const MOST_CYLINDERS: u32 = 1 << 22;
@@ -45,6 +45,8 @@ pub struct DriveModel {
     seek: SeekProfile,
     rpm: Rpm,
     sector_bytes: Bytes,
+    /// LBNs in a sector of the medium.
+    physical_sector: Sectors,
     head_switch: Duration,
     cylinder_switch: Duration,
     /// Nanoseconds, negative in some of DiskSim's files.
@@ -88,6 +90,7 @@ impl DriveModel {
                 "give a power of two from 64 to 65536; drives have 512 or 4096",
             ));
         }
+        let physical_sector = physical_sector(profile)?;
         let m = &profile.mechanics;
         let settle = m.write_settle_ms;
         if settle.is_nan() || settle.abs() > LONGEST_MS {
@@ -109,12 +112,14 @@ impl DriveModel {
             before = distance;
         }
         let layout = Layout::new(&profile.layout, profile.cylinders, profile.heads)?;
+        layout.check_physical_sectors(physical_sector)?;
         Ok(Self {
             name: profile.name.clone(),
             layout,
             seek: SeekProfile::new(&profile.seek, profile.cylinders)?,
             rpm,
             sector_bytes: Bytes::new(u64::from(profile.sector_bytes)),
+            physical_sector: Sectors::new(physical_sector),
             head_switch: duration("mechanics.head_switch_ms", m.head_switch_ms)?,
             cylinder_switch: duration("mechanics.cylinder_switch_ms", m.cylinder_switch_ms.unwrap_or(0.0))?,
             write_settle_ns: (settle * 1e6).round() as i64,
@@ -165,6 +170,41 @@ impl DriveModel {
     /// Bytes in a sector.
     pub fn sector_bytes(&self) -> Bytes {
         self.sector_bytes
+    }
+
+    /// LBNs in a sector of the medium: 8 on a drive that offers sectors of 512 bytes on a medium of 4 KiB, else 1.
+    #[inline]
+    pub fn physical_sector(&self) -> Sectors {
+        self.physical_sector
+    }
+
+    /// The sectors of the medium of which a write replaces only a part: the first and the last of `range`, where it begins or
+    /// ends within one. The drive reads such a sector before it writes it, a revolution later.
+    ///
+    /// ```
+    /// use freeblock_model::{DriveModel, builtin};
+    /// use units::{Lbn, LbnRange, Sectors};
+    /// let mut profile = builtin::find("nearline-4tb")?;
+    /// profile.physical_sector_bytes = Some(4_096);
+    /// let drive = DriveModel::from_profile(&profile)?;
+    /// let range = |start, len| LbnRange::new(Lbn::new(start), Sectors::new(len));
+    /// assert_eq!(drive.partly_written(range(8, 16)), [None, None]);
+    /// assert_eq!(drive.partly_written(range(5, 1)), [Some(range(0, 8)), None]);
+    /// assert_eq!(drive.partly_written(range(5, 9)), [Some(range(0, 8)), Some(range(8, 8))]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn partly_written(&self, range: LbnRange) -> [Option<LbnRange>; 2] {
+        let whole = self.physical_sector.get();
+        if whole == 1 || range.is_empty() {
+            return [None, None];
+        }
+        let (start, end) = (range.start().get(), range.end().get());
+        let sector = |lbn: u64| LbnRange::new(Lbn::new(lbn / whole * whole), self.physical_sector);
+        let (first, last) = (sector(start), sector(end - 1));
+        let front =
+            (!start.is_multiple_of(whole) || first == last && !end.is_multiple_of(whole)).then_some(first);
+        let back = (first != last && !end.is_multiple_of(whole)).then_some(last);
+        [front, back]
     }
 
     /// Time from one head to another on a cylinder.
@@ -246,6 +286,19 @@ impl DriveModel {
             _ => time,
         }
     }
+}
+
+/// LBNs in a sector of the medium.
+fn physical_sector(profile: &Profile) -> Result<u64, ProfileError> {
+    let Some(bytes) = profile.physical_sector_bytes else { return Ok(1) };
+    if bytes.is_power_of_two() && (profile.sector_bytes..=65_536).contains(&bytes) {
+        return Ok(u64::from(bytes / profile.sector_bytes));
+    }
+    Err(ProfileError::new(
+        "physical_sector_bytes",
+        format!("sectors of {bytes} bytes on the medium, of {} for the host", profile.sector_bytes),
+        "give a power of two from sector_bytes to 65536; drives have 512 or 4096",
+    ))
 }
 
 fn duration(place: &str, ms: f64) -> Result<Duration, ProfileError> {

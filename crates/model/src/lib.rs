@@ -14,6 +14,7 @@ mod profile_file;
 pub mod random_profile;
 mod seek;
 mod unknown;
+pub mod wong;
 
 pub use drive_model::{DriveModel, MOST_CYLINDERS, Position};
 pub use error::ProfileError;

@@ -26,6 +26,10 @@ pub struct Profile {
     /// Bytes in a sector.
     #[serde(default = "default_sector_bytes")]
     pub sector_bytes: u32,
+    /// Bytes in a sector of the medium, where the drive offers smaller ones ("512e"): a write that is not whole sectors of the
+    /// medium makes the drive read them first, which costs a revolution. LBN 0 begins one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub physical_sector_bytes: Option<u32>,
     /// Revolutions a minute.
     pub rpm: u32,
     /// Cylinders, those without LBNs included.
@@ -109,13 +113,14 @@ pub enum Seek {
     },
 }
 
-/// A fraction of a revolution: a number, or an exact fraction written as text, `"63/334"`.
+/// A fraction of a revolution: a number, or an exact fraction written as text, `"63/334"`, with a drift behind it where
+/// the drive's skew is near a fraction: `"1/16-0.000008"`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Turns {
     /// A decimal fraction.
     Decimal(f64),
-    /// `"numerator/denominator"`, both whole.
+    /// `"numerator/denominator"`, both whole, and perhaps a signed decimal fraction to add.
     Fraction(String),
 }
 
@@ -142,6 +147,10 @@ impl Turns {
             Self::Decimal(turns) => units::Angle::from_turns(*turns),
             Self::Fraction(text) => {
                 let (p, q) = text.split_once('/')?;
+                let (q, drift) = match q.find(['+', '-']) {
+                    Some(sign) => (q.get(..sign)?, q.get(sign..)?.trim().parse().ok()?),
+                    None => (q, 0.0),
+                };
                 let (p, q): (i64, i64) = (p.trim().parse().ok()?, q.trim().parse().ok()?);
                 if q <= 0 {
                     return None;
@@ -149,13 +158,14 @@ impl Turns {
                 // Nearest part to the exact quotient.
                 let turn = i128::from(units::FULL_TURN);
                 let parts = (i128::from(p.rem_euclid(q)) * turn * 2 + i128::from(q)) / (2 * i128::from(q));
-                Some(units::Angle::from_parts(parts as u64))
+                let drift = units::Angle::from_turns(drift)?;
+                Some(units::Angle::from_parts(parts as u64 + drift.parts()))
             }
         }
     }
 }
 
-/// Where the LBNs are: zones from the outside in, LBNs running through them in order.
+/// Where the LBNs are: zones in LBN order, mostly from the outside in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutSpec {
@@ -164,7 +174,8 @@ pub struct LayoutSpec {
     /// Track patterns that zones with the order `pattern` refer to by name.
     #[serde(default, rename = "pattern", skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<Pattern>,
-    /// The zones, in LBN order.
+    /// The zones, in LBN order. Zones may share cylinders, and follow each other in any direction, where each track
+    /// belongs to one of them: some drives fill the tracks of one density on one surface after the other.
     #[serde(rename = "zone")]
     pub zones: Vec<Zone>,
     /// Sectors that were moved elsewhere one by one.
@@ -188,8 +199,28 @@ pub enum Order {
         /// Cylinders in a band; the last band of a zone may be smaller.
         band_cylinders: u32,
     },
+    /// Bands of tracks on one surface after the other, with either course of its own: `surface-serpentine` is
+    /// alternating in both. A band as wide as its zone changes surface at the zone's end only.
+    Bands {
+        /// Cylinders in a band; the last band of a zone may be smaller.
+        band_cylinders: u32,
+        /// The direction of the tracks on each surface of a band: all inward, or every other one outward.
+        tracks: Course,
+        /// The order of the surfaces in each band: always the same, or reversed in every other band.
+        surfaces: Course,
+    },
     /// Each zone names its [`Pattern`].
     Pattern,
+}
+
+/// Whether something goes the same way every time, or back every other time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Course {
+    /// The same way every time.
+    Forward,
+    /// There and back.
+    Alternating,
 }
 
 /// A piece of layout that repeats through a zone: runs of tracks on one surface each.
@@ -244,7 +275,7 @@ pub enum SectorsPerTrack {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Zone {
-    /// First cylinder; those between two zones hold no LBN.
+    /// First cylinder. Cylinders of no zone hold no LBN.
     pub first_cylinder: u32,
     /// Last cylinder, included.
     pub last_cylinder: u32,
@@ -253,6 +284,17 @@ pub struct Zone {
     /// The pattern, with the order `pattern`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
+    /// The order of this zone, where it differs from the layout's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
+    /// The surfaces that the zone lies on, by head, in the order in which LBNs run over them; all by ascending head if
+    /// not given. Not with the order `pattern`, whose runs name their heads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub surfaces: Vec<u16>,
+    /// By how many cylinders each of the surfaces is shifted inward: heads that are not aligned reach their n-th track at
+    /// different positions of the arm. One number for each of the zone's surfaces, or none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub surface_offsets: Vec<u32>,
     /// Where sector 0 of the zone's first track stands.
     #[serde(default, skip_serializing_if = "Turns::is_zero")]
     pub offset: Turns,
@@ -277,9 +319,53 @@ pub struct Zone {
     /// included. With sparing by whole tracks they are track numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slips: Vec<u64>,
+    /// More of them, as runs: `[first, how many]`, both in the unit of `slips`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slip_runs: Vec<(u64, u64)>,
+    /// Tracks that the LBNs step over, as runs: `[first, how many]`, counted in the zone in LBN order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slip_tracks: Vec<(u32, u32)>,
     /// Bad sectors whose LBN went elsewhere: `[bad, replacement]`, both counted like slips.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub defects: Vec<(u64, u64)>,
+}
+
+impl Zone {
+    /// A zone of whole cylinders with one density, no skew, and nothing set aside.
+    ///
+    /// ```
+    /// use freeblock_model::profile::{SectorsPerTrack, Turns, Zone};
+    /// let zone = Zone { track_skew: Turns::of_sectors(7, 50), ..Zone::plain(0, 9, SectorsPerTrack::Same(50)) };
+    /// assert!(zone.slips.is_empty());
+    /// ```
+    pub fn plain(first_cylinder: u32, last_cylinder: u32, sectors_per_track: SectorsPerTrack) -> Self {
+        Self {
+            first_cylinder,
+            last_cylinder,
+            sectors_per_track,
+            pattern: None,
+            order: None,
+            surfaces: Vec::new(),
+            surface_offsets: Vec::new(),
+            offset: Turns::default(),
+            track_skew: Turns::default(),
+            cylinder_skew: Turns::default(),
+            head_skew: None,
+            reserved: 0,
+            sparing: Sparing::default(),
+            slips: Vec::new(),
+            slip_runs: Vec::new(),
+            slip_tracks: Vec::new(),
+            defects: Vec::new(),
+        }
+    }
+
+    /// How many sectors, or whole tracks, the LBNs step over.
+    pub fn slip_count(&self) -> u64 {
+        let runs = self.slip_runs.iter().map(|run| run.1);
+        let tracks = self.slip_tracks.iter().map(|run| u64::from(run.1));
+        runs.chain(tracks).fold(self.slips.len() as u64, u64::saturating_add)
+    }
 }
 
 fn is_zero(n: &u64) -> bool {

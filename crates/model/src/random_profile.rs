@@ -15,9 +15,13 @@ pub enum Size {
 }
 
 /// SplitMix64: a profile is to depend on its seed and nothing else.
-struct Draw(u64);
+pub(crate) struct Draw(u64);
 
 impl Draw {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -27,11 +31,11 @@ impl Draw {
     }
 
     /// `low..=high`; the bias of a modulus does not matter here.
-    fn range(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low + 1)
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.next().is_multiple_of(n)
     }
 
@@ -103,6 +107,7 @@ fn attempt(draw: &mut Draw, seed: u64, size: Size) -> Profile {
         synthetic: true,
         sources: vec![format!("made up from seed {seed}")],
         sector_bytes: 512,
+        physical_sector_bytes: None,
         rpm: draw.range(3_600, 15_000) as u32,
         cylinders,
         heads,
@@ -172,6 +177,11 @@ fn random_zone(
         sparing: Sparing { per, cylinders, spares, at_front: draw.one_in(4), slip_to_end: draw.one_in(4) },
         slips,
         defects: Vec::new(),
+        order: None,
+        surfaces: Vec::new(),
+        surface_offsets: Vec::new(),
+        slip_runs: Vec::new(),
+        slip_tracks: Vec::new(),
     }
 }
 

@@ -270,6 +270,11 @@ pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_tu
         sparing: sparing(zone, shape, places),
         slips: slips.collect(),
         defects: Vec::new(),
+        order: None,
+        surfaces: Vec::new(),
+        surface_offsets: Vec::new(),
+        slip_runs: Vec::new(),
+        slip_tracks: Vec::new(),
     }
 }
 

@@ -287,6 +287,7 @@ fn profile(
             meter.drive_time().as_secs_f64()
         )],
         sector_bytes: meter.sector_bytes() as u32,
+        physical_sector_bytes: None,
         rpm,
         cylinders,
         heads,

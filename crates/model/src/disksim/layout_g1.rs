@@ -142,6 +142,11 @@ impl ZoneReader<'_> {
             sparing: Sparing::default(),
             slips: Vec::new(),
             defects: Vec::new(),
+            order: None,
+            surfaces: Vec::new(),
+            surface_offsets: Vec::new(),
+            slip_runs: Vec::new(),
+            slip_tracks: Vec::new(),
         };
         zone.slips = self.slips(&zone, number, notes)?;
         zone.defects = self.defects(&zone, number, notes)?;

@@ -4,17 +4,23 @@
 //! (`sparing.rs`); single LBNs may be remapped anywhere. Both directions are arithmetic over a few small tables:
 //! a 20 TB drive's layout takes kilobytes.
 
+mod apart;
 mod order;
+mod runs;
 mod sparing;
 
 use crate::error::ProfileError;
 use crate::profile::{LayoutSpec, SparingRegion, Zone as ZoneSpec};
 use order::{Section, SectionTrack};
-use sparing::{Spares, Stretch};
+use sparing::{Spares, Stretch, Uniform};
 use units::{Angle, Arc, Cylinder, FULL_TURN, Head, Instant, Lbn, LbnRange, Rpm, Sectors, TrackIndex};
 
-/// Cylinders that share an entry in the table that finds a cylinder's zone.
-const ZONE_GROUP: u32 = 64;
+/// Cylinders that share a list of the sections that may be on them.
+const SPAN_GROUP: u32 = 64;
+
+/// Bounds the lists of [`Spans`]. A drive of today needs thousands; zones that interleave over all cylinders on surfaces of
+/// their own need more, and only files that describe no drive need millions.
+const SPANS_MAX: u64 = 1 << 24;
 
 /// A sector's place on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,9 +117,10 @@ struct Zone {
     first_lbn: u64,
     lbns: u64,
     first_track: u32,
-    last_cylinder: u32,
     sections: Vec<Section>,
     spares: Spares,
+    /// Surfaces that it lies on.
+    surfaces: u16,
     /// What of the slips turns the sectors after them.
     slip_turns: SlipTurns,
 }
@@ -134,6 +141,75 @@ struct Remapped {
     to: Location,
 }
 
+/// The cylinders on which a section may have tracks.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: u32,
+    last: u32,
+    zone: u16,
+    section: u16,
+}
+
+/// For every group of [`SPAN_GROUP`] cylinders the sections that touch it, in LBN order.
+#[derive(Clone, Debug, Default)]
+struct Spans {
+    /// Where each group's list begins; one more at the end.
+    starts: Vec<u32>,
+    list: Vec<Span>,
+}
+
+impl Spans {
+    fn new(zones: &[Zone], cylinders: u32) -> Result<Self, ProfileError> {
+        let spans = || {
+            zones.iter().enumerate().flat_map(|(z, zone)| {
+                zone.sections.iter().enumerate().map(move |(s, section)| {
+                    let (first, last) = section.span();
+                    Span { first, last, zone: z as u16, section: s as u16 }
+                })
+            })
+        };
+        let groups = |span: &Span| (span.first / SPAN_GROUP) as usize..(span.last / SPAN_GROUP) as usize + 1;
+        // Each group's count, and from that each list's end, which moves to its start as the list is filled from behind.
+        let mut starts = vec![0_u32; cylinders.div_ceil(SPAN_GROUP) as usize + 1];
+        let mut all = 0;
+        for span in spans() {
+            all += groups(&span).len() as u64;
+            if all > SPANS_MAX {
+                return Err(ProfileError::new(
+                    "layout.zone",
+                    "too many zones on the same cylinders",
+                    "join zones that are alike, or give each its own cylinders",
+                ));
+            }
+            starts[groups(&span)].iter_mut().for_each(|n| *n += 1);
+        }
+        let mut end = 0;
+        for start in &mut starts {
+            end += *start;
+            *start = end;
+        }
+        let nothing = Span { first: 0, last: 0, zone: 0, section: 0 };
+        let mut list = vec![nothing; all as usize];
+        let in_order: Vec<Span> = spans().collect();
+        for span in in_order.iter().rev() {
+            for start in &mut starts[groups(span)] {
+                *start -= 1;
+                list[*start as usize] = *span;
+            }
+        }
+        Ok(Self { starts, list })
+    }
+
+    #[inline]
+    fn near(&self, cylinder: u32) -> &[Span] {
+        let group = (cylinder / SPAN_GROUP) as usize;
+        match self.starts.get(group..) {
+            Some(&[from, to, ..]) => self.list.get(from as usize..to as usize).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+}
+
 /// The layout of one drive.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -141,8 +217,7 @@ pub struct Layout {
     /// First LBN of each zone, apart so that the search stays in one or two cache lines.
     zone_lbns: Vec<u64>,
     zone_tracks: Vec<u32>,
-    /// For every group of [`ZONE_GROUP`] cylinders the zone of its first, or the next one.
-    zone_of_group: Vec<u16>,
+    spans: Spans,
     capacity: u64,
     tracks: u32,
     cylinders: u32,
@@ -164,7 +239,7 @@ impl Layout {
             zones: Vec::with_capacity(spec.zones.len()),
             zone_lbns: Vec::new(),
             zone_tracks: Vec::new(),
-            zone_of_group: Vec::new(),
+            spans: Spans::default(),
             capacity: 0,
             tracks: 0,
             cylinders,
@@ -180,27 +255,18 @@ impl Layout {
         }
         layout.zone_lbns = layout.zones.iter().map(|z| z.first_lbn).collect();
         layout.zone_tracks = layout.zones.iter().map(|z| z.first_track).collect();
-        layout.zone_of_group = (0..cylinders.div_ceil(ZONE_GROUP))
-            .map(|group| layout.zones.partition_point(|z| z.last_cylinder < group * ZONE_GROUP) as u16)
-            .collect();
+        apart::check(&layout.zones, cylinders)?;
+        layout.spans = Spans::new(&layout.zones, cylinders)?;
         layout.push_remaps(spec)?;
         Ok(layout)
     }
 
     fn push_zone(&mut self, spec: &LayoutSpec, zone: &ZoneSpec, at: &str) -> Result<(), ProfileError> {
-        let previous = self.zones.last().map(|z| z.last_cylinder);
         if zone.last_cylinder < zone.first_cylinder {
             return Err(ProfileError::new(
                 format!("{at}.last_cylinder"),
                 format!("{} lies before the first cylinder {}", zone.last_cylinder, zone.first_cylinder),
                 "give the last cylinder of the zone, included",
-            ));
-        }
-        if previous.is_some_and(|last| zone.first_cylinder <= last) {
-            return Err(ProfileError::new(
-                format!("{at}.first_cylinder"),
-                format!("cylinder {} belongs to the zone before, too", zone.first_cylinder),
-                "zones ascend and do not overlap",
             ));
         }
         if zone.last_cylinder >= self.cylinders {
@@ -219,15 +285,17 @@ impl Layout {
             return Err(ProfileError::new(at, "more than 4 billion tracks", "check cylinders and heads"));
         };
         let places = sections.iter().map(Section::place_count).sum();
+        let surfaces = if zone.surfaces.is_empty() { self.heads } else { zone.surfaces.len() as u16 };
         let (cylinder, track) = match sections.first() {
             Some(s) if s.same_sectors != 0 => {
-                let by_cylinder = s.tracks == s.cylinders * u32::from(self.heads) && s.same_tracks == 1;
+                let by_cylinder = s.tracks == s.cylinders * u32::from(surfaces) && s.same_tracks == 1;
                 let track = u64::from(s.same_sectors);
-                (if by_cylinder { track * u64::from(self.heads) } else { 0 }, track)
+                (if by_cylinder { track * u64::from(surfaces) } else { 0 }, track)
             }
             _ => (0, 0),
         };
-        let spares = Spares::new(zone, at, places, cylinder, track)?;
+        let slip_tracks = slipped_tracks(zone, &sections, tracks, at)?;
+        let spares = Spares::new(zone, at, places, Uniform { cylinder, track }, &slip_tracks)?;
         let slip_turns = match zone.sparing.per {
             SparingRegion::Cylinder => SlipTurns::ByCylinder,
             SparingRegion::Track => SlipTurns::ByTrack,
@@ -237,10 +305,10 @@ impl Layout {
             first_lbn: self.capacity,
             lbns: spares.lbns(),
             first_track: self.tracks,
-            last_cylinder: zone.last_cylinder,
             sections,
             spares,
-            slip_turns: if zone.slips.is_empty() { SlipTurns::No } else { slip_turns },
+            surfaces,
+            slip_turns: if zone.slip_count() == 0 { SlipTurns::No } else { slip_turns },
         };
         for (i, &(bad, replacement)) in zone.defects.iter().enumerate() {
             let place = format!("{at}.defects[{i}]");
@@ -339,6 +407,29 @@ impl Layout {
         Ok(())
     }
 
+    /// Refuses tracks and slips that cut a sector of the medium, which has `sectors` LBNs.
+    pub(crate) fn check_physical_sectors(&self, sectors: u64) -> Result<(), ProfileError> {
+        if sectors == 1 {
+            return Ok(());
+        }
+        for (i, zone) in self.zones.iter().enumerate() {
+            let cut = |field: &str, problem: String| {
+                let mend = format!("give multiples of {sectors} sectors, or leave out physical_sector_bytes");
+                Err(ProfileError::new(format!("layout.zone[{i}].{field}"), problem, mend))
+            };
+            let runs = zone.sections.iter().flat_map(|s| &s.runs);
+            if let Some(run) = runs.clone().find(|run| !u64::from(run.sectors).is_multiple_of(sectors)) {
+                let problem =
+                    format!("{} sectors on a track are no whole sectors of the medium", run.sectors);
+                return cut("sectors_per_track", problem);
+            }
+            if !zone.spares.is_whole(sectors) {
+                return cut("slips", "slips, spares or reserved sectors cut a sector of the medium".into());
+            }
+        }
+        Ok(())
+    }
+
     /// Sectors that the drive offers; LBNs run from 0 to one less.
     pub fn capacity(&self) -> Sectors {
         Sectors::new(self.capacity)
@@ -404,7 +495,7 @@ impl Layout {
     fn found<'a>(&'a self, zone: &'a Zone, index: TrackIndex, t: SectionTrack) -> TrackRef<'a> {
         let angle = match zone.slip_turns {
             SlipTurns::No => t.angle,
-            by => t.angle + zone.slip_turn(by, t.place, self.heads, t.sectors),
+            by => t.angle + zone.slip_turn(by, t.place, t.sectors),
         };
         let (cylinder, head) = (Cylinder::new(t.cylinder), Head::new(t.head));
         let track = Track { cylinder, head, sectors: t.sectors, angle };
@@ -413,12 +504,14 @@ impl Layout {
 
     /// The track under a head on a cylinder, if a zone holds it.
     pub fn track_at(&self, cylinder: Cylinder, head: Head) -> Option<TrackIndex> {
-        let (zone, section) = self.section_of_cylinder(cylinder)?;
-        let local = section.track_at(cylinder.get() - section.first_cylinder, head.get())?;
-        Some(TrackIndex::new(zone.first_track + section.first_track + local))
+        self.sections_on(cylinder).find_map(|(zone, section)| {
+            let local = section.track_at(cylinder.get() - section.first_cylinder, head.get())?;
+            Some(TrackIndex::new(zone.first_track + section.first_track + local))
+        })
     }
 
-    /// The tracks on a cylinder in LBN order; none where no zone is.
+    /// The tracks on a cylinder; none where no zone is. They are in LBN order, but for those of a zone whose surfaces are
+    /// shifted against each other.
     pub fn tracks_on(&self, cylinder: Cylinder) -> impl Iterator<Item = TrackRef<'_>> {
         self.tracks_on_if(cylinder, |_| true)
     }
@@ -430,7 +523,7 @@ impl Layout {
         cylinder: Cylinder,
         wanted: impl Fn(TrackIndex) -> bool + Copy,
     ) -> impl Iterator<Item = TrackRef<'_>> {
-        self.section_of_cylinder(cylinder).into_iter().flat_map(move |(zone, section)| {
+        self.sections_on(cylinder).flat_map(move |(zone, section)| {
             let first = zone.first_track + section.first_track;
             section
                 .tracks_on(cylinder.get() - section.first_cylinder, move |local| {
@@ -561,14 +654,47 @@ impl Layout {
         }
     }
 
-    fn section_of_cylinder(&self, cylinder: Cylinder) -> Option<(&Zone, &Section)> {
+    /// The sections that may have tracks on a cylinder, in LBN order.
+    #[inline]
+    fn sections_on(&self, cylinder: Cylinder) -> impl Iterator<Item = (&Zone, &Section)> {
         let c = cylinder.get();
-        let first = *self.zone_of_group.get((c / ZONE_GROUP) as usize)?;
-        let zone = self.zones[usize::from(first)..].iter().find(|z| c <= z.last_cylinder)?;
-        // Between two zones there are no LBNs.
-        let section = zone.sections.iter().rev().find(|s| s.first_cylinder <= c)?;
-        Some((zone, section))
+        self.spans.near(c).iter().filter(move |span| span.first <= c && c <= span.last).map(|span| {
+            let zone = &self.zones[usize::from(span.zone)];
+            (zone, &zone.sections[usize::from(span.section)])
+        })
     }
+}
+
+/// The places of a zone's slipped tracks, as runs `(first, how many)`.
+fn slipped_tracks(
+    zone: &ZoneSpec,
+    sections: &[Section],
+    tracks: u64,
+    at: &str,
+) -> Result<Vec<(u64, u64)>, ProfileError> {
+    // The first place of a track, or the zone's end.
+    let place = |track: u32| {
+        let section = sections.partition_point(|s| s.first_track <= track).checked_sub(1)?;
+        let section = sections.get(section)?;
+        let local = track - section.first_track;
+        if local < section.track_count() {
+            Some(section.track(local).place)
+        } else {
+            Some(section.first_place + section.place_count())
+        }
+    };
+    let run = |(i, &(first, count)): (usize, &(u32, u32))| {
+        let end = first.checked_add(count).filter(|&end| u64::from(end) <= tracks);
+        let (Some(start), Some(end)) = (end.and_then(|_| place(first)), end.and_then(place)) else {
+            return Err(ProfileError::new(
+                format!("{at}.slip_tracks[{i}]"),
+                format!("{count} tracks from track {first} in a zone of {tracks}"),
+                "tracks count from the zone's first in LBN order",
+            ));
+        };
+        Ok((start, end - start))
+    };
+    zone.slip_tracks.iter().enumerate().map(run).collect()
 }
 
 impl Zone {
@@ -587,10 +713,10 @@ impl Zone {
         (section.first_track + track, sector)
     }
 
-    fn slip_turn(&self, by: SlipTurns, place: u64, heads: u16, sectors: u32) -> Arc {
+    fn slip_turn(&self, by: SlipTurns, place: u64, sectors: u32) -> Arc {
         let unit_start = match by {
             SlipTurns::ByCylinder => {
-                let cylinder = u64::from(sectors) * u64::from(heads);
+                let cylinder = u64::from(sectors) * u64::from(self.surfaces);
                 place / cylinder * cylinder
             }
             _ => place,

@@ -1,7 +1,9 @@
 //! In which order LBNs run over the tracks of a zone: sections of repeating runs of tracks.
 
+use super::runs::RunIndex;
+use crate::drive_model::MOST_CYLINDERS;
 use crate::error::ProfileError;
-use crate::profile::{LayoutSpec, Order, Pattern, SectorsPerTrack, Turns, Zone};
+use crate::profile::{Course, LayoutSpec, Order, Pattern, SectorsPerTrack, Turns, Zone};
 use units::{Angle, Arc, FULL_TURN};
 
 /// The most sectors on a track; far beyond any drive, and what the angle arithmetic stays exact for.
@@ -11,8 +13,10 @@ const MOST_SECTORS_PER_TRACK: u32 = 100_000;
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub head: u16,
-    /// Cylinder of the first track, from the start of the repetition.
+    /// Cylinder of the first track, from the start of the repetition and without the shift.
     pub cylinder: u32,
+    /// By how much the surface's cylinders are further inward.
+    pub shift: u32,
     pub outward: bool,
     /// First track, from the start of the repetition.
     pub first_track: u32,
@@ -28,6 +32,7 @@ pub(super) struct Run {
 
 impl Run {
     /// Which track of the run lies on `cylinder` (from the start of the repetition).
+    #[inline]
     fn track_on(&self, cylinder: u32) -> Option<u32> {
         let along = if self.outward {
             self.cylinder.checked_sub(cylinder)?
@@ -35,6 +40,16 @@ impl Run {
             cylinder.checked_sub(self.cylinder)?
         };
         (along < self.tracks).then_some(along)
+    }
+
+    /// First and last cylinder, from the start of the repetition.
+    pub(super) fn span(&self) -> (u32, u32) {
+        let (low, high) = if self.outward {
+            (self.cylinder + 1 - self.tracks, self.cylinder)
+        } else {
+            (self.cylinder, self.cylinder + self.tracks - 1)
+        };
+        (low + self.shift, high + self.shift)
     }
 }
 
@@ -59,6 +74,8 @@ pub(super) struct Section {
     pub angle: Arc,
     pub skew: Arc,
     pub runs: Vec<Run>,
+    /// Which runs are on a cylinder, where there are too many to look at each.
+    pub by_cylinder: Option<RunIndex>,
 }
 
 /// A track of a section, worked out.
@@ -99,7 +116,7 @@ impl Section {
             + u64::from(repetition) * self.skew.parts()
             + run.angle.parts()
             + u64::from(along) * run.skew.parts();
-        let cylinder = self.first_cylinder + repetition * self.cylinders + run.cylinder;
+        let cylinder = self.first_cylinder + repetition * self.cylinders + run.cylinder + run.shift;
         SectionTrack {
             cylinder: if run.outward { cylinder - along } else { cylinder + along },
             head: run.head,
@@ -128,21 +145,56 @@ impl Section {
         (repetition as u32 * self.tracks + slot, sector)
     }
 
-    /// The tracks on a cylinder counted from the section's first, in LBN order, each with its number in the section;
-    /// only those whose number is `wanted` are worked out.
+    /// First and last cylinder on which a track may be.
+    pub(super) fn span(&self) -> (u32, u32) {
+        let shift = self.runs.iter().map(|r| r.shift).max().unwrap_or(0);
+        (self.first_cylinder, self.first_cylinder + self.cylinders * self.repetitions - 1 + shift)
+    }
+
+    /// Repetition, and cylinder within it.
+    #[inline]
+    fn repetition_of(&self, cylinder: u32) -> (u32, u32) {
+        // Mostly a repetition is one cylinder; a division would cost as much as all the rest.
+        match self.cylinders {
+            1 => (cylinder, 0),
+            n => (cylinder / n, cylinder % n),
+        }
+    }
+
+    /// The number of a run's track on a cylinder counted from the section's first. `unshifted` is the repetition of that
+    /// cylinder and the cylinder within it.
+    #[inline]
+    fn on_run(&self, run: &Run, cylinder: u32, unshifted: (u32, u32)) -> Option<(u32, u32)> {
+        let (repetition, within) = match run.shift {
+            0 => unshifted,
+            shift => self.repetition_of(cylinder.checked_sub(shift)?),
+        };
+        if repetition >= self.repetitions {
+            return None;
+        }
+        Some((repetition, run.track_on(within)?))
+    }
+
+    /// The runs that may be on a cylinder, counted from the start of a repetition, in LBN order.
+    #[inline]
+    fn runs_near(&self, within: u32) -> RunsNear<'_> {
+        match &self.by_cylinder {
+            None => RunsNear::All(self.runs.iter()),
+            Some(index) => RunsNear::Listed(index.near(within).iter(), &self.runs),
+        }
+    }
+
+    /// The tracks on a cylinder counted from the section's first, each with its number in the section; only those whose number
+    /// is `wanted` are worked out. They are in LBN order where no surface is shifted.
     #[inline]
     pub(super) fn tracks_on(
         &self,
         cylinder: u32,
         wanted: impl Fn(u32) -> bool,
     ) -> impl Iterator<Item = (u32, SectionTrack)> {
-        // Mostly a repetition is one cylinder; a division would cost as much as all the rest.
-        let (repetition, within) = match self.cylinders {
-            1 => (cylinder, 0),
-            n => (cylinder / n, cylinder % n),
-        };
-        self.runs.iter().filter_map(move |run| {
-            let along = run.track_on(within)?;
+        let unshifted = self.repetition_of(cylinder);
+        self.runs_near(unshifted.1).filter_map(move |run| {
+            let (repetition, along) = self.on_run(run, cylinder, unshifted)?;
             let number = repetition * self.tracks + run.first_track + along;
             wanted(number).then(|| (number, self.track_of_run(repetition, run, along)))
         })
@@ -150,11 +202,29 @@ impl Section {
 
     /// The track (of the section) on a cylinder under a head.
     pub(super) fn track_at(&self, cylinder: u32, head: u16) -> Option<u32> {
-        let (repetition, within) = (cylinder / self.cylinders, cylinder % self.cylinders);
-        self.runs
-            .iter()
-            .filter(|run| run.head == head)
-            .find_map(|run| Some(repetition * self.tracks + run.first_track + run.track_on(within)?))
+        let unshifted = self.repetition_of(cylinder);
+        self.runs_near(unshifted.1).filter(|run| run.head == head).find_map(|run| {
+            let (repetition, along) = self.on_run(run, cylinder, unshifted)?;
+            Some(repetition * self.tracks + run.first_track + along)
+        })
+    }
+}
+
+/// Iterator of [`Section::runs_near`].
+enum RunsNear<'a> {
+    All(std::slice::Iter<'a, Run>),
+    Listed(std::slice::Iter<'a, u32>, &'a [Run]),
+}
+
+impl<'a> Iterator for RunsNear<'a> {
+    type Item = &'a Run;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Run> {
+        match self {
+            Self::All(runs) => runs.next(),
+            Self::Listed(list, runs) => list.next().and_then(|&i| runs.get(i as usize)),
+        }
     }
 }
 
@@ -199,62 +269,41 @@ pub(super) fn sections(
         Some(turns) => angle(turns, "head_skew")?,
         None => track_skew,
     };
-    if layout.order != Order::Pattern && zone.pattern.is_some() {
+    let order = zone.order.unwrap_or(layout.order);
+    if order != Order::Pattern && zone.pattern.is_some() {
         return Err(ProfileError::new(
             format!("{at}.pattern"),
-            "a pattern where the layout's order is not `pattern`",
+            "a pattern where the zone's order is not `pattern`",
             "remove it, or set layout.order = { kind = \"pattern\" }",
         ));
     }
+    let surfaces = Surfaces::new(zone, order, heads, at)?;
+    let chain = || Chain::new(density, track_skew, &surfaces);
     let mut build = Builder { sections: Vec::new(), cylinder: zone.first_cylinder, angle: offset };
-    match layout.order {
-        Order::Cylinder => {
-            let chain = Chain::new(density, track_skew).cylinder(0, 0..heads);
-            build.section(chain, 1, cylinders, cylinder_skew);
-        }
+    let band_place = if zone.order.is_some() {
+        format!("{at}.order.band_cylinders")
+    } else {
+        "layout.order.band_cylinders".to_owned()
+    };
+    match order {
+        Order::Cylinder => build.section(chain().cylinder(0, false), 1, cylinders, cylinder_skew),
         Order::CylinderSerpentine | Order::CylinderSerpentineAbsolute => {
-            let absolute = layout.order == Order::CylinderSerpentineAbsolute;
+            let absolute = order == Order::CylinderSerpentineAbsolute;
             let flipped = absolute && zone.first_cylinder % 2 == 1;
             let one = |chain, cylinder: u32| -> Chain<'_> {
-                if flipped == cylinder.is_multiple_of(2) {
-                    Chain::cylinder(chain, cylinder, (0..heads).rev())
-                } else {
-                    Chain::cylinder(chain, cylinder, 0..heads)
-                }
+                Chain::cylinder(chain, cylinder, flipped == cylinder.is_multiple_of(2))
             };
-            let pair = one(one(Chain::new(density, track_skew), 0).step(cylinder_skew), 1);
+            let pair = one(one(chain(), 0).step(cylinder_skew), 1);
             build.section(pair, 2, cylinders / 2, cylinder_skew);
-            build.section(one(Chain::new(density, track_skew), 0), 1, cylinders % 2, cylinder_skew);
+            build.section(one(chain(), 0), 1, cylinders % 2, cylinder_skew);
         }
-        Order::SurfaceSerpentine { band_cylinders } => {
-            if band_cylinders == 0 {
-                return Err(ProfileError::new(
-                    "layout.order.band_cylinders",
-                    "a band of no cylinders",
-                    "give how many tracks lie side by side before the head changes",
-                ));
-            }
-            let band = |chain, first: u32, width: u32, descending: bool| -> Chain<'_> {
-                let order: Vec<u16> =
-                    if descending { (0..heads).rev().collect() } else { (0..heads).collect() };
-                Chain::band(chain, first, width, &order, head_skew)
-            };
-            let bands = cylinders / band_cylinders;
-            let rest = cylinders % band_cylinders;
-            if bands >= 2 {
-                let pair = band(Chain::new(density, track_skew), 0, band_cylinders, false);
-                let pair = band(pair.step(cylinder_skew), band_cylinders, band_cylinders, true);
-                build.section(pair, 2 * band_cylinders, bands / 2, cylinder_skew);
-            }
-            let odd = bands % 2 == 1;
-            if odd {
-                let one = band(Chain::new(density, track_skew), 0, band_cylinders, false);
-                build.section(one, band_cylinders, 1, cylinder_skew);
-            }
-            if rest > 0 {
-                let last = band(Chain::new(density, track_skew), 0, rest, odd);
-                build.section(last, rest, 1, cylinder_skew);
-            }
+        Order::SurfaceSerpentine { band_cylinders: width } => {
+            let bands = Bands { width, tracks: Course::Alternating, surfaces: Course::Alternating };
+            bands.build(&mut build, &chain, cylinders, head_skew, cylinder_skew, &band_place)?;
+        }
+        Order::Bands { band_cylinders: width, tracks, surfaces } => {
+            let bands = Bands { width, tracks, surfaces };
+            bands.build(&mut build, &chain, cylinders, head_skew, cylinder_skew, &band_place)?;
         }
         Order::Pattern => {
             let (pattern, place) = find_pattern(layout, zone, at)?;
@@ -269,7 +318,7 @@ pub(super) fn sections(
             let skew = pattern.skew.angle().map(|a| Arc::from_parts(a.parts())).ok_or_else(|| {
                 ProfileError::new(format!("{place}.skew"), "not a fraction of a revolution", "give a number")
             })?;
-            let chain = Chain { runs, ..Chain::new(density, Arc::ZERO) };
+            let chain = Chain { runs, ..chain() };
             build.repeat(chain, pattern.cylinders, cylinders / pattern.cylinders, skew);
         }
     }
@@ -357,6 +406,7 @@ fn pattern_runs(
         let new = Run {
             head: run.head,
             cylinder: run.cylinder,
+            shift: 0,
             outward: run.outward,
             first_track: last.map_or(0, |r| r.first_track + r.tracks),
             tracks: run.tracks,
@@ -365,15 +415,8 @@ fn pattern_runs(
             angle,
             skew,
         };
-        let spans = |r: &Run| {
-            if r.outward {
-                (r.cylinder + 1 - r.tracks, r.cylinder)
-            } else {
-                (r.cylinder, r.cylinder + r.tracks - 1)
-            }
-        };
-        let (low, high) = spans(&new);
-        if runs.iter().any(|r| r.head == new.head && spans(r).0 <= high && low <= spans(r).1) {
+        let (low, high) = new.span();
+        if runs.iter().any(|r| r.head == new.head && r.span().0 <= high && low <= r.span().1) {
             return Err(error(
                 "the run lies over another of the same head".into(),
                 "give every track of the pattern to one run",
@@ -384,25 +427,130 @@ fn pattern_runs(
     Ok(runs)
 }
 
+/// The surfaces of a zone in LBN order, each with its shift.
+struct Surfaces(Vec<(u16, u32)>);
+
+impl Surfaces {
+    fn new(zone: &Zone, order: Order, heads: u16, at: &str) -> Result<Self, ProfileError> {
+        let error = |field: &str, problem: String, mend: &str| {
+            Err(ProfileError::new(format!("{at}.{field}"), problem, mend.to_owned()))
+        };
+        if order == Order::Pattern && !(zone.surfaces.is_empty() && zone.surface_offsets.is_empty()) {
+            let problem = "surfaces of a zone with a pattern".to_owned();
+            return error("surfaces", problem, "let the runs of the pattern name their heads");
+        }
+        let list: Vec<u16> =
+            if zone.surfaces.is_empty() { (0..heads).collect() } else { zone.surfaces.clone() };
+        for (i, &head) in list.iter().enumerate() {
+            if head >= heads {
+                return error(
+                    &format!("surfaces[{i}]"),
+                    format!("head {head} of {heads}"),
+                    "heads count from 0",
+                );
+            }
+            if list.iter().take(i).any(|&before| before == head) {
+                let problem = format!("head {head} is listed twice");
+                return error(&format!("surfaces[{i}]"), problem, "list every surface once");
+            }
+        }
+        let shifts = &zone.surface_offsets;
+        if !shifts.is_empty() && shifts.len() != list.len() {
+            let problem = format!("{} numbers for {} surfaces", shifts.len(), list.len());
+            return error("surface_offsets", problem, "give one number for each surface of the zone");
+        }
+        if let Some(shift) = shifts.iter().find(|&&shift| shift > MOST_CYLINDERS) {
+            let problem = format!("a surface shifted by {shift} cylinders");
+            return error("surface_offsets", problem, "give fewer cylinders than the drive has");
+        }
+        let shifts = shifts.iter().copied().chain(std::iter::repeat(0));
+        Ok(Self(list.into_iter().zip(shifts).collect()))
+    }
+
+    fn in_order(&self, reversed: bool) -> impl Iterator<Item = (u16, u32)> {
+        let n = self.0.len();
+        (0..n).filter_map(move |i| self.0.get(if reversed { n - 1 - i } else { i }).copied())
+    }
+}
+
+/// Tracks on one surface after the other.
+struct Bands {
+    width: u32,
+    tracks: Course,
+    surfaces: Course,
+}
+
+impl Bands {
+    fn build<'a>(
+        &self,
+        build: &mut Builder,
+        chain: &impl Fn() -> Chain<'a>,
+        cylinders: u32,
+        head_skew: Arc,
+        band_skew: Arc,
+        place: &str,
+    ) -> Result<(), ProfileError> {
+        if self.width == 0 {
+            return Err(ProfileError::new(
+                place,
+                "a band of no cylinders",
+                "give how many tracks lie side by side before the head changes",
+            ));
+        }
+        let alternating = self.tracks == Course::Alternating;
+        let band = |chain: Chain<'a>, first: u32, width: u32, reversed: bool| {
+            chain.band(first, width, reversed, head_skew, alternating)
+        };
+        let (bands, rest) = (cylinders / self.width, cylinders % self.width);
+        // Whether the last, smaller band takes the surfaces in reverse.
+        let reversed = match self.surfaces {
+            Course::Forward => {
+                if bands >= 1 {
+                    build.section(band(chain(), 0, self.width, false), self.width, bands, band_skew);
+                }
+                false
+            }
+            Course::Alternating => {
+                if bands >= 2 {
+                    let pair = band(chain(), 0, self.width, false).step(band_skew);
+                    let pair = band(pair, self.width, self.width, true);
+                    build.section(pair, 2 * self.width, bands / 2, band_skew);
+                }
+                let odd = bands % 2 == 1;
+                if odd {
+                    build.section(band(chain(), 0, self.width, false), self.width, 1, band_skew);
+                }
+                odd
+            }
+        };
+        if rest > 0 {
+            build.section(band(chain(), 0, rest, reversed), rest, 1, band_skew);
+        }
+        Ok(())
+    }
+}
+
 /// Runs laid end to end, each track's angle following from the one before.
 struct Chain<'a> {
     density: Density<'a>,
     track_skew: Arc,
+    surfaces: &'a Surfaces,
     runs: Vec<Run>,
     /// Angle of the next track.
     angle: Arc,
 }
 
 impl<'a> Chain<'a> {
-    fn new(density: Density<'a>, track_skew: Arc) -> Self {
-        Self { density, track_skew, runs: Vec::new(), angle: Arc::ZERO }
+    fn new(density: Density<'a>, track_skew: Arc, surfaces: &'a Surfaces) -> Self {
+        Self { density, track_skew, surfaces, runs: Vec::new(), angle: Arc::ZERO }
     }
 
-    fn push(&mut self, head: u16, cylinder: u32, tracks: u32, outward: bool) {
+    fn push(&mut self, (head, shift): (u16, u32), cylinder: u32, tracks: u32, outward: bool) {
         let last = self.runs.last();
         self.runs.push(Run {
             head,
             cylinder,
+            shift,
             outward,
             first_track: last.map_or(0, |r| r.first_track + r.tracks),
             tracks,
@@ -415,25 +563,25 @@ impl<'a> Chain<'a> {
     }
 
     /// The tracks of one cylinder. Leaves the angle at the last track.
-    fn cylinder(mut self, cylinder: u32, heads: impl Iterator<Item = u16>) -> Self {
-        for (i, head) in heads.enumerate() {
+    fn cylinder(mut self, cylinder: u32, reversed: bool) -> Self {
+        for (i, surface) in self.surfaces.in_order(reversed).enumerate() {
             if i > 0 {
                 let skew = self.track_skew;
                 self = self.step(skew);
             }
-            self.push(head, cylinder, 1, false);
+            self.push(surface, cylinder, 1, false);
         }
         self
     }
 
-    /// One band of `width` cylinders, surface by surface, back and forth. Leaves the angle at the last track.
-    fn band(mut self, first: u32, width: u32, heads: &[u16], head_skew: Arc) -> Self {
-        for (i, &head) in heads.iter().enumerate() {
+    /// One band of `width` cylinders, surface by surface. Leaves the angle at the last track.
+    fn band(mut self, first: u32, width: u32, reversed: bool, head_skew: Arc, alternating: bool) -> Self {
+        for (i, surface) in self.surfaces.in_order(reversed).enumerate() {
             if i > 0 {
                 self = self.step(head_skew);
             }
-            let outward = i % 2 == 1;
-            self.push(head, if outward { first + width - 1 } else { first }, width, outward);
+            let outward = alternating && i % 2 == 1;
+            self.push(surface, if outward { first + width - 1 } else { first }, width, outward);
         }
         self
     }
@@ -485,6 +633,7 @@ impl Builder {
             same_tracks: same(|r| r.tracks),
             angle: self.angle,
             skew,
+            by_cylinder: RunIndex::new(&chain.runs, cylinders),
             runs: chain.runs,
         };
         self.cylinder += cylinders * repetitions;

@@ -46,14 +46,21 @@ pub(super) struct Stretch {
     pub len: u64,
 }
 
+/// The places of a cylinder and of a track of a zone; 0 where they differ.
+#[derive(Clone, Copy)]
+pub(super) struct Uniform {
+    pub cylinder: u64,
+    pub track: u64,
+}
+
 impl Spares {
-    /// `places` sectors in the zone, `cylinder` of them a cylinder and `track` a track (0 where they differ).
+    /// The map of a zone of `places` sectors. `slip_tracks` are the places of whole tracks that are slipped, as runs.
     pub(super) fn new(
         zone: &Zone,
         at: &str,
         places: u64,
-        cylinder: u64,
-        track: u64,
+        Uniform { cylinder, track }: Uniform,
+        slip_tracks: &[(u64, u64)],
     ) -> Result<Self, ProfileError> {
         let Sparing { per, cylinders, spares, at_front, slip_to_end } = zone.sparing;
         let uniform = |size: u64, what: &str| {
@@ -95,7 +102,7 @@ impl Spares {
         if spares >= region && spares > 0 {
             return Err(too_many(spares));
         }
-        let slips = slip_runs(&zone.slips, unit, places, at)?;
+        let slips = slip_runs(zone, slip_tracks, unit, places, at)?;
         let mut map = Self {
             places,
             region,
@@ -118,6 +125,13 @@ impl Spares {
             ));
         }
         Ok(map)
+    }
+
+    /// Whether all that holds no LBN is a multiple of so many sectors, from a multiple on.
+    pub(super) fn is_whole(&self, sectors: u64) -> bool {
+        let whole = |n: u64| n.is_multiple_of(sectors);
+        let slips = self.slips.iter().all(|s| whole(s.start) && whole(s.len));
+        slips && whole(self.spares) && whole(self.reserved) && whole(self.offsets)
     }
 
     /// LBNs in the zone.
@@ -282,25 +296,40 @@ impl Spares {
     }
 }
 
-fn slip_runs(slips: &[u64], unit: u64, places: u64, at: &str) -> Result<Vec<Slip>, ProfileError> {
-    let mut sorted: Vec<u64> = slips.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
+fn slip_runs(
+    zone: &Zone,
+    slip_tracks: &[(u64, u64)],
+    unit: u64,
+    places: u64,
+    at: &str,
+) -> Result<Vec<Slip>, ProfileError> {
+    let one_by_one = zone.slips.iter().map(|&first| ("slips", first, 1));
+    let in_runs = zone.slip_runs.iter().map(|&(first, count)| ("slip_runs", first, count));
+    let mut all = Vec::with_capacity(zone.slips.len() + zone.slip_runs.len() + slip_tracks.len());
+    for (field, first, count) in one_by_one.chain(in_runs) {
+        let end = first.checked_add(count).and_then(|end| end.checked_mul(unit)).filter(|&end| end <= places);
+        let Some(end) = end else {
+            return Err(ProfileError::new(
+                format!("{at}.{field}"),
+                format!("slip {first} + {count} lies past the zone's {places} sectors"),
+                "slips count from the zone's first sector",
+            ));
+        };
+        all.push((first * unit, end));
+    }
+    all.extend(slip_tracks.iter().map(|&(first, count)| (first, first + count)));
+    all.retain(|(start, end)| start < end);
+    all.sort_unstable();
     let mut runs: Vec<Slip> = Vec::new();
     let mut before = 0;
-    for slip in sorted {
-        let start = slip.checked_mul(unit).filter(|s| s.saturating_add(unit) <= places).ok_or_else(|| {
-            ProfileError::new(
-                format!("{at}.slips"),
-                format!("slip {slip} lies past the zone's {} sectors", places),
-                "slips count from the zone's first sector",
-            )
-        })?;
+    for (start, end) in all {
+        let start = runs.last().map_or(start, |last| start.max(last.start + last.len));
+        let len = end.saturating_sub(start);
         match runs.last_mut() {
-            Some(last) if last.start + last.len == start => last.len += unit,
-            _ => runs.push(Slip { start, len: unit, before }),
+            Some(last) if last.start + last.len == start => last.len += len,
+            _ => runs.push(Slip { start, len, before }),
         }
-        before += unit;
+        before += len;
     }
     Ok(runs)
 }

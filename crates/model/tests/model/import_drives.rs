@@ -151,7 +151,7 @@ fn the_maxtor_is_imported_whole() {
     let firmware = profile.firmware.as_ref().unwrap();
     assert_eq!((firmware.queue_depth, firmware.queue_order), (8, QueueOrder::Sptf));
     assert_eq!(firmware.cache.segments, 2_048);
-    let slipped: usize = profile.layout.zones.iter().map(|zone| zone.slips.len()).sum();
+    let slipped: u64 = profile.layout.zones.iter().map(|zone| zone.slip_count()).sum();
     assert_eq!(slipped, 35_055);
     let text = profile.to_toml();
     assert!(text.len() <= 3_000_000, "{} bytes", text.len());

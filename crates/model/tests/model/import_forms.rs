@@ -345,7 +345,8 @@ fn slips_of_a_tree_push_all_that_follows() {
     let root = "[ 0, 0, 0.0, 8, 1, 0.0, 80, 10, TRACK, 0, 0 ]";
     let profile = import(&g4("0, 7, 8", root, ", Slips = [ [ 3, 1 ], [ 10, 2 ] ]"));
     // Positions of slips count the slips before them.
-    assert_eq!(profile.layout.zones[0].slips, [3, 10, 11]);
+    assert_eq!(profile.layout.zones[0].slips, [3]);
+    assert_eq!(profile.layout.zones[0].slip_runs, [(10, 2)]);
     assert_eq!(capacity(&profile), 77);
     assert_eq!((place(&profile, 2), place(&profile, 3)), ((0, 0, 2), (0, 0, 4)));
     assert_eq!((place(&profile, 8), place(&profile, 9)), ((1, 0, 1), (1, 0, 4)));

@@ -147,6 +147,11 @@ mod random {
                     },
                     slips,
                     defects: Vec::new(),
+                    order: None,
+                    surfaces: Vec::new(),
+                    surface_offsets: Vec::new(),
+                    slip_runs: Vec::new(),
+                    slip_tracks: Vec::new(),
                 }
             })
             .collect();

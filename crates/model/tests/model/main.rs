@@ -11,3 +11,4 @@ mod import_forms;
 mod import_fuzz;
 mod import_oracle;
 mod layout;
+mod wong;

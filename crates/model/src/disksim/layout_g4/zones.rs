@@ -69,6 +69,11 @@ impl Writer {
             sparing,
             slips,
             defects: Vec::new(),
+            order: None,
+            surfaces: Vec::new(),
+            surface_offsets: Vec::new(),
+            slip_runs: Vec::new(),
+            slip_tracks: Vec::new(),
         });
         Ok(())
     }
@@ -119,12 +124,15 @@ impl Writer {
             if slipped > MAX_SLIPS || end > self.capacity {
                 return Err(too_large(at));
             }
-            for sector in bad {
-                while sizes.get(zone).is_some_and(|&size| sector - zone_start >= size) {
+            let mut next = bad.start;
+            while next < bad.end {
+                while sizes.get(zone).is_some_and(|&size| next - zone_start >= size) {
                     zone_start += sizes.get(zone).copied().unwrap_or(0);
                     zone += 1;
                 }
-                let Some(target) = self.spec.zones.get_mut(zone) else { break };
+                let (Some(target), Some(size)) = (self.spec.zones.get_mut(zone), sizes.get(zone)) else {
+                    break;
+                };
                 if !target.slips.is_empty() && !target.sparing.slip_to_end || target.sparing.spares > 0 {
                     return Err(refuse(
                         at,
@@ -133,7 +141,12 @@ impl Writer {
                     ));
                 }
                 target.sparing.slip_to_end = true;
-                target.slips.push(sector - zone_start);
+                let here = bad.end.min(zone_start + size) - next;
+                match here {
+                    1 => target.slips.push(next - zone_start),
+                    _ => target.slip_runs.push((next - zone_start, here)),
+                }
+                next += here;
             }
         }
         self.capacity -= slipped;

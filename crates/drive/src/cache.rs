@@ -1,5 +1,6 @@
 //! The buffer: equal segments, each a run of LBNs, the least recently used given up first.
 
+use crate::rules::Rules;
 use model::profile::Cache;
 use units::{Lbn, LbnRange, Sectors};
 
@@ -61,10 +62,12 @@ pub(crate) struct Segments {
     write_only: Option<usize>,
     written_serve_reads: bool,
     writes_keep_reads: bool,
+    /// A write keeps what a segment has read beside it.
+    merges: bool,
 }
 
 impl Segments {
-    pub(crate) fn new(cache: &Cache, writes_keep_reads: bool) -> Self {
+    pub(crate) fn new(cache: &Cache, rules: Rules) -> Self {
         let count = cache.segments as usize;
         let nothing = Segment { content: Content::Nothing, start: Lbn::ZERO, end: Lbn::ZERO };
         Self {
@@ -74,7 +77,8 @@ impl Segments {
             most_written: (cache.write_segments as usize).max(1),
             write_only: (cache.separate_write_segment && count > 1).then_some(count - 1),
             written_serve_reads: cache.read_hits_on_written,
-            writes_keep_reads,
+            writes_keep_reads: rules.writes_keep_reads,
+            merges: rules.writes_keep_reads && (cache.read_hits_on_written || !rules.writes_not_merged),
         }
     }
 
@@ -167,7 +171,7 @@ impl Segments {
             if i == own || !s.overlaps(range) {
                 continue;
             }
-            if !self.writes_keep_reads || s.content == Content::Written {
+            if !self.merges || s.content == Content::Written {
                 s.content = Content::Nothing;
             } else if leaves {
                 s.start = range.end().min(s.end);

@@ -27,6 +27,12 @@ pub struct Rules {
     pub overlapped_stop: bool,
     /// Zero-latency access: what of a request the head arrives at first is read or written first.
     pub zero_latency: bool,
+    /// A drive that holds the bus through a read (`hold_bus_read`) passes sectors to the host as they come off the medium,
+    /// in their order: for such reads there is no zero-latency access.
+    pub held_bus_in_order: bool,
+    /// A drive that does not serve reads from written data (`read_hits_on_written = false`) cannot merge them into what it
+    /// has read: a write empties the segments that it overlaps.
+    pub writes_not_merged: bool,
     /// A hit is served while earlier writes are still on their way to the medium.
     pub hits_during_flush: bool,
 }
@@ -44,6 +50,8 @@ impl Rules {
         write_bursts: true,
         overlapped_stop: true,
         zero_latency: true,
+        held_bus_in_order: true,
+        writes_not_merged: true,
         hits_during_flush: true,
     };
 
@@ -59,6 +67,8 @@ impl Rules {
         write_bursts: false,
         overlapped_stop: false,
         zero_latency: false,
+        held_bus_in_order: false,
+        writes_not_merged: false,
         hits_during_flush: false,
     };
 }

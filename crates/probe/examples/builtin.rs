@@ -139,6 +139,9 @@ fn order(profile: &Profile) -> String {
         Order::CylinderSerpentine => "serpentine".to_owned(),
         Order::CylinderSerpentineAbsolute => "serpentine-absolute".to_owned(),
         Order::SurfaceSerpentine { band_cylinders } => format!("bands of {band_cylinders}"),
+        Order::Bands { band_cylinders, tracks, surfaces } => {
+            format!("bands of {band_cylinders}, {tracks:?} {surfaces:?}")
+        }
         Order::Pattern => "pattern".to_owned(),
     }
 }

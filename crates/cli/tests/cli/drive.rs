@@ -86,6 +86,21 @@ fn import_prints_a_profile_and_notes() {
 }
 
 #[test]
+fn import_takes_the_disk_that_is_named() {
+    let dir = Dir::new();
+    dir.file("tiny.seek", TINY_SEEK);
+    let name = TINY_MODEL.split_whitespace().nth(1).unwrap();
+    let other = TINY_MODEL.replacen(name, "other", 1);
+    let both = dir.file("both.model", &format!("{TINY_MODEL}\n{other}"));
+    run_with(&["drive", "import", &both]).complained(1, &["other", "--disk NAME"]);
+    run_with(&["drive", "import", &both, "--disk", "third"])
+        .complained(1, &["no disk is called `third`", "other"]);
+    let chosen = run_with(&["drive", "import", &both, "--disk", "other"]);
+    assert_eq!(chosen.code, Some(0), "{}", chosen.err);
+    assert!(chosen.out.contains("name = \"other\""), "{}", chosen.out);
+}
+
+#[test]
 fn import_replaces_a_file_whole_or_not_at_all() {
     let dir = Dir::new();
     let model = dir.file("tiny.model", TINY_MODEL);

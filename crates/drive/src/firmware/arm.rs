@@ -65,7 +65,8 @@ impl Drive {
 
     /// Whether an access may begin anywhere in its part of a track.
     pub(super) fn zero_latency(&self, op: Op) -> bool {
-        self.rules.zero_latency && self.model().zero_latency(op)
+        let in_order = op == Op::Read && self.holds_bus_read && self.rules.held_bus_in_order;
+        self.rules.zero_latency && !in_order && self.model().zero_latency(op)
     }
 
     /// When the arm can set out for a command that needs it: command overhead and the end of read-ahead.

@@ -125,7 +125,7 @@ impl Drive {
         // measured as a part of its seeks.
         let in_seeks = timing.read_hit.higher().saturating_sub(timing.read_miss.higher());
         let shortest_seek = shortest.saturating_sub(in_seeks);
-        let segments = Segments::new(&cache, rules.writes_keep_reads);
+        let segments = Segments::new(&cache, rules);
         let spindle = match behaviour.drift {
             Some(drift) => Spindle::drifting(model.rpm(), drift.most_ppm, drift.step, seed),
             None => Spindle::steady(model.rpm()),
@@ -145,6 +145,7 @@ impl Drive {
             eager_read_ahead: behaviour.eager_read_ahead,
             unreadable,
             grown_defects,
+            holds_bus_read: firmware.hold_bus_read,
             cache,
             rules,
             segments,

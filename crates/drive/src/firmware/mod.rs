@@ -162,6 +162,7 @@ pub struct Drive {
     mechanics: Mechanics,
     timing: Timing,
     cache: Cache,
+    holds_bus_read: bool,
     rules: Rules,
     queue: Queue,
     queue_depth: u32,

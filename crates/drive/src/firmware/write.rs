@@ -1,7 +1,7 @@
 //! Writes: into the buffer and from there to the medium, or to the medium at once.
 
 use super::{Answer, Drive, Flush, Served, Turn};
-use crate::cache::{Content, Segment};
+use crate::cache::{Content, Found, Segment};
 use crate::mechanics::Pass;
 use model::Position;
 use model::profile::WriteBack;
@@ -120,6 +120,14 @@ impl Drive {
         Answer { at, served: Served::Medium, seek: medium.seek, latency: medium.latency }
     }
 
+    /// Whether the first and the last sector of the medium must be read before they are written: the write has only a part of
+    /// them, and the buffer has not the rest.
+    fn read_before(&self, range: LbnRange) -> [bool; 2] {
+        let held =
+            |sector: LbnRange| self.cache.enabled && self.segments.for_read(sector, None).1 == Found::All;
+        self.model().partly_written(range).map(|sector| sector.is_some_and(|sector| !held(sector)))
+    }
+
     /// Whether the arm is where the command's first sector is.
     fn stays(&self, range: LbnRange) -> bool {
         let layout = self.model().layout();
@@ -137,6 +145,7 @@ impl Drive {
         let model = self.mechanics.shared_model();
         let spindle = self.mechanics.spindle().clone();
         let mut done = OnMedium { seek: Duration::ZERO, latency: Duration::ZERO, end: set_out };
+        let [front, back] = self.read_before(range);
         let mut written = 0;
         let mut last: Option<Pass> = None;
         for piece in model.layout().pieces(range) {
@@ -171,7 +180,12 @@ impl Drive {
                 }
             }
             done.end = pass.end(&spindle);
+            let first = written == 0;
             written += piece.len;
+            if first && front || u64::from(written) == range.len().get() && back {
+                // What the write leaves of a sector of the medium is read in this revolution and written in the next.
+                done.end += self.revolution(done.end);
+            }
             last = Some(pass);
         }
         self.free = done.end;

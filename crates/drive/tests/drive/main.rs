@@ -7,6 +7,7 @@ mod common;
 mod evidence;
 mod no_such_disk;
 mod one_by_one;
+mod physical;
 mod properties;
 mod real_drives;
 mod switched_off;

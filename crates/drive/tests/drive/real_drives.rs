@@ -13,12 +13,18 @@ fn line(name: &str, r: &Report) -> String {
     )
 }
 
-/// No drive's demerit was above 0.077 ms when this was written: a regression shows long before DiskSim's figures.
-const MOST_DEMERIT_MS: f64 = 0.080;
+/// A measured drive, DiskSim's demerit figure, and ours with some room: a regression shows before DiskSim's figure is met.
+const MEASURED: [(&str, f64, f64); 5] = [
+    ("atlas10k", 0.268, 0.080),
+    ("cheetah9LP", 0.107, 0.080),
+    ("ibm18es", 0.136, 0.095),
+    ("hp_c2247a", 0.090, 0.080),
+    ("dec_rz26", 0.340, 0.340),
+];
 
 #[test]
 fn each_measured_drive_is_met_better_than_by_disksim() {
-    for (name, disksim) in [("atlas10k", 0.268), ("cheetah9LP", 0.107), ("hp_c2247a", 0.090)] {
+    for (name, disksim, most) in MEASURED {
         let Some((profile, records)) = measured(name) else { return };
         let report = validate_with(&profile, Rules::HARDWARE, &records).unwrap();
         println!("{}", line(name, &report));
@@ -39,7 +45,7 @@ fn each_measured_drive_is_met_better_than_by_disksim() {
             );
         }
         assert!(report.demerit_ms <= disksim, "{}", line(name, &report));
-        assert!(report.demerit_ms <= MOST_DEMERIT_MS, "{}", line(name, &report));
+        assert!(report.demerit_ms <= most, "{}", line(name, &report));
     }
 }
 
@@ -66,24 +72,40 @@ fn with_disksims_rules_each_request_is_answered_as_by_disksim() {
     }
 }
 
+/// The table of docs/MODEL.md, section 1.
 #[test]
-fn what_each_rule_buys() {
+fn table_of_the_measured_drives() {
+    println!("| drive | requests | demerit, DiskSim 4.0 | demerit, ours | mean, drive | mean, ours |");
+    for (name, disksim, _) in MEASURED {
+        let Some((profile, records)) = measured(name) else { return };
+        let report = validate_with(&profile, Rules::HARDWARE, &records).unwrap();
+        println!(
+            "| {name} | {} | {disksim:.3} ms | {:.3} ms | {:.3} | {:.3} |",
+            report.requests, report.demerit_ms, report.trace_mean_ms, report.model_mean_ms
+        );
+    }
+}
+
+#[test]
+fn each_rule_of_the_hardware_is_demanded_by_a_drive() {
     let all = Rules::HARDWARE;
+    // The rules that the figures themselves demand; the others rest on single requests (docs/MODEL.md).
     let without = [
-        ("track_buffer", Rules { track_buffer: false, ..all }),
-        ("served_data_leave", Rules { served_data_leave: false, ..all }),
-        ("read_ahead_fills_segment", Rules { read_ahead_fills_segment: false, ..all }),
-        ("writes_keep_reads", Rules { writes_keep_reads: false, ..all }),
-        ("overhead_by_locality", Rules { overhead_by_locality: false, ..all }),
-        ("shortest_access", Rules { shortest_access: false, ..all }),
-        ("early_reselect", Rules { early_reselect: false, ..all }),
-        ("write_bursts", Rules { write_bursts: false, ..all }),
-        ("overlapped_stop", Rules { overlapped_stop: false, ..all }),
-        ("zero_latency", Rules { zero_latency: false, ..all }),
-        ("hits_during_flush", Rules { hits_during_flush: false, ..all }),
+        ("track_buffer", true, Rules { track_buffer: false, ..all }),
+        ("served_data_leave", true, Rules { served_data_leave: false, ..all }),
+        ("read_ahead_fills_segment", true, Rules { read_ahead_fills_segment: false, ..all }),
+        ("writes_keep_reads", true, Rules { writes_keep_reads: false, ..all }),
+        ("writes_not_merged", true, Rules { writes_not_merged: false, ..all }),
+        ("overhead_by_locality", true, Rules { overhead_by_locality: false, ..all }),
+        ("shortest_access", true, Rules { shortest_access: false, ..all }),
+        ("early_reselect", true, Rules { early_reselect: false, ..all }),
+        ("write_bursts", true, Rules { write_bursts: false, ..all }),
+        ("overlapped_stop", false, Rules { overlapped_stop: false, ..all }),
+        ("zero_latency", false, Rules { zero_latency: false, ..all }),
+        ("held_bus_in_order", true, Rules { held_bus_in_order: false, ..all }),
+        ("hits_during_flush", false, Rules { hits_during_flush: false, ..all }),
     ];
-    let Some(drives) =
-        ["atlas10k", "cheetah9LP", "hp_c2247a"].into_iter().map(measured).collect::<Option<Vec<_>>>()
+    let Some(drives) = MEASURED.into_iter().map(|(name, ..)| measured(name)).collect::<Option<Vec<_>>>()
     else {
         return;
     };
@@ -91,40 +113,30 @@ fn what_each_rule_buys() {
     let row = |title: &str, rules: Rules| {
         let mut text = format!("{title:33}");
         let mut met = 0;
-        let mut worst: f64 = 0.0;
-        for (profile, records) in &drives {
+        let mut demerits = Vec::new();
+        for ((name, ..), (profile, records)) in MEASURED.into_iter().zip(&drives) {
             let report = validate_with(profile, rules, records).unwrap();
             text += &format!("{:10.4}", report.demerit_ms);
-            worst = worst.max(report.demerit_ms);
+            demerits.push(report.demerit_ms);
             let off = |(r, s): (&freeblock_drive::ValidateRecord, &units::Duration)| {
                 (r.service.as_millis_f64() - s.as_millis_f64()).abs()
             };
-            met = records.iter().zip(&report.service).map(off).filter(|&ms| ms < 0.5).count();
+            if name == "hp_c2247a" {
+                met = records.iter().zip(&report.service).map(off).filter(|&ms| ms < 0.5).count();
+            }
         }
         println!("{text}{met:10}");
-        worst
+        demerits
     };
-    println!("{:33}{:>10}{:>10}{:>10}{:>10}", "demerit, ms", "Atlas 10K", "Cheetah", "C2247A", "met");
+    println!(
+        "{:33}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
+        "demerit, ms", "Atlas 10K", "Cheetah", "18ES", "C2247A", "RZ26", "met"
+    );
     row("DiskSim's rules", Rules::DISKSIM);
     let with_all = row("the hardware's rules", all);
-    // The rules that the figures themselves demand; the others rest on single requests (docs/MODEL.md).
-    let demanded = [
-        "track_buffer",
-        "served_data_leave",
-        "read_ahead_fills_segment",
-        "writes_keep_reads",
-        "overhead_by_locality",
-        "shortest_access",
-        "early_reselect",
-        "write_bursts",
-    ];
-    for (name, rules) in without {
-        let worst = row(&format!("without {name}"), rules);
-        if demanded.contains(&name) {
-            assert!(
-                worst > with_all + 0.01,
-                "without {name} the worst figure is {worst}, with it {with_all}"
-            );
-        }
+    for (name, demanded, rules) in without {
+        let demerits = row(&format!("without {name}"), rules);
+        let gained = demerits.iter().zip(&with_all).map(|(without, with)| without - with).fold(0.0, f64::max);
+        assert!(!demanded || gained > 0.01, "without {name} no drive is met worse by more than {gained} ms");
     }
 }

@@ -30,6 +30,9 @@ pub struct Rules {
     /// A drive that holds the bus through a read (`hold_bus_read`) passes sectors to the host as they come off the medium,
     /// in their order: for such reads there is no zero-latency access.
     pub held_bus_in_order: bool,
+    /// A drive that holds the bus through a read and has no watermark hands sectors over in bursts, each when it has landed.
+    /// What its file gives reads more than hits and writes is spent there, and does not keep the arm.
+    pub read_bursts: bool,
     /// A drive that does not serve reads from written data (`read_hits_on_written = false`) cannot merge them into what it
     /// has read: a write empties the segments that it overlaps.
     pub writes_not_merged: bool,
@@ -51,6 +54,7 @@ impl Rules {
         overlapped_stop: true,
         zero_latency: true,
         held_bus_in_order: true,
+        read_bursts: true,
         writes_not_merged: true,
         hits_during_flush: true,
     };
@@ -68,6 +72,7 @@ impl Rules {
         overlapped_stop: false,
         zero_latency: false,
         held_bus_in_order: false,
+        read_bursts: false,
         writes_not_merged: false,
         hits_during_flush: false,
     };

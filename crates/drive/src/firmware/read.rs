@@ -6,6 +6,19 @@ use crate::cache::{Content, Found};
 use crate::run::Run;
 use units::{Duration, Instant, Lbn, LbnRange, Op};
 
+/// Sectors that a drive without a watermark hands over the held bus at once: 8 KiB. The RZ26's reads show it
+/// (docs/MODEL.md, 4.13); DiskSim's files have no field for it.
+const READ_BURST: usize = 16;
+
+/// Times of a read that do not keep the arm.
+struct BesideTheArm {
+    /// The part of a miss's overhead that a hit does not have: it follows the medium.
+    late: Duration,
+    /// By how much writes settle faster than reads in the file, which no head does: the seeks were measured with reads,
+    /// and contain so much of the bus.
+    early: Duration,
+}
+
 impl Drive {
     pub(super) fn read(&mut self, turn: Turn) -> Answer {
         let range = turn.range;
@@ -111,6 +124,8 @@ impl Drive {
             t.read_sector,
             t.read_completion,
         );
+        let BesideTheArm { late, early } = self.beside_the_arm(range, overhead);
+        let (overhead, completion) = (overhead.saturating_sub(late + early), completion + late);
         let set_out = self.arm_ready(turn, overhead).max(self.flush_end());
         let ready = if self.rules.shortest_access { turn.since + self.shortest_seek } else { turn.now };
         let s = self.segments.get_mut(segment);
@@ -167,6 +182,15 @@ impl Drive {
         // that began among them.
         let mut landings = std::mem::take(&mut self.landings);
         landings.clear();
+        if self.in_bursts() {
+            run.land(&mut self.mechanics, range.end(), |at| landings.push(at.min(latest)));
+            let start = ready.max(self.bus_free);
+            let bus = landings.chunks(READ_BURST).fold(start, |bus, burst| {
+                burst.iter().fold(bus, |bus, &at| bus.max(at)) + sector * burst.len() as u64
+            });
+            self.landings = landings;
+            return bus;
+        }
         run.land(&mut self.mechanics, watermark, |at| landings.push(at.min(latest)));
         let landed = landings.iter().copied().max().unwrap_or(ready);
         let start = if self.rules.early_reselect { landed.max(ready + reselect) } else { landed + reselect };
@@ -175,6 +199,21 @@ impl Drive {
         self.landings = landings;
         run.land(&mut self.mechanics, range.end(), |at| bus = bus.max(at.min(latest)) + sector);
         bus
+    }
+
+    /// Whether sectors cross a held bus in bursts, each when all of it has landed.
+    fn in_bursts(&self) -> bool {
+        self.rules.read_bursts && self.holds_bus_read && self.cache.read_watermark == 0.0
+    }
+
+    /// What a file counts as a read's overhead and seek, and what the drive spends after the medium instead.
+    fn beside_the_arm(&self, range: LbnRange, overhead: Duration) -> BesideTheArm {
+        if !self.in_bursts() {
+            return BesideTheArm { late: Duration::ZERO, early: Duration::ZERO };
+        }
+        let late = overhead.saturating_sub(self.timing.read_hit.after(self.last_op));
+        let early = if self.stays(range) { Duration::ZERO } else { self.model().settle_credit() };
+        BesideTheArm { late, early }
     }
 
     /// With zero-latency access and a head that arrives among the request's sectors: when all of them are in the

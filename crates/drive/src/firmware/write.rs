@@ -129,7 +129,7 @@ impl Drive {
     }
 
     /// Whether the arm is where the command's first sector is.
-    fn stays(&self, range: LbnRange) -> bool {
+    pub(super) fn stays(&self, range: LbnRange) -> bool {
         let layout = self.model().layout();
         let target = layout.locate(range.start()).map(|at| Position::from(layout.track(at.track)));
         target == Some(self.mechanics.position())

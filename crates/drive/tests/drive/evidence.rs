@@ -203,6 +203,37 @@ fn no_access_is_shorter_than_the_shortest_seek() {
     }
 }
 
+/// The RZ26's trace carries the platter's phase: a completion that is wrong against the platter shows in the request after it,
+/// with the sign of whether a read or a write came first. Whole revolutions are left out.
+#[test]
+fn the_rz26s_reads_complete_when_a_burst_has_crossed_the_bus() {
+    let Some((profile, records)) = measured("dec_rz26") else { return };
+    let turn = DriveModel::from_profile(&profile).unwrap().rpm().revolution().as_millis_f64();
+    for (title, rules) in
+        [("sector by sector", Rules { read_bursts: false, ..Rules::HARDWARE }), ("bursts", Rules::HARDWARE)]
+    {
+        let report = validate_with(&profile, rules, &records).unwrap();
+        let mut residuals: BTreeMap<(Op, Op), Vec<f64>> = BTreeMap::new();
+        let mut met = 0;
+        for i in 1..records.len() {
+            let (last, this) = (&records[i - 1], &records[i]);
+            let off = this.service.as_millis_f64() - report.service[i].as_millis_f64();
+            met += u32::from(off.abs() < 0.5);
+            if last.range.end() != this.range.start() {
+                let phase = (off + turn / 2.0).rem_euclid(turn) - turn / 2.0;
+                residuals.entry((last.op, this.op)).or_default().push(phase);
+            }
+        }
+        println!("RZ26, {title}: {met} of {} within 0.5 ms", records.len());
+        for ((last, this), mut off) in residuals {
+            off.sort_by(f64::total_cmp);
+            let median = off[off.len() / 2];
+            println!("RZ26, {title}: {this:5} after {last:5} median of drive minus model {median:+.3} ms");
+            assert!(title != "bursts" || median.abs() < 0.15);
+        }
+    }
+}
+
 /// Random reads of the RZ26 by length: where a head that arrives among the sectors began with them, long reads would take
 /// less than the medium's time for each sector more; with 29 of 58 sectors 1/8 of a revolution less.
 #[test]

@@ -190,3 +190,151 @@ fn slips_of_neighbouring_tracks_lie_at_one_angle() {
     }
     assert!(neighbours > 11_000 && at_one_angle * 10 > neighbours * 4, "{at_one_angle} of {neighbours}");
 }
+
+/// A reader of the Maxtor's tree that shares nothing with the importer: every track, one by one.
+mod plain {
+    /// A row of a node: LBNs and cylinders from one repetition to the next, and of all; a head for tracks.
+    #[derive(Clone, Copy)]
+    pub struct Row {
+        cylinder: i64,
+        offset: f64,
+        lbns: u64,
+        cylinders: i64,
+        skew: f64,
+        run: u64,
+        outward: bool,
+        child: usize,
+        head: Option<u16>,
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    pub struct Track {
+        pub cylinder: i64,
+        pub head: u16,
+        pub sectors: u32,
+        pub turns: f64,
+    }
+
+    fn words(text: &str) -> Vec<&str> {
+        text.split(|c: char| c.is_whitespace() || c == ',').filter(|w| !w.is_empty()).collect()
+    }
+
+    /// What stands between `name = [` and the bracket that closes it.
+    pub fn list<'t>(text: &'t str, name: &str) -> &'t str {
+        let start = text.find(&format!("{name} = [")).unwrap() + name.len() + 4;
+        let mut depth = 1;
+        let end = text[start..].find(|c| {
+            depth += i32::from(c == '[') - i32::from(c == ']');
+            depth == 0
+        });
+        &text[start..start + end.unwrap()]
+    }
+
+    pub fn tracks(text: &str) -> Vec<Track> {
+        let sectors: Vec<u32> =
+            words(list(text, "TP")).chunks(3).map(|row| row[2].parse().unwrap()).collect();
+        let nodes: Vec<Vec<Row>> = list(text, "IDX").split('[').skip(1).map(node).collect();
+        let mut tracks = Vec::new();
+        follow(&nodes, nodes.len() - 1, 0, 0.0, &sectors, &mut tracks);
+        tracks
+    }
+
+    fn node(text: &str) -> Vec<Row> {
+        let text = text.split(']').next().unwrap();
+        let mut words = words(text).into_iter();
+        let mut rows = Vec::new();
+        while words.next().is_some() {
+            let mut number = || words.next().unwrap().parse::<f64>().unwrap();
+            let (cylinder, offset, lbns, cylinders, skew, run, cylinder_run) =
+                (number(), number(), number(), number(), number(), number(), number());
+            let kind = words.next().unwrap();
+            let child = words.next().unwrap().parse().unwrap();
+            let head = (kind == "TRACK").then(|| words.next().unwrap().parse().unwrap());
+            rows.push(Row {
+                cylinder: cylinder as i64,
+                offset,
+                lbns: lbns as u64,
+                cylinders: cylinders as i64,
+                skew,
+                run: run as u64,
+                outward: cylinder_run < 0.0,
+                child,
+                head,
+            });
+        }
+        rows
+    }
+
+    fn follow(
+        nodes: &[Vec<Row>],
+        node: usize,
+        cylinder: i64,
+        turns: f64,
+        sectors: &[u32],
+        into: &mut Vec<Track>,
+    ) {
+        for row in &nodes[node] {
+            for i in 0..row.run / row.lbns {
+                let along = if row.outward { -row.cylinders } else { row.cylinders } * i as i64;
+                let cylinder = cylinder + row.cylinder + along;
+                let turns = turns + row.offset + row.skew * i as f64;
+                match row.head {
+                    None => follow(nodes, row.child, cylinder, turns, sectors, into),
+                    Some(head) => {
+                        assert_eq!(row.lbns, u64::from(sectors[row.child]), "all sectors hold LBNs");
+                        into.push(Track { cylinder, head, sectors: sectors[row.child], turns });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs of slipped sectors, counted with those before them.
+    pub fn slips(text: &str) -> Vec<(u64, u64)> {
+        words(list(text, "Slips")).chunks(2).map(|p| (p[0].parse().unwrap(), p[1].parse().unwrap())).collect()
+    }
+}
+
+#[test]
+fn the_maxtors_tracks_and_lbns_are_those_of_its_file() {
+    let Some(imported) = maxtor() else { return };
+    let text = std::fs::read_to_string(disksim_file("maxtor300g/maxtor300g-layout.model").unwrap()).unwrap();
+    let tracks = plain::tracks(&text);
+    let model = DriveModel::from_profile(&imported.profile).unwrap();
+    let layout = model.layout();
+    assert_eq!(layout.track_count() as usize, tracks.len());
+    // The sector after the last track, counted with slips; the slips that lie before it.
+    let (mut sector, mut slipped) = (0_u64, 0_u64);
+    let mut slips = plain::slips(&text).into_iter().peekable();
+    for (i, expected) in tracks.iter().enumerate() {
+        let index = units::TrackIndex::new(i as u32);
+        let track = layout.track(index);
+        let place = (i64::from(track.cylinder.get()), track.head.get(), track.sectors);
+        assert_eq!(place, (expected.cylinder, expected.head, expected.sectors), "track {i}");
+        let turns = track.angle.parts() as f64 / units::FULL_TURN as f64;
+        let apart = (turns - expected.turns).rem_euclid(1.0);
+        assert!(apart.min(1.0 - apart) < 1e-6, "track {i} at {turns}, {}", expected.turns);
+        // Each LBN of the track, from the list of slips alone.
+        let end = sector + u64::from(track.sectors);
+        let mut next = sector;
+        let mut held = Vec::new();
+        while next < end {
+            let bad = slips.peek().copied().filter(|slip| slip.0 < end);
+            let until = bad.map_or(end, |slip| slip.0);
+            if until > next {
+                held.push(((next - sector) as u32, next - slipped, (until - next) as u32));
+            }
+            next = until;
+            if let Some((_, count)) = bad {
+                slips.next();
+                slipped += count;
+                next += count;
+                assert!(next <= end, "no slip of this drive goes over a track's end");
+            }
+        }
+        let ours: Vec<_> = layout.extents(index).map(|e| (e.sector, e.lbn.get(), e.len)).collect();
+        assert_eq!(ours, held, "track {i}");
+        sector = end;
+    }
+    assert_eq!(sector - slipped, layout.capacity().get());
+}

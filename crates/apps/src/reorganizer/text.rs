@@ -7,6 +7,9 @@ use units::{Lbn, LbnRange, Sectors};
 /// What the first line says.
 const FIRST: &str = "freeblock plan 1";
 
+/// The words of the longest line: `move FROM TO SECTORS`.
+const MOST_WORDS: usize = 4;
+
 /// Why a plan's text was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TextError {
@@ -27,6 +30,12 @@ pub enum TextError {
     #[error("the plan has more than {most} blocks; give larger blocks, or move less at a time")]
     TooMany {
         /// So many it may have.
+        most: u64,
+    },
+    /// More lines than a plan of so many blocks has.
+    #[error("the plan has more than {most} lines of `move` and `free`; join those that follow each other")]
+    TooLong {
+        /// The most lines.
         most: u64,
     },
     /// The lines are well, what they say cannot be.
@@ -55,9 +64,12 @@ impl Plan {
             return Err(TextError::Foreign);
         }
         let (mut block, mut moves, mut free, mut blocks) = (block, Vec::new(), Vec::new(), 0u64);
+        // A move takes a place that was one block's, and each may be free by a line of its own.
+        let lines_max = most.saturating_mul(2);
         for (at, line) in lines {
             let said = line.split('#').next().unwrap_or_default();
-            let words: Vec<&str> = said.split_whitespace().collect();
+            // One more than any line has: a line of many words takes no more memory than that.
+            let words: Vec<&str> = said.split_whitespace().take(MOST_WORDS + 1).collect();
             let found = || {
                 let cut: String = line.chars().take(80).collect();
                 TextError::Line { line: at + 1, found: format!("{:?}", cut.trim()) }
@@ -80,6 +92,9 @@ impl Plan {
                     moves.push(Move { from, to: Lbn::new(number(to)?) });
                 }
                 _ => return Err(found()),
+            }
+            if (moves.len() + free.len()) as u64 > lines_max {
+                return Err(TextError::TooLong { most: lines_max });
             }
         }
         if let Some(range) =
@@ -111,6 +126,15 @@ mod tests {
             ("freeblock plan 1\nmove 0 8 8\nblock 4\n", "line 3: \"block 4\""),
             ("freeblock plan 1\nblock 0\n", "a block size of 0"),
             ("freeblock plan 1\nmove 0 8 801\n", "the plan has more than 100 blocks"),
+            (
+                &format!("freeblock plan 1\n{}", "free 0 1\n".repeat(201)),
+                "more than 200 lines of `move` and `free`",
+            ),
+            (
+                &format!("freeblock plan 1\n{}", "move 0 8 0\n".repeat(201)),
+                "more than 200 lines of `move` and `free`",
+            ),
+            (&format!("freeblock plan 1\nmove 0 8 8{}\n", " 8".repeat(1_000)), "line 2: \"move 0 8 8 8 8"),
             ("freeblock plan 1\nmove 0 996 8\nfree 996 4\n", "leave the drive"),
             ("freeblock plan 1\nmove 0 16 8\n", "LBN 16 is a destination, holds live data"),
             ("freeblock plan 1\nfree 990 20\n", "leave the drive"),

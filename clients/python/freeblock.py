@@ -47,7 +47,10 @@ def _connect(path: str, head: str, body: bytes = b"") -> "tuple[socket.socket, i
     """The connection, the answer's code, and what has come of its body."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.connect(path)
-    connection.sendall(f"{head}\r\nHost: freeblock\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    try:
+        connection.sendall(f"{head}\r\nHost: freeblock\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    except BrokenPipeError:
+        pass  # a daemon that refuses may answer and hang up before it has taken all
     answer = b""
     while b"\r\n\r\n" not in answer:
         some = connection.recv(65536)

@@ -26,7 +26,7 @@ pub(crate) fn request(socket: &Path, method: &str, path: &str, body: Option<&[u8
     );
     let mut whole = head.into_bytes();
     whole.extend_from_slice(body);
-    stream.write_all(&whole)?;
+    say(&mut stream, &whole)?;
     answer(&mut stream)
 }
 
@@ -46,13 +46,21 @@ pub(crate) fn upgrade(
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: freeblock\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\nContent-Length: 0\r\n\r\n"
     );
-    stream.write_all(head.as_bytes())?;
+    say(&mut stream, head.as_bytes())?;
     let (code, length, rest) = head_of(&mut stream)?;
     if code != 101 {
         return Ok(Err((code, body_of(&mut stream, length, rest)?)));
     }
     stream.set_read_timeout(None)?;
     Ok(Ok((stream, rest)))
+}
+
+/// Sends a request. A daemon that refuses it may answer and hang up before it has taken all of it.
+fn say(stream: &mut UnixStream, bytes: &[u8]) -> io::Result<()> {
+    match stream.write_all(bytes) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        said => said,
+    }
 }
 
 fn connect(socket: &Path) -> io::Result<UnixStream> {

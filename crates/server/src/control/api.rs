@@ -1,15 +1,18 @@
 //! The routes, version 1 (docs/CONTROL.md).
 
+use super::accept::{Peer, Seat};
+use super::metrics::{self, One};
 use super::reply::Refusal;
 use super::roles::Role;
-use super::{metrics, session};
+use super::session;
 use crate::desk::spec::{Change, TaskSpec};
 use crate::desk::status::TaskStatus;
 use crate::desk::{Desk, DeskError};
 use crate::disk::DiskStatus;
 use crate::office::Handle;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use crate::tasks::Places;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Extension, FromRequest, Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -21,12 +24,15 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::oneshot;
 
 /// The largest body.
 const MOST_BODY: usize = 64 << 10;
 /// A disk that does not answer for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A client that follows the events and takes none for this time is hung up on.
+const SLOW: Duration = Duration::from_secs(30);
 /// Between two looks at the tasks, for events.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -47,25 +53,44 @@ pub(crate) fn router(disks: Disks) -> Router {
         .route("/metrics", get(all_metrics))
         .fallback(nothing)
         .method_not_allowed_fallback(no_method)
-        .layer(DefaultBodyLimit::max(MOST_BODY))
         .layer(axum::middleware::from_fn(guard))
+        // Outside, so that it holds for what the guard reads.
+        .layer(DefaultBodyLimit::max(MOST_BODY))
         .with_state(disks)
 }
 
-/// Lets nobody in who may not.
-async fn guard(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
-    let role = request.extensions().get::<Role>().copied().unwrap_or(Role::Nobody);
-    let asks = request.method().is_safe();
-    if role == Role::Nobody {
-        let text = "you may not use this socket; have your user or group put into control_roles of the configuration";
+/// Lets a request through if its user has the role for it, and only when all of it has come.
+async fn guard(
+    Extension(peer): Extension<Peer>,
+    Extension(seat): Extension<Arc<Seat>>,
+    request: Request,
+    next: axum::middleware::Next,
+) -> Response {
+    if peer.role == Role::Nobody {
+        let text = "this user may not use this socket; its uid or gid has to stand in control_roles of the configuration";
         return Refusal::new(StatusCode::FORBIDDEN, text).into_response();
     }
-    if !asks && role != Role::Writer {
-        let text =
-            "you may only ask; have your user or group put into write_uids or write_gids of control_roles";
+    if !request.method().is_safe() && peer.role != Role::Writer {
+        let text = "this user may only ask; its uid or gid has to stand in write_uids or write_gids of control_roles";
         return Refusal::new(StatusCode::FORBIDDEN, text).into_response();
     }
-    next.run(request).await
+    let (parts, body) = request.into_parts();
+    let whole = Bytes::from_request(Request::from_parts(parts.clone(), body), &());
+    match tokio::time::timeout(PATIENCE, whole).await {
+        Ok(Ok(body)) => {
+            seat.heard();
+            next.run(Request::from_parts(parts, Body::from(body))).await
+        }
+        Ok(Err(error)) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let text = format!("the body has more than {MOST_BODY} bytes; name fewer files in one task");
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text).into_response()
+        }
+        Ok(Err(error)) => Refusal::new(error.status(), error.body_text()).into_response(),
+        Err(_) => {
+            let text = "the body did not come in ten seconds; send it with the head";
+            Refusal::new(StatusCode::REQUEST_TIMEOUT, text).into_response()
+        }
+    }
 }
 
 async fn nothing() -> Refusal {
@@ -187,9 +212,24 @@ fn number(id: &str) -> Told<u64> {
     })
 }
 
-async fn start(State(disks): State<Disks>, Path(name): Path<String>, body: Bytes) -> Told<Response> {
+/// Whether a user may start a task that names these files.
+fn may_name(places: &Places, spec: &TaskSpec, peer: Peer) -> Told<()> {
+    if spec.names_files() && !peer.trusted && !places.are_named() {
+        let text = "only root and the daemon's own user may start a task that reads or writes files, because the configuration names no directories for them; name some in `targets`";
+        return Err(Refusal::new(StatusCode::FORBIDDEN, text));
+    }
+    places.check(spec).map_err(|error| DeskError::Field(error).into())
+}
+
+async fn start(
+    State(disks): State<Disks>,
+    Path(name): Path<String>,
+    Extension(peer): Extension<Peer>,
+    body: Bytes,
+) -> Told<Response> {
     let disk = find(&disks, &name)?;
     let spec: TaskSpec = serde_json::from_slice(&body)?;
+    may_name(disk.places(), &spec, peer)?;
     let task = durably(&disk, move |desk, _| desk.start(spec)).await?;
     let place = format!("/v1/disks/{name}/tasks/{}", task.id);
     Ok((StatusCode::CREATED, [(header::LOCATION, place)], Json(task)).into_response())
@@ -227,7 +267,17 @@ async fn act(
     let task = match what.as_str() {
         "pause" => durably(&disk, move |desk, s| desk.pause(s, id).map(|seq| (id, seq))).await?,
         "resume" => durably(&disk, move |desk, s| desk.resume(s, id).map(|seq| (id, seq))).await?,
-        "cancel" => durably(&disk, move |desk, s| desk.cancel(s, id).map(|seq| (id, seq))).await?,
+        "cancel" => {
+            durably(&disk, move |desk, s| desk.cancel(s, id).map(|seq| (id, seq))).await?;
+            let (tell, told) = oneshot::channel();
+            let gone = move |desk: &mut Desk, _: &mut dyn Sessions| {
+                desk.when_discarded(id, Box::new(move |done| drop(tell.send(done))));
+            };
+            ask(&disk, gone).await?;
+            // A target that hangs is not waited for: the log says what becomes of it.
+            let _ = wait(told).await;
+            one(&disk, id).await?
+        }
         _ => return Err(nothing().await),
     };
     Ok(Json(task))
@@ -236,8 +286,10 @@ async fn act(
 /// A line for each task whenever it has changed.
 async fn events(
     State(disks): State<Disks>,
+    Extension(seat): Extension<Arc<Seat>>,
 ) -> Sse<impl futures_core::Stream<Item = Result<Event, Infallible>>> {
     let (sender, receiver) = tokio::sync::mpsc::channel(64);
+    seat.lasts();
     tokio::spawn(async move {
         let mut known: BTreeMap<(String, u64), TaskStatus> = BTreeMap::new();
         loop {
@@ -250,11 +302,11 @@ async fn events(
                     }
                     let event = Event::default().event("task").json_data(&task);
                     known.insert(key, task);
-                    // A listener that is slow is waited for; one that is gone ends this.
-                    if let Ok(event) = event
-                        && sender.send(event).await.is_err()
-                    {
-                        return;
+                    let Ok(event) = event else { continue };
+                    match sender.send_timeout(event, SLOW).await {
+                        Ok(()) => {}
+                        Err(SendTimeoutError::Closed(_)) => return,
+                        Err(SendTimeoutError::Timeout(_)) => return seat.hang_up(),
                     }
                 }
             }
@@ -284,8 +336,8 @@ impl futures_core::Stream for Received {
 async fn all_metrics(State(disks): State<Disks>) -> Told<Response> {
     let mut all = Vec::new();
     for (name, disk) in disks.iter() {
-        let tasks = ask(disk, |desk, _| desk.tasks()).await?;
-        all.push((name.clone(), disk_status(disk).await?, tasks));
+        let (tasks, outcomes) = ask(disk, |desk, _| (desk.tasks(), desk.outcomes())).await?;
+        all.push(One { disk: name.clone(), status: disk_status(disk).await?, tasks, outcomes });
     }
     let text = metrics::encode(&all);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

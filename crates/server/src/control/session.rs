@@ -1,5 +1,6 @@
 //! Sessions of client programs: a connection becomes one (docs/CONTROL.md).
 
+use super::accept::Seat;
 use super::api::{Disks, ask, find};
 use super::reply::Refusal;
 use super::trouble::Trouble;
@@ -34,6 +35,7 @@ type Io = TokioIo<hyper::upgrade::Upgraded>;
 pub(crate) async fn open(
     State(disks): State<Disks>,
     Extension(trouble): Extension<Trouble>,
+    Extension(seat): Extension<Arc<Seat>>,
     Path(name): Path<String>,
     Query(query): Query<BTreeMap<String, String>>,
     request: Request,
@@ -58,11 +60,18 @@ pub(crate) async fn open(
     let ring = Box::new(move || bell.notify_one());
     let id = ask(&disk, move |desk, sessions| desk.guest_open(sessions, priority, ring)).await??;
     // From here on the guest goes when this does, whatever happens.
-    let guest = Guest { disk, id, wake, trouble };
+    seat.lasts();
+    let guest = Guest { disk, id, wake, trouble, seat };
     let upgrade = hyper::upgrade::on(request);
     tokio::spawn(async move {
         match upgrade.await {
-            Ok(upgraded) => guest.serve(TokioIo::new(upgraded)).await,
+            Ok(upgraded) => {
+                let seat = Arc::clone(&guest.seat);
+                tokio::select! {
+                    () = guest.serve(TokioIo::new(upgraded)) => {}
+                    () = seat.hung_up() => {}
+                }
+            }
             Err(error) => guest.said(|disk, session| {
                 warn!(disk, session, %error, "a session was not begun: its client went away");
             }),
@@ -80,6 +89,8 @@ struct Guest {
     id: u64,
     wake: Arc<Notify>,
     trouble: Trouble,
+    /// Until the session is over, not only until its request is.
+    seat: Arc<Seat>,
 }
 
 impl Drop for Guest {

@@ -8,6 +8,7 @@ use server::control::{Control, ControlConfig, Roles};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, Open};
+use server::tasks::Places;
 use server::{Address, Disk, Exporter, Limits, Listener, Offer, Stop};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,8 +33,21 @@ pub fn start(name: &str, roles: Roles) -> Result<Daemon, String> {
     again(directory, roles)
 }
 
+/// The same with directories, named from its own, in which tasks may touch files.
+pub fn confined(name: &str, roles: Roles, targets: &[&str]) -> Result<Daemon, String> {
+    let directory = std::env::temp_dir().join(format!("freeblock-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).unwrap();
+    let targets = targets.iter().map(|target| directory.join(target)).collect();
+    within(directory, roles, Places::new(Some(targets)))
+}
+
 /// Over what is there.
 pub fn again(directory: PathBuf, roles: Roles) -> Result<Daemon, String> {
+    within(directory, roles, Places::default())
+}
+
+fn within(directory: PathBuf, roles: Roles, places: Places) -> Result<Daemon, String> {
     let text = include_str!("../../../../drive/tests/data/small.toml");
     let profile = model::Profile::from_toml(text, "small.toml").unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
@@ -52,6 +66,7 @@ pub fn again(directory: PathBuf, roles: Roles) -> Result<Daemon, String> {
     let mut disk = Disk::new(drive, model, config).unwrap();
     let setup = Setup { disk: facts, keep_bytes_max: 1 << 30, seed: 7 };
     let office = Office::set_up(&mut disk, setup, &directory.join("state")).unwrap();
+    let office = office.confined(places);
     let nbd = Listener::bind(Address::Unix(directory.join("nbd")), false).unwrap();
     let (tell, told) = channel();
     let thread = std::thread::spawn(move || {
@@ -79,6 +94,13 @@ impl Daemon {
 
     pub fn path(&self, name: &str) -> String {
         Path::new(&self.directory).join(name).display().to_string()
+    }
+
+    /// Other roles from here on.
+    pub fn set_roles(&self, roles: Roles) {
+        if let Some(control) = &self.control {
+            control.set_roles(roles);
+        }
     }
 
     /// Ends it as a signal does; the directory stays.

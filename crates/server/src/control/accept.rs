@@ -1,0 +1,275 @@
+//! Takes connections in: the role first, then the seat, then the request.
+
+use super::api;
+use super::roles::{Role, Roles};
+use super::seats::{Given, Party, Seating, Seats};
+use super::trouble::{COUNTED_EVERY, Trouble};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixListener as Listener;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, watch};
+use tracing::{info, warn};
+
+/// A request's head has to come in this time.
+const HEAD: Duration = Duration::from_secs(10);
+/// A request has to be over in this time, its answer taken included, unless it asks for events or a session.
+const OVER: Duration = Duration::from_secs(60);
+
+/// The other end of a connection, as the kernel names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Its user; none if the kernel names none.
+    pub uid: Option<u32>,
+    gid: Option<u32>,
+    pub role: Role,
+    /// It is root, or the daemon's own user.
+    pub trusted: bool,
+}
+
+impl Peer {
+    fn of(stream: &UnixStream, roles: &Roles, own: u32) -> Result<Self, std::io::Error> {
+        let peer = stream.peer_cred()?;
+        let (uid, gid) = (peer.uid(), peer.gid());
+        let trusted = uid == 0 || uid == own;
+        Ok(Self { uid: Some(uid), gid: Some(gid), role: roles.role(uid, gid, own), trusted })
+    }
+
+    fn unknown() -> Self {
+        Self { uid: None, gid: None, role: Role::Nobody, trusted: false }
+    }
+
+    fn party(&self, own: u32) -> Party {
+        match (self.role, self.uid) {
+            (Role::Nobody, uid) => Party::Stranger(uid),
+            (_, Some(0)) => Party::Root,
+            (_, Some(uid)) if uid == own => Party::Own,
+            (_, Some(uid)) => Party::Member(uid),
+            (_, None) => Party::Stranger(None),
+        }
+    }
+}
+
+/// The seat of one connection; dropping it leaves it.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    number: u64,
+    room: Arc<Room>,
+    hang_up: Arc<Notify>,
+    /// It lasts for as long as its client likes.
+    lasting: std::sync::atomic::AtomicBool,
+}
+
+impl Seat {
+    /// A whole request has come.
+    pub fn heard(&self) {
+        self.room.with(|inside| inside.seats.heard(self.number));
+    }
+
+    /// The connection may last for as long as its client likes.
+    pub fn lasts(&self) {
+        self.lasting.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn is_lasting(&self) -> bool {
+        self.lasting.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Has the connection hung up on.
+    pub fn hang_up(&self) {
+        self.hang_up.notify_one();
+    }
+
+    /// Waits until the connection is to be hung up on.
+    pub async fn hung_up(&self) {
+        self.hang_up.notified().await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.room.with(|inside| {
+            inside.seats.left(self.number);
+            inside.present.remove(&self.number);
+        });
+    }
+}
+
+/// All seats of a socket, and the roles of its users.
+#[derive(Debug)]
+pub(crate) struct Room {
+    roles: RwLock<Roles>,
+    /// The daemon's own user.
+    own: u32,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Debug)]
+struct Inside {
+    seats: Seats,
+    present: BTreeMap<u64, (Peer, Arc<Notify>)>,
+}
+
+impl Room {
+    pub fn new(roles: Roles, own: u32, seating: Seating) -> Self {
+        let inside = Inside { seats: Seats::new(seating), present: BTreeMap::new() };
+        Self { roles: RwLock::new(roles), own, inside: Mutex::new(inside) }
+    }
+
+    fn with<R>(&self, what: impl FnOnce(&mut Inside) -> R) -> R {
+        what(&mut self.inside.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn peer(&self, stream: &UnixStream) -> Result<Peer, std::io::Error> {
+        Peer::of(stream, &self.roles.read().unwrap_or_else(PoisonError::into_inner), self.own)
+    }
+
+    /// A seat for a connection, if there is one.
+    fn seat(self: &Arc<Self>, peer: Peer) -> Option<Seat> {
+        let (number, hang_up) = self.with(|inside| {
+            let Given { seat, instead_of } = inside.seats.give(peer.party(self.own))?;
+            if let Some((_, other)) = instead_of.and_then(|other| inside.present.remove(&other)) {
+                other.notify_one();
+            }
+            let hang_up = Arc::new(Notify::new());
+            inside.present.insert(seat, (peer, Arc::clone(&hang_up)));
+            Some((seat, hang_up))
+        })?;
+        Some(Seat { number, room: Arc::clone(self), hang_up, lasting: false.into() })
+    }
+
+    /// Other roles from here on. A connection whose user may do less than before is hung up on, a session included.
+    pub fn set_roles(&self, roles: Roles) {
+        self.with(|inside| {
+            for (peer, hang_up) in inside.present.values() {
+                let now = peer.uid.zip(peer.gid).map_or(Role::Nobody, |(u, g)| roles.role(u, g, self.own));
+                if now < peer.role {
+                    hang_up.notify_one();
+                }
+            }
+        });
+        *self.roles.write().unwrap_or_else(PoisonError::into_inner) = roles;
+    }
+}
+
+/// Serves the socket until it is stopped.
+pub(super) async fn serve(
+    listener: Listener,
+    room: Arc<Room>,
+    disks: api::Disks,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let listener = match UnixListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => return warn!(%error, "no control socket"),
+    };
+    let router = api::router(disks);
+    let trouble = Trouble::new();
+    let mut count = tokio::time::interval(COUNTED_EVERY);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = count.tick() => {
+                trouble.tell();
+                continue;
+            }
+            _ = stopped.changed() => return trouble.tell_all(),
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                trouble.said(|| warn!(%error, "the control socket"));
+                // No descriptor is free, for instance: that passes.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let peer = room.peer(&stream).unwrap_or_else(|error| {
+            trouble.said(|| warn!(%error, "a client of the control socket without credentials"));
+            Peer::unknown()
+        });
+        let Some(seat) = room.seat(peer) else {
+            trouble.said(|| {
+                warn!(
+                    uid = peer.uid,
+                    "a client of the control socket is hung up on: there are as many as may be"
+                );
+            });
+            // It may not have said anything yet; the answer is as good.
+            let _ = stream.try_write(FULL);
+            continue;
+        };
+        tokio::spawn(one(stream, peer, Arc::new(seat), router.clone(), trouble.clone()));
+    }
+}
+
+/// The answer to a connection for which there is no seat.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 109\r\n\
+connection: close\r\n\r\n\
+{\"error\":{\"message\":\"there are as many connections of this user as may be; close some, and come again then\"}}";
+
+/// Serves one connection.
+async fn one(stream: UnixStream, peer: Peer, seat: Arc<Seat>, router: axum::Router, trouble: Trouble) {
+    let service = router
+        .layer(axum::Extension(peer))
+        .layer(axum::Extension(Arc::clone(&seat)))
+        .layer(axum::Extension(trouble.clone()));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .keep_alive(false)
+        .max_buf_size(64 << 10)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let mut over = std::pin::pin!(tokio::time::sleep(OVER));
+    let uid = peer.uid;
+    let ended = loop {
+        tokio::select! {
+            ended = connection.as_mut() => break ended,
+            () = seat.hung_up() => {
+                return trouble.said(|| {
+                    info!(uid, "a client of the control socket is hung up on: another one needs its place, or its role is gone");
+                });
+            }
+            () = over.as_mut(), if !seat.is_lasting() => {
+                if seat.is_lasting() {
+                    continue;
+                }
+                return trouble.said(|| {
+                    warn!(uid, "a client of the control socket is hung up on: it does not take its answer");
+                });
+            }
+        }
+    };
+    if let Err(error) = ended {
+        trouble.said(|| match error.is_parse() || error.is_timeout() {
+            true => warn!(uid, why = why(&error), "a client of the control socket sends no request"),
+            // A client that follows the events goes in this way.
+            false => info!(uid, why = why(&error), "a client of the control socket went before its answer"),
+        });
+    }
+}
+
+/// An error with its causes.
+fn why(error: &(dyn std::error::Error + 'static)) -> String {
+    let chain = std::iter::successors(error.source(), |error| error.source());
+    chain.fold(error.to_string(), |all, cause| format!("{all}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_one_too_many_is_whole() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{}", body.len());
+        assert!(serde_json::from_str::<serde_json::Value>(body).unwrap()["error"]["message"].is_string());
+    }
+}

@@ -5,11 +5,11 @@ use crate::desk::spec::DiskFacts;
 use crate::desk::{Desk, Setup};
 use crate::disk::{Disk, DiskStatus, Place};
 use crate::mailbox::{Gone, Mailbox};
-use crate::tasks::{Clerks, JournalError, Tell};
+use crate::tasks::{Clerks, JournalError, Places, Tell};
 use device::Device;
 use scheduler::Sessions;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
@@ -51,6 +51,7 @@ pub enum OfficeError {
 #[derive(Clone)]
 pub struct Handle {
     facts: Arc<DiskFacts>,
+    places: Places,
     post: Arc<dyn Fn(Call) -> Result<(), Gone> + Send + Sync>,
     status: Arc<dyn Fn(Ask) -> Result<(), Gone> + Send + Sync>,
 }
@@ -65,6 +66,11 @@ impl Handle {
     /// The disk.
     pub fn facts(&self) -> &DiskFacts {
         &self.facts
+    }
+
+    /// Where its tasks may touch files that users name.
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// Has something done with the desk; nobody waits.
@@ -88,6 +94,8 @@ impl Handle {
 pub struct Office {
     desk: Place<Desk>,
     facts: Arc<DiskFacts>,
+    state: PathBuf,
+    places: Places,
     clerks: Clerks,
     orders: Receiver<Order>,
     tell: Arc<OnceLock<Tell>>,
@@ -136,7 +144,19 @@ impl Office {
             desk.begin(sessions, Instant::ZERO, unix_ms());
         });
         debug_assert!(begun.is_some(), "it was hosted here");
-        Ok(Self { desk, facts, clerks, orders, tell })
+        let office =
+            Self { desk, facts, state: state.into(), places: Places::default(), clerks, orders, tell };
+        Ok(office.confined(Places::default()))
+    }
+
+    /// Files that users name for its tasks are where `places` says, and neither in its state directory nor what its disk
+    /// is made of.
+    #[must_use]
+    pub fn confined(mut self, places: Places) -> Self {
+        places.keep_state(&self.state);
+        places.keep(self.facts.own.iter().cloned());
+        self.clerks.confine(places.clone());
+        Self { places, ..self }
     }
 
     /// The disk is being served: orders are carried out from now on.
@@ -144,7 +164,7 @@ impl Office {
     /// # Errors
     /// No thread can be had.
     pub fn open<D: Device + 'static>(self, mailbox: Mailbox<Disk<D>>) -> io::Result<Open> {
-        let Self { desk, facts, clerks, orders, tell } = self;
+        let Self { desk, facts, places, clerks, orders, tell, .. } = self;
         let teller = mailbox.clone();
         let told: Tell = Arc::new(move |told: Told| {
             // A disk that has ended needs no news.
@@ -164,7 +184,7 @@ impl Office {
         };
         let asker = mailbox.clone();
         let status = move |told: Ask| asker.send(move |disk: &mut Disk<D>, _| told(disk.status()));
-        let handle = Handle { facts, post: Arc::new(post), status: Arc::new(status) };
+        let handle = Handle { facts, places, post: Arc::new(post), status: Arc::new(status) };
         let thread = Builder::new().name("orders".into()).spawn(move || {
             let mut clerks = clerks;
             let give = move |order| {

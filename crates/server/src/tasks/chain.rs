@@ -1,6 +1,6 @@
 //! Former images, one on top of the other, with which a difference is compared.
 
-use super::files::{Files, How};
+use super::files::{Files, How, not_opened};
 use super::source::FileSource;
 use crate::desk::order::News;
 use apps::backup::Point;
@@ -26,7 +26,7 @@ impl Chain {
         for path in paths {
             let place = path.display().to_string();
             let refused = |why: String| News::Refused(format!("{place}: {why}"));
-            let file = files.open(path, How::Read).map_err(|e| News::Trouble(format!("{place}: {e}")))?;
+            let file = files.open_named(path, How::Read).map_err(|e| not_opened(&place, &e))?;
             let mut source = FileSource(file);
             let index = Index::open(&mut source).map_err(|damage| match &damage.what {
                 image::What::Source(_) => News::Trouble(format!("{place}: {damage}")),

@@ -4,9 +4,11 @@ use super::files::{File, Files, How};
 use super::images::Images;
 use super::kept::Kept;
 use super::moves::Moves;
+use super::source::FileSource;
 use super::sums::Sums;
 use super::target::Open;
 use crate::desk::order::{Lane, News, Work};
+use apps::backup::image;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,6 +84,8 @@ impl Clerk {
             }
             Work::Open(target) => {
                 let id = self.id();
+                // A device that is opened again must be let go of first: it is open for the daemon alone.
+                self.has = Has::Nothing;
                 Some(match Open::new(&self.files, *target, kept_path(&self.state, id)) {
                     Ok((open, present)) => {
                         self.has = Has::Target(Box::new(open));
@@ -124,10 +128,6 @@ impl Clerk {
                 Has::Images(images) => Some(images.read(most).map_or_else(News::Trouble, News::Chunks)),
                 _ => None,
             },
-            Work::Load(path) => Some(match self.load(&path) {
-                Ok(bytes) => News::Bytes(bytes),
-                Err(error) => News::Refused(format!("{}: {error}", path.display())),
-            }),
             Work::OpenMoves { plan, block, disk, staging, begun } => {
                 let moves = Moves::new(Arc::clone(&self.files), &self.state, self.id());
                 let told = moves.open(&plan, block, &disk, staging, begun);
@@ -152,6 +152,19 @@ impl Clerk {
             Work::Forget(ranges) => Some(self.sums(|sums| sums.forget(&ranges))),
             Work::Compare(sums) => Some(self.sums(|open| open.compare(sums))),
             Work::Record(sums) => Some(self.sums(|open| open.record(&sums))),
+            Work::Discard { path, image, replica } => {
+                let open = matches!(self.has, Has::Target(_));
+                self.has = Has::Nothing;
+                let place = path.display();
+                Some(News::Discarded(match replica {
+                    true => {
+                        open.then(|| format!("{place}: a part of the disk is there; force overwrites it"))
+                    }
+                    false => self.discard(&path, image).err().map(|error| {
+                        format!("{place}: the unfinished image is not removed: {error}; force overwrites it")
+                    }),
+                }))
+            }
             Work::End => {
                 self.has = Has::Nothing;
                 if let Lane::Kept(id) = self.lane {
@@ -163,18 +176,17 @@ impl Clerk {
         }
     }
 
-    fn load(&self, path: &Path) -> io::Result<Vec<u8>> {
-        /// A plan of 2^28 blocks.
-        const MOST: u64 = 6 << 30;
-        let mut file = self.files.open(path, How::Read)?;
-        let len = file.len()?;
-        if len > MOST {
-            return Err(io::Error::other(format!("{len} bytes are too many; give a file of at most {MOST}")));
-        }
-        let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
-        let n = file.read_at(0, &mut bytes)?;
-        bytes.truncate(n);
-        Ok(bytes)
+    /// Removes an image if it is this one; one that is there no more, or another, is left alone.
+    fn discard(&self, path: &Path, image: u64) -> io::Result<()> {
+        let file = match self.files.open_named(path, How::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        let mut source = FileSource(file);
+        // Made, and not begun.
+        let empty = source.0.len()? == 0;
+        let ours = image::header(&mut source).is_ok_and(|header| header.image == image);
+        if empty || ours { self.files.remove_named(path) } else { Ok(()) }
     }
 
     fn id(&self) -> u64 {

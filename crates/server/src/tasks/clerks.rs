@@ -2,6 +2,7 @@
 
 use super::clerk::{Clerk, journal_path, read_whole};
 use super::files::{Files, Machine};
+use super::places::Places;
 use crate::desk::order::{Lane, Order, Told, Work};
 use std::collections::BTreeMap;
 use std::io;
@@ -37,10 +38,15 @@ impl Clerks {
     /// The directory cannot be made, or the journal not read.
     pub fn new(state: &Path, tell: Tell) -> io::Result<(Self, Vec<u8>)> {
         std::fs::create_dir_all(state)?;
-        let files: Arc<dyn Files> = Arc::new(Machine);
+        let files: Arc<dyn Files> = Arc::new(Machine::default());
         let journal = read_whole(&*files, &journal_path(state))?;
         let clerks = Self { state: state.into(), files, tell, lanes: BTreeMap::new(), ended: Vec::new() };
         Ok((clerks, journal))
+    }
+
+    /// Files that users name are within these places. To be said before the first order is given.
+    pub fn confine(&mut self, places: Places) {
+        self.files = Arc::new(Machine::within(places));
     }
 
     /// Has an order carried out.

@@ -1,5 +1,7 @@
 //! Files as tasks use them, so that tests can have them fail.
 
+use super::places::{Places, is_denied};
+use crate::desk::order::News;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -35,6 +37,14 @@ pub(crate) trait File: Send {
 pub(crate) trait Files: Send + Sync {
     /// Opens one.
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>>;
+    /// Opens one that a user has named: it has to be where tasks may touch files ([`Places`]).
+    fn open_named(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
+        self.open(path, how)
+    }
+    /// Removes one that a user has named.
+    fn remove_named(&self, path: &Path) -> io::Result<()> {
+        self.remove(path)
+    }
     /// Whether both are one file.
     fn is_same(&self, a: &Path, b: &Path) -> bool;
     /// Whether it is a directory.
@@ -45,11 +55,26 @@ pub(crate) trait Files: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 }
 
-/// Those of this machine.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Machine;
+/// What is told when a file that a user has named cannot be opened: a place that may not be touched is not tried again.
+pub(crate) fn not_opened(place: &str, error: &io::Error) -> News {
+    let why = format!("{place}: {error}");
+    if is_denied(error) { News::Refused(why) } else { News::Trouble(why) }
+}
 
-struct Real(fs::File);
+/// Those of this machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Machine {
+    places: Places,
+}
+
+impl Machine {
+    /// Files that users name are within these places.
+    pub fn within(places: Places) -> Self {
+        Self { places }
+    }
+}
+
+pub(super) struct Real(pub fs::File);
 
 impl File for Real {
     fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -110,6 +135,14 @@ impl Files for Machine {
             sync_directory(path)?;
         }
         Ok(Box::new(Real(file)))
+    }
+
+    fn open_named(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
+        self.places.open(path, how)
+    }
+
+    fn remove_named(&self, path: &Path) -> io::Result<()> {
+        self.places.remove(path)
     }
 
     fn is_same(&self, a: &Path, b: &Path) -> bool {

@@ -1,6 +1,6 @@
 //! What a restore reads from.
 
-use super::files::{Files, How};
+use super::files::{Files, How, not_opened};
 use super::source::FileSource;
 use crate::desk::order::{Chunk, News};
 use apps::backup::image::{self, Header};
@@ -24,7 +24,7 @@ impl Images {
         let (mut open, mut chunks, mut onto) = (Vec::new(), 0u64, None);
         for path in paths {
             let place = path.display().to_string();
-            let file = files.open(path, How::Read).map_err(|e| News::Trouble(format!("{place}: {e}")))?;
+            let file = files.open_named(path, How::Read).map_err(|e| not_opened(&place, &e))?;
             let mut source = FileSource(file);
             let header = restore::verify(&mut source).map_err(|damage| match &damage.what {
                 image::What::Source(_) => News::Trouble(format!("{place}: {damage}")),

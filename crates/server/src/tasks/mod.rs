@@ -13,6 +13,7 @@ mod kept;
 mod landed;
 mod moves;
 mod outlet;
+mod places;
 mod reorganize;
 mod restore;
 mod scrub;
@@ -23,6 +24,7 @@ mod target;
 
 pub use clerks::{Clerks, Tell};
 pub use journal::JournalError;
+pub use places::Places;
 
 /// A restore's progress over so many chunks, read and written again, for `crates/hostile`.
 #[doc(hidden)]
@@ -55,7 +57,9 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
             let contents = checksums.as_ref().map(|_| asked.figures.content.clone().unwrap_or_default());
             Box::new(scrub::Scrub::begin(cx, *range, *block, contents, asked.saved))
         }
-        What::Backup { to, block, since } => Box::new(snapshot(cx, asked, to, *block, Output::Image(since))),
+        What::Backup { to, block, since, force } => {
+            Box::new(snapshot(cx, asked, to, *block, Output::Image { since, force: *force }))
+        }
         What::Replica { to, block, force } => {
             Box::new(snapshot(cx, asked, to, *block, Output::Replica { force: *force }))
         }
@@ -72,7 +76,10 @@ pub(crate) fn begin(cx: &mut Context<'_>, asked: &Begin<'_>) -> Box<dyn Job> {
 /// What a snapshot goes into.
 enum Output<'a> {
     /// An image: what differs from others.
-    Image(&'a [std::path::PathBuf]),
+    Image {
+        since: &'a [std::path::PathBuf],
+        force: bool,
+    },
     Replica {
         force: bool,
     },
@@ -100,9 +107,9 @@ fn snapshot(
         header,
         replica: matches!(output, Output::Replica { .. }),
         fresh: asked.saved.is_empty() && asked.figures.blocks == 0,
-        force: matches!(output, Output::Replica { force: true }),
+        force: matches!(output, Output::Replica { force: true } | Output::Image { force: true, .. }),
         since: match output {
-            Output::Image(since) => since.to_vec(),
+            Output::Image { since, .. } => since.to_vec(),
             Output::Replica { .. } => Vec::new(),
         },
         saved: asked.saved.to_vec(),

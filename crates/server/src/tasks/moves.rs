@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::Sectors;
 
-/// A longer file has more lines than a plan has moves.
-const MOST_TEXT: u64 = 128 << 20;
+/// The bytes of a plan's file: lines of 32 bytes for as many moves as a plan may have, and as many free places.
+const MOST_TEXT: u64 = 64 << 20;
 
 /// The files of one reorganisation.
 pub(crate) struct Moves {
@@ -96,7 +96,7 @@ impl Moves {
     }
 
     fn text(&self, path: &Path) -> io::Result<String> {
-        let mut file = self.files.open(path, How::Read)?;
+        let mut file = self.files.open_named(path, How::Read)?;
         let len = file.len()?;
         if len > MOST_TEXT {
             let why = format!("{len} bytes; give a plan of at most {MOST_TEXT}, and the rest in another");

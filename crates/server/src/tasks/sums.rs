@@ -75,7 +75,7 @@ impl Sums {
         };
         // Of the disk's own that is gone nothing is made up.
         let how = if asked.task.is_some() { How::Make } else { How::Write };
-        let mut file = files.open(&path, how).map_err(|e| e.to_string())?;
+        let mut file = files.open_named(&path, how).map_err(|e| e.to_string())?;
         let len = file.len().map_err(|e| e.to_string())?;
         if file.is_device().map_err(|e| e.to_string())? {
             return Err("that is a device; name a file".into());
@@ -95,7 +95,7 @@ impl Sums {
             Ok(_) => return Err(format!("{}; say force for that", StoreError::Stale)),
             Err(error) => return Err(told(error)),
         }
-        let mut file = files.open(&path, How::Make).map_err(|e| e.to_string())?;
+        let mut file = files.open_named(&path, How::Make).map_err(|e| e.to_string())?;
         file.set_len(0).map_err(|e| e.to_string())?;
         let store =
             StoredChecksums::create_as(asked.id, plan, Limits::default(), Pages(file)).map_err(told)?;

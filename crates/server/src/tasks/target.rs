@@ -1,7 +1,7 @@
 //! What a backup writes to.
 
 use super::chain::Chain;
-use super::files::{Files, How};
+use super::files::{Files, How, not_opened};
 use super::kept;
 use super::source::{FileDestination, FileSink, FileSource};
 use crate::desk::order::{News, Target};
@@ -146,9 +146,12 @@ impl Open {
         };
         let trouble = |e: io::Error| News::Trouble(format!("{place}: {e}"));
         let how = if target.fresh { How::Make } else { How::Write };
-        let mut file = files.open(&target.path, how).map_err(trouble)?;
+        let mut file = files.open_named(&target.path, how).map_err(|e| not_opened(&place.to_string(), &e))?;
         if file.is_device().map_err(trouble)? {
             return Err(News::Refused(format!("{place}: an image is a file; name one, or make a replica")));
+        }
+        if target.fresh && target.force {
+            file.set_len(0).map_err(trouble)?;
         }
         if file.len().map_err(trouble)? == 0 {
             return Ok(Box::new(ImageWriter::new(header, FileSink::new(file, 0))));
@@ -161,7 +164,11 @@ impl Open {
                 source.0.set_len(0).map_err(trouble)?;
                 return Ok(Box::new(ImageWriter::new(header, FileSink::new(source.0, 0))));
             }
-            _ => return Err(News::Refused(format!("{place}: something else is there; name a new file"))),
+            _ => {
+                return Err(News::Refused(format!(
+                    "{place}: something else is there; name a new file, or say force"
+                )));
+            }
         };
         if let Some(image::Damage { at, what: image::What::Source(why) }) = &scan.cut {
             return Err(News::Trouble(format!("{place}: at byte {at}: {why}")));
@@ -182,7 +189,7 @@ impl Open {
         let trouble = |e: io::Error| News::Trouble(format!("{place}: {e}"));
         let refused = |why: String| News::Refused(format!("{place}: {why}"));
         let how = if target.fresh { How::Make } else { How::Write };
-        let mut file = files.open(&target.path, how).map_err(trouble)?;
+        let mut file = files.open_named(&target.path, how).map_err(|e| not_opened(&place.to_string(), &e))?;
         let sector = u64::from(target.header.sector_bytes);
         let (len, size) = (file.len().map_err(trouble)?, target.capacity.saturating_mul(sector));
         let device = file.is_device().map_err(trouble)?;

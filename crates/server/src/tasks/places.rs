@@ -1,0 +1,422 @@
+//! The files that tasks may touch where a user names them: targets of backups, images, plans, checksum stores.
+//!
+//! With `targets` in the configuration each of them lies in one of these directories, and no link leads out of it.
+//! Whatever is configured, a task touches neither the state directory nor a file that is the daemon's own: a served disk,
+//! the file under it, the configuration, keys.
+
+use super::files::{File, How, Real};
+use crate::desk::spec::{SpecError, TaskSpec};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fsync, openat, openat2, statat,
+};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::{fmt, fs, io};
+
+/// Directories of the state directory that are looked through for files that must not be touched: it, and one a disk.
+const STATE_DEPTH: usize = 2;
+/// A lookup that is disturbed by renames is tried again; then it is refused.
+const TRIES: usize = 16;
+
+/// Where tasks may read and write. All clones are one: [`set_targets`](Self::set_targets) holds for each.
+#[derive(Clone, Debug, Default)]
+pub struct Places(Arc<RwLock<Rules>>);
+
+#[derive(Clone, Debug, Default)]
+struct Rules {
+    targets: Option<Vec<PathBuf>>,
+    state: Vec<PathBuf>,
+    own: Vec<PathBuf>,
+}
+
+/// Why a place may not be touched.
+#[derive(Debug)]
+struct Denied(String);
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Denied {}
+
+fn denied(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, Denied(why.into()))
+}
+
+/// Whether an open was refused by [`Places`]: trying again changes nothing.
+pub(crate) fn is_denied(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Denied>())
+}
+
+/// Which file this is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Identity {
+    File { device: u64, inode: u64 },
+    Device(u64),
+}
+
+fn identity(stat: &Stat) -> Identity {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => Identity::Device(stat.st_rdev),
+        _ => Identity::File { device: stat.st_dev, inode: stat.st_ino },
+    }
+}
+
+/// What a directory's links may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Links {
+    /// They are followed: only root and the daemon's own user name files then.
+    Followed,
+    Refused,
+}
+
+/// A file by the directory that it is in.
+struct Leaf {
+    parent: OwnedFd,
+    name: OsString,
+    links: Links,
+}
+
+impl Places {
+    /// Tasks may touch files in these directories; without any, wherever the daemon can. A target may also be a block
+    /// device, which is itself then and no directory.
+    pub fn new(targets: Option<Vec<PathBuf>>) -> Self {
+        Self(Arc::new(RwLock::new(Rules { targets, ..Rules::default() })))
+    }
+
+    /// Other directories from here on: files that are open stay so.
+    pub fn set_targets(&self, targets: Option<Vec<PathBuf>>) {
+        self.change(|rules| rules.targets = targets);
+    }
+
+    /// No task touches this state directory.
+    pub fn keep_state(&self, directory: &Path) {
+        self.change(|rules| rules.state.push(directory.to_owned()));
+    }
+
+    /// No task touches this file or device, whichever of its names is given.
+    pub fn keep(&self, own: impl IntoIterator<Item = PathBuf>) {
+        self.change(|rules| rules.own.extend(own));
+    }
+
+    fn change(&self, what: impl FnOnce(&mut Rules)) {
+        what(&mut self.0.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn rules(&self) -> Rules {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether targets are configured: without them only root and the daemon's own user may name files.
+    pub fn are_named(&self) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).targets.is_some()
+    }
+
+    /// Whether every file that a task names lies in a target, as far as its name tells.
+    ///
+    /// # Errors
+    /// The first field that names another place.
+    pub fn check(&self, spec: &TaskSpec) -> Result<(), SpecError> {
+        let Some(targets) = self.rules().targets else { return Ok(()) };
+        for (field, path) in spec.paths() {
+            if within(&targets, path).is_none() {
+                let all: Vec<String> = targets.iter().map(|target| target.display().to_string()).collect();
+                let mend = match all.is_empty() {
+                    true => "the configuration names no directory in `targets`; name one there".to_owned(),
+                    false => format!("give a path in {} (`targets` of the configuration)", all.join(" or ")),
+                };
+                return Err(SpecError::new(field, path.display().to_string(), mend));
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a file that a user has named. A device is opened for the daemon alone.
+    ///
+    /// # Errors
+    /// The system's, or the place may not be touched ([`is_denied`]).
+    pub(crate) fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
+        self.open_by(path, how, Beneath::Best)
+    }
+
+    fn open_by(&self, path: &Path, how: How, beneath: Beneath) -> io::Result<Box<dyn File>> {
+        let rules = self.rules();
+        let leaf = rules.leaf(path, beneath)?;
+        rules.outside_state(&leaf.parent)?;
+        for _ in 0..TRIES {
+            let Some(file) = leaf.open(how)? else { continue };
+            let stat = fstat(&file)?;
+            plain(&stat, how)?;
+            rules.is_not_own(&identity(&stat))?;
+            return Ok(Box::new(Real(file.into())));
+        }
+        Err(denied("it is put there and taken away again and again"))
+    }
+
+    /// Removes a file that a user has named, if it still is this one.
+    pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
+        let rules = self.rules();
+        let leaf = rules.leaf(path, Beneath::Best)?;
+        rules.outside_state(&leaf.parent)?;
+        rustix::fs::unlinkat(&leaf.parent, &leaf.name, AtFlags::empty())?;
+        leaf.sync()
+    }
+}
+
+impl TaskSpec {
+    /// The files that it names, by their fields.
+    fn paths(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        fn all<'a>(
+            field: &'static str,
+            paths: &'a [PathBuf],
+        ) -> impl Iterator<Item = (&'static str, &'a Path)> {
+            paths.iter().map(move |path| (field, path.as_path()))
+        }
+        all("to", self.to.as_slice())
+            .chain(all("plan", self.plan.as_slice()))
+            .chain(all("checksums", self.checksums.as_slice()))
+            .chain(all("from", &self.from))
+            .chain(all("since", &self.since))
+    }
+
+    /// Whether it names any file.
+    pub fn names_files(&self) -> bool {
+        self.paths().next().is_some()
+    }
+}
+
+/// The target that a path is in, and the rest of the path.
+fn within<'a>(targets: &'a [PathBuf], path: &Path) -> Option<(&'a Path, PathBuf)> {
+    let normal = |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));
+    let inside = targets.iter().filter_map(|target| {
+        let rest = path.strip_prefix(target).ok().filter(|rest| normal(rest))?;
+        Some((target.as_path(), rest.to_owned()))
+    });
+    inside.max_by_key(|(target, _)| target.components().count())
+}
+
+/// A path's directory and its last part.
+fn parted(path: &Path) -> io::Result<(&Path, OsString)> {
+    let (parent, name) = (path.parent(), path.file_name());
+    parent.zip(name.map(OsStr::to_owned)).ok_or_else(|| denied("it is no file; name one"))
+}
+
+/// How a directory beneath another is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beneath {
+    /// By the kernel where it can, which it does since Linux 5.6; step by step elsewhere.
+    Best,
+    #[cfg(test)]
+    Steps,
+}
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A directory beneath another, on a way without links.
+fn beneath(root: &OwnedFd, rest: &Path, how: Beneath) -> io::Result<OwnedFd> {
+    let rest = if rest.as_os_str().is_empty() { Path::new(".") } else { rest };
+    let found = match how {
+        Beneath::Best => by_kernel(root, rest),
+        #[cfg(test)]
+        Beneath::Steps => Err(Errno::NOSYS),
+    };
+    let found = match found {
+        // No such call, or a filter that does not know it.
+        Err(Errno::NOSYS | Errno::PERM) => by_steps(root, rest),
+        found => found,
+    };
+    found.map_err(|error| match error {
+        Errno::LOOP | Errno::XDEV => denied("a link leads out of its target; name the place itself"),
+        error => error.into(),
+    })
+}
+
+fn by_kernel(root: &OwnedFd, rest: &Path) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    for _ in 0..TRIES {
+        match openat2(root, rest, DIRECTORY, Mode::empty(), resolve) {
+            // A rename came in between.
+            Err(Errno::AGAIN) => {}
+            found => return found,
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+fn by_steps(root: &OwnedFd, rest: &Path) -> Result<OwnedFd, Errno> {
+    let mut at = openat(root, ".", DIRECTORY, Mode::empty())?;
+    for step in rest.components() {
+        at = match step {
+            Component::CurDir => at,
+            // With `PATH` a link itself would be opened: as a directory it is none.
+            Component::Normal(name) => {
+                let flags = DIRECTORY | OFlags::NOFOLLOW;
+                openat(&at, name, flags, Mode::empty()).map_err(|error| match is_link(&at, name) {
+                    true => Errno::LOOP,
+                    false => error,
+                })?
+            }
+            _ => return Err(Errno::XDEV),
+        };
+    }
+    Ok(at)
+}
+
+fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
+    let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+}
+
+impl Rules {
+    /// The directory that a path's last part is in.
+    fn leaf(&self, path: &Path, how: Beneath) -> io::Result<Leaf> {
+        let open = |path: &Path| -> io::Result<OwnedFd> {
+            Ok(openat(rustix::fs::CWD, path, DIRECTORY, Mode::empty())?)
+        };
+        let Some(targets) = &self.targets else {
+            let (parent, name) = parted(path)?;
+            return Ok(Leaf { parent: open(parent)?, name, links: Links::Followed });
+        };
+        let Some((target, rest)) = within(targets, path) else {
+            return Err(denied("it is in none of the directories of `targets` in the configuration"));
+        };
+        if rest.as_os_str().is_empty() {
+            // The operator has named this very file or device, whatever its way.
+            let (parent, name) = parted(path)?;
+            return Ok(Leaf { parent: open(parent)?, name, links: Links::Followed });
+        }
+        let (parent, name) = parted(&rest)?;
+        Ok(Leaf { parent: beneath(&open(target)?, parent, how)?, name, links: Links::Refused })
+    }
+
+    /// That a directory is neither a state directory nor in one, whatever it is called or mounted as.
+    fn outside_state(&self, directory: &OwnedFd) -> io::Result<()> {
+        let one = |path: &PathBuf| rustix::fs::stat(path).ok().map(|stat| identity(&stat));
+        let states: Vec<Identity> = self.state.iter().filter_map(one).collect();
+        let mut at = openat(directory, ".", DIRECTORY, Mode::empty())?;
+        loop {
+            let here = identity(&fstat(&at)?);
+            if states.contains(&here) {
+                return Err(denied("it is in the state directory; name another place"));
+            }
+            let above = openat(&at, "..", DIRECTORY, Mode::empty())?;
+            if identity(&fstat(&above)?) == here {
+                return Ok(());
+            }
+            at = above;
+        }
+    }
+
+    fn is_not_own(&self, file: &Identity) -> io::Result<()> {
+        let one = |path: &PathBuf| rustix::fs::stat(path).ok().map(|stat| identity(&stat));
+        if self.own.iter().filter_map(one).any(|own| own == *file) {
+            return Err(denied("it is a served disk, or another file of the daemon's own; name another"));
+        }
+        let mut kept = BTreeSet::new();
+        self.state.iter().for_each(|state| files_of(state, STATE_DEPTH, &mut kept));
+        match kept.contains(file) {
+            true => Err(denied("it is a file of the state directory under another name; name another")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The files of a directory.
+fn files_of(directory: &Path, depth: usize, into: &mut BTreeSet<Identity>) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        match rustix::fs::lstat(&path) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                if depth > 1 {
+                    files_of(&path, depth - 1, into);
+                }
+            }
+            Ok(stat) => drop(into.insert(identity(&stat))),
+            Err(_) => {}
+        }
+    }
+}
+
+/// That it is a file, or a block device that is written to.
+fn plain(stat: &Stat, how: How) -> io::Result<()> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::BlockDevice if how != How::Read => Ok(()),
+        FileType::BlockDevice => Err(denied("it is a device; name a file")),
+        FileType::Directory => Err(denied("it is a directory; name a file in it")),
+        _ => Err(denied("it is neither a file nor a block device; name one")),
+    }
+}
+
+impl Leaf {
+    /// Opens it; `None` if it has changed meanwhile.
+    fn open(&self, how: How) -> io::Result<Option<OwnedFd>> {
+        let follow = match self.links {
+            Links::Followed => AtFlags::empty(),
+            Links::Refused => AtFlags::SYMLINK_NOFOLLOW,
+        };
+        let found = match statat(&self.parent, &self.name, follow) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) if how == How::Make => return self.make(),
+            Err(error) => return Err(error.into()),
+        };
+        if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
+            return Err(denied("it is a link; name the place itself"));
+        }
+        // Before it is opened: opening alone does something to other kinds.
+        plain(&found, how)?;
+        // A pipe that has taken its place is not waited for.
+        let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        flags |= if how == How::Read { OFlags::RDONLY } else { OFlags::RDWR };
+        if self.links == Links::Refused {
+            flags |= OFlags::NOFOLLOW;
+        }
+        if FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice {
+            flags |= OFlags::EXCL;
+        }
+        let file = match openat(&self.parent, &self.name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
+            Err(Errno::BUSY) => {
+                let why =
+                    "it is in use: mounted, or open in another program; free it, or name another device";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let same = identity(&fstat(&file)?) == identity(&found);
+        Ok(same.then_some(file))
+    }
+
+    /// Makes it; `None` if it is there by now.
+    fn make(&self) -> io::Result<Option<OwnedFd>> {
+        let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        match openat(&self.parent, &self.name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => {
+                self.sync()?;
+                Ok(Some(file))
+            }
+            Err(Errno::EXIST) if is_link(&self.parent, &self.name) => {
+                Err(denied("it is a link to nothing; name the place itself"))
+            }
+            Err(Errno::EXIST) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Without this a power cut may take a file back that was made, or bring back one that was removed.
+    fn sync(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(fsync(openat(self.parent.as_fd(), ".", flags, Mode::empty())?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

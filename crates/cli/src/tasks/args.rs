@@ -60,6 +60,9 @@ pub(crate) struct BackupArgs {
     /// The image's file, which must not exist
     #[arg(value_name = "FILE")]
     pub(crate) to: PathBuf,
+    /// Overwrite a file that is there
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Only what differs from this former image; several times, the full one first, for differences on top of each other
     #[arg(long, value_name = "FILE")]
     pub(crate) since: Vec<PathBuf>,

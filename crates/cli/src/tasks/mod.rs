@@ -33,6 +33,7 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<String, Probl
 pub(crate) fn backup(args: &BackupArgs, console: &Console) -> Result<String, Problem> {
     let mut spec = Map::new();
     spec.insert("to".into(), absolute(&args.to)?.into());
+    spec.insert("force".into(), args.force.into());
     let since: Vec<String> = args.since.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
     if !since.is_empty() {
         spec.insert("since".into(), since.into());

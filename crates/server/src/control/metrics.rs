@@ -1,6 +1,8 @@
 //! Metrics for Prometheus, made of the status at the moment of asking.
 
-use crate::desk::status::TaskStatus;
+use crate::desk::spec::Kind;
+use crate::desk::status::{Outcome, TaskStatus};
+use crate::desk::table::TaskState;
 use crate::disk::{BOUNDS_US, DiskStatus, Latency};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -10,8 +12,16 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt::{Error, Write};
 
-/// A disk's name, its status, its tasks.
-pub(crate) type One = (String, DiskStatus, Vec<TaskStatus>);
+/// A disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct One {
+    /// Its name.
+    pub disk: String,
+    pub status: DiskStatus,
+    pub tasks: Vec<TaskStatus>,
+    /// How tasks of each kind have ended.
+    pub outcomes: Vec<(Kind, Outcome)>,
+}
 
 /// All of them as text.
 pub(crate) fn encode(disks: &[One]) -> String {
@@ -37,7 +47,7 @@ type Labels<'a> = Vec<(&'static str, String)>;
 
 impl Collector for Snapshot {
     fn encode(&self, mut to: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let disk = |one: &One| vec![("disk", one.0.clone())];
+        let disk = |one: &One| vec![("disk", one.disk.clone())];
         let counters: [Named<DiskStatus, u64>; 11] = [
             ("foreground_failed", "Foreground requests that failed", |s| s.failed),
             ("foreground_read_bytes", "Bytes read for the foreground", |s| s.read_bytes),
@@ -59,7 +69,7 @@ impl Collector for Snapshot {
         ];
         for (name, help, value) in counters {
             let values: Vec<(Labels<'_>, f64)> =
-                self.0.iter().map(|one| (disk(one), value(&one.1) as f64)).collect();
+                self.0.iter().map(|one| (disk(one), value(&one.status) as f64)).collect();
             family(&mut to, name, help, MetricType::Counter, &values)?;
         }
         let gauges: [Named<DiskStatus, f64>; 6] = [
@@ -82,15 +92,19 @@ impl Collector for Snapshot {
         ];
         for (name, help, value) in gauges {
             let values: Vec<(Labels<'_>, f64)> =
-                self.0.iter().map(|one| (disk(one), value(&one.1))).collect();
+                self.0.iter().map(|one| (disk(one), value(&one.status))).collect();
             family(&mut to, name, help, MetricType::Gauge, &values)?;
         }
         let values: Vec<(Labels<'_>, f64)> =
-            self.0.iter().filter_map(|one| Some((disk(one), wrong_blocks(&one.2)?))).collect();
+            self.0.iter().filter_map(|one| Some((disk(one), wrong_blocks(&one.tasks)?))).collect();
         let (name, help) =
             ("wrong_blocks", "Blocks that were not what was recorded, in the last scrub with checksums");
         family(&mut to, name, help, MetricType::Gauge, &values)?;
-        let tasks: [Named<TaskStatus, f64>; 6] = [
+        let tasks: [Named<TaskStatus, f64>; 8] = [
+            ("task_running", "Whether a task works", |t| f64::from(u8::from(t.state == TaskState::Running))),
+            ("task_paused", "Whether it stands still, on request or because it cannot go on", |t| {
+                f64::from(u8::from(t.state == TaskState::Paused))
+            }),
             ("task_blocks", "Blocks of a task", |t| t.blocks as f64),
             ("task_done_blocks", "Blocks of it that are done, durably", |t| t.done as f64),
             ("task_done_bytes", "Bytes of those", |t| t.bytes as f64),
@@ -105,15 +119,25 @@ impl Collector for Snapshot {
             }),
         ];
         for (name, help, value) in tasks {
-            let values = self.tasks(value, true);
+            let values = self.tasks(value);
             family(&mut to, name, help, MetricType::Gauge, &values)?;
         }
+        let failed = self.kinds(|outcome| Some(outcome.failed as f64));
+        let help = "Tasks that failed since the daemon started";
+        family(&mut to, "tasks_failed", help, MetricType::Counter, &failed)?;
+        let seconds = |ms: Option<u64>| ms.map(|ms| ms as f64 / 1e3);
+        let success = self.kinds(|outcome| seconds(outcome.last_success_unix_ms));
+        let help = "When the last task of this kind was done, in seconds since 1970; nothing if none was";
+        family(&mut to, "task_last_success_timestamp_seconds", help, MetricType::Gauge, &success)?;
+        let failure = self.kinds(|outcome| seconds(outcome.last_failure_unix_ms));
+        let help = "When the last task of this kind failed, in seconds since 1970; nothing if none did";
+        family(&mut to, "task_last_failure_timestamp_seconds", help, MetricType::Gauge, &failure)?;
         let moved: [Named<TaskStatus, f64>; 2] = [
             ("task_free_bytes", "Bytes of a task in gaps of the foreground: free", |t| t.free_bytes as f64),
             ("task_idle_bytes", "Bytes of a task in idle time", |t| t.idle_bytes as f64),
         ];
         for (name, help, value) in moved {
-            let values = self.tasks(value, false);
+            let values = self.tasks(value);
             family(&mut to, name, help, MetricType::Counter, &values)?;
         }
         Ok(())
@@ -127,23 +151,27 @@ fn wrong_blocks(tasks: &[TaskStatus]) -> Option<f64> {
 }
 
 impl Snapshot {
-    /// A value of each task that is not over: those that are do not change any more. What counts up is not to begin anew
-    /// with each state.
-    fn tasks(&self, value: fn(&TaskStatus) -> f64, with_state: bool) -> Vec<(Labels<'static>, f64)> {
-        let each = |(disk, _, tasks): &One| {
-            let live = tasks.iter().filter(|task| !task.state.is_over());
+    /// A value of each task that is not over: those that are do not change any more. A task's labels stay the same for as
+    /// long as it is there, so its state is none of them.
+    fn tasks(&self, value: fn(&TaskStatus) -> f64) -> Vec<(Labels<'static>, f64)> {
+        let each = |one: &One| {
+            let live = one.tasks.iter().filter(|task| !task.state.is_over());
             let labelled = live.map(|task| {
-                let mut labels = vec![
-                    ("disk", disk.clone()),
-                    ("task", task.id.to_string()),
-                    ("kind", task.kind.to_string()),
-                ];
-                labels.extend(with_state.then(|| ("state", task.state.to_string())));
-                (labels, value(task))
+                let (id, kind) = (task.id.to_string(), task.kind.to_string());
+                (vec![("disk", one.disk.clone()), ("task", id), ("kind", kind)], value(task))
             });
             labelled.collect::<Vec<_>>()
         };
         self.0.iter().flat_map(each).collect()
+    }
+
+    /// A value of each kind of task of each disk, where there is one.
+    fn kinds(&self, value: impl Fn(&Outcome) -> Option<f64>) -> Vec<(Labels<'static>, f64)> {
+        let all = self.0.iter().flat_map(|one| one.outcomes.iter().map(move |(kind, of)| (one, kind, of)));
+        let labelled = all.filter_map(|(one, kind, outcome)| {
+            Some((vec![("disk", one.disk.clone()), ("kind", kind.to_string())], value(outcome)?))
+        });
+        labelled.collect()
     }
 }
 
@@ -182,7 +210,7 @@ fn histograms(out: &mut String, disks: &[One]) {
     out.truncate(end);
     for (name, help, of) in kinds {
         let _ = writeln!(out, "# HELP freeblock_{name} {help}.\n# TYPE freeblock_{name} histogram");
-        for (disk, status, _) in disks {
+        for One { disk, status, .. } in disks {
             let latency = of(status);
             // A disk's name is letters, digits, dots, dashes and underscores, but nobody promises that here.
             let disk = disk.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -206,11 +234,35 @@ mod tests {
     #[test]
     fn a_disk_that_does_not_do_what_its_profile_says_is_told_of_and_so_is_that_it_does_again() {
         let told = |mistrusted| {
-            encode(&[("d0".to_owned(), DiskStatus { mistrusted, ..DiskStatus::default() }, Vec::new())])
+            let status = DiskStatus { mistrusted, ..DiskStatus::default() };
+            encode(&[One { disk: "d0".to_owned(), status, ..One::default() }])
         };
         for (mistrusted, value) in [(true, "1.0"), (false, "0.0")] {
             let line = format!("freeblock_mistrusted{{disk=\"d0\"}} {value}");
             assert!(told(mistrusted).lines().any(|told| told == line), "{}", told(mistrusted));
         }
+    }
+
+    #[test]
+    fn failures_and_the_last_success_of_each_kind_are_told() {
+        let outcome = Outcome {
+            failed: 2,
+            last_failure_unix_ms: Some(1_500),
+            last_success_unix_ms: Some(1_700_000_000_250),
+        };
+        let outcomes = vec![(Kind::Scrub, outcome), (Kind::Backup, Outcome::default())];
+        let text = encode(&[One { disk: "d0".to_owned(), outcomes, ..One::default() }]);
+        let lines: Vec<&str> =
+            text.lines().filter(|line| line.contains("kind=") && !line.starts_with('#')).collect();
+        assert_eq!(
+            lines,
+            [
+                "freeblock_tasks_failed_total{disk=\"d0\",kind=\"scrub\"} 2.0",
+                "freeblock_tasks_failed_total{disk=\"d0\",kind=\"backup\"} 0.0",
+                "freeblock_task_last_success_timestamp_seconds{disk=\"d0\",kind=\"scrub\"} 1700000000.25",
+                "freeblock_task_last_failure_timestamp_seconds{disk=\"d0\",kind=\"scrub\"} 1.5",
+            ],
+            "{text}"
+        );
     }
 }

@@ -32,6 +32,15 @@ impl Desk {
                     entry.state
                 )));
             }
+            if let (Some(range), Some(there)) = (what.scrubs(), other.scrubs())
+                && range.overlaps(there)
+            {
+                let (first, end) = (there.start(), there.end());
+                return Err(DeskError::Busy(format!(
+                    "scrub {id} of LBNs {first} to {end} is {}; wait for it, or cancel it",
+                    entry.state
+                )));
+            }
             let both = what.writes() && (other.writes() || other.is_snapshot());
             if both || (what.is_snapshot() && other.writes()) {
                 let kind = entry.spec.kind;

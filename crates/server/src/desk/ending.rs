@@ -3,10 +3,11 @@
 
 use super::order::{Lane, Order, Work};
 use super::routes::Owner;
+use super::spec::What;
 use super::table::TaskState;
-use super::{ANSWER, Desk, MOST_LIVE};
+use super::{ANSWER, Desk, MOST_LIVE, Waiter};
 use scheduler::Sessions;
-use tracing::error;
+use tracing::{error, warn};
 use units::{Instant, LbnRange};
 
 /// A task that is over, and not yet in the journal.
@@ -46,6 +47,7 @@ impl Desk {
         reason: Option<String>,
     ) -> u64 {
         let what = self.table.get(id).and_then(|entry| entry.spec.check(&self.setup.disk).ok());
+        let discard = self.discard(id);
         let later = self.with(sessions, id, |live, cx| {
             let places = live.job.places();
             let before = cx.orders.len();
@@ -53,8 +55,12 @@ impl Desk {
             cx.target(Work::End);
             cx.kept(Work::End);
             let ordered = cx.orders.split_off(before);
-            let (later, now): (Vec<Order>, Vec<Order>) =
-                ordered.into_iter().partition(|order| order.lane == Lane::Kept(id));
+            let cut_off = state == TaskState::Cancelled && what.as_ref().is_some_and(What::is_snapshot);
+            let (mut later, now): (Vec<Order>, Vec<Order>) =
+                ordered.into_iter().partition(|order| order.lane == Lane::Kept(id) || cut_off);
+            if let Some(order) = discard.filter(|_| cut_off) {
+                later.insert(0, order);
+            }
             cx.orders.extend(now);
             (later, places)
         });
@@ -71,6 +77,9 @@ impl Desk {
                 Some(what) if what.is_snapshot() => Holds::Reads,
                 _ => Holds::Nothing,
             };
+            if later.iter().any(|order| matches!(order.work, Work::Discard { .. })) {
+                self.discarding.entry(id).or_default();
+            }
             self.ending.push(Ending { seq, since: self.now, holds, later });
             self.let_go();
         }
@@ -132,7 +141,44 @@ impl Desk {
         ended.sort_unstable();
         // No more than these can have been over at a time.
         let last = ended.into_iter().rev().take(MOST_LIVE);
-        self.orders.extend(last.map(|(_, id)| Order { lane: Lane::Kept(id), work: Work::End }));
+        for (_, id) in last {
+            self.orders.push_back(Order { lane: Lane::Kept(id), work: Work::End });
+            let cancelled = self.table.get(id).is_some_and(|entry| entry.state == TaskState::Cancelled);
+            if let Some(order) = self.discard(id).filter(|_| cancelled) {
+                self.orders.extend([order, Order { lane: Lane::Target(id), work: Work::End }]);
+            }
+        }
         self.hand_over();
+    }
+
+    /// The order to remove what a backup or replica has written.
+    fn discard(&self, id: u64) -> Option<Order> {
+        let entry = self.table.get(id)?;
+        let what = entry.spec.check(&self.setup.disk).ok()?;
+        let (path, replica) = match what {
+            What::Backup { to, .. } => (to, false),
+            What::Replica { to, .. } => (to, true),
+            _ => return None,
+        };
+        Some(Order { lane: Lane::Target(id), work: Work::Discard { path, image: entry.image, replica } })
+    }
+
+    /// What a cancelled backup has written is removed, or it is known what is left.
+    pub(super) fn discarded(&mut self, id: u64, left: Option<String>) {
+        if let Some(left) = left {
+            warn!(disk = self.setup.disk.name, task = id, left, "cancelled");
+            self.left.insert(id, left);
+        }
+        for waiter in self.discarding.remove(&id).into_iter().flatten() {
+            waiter(Ok(()));
+        }
+    }
+
+    /// Calls `waiter` when what a cancelled task has written is removed, or cannot be; at once if that is known.
+    pub(crate) fn when_discarded(&mut self, id: u64, waiter: Waiter) {
+        match self.discarding.get_mut(&id) {
+            Some(waiters) => waiters.push(waiter),
+            None => waiter(Ok(())),
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! The desk's table and its journal: what is noted, and what comes of its being durable.
 
 use super::order::{Lane, Order, Work};
-use super::table::{Event, TaskState};
+use super::spec::Kind;
+use super::table::{Entry, Event, TaskState};
 use super::{Desk, LEAST_COMPACTION, MOST_REMEMBERED, SAVE_EVERY, Waiter};
 use crate::tasks::journal::Writer;
 use scheduler::Sessions;
@@ -53,6 +54,7 @@ impl Desk {
         }
         if state.is_over() {
             self.count_bad(id);
+            self.outcomes.entry(kind).or_default().add(state, self.unix_ms);
         }
         self.note(Event::State { id, state, reason, at: self.unix_ms })
     }
@@ -60,7 +62,18 @@ impl Desk {
     /// Drops the oldest of those that are over, if there are too many.
     pub(super) fn forget_old(&mut self) {
         while self.table.iter().count() > MOST_REMEMBERED {
-            let Some((id, _)) = self.table.iter().find(|(_, e)| e.state.is_over()) else { return };
+            // The last one of each kind that was done, and that failed, is what an operator asks for.
+            let last: Vec<u64> = Kind::ALL
+                .into_iter()
+                .flat_map(|kind| [(kind, TaskState::Done), (kind, TaskState::Failed)])
+                .filter_map(|(kind, state)| {
+                    let mut all = self.table.iter().rev();
+                    all.find(|(_, e)| (e.spec.kind, e.state) == (kind, state)).map(|(id, _)| id)
+                })
+                .collect();
+            let may_go = |(id, entry): &(u64, &Entry)| entry.state.is_over() && !last.contains(id);
+            let Some((id, _)) = self.table.iter().find(may_go) else { return };
+            self.left.remove(&id);
             self.note(Event::Forgotten { id });
             self.claimed.remove(&id);
         }

@@ -29,7 +29,8 @@ use order::{Lane, News, Order, Told, Work};
 use pace::Pace;
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
-use spec::{Checksums, DiskFacts, SpecError, What};
+use spec::{Checksums, DiskFacts, Kind, SpecError, What};
+use status::Outcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use sums::Sums;
 use table::{Figures, Table, TaskState};
@@ -137,6 +138,11 @@ pub struct Desk {
     /// Writes of sessions that wait for a block to be kept.
     wanted: Vec<LbnRange>,
     ending: Vec<Ending>,
+    /// Cancelled tasks whose files are being removed, and those who wait for that; what could not be removed.
+    discarding: BTreeMap<u64, Vec<Waiter>>,
+    left: BTreeMap<u64, String>,
+    /// How tasks of each kind have ended.
+    outcomes: BTreeMap<Kind, Outcome>,
     /// Tasks that a flush is under way for.
     flushing: Vec<u64>,
     /// Tasks beside which nobody else writes.
@@ -165,6 +171,7 @@ impl Desk {
             None => (Table::default(), spec::volume(setup.seed)),
         };
         let (writer, bytes) = Writer::fresh(volume, &table);
+        let outcomes = Outcome::of_each(&table);
         let claimed = table.iter().map(|(id, entry)| (id, entry.figures.clone())).collect();
         let compacted = bytes.len() as u64;
         let first = Order { lane: Lane::Journal, work: Work::Journal { seq: 1, bytes, replace: true } };
@@ -194,6 +201,9 @@ impl Desk {
             unix_ms: 0,
             harm: Harm::default(),
             ending: Vec::new(),
+            discarding: BTreeMap::new(),
+            left: BTreeMap::new(),
+            outcomes,
             wanted: Vec::new(),
             flushing: Vec::new(),
             alone: BTreeSet::new(),
@@ -284,6 +294,7 @@ impl Desk {
             (Lane::Journal, News::Journal { seq, failed }) => return self.journaled(sessions, seq, failed),
             (Lane::Journal, _) => return,
             (Lane::Sums, news) => return self.told_sums(sessions, news),
+            (Lane::Target(id), News::Discarded(left)) => return self.discarded(id, left),
             (Lane::Target(id), news) => (id, (false, news)),
             (Lane::Kept(id), news) => (id, (true, news)),
         };

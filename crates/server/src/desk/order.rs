@@ -94,8 +94,6 @@ pub enum Work {
         /// About so many bytes.
         most: usize,
     },
-    /// Read a file whole: [`News::Bytes`].
-    Load(PathBuf),
     /// Read a plan and what a reorganisation remembers of it: [`News::Moves`], [`News::Trouble`] or [`News::Refused`].
     OpenMoves {
         /// The plan's file; the task's own copy is taken if there is one.
@@ -133,6 +131,15 @@ pub enum Work {
     Compare(Vec<(u64, u32)>),
     /// Store sums of blocks, durably: [`News::Recorded`] or [`News::Trouble`].
     Record(Vec<(u64, u32)>),
+    /// Remove an image that this task has begun and will not end, or say what is left of a replica: [`News::Discarded`].
+    Discard {
+        /// Its file.
+        path: PathBuf,
+        /// Which image it is.
+        image: u64,
+        /// Whether it is a replica: that stays.
+        replica: bool,
+    },
     /// The task is over: let go of its files. What it kept is removed.
     End,
 }
@@ -148,7 +155,7 @@ pub struct Target {
     pub replica: bool,
     /// Nothing of it was ever written: what is there already is somebody else's.
     pub fresh: bool,
-    /// Whatever is there.
+    /// What is there is overwritten.
     pub force: bool,
     /// An image: only what differs from these, one on top of the other; all of it if there are none.
     pub since: Vec<PathBuf>,
@@ -246,6 +253,8 @@ pub enum News {
     Refused(String),
     /// It is whole and durable.
     Finished,
+    /// Nothing is left of it, or what is.
+    Discarded(Option<String>),
     /// The images are sound, and have so many chunks.
     Verified {
         /// In all images.
@@ -262,8 +271,6 @@ pub enum News {
     },
     /// It is somebody's turn again.
     Breathed,
-    /// The file.
-    Bytes(Vec<u8>),
     /// A checksum store is open.
     SumsOpened {
         /// For which task.

@@ -33,7 +33,7 @@ impl DiskFacts {
 }
 
 /// The kinds of tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Reads every block once and names the sectors that cannot be read.
@@ -46,6 +46,11 @@ pub enum Kind {
     Replica,
     /// Blocks change their places as a plan says.
     Reorganize,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Scrub, Self::Backup, Self::Restore, Self::Replica, Self::Reorganize];
 }
 
 impl std::fmt::Display for Kind {
@@ -98,7 +103,7 @@ pub struct TaskSpec {
     /// (docs/SCRUB.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksums: Option<PathBuf>,
-    /// Restore: although clients have the disk open. Replica: although something is there already. Scrub with checksums:
+    /// Restore: although clients have the disk open. Backup, replica: although something is there already. Scrub with checksums:
     /// another store than before, or one that is not believed any more, is begun anew.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
@@ -153,7 +158,7 @@ impl TaskSpec {
         stray("since", !self.since.is_empty(), &[Backup])?;
         stray("plan", self.plan.is_some(), &[Reorganize])?;
         stray("checksums", self.checksums.is_some(), &[Scrub])?;
-        stray("force", self.force, &[Restore, Replica, Scrub])?;
+        stray("force", self.force, &[Restore, Backup, Replica, Scrub])?;
         Ok(match kind {
             Scrub => {
                 let (range, block) = (self.range(disk)?, self.block(disk)?);
@@ -161,7 +166,7 @@ impl TaskSpec {
             }
             Backup => {
                 let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
-                What::Backup { to, block, since: paths("since", &self.since)? }
+                What::Backup { to, block, since: paths("since", &self.since)?, force: self.force }
             }
             Replica => {
                 let (to, block) = (path("to", self.to.as_ref())?, self.block(disk)?);
@@ -292,6 +297,8 @@ pub enum What {
         block: Sectors,
         /// Former images, in order, from which it is the difference.
         since: Vec<PathBuf>,
+        /// A file that is there is overwritten.
+        force: bool,
     },
     /// Onto a file or disk.
     Replica {
@@ -343,6 +350,14 @@ impl What {
     /// Whether nobody else may write anywhere meanwhile.
     pub(crate) fn takes_all(&self) -> bool {
         matches!(self, Self::Restore { .. })
+    }
+
+    /// The LBNs that it reads for their own sake.
+    pub(crate) fn scrubs(&self) -> Option<LbnRange> {
+        match self {
+            Self::Scrub { range, .. } => Some(*range),
+            _ => None,
+        }
     }
 
     /// Whether it is of one instant.
@@ -438,8 +453,8 @@ mod tests {
             (r#"{"kind":"restore"}"#, "from: nothing is given; name the images"),
             (r#"{"kind":"restore","from":["x"]}"#, "from: x; give a path that begins with /"),
             (
-                r#"{"kind":"backup","to":"/a","force":true}"#,
-                "force: a backup has no such thing; leave it out",
+                r#"{"kind":"reorganize","plan":"/a","force":true}"#,
+                "force: a reorganize has no such thing; leave it out",
             ),
         ];
         for (json, said) in mistakes {

@@ -2,9 +2,10 @@
 
 use super::Desk;
 use super::spec::{Kind, TaskSpec};
-use super::table::{Content, TaskState};
+use super::table::{Content, Table, TaskState};
 use scheduler::Harm;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use tracing::warn;
 use units::Duration;
 
@@ -78,7 +79,46 @@ pub struct TaskHarm {
     pub shared: bool,
 }
 
+/// How tasks of a kind have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Tasks that failed since the daemon started.
+    pub failed: u64,
+    /// When the last one failed, in milliseconds since 1970, as far as the journal knows.
+    pub last_failure_unix_ms: Option<u64>,
+    /// When the last one was done.
+    pub last_success_unix_ms: Option<u64>,
+}
+
+impl Outcome {
+    /// Those of a journal: nothing has failed since the daemon started.
+    pub(super) fn of_each(table: &Table) -> BTreeMap<Kind, Self> {
+        let mut all: BTreeMap<Kind, Self> = Kind::ALL.map(|kind| (kind, Self::default())).into();
+        for (_, entry) in table.iter() {
+            all.entry(entry.spec.kind).or_default().add(entry.state, entry.changed);
+        }
+        all.values_mut().for_each(|outcome| outcome.failed = 0);
+        all
+    }
+
+    pub(super) fn add(&mut self, state: TaskState, unix_ms: u64) {
+        match state {
+            TaskState::Done => self.last_success_unix_ms = self.last_success_unix_ms.max(Some(unix_ms)),
+            TaskState::Failed => {
+                self.failed += 1;
+                self.last_failure_unix_ms = self.last_failure_unix_ms.max(Some(unix_ms));
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Desk {
+    /// How tasks of each kind have ended.
+    pub fn outcomes(&self) -> Vec<(Kind, Outcome)> {
+        self.outcomes.iter().map(|(kind, outcome)| (*kind, *outcome)).collect()
+    }
+
     /// All tasks that are remembered, the oldest first.
     pub fn tasks(&self) -> Vec<TaskStatus> {
         self.table.iter().filter_map(|(id, _)| self.task(id)).collect()
@@ -105,7 +145,7 @@ impl Desk {
             disk: self.setup.disk.name.clone(),
             kind: entry.spec.kind,
             state: entry.state,
-            reason: entry.reason.clone(),
+            reason: entry.reason.clone().or_else(|| self.left.get(&id).cloned()),
             priority: entry.spec.priority,
             created_unix_s: entry.created as f64 / 1e3,
             changed_unix_s: entry.changed as f64 / 1e3,

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
+mod calls;
 #[path = "../../../tests/server/support/log.rs"]
 #[allow(unreachable_pub, dead_code)]
 mod log;

@@ -356,7 +356,7 @@ fn what_is_there_already_is_not_overwritten() {
     let mut rig = Rig::new();
     rig.files.put(IMAGE, b"somebody's only copy");
     for (spec, said) in [
-        (backup(), "/backups/image: something else is there; name a new file"),
+        (backup(), "/backups/image: something else is there; name a new file, or say force"),
         (replica(), "/backups/image: the file is not empty; name a new one, or say force"),
         (
             TaskSpec { to: Some("/disk".into()), ..backup() },
@@ -404,13 +404,13 @@ fn pause_resume_cancel_priority_and_deadline() {
 #[test]
 fn a_journal_that_cannot_be_written_starts_nothing_and_claims_nothing() {
     let mut rig = Rig::new();
-    let old = rig.start(scrub());
+    let old = rig.start(TaskSpec { first_lbn: Some(8), ..scrub() });
     rig.run_for(Duration::from_millis(400));
     rig.files.limit("/state", Some(0));
     let told = std::sync::Arc::new(std::sync::Mutex::new(None));
     let heard = told.clone();
     let id = rig.call(|desk, _| {
-        let (id, seq) = desk.start(scrub()).unwrap();
+        let (id, seq) = desk.start(TaskSpec { sectors: Some(8), ..scrub() }).unwrap();
         desk.when_durable(seq, Box::new(move |told| *heard.lock().unwrap() = Some(told)));
         id
     });

@@ -1,0 +1,146 @@
+//! What operators ask for: scrubs that overlap, backups that are cancelled, what is remembered of tasks that are over.
+
+use super::memory::below;
+use super::rig::Rig;
+use super::tasks::backup;
+use crate::desk::order::Lane;
+use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::status::Outcome;
+use crate::desk::table::TaskState;
+use crate::desk::{DeskError, MOST_REMEMBERED};
+use units::Duration;
+use workload::random::Stream;
+
+const IMAGE: &str = "/backups/image";
+
+fn scrub(first: u64, sectors: u64) -> TaskSpec {
+    let (first_lbn, sectors) = (Some(first), Some(sectors));
+    TaskSpec { first_lbn, sectors, block_sectors: Some(8), ..TaskSpec::new(Kind::Scrub) }
+}
+
+fn outcome(rig: &mut Rig, kind: Kind) -> Outcome {
+    rig.call(|desk, _| desk.outcomes()).into_iter().find(|(of, _)| *of == kind).unwrap().1
+}
+
+#[test]
+fn a_scrub_of_sectors_that_another_scrub_reads_is_refused() {
+    let mut rig = Rig::new();
+    let first = rig.start(scrub(80, 80));
+    for (from, sectors) in [(80, 80), (0, 81), (159, 1), (100, 8), (0, 800)] {
+        let refused = rig.call(|desk, _| desk.start(scrub(from, sectors))).unwrap_err();
+        let said = "scrub 1 of LBNs 80 to 160 is ";
+        assert!(matches!(&refused, DeskError::Busy(why) if why.starts_with(said)), "{refused}");
+    }
+    let beside = [rig.start(scrub(0, 80)), rig.start(scrub(160, 80))];
+    for id in [first].into_iter().chain(beside) {
+        assert_eq!(rig.run(id), TaskState::Done);
+    }
+    rig.start(scrub(0, 800));
+}
+
+#[test]
+fn a_cancelled_backup_leaves_no_file_at_whatever_moment() {
+    let mut chance = Stream::new(11, "cancel");
+    for round in 0..12 {
+        let mut rig = Rig::new();
+        let id = rig.start(backup());
+        for _ in 0..below(&mut chance, 400) {
+            rig.step();
+        }
+        if rig.task(id).state.is_over() {
+            continue;
+        }
+        // A target that is away for a moment, and one that is not.
+        if round % 3 == 0 {
+            rig.call(|desk, s| desk.pause(s, id)).unwrap();
+        }
+        rig.call(|desk, s| desk.cancel(s, id)).unwrap();
+        if round % 2 == 0 {
+            rig = rig.crash(Some(&mut chance));
+        }
+        rig.run_for(Duration::from_secs(1));
+        let task = rig.task(id);
+        if task.state == TaskState::Cancelled {
+            assert_eq!((rig.files.get(IMAGE), task.reason), (None, None), "round {round}");
+            let again = rig.start(backup());
+            assert_eq!(rig.run(again), TaskState::Done);
+            assert!(rig.files.get(IMAGE).is_some());
+            continue;
+        }
+        // The power failed before the journal knew: the task goes on, and its file is whole in the end.
+        assert_eq!(rig.run(id), TaskState::Done);
+    }
+}
+
+#[test]
+fn a_file_that_a_cancelled_backup_did_not_make_stays() {
+    let mut rig = Rig::new();
+    rig.files.put(IMAGE, b"something else");
+    rig.hangs = vec![Lane::Target(1)];
+    let id = rig.start(backup());
+    rig.run_for(Duration::from_millis(400));
+    rig.call(|desk, s| desk.cancel(s, id)).unwrap();
+    rig.hangs.clear();
+    rig.run_for(Duration::from_secs(1));
+    assert_eq!(rig.files.get(IMAGE).as_deref(), Some(&b"something else"[..]));
+}
+
+#[test]
+fn a_cancel_is_over_when_the_file_is_gone() {
+    let mut rig = Rig::new();
+    let id = rig.start(backup());
+    rig.run_for(Duration::from_millis(400));
+    rig.hangs = vec![Lane::Target(id)];
+    rig.call(|desk, s| desk.cancel(s, id)).unwrap();
+    let told = std::sync::Arc::new(std::sync::Mutex::new(false));
+    let heard = told.clone();
+    rig.call(|desk, _| desk.when_discarded(id, Box::new(move |_| *heard.lock().unwrap() = true)));
+    rig.run_for(Duration::from_secs(1));
+    assert!(!*told.lock().unwrap() && rig.files.get(IMAGE).is_some());
+    rig.hangs.clear();
+    rig.run_for(Duration::from_secs(1));
+    assert!(*told.lock().unwrap() && rig.files.get(IMAGE).is_none());
+}
+
+#[test]
+fn with_force_a_backup_overwrites_what_is_there() {
+    let mut rig = Rig::new();
+    rig.files.put(IMAGE, &[7; 100_000]);
+    let refused = rig.start(backup());
+    assert_eq!(rig.run(refused), TaskState::Failed);
+    assert!(rig.task(refused).reason.unwrap().ends_with("name a new file, or say force"));
+    let forced = rig.start(TaskSpec { force: true, ..backup() });
+    rig.run_for(Duration::from_millis(300));
+    // It goes on with its own file after a kill, and does not begin again.
+    let done = rig.task(forced).done;
+    rig = rig.crash(None);
+    assert!(rig.task(forced).done >= done);
+    assert_eq!(rig.run(forced), TaskState::Done);
+    assert_ne!(rig.files.get(IMAGE).unwrap()[..4], [7; 4]);
+}
+
+#[test]
+fn the_last_success_and_failure_of_each_kind_are_remembered_over_restarts() {
+    let mut rig = Rig::new();
+    assert_eq!(outcome(&mut rig, Kind::Backup), Outcome::default());
+    rig.files.put(IMAGE, b"something else");
+    let failed = rig.start(backup());
+    assert_eq!(rig.run(failed), TaskState::Failed);
+    let backups = outcome(&mut rig, Kind::Backup);
+    assert_eq!((backups.failed, backups.last_success_unix_ms), (1, None));
+    rig.run_for(Duration::from_secs(1));
+    let done = rig.start(scrub(0, 8));
+    assert_eq!(rig.run(done), TaskState::Done);
+    let scrubs = outcome(&mut rig, Kind::Scrub);
+    assert!(scrubs.last_success_unix_ms > backups.last_failure_unix_ms);
+    for _ in 0..MOST_REMEMBERED + 5 {
+        let id = rig.start(scrub(0, 8));
+        rig.call(|desk, s| desk.cancel(s, id)).unwrap();
+    }
+    let mut rig = rig.crash(None);
+    let tasks = rig.call(|desk, _| desk.tasks());
+    assert_eq!(tasks.len(), MOST_REMEMBERED);
+    assert_eq!((tasks[0].id, tasks[1].id), (failed, done));
+    assert_eq!(outcome(&mut rig, Kind::Scrub), scrubs);
+    assert_eq!(outcome(&mut rig, Kind::Backup), Outcome { failed: 0, ..backups });
+}

@@ -486,7 +486,7 @@ pub(crate) struct ProbeArgs {
 
 /// Encryption of an export.
 #[cfg(target_os = "linux")]
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct TlsArgs {
     /// Encrypt, with this certificate (PEM); clients who do not are refused
     #[arg(long, value_name = "FILE", requires = "tls_key")]

@@ -12,6 +12,10 @@ use serde::Serialize;
 use server::{Address, Exporter, Listener, Offer, Tally, Tls};
 use std::fmt::Write;
 use std::fs::File;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, reload};
 
 pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, Problem> {
     let found = resolve(&args.drive)?;
@@ -37,7 +41,7 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
     for listener in &listeners {
         console.note(&format!("{} at {}", found.profile.title, listener.address()));
     }
-    log();
+    log(tracing::Level::INFO);
     let offer = Offer { name: args.name.clone(), read_only: args.read_only, tls, ..Offer::default() };
     let (exporter, stop) = Exporter::new(disk, offer, listeners).map_err(Problem::failed)?;
     interrupt::watch_and(
@@ -61,10 +65,24 @@ pub(crate) fn tls(args: &TlsArgs) -> Result<Option<Tls>, Problem> {
 }
 
 /// What happens goes to standard error, a line each.
-pub(crate) fn log() {
+pub(crate) fn log(level: tracing::Level) -> Lines {
+    let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
     // A disk's lines bear its name: its thread has it. One subscriber a process: a second is not needed.
-    let lines = tracing_subscriber::fmt().with_thread_names(true);
-    let _ = lines.with_writer(std::io::stderr).with_ansi(false).try_init();
+    let lines = tracing_subscriber::fmt::layer().with_thread_names(true);
+    let lines = lines.with_writer(std::io::stderr).with_ansi(false);
+    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    Lines(handle)
+}
+
+/// The log: which lines of it are written.
+pub(crate) struct Lines(reload::Handle<LevelFilter, Registry>);
+
+impl Lines {
+    /// Lines from this level on.
+    pub(crate) fn set(&self, level: tracing::Level) {
+        // It fails where another subscriber was there first, whose level is its own.
+        let _ = self.0.reload(LevelFilter::from_level(level));
+    }
 }
 
 #[derive(Serialize)]

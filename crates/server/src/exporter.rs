@@ -9,7 +9,7 @@ use crate::client::{Client, ClientError};
 use crate::limits::{Limits, Shares};
 use crate::listen::Listener;
 use crate::mailbox::{Door, Mailbox, Stop};
-use crate::offer::{Offer, ServeError, Tally};
+use crate::offer::{Offer, ServeError, Tally, Terms};
 use crate::tls::Tls;
 use device::{
     Answer, Ask, Clock, Device, Ended, KernelError, KernelQueue, Ring, Token, Ublk, UblkError, UblkPlan, Work,
@@ -262,6 +262,9 @@ impl<D: Device> Exporter<D> {
     /// Somebody has rung: calls are made, and perhaps it is the end.
     fn rung(&mut self) -> io::Result<()> {
         let stop = self.door.answer()?;
+        if let Some(Terms { limits, tls }) = self.door.terms() {
+            (self.limits, self.tls) = (limits, tls);
+        }
         while let Some(call) = self.door.next() {
             call(&mut self.disk, self.clock.now());
         }

@@ -30,10 +30,10 @@ pub use disk::{
 pub use exporter::Exporter;
 pub use learnt::{Learnt, LearntKeeper, SAVE_EVERY};
 pub use limits::Limits;
-pub use listen::{Address, ListenError, Listener};
+pub use listen::{Address, ListenError, Listener, unlisted};
 pub use mailbox::{Gone, Mailbox, Stop};
 pub use notify::{Moment, notify};
-pub use offer::{Offer, ServeError, Tally, Ublk};
+pub use offer::{Offer, ServeError, Tally, Terms, Ublk};
 pub use running::Running;
 pub use tape::{FrameError, Frames, Later, Lines, Replay, ReplayError, Replayed, Tape};
 pub use tls::{Tls, TlsError};

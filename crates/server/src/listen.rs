@@ -119,35 +119,65 @@ pub(crate) fn handed_over(path: &Path) -> Option<UnixListener> {
     inherited::take(&Address::Unix(path.to_owned())).map(UnixListener::from)
 }
 
+/// The sockets that the service manager has handed over and that are at none of these addresses, in words: clients that
+/// come in there would wait for ever.
+pub fn unlisted<'a>(addresses: impl IntoIterator<Item = &'a Address>) -> Vec<String> {
+    inherited::others(&addresses.into_iter().collect::<Vec<_>>())
+}
+
 /// Sockets that the service manager has opened for this process.
 mod inherited {
     use super::Address;
     use listenfd::ListenFd;
     use std::os::fd::OwnedFd;
-    use std::sync::{Mutex, OnceLock, PoisonError};
+    use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-    static SOCKETS: OnceLock<Mutex<Vec<(Address, OwnedFd)>>> = OnceLock::new();
+    /// A socket on an address, or what it is instead.
+    type Handed = Result<(Address, OwnedFd), String>;
+
+    static SOCKETS: OnceLock<Mutex<Vec<Handed>>> = OnceLock::new();
+
+    fn sockets() -> MutexGuard<'static, Vec<Handed>> {
+        SOCKETS.get_or_init(|| Mutex::new(all())).lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// The one on this address, once.
     pub fn take(address: &Address) -> Option<OwnedFd> {
-        let sockets = SOCKETS.get_or_init(|| Mutex::new(all()));
-        let mut sockets = sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = sockets.iter().position(|(at, _)| at == address)?;
-        Some(sockets.swap_remove(place).1)
+        let mut sockets = sockets();
+        let place = sockets.iter().position(|one| one.as_ref().is_ok_and(|(at, _)| at == address))?;
+        sockets.swap_remove(place).ok().map(|(_, socket)| socket)
     }
 
-    fn all() -> Vec<(Address, OwnedFd)> {
+    /// Those that are on none of these addresses, and those that are on one that another has taken.
+    pub fn others(addresses: &[&Address]) -> Vec<String> {
+        let mut left = addresses.to_vec();
+        let name = |one: &Handed| match one {
+            Err(what) => Some(what.clone()),
+            Ok((at, _)) => match left.iter().position(|listed| *listed == at) {
+                Some(place) => {
+                    left.swap_remove(place);
+                    None
+                }
+                None => Some(at.to_string()),
+            },
+        };
+        sockets().iter().filter_map(name).collect()
+    }
+
+    fn all() -> Vec<Handed> {
         let mut handed = ListenFd::from_env();
         let many = handed.len();
         let one = |place: usize| {
+            let strange = || format!("descriptor {}, which is no stream socket with an address", place + 3);
             if let Ok(Some(listener)) = handed.take_unix_listener(place) {
-                let path = listener.local_addr().ok()?.as_pathname()?.to_owned();
-                return Some((Address::Unix(path), listener.into()));
+                let at = listener.local_addr().ok().and_then(|at| at.as_pathname().map(ToOwned::to_owned));
+                return at.map(|path| (Address::Unix(path), listener.into())).ok_or_else(strange);
             }
-            let listener = handed.take_tcp_listener(place).ok()??;
-            Some((Address::Tcp(listener.local_addr().ok()?), listener.into()))
+            let Ok(Some(listener)) = handed.take_tcp_listener(place) else { return Err(strange()) };
+            let at = listener.local_addr().map_err(|_| strange())?;
+            Ok((Address::Tcp(at), listener.into()))
         };
-        (0..many).filter_map(one).collect()
+        (0..many).map(one).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! How other threads have something done on a disk's thread.
 
+use crate::offer::Terms;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -67,6 +68,15 @@ impl<D> Mailbox<D> {
         answered.recv().map_err(|_| Gone)
     }
 
+    /// Serves on other terms from here on.
+    ///
+    /// # Errors
+    /// The server has ended.
+    pub fn change(&self, terms: Terms) -> Result<(), Gone> {
+        *self.bell.terms.lock().unwrap_or_else(PoisonError::into_inner) = Some(terms);
+        self.bell.ring().map_err(|_| Gone)
+    }
+
     /// What ends the server.
     pub fn stopper(&self) -> Stop {
         Stop(Arc::clone(&self.bell))
@@ -92,6 +102,7 @@ impl Stop {
 #[derive(Debug)]
 struct Bell {
     stopping: AtomicBool,
+    terms: Mutex<Option<Terms>>,
     wire: Mutex<UnixStream>,
 }
 
@@ -123,7 +134,11 @@ impl<D> Door<D> {
         let heard = ours.try_clone()?;
         heard.set_nonblocking(true)?;
         let (sender, calls) = mpsc::sync_channel(MOST_CALLS);
-        let bell = Arc::new(Bell { stopping: AtomicBool::new(false), wire: Mutex::new(theirs) });
+        let bell = Arc::new(Bell {
+            stopping: AtomicBool::new(false),
+            terms: Mutex::new(None),
+            wire: Mutex::new(theirs),
+        });
         Ok(Self { calls, mailbox: Mailbox { calls: sender, bell }, wire: Arc::new(ours.into()), heard })
     }
 
@@ -149,6 +164,11 @@ impl<D> Door<D> {
             }
         }
         Ok(self.mailbox.bell.stopping.load(Ordering::Acquire))
+    }
+
+    /// Other terms, if they were changed since the last time.
+    pub fn terms(&mut self) -> Option<Terms> {
+        self.mailbox.bell.terms.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub fn next(&mut self) -> Option<Call<D>> {

@@ -10,6 +10,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 pub enum Moment {
     /// Clients are served.
     Ready,
+    /// The configuration is read again; [`Ready`](Self::Ready) follows.
+    Reloading,
     /// What was asked is still answered, and then it ends.
     Stopping,
 }
@@ -29,6 +31,7 @@ pub fn notify(moment: Moment) -> io::Result<()> {
     };
     let message: &[u8] = match moment {
         Moment::Ready => b"READY=1\n",
+        Moment::Reloading => b"RELOADING=1\n",
         Moment::Stopping => b"STOPPING=1\n",
     };
     UnixDatagram::unbound()?.send_to_addr(message, &address).map(|_| ())

@@ -42,6 +42,15 @@ impl Tally {
     }
 }
 
+/// What may change of an [`Offer`] while it is served.
+#[derive(Clone, Debug, Default)]
+pub struct Terms {
+    /// What its clients may keep the server busy with.
+    pub limits: Limits,
+    /// Encryption, of clients that come from then on.
+    pub tls: Option<Tls>,
+}
+
 /// How a device is offered.
 #[derive(Clone, Debug, Default)]
 pub struct Offer {

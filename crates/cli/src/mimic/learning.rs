@@ -36,9 +36,9 @@ impl LearningArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Learning {
-    memory_bytes: u64,
-    minimum_samples: u8,
-    probe_idle: bool,
+    pub(crate) memory_bytes: u64,
+    pub(crate) minimum_samples: u8,
+    pub(crate) probe_idle: bool,
 }
 
 impl Default for Learning {

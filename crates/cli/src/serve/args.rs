@@ -7,7 +7,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Everything from a file: see docs/freeblock.toml, in which each option is explained
     #[arg(long, value_name = "FILE", conflicts_with_all = ["disk", "listen", "profile", "policy", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "mimic_table", "allow_remote", "record", "record_limit", "ublk", "tls_certificate"], required_unless_present = "disk")]

@@ -24,7 +24,9 @@ struct FileText {
     control: Option<Spanned<PathBuf>>,
     #[serde(default)]
     control_roles: Roles,
+    targets: Option<Spanned<Vec<Spanned<PathBuf>>>>,
     keep: Option<Spanned<String>>,
+    log: Option<Spanned<String>>,
     #[serde(default)]
     limits: LimitsText,
     disk: Spanned<Vec<DiskText>>,
@@ -80,6 +82,12 @@ pub(crate) struct Config {
     pub(crate) state: Option<PathBuf>,
     pub(crate) control: Option<PathBuf>,
     pub(crate) control_roles: Roles,
+    /// Where tasks may touch files that users name; `None`: only root and the daemon's own user name files.
+    pub(crate) targets: Option<Vec<PathBuf>>,
+    /// The file that all this comes from, and those that it names: no task touches them.
+    pub(crate) own: Vec<PathBuf>,
+    /// Lines of the log from this level on.
+    pub(crate) log: tracing::Level,
     /// The most bytes that a backup keeps in the state directory.
     pub(crate) keep_bytes_max: u64,
     pub(crate) limits: server::Limits,
@@ -134,6 +142,9 @@ const PARTIAL_BLOCKS: usize = 1 << 10;
 /// A gigabyte: what is overwritten of a disk while a backup's target is away for some minutes.
 const KEEP_BYTES_MAX: u64 = 1 << 30;
 
+/// What an operator wants to know of.
+const LOG: tracing::Level = tracing::Level::INFO;
+
 /// A gigabyte: some million requests.
 const RECORD_LIMIT: u64 = 1 << 30;
 
@@ -163,6 +174,9 @@ impl Config {
                     state: None,
                     control: None,
                     control_roles: Roles::default(),
+                    targets: None,
+                    own: Vec::new(),
+                    log: LOG,
                     keep_bytes_max: KEEP_BYTES_MAX,
                     limits: server::Limits::default(),
                     partial_blocks: PARTIAL_BLOCKS,
@@ -194,6 +208,13 @@ impl Config {
             }
             (None, None) => return Err(Problem::usage("nothing to serve").help("give --config or --disk")),
         };
+        if args.config.is_none() {
+            config.own = config.disks.iter().flat_map(DiskConfig::own).collect();
+            let tls = &args.tls;
+            config.own.extend(
+                [&tls.tls_certificate, &tls.tls_key, &tls.tls_clients].into_iter().flatten().cloned(),
+            );
+        }
         config.state = args.state.clone().or(config.state);
         config.control = args.control.clone().or(config.control);
         if config.control.is_some() && config.state.is_none() {
@@ -209,7 +230,9 @@ impl Config {
         let name = path.display().to_string();
         let text = String::from_utf8(files::read(path)?)
             .map_err(|_| Problem::failed(format!("{name} is no text in UTF-8")))?;
-        Self::from_toml(&text, &name)
+        let mut config = Self::from_toml(&text, &name)?;
+        config.own.push(path.to_owned());
+        Ok(config)
     }
 
     /// The same from a file's text.
@@ -223,6 +246,7 @@ impl Config {
         let place = Source { name, text };
         let (limits, partial_blocks) = file.limits.check(&place)?;
         let mut disks: Vec<DiskConfig> = Vec::new();
+        let mut own: Vec<PathBuf> = Vec::new();
         let span = file.disk.span();
         for disk in file.disk.into_inner() {
             let (name, span) = (disk.name.get_ref().clone(), disk.name.span());
@@ -231,7 +255,9 @@ impl Config {
             }
             let number = disk.ublk.as_ref().map(Spanned::span);
             let (device, listen) = (disk.device.span(), disk.listen.get_ref().clone());
+            own.extend(disk.tls.iter().flat_map(TlsText::files));
             let disk = disk.check(&place)?;
+            own.extend(disk.own());
             if let Some(span) = number.filter(|_| disks.iter().any(|other| other.ublk == disk.ublk)) {
                 return Err(place.problem(span, "another disk has this number; give each one of its own"));
             }
@@ -256,12 +282,124 @@ impl Config {
         }
         let keep = |text: &Spanned<String>| place.parsed(text, |text| values::bytes(text).map(|b| b.get()));
         let keep_bytes_max = file.keep.as_ref().map(keep).transpose()?.unwrap_or(KEEP_BYTES_MAX);
+        let targets = file.targets.map(|all| targets(all, file.state.as_ref(), &place)).transpose()?;
+        let level = |text: &Spanned<String>| place.parsed(text, level);
+        let log = file.log.as_ref().map(level).transpose()?.unwrap_or(LOG);
         let mut places = Places::of(name, text);
         places.note("state", file.state.as_ref().map(Spanned::span));
         places.note("control", file.control.as_ref().map(Spanned::span));
         let (state, control) = (file.state.map(Spanned::into_inner), file.control.map(Spanned::into_inner));
         let control_roles = file.control_roles;
-        Ok(Self { state, control, control_roles, keep_bytes_max, limits, partial_blocks, disks, places })
+        Ok(Self {
+            state,
+            control,
+            control_roles,
+            targets,
+            own,
+            log,
+            keep_bytes_max,
+            limits,
+            partial_blocks,
+            disks,
+            places,
+        })
+    }
+}
+
+/// Where tasks may touch files.
+fn targets(
+    all: Spanned<Vec<Spanned<PathBuf>>>,
+    state: Option<&Spanned<PathBuf>>,
+    place: &Source<'_>,
+) -> Result<Vec<PathBuf>, Problem> {
+    let one = |target: Spanned<PathBuf>| {
+        let (span, target) = (target.span(), target.into_inner());
+        if !target.is_absolute() {
+            return Err(place.problem(span, "a relative path; give one that begins with /"));
+        }
+        if state.is_some_and(|state| target.starts_with(state.get_ref())) {
+            return Err(
+                place.problem(span, "it is in the state directory, which no task touches; give another")
+            );
+        }
+        Ok(target)
+    };
+    all.into_inner().into_iter().map(one).collect()
+}
+
+fn level(text: &str) -> Result<tracing::Level, String> {
+    let known = ["error", "warn", "info", "debug", "trace"];
+    let level = known.contains(&text).then(|| text.parse().ok()).flatten();
+    level.ok_or_else(|| format!("{text:?} is no level; give error, warn, info, debug or trace"))
+}
+
+impl DiskConfig {
+    /// The options that are read at the start only, as text.
+    pub(super) fn fixed(&self) -> Vec<(&'static str, String)> {
+        // Each field by its name, so that a new one is thought of.
+        let Self {
+            name: _,
+            tls: _,
+            places: _,
+            device,
+            listen,
+            allow_remote,
+            export,
+            read_only,
+            buffered,
+            profile,
+            policy,
+            learning,
+            mimic_table,
+            harm_ppm,
+            conservatism,
+            bought_turns,
+            idle_after,
+            timeout,
+            record,
+            record_limit,
+            ublk,
+        } = self;
+        let Learning { memory_bytes, minimum_samples, probe_idle } = learning;
+        let all: [(&'static str, &dyn std::fmt::Debug); 20] = [
+            ("device", device),
+            ("listen", listen),
+            ("allow_remote", allow_remote),
+            ("export", export),
+            ("read_only", read_only),
+            ("buffered", buffered),
+            ("profile", profile),
+            ("policy", policy),
+            ("mimic_memory", memory_bytes),
+            ("mimic_minimum_samples", minimum_samples),
+            ("mimic_probe_idle", probe_idle),
+            ("mimic_table", mimic_table),
+            ("harm_percent", harm_ppm),
+            ("conservatism_ms", conservatism),
+            ("bought_turns", bought_turns),
+            ("idle_after_ms", idle_after),
+            ("timeout_s", timeout),
+            ("record", record),
+            ("record_limit", record_limit),
+            ("ublk", ublk),
+        ];
+        all.into_iter().map(|(option, value)| (option, format!("{value:?}"))).collect()
+    }
+
+    /// The files that it is made of and written to: no task touches them.
+    fn own(&self) -> Vec<PathBuf> {
+        let record = self.record.iter().flat_map(|path| {
+            let mut last = path.as_os_str().to_owned();
+            last.push(".last");
+            [path.clone(), last.into()]
+        });
+        let profile = self.profile.iter().map(PathBuf::from);
+        let ublk = self.ublk.map(|number| format!("/dev/ublkb{number}").into());
+        let device = match &self.device {
+            DeviceSpec::Raw(path) => vec![path.clone()],
+            DeviceSpec::Emulated { drive, file, .. } => vec![file.clone(), drive.into()],
+        };
+        device.into_iter().chain(profile).chain(record).chain(self.mimic_table.clone()).chain(ublk).collect()
     }
 }
 
@@ -475,7 +613,7 @@ mod tests {
         let text = uncommented();
         let table = text.parse::<toml::Table>().unwrap();
         let keys = |table: &toml::Table| table.keys().cloned().collect::<Vec<_>>().join(" ");
-        assert_eq!(keys(&table), "control control_roles disk keep limits state");
+        assert_eq!(keys(&table), "control control_roles disk keep limits log state targets");
         let roles = table["control_roles"].as_table().unwrap();
         assert_eq!(keys(roles), "read_gids read_uids write_gids write_uids");
         let limits = table["limits"].as_table().unwrap();

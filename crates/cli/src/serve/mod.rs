@@ -2,12 +2,14 @@
 
 pub(crate) mod args;
 mod config;
+mod hangup;
 mod identity;
 mod learnt;
 mod names;
 mod open;
 mod places;
 pub(crate) mod recipe;
+mod reload;
 mod tls;
 
 use crate::interrupt;
@@ -17,17 +19,21 @@ use args::ServeArgs;
 pub(crate) use config::MOST_UBLK;
 use config::{Config, DiskConfig};
 use device::Device;
+use hangup::Hangups;
 use names::DeviceSpec;
 use open::AnyDevice;
+use reload::Reload;
 use serde::Serialize;
 use server::control::{Control, ControlConfig};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
 use server::office::{Office, Open, random_seed};
+use server::tasks::Places;
 use server::{
     Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, ServeError, Tally, Tls, Ublk,
 };
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// A disk that is served, and its tasks.
 struct Served {
@@ -37,17 +43,24 @@ struct Served {
 }
 
 pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Problem> {
+    let hangups = Hangups::hold().map_err(|e| Problem::failed(format!("SIGHUP: {e}")))?;
     let config = Config::new(args)?;
-    crate::emulate::log();
+    let lines = crate::emulate::log(config.log);
+    check_handed_over(&config)?;
     if let Some(state) = &config.state {
         std::fs::create_dir_all(state).map_err(|e| {
             let problem = Problem::failed(format!("{}: {e}", state.display()));
             config.places.underline("state", problem.help("give a directory that can be made"))
         })?;
     }
+    let places = Places::new(config.targets.clone());
+    places.keep(config.own.iter().cloned());
+    if let Some(state) = &config.state {
+        places.keep_state(state);
+    }
     let mut running: Vec<Served> = Vec::new();
     for disk in &config.disks {
-        match start(disk, &config, console) {
+        match start(disk, &config, &places, console) {
             Ok(served) => running.push(served),
             Err(problem) => {
                 // Those that run have acknowledged nothing that they would lose, but may have begun to.
@@ -58,7 +71,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
         }
     }
     let control = match control(&config, &running) {
-        Ok(control) => control,
+        Ok(control) => control.map(Arc::new),
         Err(problem) => {
             stop(&running);
             end(running);
@@ -67,6 +80,18 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     };
     if let Some(control) = &control {
         console.note(&format!("control at {}", control.path().display()));
+    }
+    let mailboxes = running.iter().map(|served| (served.running.name().to_owned(), served.running.mailbox()));
+    let mut reload = Reload {
+        args: args.clone(),
+        disks: mailboxes.collect(),
+        control: control.as_ref().map(Arc::downgrade).unwrap_or_default(),
+        places,
+        lines,
+        config,
+    };
+    if let Err(error) = hangups.each(move || reload.again()) {
+        tracing::warn!(%error, "no thread for SIGHUP: the configuration is read at the start only");
     }
     let stoppers: Vec<_> = running.iter().map(|served| served.running.stopper()).collect();
     tell(Moment::Ready);
@@ -90,6 +115,20 @@ pub(crate) fn check_config(text: &str, name: &str) -> Result<(), Problem> {
     Config::from_toml(text, name).map(|_| ())
 }
 
+/// That every socket of the service manager's is somebody's: clients that come in at another would wait for ever.
+fn check_handed_over(config: &Config) -> Result<(), Problem> {
+    let control = config.control.iter().cloned().map(Address::Unix).collect::<Vec<_>>();
+    let listed = config.disks.iter().flat_map(|disk| &disk.listen).chain(&control);
+    match server::unlisted(listed).as_slice() {
+        [] => Ok(()),
+        others => Err(Problem::failed(format!(
+            "the service manager hands over a socket that no disk has: {}",
+            others.join(", ")
+        ))
+        .help("name it in `listen` of a disk, or as `control`; or take it out of the socket unit")),
+    }
+}
+
 /// The control socket of all disks, if there is to be one.
 fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Problem> {
     let Some(path) = &config.control else { return Ok(None) };
@@ -103,6 +142,7 @@ fn control(config: &Config, running: &[Served]) -> Result<Option<Control>, Probl
 fn office(
     disk: &DiskConfig,
     config: &Config,
+    allowed: &Places,
     opened: &mut Disk<AnyDevice>,
 ) -> Result<Option<Office>, Problem> {
     let Some(state) = &config.state else { return Ok(None) };
@@ -119,7 +159,8 @@ fn office(
     }
     let seed = random_seed().map_err(Problem::failed)?;
     let setup = Setup { disk: facts, keep_bytes_max: config.keep_bytes_max, seed };
-    Office::set_up(opened, setup, &state.join(&disk.name)).map(Some).map_err(Problem::failed)
+    let office = Office::set_up(opened, setup, &state.join(&disk.name)).map_err(Problem::failed)?;
+    Ok(Some(office.confined(allowed.clone())))
 }
 
 /// To the service manager; a daemon whose manager does not listen serves all the same.
@@ -129,7 +170,7 @@ fn tell(moment: Moment) {
     }
 }
 
-fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served, Problem> {
+fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console) -> Result<Served, Problem> {
     // Who must encrypt is not read on the way.
     let remote = disk.allow_remote || disk.tls.as_ref().is_some_and(Tls::is_required);
     let bind = |(turn, address): (usize, &Address)| {
@@ -155,7 +196,7 @@ fn start(disk: &DiskConfig, config: &Config, console: &Console) -> Result<Served
         let begun = open::record(path, disk.record_limit, recipe, &mut opened);
         begun.map_err(|problem| disk.places.underline("record", problem))?;
     }
-    let office = office(disk, config, &mut opened)?;
+    let office = office(disk, config, allowed, &mut opened)?;
     let running = Running::start(&disk.name, opened, offer, listeners).map_err(|error| {
         let problem = Problem::failed(format!("{}: {error}", disk.name));
         match error {

@@ -18,6 +18,12 @@ pub(super) struct TlsText {
 }
 
 impl TlsText {
+    /// The files that it names.
+    pub(super) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let all = [Some(&self.certificate), Some(&self.key), self.clients.as_ref()];
+        all.into_iter().flatten().map(|path| path.get_ref().clone())
+    }
+
     /// Reads the files; what is wrong with one is underlined where it is named.
     pub(super) fn check(&self, place: &Source<'_>) -> Result<Tls, Problem> {
         let (certificate, key) = (self.certificate.get_ref(), self.key.get_ref());

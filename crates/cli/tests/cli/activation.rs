@@ -39,11 +39,18 @@ impl Drop for Activated {
 
 /// A daemon with both its sockets handed over. `None` where there is no Python.
 fn activated(dir: &Dir, wrong_pid: Option<&str>) -> Option<Activated> {
+    let [nbd, control] = ["nbd", "control"].map(|name| dir.path(name));
+    handed(dir, &[&nbd, &control], wrong_pid)
+}
+
+/// The same with these sockets handed over.
+fn handed(dir: &Dir, sockets: &[&str], wrong_pid: Option<&str>) -> Option<Activated> {
     let profile = dir.file("small.toml", PROFILE);
     let [nbd, control, state, image] = ["nbd", "control", "state", "img"].map(|name| dir.path(name));
+    let names: Vec<String> = (0..sockets.len()).map(|n| format!("s{n}")).collect();
     let mut command = Command::new("python3");
     command
-        .args(["-c", MANAGER, env!("CARGO_BIN_EXE_freeblock"), "nbd:control", &format!("{nbd},{control}")])
+        .args(["-c", MANAGER, env!("CARGO_BIN_EXE_freeblock"), &names.join(":"), &sockets.join(",")])
         .args(["serve", "--disk", &format!("d0=emulated:{profile},file={image}")])
         .args(["--listen", &format!("unix:{nbd}"), "--state", &state, "--control", &control, "--json"])
         .stdin(Stdio::null())
@@ -117,4 +124,18 @@ fn sockets_of_another_process_are_left_alone() {
     daemon.0.stderr.take().unwrap().read_to_string(&mut why).unwrap();
     assert!(!daemon.0.wait().unwrap().success(), "{why}");
     assert!(why.contains("io_uring") || why.contains("is taken: a server answers there"), "{why}");
+}
+
+/// Clients that come in there would wait for ever.
+#[test]
+fn a_socket_that_no_disk_lists_is_an_error() {
+    let dir = Dir::new();
+    let [nbd, other, control] = ["nbd", "other", "control"].map(|name| dir.path(name));
+    let Some(mut daemon) = handed(&dir, &[&nbd, &other, &control], None) else { return };
+    let mut why = String::new();
+    daemon.0.stderr.take().unwrap().read_to_string(&mut why).unwrap();
+    assert!(!daemon.0.wait().unwrap().success(), "{why}");
+    assert!(why.contains("hands over a socket that no disk has: ") && why.contains(&other), "{why}");
+    assert!(!why.contains("control?"), "{why}");
+    assert!(!dir.names().iter().any(|name| name == "img"), "nothing was begun");
 }

@@ -11,16 +11,21 @@ mod demo;
 mod drive;
 #[cfg(target_os = "linux")]
 mod emulate;
+#[cfg(target_os = "linux")]
+mod holes;
 mod lab;
 mod mimic;
 mod mistakes;
 #[cfg(target_os = "linux")]
 mod nbdkit;
+mod packaging;
 mod probe;
 #[cfg(target_os = "linux")]
 mod proofs;
 #[cfg(target_os = "linux")]
 mod record;
+#[cfg(target_os = "linux")]
+mod reload;
 #[cfg(target_os = "linux")]
 mod serve;
 mod simulate;

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::process::Command;
 
 /// Certificates as GnuTLS's programs want them.
-fn certificates(dir: &Dir) {
+pub(crate) fn certificates(dir: &Dir) {
     let mut root = CertificateParams::new(vec![]).unwrap();
     root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     root.distinguished_name.push(DnType::CommonName, "a root for a test");

@@ -1,0 +1,34 @@
+//! SIGHUP, by which a service manager asks for the configuration to be read again.
+
+use nix::sys::signal::{SigSet, Signal};
+use std::io;
+
+/// The signal is held back: it waits until [`each`](Self::each) takes it.
+pub(super) struct Hangups(SigSet);
+
+impl Hangups {
+    /// Holds the signal back. Threads inherit that, so it comes before the first of them is started.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn hold() -> io::Result<Self> {
+        let mut set = SigSet::empty();
+        set.add(Signal::SIGHUP);
+        set.thread_block()?;
+        Ok(Self(set))
+    }
+
+    /// Calls `hung_up` for each signal from here on, those that came meanwhile included, on a thread of its own that ends with
+    /// the process.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub(super) fn each(self, mut hung_up: impl FnMut() + Send + 'static) -> io::Result<()> {
+        let wait = move || {
+            while self.0.wait().is_ok() {
+                hung_up();
+            }
+        };
+        std::thread::Builder::new().name("reload".into()).spawn(wait).map(drop)
+    }
+}

@@ -1,0 +1,130 @@
+//! The configuration, read again while its disks are served: what can change does, and the log names what cannot.
+
+use super::args::ServeArgs;
+use super::config::{Config, DiskConfig};
+use super::open::AnyDevice;
+use crate::emulate::Lines;
+use server::control::Control;
+use server::tasks::Places;
+use server::{Disk, Mailbox, Moment, Terms};
+use std::sync::Weak;
+use tracing::{error, info, warn};
+
+/// All that a configuration is applied to.
+pub(super) struct Reload {
+    pub(super) args: ServeArgs,
+    /// What is served.
+    pub(super) config: Config,
+    /// By the names of the disks.
+    pub(super) disks: Vec<(String, Mailbox<Disk<AnyDevice>>)>,
+    pub(super) control: Weak<Control>,
+    pub(super) places: Places,
+    pub(super) lines: Lines,
+}
+
+impl Reload {
+    /// Reads the configuration again and applies it. One with a mistake changes nothing.
+    pub(super) fn again(&mut self) {
+        super::tell(Moment::Reloading);
+        match Config::new(&self.args) {
+            Ok(new) => self.apply(new),
+            Err(problem) => error!("the configuration is left as it was: {problem}"),
+        }
+        super::tell(Moment::Ready);
+    }
+
+    fn apply(&mut self, new: Config) {
+        self.lines.set(new.log);
+        for option in fixed(&self.config, &new) {
+            warn!(
+                option,
+                "this option has changed, and is read at the start only; restart the daemon for it"
+            );
+        }
+        if let Some(control) = self.control.upgrade() {
+            control.set_roles(new.control_roles.clone());
+        }
+        self.places.set_targets(new.targets.clone());
+        self.places.keep(new.own.iter().cloned());
+        for (name, mailbox) in &self.disks {
+            let Some(disk) = new.disks.iter().find(|disk| disk.name == *name) else { continue };
+            // A disk whose server has ended ends the daemon.
+            let _ = mailbox.change(Terms { limits: new.limits, tls: disk.tls.clone() });
+        }
+        info!(
+            "the configuration is read again: limits, roles, targets, certificates and the log's level are as it says"
+        );
+    }
+}
+
+/// The options that differ and are read at the start only.
+fn fixed(old: &Config, new: &Config) -> Vec<String> {
+    let mut changed = Vec::new();
+    let mut differs = |option: &str, differs: bool| {
+        if differs {
+            changed.push(option.to_owned());
+        }
+    };
+    differs("state", old.state != new.state);
+    differs("control", old.control != new.control);
+    differs("keep", old.keep_bytes_max != new.keep_bytes_max);
+    differs("limits.partial_blocks", old.partial_blocks != new.partial_blocks);
+    for disk in &old.disks {
+        match new.disks.iter().find(|other| other.name == disk.name) {
+            Some(other) => changed.extend(of_disk(disk, other)),
+            None => changed.push(format!("disk {}: it is gone", disk.name)),
+        }
+    }
+    let added = new.disks.iter().filter(|disk| old.disks.iter().all(|other| other.name != disk.name));
+    changed.extend(added.map(|disk| format!("disk {}: it is new", disk.name)));
+    changed
+}
+
+fn of_disk(old: &DiskConfig, new: &DiskConfig) -> Vec<String> {
+    let all = old.fixed().into_iter().zip(new.fixed());
+    let changed = all.filter(|((_, old), (_, new))| old != new);
+    changed.map(|((option, _), _)| format!("disk {}: {option}", old.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(top: &str, disk: &str) -> Config {
+        let text = format!("{top}[[disk]]\nname = \"a\"\ndevice = \"x\"\nlisten = [\"unix:/s\"]\n{disk}");
+        Config::from_toml(&text, "f.toml").unwrap()
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_named_and_nothing_else() {
+        let old = config("", "");
+        assert_eq!(
+            fixed(&old, &config("log = \"debug\"\ntargets = [\"/b\"]\n[limits]\nclients = 5\n", "")),
+            [""; 0]
+        );
+        let new =
+            config("keep = \"2GiB\"\n[limits]\npartial_blocks = 7\n", "policy = \"fcfs\"\ntimeout_s = 5\n");
+        assert_eq!(
+            fixed(&old, &new),
+            ["keep", "limits.partial_blocks", "disk a: policy", "disk a: timeout_s"]
+        );
+        let other = "[[disk]]\nname = \"b\"\ndevice = \"y\"\nlisten = [\"unix:/t\"]\n";
+        let both = config("", other);
+        assert_eq!(fixed(&old, &both), ["disk b: it is new"]);
+        assert_eq!(fixed(&both, &old), ["disk b: it is gone"]);
+    }
+
+    /// An option that a disk has and that no reload knows would change without a word.
+    #[test]
+    fn every_option_of_a_disk_is_known() {
+        let options = config("", "").disks.remove(0).fixed();
+        let mut known: Vec<&str> = options.iter().map(|(option, _)| *option).collect();
+        known.extend(["name", "tls"]);
+        known.sort_unstable();
+        let strange = "[[disk]]\nname = \"a\"\ndevice = \"x\"\nlisten = [\"unix:/s\"]\nzz = 1\n";
+        let problem = Config::from_toml(strange, "f.toml").unwrap_err().to_string();
+        let mut understood: Vec<&str> = problem.split('`').skip(3).step_by(2).collect();
+        understood.sort_unstable();
+        assert_eq!(known, understood);
+    }
+}

@@ -56,6 +56,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n  freeblock probe emulated:quantum-atlas-10k,noise,drift=off,grown_defects=20 -o found.toml\n  freeblock probe /dev/sdb -o sdb.toml --resume sdb.state --allow-writes 1000000-1020000\n\nDEVICE is a disk's path, or emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile; the probe sees its commands\nand their times only. With `,noise` its times vary as those of a drive of 2001 did; `,NAME=VALUE` switches one behaviour (as often as you like, `=off` off), `,NAME` alone\nas the noise has it: seek_spread=20us, late_settles=20000:500us, missed_landings_ppm=2000, seek_ageing_ppm=50000, drift=5000:5s, recalibration=60s:50ms,\ngrown_defects=20, bad_sectors=20:8, command_percent=50, completion_overhead=50us, command_spread=20us, completion_spread=10us, bus_sector=6.4us, overlap_percent=85, buffer=off, read_ahead=off,\nwrite_back=off, eager_read_ahead=on, queue=sptf:64; docs/MODEL.md, section 8, says what each does. Without --allow-writes it reads only: then a disk may be mounted, but what\nothers do on it disturbs. A disk that is to be written must be nobody else's. Sectors that cannot be read are gone round and listed. After Ctrl-C the same command with --resume goes on. With -o,\nwhat was found with which confidence, and where the profile may be wrong, is printed; docs/PROBE.md says how it is measured."
     )]
     Probe(ProbeArgs),
+    /// Show what the kernel says of a disk, and whether its gaps can be used; nothing is sent to the disk
+    #[cfg(target_os = "linux")]
+    #[command(
+        after_help = "Example:\n  freeblock inspect /dev/sdb\n  freeblock inspect /dev/sdb --json\n\nThe sources are files below /sys. A row is `refused` where freeblock cannot schedule such a disk: shingled, flash, or with two actuators. Drive-managed shingling of a disk without TRIM, and heads out of service, cannot be read there and are reported as unknown."
+    )]
+    Inspect(InspectArgs),
     /// Export a drive that one does not have over NBD, in real time
     #[cfg(target_os = "linux")]
     #[command(
@@ -541,6 +547,17 @@ pub(crate) struct EmulateArgs {
     #[arg(long, value_name = "N", value_parser = values::seed, default_value = "1", allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Print what it has done as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[cfg(target_os = "linux")]
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// A disk's path, or that of one of its partitions
+    #[arg(value_name = "DEVICE")]
+    pub(crate) device: PathBuf,
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

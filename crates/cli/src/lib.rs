@@ -13,6 +13,8 @@ mod drive;
 #[cfg(target_os = "linux")]
 mod emulate;
 mod files;
+#[cfg(target_os = "linux")]
+mod inspect;
 mod interrupt;
 mod lab;
 mod mimic;
@@ -111,6 +113,8 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Lab(command) => lab::execute(command, console),
         Command::Demo(args) => demo::execute(&args, console),
         Command::Probe(args) => probe::execute(&args, console).map(Outcome::from),
+        #[cfg(target_os = "linux")]
+        Command::Inspect(args) => inspect::execute(&args).map(Outcome::from),
         #[cfg(target_os = "linux")]
         Command::Emulate(args) => emulate::execute(&args, console).map(Outcome::from),
         #[cfg(target_os = "linux")]

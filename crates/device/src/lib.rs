@@ -17,6 +17,8 @@ mod faulty;
 #[cfg(target_os = "linux")]
 mod holes;
 #[cfg(target_os = "linux")]
+mod inspect;
+#[cfg(target_os = "linux")]
 mod kernel;
 #[cfg(target_os = "linux")]
 mod raw;
@@ -32,6 +34,10 @@ pub use clock::Clock;
 pub use emulated::{Answer, Ask, Emulated, EmulatedError, Failure};
 #[cfg(target_os = "linux")]
 pub use faulty::{Faults, Faulty};
+#[cfg(target_os = "linux")]
+pub use inspect::{
+    ActuatorRange, Finding, InspectError, Inspection, Verdict, Zoned, inspect, inspect_directory,
+};
 #[cfg(target_os = "linux")]
 pub use kernel::{KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelRequest};
 #[cfg(target_os = "linux")]

@@ -6,7 +6,7 @@ use super::recipe::{Knowledge, Made, Recipe, hex};
 use crate::differs::Differs;
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
-use device::{Device, Emulated, Options, Raw};
+use device::{Device, Emulated, Inspection, Options, Raw, Zoned};
 use drive::Behaviour;
 use mimic::Learner;
 use model::DriveModel;
@@ -103,6 +103,25 @@ fn from_table(
         .map_err(|e| Problem::failed(format!("{}: {e}", path.display())))
 }
 
+/// Refuses a disk whose zones take no random writes. A file has no description in the kernel, and no zones.
+fn refuse_zones(path: &Path) -> Result<(), Problem> {
+    match device::inspect(path) {
+        Ok(disk) => zones(path, &disk),
+        Err(_) => Ok(()),
+    }
+}
+
+fn zones(path: &Path, disk: &Inspection) -> Result<(), Problem> {
+    match disk.zoned {
+        Zoned::HostAware | Zoned::HostManaged => {
+            let what = format!("{}: the disk is shingled ({})", path.display(), disk.zoned.name());
+            Err(Problem::failed(what)
+                .help("serve a conventional disk; `freeblock inspect` shows what the kernel reports"))
+        }
+        Zoned::No | Zoned::Unknown => Ok(()),
+    }
+}
+
 /// The device, and what is known of it.
 fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
     let profile = match config.profile.as_deref() {
@@ -116,6 +135,7 @@ fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
     let forget = config.profile.as_deref() == Some("none");
     match &config.device {
         DeviceSpec::Raw(path) => {
+            refuse_zones(path).map_err(wrong)?;
             let options = Options { read_only: config.read_only, buffered: config.buffered };
             let device = Raw::open(path, options).map_err(|e| wrong(Problem::failed(e)))?;
             let known = match profile {
@@ -195,4 +215,33 @@ fn emulated(own: Resolved, behaviour: Behaviour, seed: u64) -> Result<Knowledge,
 fn unknown(device: &dyn Device) -> Knowledge {
     let sector_bytes = device.sector_bytes().get();
     Knowledge::Size { sectors: device.size().get() / sector_bytes.max(1), sector_bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_whose_zones_take_no_random_writes_is_refused() {
+        let disk = |zoned| Inspection {
+            disk: "sdb".into(),
+            partition: None,
+            model: None,
+            bytes: 0,
+            logical_sector: None,
+            physical_sector: None,
+            rotational: Some(true),
+            zoned,
+            discard: None,
+            write_cache: None,
+            queue_depth: None,
+            actuators: Vec::new(),
+        };
+        let path = Path::new("/dev/sdb");
+        for zoned in [Zoned::HostAware, Zoned::HostManaged] {
+            assert!(zones(path, &disk(zoned)).is_err(), "{zoned:?}");
+        }
+        assert!(zones(path, &disk(Zoned::No)).is_ok() && zones(path, &disk(Zoned::Unknown)).is_ok());
+        assert!(refuse_zones(Path::new("/dev/null")).is_ok());
+    }
 }

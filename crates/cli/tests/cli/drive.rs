@@ -190,3 +190,11 @@ fn the_papers_drive_can_be_imported() {
     assert_eq!(imported.code, Some(0), "{}", imported.err);
     assert!(imported.out.contains("rpm = 10025") && imported.err.starts_with("note: "));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn inspect_refuses_what_is_no_disk_and_says_what_to_name() {
+    run("inspect /dev/null").complained(1, &["/dev/null: not a block device", "/dev/sdb"]);
+    run("inspect /nonexistent/sdb --json").complained(1, &["/nonexistent/sdb", "/dev/sdb"]);
+    run("inspect").complained(2, &["DEVICE"]);
+}

@@ -10,5 +10,6 @@
 
 mod emulated;
 mod faulty;
+mod inspect;
 mod raw;
 mod ring;

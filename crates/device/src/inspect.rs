@@ -1,0 +1,338 @@
+//! Reads the kernel's description of a disk from `/sys`, and says whether its gaps can be used.
+//!
+//! Nothing is sent to the disk: the sources are files of the kernel only. What they cannot tell (drive-managed shingling
+//! of a disk without TRIM, heads taken out of service) is reported as unknown.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The unit of the kernel's sizes and places.
+const KERNEL_BYTES: u64 = 512;
+
+/// The shingling that the kernel reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zoned {
+    /// No zones are reported: a conventional disk, or a drive-managed shingled one.
+    No,
+    /// Random writes are slow.
+    HostAware,
+    /// Random writes are refused.
+    HostManaged,
+    /// The kernel does not say.
+    Unknown,
+}
+
+impl Zoned {
+    /// The kernel's word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::No => "none",
+            Self::HostAware => "host-aware",
+            Self::HostManaged => "host-managed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Sectors of 512 bytes that one actuator reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActuatorRange {
+    /// The first sector.
+    pub start: u64,
+    /// How many.
+    pub sectors: u64,
+}
+
+/// The kernel's description of a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// The kernel's name of the whole disk, such as `sda`.
+    pub disk: String,
+    /// The partition that was named, if it was one.
+    pub partition: Option<String>,
+    /// Vendor and model.
+    pub model: Option<String>,
+    /// Capacity of the whole disk.
+    pub bytes: u64,
+    /// Bytes of a sector as the host sees it.
+    pub logical_sector: Option<u32>,
+    /// Bytes of a sector of the medium.
+    pub physical_sector: Option<u32>,
+    /// Whether the medium turns.
+    pub rotational: Option<bool>,
+    /// Shingling.
+    pub zoned: Zoned,
+    /// Whether the disk takes TRIM or UNMAP.
+    pub discard: Option<bool>,
+    /// Whether writes are acknowledged from the drive's cache.
+    pub write_cache: Option<bool>,
+    /// Commands that the kernel keeps at the drive.
+    pub queue_depth: Option<u32>,
+    /// Ranges of actuators of their own; empty where the drive has one.
+    pub actuators: Vec<ActuatorRange>,
+}
+
+/// Whether a property of a disk lets freeblock schedule it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It does.
+    Fine,
+    /// It does, with a cost or a doubt that a user should know.
+    Note,
+    /// It does not.
+    Refused,
+}
+
+impl Verdict {
+    /// A word for tables and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fine => "fine",
+            Self::Note => "note",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// One property of a disk, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The property.
+    pub property: &'static str,
+    /// Its value.
+    pub value: String,
+    /// Whether it lets the disk be scheduled.
+    pub verdict: Verdict,
+    /// What follows, and what to do; empty where nothing does.
+    pub reason: String,
+}
+
+/// Why a disk could not be inspected.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// The path leads nowhere.
+    #[error("{}: {source}; name a block device such as /dev/sdb", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The path leads to something else.
+    #[error("{}: not a block device; name one such as /dev/sdb", path.display())]
+    NotABlockDevice {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The kernel's description is not there.
+    #[error("{}: {source}; mount sysfs on /sys", path.display())]
+    NoDescription {
+        /// The directory looked for.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Inspects the disk at a path, or the one that holds the partition at a path.
+///
+/// # Errors
+/// A path that leads to no block device, or a system without `/sys`.
+pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
+    let metadata =
+        fs::metadata(path).map_err(|source| InspectError::Path { path: path.to_owned(), source })?;
+    if !metadata.file_type().is_block_device() {
+        return Err(InspectError::NotABlockDevice { path: path.to_owned() });
+    }
+    let device = metadata.rdev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    inspect_directory(&PathBuf::from(format!("/sys/dev/block/{major}:{minor}")))
+}
+
+/// Inspects the disk of which `directory` is the kernel's description, such as `/sys/class/block/sdb`.
+///
+/// # Errors
+/// A directory that is not there.
+pub fn inspect_directory(directory: &Path) -> Result<Inspection, InspectError> {
+    let absent = |source| InspectError::NoDescription { path: directory.to_owned(), source };
+    let directory = fs::canonicalize(directory).map_err(absent)?;
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_partition = directory.join("partition").exists();
+    let partition = is_partition.then(|| name(&directory));
+    let disk = match directory.parent() {
+        Some(parent) if is_partition => parent.to_owned(),
+        _ => directory,
+    };
+    let text = |file: &str| {
+        let text = fs::read_to_string(disk.join(file)).ok()?;
+        Some(text.split_whitespace().collect::<Vec<_>>().join(" ")).filter(|text| !text.is_empty())
+    };
+    let number = |file: &str| text(file)?.parse::<u64>().ok();
+    let small = |file: &str| number(file).and_then(|n| u32::try_from(n).ok());
+    let model = [text("device/vendor"), text("device/model")].into_iter().flatten().collect::<Vec<_>>();
+    Ok(Inspection {
+        partition,
+        model: (!model.is_empty()).then(|| model.join(" ")),
+        bytes: number("size").unwrap_or(0).saturating_mul(KERNEL_BYTES),
+        logical_sector: small("queue/logical_block_size"),
+        physical_sector: small("queue/physical_block_size"),
+        rotational: number("queue/rotational").map(|n| n != 0),
+        zoned: match text("queue/zoned").as_deref() {
+            Some("none") => Zoned::No,
+            Some("host-aware") => Zoned::HostAware,
+            Some("host-managed") => Zoned::HostManaged,
+            _ => Zoned::Unknown,
+        },
+        discard: number("queue/discard_max_hw_bytes")
+            .or_else(|| number("queue/discard_max_bytes"))
+            .map(|n| n > 0),
+        write_cache: match text("queue/write_cache").as_deref() {
+            Some("write back") => Some(true),
+            Some("write through") => Some(false),
+            _ => None,
+        },
+        queue_depth: small("device/queue_depth").or_else(|| small("queue/nr_requests")),
+        actuators: actuators(&disk.join("queue/independent_access_ranges")),
+        disk: name(&disk),
+    })
+}
+
+fn actuators(directory: &Path) -> Vec<ActuatorRange> {
+    let number = |path: PathBuf| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut ranges: Vec<ActuatorRange> = entries
+        .filter_map(|entry| {
+            let start = number(entry.path().join("sector"))?;
+            Some(ActuatorRange { start, sectors: number(entry.path().join("nr_sectors"))? })
+        })
+        .collect();
+    ranges.sort_by_key(|range| range.start);
+    ranges
+}
+
+impl Inspection {
+    /// Every property and what follows from it, in a fixed order.
+    pub fn findings(&self) -> Vec<Finding> {
+        vec![
+            self.rotation(),
+            self.shingling(),
+            self.arms(),
+            self.sectors(),
+            self.cache(),
+            self.depth(),
+            finding(
+                "heads out of service",
+                "unknown",
+                Verdict::Note,
+                "the kernel does not report them; a probe finds the layout as it is",
+            ),
+        ]
+    }
+
+    /// Whether nothing that the kernel reports keeps freeblock from scheduling the disk.
+    pub fn can_be_served(&self) -> bool {
+        self.findings().iter().all(|finding| finding.verdict != Verdict::Refused)
+    }
+
+    fn rotation(&self) -> Finding {
+        match self.rotational {
+            Some(true) => finding("medium", "rotating", Verdict::Fine, ""),
+            Some(false) => finding(
+                "medium",
+                "flash",
+                Verdict::Refused,
+                "no rotation leaves gaps; serve a hard disk, or let the kernel schedule this one",
+            ),
+            None => {
+                let reason = "the kernel does not say whether it rotates; a probe finds out";
+                finding("medium", "unknown", Verdict::Note, reason)
+            }
+        }
+    }
+
+    fn shingling(&self) -> Finding {
+        let name = self.zoned.name();
+        match (self.zoned, self.discard) {
+            (Zoned::HostManaged, _) => {
+                let reason = "the disk refuses random writes; serve a conventional disk";
+                finding("shingling", name, Verdict::Refused, reason)
+            }
+            (Zoned::HostAware, _) => {
+                let reason =
+                    "random writes go through a cache that moves whole zones; serve a conventional disk";
+                finding("shingling", name, Verdict::Refused, reason)
+            }
+            (_, Some(true)) if self.rotational == Some(true) => finding(
+                "shingling",
+                "drive-managed",
+                Verdict::Refused,
+                "a rotating disk that takes TRIM moves sectors by itself, so no profile holds; serve a conventional disk",
+            ),
+            (Zoned::No | Zoned::Unknown, _) if self.rotational == Some(false) => {
+                finding("shingling", name, Verdict::Fine, "")
+            }
+            (Zoned::No | Zoned::Unknown, _) => finding(
+                "shingling",
+                "none reported",
+                Verdict::Note,
+                "a drive-managed shingled disk without TRIM looks the same; look up the model",
+            ),
+        }
+    }
+
+    fn arms(&self) -> Finding {
+        match self.actuators.len() {
+            0 | 1 => finding("actuators", "1", Verdict::Fine, ""),
+            n => {
+                let ranges: Vec<String> =
+                    self.actuators.iter().map(|r| format!("{} + {}", r.start, r.sectors)).collect();
+                let reason = format!(
+                    "each range (sectors {}) has an arm of its own and one queue before them; no schedule of one arm holds",
+                    ranges.join(", ")
+                );
+                finding("actuators", &n.to_string(), Verdict::Refused, &reason)
+            }
+        }
+    }
+
+    fn sectors(&self) -> Finding {
+        match (self.logical_sector, self.physical_sector) {
+            (Some(logical), Some(physical)) if physical > logical => finding(
+                "sectors",
+                &format!("{logical} bytes on {physical}"),
+                Verdict::Note,
+                &format!(
+                    "a write that is not whole sectors of {physical} bytes costs a revolution; give sessions blocks of a multiple"
+                ),
+            ),
+            (Some(logical), _) => finding("sectors", &format!("{logical} bytes"), Verdict::Fine, ""),
+            (None, _) => finding("sectors", "unknown", Verdict::Note, "the kernel does not say"),
+        }
+    }
+
+    fn cache(&self) -> Finding {
+        match self.write_cache {
+            Some(true) => finding(
+                "write cache",
+                "on",
+                Verdict::Note,
+                "completions of writes do not show where the arm is; gaps after writes are less sure",
+            ),
+            Some(false) => finding("write cache", "off", Verdict::Fine, ""),
+            None => finding("write cache", "unknown", Verdict::Note, "the kernel does not say"),
+        }
+    }
+
+    fn depth(&self) -> Finding {
+        match self.queue_depth {
+            Some(depth) => finding("queue depth", &depth.to_string(), Verdict::Fine, ""),
+            None => finding("queue depth", "unknown", Verdict::Note, "the kernel does not say"),
+        }
+    }
+}
+
+fn finding(property: &'static str, value: &str, verdict: Verdict, reason: &str) -> Finding {
+    Finding { property, value: value.to_owned(), verdict, reason: reason.to_owned() }
+}

@@ -1,0 +1,138 @@
+//! The kernel's description of disks, made up in a directory.
+
+use device::{ActuatorRange, Inspection, Verdict, Zoned, inspect, inspect_directory};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A directory that is removed with all that is in it.
+struct Sys(PathBuf);
+
+impl Sys {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("freeblock-inspect-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, path: &str, content: &str) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, format!("{content}\n")).unwrap();
+    }
+
+    /// A conventional disk of 20 TB with sectors of 4 KiB on its medium.
+    fn disk(name: &str) -> Self {
+        let sys = Self::new(name);
+        for (file, content) in [
+            ("sdb/size", "39063650304"),
+            ("sdb/device/vendor", "ATA     "),
+            ("sdb/device/model", "ST20000NM007D-3D"),
+            ("sdb/device/queue_depth", "32"),
+            ("sdb/queue/rotational", "1"),
+            ("sdb/queue/zoned", "none"),
+            ("sdb/queue/logical_block_size", "512"),
+            ("sdb/queue/physical_block_size", "4096"),
+            ("sdb/queue/discard_max_bytes", "0"),
+            ("sdb/queue/write_cache", "write back"),
+            ("sdb/sdb1/partition", "1"),
+        ] {
+            sys.file(file, content);
+        }
+        sys
+    }
+
+    fn inspect(&self, name: &str) -> Inspection {
+        inspect_directory(&self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Sys {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[track_caller]
+fn verdict(disk: &Inspection, property: &str) -> (String, Verdict, String) {
+    let finding = disk.findings().into_iter().find(|f| f.property == property).unwrap();
+    (finding.value, finding.verdict, finding.reason)
+}
+
+#[test]
+fn a_conventional_disk_is_described_and_can_be_served() {
+    let disk = Sys::disk("plain").inspect("sdb");
+    assert_eq!((disk.disk.as_str(), disk.partition.as_deref()), ("sdb", None));
+    assert_eq!(disk.model.as_deref(), Some("ATA ST20000NM007D-3D"));
+    assert_eq!(
+        (disk.bytes, disk.queue_depth, disk.write_cache),
+        (39_063_650_304 * 512, Some(32), Some(true))
+    );
+    assert!(disk.can_be_served());
+    let (value, verdict_of, reason) = verdict(&disk, "sectors");
+    assert_eq!((value.as_str(), verdict_of), ("512 bytes on 4096", Verdict::Note));
+    assert!(reason.contains("costs a revolution"), "{reason}");
+    assert_eq!(verdict(&disk, "shingling").1, Verdict::Note);
+    assert_eq!(verdict(&disk, "queue depth").0, "32");
+}
+
+#[test]
+fn a_partition_is_described_by_its_disk() {
+    let disk = Sys::disk("partition").inspect("sdb/sdb1");
+    assert_eq!((disk.disk.as_str(), disk.partition.as_deref()), ("sdb", Some("sdb1")));
+    assert_eq!(disk.logical_sector, Some(512));
+}
+
+#[test]
+fn shingled_disks_flash_and_two_actuators_are_refused() {
+    for (zoned, kind) in [("host-managed", Zoned::HostManaged), ("host-aware", Zoned::HostAware)] {
+        let sys = Sys::disk(zoned);
+        sys.file("sdb/queue/zoned", zoned);
+        let disk = sys.inspect("sdb");
+        assert_eq!(disk.zoned, kind);
+        assert_eq!(verdict(&disk, "shingling").1, Verdict::Refused);
+        assert!(!disk.can_be_served());
+    }
+    let sys = Sys::disk("drive-managed");
+    sys.file("sdb/queue/discard_max_bytes", "2147450880");
+    let (value, refused, _) = verdict(&sys.inspect("sdb"), "shingling");
+    assert_eq!((value.as_str(), refused), ("drive-managed", Verdict::Refused));
+
+    let sys = Sys::disk("flash");
+    sys.file("sdb/queue/rotational", "0");
+    sys.file("sdb/queue/discard_max_bytes", "2147450880");
+    let disk = sys.inspect("sdb");
+    assert_eq!(verdict(&disk, "medium").1, Verdict::Refused);
+    assert_eq!(verdict(&disk, "shingling").1, Verdict::Fine);
+
+    let sys = Sys::disk("dual");
+    for (i, start) in [(1, "13672218624"), (0, "0")] {
+        sys.file(&format!("sdb/queue/independent_access_ranges/{i}/sector"), start);
+        sys.file(&format!("sdb/queue/independent_access_ranges/{i}/nr_sectors"), "13672218624");
+    }
+    let disk = sys.inspect("sdb");
+    assert_eq!(disk.actuators[1], ActuatorRange { start: 13_672_218_624, sectors: 13_672_218_624 });
+    let (value, refused, reason) = verdict(&disk, "actuators");
+    assert_eq!((value.as_str(), refused), ("2", Verdict::Refused));
+    assert!(reason.contains("13672218624 + 13672218624"), "{reason}");
+}
+
+#[test]
+fn a_property_that_the_kernel_does_not_report_is_unknown() {
+    let sys = Sys::new("bare");
+    sys.file("vda/size", "2048");
+    let disk = sys.inspect("vda");
+    assert_eq!((disk.bytes, disk.rotational, disk.zoned), (1 << 20, None, Zoned::Unknown));
+    for property in ["medium", "shingling", "sectors", "write cache", "queue depth", "heads out of service"] {
+        assert_eq!(verdict(&disk, property).1, Verdict::Note, "{property}");
+    }
+}
+
+#[test]
+fn a_path_that_is_no_block_device_is_refused_with_the_mend() {
+    for path in ["/dev/null", "/nonexistent/sdb", "/tmp"] {
+        let error = inspect(Path::new(path)).unwrap_err().to_string();
+        assert!(error.contains(path) && error.contains("/dev/sdb"), "{error}");
+    }
+    let error = inspect_directory(Path::new("/nonexistent/block")).unwrap_err().to_string();
+    assert!(error.contains("mount sysfs"), "{error}");
+}

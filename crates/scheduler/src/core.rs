@@ -522,10 +522,24 @@ impl Core {
         blocks: (LbnRange, Sectors),
         parameter: Parameter,
     ) -> Result<TaskId, SessionError> {
+        if op == Op::Write {
+            self.check_whole_sectors(blocks)?;
+        }
         let task = self.background.register(self.drive.layout(), session, op, blocks, parameter)?;
         // It may lie on the track under the head.
         self.idle.not_before = Instant::ZERO;
         Ok(task)
+    }
+
+    /// Refuses background writes of parts of a sector of the medium: the drive would read it first, which costs a revolution
+    /// that no gap has.
+    fn check_whole_sectors(&self, (range, block): (LbnRange, Sectors)) -> Result<(), SessionError> {
+        let physical = self.drive.physical_sector();
+        let whole = |sectors: u64| sectors.is_multiple_of(physical.get());
+        if whole(range.start().get()) && whole(range.len().get()) && whole(block.get()) {
+            return Ok(());
+        }
+        Err(SessionError::PartOfSector { range, block, physical })
     }
 
     /// What a session has promoted may go: it is not suspended any more.

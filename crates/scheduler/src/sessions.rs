@@ -45,6 +45,18 @@ pub enum SessionError {
     /// Blocks of no sectors, or too many for any buffer.
     #[error("a block size of {0} sectors; give 1 to {most}", most = MOST_BLOCK_SECTORS)]
     BlockSize(Sectors),
+    /// A write whose blocks are not whole sectors of the medium: each would cost a revolution.
+    #[error(
+        "blocks of {block} sectors over LBNs {range} on a medium with sectors of {physical}; give multiples of {physical}"
+    )]
+    PartOfSector {
+        /// What was asked.
+        range: LbnRange,
+        /// The block size.
+        block: Sectors,
+        /// LBNs in a sector of the medium.
+        physical: Sectors,
+    },
     /// A range past the end of the drive.
     #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
     PastEnd {

@@ -5,5 +5,6 @@
 mod framework;
 mod mimic;
 mod outside;
+mod physical;
 mod sessions;
 mod writes;

@@ -245,7 +245,7 @@ pub(crate) enum LabCommand {
     },
     /// Run experiments, and make one HTML page of their claims and figures
     #[command(
-        after_help = "Example:\n  freeblock lab report --quick\n  freeblock lab run && freeblock lab report --resume -o figures.html"
+        after_help = "Example:\n  freeblock lab report --quick\n  freeblock lab run && freeblock lab report --resume -o figures.html\n  freeblock lab report --quick --ledger docs/results/claims.json --commit 1234567 --date 2026-01-31 --markdown docs/REPRODUCTION.md\n\nWithout --commit and --date a ledger is only read: then --markdown writes the document anew and nothing runs."
     )]
     Report {
         #[command(flatten)]
@@ -256,7 +256,26 @@ pub(crate) enum LabCommand {
         /// Take results that `run` has written to the directory, if this program made them with the same size and seed
         #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = LAB_DIRECTORY)]
         resume: Option<PathBuf>,
+        #[command(flatten)]
+        ledger: LedgerArgs,
     },
+}
+
+/// The ledger of claims, and the document that is made of it.
+#[derive(Debug, Args)]
+pub(crate) struct LedgerArgs {
+    /// The ledger of claims (JSON), in which this run replaces the former one of each experiment and size
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+    /// The document to write from the ledger
+    #[arg(long, value_name = "FILE", requires = "ledger")]
+    pub markdown: Option<PathBuf>,
+    /// The commit that this program was built from
+    #[arg(long, value_name = "HASH", requires_all = ["ledger", "date"])]
+    pub commit: Option<String>,
+    /// The day of the run, as 2026-01-31
+    #[arg(long, value_name = "DAY", requires_all = ["ledger", "commit"])]
+    pub date: Option<String>,
 }
 
 /// Where results are kept unless another place is named.

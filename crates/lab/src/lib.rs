@@ -23,6 +23,7 @@ mod followed;
 mod gaps;
 mod head;
 mod lab;
+pub mod ledger;
 mod lld;
 mod maintenance;
 pub mod numbers;

@@ -14,6 +14,7 @@ mod emulate;
 #[cfg(target_os = "linux")]
 mod holes;
 mod lab;
+mod ledger;
 mod mimic;
 mod mistakes;
 #[cfg(target_os = "linux")]

@@ -5,6 +5,11 @@
 //! one, `policy/` for what goes next, `background.rs` and `task.rs` for what sessions still want, and [`BlockSet`] for
 //! how that is kept.
 
+/// The README's example, so that it goes on to compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod background;
 mod block_set;
 mod bounds;

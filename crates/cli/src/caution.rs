@@ -1,18 +1,21 @@
-//! Why gaps are left alone, in words.
+//! The reasons for which gaps stay unused, in words.
 
-/// By the name that a daemon and a simulation give it.
-pub(crate) fn left_alone(caution: &str) -> Option<&'static str> {
+/// Returns the reason of this name, as a daemon and a simulation report it.
+pub(crate) fn unused_because(caution: &str) -> Option<&'static str> {
     match caution {
-        "unsynchronised" => Some("where the platters are is not known now"),
-        "mistrust" => Some("the drive does not do what its profile says, or has yet to show that it does"),
-        "harm" => Some("they have cost the foreground as much as they may, with what may come of them yet"),
-        "unknown" => Some("nothing is known of the drive but its size"),
+        "unsynchronised" => Some("the platter's angle is not known yet"),
+        "mistrust" => {
+            Some("the drive does not behave as its profile says, or has not shown yet that it does")
+        }
+        "harm" => Some("the harm budget is spent"),
+        "unknown" => Some("the drive has no profile"),
         _ => None,
     }
 }
 
-/// What to do about a drive that is mistrusted.
-pub(crate) const MISTRUSTED: &str = "it has for long not done what its profile says; probe it again";
+/// The message about a drive that is mistrusted.
+pub(crate) const MISTRUSTED: &str =
+    "the drive has not behaved as its profile says for at least half a minute; probe it again";
 
 #[cfg(test)]
 mod tests {
@@ -21,6 +24,6 @@ mod tests {
 
     #[test]
     fn each_is_in_words() {
-        assert!(Caution::ALL.iter().all(|caution| left_alone(caution.name()).is_some()));
+        assert!(Caution::ALL.iter().all(|caution| unused_because(caution.name()).is_some()));
     }
 }

@@ -9,17 +9,17 @@ use units::{Bytes, LbnRange, Op};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MimicCommand {
-    /// Probe a drive, knowing nothing of it, and write the table of its times
+    /// Measure a drive of which only the size is known, and write the table of its times
     #[command(
-        after_help = "Example:\n  freeblock mimic probe emulated:quantum-atlas-10k -o atlas.mimic\n  freeblock mimic probe emulated:nearline-4tb,seed=3,noise -o nearline.mimic --memory 64M --requests 200000\n  freeblock mimic probe /dev/sdX -o sdx.mimic --requests 100000\n\nA disk is read, never written; half of the requests are moves to a random place, so a hundred thousand take a quarter of an hour. Probe it while nobody else uses it. The same seed gives the same table of an emulated drive. The table is put in place whole when it is done; after Ctrl-C the one that was there is still there."
+        after_help = "Example:\n  freeblock mimic probe emulated:quantum-atlas-10k -o atlas.mimic\n  freeblock mimic probe emulated:nearline-4tb,seed=3,noise -o nearline.mimic --memory 64M --requests 200000\n  freeblock mimic probe /dev/sdX -o sdx.mimic --requests 100000\n\nA disk is read, never written; half of the requests are moves to a random place, so a hundred thousand take a quarter of an hour. Probe a disk that is not in use. The same seed gives the same table of an emulated drive. The table replaces the file only when it is complete; after Ctrl-C the former file is unchanged."
     )]
     Probe(ProbeArgs),
-    /// Show a table: what it knows, and the saw-tooth of its times
+    /// Show a table: its coverage, and the saw-tooth of its times
     #[command(
         after_help = "Example:\n  freeblock mimic show atlas.mimic\n  freeblock mimic show atlas.mimic --from -2000 --to 2000 --svg teeth.svg\n  freeblock mimic show atlas.mimic --pair write-after-read"
     )]
     Show(ShowArgs),
-    /// Hold a table against a drive: errors of its predictions, and the demerit figure
+    /// Compare a table with a drive: errors of its predictions, and the demerit figure
     #[command(
         after_help = "Example:\n  freeblock mimic check atlas.mimic emulated:quantum-atlas-10k,seed=2,noise\n  freeblock mimic check sdx.mimic /dev/sdX --requests 2000"
     )]
@@ -60,7 +60,7 @@ pub(crate) struct ProbeArgs {
     /// The drive: /dev/NAME or a file, by its path; or emulated:NAME, with a built-in drive's name, a profile or a DiskSim file, and then ,seed=N, ,noise and behaviours by name (see `freeblock probe --help`)
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
-    /// Write the table there
+    /// Write the table to this file
     #[arg(short, long, value_name = "TABLE")]
     pub(crate) output: PathBuf,
     /// The size of every request, and the grain of distances
@@ -69,25 +69,25 @@ pub(crate) struct ProbeArgs {
     /// Samples of each distance
     #[arg(long, value_name = "N", value_parser = samples, default_value = "10", allow_negative_numbers = true)]
     pub(crate) samples: u32,
-    /// What the samples come to: mean, median, maximum, minimum or probabilistic
+    /// The summary of the samples: mean, median, maximum, minimum or probabilistic
     #[arg(long, value_name = "NAME", value_parser = metric, default_value = "mean")]
     pub(crate) summary: Metric,
     /// When a range is interpolated: careful, table-2 (the paper's), table-2-twice (each range must pass it twice), N:PERCENT (N check points within so much), or none
     #[arg(long, value_name = "RULE", value_parser = check_points, default_value = "careful")]
     pub(crate) check_points: CheckPoints,
-    /// Which requests are made
+    /// The types of the requests
     #[arg(long, value_enum, default_value = "read")]
     pub(crate) types: Types,
-    /// Probe only these sectors, which may be written if --types says so; what stood there is put back. Nothing else of a disk is ever written
+    /// Probe only these sectors, and write them if --types says so; their content is put back. No other sector of a disk is written
     #[arg(long, value_name = "FIRST-LAST", value_parser = values::region)]
     pub(crate) allow_writes: Option<LbnRange>,
     /// The furthest distance either way [default: all of the drive]
     #[arg(long, value_name = "BYTES", value_parser = values::bytes, allow_negative_numbers = true)]
     pub(crate) reach: Option<Bytes>,
-    /// The most memory
+    /// The limit on memory
     #[arg(long, value_name = "BYTES", value_parser = values::memory, default_value = "64M", allow_negative_numbers = true)]
     pub(crate) memory: Bytes,
-    /// The most requests, about: what is not known by then is left to SMTF's base
+    /// The approximate limit on requests; SMTF's base decides for distances that are still unknown then
     #[arg(long, value_name = "N", value_parser = values::requests, default_value = "1000000", allow_negative_numbers = true)]
     pub(crate) requests: u64,
     /// Seed of everything random
@@ -112,7 +112,7 @@ pub(crate) struct ShowArgs {
     /// Which request after which other to plot [default: the first that was probed]
     #[arg(long, value_enum, value_name = "PAIR")]
     pub(crate) pair: Option<PairName>,
-    /// Write the plot there as SVG as well
+    /// Write the plot to this file as SVG too
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) svg: Option<PathBuf>,
     /// Print JSON
@@ -128,7 +128,7 @@ pub(crate) struct CheckArgs {
     /// The drive: /dev/NAME or a file, by its path, which is read only; or emulated:NAME, with a built-in drive's name, a profile or a DiskSim file, and then ,seed=N, ,noise and behaviours by name (see `freeblock probe --help`)
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
-    /// How many reads to hold it against
+    /// The number of reads to compare
     #[arg(long, value_name = "N", value_parser = values::requests, default_value = "10000", allow_negative_numbers = true)]
     pub(crate) requests: u64,
     /// Seed of everything random

@@ -1,6 +1,6 @@
 //! What a scheduler outside the drive says of the drive and of itself, by the names that a daemon's status has for it.
 
-use crate::caution::{MISTRUSTED, left_alone};
+use crate::caution::{MISTRUSTED, unused_because};
 use crate::tables::{grouped, percent, span};
 use scheduler::{Caution, Core, ErrorRecord, Harm, PlannerStats};
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub(crate) struct Told {
 #[derive(Debug, Serialize)]
 pub(crate) struct Json {
     caution: Option<&'static str>,
-    /// For how long gaps were left alone, in simulated seconds by caution.
+    /// The simulated seconds during which gaps stayed unused, by caution.
     caution_s: BTreeMap<&'static str, f64>,
     mistrusted: bool,
     foresight: Foresight,
@@ -110,12 +110,15 @@ impl Told {
         let mut lines = Vec::new();
         if foresight.count() > 0 {
             let (within, commands) = (percent(foresight.within(NEAR)), grouped(foresight.count()));
-            lines.push(("foreseen", format!("{within} of {commands} commands within 0.1 ms")));
+            lines.push(("predicted", format!("{within} of {commands} commands within 0.1 ms")));
         }
         if background {
             let (used, bought) = (grouped(gaps.detours), grouped(gaps.bought));
-            let bought =
-                if gaps.bought > 0 { format!(", {bought} of them with a turn more") } else { String::new() };
+            let bought = if gaps.bought > 0 {
+                format!(", {bought} of them with one more revolution")
+            } else {
+                String::new()
+            };
             lines.push(("gaps", format!("{used} of {} used{bought}", grouped(gaps.gaps))));
         }
         let lasted = Caution::ALL.map(|caution| (caution, trust.lasted(caution)));
@@ -125,10 +128,10 @@ impl Told {
             .map(|(caution, time)| format!("{} {}", caution.name(), span(time.as_secs_f64())))
             .collect();
         if !lasted.is_empty() {
-            lines.push(("left alone", lasted.join(", ")));
+            lines.push(("gaps unused", lasted.join(", ")));
         }
-        if let Some(why) = trust.caution().and_then(|caution| left_alone(caution.name())) {
-            lines.push(("left alone now", why.to_owned()));
+        if let Some(why) = trust.caution().and_then(|caution| unused_because(caution.name())) {
+            lines.push(("unused now", why.to_owned()));
         }
         if trust.is_mistrusted() {
             lines.push(("MISTRUSTED", MISTRUSTED.to_owned()));
@@ -136,14 +139,11 @@ impl Told {
         if background {
             let share = |harm: &Harm| harm.share() * 100.0;
             let most = match self.harm_percent() {
-                Some(most) => format!("{most}% at most"),
-                None => "without a bound".to_owned(),
+                Some(most) => format!("bound {most}%"),
+                None => "no bound".to_owned(),
             };
             let (detours, idle) = (share(detours), share(idle));
-            lines.push((
-                "harm",
-                format!("gaps cost the foreground {detours:.2}%, idle time {idle:.2}%; {most}"),
-            ));
+            lines.push(("harm", format!("detours {detours:.2}%, idle time {idle:.2}%; {most}")));
         }
         lines
     }

@@ -3,32 +3,32 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// Whom to talk to, and how.
+/// The daemon, and the form of its answers.
 #[derive(Debug, Args)]
 pub(crate) struct Daemon {
     /// The daemon's control socket
     #[arg(long, value_name = "PATH", default_value = client::USUAL_PATH)]
     pub(crate) control: PathBuf,
-    /// The disk; where the daemon has only one it need not be named
+    /// The disk; optional if the daemon has only one
     #[arg(long, value_name = "NAME")]
     pub(crate) disk: Option<String>,
-    /// Print what the daemon says as JSON
+    /// Print the daemon's answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What every task can be told.
+/// The options that every task has.
 #[derive(Debug, Args)]
 pub(crate) struct Start {
     #[command(flatten)]
     pub(crate) daemon: Daemon,
-    /// Its share of the gaps against other tasks', 1 to 100
+    /// The share of the gaps relative to other tasks, 1 to 100
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100), allow_negative_numbers = true)]
     pub(crate) priority: u8,
-    /// Warn if it will not be done in this time: 90s, 30m, 6h, 2d
+    /// Warn if the task will not be done in this time: 90s, 30m, 6h, 2d
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) deadline: Option<u64>,
-    /// Wait until it is over; Ctrl-C leaves it running
+    /// Wait until the task has ended; Ctrl-C leaves it running
     #[arg(long)]
     pub(crate) wait: bool,
 }
@@ -38,17 +38,17 @@ pub(crate) struct ScrubArgs {
     /// The first sector
     #[arg(long, value_name = "LBN")]
     pub(crate) first_lbn: Option<u64>,
-    /// How many sectors
+    /// The number of sectors
     #[arg(long, value_name = "N")]
     pub(crate) sectors: Option<u64>,
-    /// Sectors that are read at a time
+    /// The number of sectors that one read takes
     #[arg(long, value_name = "N")]
     pub(crate) block_sectors: Option<u64>,
-    /// Compare contents with the checksums in this file, or in a file of the disk's name in this directory; those that are not
-    /// there yet are recorded
+    /// Compare contents with the checksums in this file, or in a file of the disk's name in this directory; missing checksums
+    /// are recorded
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) checksums: Option<PathBuf>,
-    /// Record all anew, in the place of checksums that are not to be believed any more, or elsewhere than before
+    /// Record all checksums anew, replacing those that are no longer valid
     #[arg(long, requires = "checksums")]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -60,13 +60,13 @@ pub(crate) struct BackupArgs {
     /// The image's file, which must not exist
     #[arg(value_name = "FILE")]
     pub(crate) to: PathBuf,
-    /// Overwrite a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub(crate) force: bool,
-    /// Only what differs from this former image; several times, the full one first, for differences on top of each other
+    /// Write only the difference from this former image; given several times, the full image first, then its differences in order
     #[arg(long, value_name = "FILE")]
     pub(crate) since: Vec<PathBuf>,
-    /// Sectors that are read at a time
+    /// The number of sectors that one read takes
     #[arg(long, value_name = "N")]
     pub(crate) block_sectors: Option<u64>,
     #[command(flatten)]
@@ -78,10 +78,10 @@ pub(crate) struct ReplicaArgs {
     /// A file or a block device
     #[arg(value_name = "FILE|DEVICE")]
     pub(crate) to: PathBuf,
-    /// Sectors that are read at a time
+    /// The number of sectors that one read takes
     #[arg(long, value_name = "N")]
     pub(crate) block_sectors: Option<u64>,
-    /// Overwrite what is there
+    /// Overwrite the target if it exists
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub(crate) struct RestoreArgs {
     /// The images, the full one first
     #[arg(value_name = "FILE", required = true)]
     pub(crate) from: Vec<PathBuf>,
-    /// Although clients have the disk open for writing
+    /// Restore even if clients have the disk open for writing
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -102,7 +102,7 @@ pub(crate) struct RestoreArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReorganizeArgs {
-    /// The plan: which blocks go where (docs/CONTROL.md)
+    /// The plan file: which blocks move where (docs/CONTROL.md)
     #[arg(value_name = "PLAN")]
     pub(crate) plan: PathBuf,
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! Tasks and disks for people.
 
-use crate::caution::{MISTRUSTED, left_alone};
+use crate::caution::{MISTRUSTED, unused_because};
 use crate::tables::{grouped, table};
 use scheduler::Caution;
 use serde_json::Value;
@@ -60,7 +60,7 @@ fn remark(task: &Value) -> String {
     let wrong =
         found["wrong"].as_array().map_or(0, Vec::len) as u64 + found["wrong_more"].as_u64().unwrap_or(0);
     if wrong > 0 {
-        remarks.push(format!("{} BLOCKS ARE NOT WHAT WAS RECORDED", grouped(wrong)));
+        remarks.push(format!("{} BLOCKS DIFFER FROM THEIR CHECKSUMS", grouped(wrong)));
     }
     remarks.join("; ")
 }
@@ -104,22 +104,22 @@ pub(crate) fn task(task: &Value) -> String {
         let _ = writeln!(out, "  {done} of {blocks} blocks, {}, {} to go", rate(task), eta(task));
         let harm = &task["harm"];
         let share = harm["share"].as_f64().unwrap_or(0.0) * 100.0;
-        let with = if harm["shared"].as_bool() == Some(true) { ", with what ran beside it" } else { "" };
-        let _ = writeln!(out, "  its work in idle time cost the foreground {share:.2}%{with}");
+        let with = if harm["shared"].as_bool() == Some(true) { ", together with other tasks" } else { "" };
+        let _ = writeln!(out, "  harm of its work in idle time: {share:.2}%{with}");
     }
     let some = |lbns: &Value| -> Vec<String> {
         lbns.as_array().into_iter().flatten().take(20).map(Value::to_string).collect()
     };
     let bad = some(&task["bad_lbns"]);
     if !bad.is_empty() {
-        let _ = writeln!(out, "  bad sectors: {}; --json has more of them", bad.join(", "));
+        let _ = writeln!(out, "  bad sectors: {}; --json lists more", bad.join(", "));
     }
     let found = &task["checksums"];
     if found.is_object() {
         let count = |key: &str| grouped(found[key].as_u64().unwrap_or(0));
         let _ = writeln!(
             out,
-            "  checksums: {} blocks are what was recorded, {} were recorded",
+            "  checksums: {} blocks verified, {} recorded",
             count("verified"),
             count("recorded")
         );
@@ -128,7 +128,7 @@ pub(crate) fn task(task: &Value) -> String {
     if !wrong.is_empty() {
         let _ = writeln!(
             out,
-            "  not what was recorded, blocks from: {}; --json has more of them",
+            "  differing from their checksums, blocks at: {}; --json lists more",
             wrong.join(", ")
         );
     }
@@ -158,13 +158,13 @@ pub(crate) fn status(status: &Value) -> String {
         let (detours, idling) = (harm("detours"), harm("idle"));
         let _ = writeln!(
             out,
-            "  background  {gaps:.1} MB in gaps, which cost the foreground {detours:.2}%; {idle:.1} MB in idle time, {idling:.2}%"
+            "  background  {gaps:.1} MB in gaps, harm {detours:.2}%; {idle:.1} MB in idle time, harm {idling:.2}%"
         );
-        // Of a drive without a profile it goes without saying.
+        // A drive without a profile has no gaps to report.
         let why =
-            now["caution"].as_str().filter(|name| *name != Caution::Unknown.name()).and_then(left_alone);
+            now["caution"].as_str().filter(|name| *name != Caution::Unknown.name()).and_then(unused_because);
         if let Some(why) = why {
-            let _ = writeln!(out, "  gaps        left alone: {why}");
+            let _ = writeln!(out, "  gaps        unused: {why}");
         }
         if now["mistrusted"].as_bool() == Some(true) {
             let _ = writeln!(out, "  MISTRUSTED  {MISTRUSTED}");
@@ -176,8 +176,7 @@ pub(crate) fn status(status: &Value) -> String {
             "  lateness    {p50:.0} us median, {p99:.0} us 99th percentile, {max:.0} us at most"
         );
         if let Some(failing) = now["failing"].as_str() {
-            let _ =
-                writeln!(out, "  FAILING     {failing}: {} commands; the log has more", now["unanswered"]);
+            let _ = writeln!(out, "  FAILING     {failing}: {} commands; see the log", now["unanswered"]);
         }
         if let Some(trouble) = disk["trouble"].as_str() {
             let _ = writeln!(out, "  note        {trouble}");
@@ -194,21 +193,18 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn status_says_why_gaps_are_left_alone_and_whom_not_to_trust() {
+    fn status_gives_the_reason_for_unused_gaps_and_names_a_mistrusted_drive() {
         let of = |caution: Option<&str>, mistrusted: bool| {
             let now = json!({ "caution": caution, "mistrusted": mistrusted });
             status(&json!({ "disks": [{ "name": "d0", "status": now }], "tasks": [] }))
         };
         let mistrusted = of(Some("mistrust"), true);
-        assert!(
-            mistrusted.contains("\n  gaps        left alone: the drive does not do what"),
-            "{mistrusted}"
-        );
-        assert!(mistrusted.contains("\n  MISTRUSTED  it has for long not done what"), "{mistrusted}");
+        assert!(mistrusted.contains("\n  gaps        unused: the drive does not behave as"), "{mistrusted}");
+        assert!(mistrusted.contains("\n  MISTRUSTED  the drive has not behaved as"), "{mistrusted}");
         let harm = of(Some("harm"), false);
-        assert!(harm.contains("\n  gaps        left alone: they have cost the foreground"), "{harm}");
+        assert!(harm.contains("\n  gaps        unused: the harm budget"), "{harm}");
         assert!(!harm.contains("MISTRUSTED"), "{harm}");
         let trusted = of(None, false);
-        assert!(!trusted.contains("left alone") && !trusted.contains("MISTRUSTED"), "{trusted}");
+        assert!(!trusted.contains("unused") && !trusted.contains("MISTRUSTED"), "{trusted}");
     }
 }

@@ -309,7 +309,7 @@ fn outside_it_says_whether_it_trusts_the_drive_and_what_detours_cost() {
     assert!(doubted > 0.0 && doubted < number(&json, "/simulated_s") / 4.0, "{told}");
     assert!(number(told, "/detours/share") < 0.01 && number(told, "/harm_percent") == 1.0, "{told}");
     let page = simulate("").worked();
-    for line in ["foreseen  ", "gaps  ", "left alone  ", "harm  ", "; 1% at most\n"] {
+    for line in ["predicted  ", "gaps  ", "gaps unused  ", "harm  ", "; bound 1%\n"] {
         assert!(page.contains(line), "no {line:?} in:\n{page}");
     }
     // FAST 2002's scheduler is not bound; in the drive there is nothing to trust.
@@ -318,12 +318,12 @@ fn outside_it_says_whether_it_trusts_the_drive_and_what_detours_cost() {
         (&paper["outside"]["harm_percent"], &paper["outside"]["caution"]),
         (&Value::Null, &Value::Null)
     );
-    assert!(simulate("--conservatism 0.3").worked().contains("; without a bound\n"));
+    assert!(simulate("--conservatism 0.3").worked().contains("; no bound\n"));
     assert!(run("simulate --requests 100 --json").json().get("outside").is_none());
 }
 
 #[test]
-fn a_drive_that_is_not_what_it_is_told_to_be_is_said_to_be_mistrusted() {
+fn a_drive_that_differs_from_its_profile_is_reported_as_mistrusted() {
     let args = "simulate --where outside --workload oltp --background scan --requests 6000 --behaviour noise,seek_ageing_ppm=400000";
     let json = run(&format!("{args} --json")).json();
     let told = &json["outside"];
@@ -335,9 +335,9 @@ fn a_drive_that_is_not_what_it_is_told_to_be_is_said_to_be_mistrusted() {
     assert!(number(told, "/caution_s/mistrust") > number(&json, "/simulated_s") / 2.0, "{told}");
     let page = run(args).worked();
     for line in [
-        "left alone      ",
-        "\nleft alone now  the drive does not do what",
-        "\nMISTRUSTED      it has for long",
+        "gaps unused  ",
+        "\nunused now   the drive does not behave as",
+        "\nMISTRUSTED   the drive has not behaved",
     ] {
         assert!(page.contains(line), "no {line:?} in:\n{page}");
     }

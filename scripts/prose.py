@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Counts sentences that a stranger stumbles over, in comments of .rs files and in Markdown (docs/STYLE.md, "How we write").
+
+Two shares are printed a place (crate or document): sentences that begin without a subject of their own ("What the drive ...",
+"Who comes ...", "Of a read ..."), and sentences with a word of the private list. With --max PERCENT the exit code is 1 if
+either share of all sentences is above it; with --list the sentences themselves are printed.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+HEADLESS = re.compile(r"^(What|Who|Whose|Whom|Whoever|Nobody|Somebody|Of|So many|So much)\b(?! course\b)")
+PRIVATE = re.compile(
+    r"\b(foreseen|foresees?|as told|told|felt|sooner by|later by|kept back|left alone|heard of|on the heels|comes again|bought|"
+    r"so many|so much|whoever|whom|himself|nobody|somebody|anybody|turns?)\b",
+    re.IGNORECASE,
+)
+# "turn" is private for a revolution only.
+OTHER_TURNS = re.compile(r"\b(in turns?|by turns|turns? (into|out|off|on|to|it|them|back|round|around)|turns (its|a)|"
+                         r"turn(s|ed|ing)? (a|an|the) \w+ (into|off|on)|takes? turns|(must|may|can|to|cannot) turn)\b", re.IGNORECASE)
+CODE = re.compile(r"`[^`]*`")
+ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`\[\"(])")
+
+
+def sentences(block: str):
+    block = CODE.sub("`x`", " ".join(block.split()))
+    for sentence in ENDS.split(block):
+        sentence = sentence.strip(" *-#>|")
+        if len(sentence.split()) >= 2:
+            yield sentence
+
+
+def rust_blocks(text: str):
+    block, kind, fenced = [], None, False
+    for line in text.splitlines():
+        found = re.match(r"\s*(///|//!|//)(?!/) ?(.*)$", line)
+        if not found:
+            # A comment behind code.
+            tail = re.search(r"[;,{})\]] // (.*)$", line)
+            if block:
+                yield " ".join(block)
+                block = []
+            fenced = False
+            kind = None
+            if tail:
+                yield tail.group(1)
+            continue
+        mark, words = found.groups()
+        if mark != kind or not words.strip() or words.lstrip().startswith(("#", "- ", "* ", "```", "|")):
+            if block:
+                yield " ".join(block)
+            block = []
+        kind = mark
+        if words.lstrip().startswith("```"):
+            fenced = not fenced
+            continue
+        if not fenced and words.strip() and not words.lstrip().startswith("|"):
+            block.append(words.strip())
+    if block:
+        yield " ".join(block)
+
+
+def markdown_blocks(text: str):
+    block, fenced = [], False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+            line = ""
+        if fenced:
+            continue
+        if line.startswith("|"):
+            if block:
+                yield " ".join(block)
+                block = []
+            for cell in line.strip("|").split("|"):
+                if len(cell.split()) >= 5:
+                    yield cell
+            continue
+        if not line.strip() or re.match(r"\s*([-*#]|\d+\.) ?", line):
+            if block:
+                yield " ".join(block)
+            block = []
+        if line.strip():
+            block.append(re.sub(r"^\s*([-*#]+|\d+\.)\s+", "", line))
+    if block:
+        yield " ".join(block)
+
+
+def place(path: str) -> str:
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] == "crates" else path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--max", type=float, metavar="PERCENT", help="fail if a share is above this")
+    parser.add_argument("--list", action="store_true", help="print the sentences")
+    parser.add_argument("paths", nargs="*", help="files or directories that git tracks [default: all]")
+    args = parser.parse_args()
+    tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *args.paths], check=True, capture_output=True, text=True).stdout.split("\n")
+    files = sorted({f for f in tracked if f.endswith((".rs", ".md")) and pathlib.Path(f).is_file()})
+    places: dict[str, list[int]] = {}
+    for name in files:
+        text = pathlib.Path(name).read_text(encoding="utf-8")
+        blocks = rust_blocks(text) if name.endswith(".rs") else markdown_blocks(text)
+        counts = places.setdefault(place(name), [0, 0, 0])
+        for block in blocks:
+            for sentence in sentences(block):
+                counts[0] += 1
+                headless = bool(HEADLESS.match(sentence)) and not sentence.endswith("?")
+                private = bool(PRIVATE.search(OTHER_TURNS.sub("", sentence)))
+                counts[1] += headless
+                counts[2] += private
+                if args.list and (headless or private):
+                    print(f"{name}: {sentence[:300]}")
+    total = [sum(column) for column in zip(*places.values())] or [0, 0, 0]
+    if not args.list:
+        print(f"{'':34} {'sentences':>9} {'headless':>9} {'private':>9}")
+        for name, (count, headless, private) in sorted(places.items()):
+            if count:
+                print(f"{name:34} {count:9} {headless / count:9.2%} {private / count:9.2%}")
+    shares = [n / max(total[0], 1) * 100 for n in total[1:]]
+    print(f"{'all':34} {total[0]:9} {shares[0]:8.2f}% {shares[1]:8.2f}%")
+    return int(args.max is not None and max(shares) > args.max)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

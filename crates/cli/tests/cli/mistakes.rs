@@ -27,7 +27,7 @@ fn a_misspelt_key_is_underlined() {
     dir.file("typo.toml", "format = 1\nrpms = 7200\n");
     let run = command().args(["drive", "show", "typo.toml"]).current_dir(dir.path("")).output().unwrap();
     insta::assert_snapshot!(String::from_utf8(run.stderr).unwrap(), @r"
-      × typo.toml:2:1: unknown field `rpms`, expected one of `format`, `name`, `title`, `synthetic`, `sources`, `sector_bytes`, `rpm`, `cylinders`, `heads`, `mechanics`, `seek`, `layout`, `firmware`
+      × typo.toml:2:1: unknown field `rpms`, expected one of `format`, `name`, `title`, `synthetic`, `sources`, `sector_bytes`, `physical_sector_bytes`, `rpm`, `cylinders`, `heads`, `mechanics`, `seek`, `layout`, `firmware`
        ╭─[typo.toml:2:1]
      1 │ format = 1
      2 │ rpms = 7200
@@ -46,8 +46,8 @@ fn overlapping_zones_are_refused_at_their_place() {
         1,
         &[
             "layout.zone[1].first_cylinder",
-            "cylinder 400 belongs to the zone before",
-            "do not overlap",
+            "cylinder 400 of surface 0 belongs to zone 0, too",
+            "give every track to one zone",
             "╰──",
         ],
     );

@@ -79,7 +79,7 @@ fn a_drive_that_is_not_as_its_profile_says_is_mistrusted_and_no_gap_used() {
         assert_eq!(number(outside, "/gaps/used"), 0.0, "{wrong}: {outside}");
     }
     let page = told(&slower, 5_000, "").worked();
-    assert!(page.contains("\nMISTRUSTED      it has for long"), "{page}");
+    assert!(page.contains("\nMISTRUSTED      the drive has not behaved"), "{page}");
 }
 
 #[test]

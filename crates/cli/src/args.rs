@@ -6,13 +6,14 @@ use crate::probe::DeviceName;
 use crate::tasks::args::{
     BackupArgs, Daemon, OneTask, PriorityArgs, ReorganizeArgs, ReplicaArgs, RestoreArgs, ScrubArgs,
 };
-use crate::values::{self, Load};
+use crate::values::{self, Load, ReadAs, TraceDevices};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use drive::Behaviour;
 use scheduler::policy::{AgeWeight, PolicyName};
 use std::path::PathBuf;
 use units::{Bytes, Duration};
 use workload::Share;
+use workload::trace::{Event, TimeUnit};
 
 /// The drive that the papers measured, and the default everywhere.
 pub(crate) const DEFAULT_DRIVE: &str = "quantum-atlas-10k";
@@ -365,7 +366,8 @@ pub(crate) struct SimulateArgs {
     #[command(flatten, next_help_heading = "Foreground")]
     pub(crate) learning: LearningArgs,
     /// The foreground: random, oltp, utilisation:PERCENT (FAST 2004's synthetic requests at a rate that keeps the drive busy
-    /// for that share of the time), tpcc, postmark (docs/WORKLOADS.md) or replay:FILE (a trace)
+    /// for that share of the time), tpcc, postmark (docs/WORKLOADS.md) or replay:FILE (a trace, plain
+    /// or compressed with gzip or zstd; replay:- reads standard input)
     #[arg(help_heading = "Foreground", long, value_name = "LOAD", default_value = "random")]
     pub(crate) workload: Load,
     /// Tasks that each have a request at the drive or think [default: 10 with oltp]; with tpcc, concurrent transactions [10].
@@ -406,7 +408,7 @@ pub(crate) struct SimulateArgs {
     /// Give a fresh scheduler the inputs of a daemon's, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Only --json may be combined with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "plan_rest", "bought_turns", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "plan_rest", "bought_turns", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -433,7 +435,24 @@ pub(crate) struct SimulateArgs {
     /// waits too (ATC 2003, section 4)
     #[arg(help_heading = "Foreground", long, value_name = "FACTOR", value_parser = values::compression, allow_negative_numbers = true)]
     pub(crate) compress: Option<f64>,
-    /// Wrap a trace's addresses past the drive's end around instead of refusing them
+    /// The format of the trace [default: found out from its beginning]: disksim, disksim-validate, mqsim, hp-srt, spc, msr,
+    /// systor17, alibaba, tencent, cloudphysics, vscsi, oracle-general, fiu, biosnoop, blkparse, blktrace, fio, or
+    /// csv:time=5,unit=us,op=2,offset=3,size=4,device=1 with columns by number or name (docs/WORKLOADS.md)
+    #[arg(help_heading = "Foreground", long, value_name = "FORMAT")]
+    pub(crate) format: Option<ReadAs>,
+    /// The unit of the trace's arrival times: s, ms, us, 100ns or ns [default: the format's own]
+    #[arg(help_heading = "Foreground", long, value_name = "UNIT", value_parser = values::time_unit)]
+    pub(crate) time_unit: Option<TimeUnit>,
+    /// The event of a block trace that is an arrival: Q (queued, before the kernel's scheduler) or D (sent to the driver)
+    /// [default: Q]
+    #[arg(help_heading = "Foreground", long, value_name = "EVENT", value_parser = values::event)]
+    pub(crate) event: Option<Event>,
+    /// The device of the trace to replay, by its number, or `all`, one behind the other [default: the one with the most
+    /// requests]
+    #[arg(help_heading = "Foreground", long, value_name = "N|all")]
+    pub(crate) device: Option<TraceDevices>,
+    /// Wrap a trace's addresses past the drive's end around instead of refusing them. Every address keeps one place, and its
+    /// alignment
     #[arg(help_heading = "Foreground", long)]
     pub(crate) wrap: bool,
     /// Whether the drive may begin a transfer anywhere in a request; --profile is believed independently of it [default: as the

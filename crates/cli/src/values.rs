@@ -5,6 +5,7 @@ use scheduler::policy::{AgeWeight, PolicyName};
 use std::path::PathBuf;
 use std::str::FromStr;
 use units::{Bytes, Duration, Sectors};
+use workload::trace::{Columns, Event, TimeUnit, TraceFormat};
 use workload::{Share, Utilisation};
 
 /// What the foreground asks for.
@@ -223,6 +224,61 @@ pub(crate) fn share(text: &str) -> Result<Share, String> {
 /// Requests a second. The lower bound keeps simulated time from running out.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
     within(text, 0.001, 1e6, "give requests a second, from 0.001 to 1000000")
+}
+
+/// A format of traces, with the columns of `csv:`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReadAs {
+    pub(crate) format: TraceFormat,
+    pub(crate) columns: Option<Columns>,
+}
+
+impl FromStr for ReadAs {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("csv", columns)) => Ok(Self { format: TraceFormat::Csv, columns: Some(columns.parse()?) }),
+            _ if text == "csv" => Err("name the columns: csv:time=5,unit=us,op=2,offset=3,size=4".to_owned()),
+            _ => Ok(Self { format: text.parse()?, columns: None }),
+        }
+    }
+}
+
+/// The unit of a trace's times.
+pub(crate) fn time_unit(text: &str) -> Result<TimeUnit, String> {
+    text.parse()
+}
+
+/// The event of a block trace that is an arrival.
+pub(crate) fn event(text: &str) -> Result<Event, String> {
+    [Event::Queue, Event::Dispatch]
+        .into_iter()
+        .find(|event| event.letter() == text)
+        .ok_or_else(|| "give Q (queued, before the kernel's scheduler) or D (sent to the driver)".to_owned())
+}
+
+/// The devices of a trace to replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TraceDevices {
+    /// All, concatenated.
+    All,
+    /// This one.
+    One(u32),
+}
+
+impl FromStr for TraceDevices {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            _ => text
+                .parse()
+                .map(Self::One)
+                .map_err(|_| "give the number of a device in the trace, or all".to_owned()),
+        }
+    }
 }
 
 /// A factor on a trace's arrival times.

@@ -2,11 +2,10 @@
 
 use crate::error::ConfigError;
 use crate::issue::{ClosedTask, Issued, later, within};
-use crate::replay::Replay;
 use crate::request::{Request, Source};
 use crate::script::{Script, served_at_once};
 use std::collections::BTreeMap;
-use units::{Instant, LbnRange};
+use units::{Duration, Instant, LbnRange};
 
 /// A replay at a multiple of its speed, as ATC'03, section 4, makes heavier loads of a trace.
 ///
@@ -35,114 +34,110 @@ use units::{Instant, LbnRange};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Compressed {
-    replay: Replay,
+pub struct Compressed<S> {
+    source: S,
     factor: f64,
-    /// How many have been issued; the number of the next, and of its task.
-    issued: u32,
+    /// The request that comes next, and its arrival after that of the first.
+    next: Option<(Request, Duration)>,
+    /// The task of the next request.
+    task: u32,
     start: Instant,
-    /// The next comes no earlier: when the last one came, or when what it waited for was done.
+    /// The next comes no earlier: when the last one came, or when the one that it waited for was done.
     not_before: Instant,
-    /// What is at the drive: where it begins, and where it ends. No two share a sector, since the later would be held.
+    /// The requests at the drive by their first sectors: where each ends. No two share a sector, since the later would be
+    /// held.
     at_drive: BTreeMap<u64, u64>,
+    /// Their sectors by their tasks.
+    tasks: BTreeMap<u32, LbnRange>,
 }
 
-impl Compressed {
-    /// `replay` at `factor` times its speed.
+impl<S: Source> Compressed<S> {
+    /// `source` at `factor` times its recorded speed.
     ///
     /// # Errors
-    /// A factor that is not from 0.000001 to 1000000000000; requests without arrival times; more than 4,294,967,295.
-    pub fn new(replay: Replay, factor: f64) -> Result<Self, ConfigError> {
+    /// A factor that is not from 0.000001 to 1000000000000; requests without arrival times.
+    pub fn new(mut source: S, factor: f64) -> Result<Self, ConfigError> {
         let factor = within("factor", factor, 1e-6, 1e12, "give a factor from 0.000001 to 1000000000000")?;
-        if !replay.recorded().arrivals {
+        if !source.recorded().arrivals {
             return Err(ConfigError::NotRecorded {
-                field: "replay",
+                field: "source",
                 what: "arrival times",
                 mend: "replay it as a closed loop",
             });
         }
-        if u32::try_from(replay.len()).is_err() {
-            return Err(ConfigError::field("replay", replay.len(), "give at most 4294967295 requests"));
-        }
+        let next = following(&mut source);
         Ok(Self {
-            replay,
+            source,
             factor,
-            issued: 0,
+            next,
+            task: 0,
             start: Instant::ZERO,
             not_before: Instant::ZERO,
             at_drive: BTreeMap::new(),
+            tasks: BTreeMap::new(),
         })
     }
 
-    /// How many requests there are in all.
-    pub fn len(&self) -> usize {
-        self.replay.len()
-    }
-
-    /// Whether there are none; never, by construction.
-    pub fn is_empty(&self) -> bool {
-        self.replay.is_empty()
-    }
-
-    fn range(&self, number: u32) -> Option<LbnRange> {
-        self.replay.records().get(number as usize).map(|record| record.range)
-    }
-
-    /// Whether something at the drive shares a sector with `range`.
+    /// Whether a request at the drive shares a sector with `range`.
     fn is_at_drive(&self, range: LbnRange) -> bool {
         // Disjoint ranges end in the order in which they begin, so only the last that begins before its end counts.
         let before = self.at_drive.range(..range.end().get()).next_back();
         before.is_some_and(|(_, end)| *end > range.start().get())
     }
 
-    /// When the request would come if it depended on nothing.
-    fn own_time(&self, number: u32) -> Option<Instant> {
-        let records = self.replay.records();
-        let origin = records.first()?.arrival?;
-        let since = records.get(number as usize)?.arrival?.saturating_since(origin);
+    /// When a request that arrived this long after the first would come if it depended on nothing.
+    fn own_time(&self, since: Duration) -> Instant {
         let ns = (since.as_nanos() as f64 / self.factor).round() as u64;
-        Some(later(self.start, units::Duration::from_nanos(ns)))
+        later(self.start, Duration::from_nanos(ns))
     }
 }
 
-impl Script for Compressed {
+/// The next request of a source and its arrival after the first.
+fn following(source: &mut impl Source) -> Option<(Request, Duration)> {
+    let request = source.next_request()?;
+    Some((request, source.recorded_arrival()?.saturating_since(Instant::ZERO)))
+}
+
+impl<S: Source> Script for Compressed<S> {
     fn start(&mut self, at: Instant) {
         self.start = at;
         self.not_before = at;
     }
 
     fn due(&self) -> Option<Instant> {
-        let range = self.range(self.issued)?;
-        if self.is_at_drive(range) {
+        let (request, since) = self.next?;
+        if self.is_at_drive(request.range) {
             return None;
         }
-        Some(self.own_time(self.issued)?.max(self.not_before))
+        Some(self.own_time(since).max(self.not_before))
     }
 
     fn issue(&mut self, now: Instant) -> Option<Issued> {
         let at = self.due().filter(|at| *at <= now)?;
-        let record = *self.replay.records().get(self.issued as usize)?;
-        let task = ClosedTask::new(self.issued);
-        self.issued += 1;
+        let (request, _) = self.next?;
+        self.next = following(&mut self.source);
+        let task = ClosedTask::new(self.task);
+        self.tasks.insert(self.task, request.range);
+        self.task = self.task.wrapping_add(1);
         self.not_before = at;
-        self.at_drive.insert(record.range.start().get(), record.range.end().get());
-        Some(Issued { at, task, request: Request { op: record.op, range: record.range } })
+        self.at_drive.insert(request.range.start().get(), request.range.end().get());
+        Some(Issued { at, task, request })
     }
 
     fn complete(&mut self, task: ClosedTask, now: Instant) {
-        let Some(done) = self.range(task.get()) else { return };
+        let Some(done) = self.tasks.remove(&task.get()) else { return };
         self.at_drive.remove(&done.start().get());
-        if self.range(self.issued).is_some_and(|next| next.overlaps(done)) {
+        if self.next.is_some_and(|(next, _)| next.range.overlaps(done)) {
             self.not_before = self.not_before.max(now);
         }
     }
 
     fn is_done(&self) -> bool {
-        self.issued as usize >= self.replay.len()
+        self.next.is_none()
     }
 }
 
-impl Source for Compressed {
+impl<S: Source> Source for Compressed<S> {
     fn next_request(&mut self) -> Option<Request> {
         served_at_once(self)
     }
@@ -159,8 +154,8 @@ impl Source for Compressed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::Fit;
     use crate::trace::TraceRecord;
+    use crate::{Fit, Replay};
     use proptest::prelude::*;
     use units::{Lbn, Op, Sectors};
 
@@ -171,17 +166,22 @@ mod tests {
         }
     }
 
-    fn compressed(requests: &[(u64, u64, u64)], factor: f64) -> Compressed {
+    fn compressed(requests: &[(u64, u64, u64)], factor: f64) -> Compressed<Replay> {
         let records = requests.iter().copied().map(record).collect();
         let replay = Replay::new(records, Sectors::new(1_000), Fit::Refuse).unwrap();
         Compressed::new(replay, factor).unwrap()
     }
 
     /// Serves one request at a time, whichever and for however long `dice` says; when each came and was done.
-    fn serve(mut load: Compressed, start: Instant, dice: &[(usize, u64)]) -> Vec<(Instant, Instant)> {
+    fn serve(
+        mut load: Compressed<Replay>,
+        requests: usize,
+        start: Instant,
+        dice: &[(usize, u64)],
+    ) -> Vec<(Instant, Instant)> {
         load.start(start);
         let (mut now, mut waiting) = (start, Vec::new());
-        let mut times = vec![(Instant::ZERO, Instant::ZERO); load.len()];
+        let mut times = vec![(Instant::ZERO, Instant::ZERO); requests];
         let mut dice = dice.iter().cycle();
         loop {
             while let Some(issued) = load.issue(now) {
@@ -224,7 +224,7 @@ mod tests {
             requests.sort_by_key(|r| r.2);
             let factor = f64::from(factor);
             let start = Instant::from_nanos(start);
-            let times = serve(compressed(&requests, factor), start, &dice);
+            let times = serve(compressed(&requests, factor), requests.len(), start, &dice);
             let mut before = start;
             for (i, request) in requests.iter().enumerate() {
                 let own = (request.2 - requests[0].2) as f64 / factor;
@@ -243,7 +243,7 @@ mod tests {
             requests in prop::collection::vec((0..60u64, 1..9u64, 0..4_000u64), 1..60),
         ) {
             let mut load = compressed(&requests, 20.0);
-            let expected: Vec<_> = load.replay.records().iter().map(|r| r.range).collect();
+            let expected: Vec<_> = load.source.records().iter().map(|r| r.range).collect();
             let given: Vec<_> = std::iter::from_fn(|| load.next_request()).map(|r| r.range).collect();
             prop_assert_eq!(given, expected);
         }

@@ -43,7 +43,7 @@ pub enum ConfigError {
     )]
     RecordPastEnd {
         /// The record's place in the trace, counted from 1.
-        record: usize,
+        record: u64,
         /// Its LBNs.
         range: units::LbnRange,
         /// The drive's sectors.

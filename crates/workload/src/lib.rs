@@ -56,7 +56,7 @@ pub use error::ConfigError;
 pub use issue::{Arrival, Closed, ClosedTask, Issued, Issuer, Think};
 pub use oltp::{Oltp, OltpConfig};
 pub use random::Share;
-pub use replay::{Fit, Replay};
+pub use replay::{Devices, Fit, Replay, ReplayAccount, ReplayError, Streamed, StreamedConfig};
 pub use request::{Limited, Recorded, Request, Source};
 pub use script::Script;
 pub use synthetic::{Synthetic, SyntheticConfig};

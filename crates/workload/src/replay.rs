@@ -1,20 +1,16 @@
 //! A trace as a source of requests.
 
+mod fit;
+mod streamed;
+
+pub use fit::Fit;
+use fit::Placing;
+pub use streamed::{Devices, ReplayAccount, ReplayError, Streamed, StreamedConfig};
+
 use crate::error::ConfigError;
 use crate::request::{Recorded, Request, Source};
 use crate::trace::TraceRecord;
-use units::{Duration, Instant, Lbn, LbnRange, Sectors};
-
-/// What becomes of a record that lies past the end of the drive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fit {
-    /// The trace is refused.
-    #[default]
-    Refuse,
-    /// Its start is taken modulo the starts that the drive has for its size. A record larger than the drive is
-    /// refused all the same.
-    Wrap,
-}
+use units::{Duration, Instant, Sectors};
 
 /// Replays records, in their order.
 ///
@@ -52,8 +48,14 @@ impl Replay {
         if records.is_empty() {
             return Err(ConfigError::field("records", "empty", "give a trace with at least one request"));
         }
+        let longest = records.iter().map(|record| record.range.len()).max().unwrap_or_default();
+        let past =
+            |record: &TraceRecord| record.range.checked_end().is_none_or(|end| end.get() > capacity.get());
+        // A trace that fits stays as it is.
+        let fit = if records.iter().any(past) { fit } else { Fit::Refuse };
+        let mut placing = Placing::new(capacity, longest, fit);
         for (index, record) in records.iter_mut().enumerate() {
-            record.range = place(record.range, capacity, fit, index + 1)?;
+            record.range = placing.place(record.range, index as u64 + 1)?;
         }
         let recorded = Recorded {
             arrivals: records.iter().all(|r| r.arrival.is_some()),
@@ -86,24 +88,6 @@ impl Replay {
     }
 }
 
-fn place(range: LbnRange, capacity: Sectors, fit: Fit, record: usize) -> Result<LbnRange, ConfigError> {
-    if range.is_empty() {
-        let mend = "drop the record, or give it at least 1 sector";
-        return Err(ConfigError::field("a record's range", format_args!("{range} in record {record}"), mend));
-    }
-    match range.checked_end() {
-        Some(end) if end.get() <= capacity.get() => Ok(range),
-        _ if fit == Fit::Wrap && range.len() <= capacity => {
-            let room = capacity.get() - range.len().get();
-            // A drive of 2^64 sectors has no more starts than a number can count.
-            let start =
-                room.checked_add(1).map_or(range.start().get(), |starts| range.start().get() % starts);
-            Ok(LbnRange::new(Lbn::new(start), range.len()))
-        }
-        _ => Err(ConfigError::RecordPastEnd { record, range, capacity }),
-    }
-}
-
 impl Source for Replay {
     #[inline]
     fn next_request(&mut self) -> Option<Request> {
@@ -131,7 +115,7 @@ impl Source for Replay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::Op;
+    use units::{Lbn, LbnRange, Op};
 
     fn record(start: u64, len: u64, arrival: Option<u64>) -> TraceRecord {
         TraceRecord {
@@ -145,17 +129,6 @@ mod tests {
         let records = vec![record(0, 8, None), record(96, 8, None)];
         let message = Replay::new(records, Sectors::new(100), Fit::Refuse).unwrap_err().to_string();
         assert!(message.starts_with("record 2 (96+8) ends past the drive's 100 sectors"), "{message}");
-    }
-
-    #[test]
-    fn wrapped_records_lie_on_the_drive() {
-        let records =
-            vec![record(92, 8, None), record(93, 8, None), record(u64::MAX, 8, None), record(5, 100, None)];
-        let mut replay = Replay::new(records, Sectors::new(100), Fit::Wrap).unwrap();
-        let starts: Vec<u64> =
-            std::iter::from_fn(|| replay.next_request()).map(|r| r.range.start().get()).collect();
-        assert_eq!(starts, [92, 0, u64::MAX % 93, 0]);
-        assert!(Replay::new(vec![record(0, 101, None)], Sectors::new(100), Fit::Wrap).is_err());
     }
 
     #[test]

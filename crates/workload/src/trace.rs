@@ -1,8 +1,8 @@
-//! Readers of traces, a file each, and the one record that they all give.
+//! Readers of traces, and the one record that they all give.
 //!
-//! [`read`] finds out the format and reads it. Text formats may end their lines with LF or CRLF, and have blank
-//! lines and lines that begin with `#`. Addresses and sizes that do not fall on 512-byte sectors are widened to
-//! the sectors that enclose them, and counted.
+//! A [`Reader`] finds out the format and gives one request after another; [`read`] collects them. Lines of text formats
+//! may end with LF or CRLF; blank lines and lines that begin with `#` are ignored. Addresses and sizes that do not fall
+//! on 512-byte sectors are widened to the sectors that enclose them, and counted.
 //!
 //! ```
 //! use freeblock_workload::trace::{self, TraceFormat};
@@ -16,19 +16,32 @@
 //! ```
 
 pub mod ascii;
+mod binary;
+mod blkparse;
+mod csv;
 mod detect;
-pub mod fio;
-pub mod msr;
-pub mod spc;
-pub mod srt;
+mod fio;
+mod input;
+mod lists;
+mod msr;
+mod reader;
+mod spc;
+mod srt;
+mod survey;
 mod text;
 pub mod validate;
 
+pub use csv::{Column, Columns, Length, Start};
+use detect::Detected;
 pub use detect::detect;
+pub use reader::{Options, Reader};
+pub use survey::{DeviceSurvey, Survey, common_divisor};
 
 use crate::error::ConfigError;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::Read;
+use std::str::FromStr;
 use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// Bytes in a sector of every trace format.
@@ -69,17 +82,23 @@ pub struct Trace {
     pub notes: Notes,
 }
 
-/// What a reader left out of a trace or changed in it, as counts.
+/// Counts of what a reader left out of a trace or changed in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// Records that the tracer itself marked as suspect; left out.
     pub suspect: u64,
-    /// Records that are no reads or writes (flushes, trims, other kinds); left out.
+    /// Records that are neither reads nor writes, of other kinds than those below; left out.
     pub other: u64,
     /// Requests of no bytes; left out.
     pub empty: u64,
     /// Requests that did not begin and end on 512-byte sectors; widened to those that enclose them.
     pub widened: u64,
+    /// Flushes of the drive's cache, alone or before a write, in a block trace; left out.
+    pub flushes: u64,
+    /// Discards in a block trace; left out.
+    pub discards: u64,
+    /// Writes with forced unit access in a block trace; read as plain writes.
+    pub forced: u64,
 }
 
 impl Trace {
@@ -124,39 +143,208 @@ impl Trace {
     }
 }
 
-/// The formats that [`read`] knows.
+/// The event of a block trace that counts as the arrival of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// The request enters the block layer: before the kernel's scheduler.
+    #[default]
+    Queue,
+    /// The request is sent to the driver: behind the kernel's scheduler, in its order and with its merges.
+    Dispatch,
+}
+
+impl Event {
+    /// The letter that blkparse prints.
+    pub const fn letter(self) -> &'static str {
+        match self {
+            Self::Queue => "Q",
+            Self::Dispatch => "D",
+        }
+    }
+
+    /// The number in a binary trace.
+    const fn number(self) -> u32 {
+        match self {
+            Self::Queue => 1,
+            Self::Dispatch => 7,
+        }
+    }
+}
+
+/// A unit of time in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TimeUnit {
+    /// `s`
+    Seconds,
+    /// `ms`
+    Milliseconds,
+    /// `us`
+    Microseconds,
+    /// `100ns`, the unit of Windows' file times
+    HundredNanoseconds,
+    /// `ns`
+    Nanoseconds,
+}
+
+impl TimeUnit {
+    /// All of them and their names.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Seconds, "s"),
+        (Self::Milliseconds, "ms"),
+        (Self::Microseconds, "us"),
+        (Self::HundredNanoseconds, "100ns"),
+        (Self::Nanoseconds, "ns"),
+    ];
+
+    /// Nanoseconds in the unit.
+    pub const fn nanoseconds(self) -> u64 {
+        match self {
+            Self::Seconds => 1_000_000_000,
+            Self::Milliseconds => 1_000_000,
+            Self::Microseconds => 1_000,
+            Self::HundredNanoseconds => 100,
+            Self::Nanoseconds => 1,
+        }
+    }
+}
+
+impl FromStr for TimeUnit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(_, name)| *name == text);
+        found.map(|(unit, _)| *unit).ok_or_else(|| {
+            format!("the unit of time {} is none of s, ms, us, 100ns and ns", text::shown(text))
+        })
+    }
+}
+
+/// The formats that a [`Reader`] knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum TraceFormat {
     /// DiskSim's "validate": `R|W action LBN blocks service_us think_us`.
     Validate,
     /// DiskSim's "ascii": `arrival_ms device LBN blocks flags`.
     Ascii,
+    /// MQSim's and SSDSim's: `arrival_ns device LBN blocks flags`.
+    MqSim,
     /// Hewlett-Packard's SRT: an ASCII header, then big-endian words.
     HpSrt,
     /// The Storage Performance Council's: `ASU,LBA,bytes,opcode,seconds`.
     Spc,
     /// Microsoft Research Cambridge's: `timestamp,host,disk,type,offset,bytes,response`.
     Msr,
+    /// A virtual desktop installation's: `timestamp,response,type,LUN,offset,bytes`.
+    Systor17,
+    /// Alibaba Cloud's: `device,opcode,offset,bytes,timestamp`.
+    Alibaba,
+    /// Tencent Cloud's: `timestamp,LBN,sectors,type,volume`.
+    Tencent,
+    /// CloudPhysics' as CSV: `ts,op,lbn,len`.
+    CloudPhysics,
+    /// VMware's vscsi, versions 1 and 2, which CloudPhysics' traces are in.
+    Vscsi,
+    /// libCacheSim's oracleGeneral.
+    OracleGeneral,
+    /// Florida International University's: `ns pid process LBN sectors R|W major minor hash`.
+    Fiu,
+    /// The output of biosnoop.
+    Biosnoop,
+    /// The text of blkparse.
+    Blkparse,
+    /// The kernel's binary block trace.
+    Blktrace,
     /// fio's I/O log, versions 2 and 3.
     Fio,
+    /// Lines of columns that the user names; never found out.
+    Csv,
 }
 
 impl TraceFormat {
-    /// All of them, in the order in which [`detect()`] tries them.
-    pub const ALL: [Self; 6] = [Self::HpSrt, Self::Fio, Self::Validate, Self::Ascii, Self::Msr, Self::Spc];
+    /// All of them.
+    pub const ALL: [Self; 18] = [
+        Self::HpSrt,
+        Self::Fio,
+        Self::Validate,
+        Self::Ascii,
+        Self::MqSim,
+        Self::Msr,
+        Self::Spc,
+        Self::Systor17,
+        Self::Alibaba,
+        Self::Tencent,
+        Self::CloudPhysics,
+        Self::Vscsi,
+        Self::OracleGeneral,
+        Self::Fiu,
+        Self::Biosnoop,
+        Self::Blkparse,
+        Self::Blktrace,
+        Self::Csv,
+    ];
 
-    /// How this format looks, in a few words.
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Validate => "disksim-validate",
+            Self::Ascii => "disksim",
+            Self::MqSim => "mqsim",
+            Self::HpSrt => "hp-srt",
+            Self::Spc => "spc",
+            Self::Msr => "msr",
+            Self::Systor17 => "systor17",
+            Self::Alibaba => "alibaba",
+            Self::Tencent => "tencent",
+            Self::CloudPhysics => "cloudphysics",
+            Self::Vscsi => "vscsi",
+            Self::OracleGeneral => "oracle-general",
+            Self::Fiu => "fiu",
+            Self::Biosnoop => "biosnoop",
+            Self::Blkparse => "blkparse",
+            Self::Blktrace => "blktrace",
+            Self::Fio => "fio",
+            Self::Csv => "csv",
+        }
+    }
+
+    /// The look of the format, in a few words.
     pub const fn shape(self) -> &'static str {
         match self {
             Self::Validate => "lines of `R|W action LBN blocks service_us think_us`",
             Self::Ascii => "lines of `arrival_ms device LBN blocks flags`",
+            Self::MqSim => "lines of `arrival_ns device LBN blocks flags`",
             Self::HpSrt => {
                 "a header that begins with `$$TR_IOREC` and ends with a form feed, then binary records"
             }
             Self::Spc => "lines of `ASU,LBA,bytes,R|W,seconds`",
             Self::Msr => "lines of `timestamp,host,disk,Read|Write,offset,bytes,response`",
+            Self::Systor17 => "lines of `timestamp,response,R|W,LUN,offset,bytes`",
+            Self::Alibaba => "lines of `device,R|W,offset,bytes,timestamp_us`",
+            Self::Tencent => "lines of `timestamp_s,LBN,sectors,0|1,volume`",
+            Self::CloudPhysics => "a heading `ts,op,lbn,len`, then its lines",
+            Self::Vscsi => "binary records of 32 or 40 bytes",
+            Self::OracleGeneral => "binary records of 24 bytes",
+            Self::Fiu => "lines of `time_ns pid process LBN sectors R|W major minor hash`",
+            Self::Biosnoop => "lines of `TIME COMM PID DISK T SECTOR BYTES LAT`",
+            Self::Blkparse => {
+                "lines of `major,minor cpu sequence time pid event rwbs LBN + sectors [process]`"
+            }
+            Self::Blktrace => "binary events that begin with 0x65617407",
             Self::Fio => "a first line `fio version 2 iolog`, or 3",
+            Self::Csv => "lines of the columns that were named",
         }
+    }
+}
+
+impl FromStr for TraceFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("{} is no format of traces; the formats are {names}", text::shown(text))
+        })
     }
 }
 
@@ -165,10 +353,22 @@ impl fmt::Display for TraceFormat {
         f.write_str(match self {
             Self::Validate => "DiskSim validate",
             Self::Ascii => "DiskSim ascii",
+            Self::MqSim => "MQSim",
             Self::HpSrt => "HP SRT",
             Self::Spc => "SPC",
             Self::Msr => "MSR Cambridge CSV",
+            Self::Systor17 => "SYSTOR'17",
+            Self::Alibaba => "Alibaba",
+            Self::Tencent => "Tencent",
+            Self::CloudPhysics => "CloudPhysics CSV",
+            Self::Vscsi => "vscsi",
+            Self::OracleGeneral => "oracleGeneral",
+            Self::Fiu => "FIU",
+            Self::Biosnoop => "biosnoop",
+            Self::Blkparse => "blkparse",
+            Self::Blktrace => "blktrace",
             Self::Fio => "fio iolog",
+            Self::Csv => "CSV",
         })
     }
 }
@@ -213,6 +413,31 @@ pub enum TraceError {
         /// The formats, and how each would look.
         tried: String,
     },
+    /// The source failed.
+    #[error("byte {offset}: cannot read on: {found}")]
+    Read {
+        /// The byte in the unpacked trace, counted from 0.
+        offset: u64,
+        /// The error of the source.
+        found: String,
+    },
+    /// A device for nearly every request.
+    #[error("the trace has more than {most} devices; is a column taken for another?")]
+    TooManyDevices {
+        /// The number that is read.
+        most: usize,
+    },
+    /// [`TraceFormat::Csv`] without columns.
+    #[error("the format csv needs its columns, such as csv:time=5,unit=us,op=2,offset=3,size=4,device=1")]
+    NoColumns,
+    /// A column that the heading does not name.
+    #[error("there is no column {name:?}; the first line is {found}")]
+    NoColumn {
+        /// The name that was given.
+        name: String,
+        /// The first line.
+        found: String,
+    },
     /// A compressed file.
     #[error("the trace is compressed with {with}; unpack it first")]
     Compressed {
@@ -226,7 +451,7 @@ pub enum TraceError {
 /// # Errors
 /// An unknown format; a place that does not follow the format; a trace without requests.
 pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
-    read_as(detect(bytes)?, bytes)
+    read_with(&Options::default(), bytes)
 }
 
 /// Reads a trace in a given format.
@@ -234,18 +459,25 @@ pub fn read(bytes: &[u8]) -> Result<Trace, TraceError> {
 /// # Errors
 /// A place that does not follow the format; a trace without requests.
 pub fn read_as(format: TraceFormat, bytes: &[u8]) -> Result<Trace, TraceError> {
-    let (records, notes) = match format {
-        TraceFormat::Validate => (validate::read(bytes)?, Notes::default()),
-        TraceFormat::Ascii => (ascii::read(bytes)?, Notes::default()),
-        TraceFormat::HpSrt => srt::read(bytes)?,
-        TraceFormat::Spc => spc::read(bytes)?,
-        TraceFormat::Msr => msr::read(bytes)?,
-        TraceFormat::Fio => fio::read(bytes)?,
-    };
+    read_with(&Options { format: Some(format), ..Options::default() }, bytes)
+}
+
+/// Reads a trace as the options say, all of it into memory.
+///
+/// # Errors
+/// A place that does not follow the format; an error of the source; a trace without requests.
+pub fn read_with(options: &Options, source: impl Read) -> Result<Trace, TraceError> {
+    let mut reader = Reader::new(options, source)?;
+    let mut records = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
+    if records.iter().any(|record| record.arrival.is_some()) {
+        // The requests before the first wait of a log of fio.
+        records.iter_mut().for_each(|record| record.arrival = record.arrival.or(Some(Instant::ZERO)));
+    }
+    let format = reader.format();
     if records.is_empty() {
         return Err(TraceError::Empty { expected: format.shape() });
     }
-    Ok(Trace { format, records, notes })
+    Ok(Trace { format, records, notes: reader.notes() })
 }
 
 /// The sectors that enclose `bytes` bytes from byte `offset` on, and whether they are more than was asked for;

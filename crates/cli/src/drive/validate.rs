@@ -1,15 +1,16 @@
 //! `freeblock drive validate`.
 
 use super::resolve::resolve;
-use crate::files;
 use crate::output::Console;
 use crate::problem::Problem;
+use crate::simulate::trace::{open, unreadable};
 use crate::tables::{grouped, percent, table};
 use drive::{ClassReport, Report, ValidateRecord};
 use serde::Serialize;
+use std::io::{self, Read};
 use std::path::Path;
 use units::{Bytes, Duration, Sectors};
-use workload::trace::{self, Notes, Trace, TraceError, TraceFormat};
+use workload::trace::{self, Notes, Options, Trace, TraceFormat};
 
 /// What scripts read; the names bind.
 #[derive(Serialize)]
@@ -85,8 +86,8 @@ fn records(
     trace.records.iter().enumerate().map(record).collect()
 }
 
-/// What the reader left out of a trace or changed in it; `None` when there is nothing to say.
-pub(crate) fn remark(notes: &Notes) -> Option<String> {
+/// The reader's remarks on what it left out of a trace or changed in it; `None` if there are none.
+fn remark(notes: &Notes) -> Option<String> {
     let kinds = [
         (notes.suspect, "marked as suspect by the tracer, left out"),
         (notes.other, "neither read nor write, left out"),
@@ -98,19 +99,30 @@ pub(crate) fn remark(notes: &Notes) -> Option<String> {
     (!said.is_empty()).then(|| format!("note: of the trace's records {}", said.join("; ")))
 }
 
+/// The largest trace that is compared with a drive, unpacked: 1 GiB, some twenty million requests.
+const UNPACKED_BYTES_MAX: u64 = 1 << 30;
+
 /// A trace file in whichever format.
-pub(crate) fn read(path: &Path) -> Result<Trace, Problem> {
-    let bytes = files::read(path)?;
-    trace::read(&bytes).map_err(|error| {
-        let failed = Problem::failed(format!("{}: {error}", path.display()));
-        match error {
-            TraceError::Empty { .. } => failed.help("give a trace with at least one request"),
-            TraceError::Text { .. } | TraceError::Binary { .. } => {
-                failed.help("mend or delete what stands there")
-            }
-            _ => failed,
-        }
-    })
+fn read(path: &Path) -> Result<Trace, Problem> {
+    let source = AtMost { source: open(path)?, left: UNPACKED_BYTES_MAX };
+    trace::read_with(&Options::default(), source).map_err(|error| unreadable(path, &error))
+}
+
+/// A source that fails instead of giving more bytes than this.
+struct AtMost<R> {
+    source: R,
+    left: u64,
+}
+
+impl<R: Read> Read for AtMost<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(into)?;
+        self.left = self
+            .left
+            .checked_sub(read as u64)
+            .ok_or_else(|| io::Error::other("the trace is larger than 1 GiB; cut it into smaller files"))?;
+        Ok(read)
+    }
 }
 
 fn shown(title: &str, report: &Report) -> String {

@@ -1,7 +1,7 @@
 //! The foreground that the flags ask for.
 
+use super::trace::{self, Replayed};
 use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
-use crate::drive::validate::{read, remark};
 use crate::problem::Problem;
 use crate::tables::grouped;
 use crate::values::{self, Load};
@@ -9,22 +9,17 @@ use drive::MOST_SECTORS;
 use model::DriveModel;
 use scheduler::Config;
 use sim::{Background, Inside, Nothing};
-use std::path::Path;
 use std::sync::Arc;
 use units::{Bytes, Duration, Instant, Sectors};
 use workload::postmark::{PostmarkBlocks, PostmarkBlocksConfig};
 use workload::tpcc::{Tpcc, TpccConfig};
-use workload::trace::TraceRecord;
 use workload::{
-    Arrival, CalibrationError, Closed, Compressed, ConfigError, Fit, Issuer, Measured, Oltp, OltpConfig,
-    Pattern, Random, RandomConfig, Replay, Share, Source, Synthetic, SyntheticConfig, Think, Utilisation,
+    Arrival, CalibrationError, Closed, Issuer, Measured, Oltp, OltpConfig, Pattern, Random, RandomConfig,
+    Share, Source, Synthetic, SyntheticConfig, Think, Utilisation,
 };
 
 /// Requests of a run that nothing else ends.
 pub(crate) const DEFAULT_REQUESTS: u64 = 10_000;
-
-/// Simulated time that a trace may take, 100 years in nanoseconds.
-const LONGEST_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 
 /// Requests and their times.
 pub(crate) struct Foreground {
@@ -33,8 +28,8 @@ pub(crate) struct Foreground {
     pub(crate) requests: Option<u64>,
     /// In a few words.
     pub(crate) description: String,
-    /// What was not taken as it stands in the trace.
-    pub(crate) remark: Option<String>,
+    /// The replay of a trace.
+    pub(crate) replayed: Option<Replayed>,
     /// What its requests' addresses and sizes are multiples of.
     pub(crate) grain: Sectors,
 }
@@ -49,6 +44,7 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
     let random = matches!(load, Load::Random);
     let replay = matches!(load, Load::Replay(_));
     let plain = matches!(load, Load::Random | Load::Oltp);
+    let only_replay = "leave it out, or give --workload replay:FILE";
     let only_random = "leave it out, or give --workload random";
     let own_times = match load {
         Load::Utilisation(_) => "leave it out: the utilisation says how many requests come",
@@ -70,7 +66,11 @@ pub(crate) fn check_flags(args: &SimulateArgs) -> Result<(), Problem> {
         ("--think", args.think.is_some(), plain || replay, own_times),
         ("--scale", args.scale.is_some(), replay, "give --rate, or --workload replay:FILE"),
         ("--compress", args.compress.is_some(), replay, "give --rate, or --workload replay:FILE"),
-        ("--wrap", args.wrap, replay, "leave it out, or give --workload replay:FILE"),
+        ("--wrap", args.wrap, replay, only_replay),
+        ("--format", args.format.is_some(), replay, only_replay),
+        ("--time-unit", args.time_unit.is_some(), replay, only_replay),
+        ("--event", args.event.is_some(), replay, only_replay),
+        ("--device", args.device.is_some(), replay, only_replay),
     ];
     for (flag, given, fits, mend) in fits {
         if given && !fits {
@@ -123,7 +123,7 @@ pub(crate) fn build(
         Load::Postmark => postmark(args, drive),
         Load::Random => random(args, drive),
         Load::Oltp => oltp(args, drive),
-        Load::Replay(path) => return replay(args, path, drive),
+        Load::Replay(path) => return trace::build(args, path, drive),
     }?;
     Ok(Foreground { grain: grain(args, drive.sector_bytes()), ..foreground })
 }
@@ -136,19 +136,6 @@ fn grain(args: &SimulateArgs, sector: Bytes) -> Sectors {
 
 /// Bytes that generated requests are aligned to.
 const ALIGNMENT: Bytes = Bytes::new(4096);
-
-/// The greatest number of sectors that all addresses and sizes of a trace are multiples of.
-fn grain_of(records: &[TraceRecord]) -> Sectors {
-    let numbers = records.iter().flat_map(|record| [record.range.start().get(), record.range.len().get()]);
-    let divisor = numbers.fold(0u64, |a, b| {
-        let (mut a, mut b) = (a, b);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    });
-    Sectors::new(divisor.max(1))
-}
 
 fn random(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Problem> {
     let sector = drive.sector_bytes();
@@ -257,7 +244,7 @@ fn postmark(args: &SimulateArgs, drive: &DriveModel) -> Result<Foreground, Probl
     assemble(Box::new(source), Arrival::Scripted, args.seed, None, description)
 }
 
-fn closed(tasks: u32, think: Duration, word: &str) -> (Arrival, String) {
+pub(crate) fn closed(tasks: u32, think: Duration, word: &str) -> (Arrival, String) {
     if think == Duration::ZERO {
         return (Arrival::outstanding(tasks), format!("{tasks} {word}"));
     }
@@ -265,104 +252,7 @@ fn closed(tasks: u32, think: Duration, word: &str) -> (Arrival, String) {
     (arrival, format!("{tasks} {word}, think time {think}"))
 }
 
-fn replay(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Result<Foreground, Problem> {
-    let failed = |error: ConfigError| Problem::failed(format!("{}: {error}", path.display()));
-    let mut trace = read(path)?;
-    let (devices, all) = (trace.devices().len(), trace.records.len());
-    let device = trace.busiest_device().unwrap_or(0);
-    trace.retain_device(device);
-    trace.convert_to(drive.sector_bytes()).map_err(failed)?;
-    let (arrival, times) = replay_times(args, &trace.records, path)?;
-    let grain = grain_of(&trace.records);
-    let fit = if args.wrap { Fit::Wrap } else { Fit::Refuse };
-    let source = Replay::new(trace.records, drive.layout().capacity(), fit).map_err(|error| match error {
-        ConfigError::RecordPastEnd { record, range, capacity } => Problem::failed(format!(
-            "{}: record {record}{} ({range}) ends past the drive's {capacity} sectors",
-            path.display(),
-            if devices > 1 { format!(" of device {device}") } else { String::new() },
-        ))
-        .help(if range.len() > capacity {
-            "choose a larger drive: the record alone is larger than this one"
-        } else {
-            "choose a larger drive, or give --wrap to let addresses wrap around"
-        }),
-        other => failed(other),
-    })?;
-    let remark = remark(&trace.notes);
-    let requests = source.len() as u64;
-    let mut description = format!("{} as {}, {times}", path.display(), trace.format);
-    if devices > 1 {
-        description += &format!(
-            ", device {device} with {} of the {} requests to {devices} devices",
-            grouped(requests),
-            grouped(all as u64)
-        );
-    }
-    let source: Box<dyn Source> = match args.compress {
-        Some(factor) => Box::new(Compressed::new(source, factor).map_err(failed)?),
-        None => Box::new(source),
-    };
-    let foreground = assemble(source, arrival, args.seed, Some(requests), description)?;
-    Ok(Foreground { remark, grain, ..foreground })
-}
-
-fn replay_times(
-    args: &SimulateArgs,
-    records: &[TraceRecord],
-    path: &Path,
-) -> Result<(Arrival, String), Problem> {
-    let timed = records.iter().all(|record| record.arrival.is_some());
-    let thinking = records.iter().all(|record| record.think.is_some());
-    let outstanding = args.outstanding.or(args.mpl);
-    if outstanding.is_some() || args.think.is_some() {
-        return Ok(closed(outstanding.unwrap_or(1), args.think.unwrap_or(Duration::ZERO), "outstanding"));
-    }
-    let too_long = |mend: &str| {
-        Problem::failed(format!("{}: the trace goes on for more than a hundred years", path.display()))
-            .help(mend)
-    };
-    if timed {
-        let scale = args.compress.map_or(args.scale.unwrap_or(1.0), f64::recip);
-        let arrivals = || records.iter().filter_map(|record| record.arrival);
-        let length =
-            arrivals().max().zip(arrivals().min()).map_or(Duration::ZERO, |(last, first)| last.since(first));
-        if length.as_nanos() as f64 * scale > LONGEST_NS as f64 {
-            return Err(too_long("give --scale to shorten it"));
-        }
-        if let Some(factor) = args.compress {
-            let times =
-                format!("recorded arrivals {factor} times faster, repeated places when they are done");
-            return Ok((Arrival::Scripted, times));
-        }
-        let times = if scale == 1.0 {
-            "recorded arrivals".to_owned()
-        } else {
-            format!("recorded arrivals times {scale}")
-        };
-        return Ok((Arrival::Recorded { scale }, times));
-    }
-    for (flag, given) in [("--scale", args.scale.is_some()), ("--compress", args.compress.is_some())] {
-        if given {
-            return Err(Problem::usage(format!(
-                "{flag} needs arrival times, and {} has none",
-                path.display()
-            ))
-            .help(format!("leave out {flag}")));
-        }
-    }
-    if thinking {
-        let pauses: u128 =
-            records.iter().filter_map(|record| record.think).map(|t| u128::from(t.as_nanos())).sum();
-        if pauses > LONGEST_NS {
-            return Err(too_long("give --think to replace its pauses"));
-        }
-        let closed = Closed { tasks: 1, think: Think::Recorded };
-        return Ok((Arrival::Closed(closed), "one at a time with recorded pauses".to_owned()));
-    }
-    Ok((Arrival::outstanding(1), "one at a time".to_owned()))
-}
-
-fn assemble(
+pub(crate) fn assemble(
     source: Box<dyn Source>,
     arrival: Arrival,
     seed: u64,
@@ -370,5 +260,5 @@ fn assemble(
     description: String,
 ) -> Result<Foreground, Problem> {
     let issuer = Issuer::new(source, arrival, Instant::ZERO, seed).map_err(Problem::usage)?;
-    Ok(Foreground { issuer, requests, description, remark: None, grain: Sectors::new(1) })
+    Ok(Foreground { issuer, requests, description, replayed: None, grain: Sectors::new(1) })
 }

@@ -8,6 +8,7 @@ mod mimicked;
 mod outside;
 pub(crate) mod run;
 mod show;
+pub(crate) mod trace;
 
 use crate::Outcome;
 use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
@@ -76,12 +77,9 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         ..Config::default()
     };
     let model = Arc::new(model);
-    let Foreground { issuer, requests, description, remark, grain } =
+    let Foreground { issuer, requests, description, replayed, grain } =
         foreground::build(args, &model, config)?;
     let learner = mimicked::learner(args, &drive.profile.name, &model, grain)?;
-    if let Some(remark) = remark {
-        console.note(&remark);
-    }
     let goal = match (args.background, args.requests) {
         (_, Some(requests)) => Goal::Requests(requests),
         (BackgroundTask::None, None) => Goal::Requests(requests.unwrap_or(foreground::DEFAULT_REQUESTS)),
@@ -113,6 +111,12 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         interrupt::watch(|| {});
     }
     let ended = run.advance(goal, "simulating", &mut Nothing, console)?;
+    if let Some(replayed) = &replayed {
+        replayed.check()?;
+        for remark in replayed.remarks().iter().filter(|_| !args.json) {
+            console.note(&format!("note: {remark}"));
+        }
+    }
     if let Some(asked) = args.requests.filter(|&asked| asked > run.requests()) {
         console.note(&format!(
             "note: the {} ended after {} of {asked} requests; the run ends there",
@@ -129,8 +133,14 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     }
     let mimic = run.learner().map(Learner::stats);
     let outside = run.told(harm_ppm);
-    let result =
-        show::Result { report: run.report(), mimic, outside, seed: args.seed, wall: started.elapsed() };
+    let result = show::Result {
+        report: run.report(),
+        replayed,
+        mimic,
+        outside,
+        seed: args.seed,
+        wall: started.elapsed(),
+    };
     if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }
 }
 

@@ -1,6 +1,7 @@
 //! The result of a simulation, for scripts and for people.
 
 use super::outside::{self, Told};
+use super::trace::{self, Replayed};
 use crate::args::BackgroundTask;
 use crate::bars::{bar, parts};
 use crate::tables::{grouped, percent, span};
@@ -13,6 +14,8 @@ use std::time::Duration;
 /// What came out of a run.
 pub(crate) struct Result {
     pub(crate) report: Report,
+    /// With a trace.
+    pub(crate) replayed: Option<Replayed>,
     /// With SMTF.
     pub(crate) mimic: Option<LearnerStats>,
     /// Outside the drive.
@@ -28,6 +31,8 @@ pub(crate) struct Json {
     foreground: Foreground,
     head_time: HeadTime,
     background: Background,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<trace::Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mimic: Option<Mimic>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,6 +108,7 @@ impl Result {
                 last5_time_share: background.last5_time_share,
                 done: background.done,
             },
+            trace: self.replayed.as_ref().map(Replayed::json),
             mimic: self.mimic.map(|mimic| Mimic {
                 observed: mimic.observed,
                 known: mimic.known,

@@ -40,3 +40,4 @@ mod tls;
 mod torture;
 #[cfg(target_os = "linux")]
 mod tour;
+mod traces;

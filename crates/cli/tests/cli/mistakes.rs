@@ -114,7 +114,13 @@ fn a_replay_past_the_end_is_refused_unless_it_may_wrap() {
     let replay = format!("replay:{trace}");
     run_with(&["simulate", "--workload", &replay])
         .complained(1, &["record 2 (17966950+8)", "17966953 sectors", "--wrap"]);
-    run_with(&["simulate", "--workload", &replay, "--wrap"]).worked();
+    let run = run_with(&["simulate", "--workload", &replay, "--wrap"]);
+    assert_eq!(
+        (run.code, run.err.contains("were wrapped to places on the drive")),
+        (Some(0), true),
+        "{}",
+        run.err
+    );
 }
 
 #[test]
@@ -134,7 +140,7 @@ fn a_record_larger_than_the_drive_is_not_told_to_wrap() {
 #[test]
 fn a_trace_of_a_thousand_years_is_refused() {
     let dir = Dir::new();
-    let trace = dir.file("long.trace", "0 0 1 2 1\n18000000000000 0 1 2 1\n");
+    let trace = dir.file("long.trace", "0.0 0 1 2 1\n18000000000000.0 0 1 2 1\n");
     run_with(&["simulate", "--workload", &format!("replay:{trace}")])
         .complained(1, &["a hundred years", "--scale"]);
     let pauses = dir.file("pauses.trace", "R Hit 1 8 1.0 18000000000000000\nR Hit 1 8 1.0 1.0\n");

@@ -210,9 +210,15 @@ fn a_run_that_ends_early_says_so() {
 fn what_a_reader_changed_is_said() {
     let dir = Dir::new();
     let trace = dir.file("spc.trace", "0,64,1000,R,0.5\n0,128,0,W,0.6\n");
-    let run = run_with(&["simulate", "--workload", &format!("replay:{trace}"), "--json"]);
-    assert_eq!(run.code, Some(0), "{}", run.err);
-    assert_eq!(run.err, "note: of the trace's records 1 of no bytes, left out; 1 widened to whole sectors\n");
+    let workload = format!("replay:{trace}");
+    let said = [
+        "1 of the trace's records have no bytes and are left out",
+        "1 of the trace's records were widened to whole sectors",
+    ];
+    let page = run_with(&["simulate", "--workload", &workload]);
+    assert_eq!((page.code, page.err), (Some(0), said.map(|note| format!("note: {note}\n")).concat()));
+    let json = run_with(&["simulate", "--workload", &workload, "--json"]).json();
+    assert_eq!(json["trace"]["notes"], serde_json::json!(said));
 }
 
 #[test]

@@ -159,7 +159,11 @@ impl Week {
     ///
     /// # Errors
     /// A factor that is none; a request larger than the disk.
-    pub(crate) fn compressed(&self, capacity: Sectors, factor: f64) -> Result<Issuer<Compressed>, LabError> {
+    pub(crate) fn compressed(
+        &self,
+        capacity: Sectors,
+        factor: f64,
+    ) -> Result<Issuer<Compressed<Replay>>, LabError> {
         let failed = |e| LabError::new(format!("{} at {factor} times its speed", self.what), e);
         let replay = Replay::new(self.records.clone(), capacity, Fit::Wrap).map_err(failed)?;
         let load = Compressed::new(replay, factor).map_err(failed)?;

@@ -1,32 +1,34 @@
-//! DiskSim's default "ascii" traces.
+//! DiskSim's default "ascii" traces, and those of MQSim and SSDSim.
 //!
-//! `arrival_ms device LBN blocks flags`, parted by blanks. Bit 0 of the flags is set for a read. Flags are
-//! hexadecimal, with or without 0x; whether the bit is set depends on the last digit alone, so that decimal flags
-//! are understood too.
+//! `arrival device LBN blocks flags`, separated by blanks. DiskSim's arrivals are in milliseconds, those of MQSim and
+//! SSDSim in nanoseconds. Bit 0 of the flags is set for a read; MQSim and SSDSim write 1 for a read and 0 for a write.
+//! Flags are hexadecimal, with or without 0x; the bit depends on the last digit alone, so decimal flags have the same
+//! meaning.
 
-use super::text::{Field, Lines, Separator, range};
-use super::{TraceError, TraceRecord};
+use super::reader::LineParser;
+use super::text::{Field, Fields, range};
+use super::{Notes, TraceError, TraceRecord};
 use std::fmt::{self, Write};
-use units::{Instant, Op};
+use units::Op;
 
-/// Reads a trace; empty when it has no requests.
-///
-/// # Errors
-/// The first place that does not follow the format.
-pub fn read(bytes: &[u8]) -> Result<Vec<TraceRecord>, TraceError> {
-    let mut records = Vec::new();
-    for line in Lines::new(bytes, Separator::Blanks) {
-        let mut fields = line?;
-        let expected = "the arrival time in milliseconds, 0 or more";
-        let arrival = Instant::ZERO + fields.field(expected)?.time(1_000_000, expected)?;
+/// The reader of a line.
+#[derive(Debug)]
+pub(super) struct Ascii {
+    /// Nanoseconds in a unit of the arrival times.
+    pub(super) unit_ns: u64,
+}
+
+impl LineParser for Ascii {
+    fn line(&mut self, mut fields: Fields<'_>, _: &mut Notes) -> Result<Option<TraceRecord>, TraceError> {
+        let expected = "the arrival time, 0 or more";
+        let arrival = fields.field(expected)?.arrival(self.unit_ns, expected)?;
         let expected = "the device, a whole number";
         let device = fields.field(expected)?.small_number(expected)?;
         let range = range(fields.field("the first LBN")?, fields.field("the number of blocks")?)?;
         let op = flags(fields.field("flags in hexadecimal")?)?;
         fields.end()?;
-        records.push(TraceRecord { arrival: Some(arrival), device, ..TraceRecord::new(op, range) });
+        Ok(Some(TraceRecord { arrival: Some(arrival), device, ..TraceRecord::new(op, range) }))
     }
-    Ok(records)
 }
 
 fn flags(field: Field<'_>) -> Result<Op, TraceError> {
@@ -64,6 +66,10 @@ pub fn write(records: &[TraceRecord], out: &mut impl Write) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(text: &[u8]) -> Result<Vec<TraceRecord>, TraceError> {
+        crate::trace::read_as(crate::trace::TraceFormat::Ascii, text).map(|trace| trace.records)
+    }
 
     #[test]
     fn bit_0_of_the_flags_is_a_read_in_either_base() {

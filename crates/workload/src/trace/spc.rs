@@ -1,41 +1,42 @@
 //! The Storage Performance Council's traces (UMass "Financial" and "WebSearch").
 //!
-//! `ASU,LBA,bytes,opcode,seconds`, with optional further fields that are read over. The application storage unit
+//! `ASU,LBA,bytes,opcode,seconds`, with optional further fields, which are ignored. The application storage unit
 //! becomes the device; the LBA counts 512-byte blocks; the opcode is R or W.
 
-use super::text::{Lines, Separator, byte_range};
-use super::{Notes, SECTOR_BYTES, TraceError, TraceRecord};
-use units::Instant;
+use super::reader::LineParser;
+use super::text::{Fields, bytes_at_lbn};
+use super::{Notes, TraceError, TraceRecord};
 
-/// Reads a trace and what was left out of it; empty when it has no requests.
-///
-/// # Errors
-/// The first place that does not follow the format.
-pub fn read(bytes: &[u8]) -> Result<(Vec<TraceRecord>, Notes), TraceError> {
-    let mut records = Vec::new();
-    let mut notes = Notes::default();
-    for line in Lines::new(bytes, Separator::Comma) {
-        let mut fields = line?;
+/// The reader of a line.
+#[derive(Debug)]
+pub(super) struct Spc {
+    /// Nanoseconds in a unit of the times.
+    pub(super) unit_ns: u64,
+}
+
+impl LineParser for Spc {
+    fn line(&mut self, mut fields: Fields<'_>, notes: &mut Notes) -> Result<Option<TraceRecord>, TraceError> {
         let expected = "the application storage unit, a whole number";
         let device = fields.field(expected)?.small_number(expected)?;
-        let expected = "the first LBA, a whole number";
-        let lba = fields.field(expected)?;
-        let offset = lba.number(expected)?.checked_mul(SECTOR_BYTES);
-        let offset = offset.ok_or_else(|| lba.error("an LBA below 2^55"))?;
+        let lba = fields.field("the first LBA, a whole number")?;
         let size = fields.field("a number of bytes")?;
         let op = fields.field("R or W")?.op("R or W")?;
         let expected = "the time in seconds, 0 or more";
-        let arrival = Instant::ZERO + fields.field(expected)?.time(1_000_000_000, expected)?;
-        if let Some(range) = byte_range((offset, lba), size, &mut notes)? {
-            records.push(TraceRecord { arrival: Some(arrival), device, ..TraceRecord::new(op, range) });
-        }
+        let arrival = fields.field(expected)?.arrival(self.unit_ns, expected)?;
+        let range = bytes_at_lbn(lba, size, notes)?;
+        Ok(range.map(|range| TraceRecord { arrival: Some(arrival), device, ..TraceRecord::new(op, range) }))
     }
-    Ok((records, notes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::TraceFormat;
+
+    fn read(text: &[u8]) -> Result<(Vec<TraceRecord>, Notes), TraceError> {
+        let trace = crate::trace::read_as(TraceFormat::Spc, text)?;
+        Ok((trace.records, trace.notes))
+    }
 
     #[test]
     fn lines_are_read_with_and_without_further_fields() {
@@ -51,8 +52,8 @@ mod tests {
     fn errors_name_the_place() {
         let refuse = |text: &str| read(text.as_bytes()).unwrap_err().to_string();
         assert!(refuse("0,1,512,Q,0.5").contains("line 1, column 9: found \"Q\", expected R or W"));
-        assert!(refuse("0,36028797018963968,512,R,0.5").contains("expected an LBA below 2^55"));
+        assert!(refuse("0,36028797018963968,512,R,0.5").contains("expected an LBN below 2^55"));
         assert!(refuse("0,36028797018963967,1024,R,0.5").contains("expected a request that ends below byte"));
-        assert!(refuse("0,,512,R,0.5").contains("column 3: found nothing, expected the first LBA"));
+        assert!(refuse("0,,512,R,0.5").contains("column 3: found nothing, expected the first LBN"));
     }
 }

@@ -9,6 +9,8 @@
 //! `sector` counts the traced disk's own sectors. Their size is the header's `sectorsize` where all disks of the
 //! header agree on it, else 256 bytes, which is what the disks of these traces had.
 
+use super::input::Input;
+use super::reader::{Next, RecordParser};
 use super::{Notes, SECTOR_BYTES, TraceError, TraceRecord, enclosing};
 use units::{Duration, Instant, Op};
 
@@ -25,34 +27,55 @@ const RECORD_MAX: usize = 4096;
 const SHORTIO: u32 = 1;
 const SUSPECT: u32 = 4;
 
-/// Reads a trace and what was left out of it; empty when it has no requests. Requests are in the file's order, of
-/// all devices; [`Trace::busiest_device`](super::Trace::busiest_device) finds the one worth replaying.
-///
-/// # Errors
-/// No header; a record cut short, of an impossible size, or that stops before it starts.
-pub fn read(bytes: &[u8]) -> Result<(Vec<TraceRecord>, Notes), TraceError> {
-    let header_end =
-        bytes.iter().take(HEADER_MAX).position(|&b| b == FORM_FEED).ok_or(TraceError::Binary {
+/// The reader of a record.
+#[derive(Debug, Default)]
+pub(super) struct Srt {
+    /// The traced disks' sector; `None` before the header is read.
+    sector: Option<u64>,
+}
+
+impl Srt {
+    fn header(input: &mut Input<'_>) -> Result<u64, TraceError> {
+        let bytes = input.peek(HEADER_MAX)?;
+        let end = bytes.iter().take(HEADER_MAX).position(|&byte| byte == FORM_FEED);
+        let end = end.ok_or_else(|| TraceError::Binary {
             offset: 0,
             found: "no form feed in the first megabyte".to_owned(),
             expected: "an ASCII header that ends with one",
         })?;
-    let (header, body) = bytes.split_at(header_end);
-    let sector = disk_sector(header);
-    let mut records = Vec::new();
-    let mut notes = Notes::default();
-    let mut rest = body.get(1..).unwrap_or_default();
-    while !rest.is_empty() {
-        let offset = bytes.len() - rest.len();
-        let record = Record::at(offset, rest)?;
-        rest = rest.get(record.size..).unwrap_or_default();
-        match record.kind()? {
-            SHORTIO => records.extend(record.request(sector, &mut notes)?),
-            SUSPECT => notes.suspect += 1,
-            _ => notes.other += 1,
-        }
+        let sector = disk_sector(bytes.get(..end).unwrap_or_default());
+        input.consume(end + 1);
+        Ok(sector)
     }
-    Ok((records, notes))
+}
+
+impl RecordParser for Srt {
+    fn record(&mut self, input: &mut Input<'_>, notes: &mut Notes) -> Result<Next, TraceError> {
+        let sector = match self.sector {
+            Some(sector) => sector,
+            None => *self.sector.insert(Self::header(input)?),
+        };
+        let offset = input.offset() as usize;
+        let rest = input.peek(RECORD_MAX)?;
+        if rest.is_empty() {
+            return Ok(Next::End);
+        }
+        let record = Record::at(offset, rest)?;
+        let size = record.size;
+        let next = match record.kind()? {
+            SHORTIO => record.request(sector, notes)?.map_or(Next::Skipped, Next::Record),
+            SUSPECT => {
+                notes.suspect += 1;
+                Next::Skipped
+            }
+            _ => {
+                notes.other += 1;
+                Next::Skipped
+            }
+        };
+        input.consume(size);
+        Ok(next)
+    }
 }
 
 /// The sector size that every `sectorsize = N` of the header gives, or [`DISK_SECTOR`].
@@ -141,6 +164,12 @@ const _: () = assert!(DISK_SECTOR.is_power_of_two() && DISK_SECTOR <= SECTOR_BYT
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::TraceFormat;
+
+    fn read(bytes: &[u8]) -> Result<(Vec<TraceRecord>, Notes), TraceError> {
+        let trace = crate::trace::read_as(TraceFormat::HpSrt, bytes)?;
+        Ok((trace.records, trace.notes))
+    }
 
     fn file(header: &str, records: &[[u32; 14]]) -> Vec<u8> {
         let words = records.iter().flatten().flat_map(|word| word.to_be_bytes());
@@ -192,7 +221,7 @@ mod tests {
         ];
         let (records, notes) = read(&file("", &records)).unwrap();
         assert_eq!(records.len(), 1);
-        assert_eq!(notes, Notes { suspect: 2, other: 1, empty: 1, widened: 0 });
+        assert_eq!(notes, Notes { suspect: 2, other: 1, empty: 1, ..Notes::default() });
     }
 
     #[test]

@@ -1,72 +1,47 @@
 //! Lines, fields and numbers of text formats, with their places for errors.
 
+use super::SECTOR_BYTES;
 use super::{Notes, TraceError, enclosing};
-use units::{Duration, Lbn, LbnRange, Op, Sectors};
+use std::collections::BTreeMap;
+use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// What parts the fields of a line.
+/// The character between the fields of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Separator {
     /// Any run of spaces and tabs.
     Blanks,
-    /// A comma, with or without blanks around it.
-    Comma,
+    /// This character, with or without blanks around it.
+    Char(char),
 }
 
-/// The lines of a file that are neither blank nor comments.
-pub(super) struct Lines<'a> {
-    rest: &'a [u8],
-    number: usize,
+impl Separator {
+    pub(super) const COMMA: Self = Self::Char(',');
+}
+
+/// The fields of a line; `None` for a blank line and for a comment.
+///
+/// # Errors
+/// A byte that is no text.
+pub(super) fn fields(
+    number: u64,
+    line: &[u8],
     separator: Separator,
-}
-
-impl<'a> Lines<'a> {
-    pub(super) fn new(bytes: &'a [u8], separator: Separator) -> Self {
-        let rest = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-        Self { rest, number: 0, separator }
+) -> Result<Option<Fields<'_>>, TraceError> {
+    let line = if number == 1 { line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line) } else { line };
+    let number = number as usize;
+    let error = |column: usize, found: &str| TraceError::Text {
+        line: number,
+        column,
+        found: found.to_owned(),
+        expected: "text in UTF-8",
+    };
+    let text = std::str::from_utf8(line)
+        .map_err(|e| error(e.valid_up_to() + 1, "a byte that is no UTF-8 (is the file binary?)"))?;
+    if let Some(nul) = line.iter().position(|&byte| byte == 0) {
+        return Err(error(nul + 1, "a NUL byte (is the file binary?)"));
     }
-}
-
-impl<'a> Iterator for Lines<'a> {
-    type Item = Result<Fields<'a>, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        while !self.rest.is_empty() {
-            let end = self.rest.iter().position(|&b| b == b'\n');
-            let (line, rest) = match end {
-                Some(end) => (&self.rest[..end], &self.rest[end + 1..]),
-                None => (self.rest, &[][..]),
-            };
-            self.rest = rest;
-            self.number += 1;
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let text = match self.text(line) {
-                Ok(text) => text,
-                Err(error) => return Some(Err(error)),
-            };
-            if !text.trim_start().starts_with('#') && !text.trim().is_empty() {
-                let (line, separator) = (self.number, self.separator);
-                return Some(Ok(Fields { text, at: 0, line, separator, past: false }));
-            }
-        }
-        None
-    }
-}
-
-impl<'a> Lines<'a> {
-    fn text(&self, line: &'a [u8]) -> Result<&'a str, TraceError> {
-        let error = |column: usize, found: &str| TraceError::Text {
-            line: self.number,
-            column,
-            found: found.to_owned(),
-            expected: "text in UTF-8",
-        };
-        let text = std::str::from_utf8(line)
-            .map_err(|e| error(e.valid_up_to() + 1, "a byte that is no UTF-8 (is the file binary?)"))?;
-        match line.iter().position(|&b| b == 0) {
-            Some(nul) => Err(error(nul + 1, "a NUL byte (is the file binary?)")),
-            None => Ok(text),
-        }
-    }
+    let comment = text.trim_start().starts_with('#') || text.trim().is_empty();
+    Ok((!comment).then_some(Fields { text, at: 0, line: number, separator, past: false }))
 }
 
 /// One line, taken field by field.
@@ -103,13 +78,23 @@ impl<'a> Fields<'a> {
         let start = self.at + skipped;
         let len = match self.separator {
             Separator::Blanks => rest.find(char::is_whitespace),
-            Separator::Comma => rest.find(','),
+            Separator::Char(separator) => rest.find(separator),
         };
         self.past = len.is_none();
         let text = &rest[..len.unwrap_or(rest.len())];
-        // A blank may be wider than a byte, and is trimmed off anyhow; a comma must be stepped over.
-        self.at = start + text.len() + usize::from(self.separator == Separator::Comma);
+        // A blank may be wider than a byte, and is trimmed off anyhow; a separator must be stepped over.
+        self.at = start
+            + text.len()
+            + match self.separator {
+                Separator::Blanks => 0,
+                Separator::Char(separator) => separator.len_utf8(),
+            };
         Some(Field { text: text.trim_end(), line: self.line, column: start + 1 })
+    }
+
+    /// The fields that are left, in order.
+    pub(super) fn rest(mut self) -> Vec<Field<'a>> {
+        std::iter::from_fn(|| self.optional()).collect()
     }
 
     /// Refuses anything more on the line.
@@ -120,10 +105,15 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// How many fields are left.
-    pub(super) fn count(&self) -> usize {
-        let mut copy = self.clone();
-        std::iter::from_fn(|| copy.optional()).count()
+    /// The text from the beginning of one field to that of a later one.
+    pub(super) fn between(&self, from: &Field<'_>, to: &Field<'_>) -> Field<'a> {
+        let text = self.text.get(from.column - 1..to.column - 1).unwrap_or_default().trim_end();
+        Field { text, line: self.line, column: from.column }
+    }
+
+    /// Whether the first field is this word, in any case.
+    pub(super) fn begins_with(&self, word: &str) -> bool {
+        self.clone().optional().is_some_and(|first| first.text.eq_ignore_ascii_case(word))
     }
 
     /// The line as it stands.
@@ -190,6 +180,11 @@ impl Field<'_> {
             .ok_or_else(|| self.error("a time below 584 years"))
     }
 
+    /// A time as [`Field::time`], counted from the zero of the trace.
+    pub(super) fn arrival(&self, unit_ns: u64, expected: &'static str) -> Result<Instant, TraceError> {
+        Ok(Instant::ZERO + self.time(unit_ns, expected)?)
+    }
+
     /// `R` or `W`, `Read` or `Write`, in any case.
     pub(super) fn op(&self, expected: &'static str) -> Result<Op, TraceError> {
         let is = |word| self.text.eq_ignore_ascii_case(word);
@@ -200,6 +195,27 @@ impl Field<'_> {
         } else {
             Err(self.error(expected))
         }
+    }
+}
+
+/// Names that stand for devices, numbered in the order in which they are first met.
+#[derive(Debug, Default)]
+pub(super) struct Names(BTreeMap<String, u32>);
+
+/// The number of device names that a trace may have.
+const DEVICE_NAMES_MAX: usize = 1 << 16;
+
+impl Names {
+    pub(super) fn number(&mut self, name: Field<'_>) -> Result<u32, TraceError> {
+        if let Some(&number) = self.0.get(name.text) {
+            return Ok(number);
+        }
+        let next = self.0.len();
+        if next >= DEVICE_NAMES_MAX {
+            return Err(name.error("at most 65,536 different devices"));
+        }
+        self.0.insert(name.text.to_owned(), next as u32);
+        Ok(next as u32)
     }
 }
 
@@ -217,17 +233,65 @@ pub(super) fn range(start: Field<'_>, len: Field<'_>) -> Result<LbnRange, TraceE
 
 /// The sectors around a byte range in two fields; `None`, and noted, when it is empty.
 pub(super) fn byte_range(
-    (offset, at): (u64, Field<'_>),
+    offset: Field<'_>,
     bytes: Field<'_>,
     notes: &mut Notes,
 ) -> Result<Option<LbnRange>, TraceError> {
-    let n = bytes.number("a number of bytes, a whole number")?;
-    if n == 0 {
+    enclosed(offset.number(OFFSET)?, offset, bytes, notes)
+}
+
+/// The sectors around the bytes from an LBN on; `None`, and noted, when there are none.
+pub(super) fn bytes_at_lbn(
+    lbn: Field<'_>,
+    bytes: Field<'_>,
+    notes: &mut Notes,
+) -> Result<Option<LbnRange>, TraceError> {
+    let offset = lbn.number("the first LBN, a whole number")?.checked_mul(SECTOR_BYTES);
+    enclosed(offset.ok_or_else(|| lbn.error("an LBN below 2^55"))?, lbn, bytes, notes)
+}
+
+/// The run of LBNs in two fields; `None`, and noted, when it has no sectors.
+pub(super) fn sectors_at_lbn(
+    lbn: Field<'_>,
+    sectors: Field<'_>,
+    notes: &mut Notes,
+) -> Result<Option<LbnRange>, TraceError> {
+    if sectors.number("the number of 512-byte blocks, a whole number")? == 0 {
+        notes.empty += 1;
+        return Ok(None);
+    }
+    range(lbn, sectors).map(Some)
+}
+
+/// The sectors that enclose a number of sectors from a byte on; `None`, and noted, when there are none.
+pub(super) fn sectors_at_byte(
+    offset: Field<'_>,
+    sectors: Field<'_>,
+    notes: &mut Notes,
+) -> Result<Option<LbnRange>, TraceError> {
+    let bytes = sectors.number("the number of 512-byte blocks, a whole number")?.checked_mul(SECTOR_BYTES);
+    let bytes = bytes.ok_or_else(|| sectors.error("a request that ends below byte 2^64"))?;
+    around(offset.number(OFFSET)?, bytes, offset, notes)
+}
+
+const OFFSET: &str = "the offset in bytes, a whole number";
+
+fn enclosed(
+    offset: u64,
+    at: Field<'_>,
+    bytes: Field<'_>,
+    notes: &mut Notes,
+) -> Result<Option<LbnRange>, TraceError> {
+    around(offset, bytes.number("the size in bytes, a whole number")?, at, notes)
+}
+
+fn around(offset: u64, bytes: u64, at: Field<'_>, notes: &mut Notes) -> Result<Option<LbnRange>, TraceError> {
+    if bytes == 0 {
         notes.empty += 1;
         return Ok(None);
     }
     let (range, widened) =
-        enclosing(offset, n).ok_or_else(|| at.error("a request that ends below byte 2^64"))?;
+        enclosing(offset, bytes).ok_or_else(|| at.error("a request that ends below byte 2^64"))?;
     notes.widened += u64::from(widened);
     Ok(Some(range))
 }
@@ -274,28 +338,25 @@ mod tests {
 
     #[test]
     fn blanks_around_commas_do_not_count_and_empty_fields_do() {
-        let mut lines = Lines::new(b"a, b ,,c\r\n", Separator::Comma);
-        let mut fields = lines.next().unwrap().unwrap();
-        assert_eq!(fields.count(), 4);
+        let mut fields = fields(1, b"a, b ,,c", Separator::COMMA).unwrap().unwrap();
+        assert_eq!(fields.clone().rest().len(), 4);
         let texts: Vec<_> = std::iter::from_fn(|| fields.optional()).map(|f| (f.text, f.column)).collect();
         assert_eq!(texts, [("a", 1), ("b", 4), ("", 7), ("c", 8)]);
-        assert!(lines.next().is_none());
     }
 
     #[test]
     fn a_wide_blank_hides_nothing_after_it() {
-        let mut fields = Lines::new("a\u{2003}b c".as_bytes(), Separator::Blanks).next().unwrap().unwrap();
-        assert_eq!(fields.count(), 3);
+        let mut fields = fields(1, "a\u{2003}b c".as_bytes(), Separator::Blanks).unwrap().unwrap();
+        assert_eq!(fields.clone().rest().len(), 3);
         assert_eq!(fields.field("").unwrap().text, "a");
         assert!(fields.end().is_err());
     }
 
     #[test]
     fn bytes_that_are_no_text_are_refused_at_their_place() {
-        let refuse =
-            |bytes: &[u8]| Lines::new(bytes, Separator::Blanks).find_map(Result::err).unwrap().to_string();
-        assert!(refuse(b"1 2\n3 \xff\n").starts_with("line 2, column 3: found a byte that is no UTF-8"));
-        assert!(refuse(b"1 2\n\n# c\n4 5\0\n").starts_with("line 4, column 4: found a NUL byte"));
+        let refuse = |line, bytes: &[u8]| fields(line, bytes, Separator::Blanks).err().unwrap().to_string();
+        assert!(refuse(2, b"3 \xff").starts_with("line 2, column 3: found a byte that is no UTF-8"));
+        assert!(refuse(4, b"4 5\0").starts_with("line 4, column 4: found a NUL byte"));
     }
 
     proptest! {

@@ -1,21 +1,20 @@
 //! DiskSim's "validate" traces: measured on a real drive, one request outstanding.
 //!
-//! `R|W  action  LBN  blocks  service_us  think_us`, parted by blanks. The action (Hit, Miss, Doub, Trip, or any
-//! other word) is read over: most tracers wrote "Hit" for everything. `service_us` is how long the drive took;
+//! `R|W  action  LBN  blocks  service_us  think_us`, separated by blanks. The action (Hit, Miss, Doub, Trip, or any
+//! other word) is ignored: most tracers wrote "Hit" for everything. `service_us` is the time that the drive took;
 //! `think_us` is the pause between this request's completion and the next one's issue.
 
-use super::text::{Lines, Separator, range};
-use super::{TraceError, TraceRecord};
+use super::reader::LineParser;
+use super::text::{Fields, range};
+use super::{Notes, TraceError, TraceRecord};
 use std::fmt::{self, Write};
 
-/// Reads a trace; empty when it has no requests.
-///
-/// # Errors
-/// The first place that does not follow the format.
-pub fn read(bytes: &[u8]) -> Result<Vec<TraceRecord>, TraceError> {
-    let mut records = Vec::new();
-    for line in Lines::new(bytes, Separator::Blanks) {
-        let mut fields = line?;
+/// The reader of a line.
+#[derive(Debug)]
+pub(super) struct Validate;
+
+impl LineParser for Validate {
+    fn line(&mut self, mut fields: Fields<'_>, _: &mut Notes) -> Result<Option<TraceRecord>, TraceError> {
         let op = fields.field("R or W")?.op("R or W")?;
         fields.field("an action such as Hit or Miss")?;
         let range = range(fields.field("the first LBN")?, fields.field("the number of blocks")?)?;
@@ -25,9 +24,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<TraceRecord>, TraceError> {
         let think = fields.field(expected)?.time(1_000, expected)?;
         fields.end()?;
         let (service, think) = (Some(service), Some(think));
-        records.push(TraceRecord { service, think, ..TraceRecord::new(op, range) });
+        Ok(Some(TraceRecord { service, think, ..TraceRecord::new(op, range) }))
     }
-    Ok(records)
 }
 
 /// Writes a trace; a missing time is written as 0. Reading it gives the same requests and times again.
@@ -55,6 +53,10 @@ pub fn write(records: &[TraceRecord], out: &mut impl Write) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(text: &[u8]) -> Result<Vec<TraceRecord>, TraceError> {
+        crate::trace::read_as(crate::trace::TraceFormat::Validate, text).map(|trace| trace.records)
+    }
 
     fn refuse(text: &str) -> String {
         read(text.as_bytes()).unwrap_err().to_string()

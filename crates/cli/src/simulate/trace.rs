@@ -1,0 +1,488 @@
+//! A trace as the foreground: its file or pipe, a first pass over it, and its replay in bounded memory.
+
+use super::foreground::{Foreground, assemble, closed};
+use crate::args::SimulateArgs;
+use crate::files;
+use crate::problem::Problem;
+use crate::tables::grouped;
+use crate::values::TraceDevices;
+use flate2::read::MultiGzDecoder;
+use model::DriveModel;
+use serde::Serialize;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+use std::rc::Rc;
+use units::{Duration, Sectors};
+use workload::trace::{DeviceSurvey, Notes, Options, Reader, SECTOR_BYTES, Survey, TraceError, TraceFormat};
+use workload::{
+    Arrival, Closed, Compressed, ConfigError, Devices, Fit, Recorded, ReplayAccount, ReplayError, Source,
+    Streamed, StreamedConfig, Think,
+};
+
+/// Simulated time that a trace may take, 100 years in nanoseconds.
+const LONGEST_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
+
+/// The mean time between requests above which a drive is idle for more than 99.9% of the time.
+const MEAN_PAUSE_MAX: Duration = Duration::from_millis(10_000);
+
+/// The largest window of a zstd frame that is unpacked, as a power of two: 32 MiB.
+const ZSTD_WINDOW_LOG_MAX: u32 = 25;
+
+/// The name of standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// How the trace is read, from the flags.
+pub(crate) fn options(args: &SimulateArgs) -> Options {
+    Options {
+        format: args.format.as_ref().map(|read_as| read_as.format),
+        columns: args.format.as_ref().and_then(|read_as| read_as.columns.clone()),
+        time_unit: args.time_unit,
+        event: args.event.unwrap_or_default(),
+    }
+}
+
+/// A trace, unpacked while it is read.
+///
+/// # Errors
+/// A file that cannot be opened; a beginning that cannot be read.
+pub(crate) fn open(path: &Path) -> Result<Box<dyn Read>, Problem> {
+    let source: Box<dyn Read> = if path == Path::new(STANDARD_INPUT) {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(files::open(path)?)
+    };
+    unpacked(source).map_err(|error| Problem::failed(format!("cannot read {}: {error}", path.display())))
+}
+
+fn unpacked(mut source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
+    let mut beginning = Vec::new();
+    source.by_ref().take(4).read_to_end(&mut beginning)?;
+    let packed = Cursor::new(beginning.clone()).chain(source);
+    if beginning.starts_with(b"\x1f\x8b") {
+        Ok(Box::new(MultiGzDecoder::new(packed)))
+    } else if beginning == b"\x28\xb5\x2f\xfd" {
+        let mut decoder = zstd::stream::read::Decoder::new(packed)?;
+        decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+        Ok(Box::new(decoder))
+    } else {
+        Ok(Box::new(packed))
+    }
+}
+
+/// The error of a reader, with its file and the mend.
+pub(crate) fn unreadable(path: &Path, error: &TraceError) -> Problem {
+    let failed = Problem::failed(format!("{}: {error}", path.display()));
+    match error {
+        TraceError::Empty { .. } => failed.help("give a trace with at least one request"),
+        TraceError::Text { .. } | TraceError::Binary { .. } => {
+            failed.help("mend or delete that place; --format names the format if it was guessed wrongly")
+        }
+        TraceError::Read { .. } => failed.help("check that the file is whole"),
+        TraceError::UnknownFormat { .. } => {
+            failed.help("give --format, or --format csv: with the columns of other lists")
+        }
+        _ => failed,
+    }
+}
+
+/// The facts of a replay that a result reports.
+pub(crate) struct Replayed {
+    account: Rc<RefCell<ReplayAccount>>,
+    format: TraceFormat,
+    devices: usize,
+    device: Option<u32>,
+    out_of_order: Option<u64>,
+    notes: Notes,
+    guess: Option<String>,
+    path: String,
+}
+
+/// What scripts read of a replay; the names bind.
+#[derive(Serialize)]
+pub(crate) struct Json {
+    format: &'static str,
+    devices: usize,
+    /// `null` for all of them.
+    device: Option<u32>,
+    requests: u64,
+    out_of_order: Option<u64>,
+    late: u64,
+    wrapped: u64,
+    widened: u64,
+    left_out: u64,
+    flushes: u64,
+    discards: u64,
+    forced: u64,
+    notes: Vec<String>,
+}
+
+impl Replayed {
+    pub(crate) fn json(&self) -> Json {
+        let account = self.account.borrow();
+        Json {
+            format: self.format.name(),
+            devices: self.devices,
+            device: self.device,
+            requests: account.requests,
+            out_of_order: self.out_of_order,
+            late: account.late,
+            wrapped: account.wrapped,
+            widened: account.widened + self.notes.widened,
+            left_out: self.notes.suspect + self.notes.other + self.notes.empty,
+            flushes: self.notes.flushes,
+            discards: self.notes.discards,
+            forced: self.notes.forced,
+            notes: self.remarks(),
+        }
+    }
+
+    /// What a reader of the result should know of the trace, in sentences.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let account = self.account.borrow();
+        let Notes { suspect, other, empty, widened, flushes, discards, forced } = self.notes;
+        let counts = [
+            (self.out_of_order.unwrap_or(0), "were sorted by arrival"),
+            (
+                account.late,
+                "came too late in the file to be sorted, and are replayed later than they arrived",
+            ),
+            (account.wrapped, "were wrapped to places on the drive"),
+            (suspect, "are marked as suspect by the tracer and left out"),
+            (other, "are neither reads nor writes and left out"),
+            (empty, "have no bytes and are left out"),
+            (widened + account.widened, "were widened to whole sectors"),
+            (flushes, "are flushes and left out"),
+            (discards, "are discards and left out"),
+            (forced, "are writes with forced unit access, replayed as plain writes"),
+        ];
+        let counted = counts.into_iter().filter(|(count, _)| *count > 0);
+        let counted =
+            counted.map(|(count, what)| format!("{} of the trace's records {what}", grouped(count)));
+        self.guess.iter().cloned().chain(counted).collect()
+    }
+
+    /// The reason why the replay ended before the trace did.
+    ///
+    /// # Errors
+    /// That reason.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        let account = self.account.borrow();
+        let path = Path::new(&self.path);
+        match &account.error {
+            None => Ok(()),
+            Some(ReplayError::Trace(error)) => Err(unreadable(path, error)),
+            Some(ReplayError::Place(error)) => Err(misplaced(path, None, error)),
+            Some(error @ ReplayError::OtherDevice { .. }) => {
+                Err(Problem::failed(format!("{}: {error}", path.display())).help(
+                    "give --device with the number of one, or replay a file in place of standard input",
+                ))
+            }
+            Some(error) => Err(Problem::failed(format!("{}: {error}", path.display()))),
+        }
+    }
+}
+
+fn misplaced(path: &Path, device: Option<u32>, error: &ConfigError) -> Problem {
+    let ConfigError::RecordPastEnd { record, range, capacity } = error else {
+        return Problem::failed(format!("{}: {error}", path.display()));
+    };
+    let of = device.map_or(String::new(), |device| format!(" of device {device}"));
+    let where_ = format!("record {record}{of} ({range}) ends past the drive's {capacity} sectors");
+    Problem::failed(format!("{}: {where_}", path.display())).help(if range.len() > *capacity {
+        "choose a larger drive: the record alone is larger than this one"
+    } else {
+        "choose a larger drive, or give --wrap to let addresses wrap around"
+    })
+}
+
+/// The foreground of a trace.
+///
+/// A file is read twice: its survey finds the devices, the times and the mistakes before anything is simulated. Standard
+/// input and other pipes are read once.
+///
+/// # Errors
+/// A trace that cannot be read, does not fit on the drive, or has no such device or times.
+pub(crate) fn build(args: &SimulateArgs, path: &Path, drive: &DriveModel) -> Result<Foreground, Problem> {
+    let failed = |error: ConfigError| Problem::failed(format!("{}: {error}", path.display()));
+    let options = options(args);
+    let again =
+        path != Path::new(STANDARD_INPUT) && std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    let first = Reader::new(&options, open(path)?).map_err(|error| unreadable(path, &error))?;
+    let (format, mut guess) = (first.format(), first.guess().map(str::to_owned));
+    let sector = drive.sector_bytes();
+    let factor = (sector.get() / SECTOR_BYTES).max(1);
+    let capacity = drive.layout().capacity();
+    let limit = Sectors::new(capacity.get().saturating_mul(factor));
+
+    let (reader, survey, notes) = if again {
+        let (survey, notes) = survey(first, path, limit)?;
+        let reader = Reader::new(&options, open(path)?).map_err(|error| unreadable(path, &error))?;
+        (reader, Some(survey), notes)
+    } else {
+        (first, None, Notes::default())
+    };
+    let mut reader = reader.peekable();
+    if survey.is_none() && reader.peek().is_none() {
+        return Err(unreadable(path, &TraceError::Empty { expected: format.shape() }));
+    }
+    let recorded = match (&survey, reader.peek()) {
+        (Some(survey), _) => Recorded { arrivals: survey.arrivals, thinks: survey.thinks },
+        (None, Some(Ok(first))) => {
+            Recorded { arrivals: first.arrival.is_some(), thinks: first.think.is_some() }
+        }
+        (None, _) => Recorded::default(),
+    };
+    let (devices, chosen) = choose(args.device, survey.as_ref(), path)?;
+    let device = match devices {
+        Devices::One(device) => Some(device),
+        _ => None,
+    };
+    let fit = match (args.wrap, &chosen) {
+        (false, _) => Fit::Refuse,
+        // A trace that fits stays as it is.
+        (true, Some(chosen)) if chosen.end.get() <= limit.get() => Fit::Refuse,
+        (true, _) => Fit::Wrap,
+    };
+    if let (Some(survey), Some(chosen), Fit::Refuse) = (&survey, &chosen, fit) {
+        refuse_past_end(survey, chosen, device, capacity, factor, path)?;
+    }
+    let (arrival, times) = times(args, recorded, survey.as_ref(), path)?;
+    if let (Some(survey), Arrival::Recorded { .. }) = (&survey, &arrival) {
+        let mean = Duration::from_nanos(survey.length().as_nanos() / survey.requests.max(1));
+        if mean > MEAN_PAUSE_MAX && guess.is_none() && args.time_unit.is_none() {
+            guess = Some(format!(
+                "requests are {:.0} s apart on average, so the drive is idle for more than 99.9% of the time; \
+                 give --time-unit if the unit of the times is another",
+                mean.as_secs_f64()
+            ));
+        }
+    }
+    let all = survey.as_ref().map_or(1, |survey| survey.devices.len());
+    let requests = chosen.as_ref().map(|chosen| chosen.requests);
+    let config = StreamedConfig {
+        devices,
+        sector,
+        capacity,
+        fit,
+        longest: chosen.as_ref().map(|chosen| chosen.longest),
+        recorded,
+        sorted: survey.as_ref().is_some_and(|survey| survey.out_of_order == 0),
+    };
+    let source = Streamed::new(reader, config).map_err(failed)?;
+    let replayed = Replayed {
+        account: source.account(),
+        format,
+        devices: all,
+        device,
+        out_of_order: survey.as_ref().filter(|survey| survey.arrivals).map(|survey| survey.out_of_order),
+        notes,
+        guess,
+        path: path.display().to_string(),
+    };
+    let mut description = format!("{} as {format}, {times}", path.display());
+    if let (Some(survey), Some(requests)) = (&survey, requests)
+        && all > 1
+    {
+        let which = device.map_or("all devices".to_owned(), |device| format!("device {device}"));
+        description += &format!(
+            ", {which} with {} of the {} requests to {all} devices",
+            grouped(requests),
+            grouped(survey.requests)
+        );
+    }
+    let source: Box<dyn Source> = match args.compress {
+        Some(factor) => Box::new(Compressed::new(source, factor).map_err(failed)?),
+        None => Box::new(source),
+    };
+    let grain = chosen.map_or(1, |chosen| grain(&chosen, factor));
+    let foreground = assemble(source, arrival, args.seed, requests.or(Some(u64::MAX)), description)?;
+    Ok(Foreground { replayed: Some(replayed), grain: Sectors::new(grain), ..foreground })
+}
+
+/// The grain of a device's requests in sectors of the drive.
+fn grain(device: &DeviceSurvey, factor: u64) -> u64 {
+    if device.grain.get().is_multiple_of(factor) { (device.grain.get() / factor).max(1) } else { 1 }
+}
+
+/// The first pass over a trace.
+fn survey(mut reader: Reader<'_>, path: &Path, limit: Sectors) -> Result<(Survey, Notes), Problem> {
+    let failed = |error: TraceError| unreadable(path, &error);
+    let mut survey = Survey::new(limit);
+    for record in reader.by_ref() {
+        survey.add(&record.map_err(failed)?).map_err(failed)?;
+    }
+    if survey.requests == 0 {
+        return Err(failed(TraceError::Empty { expected: reader.format().shape() }));
+    }
+    // The requests of a log of fio before its first wait arrive at its beginning.
+    survey.arrivals |= survey.span.is_some();
+    Ok((survey, reader.notes()))
+}
+
+/// The devices to replay, and the summary of their requests if there was a survey.
+fn choose(
+    asked: Option<TraceDevices>,
+    survey: Option<&Survey>,
+    path: &Path,
+) -> Result<(Devices, Option<DeviceSurvey>), Problem> {
+    let Some(survey) = survey else {
+        return match asked {
+            None => Ok((Devices::Only, None)),
+            Some(TraceDevices::One(device)) => Ok((Devices::One(device), None)),
+            Some(TraceDevices::All) => {
+                Err(Problem::usage("--device all needs a file: the trace is read twice")
+                    .help("write the trace to a file first, or give --device with the number of one"))
+            }
+        };
+    };
+    match asked.map_or_else(|| survey.busiest_device().map(TraceDevices::One), Some) {
+        Some(TraceDevices::One(device)) => match survey.devices.get(&device) {
+            Some(found) => Ok((Devices::One(device), Some(*found))),
+            None => {
+                let numbers: Vec<String> = survey.devices.keys().take(8).map(u32::to_string).collect();
+                let more = if survey.devices.len() > 8 { ", ..." } else { "" };
+                Err(Problem::failed(format!(
+                    "{}: the trace has no requests to device {device}",
+                    path.display()
+                ))
+                .help(format!("its devices are {}{more}", numbers.join(", "))))
+            }
+        },
+        _ => {
+            let (starts, end) = survey.concatenated();
+            let end = end.ok_or_else(|| {
+                Problem::failed(format!(
+                    "{}: the devices together have more than 2^64 sectors",
+                    path.display()
+                ))
+                .help("give --device with the number of one")
+            })?;
+            Ok((Devices::Concatenated(starts.clone()), Some(concatenated(survey, &starts, end))))
+        }
+    }
+}
+
+/// The summary of all devices, one behind the other.
+fn concatenated(survey: &Survey, starts: &BTreeMap<u32, u64>, end: u64) -> DeviceSurvey {
+    let all = survey.devices.values();
+    let grain = all.clone().map(|device| device.grain.get()).chain(starts.values().copied());
+    DeviceSurvey {
+        requests: survey.requests,
+        end: units::Lbn::new(end),
+        longest: all.map(|device| device.longest).max().unwrap_or_default(),
+        grain: Sectors::new(grain.fold(0, workload::trace::common_divisor)),
+        past_limit: None,
+    }
+}
+
+fn refuse_past_end(
+    survey: &Survey,
+    chosen: &DeviceSurvey,
+    device: Option<u32>,
+    capacity: Sectors,
+    factor: u64,
+    path: &Path,
+) -> Result<(), Problem> {
+    if let Some((record, range)) = chosen.past_limit {
+        let of = device.filter(|_| survey.devices.len() > 1);
+        let start = units::Lbn::new(range.start().get() / factor);
+        let len = Sectors::new(range.end().get().div_ceil(factor) - start.get());
+        let range = units::LbnRange::new(start, len);
+        return Err(misplaced(path, of, &ConfigError::RecordPastEnd { record, range, capacity }));
+    }
+    if device.is_none() && chosen.end.get().div_ceil(factor) > capacity.get() {
+        let all = chosen.end.get().div_ceil(factor);
+        return Err(Problem::failed(format!(
+            "{}: its devices need {all} sectors one behind the other, and the drive has {capacity}",
+            path.display()
+        ))
+        .help("choose a larger drive, or give --wrap to let addresses wrap around"));
+    }
+    Ok(())
+}
+
+/// The arrivals of the replay, in the machine's form and in words.
+fn times(
+    args: &SimulateArgs,
+    recorded: Recorded,
+    survey: Option<&Survey>,
+    path: &Path,
+) -> Result<(Arrival, String), Problem> {
+    let outstanding = args.outstanding.or(args.mpl);
+    if outstanding.is_some() || args.think.is_some() {
+        return Ok(closed(outstanding.unwrap_or(1), args.think.unwrap_or(Duration::ZERO), "outstanding"));
+    }
+    let too_long = |mend: &str| {
+        Problem::failed(format!("{}: the trace goes on for more than a hundred years", path.display()))
+            .help(mend)
+    };
+    if recorded.arrivals {
+        let scale = args.compress.map_or(args.scale.unwrap_or(1.0), f64::recip);
+        let length = survey.map_or(Duration::ZERO, Survey::length);
+        if length.as_nanos() as f64 * scale > LONGEST_NS as f64 {
+            return Err(too_long(
+                "give --scale to shorten it, or --time-unit if the unit of its times is another",
+            ));
+        }
+        if let Some(factor) = args.compress {
+            let times =
+                format!("recorded arrivals {factor} times faster, repeated places when they are done");
+            return Ok((Arrival::Scripted, times));
+        }
+        let times = if scale == 1.0 {
+            "recorded arrivals".to_owned()
+        } else {
+            format!("recorded arrivals times {scale}")
+        };
+        return Ok((Arrival::Recorded { scale }, times));
+    }
+    for (flag, given) in [("--scale", args.scale.is_some()), ("--compress", args.compress.is_some())] {
+        if given {
+            return Err(Problem::usage(format!(
+                "{flag} needs arrival times, and {} has none",
+                path.display()
+            ))
+            .help(format!("leave out {flag}")));
+        }
+    }
+    if recorded.thinks {
+        if survey.is_some_and(|survey| survey.think_ns > LONGEST_NS) {
+            return Err(too_long("give --think to replace its pauses"));
+        }
+        let closed = Closed { tasks: 1, think: Think::Recorded };
+        return Ok((Arrival::Closed(closed), "one at a time with recorded pauses".to_owned()));
+    }
+    Ok((Arrival::outstanding(1), "one at a time".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_packed_trace_is_unpacked_as_it_is_read() {
+        let text = b"0.5 0 1 2 1\n".repeat(1_000);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&text).unwrap();
+        let zstd = zstd::stream::encode_all(&text[..], 1).unwrap();
+        // Two members behind each other are one trace, as `cat a.gz b.gz` makes them.
+        let gzip = gzip.finish().unwrap().repeat(2);
+        for (packed, times) in [(text.clone(), 1), (gzip, 2), (zstd, 1)] {
+            let mut read = Vec::new();
+            unpacked(Box::new(Cursor::new(packed))).unwrap().read_to_end(&mut read).unwrap();
+            assert_eq!(read, text.repeat(times));
+        }
+    }
+
+    #[test]
+    fn short_files_are_read_whole() {
+        for text in ["", "a", "abc"] {
+            let mut read = String::new();
+            unpacked(Box::new(Cursor::new(text))).unwrap().read_to_string(&mut read).unwrap();
+            assert_eq!(read, text);
+        }
+    }
+}

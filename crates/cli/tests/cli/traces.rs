@@ -1,0 +1,178 @@
+//! Traces of all formats as the foreground of `simulate`.
+
+use crate::support::{Dir, command, number, run, run_with, shared};
+use serde_json::Value;
+use std::io::Write;
+use std::process::Stdio;
+
+/// The result of a replay of `trace` on a 300 GB drive with further arguments.
+fn replay(trace: &str, more: &[&str]) -> Value {
+    let workload = format!("replay:{trace}");
+    let args = ["simulate", "--drive", "nearline-20tb", "--json", "--workload", &workload];
+    run_with(&[&args[..], more].concat()).json()
+}
+
+#[test]
+fn every_public_format_has_the_same_mean_response() {
+    // Traces without times or without directions are left out; the resolution of the times decides the tolerance.
+    let names = [
+        "disksim-ascii.trace",
+        "alibaba.csv",
+        "biosnoop.txt",
+        "blkparse.txt",
+        "fio3.log",
+        "fiu.blkparse",
+        "mqsim.trace",
+        "msr.csv",
+        "msr.csv.gz",
+        "msr-crlf.csv",
+        "msr-header.csv",
+        "msr-unordered.csv",
+        "spc.spc",
+        "systor17.csv",
+        "systor-semicolon.csv",
+        "cloudphysics.csv",
+    ];
+    let mut means = Vec::new();
+    for name in names {
+        let Some(path) = shared(&format!("cases/{name}")) else { return };
+        let json = replay(&path, &[]);
+        assert_eq!(number(&json, "/trace/requests"), 200.0, "{name}: {json}");
+        means.push((name, number(&json, "/foreground/mean_response_ms")));
+    }
+    for (name, mean) in &means {
+        assert!((mean - means[0].1).abs() / means[0].1 < 0.01, "{name}: {means:?}");
+    }
+}
+
+#[test]
+fn a_trace_comes_by_standard_input_and_packed() {
+    let text: String = (0..500).map(|n| format!("{}.5 0 {} 8 1\n", n * 10, n * 7_919)).collect();
+    let dir = Dir::new();
+    let expected = replay(&dir.file("plain.trace", &text), &[]);
+    let packed = zstd::stream::encode_all(text.as_bytes(), 1).unwrap();
+    std::fs::write(dir.path("packed.zst"), &packed).unwrap();
+    let same = |found: &Value| assert_eq!(found["foreground"], expected["foreground"]);
+    same(&replay(&dir.path("packed.zst"), &[]));
+    for bytes in [text.as_bytes(), &packed] {
+        let args = ["simulate", "--drive", "nearline-20tb", "--json", "--workload", "replay:-"];
+        let mut child = command().args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(bytes).unwrap();
+        let out = child.wait_with_output().unwrap();
+        same(&serde_json::from_slice(&out.stdout).unwrap());
+    }
+}
+
+#[test]
+fn devices_are_chosen_and_said() {
+    let dir = Dir::new();
+    let trace = dir.file("three.trace", "0 1 8 8 1\n5 2 8 8 1\n9 2 16 8 1\n12 3 8 8 0\n");
+    let busiest = replay(&trace, &[]);
+    assert_eq!(
+        (busiest["trace"]["devices"].as_u64(), busiest["trace"]["device"].as_u64()),
+        (Some(3), Some(2))
+    );
+    assert_eq!(number(&busiest, "/foreground/requests"), 2.0);
+    let all = replay(&trace, &["--device", "all"]);
+    assert_eq!((number(&all, "/foreground/requests"), all["trace"]["device"].is_null()), (4.0, true));
+    assert_eq!(number(&replay(&trace, &["--device", "3"]), "/foreground/requests"), 1.0);
+    let workload = format!("replay:{trace}");
+    run_with(&["simulate", "--workload", &workload, "--device", "9"])
+        .complained(1, &["no requests to device 9", "its devices are 1, 2, 3"]);
+    let page = run_with(&["simulate", "--workload", &workload]).worked();
+    assert!(page.contains("device 2 with 2 of the 4 requests to 3 devices"), "{page}");
+}
+
+#[test]
+fn a_guess_is_said_and_can_be_overruled() {
+    let dir = Dir::new();
+    let whole: String = (0..100).map(|n| format!("{} 0 {} 8 1\n", n * 2_000_000u64, n * 64)).collect();
+    let guessed = replay(&dir.file("whole.trace", &whole), &[]);
+    assert_eq!(guessed["trace"]["format"], "mqsim");
+    assert!(guessed["trace"]["notes"][0].as_str().unwrap().contains("--time-unit ms"), "{guessed}");
+    let told = replay(&dir.path("whole.trace"), &["--time-unit", "us"]);
+    assert!(told["trace"]["notes"].as_array().unwrap().is_empty(), "{told}");
+    let ratio = number(&told, "/simulated_s") / number(&guessed, "/simulated_s");
+    assert!((900.0..1_010.0).contains(&ratio), "{ratio}");
+    let slow: String = (0..10).map(|n| format!("{}.0 0 {} 8 1\n", n * 60_000u64, n * 64)).collect();
+    let idle = replay(&dir.file("slow.trace", &slow), &[]);
+    assert!(idle["trace"]["notes"][0].as_str().unwrap().contains("idle for more than 99.9%"), "{idle}");
+}
+
+#[test]
+fn a_wrapped_block_keeps_its_place() {
+    let Some(path) = shared("cases/edge/wrap-same-block.trace") else { return };
+    let workload = format!("replay:{path}");
+    let wrapped = run_with(&["simulate", "--json", "--wrap", "--workload", &workload]).json();
+    assert_eq!(wrapped["trace"]["wrapped"], wrapped["trace"]["requests"], "{wrapped}");
+}
+
+#[test]
+fn sorted_arrivals_and_left_out_records_are_said() {
+    let dir = Dir::new();
+    let trace = dir.file("order.csv", "9,h,0,Read,0,512,1\n5,h,0,Read,512,512,1\n7,h,0,Write,100,0,1\n");
+    let json = replay(&trace, &[]);
+    let count = |of: &str| json["trace"][of].as_u64();
+    assert_eq!((count("out_of_order"), count("left_out")), (Some(1), Some(1)));
+    let notes = json["trace"]["notes"].to_string();
+    assert!(notes.contains("1 of the trace's records were sorted by arrival"), "{notes}");
+    assert!(notes.contains("1 of the trace's records have no bytes"), "{notes}");
+}
+
+#[test]
+fn mistakes_of_a_trace_are_named() {
+    let dir = Dir::new();
+    run("simulate --format spc").complained(2, &["--format", "replay:FILE"]);
+    run("simulate --workload replay:x --format nonsense").complained(2, &["no format of traces", "alibaba"]);
+    run("simulate --workload replay:x --format csv").complained(2, &["csv:time=5"]);
+    run("simulate --workload replay:x --event X").complained(2, &["give Q"]);
+    run("simulate --workload replay:x --time-unit h").complained(2, &["s, ms, us, 100ns and ns"]);
+    run("simulate --workload replay:x --device first").complained(2, &["or all"]);
+    let cut = dir.path("cut.zst");
+    let packed = zstd::stream::encode_all(&b"0.5 0 8 8 1\n".repeat(9_000)[..], 1).unwrap();
+    std::fs::write(&cut, &packed[..packed.len() / 2]).unwrap();
+    let workload = format!("replay:{cut}");
+    run_with(&["simulate", "--workload", &workload]).complained(1, &["cut.zst", "cannot read on"]);
+}
+
+/// Replays `requests` generated lines from a pipe; the peak of the resident memory in MiB.
+#[cfg(target_os = "linux")]
+fn peak_of_a_pipe(requests: u64) -> f64 {
+    use std::io::{BufWriter, Read};
+    let args = ["simulate", "--json", "--workload", "replay:-", "--format", "disksim"];
+    let mut child = command().args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut to = BufWriter::new(child.stdin.take().unwrap());
+    for n in 0..requests {
+        // Two neighbours in the wrong order: the window is in use.
+        writeln!(to, "{}.25 0 {} 8 {}", (n ^ 1) * 12, n.wrapping_mul(0x9e37_79b9) % 17_000_000, n % 2)
+            .unwrap();
+    }
+    to.flush().unwrap();
+    // The child has read all but the last part of the pipe, and its window is full.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: f64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    drop(to);
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success());
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(number(&json, "/trace/requests"), requests as f64);
+    kib / 1024.0
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_does_not_grow_with_a_trace_in_a_pipe() {
+    let [short, long] = [700_000, 2_100_000].map(peak_of_a_pipe);
+    assert!(long < short + 4.0 && long < 64.0 + 32.0, "{short} MiB, then {long} MiB");
+}
+
+/// Prints the number for docs/WORKLOADS.md.
+#[test]
+#[ignore = "takes minutes"]
+#[cfg(target_os = "linux")]
+#[allow(clippy::print_stdout, reason = "it is a benchmark")]
+fn a_hundred_million_requests_in_a_pipe() {
+    println!("100,000,000 requests in a pipe: {:.0} MiB at most", peak_of_a_pipe(100_000_000));
+}

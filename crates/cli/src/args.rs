@@ -105,6 +105,12 @@ pub(crate) enum Command {
         after_help = "Example:\n  printf 'freeblock plan 1\\nmove 0 4096 1024\\nmove 4096 0 1024\\n' > swap.plan\n  freeblock reorganize swap.plan --wait\n\nThe plan's author owns the layout: until the task is done its ranges are closed to clients, and afterwards their content is where\nthe plan says. The rest of the disk stays in service. Ctrl-C while waiting leaves the task running."
     )]
     Reorganize(ReorganizeArgs),
+    /// Show what is known of a daemon's state directory, and decide how tasks go on after damage
+    #[cfg(target_os = "linux")]
+    #[command(
+        after_help = "Example:\n  freeblock repair --state /var/lib/freeblock\n  freeblock repair --state /var/lib/freeblock --disk data --give-up\n\nThe daemon must have ended. Without an option that decides something nothing is changed; the exit code is 1 when something is damaged. Damaged files are kept, as NAME.damaged. docs/SAFETY.md says what each decision means."
+    )]
+    Repair(crate::repair::RepairArgs),
     /// Show a daemon's disks and tasks
     #[cfg(unix)]
     #[command(after_help = "Example:\n  freeblock status\n  freeblock status --json")]

@@ -23,6 +23,8 @@ mod probe;
 mod problem;
 mod progress;
 #[cfg(target_os = "linux")]
+mod repair;
+#[cfg(target_os = "linux")]
 mod serve;
 mod simulate;
 mod tables;
@@ -119,6 +121,8 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Emulate(args) => emulate::execute(&args, console).map(Outcome::from),
         #[cfg(target_os = "linux")]
         Command::Serve(args) => serve::execute(&args, console).map(Outcome::from),
+        #[cfg(target_os = "linux")]
+        Command::Repair(args) => repair::execute(&args),
         #[cfg(unix)]
         Command::Scrub(args) => tasks::scrub(&args, console).map(Outcome::from),
         #[cfg(unix)]

@@ -81,8 +81,8 @@ pub(crate) fn backup_seeds() -> Vec<Vec<u8>> {
     vec![image.clone(), image[..image.len() / 2].to_vec(), progress[..bare].to_vec(), progress]
 }
 
-/// Any bytes as a journal of tasks, and each line of them as an entry of a sound one: an error, or a table of tasks whose
-/// figures can be shown, and which begins as one when it is written again.
+/// Any bytes as a record of the journal of tasks, and each line of them as an event of a sound one: it is refused, or gives a
+/// table of tasks whose figures can be shown.
 #[cfg(target_os = "linux")]
 pub(crate) fn journal(bytes: &[u8]) {
     use server::desk::spec::DiskFacts;
@@ -91,16 +91,16 @@ pub(crate) fn journal(bytes: &[u8]) {
     if let Some(again) = server::tasks::restore_progress(bytes, 100) {
         assert_eq!(server::tasks::restore_progress(&again, 100), Some(again));
     }
-    for journal in [bytes, &sealed::journal(bytes)] {
+    for record in [bytes, &sealed::journal(bytes)] {
+        let Some(journal) = server::tasks::journal_of(record) else { continue };
         let disk = DiskFacts {
             name: "d0".into(),
             capacity: Sectors::new(1 << 20),
             sector_bytes: Bytes::new(512),
             own: Vec::new(),
         };
-        let Ok(desk) = Desk::open(Setup { disk, keep_bytes_max: 1 << 30, seed: 7 }, journal) else {
-            continue;
-        };
+        let setup = Setup { disk, keep_bytes_max: 1 << 30, seed: 7, device: None };
+        let Ok(desk) = Desk::open(setup, journal) else { continue };
         for task in desk.tasks() {
             assert_eq!(desk.task(task.id).map(|again| again.id), Some(task.id));
             assert!(serde_json::to_string(&task).is_ok());
@@ -126,6 +126,8 @@ pub(crate) fn journal_seeds() -> Vec<Vec<u8>> {
         r#"{"event":"forgotten","id":1}"#,
         r#"{"event":"sums","store":{"path":"/sums","id":7,"block":32}}"#,
         r#"{"event":"used","id":9}"#,
+        r#"{"event":"disk","volume":"7","device":"naa.5000c500a1b2c3d4"}"#,
+        r#"{"event":"closed","closed":"writes"}"#,
     ];
     let rest: Vec<u8> = rest.iter().flat_map(|line| format!("\0{line}\n").into_bytes()).collect();
     let scrub = created(1, r#"{"kind":"scrub","priority":20}"#).into_bytes();

@@ -16,20 +16,14 @@ pub(crate) fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// A journal of tasks with an entry for each line.
+/// A record of the journal of tasks with an event for each line.
 pub(crate) fn journal(bodies: &[u8]) -> Vec<u8> {
-    let mut head = b"fbtasks\0\x01\0\0\0".to_vec();
-    head.extend(7u128.to_le_bytes());
-    let mut journal = summed(head);
-    let mut chain = crc32fast::hash(&journal[..28]);
+    let mut record = Vec::new();
     for body in bodies.split(|byte| *byte == b'\n') {
-        let len = (body.len() as u32).to_le_bytes();
-        let mut hasher = crc32fast::Hasher::new();
-        [&chain.to_le_bytes(), &len[..], body].iter().for_each(|part| hasher.update(part));
-        chain = hasher.finalize();
-        [&len[..], body, &chain.to_le_bytes()].iter().for_each(|part| journal.extend_from_slice(part));
+        record.extend((body.len() as u32).to_le_bytes());
+        record.extend(body);
     }
-    journal
+    record
 }
 
 /// An image of which header, chunks and index fit together: each line is a block.

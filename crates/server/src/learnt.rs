@@ -2,6 +2,7 @@
 
 use crate::disk::Disk;
 use crate::mailbox::{Gone, Mailbox};
+use crate::tasks::private;
 use device::Device;
 use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving, Table};
 use std::any::Any;
@@ -105,7 +106,7 @@ impl Learnt {
             // The drive is another; what is learnt from here on is worth keeping, and nothing else.
             (_, SavedPart::Forgotten) => return Ok(None),
             (Some(file), _) => file,
-            (None, _) => File::create(&beside)?,
+            (None, _) => private().write(true).create(true).truncate(true).open(&beside)?,
         };
         match part {
             SavedPart::Part(bytes) => file.write_all(&bytes)?,

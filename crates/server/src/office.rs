@@ -5,7 +5,7 @@ use crate::desk::spec::DiskFacts;
 use crate::desk::{Desk, Setup};
 use crate::disk::{Disk, DiskStatus, Place};
 use crate::mailbox::{Gone, Mailbox};
-use crate::tasks::{Clerks, JournalError, Places, Tell};
+use crate::tasks::{Clerks, JournalError, OpenError, Places, Tell};
 use device::Device;
 use scheduler::Sessions;
 use std::io;
@@ -30,21 +30,16 @@ type Ask = Box<dyn FnOnce(DiskStatus) + Send>;
 #[derive(Debug, Error)]
 pub enum OfficeError {
     /// The state directory.
-    #[error("{place}: {error}; give a state directory that can be written")]
+    #[error("{place}: {error}")]
     State {
         /// Which.
         place: String,
         /// What is wrong.
-        error: io::Error,
+        error: OpenError,
     },
-    /// Its journal.
-    #[error("{place}: {error}")]
-    Journal {
-        /// Of which state directory.
-        place: String,
-        /// What is wrong.
-        error: JournalError,
-    },
+    /// The journal in it is of another version or of another disk.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
 }
 
 /// How others reach the desk of a disk, whatever the disk is.
@@ -130,10 +125,12 @@ impl Office {
                 tell(told);
             }
         });
-        let (clerks, journal) =
-            Clerks::new(state, told).map_err(|error| OfficeError::State { place: place.clone(), error })?;
+        let (clerks, journal) = Clerks::new(state, told).map_err(|error| match error {
+            OpenError::Journal(error) => error.into(),
+            error => OfficeError::State { place, error },
+        })?;
         let facts = Arc::new(setup.disk.clone());
-        let mut desk = Desk::open(setup, &journal).map_err(|error| OfficeError::Journal { place, error })?;
+        let mut desk = Desk::open(setup, journal)?;
         let (sender, orders) = channel();
         desk.hand_orders_to(Box::new(move |order| {
             // Where nobody takes them any more, the daemon is ending.

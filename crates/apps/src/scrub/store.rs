@@ -16,6 +16,8 @@ const BODY: usize = SUMS + PAGE_BLOCKS as usize / 8;
 const _: () = assert!(BODY + 4 == PAGE_BYTES, "a page is full");
 
 const MAGIC: &[u8; 8] = b"FBSUMS01";
+/// Begins the pages that say how often sums were forgotten.
+const SLOT: &[u8; 8] = b"FBSUMSEQ";
 /// Damaged pages that are remembered by number.
 const MOST_DAMAGED: usize = 1 << 12;
 
@@ -174,6 +176,8 @@ pub struct StoredChecksums<F> {
     failure: Option<String>,
     /// Pages were written since the last sync.
     unsynced: bool,
+    /// How often sums have been forgotten: by it an older copy of the file is known.
+    sequence: u64,
 }
 
 impl<F: SumFile> StoredChecksums<F> {
@@ -220,7 +224,48 @@ impl<F: SumFile> StoredChecksums<F> {
         if (range, block) != (plan.range, plan.block) {
             return Err(StoreError::OtherPlan { range, block });
         }
-        Ok(Self::with(id, plan, limits, file))
+        let mut store = Self::with(id, plan, limits, file);
+        for slot in 0..2 {
+            store.sequence = store.sequence.max(store.slot(slot).map_err(StoreError::File)?);
+        }
+        Ok(store)
+    }
+
+    /// How often this store has forgotten sums, as its file says. A host that notes it elsewhere, durably, after each
+    /// [`forget`](Self::forget) and before the blocks are written, knows by a lower number that the file is an older copy.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The number in one of the two slots behind the last page; 0 where none is.
+    fn slot(&mut self, slot: u64) -> Result<u64, String> {
+        let mut bytes = vec![0; PAGE_BYTES];
+        if !self.file.read(self.slot_page(slot), &mut bytes)? {
+            return Ok(0);
+        }
+        let parse = || {
+            let mut c = Cursor::new(unseal(&bytes)?.strip_prefix(SLOT)?);
+            (c.u64()? == self.id).then_some(c.u64()?)
+        };
+        Ok(parse().unwrap_or(0))
+    }
+
+    fn slot_page(&self, slot: u64) -> u64 {
+        1 + self.blocks.div_ceil(PAGE_BLOCKS) + slot
+    }
+
+    /// Counts once more, in the slot of the count before the last: one that a crash tears leaves the other.
+    fn count(&mut self) -> Result<(), String> {
+        let next = self.sequence.saturating_add(1);
+        let mut bytes = SLOT.to_vec();
+        bytes.extend_from_slice(&self.id.to_le_bytes());
+        bytes.extend_from_slice(&next.to_le_bytes());
+        bytes.resize(PAGE_BYTES - 4, 0);
+        seal(&mut bytes);
+        self.file.write(self.slot_page(next % 2), &bytes)?;
+        self.sync()?;
+        self.sequence = next;
+        Ok(())
     }
 
     /// The store of a file, if it is the one that was [created](Self::create_as) with this number: who keeps a store while
@@ -248,7 +293,7 @@ impl<F: SumFile> StoredChecksums<F> {
             }
         }
         // Also of an earlier call that failed in between.
-        if self.unsynced { self.sync().map_err(StoreError::File) } else { Ok(()) }
+        if self.unsynced { self.count().map_err(StoreError::File) } else { Ok(()) }
     }
 
     fn forget_in_page(&mut self, first: u64, end: u64) -> Result<(), String> {
@@ -309,6 +354,7 @@ impl<F: SumFile> StoredChecksums<F> {
             damaged: BTreeSet::new(),
             failure: None,
             unsynced: false,
+            sequence: 0,
         }
     }
 

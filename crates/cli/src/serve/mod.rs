@@ -27,7 +27,7 @@ use serde::Serialize;
 use server::control::{Control, ControlConfig};
 use server::desk::Setup;
 use server::desk::spec::DiskFacts;
-use server::office::{Office, Open, random_seed};
+use server::office::{Office, OfficeError, Open, random_seed};
 use server::tasks::Places;
 use server::{
     Address, Disk, DiskStatus, LearntKeeper, Listener, Moment, Offer, Running, ServeError, Tally, Tls, Ublk,
@@ -48,7 +48,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
     let lines = crate::emulate::log(config.log);
     check_handed_over(&config)?;
     if let Some(state) = &config.state {
-        std::fs::create_dir_all(state).map_err(|e| {
+        server::tasks::private_directory(state).map_err(|e| {
             let problem = Problem::failed(format!("{}: {e}", state.display()));
             config.places.underline("state", problem.help("give a directory that can be made"))
         })?;
@@ -153,14 +153,17 @@ fn office(
         sector_bytes,
         own: vec![disk.device.path().to_owned()],
     };
-    if let DeviceSpec::Raw(path) = &disk.device {
-        identity::keep(&state.join(&disk.name), path)
-            .map_err(|problem| disk.places.underline("device", problem))?;
-    }
+    let device = match &disk.device {
+        DeviceSpec::Raw(path) => identity::own_number(path),
+        _ => None,
+    };
     let seed = random_seed().map_err(Problem::failed)?;
-    let setup = Setup { disk: facts, keep_bytes_max: config.keep_bytes_max, seed };
-    let office = Office::set_up(opened, setup, &state.join(&disk.name)).map_err(Problem::failed)?;
-    Ok(Some(office.confined(allowed.clone())))
+    let setup = Setup { disk: facts, keep_bytes_max: config.keep_bytes_max, seed, device };
+    let office = Office::set_up(opened, setup, &state.join(&disk.name));
+    office.map(|office| Some(office.confined(allowed.clone()))).map_err(|error| match error {
+        OfficeError::Journal(_) => disk.places.underline("device", Problem::failed(error)),
+        error => Problem::failed(error),
+    })
 }
 
 /// To the service manager; a daemon whose manager does not listen serves all the same.

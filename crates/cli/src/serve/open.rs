@@ -190,7 +190,7 @@ fn recording(path: &Path, recipe: &Recipe) -> Result<Tape, Problem> {
 
 /// A file that no other daemon has.
 fn alone(path: &Path) -> Result<File, Problem> {
-    let opened = File::options().read(true).write(true).create(true).truncate(false).open(path);
+    let opened = server::tasks::private().read(true).write(true).create(true).truncate(false).open(path);
     let file = opened.map_err(|e| Problem::failed(format!("{}: {e}", path.display())))?;
     // Two over one file would each believe their own.
     file.try_lock().map_err(|e| {

@@ -7,6 +7,8 @@ mod activation;
 mod behaviour;
 #[cfg(target_os = "linux")]
 mod crash;
+#[cfg(target_os = "linux")]
+mod damage;
 mod demo;
 mod drive;
 #[cfg(target_os = "linux")]

@@ -4,14 +4,15 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     directory: PathBuf,
+    log: Option<std::thread::JoinHandle<String>>,
 }
 
 impl Daemon {
     /// `None` where there is no io_uring.
-    fn start(directory: &Path) -> Option<Self> {
+    pub(crate) fn start(directory: &Path) -> Option<Self> {
         let at = |name: &str| directory.join(name).display().to_string();
         std::fs::create_dir_all(directory).unwrap();
         let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../drive/tests/data/small.toml");
@@ -30,17 +31,27 @@ impl Daemon {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let told = lines.find(|line| line.starts_with("control at") || line.contains("io_uring"));
-        std::thread::spawn(move || lines.for_each(drop));
+        let mut log = String::new();
+        let told = lines.find(|line| {
+            log.push_str(line);
+            log.push('\n');
+            line.starts_with("control at") || line.contains("io_uring")
+        });
+        let log = std::thread::spawn(move || lines.fold(log, |log, line| log + &line + "\n"));
         if told.as_ref().is_none_or(|line| !line.starts_with("control at")) {
             let _ = child.wait();
             eprintln!("skipped: no daemon here: {told:?}");
             return None;
         }
-        Some(Self { child, directory: directory.to_owned() })
+        Some(Self { child, directory: directory.to_owned(), log: Some(log) })
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    /// All that it has written to standard error, after its end.
+    pub(crate) fn log(&mut self) -> String {
+        self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         let control = self.directory.join("control");
         Command::new(env!("CARGO_BIN_EXE_freeblock"))
             .args(args)
@@ -50,13 +61,13 @@ impl Daemon {
             .unwrap()
     }
 
-    fn says(&self, args: &[&str]) -> String {
+    pub(crate) fn says(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }

@@ -173,7 +173,7 @@ async fn whole(disk: &Handle) -> Told<Value> {
     let mut value = facts(disk);
     let status = disk_status(disk).await?;
     let (tasks, trouble, taken) =
-        ask(disk, |desk, _| (desk.tasks(), desk.trouble().map(str::to_owned), desk.is_taken())).await?;
+        ask(disk, |desk, _| (desk.tasks(), desk.trouble(), desk.is_taken())).await?;
     if let Some(map) = value.as_object_mut() {
         map.insert("status".into(), serde_json::to_value(status)?);
         map.insert("tasks".into(), serde_json::to_value(tasks)?);

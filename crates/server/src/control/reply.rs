@@ -31,7 +31,7 @@ impl From<DeskError> for Refusal {
         let code = match error {
             DeskError::NoTask(_) => StatusCode::NOT_FOUND,
             DeskError::Field(_) => StatusCode::BAD_REQUEST,
-            DeskError::Over { .. } | DeskError::Busy(_) => StatusCode::CONFLICT,
+            DeskError::Over { .. } | DeskError::Busy(_) | DeskError::Damaged(_) => StatusCode::CONFLICT,
             DeskError::TooMany => StatusCode::TOO_MANY_REQUESTS,
         };
         let field = match &error {

@@ -13,6 +13,7 @@ impl Desk {
     /// # Errors
     /// A wrong field, or something is in the way.
     pub fn start(&mut self, spec: TaskSpec) -> Result<(u64, u64), DeskError> {
+        self.sound()?;
         let what = spec.check(&self.setup.disk)?;
         let live = || self.table.iter().filter(|(_, entry)| !entry.state.is_over());
         if live().count() >= MOST_LIVE {

@@ -4,7 +4,7 @@
 use super::order::{Lane, Order, Work};
 use super::routes::Owner;
 use super::spec::What;
-use super::table::TaskState;
+use super::table::{Event, TaskState};
 use super::{ANSWER, Desk, MOST_LIVE, Waiter};
 use scheduler::Sessions;
 use tracing::{error, warn};
@@ -71,6 +71,13 @@ impl Desk {
         self.creating.retain(|(_, other)| *other != id);
         self.routes.forget(Owner::Task(id));
         let seq = self.state(id, state, reason);
+        if state == TaskState::Done
+            && what.as_ref().is_some_and(What::takes_all)
+            && self.table.closed().is_some()
+        {
+            // The disk is as some backup has it.
+            self.note(Event::Closed { closed: None });
+        }
         if let Some((later, places)) = later {
             let holds = match what {
                 Some(what) if what.writes() => Holds::Writes(places),

@@ -51,7 +51,7 @@ impl crate::Guard for Desk {
     }
 
     fn fence(&self) -> String {
-        FENCED.into()
+        self.shut().unwrap_or_else(|| FENCED.into())
     }
 
     fn wants_clear(&self) -> bool {
@@ -109,7 +109,9 @@ impl Application for Desk {
         let given = match owner {
             Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
             // What was registered before waits until nobody has the disk for himself.
-            Some(Owner::Guest(_)) if !self.alone.is_empty() || self.fenced(wanted.range) != Fence::Open => {
+            Some(Owner::Guest(_))
+                if self.is_taken().is_some() || self.fenced(wanted.range) != Fence::Open =>
+            {
                 false
             }
             Some(Owner::Guest(id)) => {

@@ -4,7 +4,7 @@ use super::order::{Lane, Order, Work};
 use super::spec::Kind;
 use super::table::{Entry, Event, TaskState};
 use super::{Desk, LEAST_COMPACTION, MOST_REMEMBERED, SAVE_EVERY, Waiter};
-use crate::tasks::journal::Writer;
+use crate::tasks::journal::{self, Note};
 use scheduler::Sessions;
 use std::collections::VecDeque;
 use tracing::{error, info, warn};
@@ -13,15 +13,14 @@ use units::Duration;
 impl Desk {
     /// Puts an event into table and journal; when it is durable.
     pub(super) fn note(&mut self, event: Event) -> u64 {
-        let bytes = self.writer.entry(&event);
+        let bytes = journal::encode([&event]);
         if !self.table.apply(event) {
             debug_assert!(false, "an event that does not fit");
             return self.seq;
         }
         self.seq += 1;
         self.appended = self.appended.saturating_add(bytes.len() as u64);
-        let work = Work::Journal { seq: self.seq, bytes, replace: false };
-        self.orders.push_back(Order { lane: Lane::Journal, work });
+        self.write(bytes, false);
         if self.appended > LEAST_COMPACTION.max(self.compacted.saturating_mul(2)) {
             self.compact();
         }
@@ -31,13 +30,17 @@ impl Desk {
 
     /// Writes the journal anew.
     pub(super) fn compact(&mut self) {
-        let (writer, bytes) = Writer::fresh(self.writer.volume(), &self.table);
-        self.writer = writer;
+        let bytes = journal::encode(&self.table.events());
         self.seq += 1;
         (self.compacted, self.appended) = (bytes.len() as u64, 0);
-        let work = Work::Journal { seq: self.seq, bytes, replace: true };
-        self.orders.push_back(Order { lane: Lane::Journal, work });
+        self.write(bytes, true);
         self.hand_over();
+    }
+
+    fn write(&mut self, bytes: Vec<u8>, replace: bool) {
+        let (seq, number, note) = (self.seq, self.volume.0 as u64, Note::of(&self.table).encode());
+        let work = Work::Journal { seq, bytes, replace, number, note };
+        self.orders.push_back(Order { lane: Lane::Journal, work });
     }
 
     pub(super) fn state(&mut self, id: u64, state: TaskState, reason: Option<String>) -> u64 {

@@ -20,12 +20,13 @@ pub mod table;
 use crate::disk::Fence;
 use crate::office::Hand;
 use crate::tasks::job::{Context, Job, Stage};
-use crate::tasks::journal::{self, JournalError, Writer};
+use crate::tasks::journal::{self, Damaged, Journal, JournalError};
 use crate::tasks::{Begin, begin};
+use apps::snapshot::VolumeId;
 use bad::Named;
 use ending::Ending;
 use guests::Guest;
-use order::{Lane, News, Order, Told, Work};
+use order::{Lane, News, Order, Told};
 use pace::Pace;
 use routes::{Owner, Routes};
 use scheduler::{Harm, Sessions};
@@ -33,8 +34,9 @@ use spec::{Checksums, DiskFacts, Kind, SpecError, What};
 use status::Outcome;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use sums::Sums;
-use table::{Figures, Table, TaskState};
+use table::{Closed, Figures, Table, TaskState};
 use thiserror::Error;
+use tracing::error;
 use units::{Duration, Instant, LbnRange};
 
 /// Tasks of a disk that are not over, at most.
@@ -62,6 +64,8 @@ pub struct Setup {
     pub keep_bytes_max: u64,
     /// Drawn at random: names of images, and of the disk if it has none, come of it.
     pub seed: u128,
+    /// The number that the disk has itself, if it has one: tasks are not taken to another disk.
+    pub device: Option<String>,
 }
 
 /// Why a call was refused. Nothing has changed then.
@@ -87,6 +91,11 @@ pub enum DeskError {
     /// As many as may be.
     #[error("{MOST_LIVE} tasks are not over yet; wait for one to end, or cancel one")]
     TooMany,
+    /// The journal is damaged.
+    #[error(
+        "the tasks of this disk are stopped: {0}; `freeblock repair` shows what is known, and how to go on"
+    )]
+    Damaged(String),
 }
 
 /// A task that is not over.
@@ -110,7 +119,8 @@ struct Live {
 pub struct Desk {
     setup: Setup,
     table: Table,
-    writer: Writer,
+    volume: VolumeId,
+    damage: Option<Damaged>,
     dice: u64,
     live: BTreeMap<u64, Live>,
     guests: BTreeMap<u64, Guest>,
@@ -160,36 +170,40 @@ impl std::fmt::Debug for Desk {
 }
 
 impl Desk {
-    /// A desk with the tasks of its journal, whose bytes these are; none of a new one.
+    /// A desk with the tasks of its journal; none of a new one. With a damaged journal it shows them, and none goes on.
     ///
     /// # Errors
-    /// They are no journal.
-    pub fn open(setup: Setup, journal: &[u8]) -> Result<Self, JournalError> {
-        let loaded = journal::load(journal)?;
-        let (table, volume) = match loaded {
-            Some(loaded) => (loaded.table, loaded.writer.volume()),
-            None => (Table::default(), spec::volume(setup.seed)),
-        };
-        let (writer, bytes) = Writer::fresh(volume, &table);
+    /// The journal is of another disk.
+    pub fn open(setup: Setup, journal: Journal) -> Result<Self, JournalError> {
+        let Journal { mut table, damage } = journal;
+        if let (Some(before), Some(now)) = (table.device(), &setup.device)
+            && before != now
+        {
+            let (place, before, now) = (setup.disk.name.clone(), before.to_owned(), now.clone());
+            return Err(JournalError::OtherDisk { place, before, now });
+        }
+        let volume = table.volume().unwrap_or_else(|| spec::volume(setup.seed));
+        let device = setup.device.clone().or_else(|| table.device().map(str::to_owned));
+        let noted = table.apply(journal::first(volume, device));
+        debug_assert!(noted, "a disk is noted anew each time");
         let outcomes = Outcome::of_each(&table);
         let claimed = table.iter().map(|(id, entry)| (id, entry.figures.clone())).collect();
-        let compacted = bytes.len() as u64;
-        let first = Order { lane: Lane::Journal, work: Work::Journal { seq: 1, bytes, replace: true } };
-        Ok(Self {
+        let mut desk = Self {
             dice: setup.seed as u64 ^ (setup.seed >> 64) as u64,
             setup,
             table,
-            writer,
+            volume,
+            damage,
             live: BTreeMap::new(),
             guests: BTreeMap::new(),
             next_guest: 1,
             routes: Routes::default(),
-            orders: VecDeque::from([first]),
+            orders: VecDeque::new(),
             hand: None,
-            seq: 1,
+            seq: 0,
             durable: 0,
             appended: 0,
-            compacted,
+            compacted: 0,
             trouble: None,
             creating: VecDeque::new(),
             saving: VecDeque::new(),
@@ -209,13 +223,29 @@ impl Desk {
             alone: BTreeSet::new(),
             hushing: Vec::new(),
             changing: false,
-        })
+        };
+        // A damaged journal is not written to.
+        if desk.damage.is_none() {
+            desk.compact();
+        }
+        Ok(desk)
     }
 
     /// Goes on with all tasks that are not over. Once, before any client can write to the disk: what a backup has still
     /// to read must not be overwritten unseen.
     pub fn begin(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64) {
         (self.now, self.unix_ms) = (now, unix_ms);
+        if let Some(damage) = &self.damage {
+            let (disk, why) = (&self.setup.disk.name, &damage.why);
+            error!(disk, why, "the tasks of this disk are stopped; `freeblock repair` shows what is known");
+            for (id, entry) in self.table.iter().filter(|(_, entry)| !entry.state.is_over()) {
+                error!(disk, task = id, kind = %entry.spec.kind, "stopped");
+            }
+            if let Some(why) = self.shut() {
+                error!(disk, why, "clients are kept out");
+            }
+            return;
+        }
         self.begin_sums();
         let ids: Vec<u64> = self.table.iter().filter(|(_, e)| !e.state.is_over()).map(|(id, _)| id).collect();
         for id in ids {
@@ -260,9 +290,36 @@ impl Desk {
         self.orders.pop_front()
     }
 
-    /// Why the journal cannot be written, if it cannot.
-    pub fn trouble(&self) -> Option<&str> {
-        self.trouble.as_deref()
+    /// Why the tasks are stopped, or the journal cannot be written, if it is so.
+    pub fn trouble(&self) -> Option<String> {
+        self.sound().err().map(|error| error.to_string()).or_else(|| self.trouble.clone())
+    }
+
+    /// # Errors
+    /// The journal is damaged: nothing that it would have to know can be done.
+    fn sound(&self) -> Result<(), DeskError> {
+        self.damage.as_ref().map_or(Ok(()), |damage| Err(DeskError::Damaged(damage.why.clone())))
+    }
+
+    /// What stays closed to clients although no task is at work there.
+    fn closed(&self) -> Option<Closed> {
+        self.damage.as_ref().map_or(self.table.closed(), |damage| damage.closed)
+    }
+
+    /// The same in words.
+    fn shut(&self) -> Option<String> {
+        let closed = match self.closed()? {
+            Closed::Writes => "clients may not write to it",
+            Closed::All => "clients may neither read nor write it",
+        };
+        Some(match &self.damage {
+            Some(Damaged { why, .. }) => format!(
+                "the tasks of this disk are stopped, and one of them had closed it: {closed} until `freeblock repair`; {why}"
+            ),
+            None => format!(
+                "a task that wrote to this disk did not end well: {closed} until a restore is done, or `freeblock repair --open`"
+            ),
+        })
     }
 
     /// How many clients have the disk open for writing.
@@ -273,7 +330,7 @@ impl Desk {
     /// Why nobody but a task may write to the disk now, if it is so: from the moment at which a restore is asked for until
     /// it is over, paused or not, clients are not let in and their writes fail.
     pub fn is_taken(&self) -> Option<String> {
-        let id = self.alone.first()?;
+        let Some(id) = self.alone.first() else { return self.shut() };
         let kind = self.table.get(*id)?.spec.kind;
         Some(format!("{kind} {id} is writing this disk; wait until it is done, or cancel it"))
     }
@@ -298,7 +355,14 @@ impl Desk {
             (Lane::Target(id), news) => (id, (false, news)),
             (Lane::Kept(id), news) => (id, (true, news)),
         };
-        self.with(sessions, id, |live, cx| live.job.told(cx, kept.0, kept.1));
+        let opening = self.with(sessions, id, |live, cx| {
+            live.job.told(cx, kept.0, kept.1);
+            live.job.stage() == Stage::Opening
+        });
+        if opening == Some(true) {
+            // It begins when its first entry is in the journal, and does not wait for a tick.
+            self.save(id, false);
+        }
         self.settle(sessions, id);
     }
 
@@ -352,6 +416,9 @@ impl Desk {
     /// Whether a request may get at a place now: what a reorganisation moves belongs to it.
     pub fn fenced(&self, range: LbnRange) -> Fence {
         let mut told = Fence::Open;
+        if self.closed() == Some(Closed::All) {
+            return Fence::Closed;
+        }
         for live in self.live.values() {
             match live.job.fences(range) {
                 Fence::Closed => return Fence::Closed,
@@ -405,6 +472,7 @@ impl Desk {
     }
 
     fn not_over(&self, id: u64) -> Result<(), DeskError> {
+        self.sound()?;
         match self.table.get(id) {
             None => Err(DeskError::NoTask(id)),
             Some(entry) if entry.state.is_over() => Err(DeskError::Over { id, state: entry.state }),
@@ -439,7 +507,7 @@ impl Desk {
         let (paused, shared) = (entry.state == TaskState::Paused && entry.reason.is_none(), false);
         let asked = Begin {
             what: &what,
-            volume: self.writer.volume(),
+            volume: self.volume,
             image: entry.image,
             figures: &entry.figures,
             saved: &entry.saved,
@@ -560,4 +628,4 @@ impl Desk {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -43,6 +43,10 @@ pub enum Work {
         bytes: Vec<u8>,
         /// In the place of everything.
         replace: bool,
+        /// The number of a new journal.
+        number: u64,
+        /// What its end says beside.
+        note: Vec<u8>,
     },
     /// Open an image or a replica: [`News::Opened`], [`News::Trouble`] or [`News::Refused`].
     Open(Box<Target>),
@@ -68,6 +72,8 @@ pub enum Work {
         header: Header,
         /// The most bytes.
         most: u64,
+        /// They must be there: the journal knows of them.
+        begun: bool,
     },
     /// Keep a block, durably: [`News::Synced`], or [`News::Refused`] where there is no more room.
     Keep {
@@ -262,6 +268,13 @@ pub enum News {
     },
     /// The next blocks; none: there are no more.
     Chunks(Vec<Chunk>),
+    /// What the task needs to go on is damaged: neither begin it anew nor let clients at its places.
+    Damaged {
+        /// What is damaged.
+        why: String,
+        /// The places, if they are known.
+        places: Option<Vec<(u64, u64)>>,
+    },
     /// A plan, as far as it is, ready to begin, and all places that it touches: first, end; in order.
     Moves {
         /// The plan.

@@ -134,7 +134,8 @@ impl Desk {
             0 => None,
             done => Some((figures.bytes / done).saturating_mul(figures.blocks.saturating_sub(done))),
         };
-        let runs = entry.state == TaskState::Running;
+        let stopped = self.damage.is_some() && !entry.state.is_over();
+        let runs = entry.state == TaskState::Running && !stopped;
         let eta = live.zip(left).filter(|_| runs).and_then(|(live, left)| live.pace.eta(left));
         let now = self.unix_ms as f64 / 1e3;
         let end = if entry.state.is_over() { entry.changed as f64 / 1e3 } else { now + eta.unwrap_or(0.0) };
@@ -144,8 +145,12 @@ impl Desk {
             id,
             disk: self.setup.disk.name.clone(),
             kind: entry.spec.kind,
-            state: entry.state,
-            reason: entry.reason.clone().or_else(|| self.left.get(&id).cloned()),
+            state: if stopped { TaskState::Paused } else { entry.state },
+            reason: if stopped {
+                self.trouble()
+            } else {
+                entry.reason.clone().or_else(|| self.left.get(&id).cloned())
+            },
             priority: entry.spec.priority,
             created_unix_s: entry.created as f64 / 1e3,
             changed_unix_s: entry.changed as f64 / 1e3,

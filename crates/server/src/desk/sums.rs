@@ -393,7 +393,7 @@ mod tests {
     /// A write that is under way, whoever's, is of bytes that nobody has read yet.
     #[test]
     fn no_sum_is_recorded_of_a_block_that_is_being_written() {
-        let mut desk = Desk::open(setup(), &[]).unwrap();
+        let mut desk = Desk::open(setup(), Default::default()).unwrap();
         let capacity = desk.setup.disk.capacity;
         desk.sums.watch(1, Sectors::new(8), capacity);
         let store = SumStore { path: "/sums".into(), id: 1, block: 8 };

@@ -1,6 +1,7 @@
 //! All tasks that there were, as the journal has them.
 
 use super::spec::TaskSpec;
+use apps::snapshot::VolumeId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -128,6 +129,20 @@ pub(crate) enum Event {
     Sums { store: Option<SumStore> },
     /// Numbers up to this one have been used.
     Used { id: u64 },
+    /// The disk: its volume in hexadecimal digits, and the number that it has itself, if it has one.
+    Disk { volume: String, device: Option<String> },
+    /// Places that a task had closed stay closed, although that task is over: it did not end well.
+    Closed { closed: Option<Closed> },
+}
+
+/// What clients may not do with a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Closed {
+    /// Write.
+    Writes,
+    /// Read or write.
+    All,
 }
 
 /// The tasks by their numbers.
@@ -137,6 +152,9 @@ pub(crate) struct Table {
     /// The highest number that was used.
     used: u64,
     sums: Option<SumStore>,
+    volume: Option<VolumeId>,
+    device: Option<String>,
+    closed: Option<Closed>,
 }
 
 impl Table {
@@ -147,6 +165,26 @@ impl Table {
     /// The checksum store, if the disk has one.
     pub fn sums(&self) -> Option<&SumStore> {
         self.sums.as_ref()
+    }
+
+    /// The disk's volume; none: nothing was ever noted.
+    pub fn volume(&self) -> Option<VolumeId> {
+        self.volume
+    }
+
+    /// The number that the disk itself had.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
+    /// What stays closed after a task that did not end well.
+    pub fn closed(&self) -> Option<Closed> {
+        self.closed
+    }
+
+    /// Numbers up to this one have been used.
+    pub fn has_used(&mut self, id: u64) {
+        self.used = self.used.max(id);
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Entry)> {
@@ -209,7 +247,12 @@ impl Table {
                 self.entries.remove(&id);
             }
             Event::Sums { store } => self.sums = store,
-            Event::Used { id } => self.used = self.used.max(id),
+            Event::Used { id } => self.has_used(id),
+            Event::Disk { volume, device } => match u128::from_str_radix(&volume, 16) {
+                Ok(volume) => (self.volume, self.device) = (Some(VolumeId(volume)), device),
+                Err(_) => return false,
+            },
+            Event::Closed { closed } => self.closed = closed,
         }
         true
     }
@@ -217,6 +260,9 @@ impl Table {
     /// Events that make this table of an empty one.
     pub fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
+        if let Some(volume) = self.volume {
+            events.push(Event::Disk { volume: format!("{:032x}", volume.0), device: self.device.clone() });
+        }
         for (&id, entry) in &self.entries {
             let Entry { spec, created, changed, image, state, reason, figures, saved } = entry.clone();
             events.push(Event::Created { id, spec, at: created, image });
@@ -228,6 +274,9 @@ impl Table {
         }
         if self.sums.is_some() {
             events.push(Event::Sums { store: self.sums.clone() });
+        }
+        if self.closed.is_some() {
+            events.push(Event::Closed { closed: self.closed });
         }
         events.push(Event::Used { id: self.used });
         events

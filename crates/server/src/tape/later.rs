@@ -1,6 +1,5 @@
 //! A file that is written by another thread.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -24,7 +23,7 @@ impl Later {
     /// # Errors
     /// There is one already, or none can be made; or there is no thread.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let file = File::options().write(true).create_new(true).open(path)?;
+        let file = crate::tasks::private().write(true).create_new(true).open(path)?;
         Self::over(file, |file| file.sync_data())
     }
 

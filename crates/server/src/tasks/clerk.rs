@@ -1,13 +1,15 @@
 //! Carries out a desk's orders, a clerk a lane.
 
-use super::files::{File, Files, How};
+use super::files::{Files, How};
 use super::images::Images;
+use super::journal::journal_path;
 use super::kept::Kept;
 use super::moves::Moves;
 use super::source::FileSource;
 use super::sums::Sums;
 use super::target::Open;
 use crate::desk::order::{Lane, News, Work};
+use crate::state::{Kind, Log, Scan};
 use apps::backup::image;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,41 +31,12 @@ pub(crate) struct Clerk {
     files: Arc<dyn Files>,
     state: PathBuf,
     has: Has,
-    journal: Option<(Box<dyn File>, u64)>,
-}
-
-/// The journal of a state directory.
-pub(crate) fn journal_path(state: &Path) -> PathBuf {
-    state.join("tasks.journal")
+    journal: Option<Log>,
 }
 
 /// What a task keeps there.
 pub(crate) fn kept_path(state: &Path, id: u64) -> PathBuf {
     state.join(format!("task-{id}.kept"))
-}
-
-/// Reads a file whole; none is there: no bytes.
-pub(crate) fn read_whole(files: &dyn Files, path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = match files.open(path, How::Read) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        opened => opened?,
-    };
-    let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
-    let n = file.read_at(0, &mut bytes)?;
-    bytes.truncate(n);
-    Ok(bytes)
-}
-
-/// Writes all of it.
-pub(crate) fn write_all(file: &mut dyn File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    let mut done = 0;
-    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-        match file.write_at(at.saturating_add(done as u64), rest)? {
-            0 => return Err(io::ErrorKind::WriteZero.into()),
-            n => done += n,
-        }
-    }
-    Ok(())
 }
 
 impl Clerk {
@@ -74,8 +47,8 @@ impl Clerk {
     /// Carries out an order; what there is to tell.
     pub fn execute(&mut self, work: Work) -> Option<News> {
         match work {
-            Work::Journal { seq, bytes, replace } => {
-                let failed = self.journal(&bytes, replace).err().map(|e| e.to_string());
+            Work::Journal { seq, bytes, replace, number, note } => {
+                let failed = self.journal(&bytes, replace, number, &note).err().map(|e| e.to_string());
                 if failed.is_some() {
                     // Whatever is at its end now, it is written anew next time.
                     self.journal = None;
@@ -97,14 +70,14 @@ impl Clerk {
             Work::Put { block, bytes, bad } => self.target()?.put(block, &bytes, &bad),
             Work::Sync { mark } => self.target()?.sync(mark),
             Work::Finish => self.target()?.finish(),
-            Work::OpenKept { header, most } => {
+            Work::OpenKept { header, most, begun } => {
                 let path = kept_path(&self.state, self.id());
-                Some(match Kept::open(&*self.files, &path, header, most) {
+                Some(match Kept::open(&*self.files, &path, header, most, begun) {
                     Ok((kept, present)) => {
                         self.has = Has::Kept(kept);
                         News::Opened(Box::new(present))
                     }
-                    Err(why) => News::Refused(format!("{}: {why}", path.display())),
+                    Err(why) => News::Refused(why),
                 })
             }
             Work::Keep { mark, block, bytes, bad } => match &mut self.has {
@@ -142,7 +115,7 @@ impl Clerk {
                 None
             }
             Work::OpenSums(asked) => {
-                let (sums, told) = Sums::open(&*self.files, *asked);
+                let (sums, told) = Sums::open(&*self.files, &self.state, *asked);
                 // What is refused does not take the place of what is open.
                 if let Some(sums) = sums {
                     self.has = Has::Sums(Box::new(sums));
@@ -169,7 +142,7 @@ impl Clerk {
                 self.has = Has::Nothing;
                 if let Lane::Kept(id) = self.lane {
                     // What cannot be removed does no harm: a task's number is never used again.
-                    let _ = self.files.remove(&kept_path(&self.state, id));
+                    let _ = Log::remove(&*self.files, &kept_path(&self.state, id));
                 }
                 None
             }
@@ -217,24 +190,28 @@ impl Clerk {
         }
     }
 
-    fn journal(&mut self, bytes: &[u8], replace: bool) -> io::Result<()> {
+    fn journal(&mut self, bytes: &[u8], replace: bool, number: u64, note: &[u8]) -> io::Result<()> {
         let path = journal_path(&self.state);
-        if replace {
-            let new = self.state.join("tasks.journal.new");
-            let mut file = self.files.open(&new, How::Make)?;
-            file.set_len(0)?;
-            write_all(&mut *file, 0, bytes)?;
-            file.sync()?;
-            self.files.rename(&new, &path)?;
-            self.journal = Some((file, bytes.len() as u64));
-            return Ok(());
+        if !replace {
+            let log = self
+                .journal
+                .as_mut()
+                .ok_or_else(|| io::Error::other("the journal has to be written anew"))?;
+            return log.append(bytes, note);
         }
-        let Some((file, at)) = &mut self.journal else {
-            return Err(io::Error::other("the journal has to be written anew"));
-        };
-        write_all(&mut **file, *at, bytes)?;
-        file.sync()?;
-        *at = at.saturating_add(bytes.len() as u64);
+        if let Some(log) = &mut self.journal {
+            return log.replace(&*self.files, bytes, note);
+        }
+        let files = &*self.files;
+        self.journal =
+            Some(match Scan::read(files, &path, Kind::Tasks, None, |_| true).map_err(io::Error::other)? {
+                Some(scan) => {
+                    let mut log = Log::resume(files, &path, Kind::Tasks, scan)?;
+                    log.replace(files, bytes, note)?;
+                    log
+                }
+                None => Log::create(files, &path, Kind::Tasks, number, bytes, note)?,
+            });
         Ok(())
     }
 }

@@ -1,14 +1,17 @@
 //! A thread for every lane that has something to do.
 
-use super::clerk::{Clerk, journal_path, read_whole};
-use super::files::{Files, Machine};
+use super::clerk::Clerk;
+use super::files::{Files, Machine, own_directory, private};
+use super::journal::{self, Journal, JournalError};
 use super::places::Places;
 use crate::desk::order::{Lane, Order, Told, Work};
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use thiserror::Error;
 
 /// Takes what has become of an order, on the lane's thread: it has to get to the desk, on the disk's.
 pub type Tell = Arc<dyn Fn(Told) + Send + Sync>;
@@ -22,6 +25,32 @@ pub struct Clerks {
     tell: Tell,
     lanes: BTreeMap<Lane, (Sender<Work>, std::thread::JoinHandle<()>)>,
     ended: Vec<std::thread::JoinHandle<()>>,
+    /// No other process has the directory.
+    _lock: fs::File,
+}
+
+/// Why a state directory cannot be used.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The directory.
+    #[error("{0}; give a state directory that can be written")]
+    Directory(#[from] io::Error),
+    /// Another process has it.
+    #[error("another process uses it; end that, or give each daemon a state directory of its own")]
+    Busy,
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Takes a state directory for this process.
+pub(crate) fn lock(state: &Path) -> Result<fs::File, OpenError> {
+    let file = private().write(true).create(true).truncate(false).open(state.join("lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(OpenError::Busy),
+        Err(fs::TryLockError::Error(error)) => Err(error.into()),
+    }
 }
 
 impl std::fmt::Debug for Clerks {
@@ -32,16 +61,17 @@ impl std::fmt::Debug for Clerks {
 
 impl Clerks {
     /// Over a state directory, which is made if it is not there; and the journal that is in it, for
-    /// [`Desk::open`](crate::desk::Desk::open).
+    /// [`Desk::open`](crate::desk::Desk::open). That a journal is damaged is noted in the directory.
     ///
     /// # Errors
-    /// The directory cannot be made, or the journal not read.
-    pub fn new(state: &Path, tell: Tell) -> io::Result<(Self, Vec<u8>)> {
-        std::fs::create_dir_all(state)?;
+    /// The directory cannot be made, another process has it, or the journal is of another version.
+    pub fn new(state: &Path, tell: Tell) -> Result<(Self, Journal), OpenError> {
+        own_directory(state)?;
+        let lock = lock(state)?;
         let files: Arc<dyn Files> = Arc::new(Machine::default());
-        let journal = read_whole(&*files, &journal_path(state))?;
-        let clerks = Self { state: state.into(), files, tell, lanes: BTreeMap::new(), ended: Vec::new() };
-        Ok((clerks, journal))
+        let journal = journal::open(&*files, state)?;
+        let (state, lanes, ended) = (state.into(), BTreeMap::new(), Vec::new());
+        Ok((Self { state, files, tell, lanes, ended, _lock: lock }, journal))
     }
 
     /// Files that users name are within these places. To be said before the first order is given.

@@ -4,7 +4,8 @@ use super::places::{Places, is_denied};
 use crate::desk::order::News;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,49 @@ pub(crate) trait Files: Send + Sync {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Puts one in the place of another, durably.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// The names in a directory, in order.
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
+}
+
+/// Reads a file whole; none is there: no bytes.
+pub(crate) fn read_whole(files: &dyn Files, path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = match files.open(path, How::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
+    let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+    let n = file.read_at(0, &mut bytes)?;
+    bytes.truncate(n);
+    Ok(bytes)
+}
+
+/// Writes all of it.
+pub(crate) fn write_all(file: &mut dyn File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match file.write_at(at.saturating_add(done as u64), rest)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => done += n,
+        }
+    }
+    Ok(())
+}
+
+/// Moves a damaged file aside, durably, for an operator to look at: to `NAME.damaged`, or with a number behind that. None is
+/// there: nothing is done. Its new name.
+pub(crate) fn put_aside(files: &dyn Files, path: &Path) -> io::Result<Option<PathBuf>> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let there = files.list(directory)?;
+    if !there.contains(&name) {
+        return Ok(None);
+    }
+    let names =
+        (1u64..).map(|n| if n == 1 { format!("{name}.damaged") } else { format!("{name}.damaged-{n}") });
+    let Some(free) = names.into_iter().find(|name| !there.contains(name)) else { return Ok(None) };
+    let aside = directory.join(free);
+    files.rename(path, &aside)?;
+    Ok(Some(aside))
 }
 
 /// What is told when a file that a user has named cannot be opened: a place that may not be touched is not tried again.
@@ -127,7 +171,7 @@ impl File for Real {
 
 impl Files for Machine {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-        let mut options = fs::File::options();
+        let mut options = private();
         options.read(true).write(how != How::Read).create(how == How::Make);
         let made = how == How::Make && !path.exists();
         let file = options.open(path)?;
@@ -169,6 +213,43 @@ impl Files for Machine {
         fs::rename(from, to)?;
         sync_directory(to)
     }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+/// Options for a file that holds a disk's bytes, or says what is on it: one that is made is for the daemon's user alone.
+pub fn private() -> fs::OpenOptions {
+    let mut options = fs::File::options();
+    options.mode(0o600);
+    options
+}
+
+/// Makes a directory for such files, and those above it that are missing.
+///
+/// # Errors
+/// It cannot be made.
+pub fn private_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// The same for a directory that is a disk's own: one of an earlier version that others can read is closed to them.
+///
+/// # Errors
+/// It cannot be made, or is another user's.
+pub fn own_directory(path: &Path) -> io::Result<()> {
+    private_directory(path)?;
+    let mode = fs::metadata(path)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
 }
 
 /// Without this a power cut may take a file back that was made, renamed or removed.

@@ -1,83 +1,149 @@
-//! The journal's bytes: every event of the table, one after the other, checksummed and chained.
+//! The journal: every event of the table, in a log of the state directory ([`crate::state`]).
 //!
-//! ```text
-//! header  "fbtasks\0", version u32 = 1, volume u128, crc32 of these
-//! entry   length of the body u32, body, crc32 of (the former crc, length, body)
-//! body    0, JSON of the event; or 1, length of the JSON u32, JSON of the event, what the task saved
-//! ```
-//! Little-endian. An entry is durable before anything is claimed of it, and it is appended in one piece; so a crash
-//! leaves whole entries and one that is cut or torn, which never happened. The chain makes an entry that follows a
-//! damaged one as good as damaged: it is not taken for one of before.
+//! A record is one or more events, each with its length (u32, little-endian) before it: `0` and JSON, or `1`, the length of
+//! the JSON (u32), JSON, and what the task saved. The first record of a file is a whole table. The note in the log's end says
+//! without the journal which numbers were used, and which task has places closed to clients.
+//!
+//! A journal that is damaged is not written to. The daemon serves its disk without tasks then, keeps closed what may be, and
+//! leaves the file `damaged` beside it, so that a journal that is readable again later is not taken up: clients have written
+//! meanwhile. `freeblock repair` removes that file.
 
-use crate::desk::table::{Event, Table};
+use super::files::{Files, How, read_whole, write_all};
+use crate::desk::table::{Closed, Event, Table};
+use crate::state::{Kind, Scan};
 use apps::snapshot::VolumeId;
+use std::io;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
-
-const MAGIC: &[u8; 8] = b"fbtasks\0";
-const VERSION: u32 = 1;
-/// Bytes of the header.
-const HEADER: usize = 8 + 4 + 16 + 4;
-/// No entry is longer: the progress of a task on the largest disk in the smallest blocks.
-const MOST_BODY: usize = 1 << 30;
 
 const PLAIN: u8 = 0;
 const WITH_SAVED: u8 = 1;
 
-/// Why a journal was not opened.
+/// The journal of earlier versions.
+const OLD: &[u8] = b"fbtasks\0";
+
+/// Why a disk with this journal is not served.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum JournalError {
-    /// Something else.
-    #[error(
-        "this is no journal of tasks; name another state directory, or move the file away to begin afresh"
-    )]
-    Foreign,
     /// Of another version.
     #[error(
-        "the journal of tasks has version {0}, this program reads {VERSION}; use the program that wrote it"
+        "{place}: the journal of tasks is of {found}; let the program that wrote it end its tasks, then `freeblock repair \
+         --begin-anew` puts it aside"
     )]
-    Version(u32),
-    /// The header is damaged.
-    #[error("the header of the journal of tasks is damaged; move the file away to begin afresh")]
-    Header,
+    Version {
+        /// The journal.
+        place: String,
+        /// Which.
+        found: String,
+    },
+    /// The disk has another number than before.
+    #[error(
+        "the tasks in {place} are of the disk {before}, and this is {now}; name the disk by /dev/disk/by-id/..., or give this \
+         one another name; if that disk is gone for good, `freeblock repair --begin-anew` puts its tasks aside"
+    )]
+    OtherDisk {
+        /// The state directory.
+        place: String,
+        /// In the journal.
+        before: String,
+        /// As the disk says.
+        now: String,
+    },
 }
 
-/// Makes entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Writer {
-    volume: VolumeId,
-    chain: u32,
+/// The journal in a state directory.
+pub(crate) fn journal_path(state: &Path) -> PathBuf {
+    state.join("tasks.journal")
+}
+
+/// The file that says that the journal was found damaged, and why.
+pub(crate) fn marker_path(state: &Path) -> PathBuf {
+    state.join("damaged")
 }
 
 /// A journal that was read.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Loaded {
-    pub table: Table,
-    pub writer: Writer,
-    /// The bytes that are sound; what follows is to be cut off.
-    pub keep: usize,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Journal {
+    pub(crate) table: Table,
+    /// What is wrong with it: no task goes on, and none begins.
+    pub(crate) damage: Option<Damaged>,
 }
 
-impl Writer {
-    /// A whole journal: header and table.
-    pub fn fresh(volume: VolumeId, table: &Table) -> (Self, Vec<u8>) {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(VERSION.to_le_bytes());
-        bytes.extend(volume.0.to_le_bytes());
-        let chain = crc32fast::hash(&bytes);
-        bytes.extend(chain.to_le_bytes());
-        let mut writer = Self { volume, chain };
-        for event in table.events() {
-            bytes.extend(writer.entry(&event));
+/// A damaged journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged {
+    pub why: String,
+    /// Places that a task had closed to clients, or may have.
+    pub closed: Option<Closed>,
+    /// Whether the highest number that was used is known.
+    pub numbered: bool,
+}
+
+/// What the journal's end says of its table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// The highest number that was used.
+    pub used: u64,
+    /// The task that has the disk closed to clients' writes.
+    pub writes: u64,
+    /// The one that has places closed to reads as well.
+    pub moves: u64,
+    /// The table's own [`Table::closed`].
+    pub closed: Option<Closed>,
+}
+
+impl Note {
+    /// Of a table.
+    pub fn of(table: &Table) -> Self {
+        let live = |wanted: fn(crate::desk::spec::Kind) -> bool| {
+            let found = table.iter().find(|(_, entry)| !entry.state.is_over() && wanted(entry.spec.kind));
+            found.map_or(0, |(id, _)| id)
+        };
+        use crate::desk::spec::Kind::{Reorganize, Restore};
+        Self {
+            used: table.next_id() - 1,
+            writes: live(|kind| kind == Restore),
+            moves: live(|kind| kind == Reorganize),
+            closed: table.closed(),
         }
-        (writer, bytes)
     }
 
-    pub fn volume(&self) -> VolumeId {
-        self.volume
+    pub fn encode(&self) -> Vec<u8> {
+        let closed = match self.closed {
+            None => 0,
+            Some(Closed::Writes) => 1,
+            Some(Closed::All) => 2,
+        };
+        [self.used, self.writes, self.moves, closed].iter().flat_map(|n| n.to_le_bytes()).collect()
     }
 
-    /// An entry, to be appended to what came before.
-    pub fn entry(&mut self, event: &Event) -> Vec<u8> {
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut numbers = bytes.chunks(8).map(|b| b.try_into().ok().map(u64::from_le_bytes));
+        let (used, writes, moves) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        let closed = match numbers.next()?? {
+            0 => None,
+            1 => Some(Closed::Writes),
+            2 => Some(Closed::All),
+            _ => return None,
+        };
+        numbers.next().is_none().then_some(Self { used, writes, moves, closed })
+    }
+
+    /// What is closed to clients. Which places a reorganisation has closed is in its plan, which may be damaged too: all are.
+    pub fn closes(&self) -> Option<Closed> {
+        let task = match (self.writes, self.moves) {
+            (_, 1..) => Some(Closed::All),
+            (1.., 0) => Some(Closed::Writes),
+            (0, 0) => None,
+        };
+        task.max(self.closed)
+    }
+}
+
+/// Events as the body of a record.
+pub(crate) fn encode<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for event in events {
         // Every event is made of numbers and strings; there is nothing in it that JSON lacks.
         let json = serde_json::to_vec(event).unwrap_or_default();
         let mut body = Vec::with_capacity(json.len() + 1);
@@ -93,77 +159,28 @@ impl Writer {
                 body.extend(json);
             }
         }
-        let len = (body.len() as u32).to_le_bytes();
-        self.chain = sum(self.chain, len, &body);
-        let mut entry = len.to_vec();
-        entry.extend(body);
-        entry.extend(self.chain.to_le_bytes());
-        entry
+        bytes.extend((body.len() as u32).to_le_bytes());
+        bytes.extend(body);
     }
-}
-
-fn sum(chain: u32, len: [u8; 4], body: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&chain.to_le_bytes());
-    hasher.update(&len);
-    hasher.update(body);
-    hasher.finalize()
-}
-
-/// Reads a journal up to where it was cut. `None` where nothing was ever durable in it.
-///
-/// # Errors
-/// It is none, or its header is damaged.
-pub(crate) fn load(bytes: &[u8]) -> Result<Option<Loaded>, JournalError> {
-    let Some(header) = bytes.get(..HEADER) else {
-        // The header is written together with the first entries; a crash amid that leaves a prefix, and no task.
-        let begun = MAGIC.get(..bytes.len().min(MAGIC.len()));
-        return match bytes.get(..bytes.len().min(MAGIC.len())) == begun {
-            true => Ok(None),
-            false => Err(JournalError::Foreign),
-        };
-    };
-    if !header.starts_with(MAGIC) {
-        return Err(JournalError::Foreign);
-    }
-    let (fields, check) = header.split_last_chunk::<4>().ok_or(JournalError::Header)?;
-    let chain = crc32fast::hash(fields);
-    let version = number(fields, 8).ok_or(JournalError::Header)?;
-    if chain != u32::from_le_bytes(*check) {
-        return Err(JournalError::Header);
-    }
-    if version != VERSION {
-        return Err(JournalError::Version(version));
-    }
-    let volume = fields.get(12..28).and_then(|b| b.try_into().ok()).map(u128::from_le_bytes);
-    let volume = VolumeId(volume.ok_or(JournalError::Header)?);
-    let mut loaded = Loaded { table: Table::default(), writer: Writer { volume, chain }, keep: HEADER };
-    while let Some((event, end, chain)) = next(bytes, loaded.keep, loaded.writer.chain) {
-        // An event that does not fit was never written by us; it is where the sound part ends.
-        if !loaded.table.apply(event) {
-            break;
-        }
-        loaded.keep = end;
-        loaded.writer.chain = chain;
-    }
-    Ok(Some(loaded))
+    bytes
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// The entry at `at`: what it says, where it ends, and the chain from there.
-fn next(bytes: &[u8], at: usize, chain: u32) -> Option<(Event, usize, u32)> {
-    let len = number(bytes, at)? as usize;
-    let start = at.checked_add(4)?;
-    let end = start.checked_add(len).filter(|_| len <= MOST_BODY)?;
-    let body = bytes.get(start..end)?;
-    let expected = sum(chain, (len as u32).to_le_bytes(), body);
-    if number(bytes, end)? != expected {
-        return None;
+/// Applies a record to a table; whether all of it fits.
+pub(crate) fn apply(table: &mut Table, mut body: &[u8]) -> bool {
+    while !body.is_empty() {
+        let Some(len) = number(body, 0) else { return false };
+        let Some(rest) = body.get(4..) else { return false };
+        let Some((one, rest)) = rest.split_at_checked(len as usize) else { return false };
+        if !event(one).is_some_and(|event| table.apply(event)) {
+            return false;
+        }
+        body = rest;
     }
-    Some((event(body)?, end + 4, expected))
+    true
 }
 
 fn event(body: &[u8]) -> Option<Event> {
@@ -183,137 +200,97 @@ fn event(body: &[u8]) -> Option<Event> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::desk::spec::{Kind, TaskSpec};
-    use crate::desk::table::{Figures, TaskState};
-    use proptest::prelude::*;
-
-    const VOLUME: VolumeId = VolumeId(7);
-
-    fn arb_event() -> impl Strategy<Value = Event> {
-        let state = prop_oneof![
-            Just(TaskState::Running),
-            Just(TaskState::Paused),
-            Just(TaskState::Done),
-            Just(TaskState::Cancelled)
-        ];
-        prop_oneof![
-            (1u64..9, 1u8..=100, any::<u64>()).prop_map(|(id, priority, image)| {
-                let spec = TaskSpec { priority, ..TaskSpec::new(Kind::Scrub) };
-                Event::Created { id, spec, at: image / 3, image }
-            }),
-            (1u64..9, state, any::<Option<u8>>()).prop_map(|(id, state, why)| Event::State {
-                id,
-                state,
-                reason: why.map(|n| format!("reason \" {n}")),
-                at: 5
-            }),
-            (1u64..9, 1u8..=100).prop_map(|(id, priority)| Event::Priority { id, priority }),
-            (1u64..9, any::<Option<u64>>()).prop_map(|(id, d)| Event::Deadline { id, deadline_unix_s: d }),
-            (1u64..9, 0u64..99, proptest::collection::vec(any::<u8>(), 0..40)).prop_map(
-                |(id, done, saved)| {
-                    let figures = Figures {
-                        done,
-                        blocks: 99,
-                        bytes: done * 512,
-                        bad: vec![done],
-                        bad_more: 0,
-                        content: None,
-                    };
-                    Event::Progress { id, figures, saved }
-                }
-            ),
-            (1u64..9).prop_map(|id| Event::Forgotten { id }),
-        ]
-    }
-
-    /// The journal, and after each entry its length and the table.
-    fn written(events: Vec<Event>) -> (Vec<u8>, Vec<(usize, Table)>) {
-        let mut table = Table::default();
-        let (mut writer, mut bytes) = Writer::fresh(VOLUME, &table);
-        let mut history = vec![(bytes.len(), table.clone())];
-        for event in events {
-            if table.apply(event.clone()) {
-                bytes.extend(writer.entry(&event));
-                history.push((bytes.len(), table.clone()));
+/// Reads the journal of a state directory, and changes nothing there.
+///
+/// # Errors
+/// It is of another version.
+pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalError> {
+    let path = journal_path(state);
+    let mut table = Table::default();
+    let read = Scan::read(files, &path, Kind::Tasks, None, |body| apply(&mut table, body));
+    let own = Note::of(&table);
+    let there = matches!(read, Ok(Some(_)));
+    let damage = match read {
+        Ok(Some(_)) => None,
+        Ok(None) => leftover(files, state).map(|name| Damaged {
+            why: format!("{}: it is gone, and {name} is there", path.display()),
+            closed: Some(Closed::All),
+            numbered: false,
+        }),
+        Err(broken) => {
+            if let Some(found) = other_version(files, &path, &broken) {
+                return Err(JournalError::Version { place: path.display().to_string(), found });
             }
-        }
-        (bytes, history)
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
-
-        #[test]
-        fn cut_at_every_byte_it_is_what_was_durable_then(events in proptest::collection::vec(arb_event(), 0..12)) {
-            let (bytes, history) = written(events);
-            for cut in 0..=bytes.len() {
-                let loaded = load(&bytes[..cut]).unwrap();
-                let whole = history.iter().rev().find(|(len, _)| *len <= cut);
-                match (loaded, whole) {
-                    (Some(loaded), Some((len, table))) => {
-                        prop_assert_eq!(loaded.keep, *len);
-                        prop_assert_eq!(&loaded.table, table);
-                    }
-                    // Between header and first entry: the table is empty all the same.
-                    (Some(loaded), None) => prop_assert_eq!(&loaded.table, &Table::default()),
-                    (None, whole) => prop_assert!(cut < HEADER && whole.is_none()),
-                }
+            let note = broken.note.as_deref().and_then(Note::decode);
+            if let Some(note) = note {
+                table.has_used(note.used);
             }
+            let closed = match (&note, broken.whole) {
+                (Some(note), _) => note.closes(),
+                (None, true) => own.closes(),
+                (None, false) => Some(Closed::All),
+            };
+            Some(Damaged { why: broken.to_string(), closed, numbered: note.is_some() || broken.whole })
         }
+    };
+    let marked = match read_whole(files, &marker_path(state)) {
+        Ok(marker) if marker.is_empty() => None,
+        Ok(marker) => Some(String::from_utf8_lossy(&marker).trim().to_owned()),
+        Err(error) => Some(format!("{}: {error}", marker_path(state).display())),
+    };
+    let damage = match (damage, marked) {
+        (None, Some(why)) => {
+            let why = format!("{why}; since then the disk was served without its tasks");
+            // Without a journal a repair was not completed.
+            let closed = if there { own.closes() } else { Some(Closed::All) };
+            Some(Damaged { why, closed, numbered: there })
+        }
+        (damage, _) => damage,
+    };
+    Ok(Journal { table, damage })
+}
 
-        #[test]
-        fn a_flipped_bit_never_makes_up_a_task(events in proptest::collection::vec(arb_event(), 1..12), at: u64, bit in 0u8..8) {
-            let (mut bytes, history) = written(events);
-            let at = (at % bytes.len() as u64) as usize;
-            bytes[at] ^= 1 << bit;
-            if let Ok(Some(loaded)) = load(&bytes) {
-                prop_assert!(loaded.keep <= at.max(HEADER));
-                let states = history.iter().any(|(_, table)| *table == loaded.table);
-                prop_assert!(states || loaded.table == Table::default());
-            }
-        }
+/// Another file of a task, which cannot be there without a journal.
+fn leftover(files: &dyn Files, state: &Path) -> Option<String> {
+    let names = files.list(state).unwrap_or_default();
+    names.into_iter().find(|name| name.starts_with("task-") && !name.ends_with(".map"))
+}
 
-        #[test]
-        fn what_follows_a_cut_is_chained_to_it(events in proptest::collection::vec(arb_event(), 1..12), cut: u64, more in arb_event()) {
-            let (bytes, _) = written(events);
-            let cut = HEADER as u64 + cut % (bytes.len() - HEADER + 1) as u64;
-            let mut loaded = load(&bytes[..cut as usize]).unwrap().unwrap();
-            let mut bytes = bytes[..loaded.keep].to_vec();
-            if loaded.table.apply(more.clone()) {
-                bytes.extend(loaded.writer.entry(&more));
-            }
-            let again = load(&bytes).unwrap().unwrap();
-            prop_assert_eq!(again.table, loaded.table);
-            prop_assert_eq!(again.keep, bytes.len());
+fn other_version(files: &dyn Files, path: &Path, broken: &crate::state::Broken) -> Option<String> {
+    use crate::state::Damage;
+    match broken.damage {
+        Damage::Version(version) => Some(format!("version {version}")),
+        Damage::Foreign => {
+            let old = read_whole(files, path).is_ok_and(|bytes| bytes.starts_with(OLD));
+            old.then(|| "an earlier version".to_owned())
         }
-
-        #[test]
-        fn compacted_it_says_the_same(events in proptest::collection::vec(arb_event(), 0..12)) {
-            let (_, history) = written(events);
-            let table = &history.last().unwrap().1;
-            let (writer, bytes) = Writer::fresh(VOLUME, table);
-            let loaded = load(&bytes).unwrap().unwrap();
-            prop_assert_eq!(&loaded.table, table);
-            prop_assert_eq!(loaded.writer, writer);
-        }
-
-        #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = load(&bytes);
-            let (_, mut sound) = Writer::fresh(VOLUME, &Table::default());
-            sound.extend(&bytes);
-            prop_assert!(load(&sound).is_ok());
-        }
+        _ => None,
     }
+}
 
-    #[test]
-    fn a_strange_file_is_refused_by_name() {
-        assert_eq!(load(b"hello, world, this is something else"), Err(JournalError::Foreign));
-        let (_, mut bytes) = Writer::fresh(VOLUME, &Table::default());
-        bytes[20] ^= 1;
-        assert_eq!(load(&bytes), Err(JournalError::Header));
+/// The same, and notes durably that the journal is damaged, if it is.
+pub(crate) fn open(files: &dyn Files, state: &Path) -> Result<Journal, JournalError> {
+    let mut journal = read(files, state)?;
+    if let Some(damage) = &mut journal.damage
+        && let Err(error) = mark(files, state, &damage.why)
+    {
+        // It could be taken for sound later, after clients have written.
+        damage.why = format!("{}, and that cannot be noted: {error}", damage.why);
+        damage.closed = damage.closed.max(Some(Closed::Writes));
     }
+    Ok(journal)
+}
+
+/// Notes durably that a journal is damaged, and why.
+pub(crate) fn mark(files: &dyn Files, state: &Path, why: &str) -> io::Result<()> {
+    let mut file = files.open(&marker_path(state), How::Make)?;
+    if file.len()? == 0 {
+        write_all(&mut *file, 0, format!("{why}\n").as_bytes())?;
+    }
+    file.sync()
+}
+
+/// The events that begin a journal for a disk.
+pub(crate) fn first(volume: VolumeId, device: Option<String>) -> Event {
+    Event::Disk { volume: format!("{:032x}", volume.0), device }
 }

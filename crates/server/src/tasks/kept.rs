@@ -1,57 +1,110 @@
 //! Blocks that had to be copied before they were overwritten, until their target has them.
 //!
-//! They are an image without an end, in the state directory: the target may be slow, full or away, and a foreground
-//! write waits for this file only.
+//! They are a log of the state directory ([`crate::state`]): the target may be slow, full or away, and a foreground write
+//! waits for this file only. Its first record is the header of the image, each other one a block: its number (u64), how many
+//! of its sectors are bad (u32), those (u32), and its bytes. If one of them may be lost the backup fails: what the disk holds
+//! there is newer.
 
-use super::files::{File, Files, How};
-use super::source::{FileSink, FileSource};
-use apps::backup::ImageWriter;
-use apps::backup::image::{self, Header};
+use super::files::{Files, put_aside};
+use super::source::no_room;
+use crate::state::{Broken, Damage, Kind, Log, Scan, end_path};
+use apps::backup::image::Header;
 use scheduler::BlockSet;
 use std::path::Path;
 
 /// The kept blocks of a task.
 pub(crate) struct Kept {
-    writer: ImageWriter<FileSink>,
+    log: Log,
     most: u64,
 }
 
+/// A block that was kept.
+struct Block<'a> {
+    number: u64,
+    bad: Vec<u32>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Block<'a> {
+    fn encode(number: u64, bytes: &[u8], bad: &[u32]) -> Vec<u8> {
+        let mut body = number.to_le_bytes().to_vec();
+        body.extend((bad.len() as u32).to_le_bytes());
+        body.extend(bad.iter().flat_map(|sector| sector.to_le_bytes()));
+        body.extend(bytes);
+        body
+    }
+
+    fn decode(body: &'a [u8], header: &Header) -> Option<Self> {
+        let (number, rest) = body.split_first_chunk::<8>()?;
+        let (bad, rest) = rest.split_first_chunk::<4>()?;
+        let number = u64::from_le_bytes(*number);
+        let (bad, bytes) = rest.split_at_checked((u32::from_le_bytes(*bad) as usize).checked_mul(4)?)?;
+        let bad = bad.chunks_exact(4).filter_map(|b| b.try_into().ok()).map(u32::from_le_bytes).collect();
+        let whole = bytes.len() == header.block_bytes() && number < header.shape.blocks;
+        whole.then_some(Self { number, bad, bytes })
+    }
+}
+
+/// Reads kept blocks, each as often as it is there.
+fn read(
+    files: &dyn Files,
+    path: &Path,
+    header: &Header,
+    mut each: impl FnMut(Block<'_>),
+) -> Result<Option<Scan>, Broken> {
+    let mut first = true;
+    Scan::read(files, path, Kind::Kept, Some(header.image), |body| {
+        if std::mem::take(&mut first) {
+            return body == header.encode();
+        }
+        Block::decode(body, header).map(&mut each).is_some()
+    })
+}
+
+/// The blocks of a task that must be there and are not.
+fn gone(path: &Path) -> Broken {
+    let damage = Damage::Gone { acknowledged: 1 };
+    Broken { path: path.into(), damage, note: None, whole: false }
+}
+
+fn lost(broken: &Broken) -> String {
+    format!(
+        "{broken}; blocks that clients have overwritten since this copy began may be lost, so it cannot be completed; begin \
+         a new one"
+    )
+}
+
 impl Kept {
-    /// Goes on with what is there; the blocks.
+    /// Goes on with what is there; the blocks. If the task has `begun` something must be there.
     pub fn open(
         files: &dyn Files,
         path: &Path,
         header: Header,
         most: u64,
+        begun: bool,
     ) -> Result<(Self, BlockSet), String> {
         let mut present = BlockSet::empty(header.shape.blocks);
-        let file = files.open(path, How::Make).map_err(|e| e.to_string())?;
-        let mut source = FileSource(file);
-        let old = image::scan(&mut source).ok().filter(|scan| scan.header == header);
-        let mut file: Box<dyn File> = source.0;
-        let writer = match old {
-            Some(scan) => {
-                file.set_len(scan.keep).map_err(|e| e.to_string())?;
-                // Whoever was killed may not have made it durable.
-                file.sync().map_err(|e| e.to_string())?;
-                let at = scan.keep;
-                ImageWriter::resume(scan, FileSink::new(file, at))
-            }
-            // Without a whole header nothing in it was ever durable.
-            None => {
-                file.set_len(0).map_err(|e| e.to_string())?;
-                ImageWriter::new(header, FileSink::new(file, 0))
+        let read = read(files, path, &header, |block| {
+            let _ = present.insert(block.number);
+        });
+        let log = match read {
+            Ok(Some(scan)) => Log::resume(files, path, Kind::Kept, scan),
+            Ok(None) if !begun => Log::create(files, path, Kind::Kept, header.image, &header.encode(), &[]),
+            Ok(None) => return Err(lost(&gone(path))),
+            Err(broken) => {
+                // For an operator to look at. One that cannot be put aside is removed when the task is over.
+                let _ = put_aside(files, path);
+                let _ = put_aside(files, &end_path(path));
+                return Err(lost(&broken));
             }
         };
-        writer.blocks().for_each(|block| {
-            let _ = present.insert(block);
-        });
-        Ok((Self { writer, most }, present))
+        let log = log.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok((Self { log, most }, present))
     }
 
     /// Keeps a block, durably.
     pub fn keep(&mut self, block: u64, bytes: &[u8], bad: &[u32]) -> Result<(), String> {
-        let size = self.writer.sink_mut().at().saturating_add(bytes.len() as u64);
+        let size = self.log.bytes().saturating_add(bytes.len() as u64);
         if size > self.most {
             return Err(format!(
                 "more than {} bytes of the disk as it was had to be kept while the target took nothing; \
@@ -59,35 +112,26 @@ impl Kept {
                 self.most
             ));
         }
-        self.writer.put(block, bytes, bad);
-        match self.writer.flush() {
-            Ok(true) => self.writer.sink_mut().sync_now(),
-            Ok(false) => Err("the state directory is full; make room, and begin anew".into()),
-            Err(why) => Err(format!("the state directory fails: {why}; begin anew")),
-        }
+        self.log.append(&Block::encode(block, bytes, bad), &[]).map_err(|error| match no_room(&error) {
+            true => "the state directory is full; make room, and begin anew".into(),
+            false => format!("the state directory fails: {error}; begin anew"),
+        })
     }
 }
 
-/// Reads kept blocks one by one; the first of each counts.
+/// Reads all kept blocks one by one; the first of each counts.
+///
+/// # Errors
+/// Some of them may be missing.
 pub(crate) fn each(
     files: &dyn Files,
     path: &Path,
     header: &Header,
     mut put: impl FnMut(u64, &[u8], &[u32]),
 ) -> Result<(), String> {
-    let file = match files.open(path, How::Read) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        opened => opened.map_err(|e| e.to_string())?,
-    };
-    let mut source = FileSource(file);
-    let Ok(found) = image::header(&mut source) else { return Ok(()) };
-    if found != *header {
-        return Ok(());
+    match read(files, path, header, |block| put(block.number, block.bytes, &block.bad)) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(lost(&gone(path))),
+        Err(broken) => Err(lost(&broken)),
     }
-    let mut at = image::HEADER_BYTES;
-    while let Ok(Some(chunk)) = image::chunk(&mut source, header, at) {
-        at = chunk.end;
-        put(chunk.block, &chunk.bytes, &chunk.bad);
-    }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 
 mod chain;
 pub(crate) mod clerk;
-mod clerks;
+pub(crate) mod clerks;
 pub(crate) mod content;
 pub(crate) mod files;
 mod images;
@@ -22,9 +22,17 @@ mod source;
 mod sums;
 mod target;
 
-pub use clerks::{Clerks, Tell};
-pub use journal::JournalError;
+pub use clerks::{Clerks, OpenError, Tell};
+pub use files::{own_directory, private, private_directory};
+pub use journal::{Journal, JournalError};
 pub use places::Places;
+
+/// A journal with one record of these bytes, for `crates/hostile`.
+#[doc(hidden)]
+pub fn journal_of(record: &[u8]) -> Option<Journal> {
+    let mut journal = Journal::default();
+    journal::apply(&mut journal.table, record).then_some(journal)
+}
 
 /// A restore's progress over so many chunks, read and written again, for `crates/hostile`.
 #[doc(hidden)]

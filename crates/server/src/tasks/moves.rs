@@ -1,10 +1,14 @@
 //! What a reorganisation remembers, in the state directory: its plan, and the reorganiser's memory.
+//!
+//! The memory is a log of the state directory ([`crate::state`]), whose records together are the reorganiser's bytes; a
+//! checkpoint begins it anew. The plan is written once, with a checksum of its own. If one of them is damaged the task stands
+//! still and its places stay closed: blocks are between two places.
 
-use super::clerk::{read_whole, write_all};
-use super::files::{File, Files, How};
+use super::files::{Files, How, read_whole, write_all};
 use super::reorganize::MOST_MOVED;
 use crate::desk::order::News;
 use crate::desk::spec::DiskFacts;
+use crate::state::{Kind, Log, Scan};
 use apps::reorganizer::{Options, Plan, Prepared, RecoverError, StateError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,8 +24,8 @@ pub(crate) struct Moves {
     /// In the state directory: `task-N.` and what it is.
     state: PathBuf,
     id: u64,
-    /// Where it goes on; none after something has failed.
-    memory: Option<(Box<dyn File>, u64)>,
+    /// Where it goes on; none before it is written for the first time, and after something has failed.
+    memory: Option<Log>,
 }
 
 impl Moves {
@@ -46,16 +50,25 @@ impl Moves {
     ) -> Result<News, News> {
         let own = self.path("plan");
         let trouble = |path: &Path, e: io::Error| News::Trouble(format!("{}: {e}", path.display()));
-        let gone = |path: &Path, why: &str| {
-            News::Refused(format!(
-                "{}: {why}; blocks are between two places, so restore what the plan moves from a backup",
-                path.display()
-            ))
+        let damaged = |why: String, places: Option<Vec<(u64, u64)>>| {
+            let why = format!(
+                "{why}; blocks are between two places, so nothing is moved and the places stay closed: put the file back, or \
+                 restore the disk after `freeblock repair`"
+            );
+            News::Damaged { why, places }
         };
-        let copy = read_whole(&*self.files, &own).map_err(|e| trouble(&own, e))?;
+        let copy = match read_whole(&*self.files, &own) {
+            Err(error) if begun => return Err(damaged(format!("{}: {error}", own.display()), None)),
+            read => read.map_err(|e| trouble(&own, e))?,
+        };
         let plan = match copy.is_empty() {
-            false => Plan::decode(&copy).map_err(|e| gone(&own, &e.to_string()))?,
-            true if begun => return Err(gone(&own, "it is gone")),
+            false => match Plan::decode(&copy) {
+                Err(error) if begun => return Err(damaged(format!("{}: {error}", own.display()), None)),
+                decoded => decoded.map_err(|error| {
+                    News::Refused(format!("{}: {error}; nothing was moved, so begin it anew", own.display()))
+                })?,
+            },
+            true if begun => return Err(damaged(format!("{}: it is gone", own.display()), None)),
             true => {
                 let refused = |why: String| News::Refused(format!("{}: {why}", plan.display()));
                 let text = self.text(plan).map_err(|e| refused(e.to_string()))?;
@@ -68,14 +81,11 @@ impl Moves {
         let memory = self.path("moves");
         // Until the journal knows that it has begun clients may have written at its places while the daemon was away or had
         // not read the plan: what was read before is too old then. Nothing was overwritten, so it begins anew.
+        let places = places(&plan);
         let state = match begun {
-            true => read_whole(&*self.files, &memory).map_err(|e| trouble(&memory, e))?,
+            true => self.memory(&memory).map_err(|why| damaged(why, Some(places.clone())))?,
             false => Vec::new(),
         };
-        if begun && state.is_empty() {
-            return Err(gone(&memory, "it is gone"));
-        }
-        let places = places(&plan);
         let mut options = Options { staging, ..Options::default() };
         let prepared = loop {
             let prepared = match state.is_empty() {
@@ -89,10 +99,28 @@ impl Moves {
                 {
                     options.staging = needed;
                 }
+                Err(error) if begun => {
+                    let why = format!("{}: {error}", memory.display());
+                    return Err(damaged(why, Some(places)));
+                }
                 told => break told.map_err(|e| News::Refused(e.to_string()))?,
             }
         };
         Ok(News::Moves { plan: Box::new(prepared), places })
+    }
+
+    /// The bytes of the memory, which must be there.
+    fn memory(&self, path: &Path) -> Result<Vec<u8>, String> {
+        let mut bytes = Vec::new();
+        let read = Scan::read(&*self.files, path, Kind::Moves, Some(self.id), |body| {
+            bytes.extend(body);
+            true
+        });
+        match read {
+            Ok(Some(_)) => Ok(bytes),
+            Ok(None) => Err(format!("{}: it is gone", path.display())),
+            Err(broken) => Err(broken.to_string()),
+        }
     }
 
     fn text(&self, path: &Path) -> io::Result<String> {
@@ -109,37 +137,51 @@ impl Moves {
     }
 
     /// Puts it in the place of what was there, durably, all or nothing.
-    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn File>> {
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let new = path.with_extension("new");
         let mut file = self.files.open(&new, How::Make)?;
         file.set_len(0)?;
         write_all(&mut *file, 0, bytes)?;
         file.sync()?;
-        self.files.rename(&new, path)?;
-        Ok(file)
+        self.files.rename(&new, path)
     }
 
     pub fn remember(&mut self, mark: u64, bytes: &[u8], replace: bool) -> Option<News> {
         let path = self.path("moves");
+        let files = &*self.files;
         let done = match (replace, self.memory.take()) {
-            (true, _) => self.replace(&path, bytes).map(|file| (file, bytes.len() as u64)),
-            (false, Some((mut file, at))) => write_all(&mut *file, at, bytes)
-                .and_then(|()| file.sync())
-                .map(|()| (file, at.saturating_add(bytes.len() as u64))),
+            (true, Some(mut log)) => log.replace(files, bytes, &[]).map(|()| log),
+            (true, None) => self.begin(&path, bytes),
+            (false, Some(mut log)) => log.append(bytes, &[]).map(|()| log),
             (false, None) => Err(io::Error::other("what came before could not be written")),
         };
         Some(match done {
-            Ok(memory) => {
-                self.memory = Some(memory);
+            Ok(log) => {
+                self.memory = Some(log);
                 News::Synced { mark, saved: Vec::new() }
             }
             Err(error) => News::Trouble(format!("{}: {error}; make room, and it goes on", path.display())),
         })
     }
 
+    /// Begins the memory, or goes on with one by writing it anew.
+    fn begin(&self, path: &Path, bytes: &[u8]) -> io::Result<Log> {
+        let files = &*self.files;
+        // One that cannot be read was of no use when the task was opened: nothing was moved then.
+        if let Ok(Some(scan)) = Scan::read(files, path, Kind::Moves, Some(self.id), |_| true) {
+            let mut log = Log::resume(files, path, Kind::Moves, scan)?;
+            log.replace(files, bytes, &[])?;
+            return Ok(log);
+        }
+        Log::create(files, path, Kind::Moves, self.id, bytes, &[])
+    }
+
     pub fn map(&self, map: &[u8]) -> Option<News> {
         let path = self.path("map");
-        Some(match self.replace(&path, map) {
+        let mut map = map.to_vec();
+        let check = crc32fast::hash(&map);
+        map.extend(format!("# crc32 of the lines above: {check:08x}\n").as_bytes());
+        Some(match self.replace(&path, &map) {
             Ok(_) => News::Synced { mark: u64::MAX, saved: Vec::new() },
             Err(error) => News::Trouble(format!("{}: {error}; make room, and it goes on", path.display())),
         })
@@ -147,10 +189,9 @@ impl Moves {
 
     pub fn forget(&mut self) {
         self.memory = None;
-        for what in ["moves", "plan"] {
-            // What cannot be removed does no harm: a task's number is never used again.
-            let _ = self.files.remove(&self.path(what));
-        }
+        // What cannot be removed does no harm: a task's number is never used again.
+        let _ = Log::remove(&*self.files, &self.path("moves"));
+        let _ = self.files.remove(&self.path("plan"));
     }
 }
 

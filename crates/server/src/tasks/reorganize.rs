@@ -310,6 +310,10 @@ impl Job for Reorganize {
                 self.places = Some(places);
                 self.opened = Some(plan);
             }
+            News::Damaged { why, places } => {
+                self.places = places.or(self.places.take());
+                self.trouble = Some(why);
+            }
             News::Breathed => self.go_on_beginning(cx),
             News::Synced { mark: MAP, .. } => {
                 let why = self.mapping.clone().unwrap_or_default();
@@ -333,7 +337,8 @@ impl Job for Reorganize {
             return Fence::Open;
         }
         match &self.places {
-            // What it has begun is half done somewhere.
+            // It has moved blocks, and which is not known: a place that is damaged holds nobody up for ever.
+            None if self.begun && self.trouble.is_some() => Fence::Closed,
             None if self.begun => Fence::Wait,
             None => Fence::Open,
             Some(_) if self.is_at(range) => Fence::Closed,

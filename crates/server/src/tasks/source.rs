@@ -31,11 +31,6 @@ impl FileSink {
         Self { file, at, full: String::new() }
     }
 
-    /// Bytes in it.
-    pub fn at(&self) -> u64 {
-        self.at
-    }
-
     /// Why it took no more, the last time.
     pub fn full(&self) -> &str {
         &self.full
@@ -91,7 +86,7 @@ impl Destination for FileDestination {
         let bytes = bytes.get(..room.min(bytes.len())).unwrap_or_default();
         let sized = if self.sized { Ok(()) } else { self.file.set_len(self.end) };
         self.sized |= sized.is_ok();
-        match sized.and_then(|()| super::clerk::write_all(&mut *self.file, from, bytes)) {
+        match sized.and_then(|()| super::files::write_all(&mut *self.file, from, bytes)) {
             Ok(()) => Ok(true),
             Err(error) if no_room(&error) => {
                 self.full = error.to_string();

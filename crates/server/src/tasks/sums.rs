@@ -1,10 +1,13 @@
 //! The checksum store of a disk, in its file.
+//!
+//! The store counts how often it has forgotten sums, and `sums.end` in the state directory ([`crate::state`]) says the same
+//! before a write goes: an older copy of the store, which knows sums of blocks that were written since, is not believed.
 
-use super::clerk::write_all;
-use super::files::{File, Files, How};
+use super::files::{File, Files, How, write_all};
 use crate::desk::order::{Compared, News, OpenSums};
+use crate::state::{End, Kind};
 use apps::scrub::{Checksums, Limits, PAGE_BYTES, Plan, StoreError, StoredChecksums, SumFile};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A file as the store uses it.
 struct Pages(Box<dyn File>);
@@ -31,6 +34,9 @@ impl SumFile for Pages {
 /// An open store.
 pub(crate) struct Sums {
     store: StoredChecksums<Pages>,
+    end: End,
+    /// What the end says.
+    acknowledged: u64,
     place: String,
     /// Damaged pages that were told of.
     told: usize,
@@ -38,20 +44,46 @@ pub(crate) struct Sums {
 
 impl Sums {
     /// Opens a store, or makes it.
-    pub fn open(files: &dyn Files, asked: OpenSums) -> (Option<Self>, News) {
+    pub fn open(files: &dyn Files, state: &Path, asked: OpenSums) -> (Option<Self>, News) {
         let task = asked.task;
         let path = match files.is_dir(&asked.path) {
             true => asked.path.join(format!("{}.sums", asked.disk.name)),
             false => asked.path.clone(),
         };
         let place = path.display().to_string();
-        match Self::at(files, &asked, path.clone()) {
-            Ok((store, empty)) => {
-                let id = store.id();
-                (Some(Self { store, place, told: 0 }), News::SumsOpened { task, path, id, empty })
+        let opened = Self::at(files, &asked, path.clone()).and_then(|(store, empty)| {
+            let (end, acknowledged) = Self::end(files, &state.join("sums.end"), &store, empty)?;
+            Ok((Self { store, end, acknowledged, place: place.clone(), told: 0 }, empty))
+        });
+        match opened {
+            Ok((sums, empty)) => {
+                let id = sums.store.id();
+                (Some(sums), News::SumsOpened { task, path, id, empty })
             }
             Err(why) => (None, News::SumsRefused { task, why: format!("{place}: {why}") }),
         }
+    }
+
+    /// The end of a store, and what it says.
+    fn end(
+        files: &dyn Files,
+        path: &Path,
+        store: &StoredChecksums<Pages>,
+        empty: bool,
+    ) -> Result<(End, u64), String> {
+        let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+        if empty {
+            return Ok((End::create(files, path, Kind::Sums, store.id()).map_err(|e| named(&e))?, 0));
+        }
+        let (end, acknowledged) = End::go_on(files, path, Kind::Sums, store.id()).map_err(|e| named(&e))?;
+        if store.sequence() < acknowledged {
+            return Err(format!(
+                "it has forgotten sums {} times, and {acknowledged} were acknowledged: it is an older copy, or damaged; say \
+                 force and all is recorded anew",
+                store.sequence()
+            ));
+        }
+        Ok((end, acknowledged))
     }
 
     fn at(
@@ -108,10 +140,17 @@ impl Sums {
 
     /// Forgets blocks, durably.
     pub fn forget(&mut self, ranges: &[(u64, u64)]) -> News {
-        match self.store.forget(ranges) {
-            Ok(()) => News::Forgotten,
-            Err(error) => self.trouble(&error.to_string()),
+        if let Err(error) = self.store.forget(ranges) {
+            return self.trouble(&error.to_string());
         }
+        let sequence = self.store.sequence();
+        if sequence > self.acknowledged {
+            if let Err(error) = self.end.commit(sequence, 0, &[]) {
+                return self.trouble(&format!("its end in the state directory cannot be written: {error}"));
+            }
+            self.acknowledged = sequence;
+        }
+        News::Forgotten
     }
 
     /// Compares what was read with what is known.

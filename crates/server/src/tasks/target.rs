@@ -16,6 +16,7 @@ use units::Sectors;
 /// An image or a replica that is open.
 pub(crate) struct Open {
     output: Box<dyn Durable>,
+    replica: bool,
     header: Header,
     files: Arc<dyn Files>,
     kept: PathBuf,
@@ -103,14 +104,19 @@ impl Open {
         if !target.since.is_empty() {
             let capacity = Sectors::new(target.capacity);
             chain = Some(Chain::open(&**files, &target.since, &target.header, capacity)?);
-            if !target.saved.is_empty() {
-                same = load_set(&target.saved, blocks)
-                    .ok_or_else(|| refused("its progress is damaged; begin anew"))?;
+        }
+        let damaged = || refused("its progress is damaged; begin anew");
+        let mut acknowledged = 0;
+        if !target.saved.is_empty() && !target.replica {
+            let (chunks, set) = target.saved.split_first_chunk::<8>().ok_or_else(damaged)?;
+            acknowledged = u64::from_le_bytes(*chunks);
+            if chain.is_some() {
+                same = load_set(set, blocks).ok_or_else(damaged)?;
             }
         }
         let output: Box<dyn Durable> = match target.replica {
             true => Self::replica(&**files, &target, &mut has)?,
-            false => Self::image(&**files, &target, chain.as_ref(), &mut has)?,
+            false => Self::image(&**files, &target, chain.as_ref(), acknowledged, &mut has)?,
         };
         let headed = !has.is_empty();
         same.for_each(0, blocks, |block| {
@@ -119,6 +125,7 @@ impl Open {
         let (header, files) = (target.header, Arc::clone(files));
         let open = Self {
             output,
+            replica: target.replica,
             header,
             files,
             kept,
@@ -137,6 +144,7 @@ impl Open {
         files: &dyn Files,
         target: &Target,
         chain: Option<&Chain>,
+        acknowledged: u64,
         has: &mut BlockSet,
     ) -> Result<Box<dyn Durable>, News> {
         let place = target.path.display();
@@ -153,25 +161,44 @@ impl Open {
         if target.fresh && target.force {
             file.set_len(0).map_err(trouble)?;
         }
+        // What clients have overwritten since is nowhere else.
+        let cut = |left: u64, why: &str| {
+            News::Refused(format!(
+                "{place}: {acknowledged} blocks of this backup were in it, and {left} are: {why}; make a new backup"
+            ))
+        };
         if file.len().map_err(trouble)? == 0 {
+            if acknowledged > 0 {
+                return Err(cut(0, "it was emptied"));
+            }
             return Ok(Box::new(ImageWriter::new(header, FileSink::new(file, 0))));
         }
         let mut source = FileSource(file);
         let scan = match image::scan(&mut source) {
             Ok(scan) if scan.header == header => scan,
             // A header of ours that a crash cut off: no block was durable.
-            Err(_) if !target.fresh && short(&mut source) => {
+            Err(_) if !target.fresh && acknowledged == 0 && short(&mut source) => {
                 source.0.set_len(0).map_err(trouble)?;
                 return Ok(Box::new(ImageWriter::new(header, FileSink::new(source.0, 0))));
             }
-            _ => {
+            _ if target.fresh => {
                 return Err(News::Refused(format!(
                     "{place}: something else is there; name a new file, or say force"
+                )));
+            }
+            Err(damage) => return Err(News::Refused(format!("{place}: {damage}"))),
+            Ok(_) => {
+                return Err(News::Refused(format!(
+                    "{place}: another image is in the place of this one; make a new backup"
                 )));
             }
         };
         if let Some(image::Damage { at, what: image::What::Source(why) }) = &scan.cut {
             return Err(News::Trouble(format!("{place}: at byte {at}: {why}")));
+        }
+        if scan.chunks() < acknowledged {
+            let why = scan.cut.as_ref().map_or("it was cut".into(), ToString::to_string);
+            return Err(cut(scan.chunks(), &why));
         }
         source.0.set_len(scan.keep).map_err(trouble)?;
         // A daemon that was killed leaves blocks that nobody made durable: they may be overwritten from here on.
@@ -240,10 +267,19 @@ impl Open {
             return Some(news);
         }
         Some(match self.output.sync() {
-            Ok(_) if self.chain.is_some() => News::Synced { mark, saved: save_set(&self.same) },
+            Ok(_) if !self.replica => News::Synced { mark, saved: self.progress() },
             Ok(saved) => News::Synced { mark, saved },
             Err(why) => self.lose(why),
         })
+    }
+
+    /// Of an image: how many blocks are in it, and of a difference those that are the same as before.
+    fn progress(&self) -> Vec<u8> {
+        let mut saved = self.has.len().saturating_sub(self.same.len()).to_le_bytes().to_vec();
+        if self.chain.is_some() {
+            saved.extend(save_set(&self.same));
+        }
+        saved
     }
 
     /// Adds the kept blocks that are missing, and the end.
@@ -254,8 +290,8 @@ impl Open {
         if !self.ended {
             let Self { files, kept, header, has, output, chain, same, .. } = self;
             // Written as they are read: all of them at once may be more than memory has.
-            let (mut told, mut flushed) = (Ok(()), Ok(true));
-            told = told.and(kept::each(&**files, kept, header, |block, bytes, bad| {
+            let mut flushed = Ok(true);
+            let read = kept::each(&**files, kept, header, |block, bytes, bad| {
                 if matches!(flushed, Ok(true)) && has.insert(block) {
                     if chain.as_mut().is_some_and(|chain| bad.is_empty() && chain.has(block, bytes)) {
                         same.insert(block);
@@ -264,8 +300,11 @@ impl Open {
                     output.put(block, bytes, bad);
                     flushed = output.flush();
                 }
-            }));
-            if let Err(why) = told.and(flushed.map(drop)) {
+            });
+            if let Err(why) = read {
+                return Some(News::Refused(why));
+            }
+            if let Err(why) = flushed {
                 return Some(self.lose(why));
             }
             if let Err(news) = self.flush() {

@@ -30,6 +30,10 @@ struct State {
     limits: BTreeMap<PathBuf, u64>,
     /// Directories that cannot be reached.
     gone: Vec<PathBuf>,
+    /// What opening these says.
+    faults: BTreeMap<PathBuf, io::ErrorKind>,
+    /// Calls that change something, and that still succeed; then everything fails, as for a process that was killed.
+    left: Option<u64>,
 }
 
 impl State {
@@ -72,6 +76,41 @@ impl Memory {
         let mut state = self.state();
         let id = state.make(Path::new(path));
         state.blobs.insert(id, blob);
+    }
+
+    pub fn delete(&self, path: &str) {
+        self.state().names.remove(Path::new(path));
+    }
+
+    /// From now on opening it fails so; not any more.
+    pub fn set_fault(&self, path: &str, fault: Option<io::ErrorKind>) {
+        match fault {
+            Some(fault) => drop(self.state().faults.insert(path.into(), fault)),
+            None => drop(self.state().faults.remove(Path::new(path))),
+        }
+    }
+
+    /// So many calls that change something succeed from now on.
+    pub fn stop_after(&self, calls: Option<u64>) {
+        self.state().left = calls;
+    }
+
+    /// A file system of its own with the same files.
+    pub fn copy(&self) -> Self {
+        let State { names, blobs, next, .. } = &*self.state();
+        let state = State { names: names.clone(), blobs: blobs.clone(), next: *next, ..State::default() };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    fn spend(&self) -> io::Result<()> {
+        match &mut self.state().left {
+            Some(0) => Err(io::Error::other("killed")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     pub fn get(&self, path: &str) -> Option<Vec<u8>> {
@@ -135,6 +174,7 @@ impl File for Handle {
     }
 
     fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.memory.spend()?;
         self.with(|blob, room| {
             let at = at as usize;
             let grows = (at + bytes.len()).saturating_sub(blob.now.len()) as u64;
@@ -153,6 +193,7 @@ impl File for Handle {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.memory.spend()?;
         self.with(|blob, _| {
             blob.durable = blob.now.clone();
             blob.unsynced.clear();
@@ -181,7 +222,13 @@ impl File for Handle {
 
 impl Files for Memory {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
+        if how == How::Make {
+            self.spend()?;
+        }
         let mut state = self.state();
+        if let Some(fault) = state.faults.get(path) {
+            return Err((*fault).into());
+        }
         if state.gone.iter().any(|d| path.starts_with(d))
             || (how != How::Make && !state.names.contains_key(path))
         {
@@ -204,7 +251,18 @@ impl Files for Memory {
         Ok(())
     }
 
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let state = self.state();
+        let inside = state.names.keys().chain(state.faults.keys()).filter(|p| p.parent() == Some(directory));
+        let mut names: Vec<String> =
+            inside.map(|p| p.file_name().unwrap().to_string_lossy().into_owned()).collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.spend()?;
         let mut state = self.state();
         let id = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.into(), id);

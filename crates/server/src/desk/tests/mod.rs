@@ -1,10 +1,11 @@
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
 mod calls;
+mod damage;
 #[path = "../../../tests/server/support/log.rs"]
 #[allow(unreachable_pub, dead_code)]
 mod log;
-mod memory;
+pub(crate) mod memory;
 mod moves;
 mod rig;
 mod sums;

@@ -7,7 +7,8 @@ use crate::desk::status::TaskStatus;
 use crate::desk::table::TaskState;
 use crate::desk::{Desk, Setup};
 use crate::disk::Fence;
-use crate::tasks::clerk::{Clerk, journal_path, read_whole};
+use crate::tasks::clerk::Clerk;
+use crate::tasks::journal;
 use model::{DriveModel, Profile};
 use scheduler::{Config, IdleTime};
 use sim::{Place, Platters, Volume};
@@ -64,7 +65,7 @@ pub fn setup(drive: &DriveModel, keep: u64, seed: u128) -> Setup {
         sector_bytes: Bytes::new(SECTOR as u64),
         own: vec!["/disk".into()],
     };
-    Setup { disk, keep_bytes_max: keep, seed }
+    Setup { disk, keep_bytes_max: keep, seed, device: None }
 }
 
 impl Rig {
@@ -89,8 +90,8 @@ impl Rig {
     ) -> Self {
         let config = Config { idle: Some(IdleTime::default()), ..Config::default() };
         let mut volume = Volume::starting_at(at, Arc::clone(&drive), config, platters).unwrap();
-        let journal = read_whole(&files, &journal_path(Path::new(STATE))).unwrap();
-        let desk = volume.host(Desk::open(setup(&drive, keep, seed), &journal).unwrap());
+        let journal = journal::open(&files, Path::new(STATE)).unwrap();
+        let desk = volume.host(Desk::open(setup(&drive, keep, seed), journal).unwrap());
         let mut rig = Self {
             volume,
             desk,
@@ -289,6 +290,15 @@ impl Rig {
         let mut rig = Self::over(drive, platters, files, now, at + Duration::from_secs(1), keep, cuts + 1);
         rig.caches = caches;
         rig
+    }
+
+    /// The same disk under a daemon that was killed and begins with these files.
+    pub fn again(&self, files: Memory) -> Self {
+        let mut platters = Platters::blank(&self.drive);
+        let bytes = self.medium();
+        platters.medium_mut().write(range(0, (bytes.len() / SECTOR) as u64), &bytes).unwrap();
+        let at = self.volume.now() + Duration::from_secs(1);
+        Self::over(Arc::clone(&self.drive), platters, files, bytes, at, self.keep, self.cuts + 1)
     }
 
     pub fn medium(&self) -> Vec<u8> {

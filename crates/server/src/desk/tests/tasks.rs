@@ -43,7 +43,7 @@ impl Destination for Bytes {
 }
 
 /// What the image holds.
-fn restored(rig: &Rig) -> Vec<u8> {
+pub(super) fn restored(rig: &Rig) -> Vec<u8> {
     let image = rig.files.get(IMAGE).unwrap();
     verify(&mut image.as_slice()).unwrap();
     let mut disk = Bytes(vec![0; rig.now.len()]);
@@ -118,6 +118,44 @@ fn a_backup_is_of_the_instant_at_which_it_began() {
         assert_eq!(rig.task(id).done, rig.task(id).blocks);
         assert_eq!(rig.files.get("/state/task-1.kept"), None, "what was kept is gone");
     }
+}
+
+/// A backup reads as fast as a scrub: it waits for its target, and for no clock.
+#[test]
+fn a_backup_of_an_idle_disk_takes_as_long_as_a_scrub() {
+    let took = |spec: TaskSpec| {
+        let mut rig = Rig::new();
+        let id = rig.start(spec);
+        let began = rig.volume.now();
+        assert_eq!(rig.run(id), TaskState::Done);
+        rig.volume.now().saturating_since(began).as_secs_f64()
+    };
+    let scrubbed = took(scrub());
+    for spec in [backup(), replica()] {
+        let kind = spec.kind;
+        let copied = took(spec);
+        assert!(copied < scrubbed * 1.2 + 0.3, "{kind}: {copied} s, and the scrub {scrubbed} s");
+    }
+}
+
+/// All has been read, and the last block that a client overwrites is still on its way into the kept file.
+#[test]
+fn a_backup_ends_after_its_last_block_is_kept() {
+    let mut rig = Rig::new();
+    let then = rig.now.clone();
+    let id = rig.start(backup());
+    while rig.task(id).state != TaskState::Running {
+        rig.step();
+    }
+    rig.hangs = vec![Lane::Kept(id)];
+    rig.write(range(4_980, 8));
+    rig.run_for(Duration::from_secs(10));
+    assert_eq!(rig.task(id).state, TaskState::Running, "{:?}", rig.task(id));
+    rig.hangs.clear();
+    rig.serve();
+    assert_eq!(rig.run(id), TaskState::Done, "{:?}", rig.task(id));
+    rig.settle();
+    assert!(restored(&rig) == then && rig.now != then);
 }
 
 #[test]

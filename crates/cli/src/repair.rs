@@ -1,0 +1,144 @@
+//! `freeblock repair`: what is known of a damaged state directory, and what is to be done about it.
+
+use crate::Outcome;
+use crate::problem::Problem;
+use crate::tables::table;
+use clap::Args;
+use serde::Serialize;
+use server::desk::table::Closed;
+use server::repair::{self, Choice, Report};
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Arguments of `freeblock repair`.
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// The daemon's state directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: PathBuf,
+    /// The disk, as the daemon calls it; without it all are shown
+    #[arg(long, value_name = "NAME")]
+    pub(crate) disk: Option<String>,
+    /// Write a new journal of what is known; tasks that were not over are failed
+    #[arg(long, requires = "disk")]
+    pub(crate) give_up: bool,
+    /// Begin with an empty journal
+    #[arg(long, requires = "disk", conflicts_with = "give_up")]
+    pub(crate) begin_anew: bool,
+    /// Make this task a failed one (as often as you like)
+    #[arg(long, value_name = "N", requires = "disk")]
+    pub(crate) fail: Vec<u64>,
+    /// Let clients at places again that a task had closed, although it did not end well
+    #[arg(long, requires = "disk")]
+    pub(crate) open: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    damaged: bool,
+    disks: &'a [Report],
+}
+
+pub(crate) fn execute(args: &RepairArgs) -> Result<Outcome, Problem> {
+    let RepairArgs { give_up, begin_anew, open, .. } = *args;
+    let choice = Choice { begin_anew, give_up, open, fail: args.fail.clone() };
+    let reports = match &args.disk {
+        Some(disk) if choice != Choice::default() => {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            vec![repair::mend(&args.state.join(disk), &choice, since.as_secs()).map_err(Problem::failed)?]
+        }
+        Some(disk) => vec![repair::inspect(&args.state.join(disk)).map_err(Problem::failed)?],
+        None => {
+            let disks = repair::disks(&args.state).map_err(Problem::failed)?;
+            disks
+                .iter()
+                .map(|disk| repair::inspect(disk))
+                .collect::<Result<_, _>>()
+                .map_err(Problem::failed)?
+        }
+    };
+    let damaged = reports.iter().any(Report::is_damaged);
+    let text = match args.json {
+        true => crate::drive::json(&Json { damaged, disks: &reports })?,
+        false => reports.iter().map(|report| shown(report, &args.state)).collect::<Vec<_>>().join("\n"),
+    };
+    Ok(Outcome { text, code: u8::from(damaged) })
+}
+
+/// A report for people.
+fn shown(report: &Report, state: &std::path::Path) -> String {
+    let mut text = format!("{}\n", report.place.display());
+    let files = report.files.iter().map(|file| {
+        let standing = match file.sound {
+            Some(true) => "sound",
+            Some(false) => "DAMAGED",
+            None => "-",
+        };
+        let more = file.standing.strip_prefix("sound; ").unwrap_or(&file.standing);
+        vec![file.name.clone(), standing.into(), if more == "sound" { String::new() } else { more.into() }]
+    });
+    text += &table(&["file", "", "what is known of it"], &[0, 1, 2], files);
+    if !report.tasks.is_empty() {
+        text.push('\n');
+        let tasks = report.tasks.iter().map(|task| {
+            let blocks = format!("{} of {}", task.done, task.blocks);
+            let state = task.state.to_string();
+            let stopped = report.damage.is_some() && !task.state.is_over();
+            let state = if stopped { format!("{state}, stopped") } else { state };
+            vec![
+                task.id.to_string(),
+                task.kind.clone(),
+                state,
+                blocks,
+                task.reason.clone().unwrap_or_default(),
+            ]
+        });
+        text += &table(&["task", "kind", "state", "blocks", "reason"], &[1, 2, 4], tasks);
+    }
+    text.push('\n');
+    // A string takes whatever is written to it.
+    let _ = writeln!(
+        text,
+        "numbers of tasks used: up to {}{}",
+        report.used,
+        if report.more_used { ", and perhaps more" } else { "" }
+    );
+    let _ = writeln!(
+        text,
+        "clients: {}",
+        match report.closed {
+            None => "may read and write",
+            Some(Closed::Writes) =>
+                "may read and not write, because a task that was writing the disk is not done",
+            Some(Closed::All) => "may neither read nor write, because blocks may be between two places",
+        }
+    );
+    for done in &report.done {
+        let _ = writeln!(text, "done: {done}");
+    }
+    let name = report.place.file_name().unwrap_or_default().to_string_lossy();
+    let again = format!("freeblock repair --state {} --disk {name}", state.display());
+    if let Some(why) = &report.damage {
+        let _ = writeln!(text, "damage: {why}");
+        let _ = writeln!(
+            text,
+            "not known: whatever was in the damaged records, such as tasks, their progress and their ends"
+        );
+        let _ = writeln!(
+            text,
+            "to go on: put an undamaged file back, never an older copy; or `{again} --give-up`, which fails the tasks that \
+             were not over and keeps what is closed closed"
+        );
+    }
+    if report.closed.is_some() {
+        let _ = writeln!(
+            text,
+            "to open the disk: restore it from a backup; or `{again} --open` if its bytes do not matter"
+        );
+    }
+    text
+}

@@ -1,0 +1,394 @@
+//! Every damage to a file of the state directory: the daemon goes on as if nothing had happened, which only a torn write that
+//! was never acknowledged may look like, or it says so, and nothing is lost, invented or written over.
+
+use super::memory::Memory;
+use super::rig::{Rig, SECTOR, STATE, range};
+use super::tasks::{backup, busy};
+use crate::desk::DeskError;
+use crate::desk::spec::{Kind, TaskSpec};
+use crate::desk::table::{Closed, TaskState};
+use crate::disk::Fence;
+use crate::repair::{Choice, mend_with};
+use crate::state::kit::{Harm, harm, harms};
+use crate::tasks::journal::{self, Journal};
+use std::path::Path;
+use units::Duration;
+use workload::random::Stream;
+
+const JOURNAL: &str = "/state/tasks.journal";
+const END: &str = "/state/tasks.journal.end";
+const KEPT: &str = "/state/task-1.kept";
+const KEPT_END: &str = "/state/task-1.kept.end";
+
+fn read(files: &Memory) -> Journal {
+    journal::open(files, Path::new(STATE)).unwrap()
+}
+
+/// A disk with a paused restore, and the two files of its journal at each moment before.
+fn paused_restore() -> (Rig, u64, [Vec<Vec<u8>>; 2]) {
+    let mut rig = Rig::new();
+    let id = rig.start(TaskSpec { block_sectors: Some(1000), ..backup() });
+    assert_eq!(rig.run(id), TaskState::Done);
+    let mut older = [Vec::new(), Vec::new()];
+    let note = |rig: &Rig, older: &mut [Vec<Vec<u8>>; 2]| {
+        for (path, older) in [JOURNAL, END].iter().zip(older) {
+            older.push(rig.files.get(path).unwrap());
+        }
+    };
+    note(&rig, &mut older);
+    rig.start(TaskSpec { sectors: Some(64), ..TaskSpec::new(Kind::Scrub) });
+    note(&rig, &mut older);
+    let id = rig.start(TaskSpec { from: vec!["/backups/image".into()], ..TaskSpec::new(Kind::Restore) });
+    note(&rig, &mut older);
+    rig.call(|desk, s| desk.pause(s, id)).unwrap();
+    (rig, id, older)
+}
+
+/// Whether a task of a table is one of another, also as it was at some time before.
+fn is_known(journal: &Journal, whole: &Journal) -> bool {
+    journal.table.iter().all(|(id, entry)| {
+        whole.table.get(id).is_some_and(|known| {
+            (&known.spec, known.created, known.image) == (&entry.spec, entry.created, entry.image)
+        })
+    })
+}
+
+#[test]
+fn every_damage_to_the_journal_stops_the_tasks_and_opens_nothing() {
+    let (rig, id, older) = paused_restore();
+    let files = rig.files.copy();
+    let whole = read(&files);
+    assert!(whole.damage.is_none() && whole.table.get(id).is_some_and(|e| e.state == TaskState::Paused));
+    let mut noticed = 0;
+    for (path, older) in [JOURNAL, END].into_iter().zip(&older) {
+        for one in harms(&files.get(path).unwrap(), older, 1) {
+            let damaged = files.copy();
+            harm(&damaged, path, &one);
+            let found = read(&damaged);
+            let Some(damage) = &found.damage else {
+                // One slot of the end, or the end as it was before the last event: as after a power cut.
+                let torn = match &one {
+                    Harm::Flip { .. } => true,
+                    Harm::Older(moment, _) => moment + 1 == older.len(),
+                    _ => false,
+                };
+                assert!(path == END && torn, "{path} {one:?} was not noticed");
+                assert_eq!(found, whole, "{path} {one:?}");
+                continue;
+            };
+            noticed += 1;
+            assert!(damage.why.contains("/state/tasks.journal"), "{one:?}: {}", damage.why);
+            assert!(damage.closed >= Some(Closed::Writes), "{path} {one:?}: clients may write");
+            assert!(damage.numbered || damage.closed == Some(Closed::All), "{path} {one:?}");
+            assert!(
+                !damage.numbered || found.table.next_id() == id + 1,
+                "{path} {one:?}: {}",
+                found.table.next_id()
+            );
+            assert!(is_known(&found, &whole), "{path} {one:?} makes up a task");
+            // It stays so when the file is as it was: clients may have written meanwhile.
+            damaged.set_fault(path, None);
+            damaged.put(path, &files.get(path).unwrap());
+            let again = read(&damaged);
+            assert!(again.damage.is_some_and(|again| again.closed >= Some(Closed::Writes)));
+        }
+    }
+    assert!(noticed > 1_000, "{noticed}");
+}
+
+#[test]
+fn a_state_directory_of_which_journal_and_end_are_gone_is_not_new() {
+    let mut rig = Rig::new();
+    let id = rig.start(backup());
+    rig.run_for(Duration::from_millis(100));
+    assert_eq!(rig.task(id).state, TaskState::Running);
+    let files = rig.files.copy();
+    files.delete(JOURNAL);
+    files.delete(END);
+    let damage = read(&files).damage.unwrap();
+    assert!(damage.why.contains("task-1.kept is there"), "{}", damage.why);
+    assert_eq!((damage.closed, damage.numbered), (Some(Closed::All), false));
+    assert_eq!(read(&Memory::default()), Journal::default(), "and one that is empty is");
+}
+
+/// Clients and operators of a daemon whose journal is damaged.
+#[test]
+fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
+    let (rig, id, _) = paused_restore();
+    let mut bytes = rig.files.get(JOURNAL).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    rig.files.put(JOURNAL, &bytes);
+    let mut rig = rig.crash(None);
+    let taken = rig.call(|desk, _| desk.is_taken()).unwrap();
+    assert!(taken.contains("clients may not write to it until `freeblock repair`"), "{taken}");
+    let refused = rig.call(|desk, _| desk.start(TaskSpec::new(Kind::Scrub))).unwrap_err();
+    assert!(matches!(&refused, DeskError::Damaged(why) if why.contains("is damaged")), "{refused}");
+    assert!(matches!(rig.call(|desk, s| desk.resume(s, 1)), Err(DeskError::Damaged(_))));
+    let trouble = rig.call(|desk, _| desk.trouble()).unwrap();
+    assert!(trouble.contains("`freeblock repair` shows what is known"), "{trouble}");
+    for task in rig.call(|desk, _| desk.tasks()) {
+        assert!(task.id <= id && (task.state.is_over() || task.state == TaskState::Paused));
+    }
+    rig.run_for(Duration::from_secs(5));
+    assert_eq!(rig.files.get(JOURNAL).unwrap(), bytes, "a damaged journal is not written to");
+    assert!(rig.files.get("/state/damaged").is_some());
+
+    // The operator gives up what is damaged.
+    let choice = Choice { give_up: true, ..Choice::default() };
+    let told = mend_with(&rig.files, Path::new(STATE), &choice, 1_700_000_000, 9).unwrap();
+    assert!(!told.is_damaged() && told.closed == Some(Closed::Writes), "{told:?}");
+    assert_eq!(rig.files.get("/state/tasks.journal.damaged").unwrap(), bytes);
+    let mut rig = rig.crash(None);
+    let taken = rig.call(|desk, _| desk.is_taken()).unwrap();
+    assert!(taken.contains("a task that wrote to this disk did not end well"), "{taken}");
+    for task in rig.call(|desk, _| desk.tasks()) {
+        assert!(task.state.is_over(), "{task:?}");
+    }
+    // A restore opens it again, under a number that was never used.
+    let again = rig.start(TaskSpec { from: vec!["/backups/image".into()], ..TaskSpec::new(Kind::Restore) });
+    assert_eq!(again, id + 1);
+    assert_eq!(rig.run(again), TaskState::Done);
+    assert_eq!(rig.call(|desk, _| desk.is_taken()), None);
+}
+
+#[test]
+fn repair_decides_only_what_it_is_told_to() {
+    let (rig, id, _) = paused_restore();
+    let mend = |files: &Memory, choice: Choice| mend_with(files, Path::new(STATE), &choice, 1_700_000_000, 9);
+    let refused = |files: &Memory, choice: Choice| mend(files, choice).unwrap_err().to_string();
+    let sound = rig.files.copy();
+    assert!(refused(&sound, Choice::default()).contains("say what is to be done"));
+    let give_up = Choice { give_up: true, ..Choice::default() };
+    assert!(refused(&sound, give_up.clone()).contains("the journal is sound"));
+    let fail = |id| Choice { fail: vec![id], ..Choice::default() };
+    assert!(refused(&sound, fail(99)).contains("there is no task 99"));
+    assert!(refused(&sound, fail(1)).contains("task 1 is done"));
+    let told = mend(&sound, fail(id)).unwrap();
+    assert_eq!(told.closed, Some(Closed::Writes), "what the restore had closed stays closed");
+    assert!(told.tasks.iter().any(|task| task.id == id && task.state == TaskState::Failed));
+    let told = mend(&sound, Choice { open: true, ..Choice::default() }).unwrap();
+    assert_eq!(told.closed, None);
+
+    // All is gone but one file of a task: the numbers that were used are not known.
+    let lost = rig.files.copy();
+    lost.put("/state/task-1.kept", b"something");
+    lost.delete(JOURNAL);
+    lost.delete(END);
+    let told = mend(&lost, give_up).unwrap();
+    assert_eq!((told.used, told.closed), (1_700_000_000, Some(Closed::All)));
+    assert_eq!(read(&lost).table.next_id(), 1_700_000_001);
+
+    // A repair that is killed anywhere leaves a directory that is still taken for damaged, or is mended.
+    let mut calls = 0;
+    loop {
+        let killed = rig.files.copy();
+        harm(&killed, JOURNAL, &Harm::Cut(100));
+        killed.stop_after(Some(calls));
+        let told = mend(&killed, Choice { give_up: true, ..Choice::default() });
+        killed.stop_after(None);
+        let found = journal::read(&killed, Path::new(STATE)).unwrap();
+        assert!(told.is_err() == found.damage.is_some() || calls > 0 && found.damage.is_none(), "{calls}");
+        let closed = found.damage.map_or(found.table.closed(), |damage| damage.closed);
+        assert!(closed >= Some(Closed::Writes), "killed after {calls} calls it is open");
+        if told.is_ok() {
+            break;
+        }
+        assert!(mend(&killed, Choice { give_up: true, ..Choice::default() }).is_ok() || closed.is_some());
+        calls += 1;
+    }
+    assert!(calls > 8, "{calls}");
+}
+
+/// A backup on a slow target, some blocks kept, the daemon killed; then the kept file is damaged.
+fn kept() -> (Rig, u64, Vec<u8>, [Vec<Vec<u8>>; 2]) {
+    let mut rig = Rig::new();
+    let then = rig.now.clone();
+    rig.files.limit("/backups", Some(100_000));
+    let id = rig.start(backup());
+    assert_eq!(rig.run(id), TaskState::Paused);
+    let mut older = [Vec::new(), Vec::new()];
+    for at in [4_000, 4_200, 4_900] {
+        for (path, older) in [KEPT, KEPT_END].iter().zip(&mut older) {
+            older.push(rig.files.get(path).unwrap());
+        }
+        rig.write(range(at, 2));
+        rig.settle();
+    }
+    (rig, id, then, older)
+}
+
+#[test]
+fn a_backup_that_may_have_lost_kept_blocks_fails() {
+    let (rig, id, then, older) = kept();
+    rig.files.limit("/backups", None);
+    let files = rig.files.copy();
+    let mut chance = Stream::new(1, "damage");
+    for (path, older) in [KEPT, KEPT_END].into_iter().zip(&older) {
+        // Each is a daemon that begins anew: some of the bytes are enough, the log's own tests do all of them.
+        for one in harms(&files.get(path).unwrap(), older, files.get(path).unwrap().len().div_ceil(25)) {
+            let damaged = files.copy();
+            harm(&damaged, path, &one);
+            let mut rig = rig.again(damaged);
+            let state = busy(&mut rig, id, &mut chance);
+            let task = rig.task(id);
+            if state == TaskState::Done {
+                let torn = path == KEPT_END
+                    && match &one {
+                        Harm::Flip { .. } => true,
+                        Harm::Older(moment, _) => moment + 1 == older.len(),
+                        _ => false,
+                    };
+                assert!(torn, "{path} {one:?} was not noticed");
+                assert!(super::tasks::restored(&rig) == then, "{path} {one:?}");
+                continue;
+            }
+            assert_eq!(state, TaskState::Failed, "{path} {one:?}: {task:?}");
+            let reason = task.reason.unwrap();
+            assert!(
+                reason.starts_with("/state/task-1.kept") && reason.contains("begin a new one"),
+                "{reason}"
+            );
+            // No other task of the disk is stopped by that.
+            let scrub = rig.start(TaskSpec { sectors: Some(64), ..TaskSpec::new(Kind::Scrub) });
+            assert!(scrub > id);
+            assert_eq!(busy(&mut rig, scrub, &mut chance), TaskState::Done);
+        }
+    }
+}
+
+/// Blocks that the target had are nowhere else once clients have overwritten them.
+#[test]
+fn an_image_that_has_lost_blocks_is_not_completed() {
+    let mut rig = Rig::new();
+    let then = rig.now.clone();
+    let id = rig.start(backup());
+    rig.run_for(Duration::from_millis(400));
+    rig.call(|desk, s| desk.pause(s, id)).unwrap();
+    rig.run_for(Duration::from_secs(4));
+    (0..500).for_each(|block| rig.write(range(block * 8, 8)));
+    rig.settle();
+    let task = rig.task(id);
+    assert!(task.state == TaskState::Paused && task.done > 300, "{task:?}");
+    rig.call(|desk, s| desk.resume(s, id)).unwrap();
+    let files = rig.files.copy();
+    let image = files.get("/backups/image").unwrap();
+    let mut chance = Stream::new(2, "damage");
+    let (mut done, mut failed) = (0, 0);
+    assert!(image.len() > 50_000, "{}", image.len());
+    for one in harms(&image, &[], image.len() / 40) {
+        if matches!(one, Harm::Delete | Harm::Directory | Harm::Unreadable | Harm::Fails) {
+            continue;
+        }
+        let damaged = files.copy();
+        harm(&damaged, "/backups/image", &one);
+        let mut rig = rig.again(damaged);
+        match busy(&mut rig, id, &mut chance) {
+            TaskState::Done => {
+                assert!(super::tasks::restored(&rig) == then, "{one:?}");
+                done += 1;
+            }
+            state => {
+                assert_eq!(state, TaskState::Failed, "{one:?}: {:?}", rig.task(id));
+                failed += 1;
+            }
+        }
+    }
+    // A flip in what was never acknowledged is read again.
+    assert!(failed > 70, "{failed} failed, {done} were done");
+}
+
+/// Sums of blocks that were written since are never believed: a damaged store, or an older copy, is given up by name.
+#[test]
+fn a_checksum_store_that_is_damaged_or_older_reports_nothing_that_was_written() {
+    const STORE: &str = "/sums/disk.sums";
+    const SUMS_END: &str = "/state/sums.end";
+    let spec =
+        || TaskSpec { block_sectors: Some(8), checksums: Some(STORE.into()), ..TaskSpec::new(Kind::Scrub) };
+    let mut rig = Rig::new();
+    let id = rig.start(spec());
+    assert_eq!(rig.run(id), TaskState::Done);
+    let mut older = [Vec::new(), Vec::new()];
+    for at in [80, 800, 1_600] {
+        for (path, older) in [STORE, SUMS_END].iter().zip(&mut older) {
+            older.push(rig.files.get(path).unwrap());
+        }
+        rig.write(range(at, 8));
+        rig.settle();
+    }
+    let files = rig.files.copy();
+    for (path, older) in [STORE, SUMS_END].into_iter().zip(&older) {
+        let thin = files.get(path).unwrap().len().div_ceil(25);
+        for one in harms(&files.get(path).unwrap(), older, thin) {
+            let damaged = files.copy();
+            harm(&damaged, path, &one);
+            let mut rig = rig.again(damaged);
+            rig.run_for(Duration::from_secs(1));
+            let id = rig.start(spec());
+            match rig.run(id) {
+                TaskState::Done => {
+                    let found = rig.task(id).checksums.unwrap();
+                    assert_eq!((&found.wrong, found.wrong_more), (&vec![], 0), "{path} {one:?}");
+                    assert!(path == SUMS_END || !matches!(one, Harm::Older(..)), "{path} {one:?}");
+                    // One that is gone was given up when the daemon began, and this is a new one.
+                    assert!(one != Harm::Delete || found.verified == 0, "{path}: {found:?}");
+                }
+                state => {
+                    assert_eq!(state, TaskState::Failed, "{path} {one:?}");
+                    let reason = rig.task(id).reason.unwrap();
+                    assert!(reason.contains("sums"), "{path} {one:?}: {reason}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reorganisation_whose_memory_is_damaged_stands_still_and_keeps_its_places() {
+    let mut rig = Rig::new();
+    let (plan, moves) = ("/state/task-1.plan", "/state/task-1.moves");
+    rig.files.put("/plan", b"freeblock plan 1\nblock 8\nmove 0 1600 800\nmove 1600 0 800\n");
+    let spec = TaskSpec { plan: Some("/plan".into()), ..TaskSpec::new(Kind::Reorganize) };
+    let id = rig.start(spec);
+    let mut older = Vec::new();
+    let before = rig.medium();
+    while rig.medium() == before {
+        older.extend(rig.files.get(moves));
+        rig.step();
+    }
+    assert!(!rig.task(id).state.is_over());
+    let end = format!("{moves}.end");
+    let files = rig.files.copy();
+    let last = older.split_off(older.len().saturating_sub(5));
+    for path in [plan, moves, end.as_str()] {
+        // Each is a daemon that begins anew: some of the bytes are enough, the log's own tests do all of them.
+        let thin = files.get(path).unwrap().len().div_ceil(25);
+        let older = if path == moves { last.clone() } else { Vec::new() };
+        for one in harms(&files.get(path).unwrap(), &older, thin) {
+            let damaged = files.copy();
+            harm(&damaged, path, &one);
+            let mut rig = rig.again(damaged);
+            rig.run_for(Duration::from_secs(2));
+            let task = rig.task(id);
+            if path == end && matches!(one, Harm::Flip { .. }) && task.state != TaskState::Paused {
+                continue;
+            }
+            assert_eq!(task.state, TaskState::Paused, "{path} {one:?}: {task:?}");
+            let reason = task.reason.unwrap();
+            assert!(
+                reason.starts_with("/state/task-1.") && reason.contains("blocks are between two places"),
+                "{reason}"
+            );
+            let fence = |rig: &mut Rig, at| rig.call(|desk, _| desk.fenced(range(at, 8)));
+            assert!(
+                fence(&mut rig, 0) == Fence::Closed && fence(&mut rig, 1_600) == Fence::Closed,
+                "{path} {one:?}"
+            );
+            assert!(rig.call(|desk, s| desk.cancel(s, id)).is_err(), "{path} {one:?}");
+        }
+    }
+    // Nothing is damaged: it goes on.
+    let mut rig = rig.again(files);
+    assert_eq!(rig.run(id), TaskState::Done);
+    assert!(rig.now.len() / SECTOR > 2_400);
+}

@@ -1,0 +1,371 @@
+//! `freeblock repair`: what is known of a disk's state directory, and what an operator decides about it.
+//!
+//! The daemon mends nothing by itself. While no daemon uses the directory, [`inspect`] reads all of it and changes nothing,
+//! and [`mend`] does what it is told: it writes a new journal of what is known. Damaged files stay beside the new ones.
+
+use crate::desk::table::{Closed, Event, TaskState};
+use crate::office::random_seed;
+use crate::state::{Kind, Log, Scan, end_path};
+use crate::tasks::clerks::{OpenError, lock};
+use crate::tasks::files::{Files, Machine, put_aside, read_whole};
+use crate::tasks::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a state directory was not inspected, or not mended. Nothing has changed then, unless the error says so.
+#[derive(Debug, Error)]
+pub enum RepairError {
+    /// There is none.
+    #[error("{}: no state directory of a disk is there; give the daemon's, and the disk's name", .0.display())]
+    None(PathBuf),
+    /// A daemon runs.
+    #[error("{}: {error}", .place.display())]
+    Open {
+        /// The directory.
+        place: PathBuf,
+        /// The reason.
+        error: OpenError,
+    },
+    /// The journal cannot be read by this program.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// What was asked for does not fit.
+    #[error("{0}")]
+    Choice(String),
+    /// A file could not be written or moved; the directory may be half mended, and is still taken for damaged.
+    #[error("{}: {error}; make room, or the directory writable, and repair again", .place.display())]
+    Write {
+        /// The directory.
+        place: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+}
+
+/// An operator's decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Begin with an empty journal: the old one is put aside.
+    pub begin_anew: bool,
+    /// Give up what is damaged: a new journal holds what is known, and tasks that were not over are failed.
+    pub give_up: bool,
+    /// These tasks are failed.
+    pub fail: Vec<u64>,
+    /// Places that are closed to clients are opened.
+    pub open: bool,
+}
+
+impl Choice {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A file of the state directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileReport {
+    /// Its name.
+    pub name: String,
+    /// Whether it is damaged; `None` where that cannot be said here.
+    pub sound: Option<bool>,
+    /// In words.
+    pub standing: String,
+}
+
+/// A task, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TaskReport {
+    /// Its number.
+    pub id: u64,
+    /// Its kind.
+    pub kind: String,
+    /// How it stood.
+    pub state: TaskState,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Blocks done.
+    pub done: u64,
+    /// Blocks of it.
+    pub blocks: u64,
+}
+
+/// What is known of a state directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The directory.
+    pub place: PathBuf,
+    /// Why the tasks are stopped, if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
+    /// Its files.
+    pub files: Vec<FileReport>,
+    /// The tasks that are known.
+    pub tasks: Vec<TaskReport>,
+    /// The highest number of a task that was used, as far as that is known.
+    pub used: u64,
+    /// Whether there may have been higher ones.
+    pub more_used: bool,
+    /// What clients may not do with the disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Closed>,
+    /// What [`mend`] has done.
+    pub done: Vec<String>,
+}
+
+impl Report {
+    /// Whether an operator has to decide something before tasks go on.
+    pub fn is_damaged(&self) -> bool {
+        self.damage.is_some() || self.files.iter().any(|file| file.sound == Some(false))
+    }
+}
+
+/// The state directories of the disks of a daemon.
+///
+/// # Errors
+/// The daemon's cannot be read.
+pub fn disks(state: &Path) -> Result<Vec<PathBuf>, RepairError> {
+    let none = |_| RepairError::None(state.into());
+    let names = Machine::default().list(state).map_err(none)?;
+    let of_a_disk = |path: &PathBuf| {
+        let has = |name: &str| path.join(name).exists();
+        path.is_dir()
+            && ["lock", "tasks.journal", "tasks.journal.end", "damaged", "learnt"].into_iter().any(has)
+    };
+    Ok(names.into_iter().map(|name| state.join(name)).filter(of_a_disk).collect())
+}
+
+/// Reads all that a disk's state directory says, and changes nothing.
+///
+/// # Errors
+/// There is none, a daemon uses it, or the journal is of another version.
+pub fn inspect(state: &Path) -> Result<Report, RepairError> {
+    let _lock = begin(state)?;
+    report(&Machine::default(), state, &journal::read(&Machine::default(), state)?)
+}
+
+/// Does what an operator has decided.
+///
+/// # Errors
+/// As [`inspect`]; what was asked for does not fit; or a file cannot be written.
+pub fn mend(state: &Path, choice: &Choice, unix_s: u64) -> Result<Report, RepairError> {
+    let _lock = begin(state)?;
+    let seed = random_seed().map_err(|error| RepairError::Write { place: state.into(), error })?;
+    mend_with(&Machine::default(), state, choice, unix_s, seed as u64)
+}
+
+fn begin(state: &Path) -> Result<std::fs::File, RepairError> {
+    if !state.is_dir() {
+        return Err(RepairError::None(state.into()));
+    }
+    lock(state).map_err(|error| RepairError::Open { place: state.into(), error })
+}
+
+pub(crate) fn report(files: &dyn Files, state: &Path, journal: &Journal) -> Result<Report, RepairError> {
+    let names = files.list(state).map_err(|_| RepairError::None(state.into()))?;
+    let reports = names.iter().filter_map(|name| file(files, state, name, &names)).collect();
+    let Journal { table, damage } = journal;
+    let tasks = table.iter().map(|(id, entry)| TaskReport {
+        id,
+        kind: entry.spec.kind.to_string(),
+        state: entry.state,
+        reason: entry.reason.clone(),
+        done: entry.figures.done,
+        blocks: entry.figures.blocks,
+    });
+    Ok(Report {
+        place: state.into(),
+        damage: damage.as_ref().map(|damage| damage.why.clone()),
+        files: reports,
+        tasks: tasks.collect(),
+        used: table.next_id() - 1,
+        more_used: damage.as_ref().is_some_and(|damage| !damage.numbered),
+        closed: damage.as_ref().map_or_else(|| Note::of(table).closes(), |damage| damage.closed),
+        done: Vec::new(),
+    })
+}
+
+/// How a file stands. The end of a log is reported with the log.
+fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option<FileReport> {
+    let path = state.join(name);
+    let task = |suffix: &str| {
+        let number = name.strip_prefix("task-")?.strip_suffix(suffix)?.parse::<u64>();
+        number.ok()
+    };
+    let aside = name.contains(".damaged");
+    let log_of = name.strip_suffix(".end").filter(|log| names.iter().any(|name| name == log));
+    if log_of.is_some() || matches!(name, "lock") || name.ends_with(".new") {
+        return None;
+    }
+    // An end whose log is gone is reported under the log's name.
+    let name = name.strip_suffix(".end").filter(|_| !aside).unwrap_or(name);
+    let path = if names.iter().any(|there| there == name) { path } else { state.join(name) };
+    let log = |kind, number| match Scan::read(files, &path, kind, number, |_| true) {
+        Ok(Some(scan)) if scan.torn > 0 => {
+            let torn = scan.torn;
+            (
+                Some(true),
+                format!("sound; its last {torn} bytes were torn by a power cut and never acknowledged"),
+            )
+        }
+        Ok(Some(scan)) => (Some(true), format!("sound; {} records were acknowledged", scan.acknowledged())),
+        Ok(None) => (Some(true), "nothing was ever acknowledged in it".into()),
+        Err(broken) => (Some(false), broken.to_string()),
+    };
+    let id = |suffix| task(suffix).or_else(|| task(&format!("{suffix}.end")));
+    let (sound, standing) = if aside {
+        (None, "a damaged file that was put aside; remove it when it is of no use any more".into())
+    } else if name == "tasks.journal" {
+        log(Kind::Tasks, None)
+    } else if name == "damaged" {
+        let text = read_whole(files, &path).unwrap_or_default();
+        (Some(false), String::from_utf8_lossy(&text).trim().to_owned())
+    } else if id(".kept").is_some() || name.ends_with(".kept") {
+        log(Kind::Kept, None)
+    } else if name.ends_with(".moves") {
+        log(Kind::Moves, None)
+    } else if name.ends_with(".sums") {
+        (None, "the end of a checksum store".into())
+    } else if name.ends_with(".plan") {
+        match read_whole(files, &path)
+            .map_err(|e| e.to_string())
+            .and_then(|bytes| apps::reorganizer::Plan::decode(&bytes).map(drop).map_err(|e| e.to_string()))
+        {
+            Ok(()) => (Some(true), "sound".into()),
+            Err(why) => (Some(false), why),
+        }
+    } else if name.ends_with(".map") {
+        match map_is_sound(&read_whole(files, &path).unwrap_or_default()) {
+            true => (Some(true), "sound".into()),
+            false => (Some(false), "its last line is not the checksum of those before".into()),
+        }
+    } else if name.starts_with("learnt") {
+        (None, "predictions only; the daemon checks it when it starts".into())
+    } else {
+        (None, "no file of this version".into())
+    };
+    Some(FileReport { name: name.into(), sound, standing })
+}
+
+/// Whether the last line of a map is the checksum of those before it.
+pub(crate) fn map_is_sound(map: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(map) else { return false };
+    let Some((lines, last)) = text.trim_end().rsplit_once('\n') else { return false };
+    let check = crc32fast::hash(format!("{lines}\n").as_bytes());
+    last == format!("# crc32 of the lines above: {check:08x}")
+}
+
+pub(crate) fn mend_with(
+    files: &dyn Files,
+    state: &Path,
+    choice: &Choice,
+    unix_s: u64,
+    seed: u64,
+) -> Result<Report, RepairError> {
+    let written = |error| RepairError::Write { place: state.into(), error };
+    let journal = match journal::read(files, state) {
+        Err(JournalError::Version { place, found }) if choice.begin_anew => {
+            let why = format!("{place}: it is of {found}");
+            let damage = Damaged { why, closed: Some(Closed::All), numbered: false };
+            Journal { damage: Some(damage), ..Journal::default() }
+        }
+        read => read?,
+    };
+    check(choice, &journal)?;
+    let mut done = Vec::new();
+    let Journal { table, damage } = &journal;
+    let mut next = if choice.begin_anew { Default::default() } else { table.clone() };
+    let closed = damage.as_ref().map_or_else(|| Note::of(table).closes(), |damage| damage.closed);
+    let mut stays = if damage.is_some() || choice.begin_anew { closed } else { table.closed() };
+    next.has_used(table.next_id() - 1);
+    if damage.as_ref().is_some_and(|damage| !damage.numbered) {
+        // More tasks than one a second there were never.
+        next.has_used(unix_s);
+        done.push(format!(
+            "new tasks are numbered from {}, because it is not known which were used",
+            next.next_id()
+        ));
+    }
+    let lives =
+        next.iter().filter(|(_, entry)| !entry.state.is_over()).map(|(id, entry)| (id, entry.spec.kind));
+    for (id, kind) in lives.collect::<Vec<_>>() {
+        if !choice.give_up && !choice.fail.contains(&id) {
+            continue;
+        }
+        let one = Note { writes: 0, moves: 0, closed: None, used: 0 };
+        let one = match kind {
+            crate::desk::spec::Kind::Restore => Note { writes: id, ..one },
+            crate::desk::spec::Kind::Reorganize => Note { moves: id, ..one },
+            _ => one,
+        };
+        stays = stays.max(one.closes());
+        let why = damage.as_ref().map_or("an operator gave it up", |damage| damage.why.as_str());
+        let reason = Some(format!("{why} (`freeblock repair`)"));
+        next.apply(Event::State { id, state: TaskState::Failed, reason, at: unix_s.saturating_mul(1_000) });
+        done.push(format!("{kind} {id} is failed"));
+    }
+    if damage.is_some() && next.sums().is_some() {
+        next.apply(Event::Sums { store: None });
+        done.push(
+            "the checksums of the disk are given up: clients have written without their being forgotten"
+                .into(),
+        );
+    }
+    if choice.open && stays.take().is_some() {
+        done.push("the disk is open to clients".into());
+    }
+    next.apply(Event::Closed { closed: stays });
+    let path = journal_path(state);
+    if damage.is_some() || choice.begin_anew {
+        // From here on it is taken for damaged until all is done, whatever comes in between.
+        let why = damage.as_ref().map_or("a repair was not completed", |damage| damage.why.as_str());
+        journal::mark(files, state, why).map_err(written)?;
+        for old in [path.clone(), end_path(&path)] {
+            if let Some(aside) = put_aside(files, &old).map_err(written)? {
+                done.push(format!("{} is now {}", old.display(), aside.display()));
+            }
+        }
+    }
+    let (body, note) = (journal::encode(&next.events()), Note::of(&next).encode());
+    let log = match Scan::read(files, &path, Kind::Tasks, None, |_| true) {
+        Ok(Some(scan)) => {
+            Log::resume(files, &path, Kind::Tasks, scan).and_then(|mut log| log.replace(files, &body, &note))
+        }
+        Ok(None) => Log::create(files, &path, Kind::Tasks, seed, &body, &note).map(drop),
+        Err(broken) => Err(io::Error::other(broken)),
+    };
+    log.map_err(written)?;
+    let marker = marker_path(state);
+    if let Some(aside) = put_aside(files, &marker).map_err(written)? {
+        files.remove(&aside).map_err(written)?;
+    }
+    let mut told = report(files, state, &journal::read(files, state)?)?;
+    told.done = done;
+    Ok(told)
+}
+
+/// Whether a choice fits what is there.
+fn check(choice: &Choice, journal: &Journal) -> Result<(), RepairError> {
+    let refuse = |why: String| Err(RepairError::Choice(why));
+    if choice.is_none() {
+        return refuse("say what is to be done".into());
+    }
+    if journal.damage.is_some() && !choice.give_up && !choice.begin_anew {
+        return refuse("the journal is damaged: --give-up writes a new one of what is known".into());
+    }
+    if journal.damage.is_none() && choice.give_up {
+        return refuse("the journal is sound: its tasks go on; --fail N gives one of them up".into());
+    }
+    for id in &choice.fail {
+        match journal.table.get(*id) {
+            None => return refuse(format!("there is no task {id}; without an option all are shown")),
+            Some(entry) if entry.state.is_over() => {
+                return refuse(format!("task {id} is {}, and stays so", entry.state));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,52 @@
+//! The ways in which a log can be damaged.
+
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// A damaged log.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}: {damage}", .path.display())]
+pub(crate) struct Broken {
+    /// The damaged file: the log or its end.
+    pub path: PathBuf,
+    pub damage: Damage,
+    /// The note in the end, if the end itself is sound and of this log.
+    pub note: Option<Vec<u8>>,
+    /// Whether every byte of the log is part of a sound record, so that nothing but its end is in doubt.
+    pub whole: bool,
+}
+
+/// What is wrong with a log.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Damage {
+    #[error("it is gone, and {acknowledged} records of it were acknowledged")]
+    Gone { acknowledged: u64 },
+    #[error("it is gone, and without it the end of the file beside it is not known")]
+    EndGone,
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+    #[error("its first bytes are not those of such a file")]
+    Foreign,
+    #[error("it has version {0}, and this program reads version 1")]
+    Version(u32),
+    #[error("its header is damaged")]
+    Header,
+    #[error("it belongs to another disk or task")]
+    Other,
+    #[error("record {sequence} at byte {at} is damaged; {acknowledged} were acknowledged")]
+    Record { sequence: u64, at: u64, acknowledged: u64 },
+    #[error(
+        "it ends after record {last}, and {acknowledged} were acknowledged: it was cut, or is an older copy"
+    )]
+    Cut { last: u64, acknowledged: u64 },
+    #[error("record {sequence} is not the one that was acknowledged: it is another copy")]
+    Differs { sequence: u64 },
+    #[error("record {sequence} at byte {at} is sound, and does not fit those before it")]
+    Content { sequence: u64, at: u64 },
+    #[error("neither of its two slots is sound")]
+    End,
+    #[error(
+        "it says that {acknowledged} records were acknowledged, and the log says {committed}: it is an older copy"
+    )]
+    EndOlder { acknowledged: u64, committed: u64 },
+}

@@ -1,0 +1,160 @@
+//! Where a log ends: the last record that was acknowledged, in a file of its own.
+
+use super::{Damage, Kind};
+use crate::tasks::files::{File, Files, How, write_all};
+use std::io;
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"fbstend\0";
+const VERSION: u32 = 1;
+/// Bytes of a slot: no drive tears more than that in one write.
+pub(super) const SLOT: usize = 4096;
+const FIELDS: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4;
+/// The most bytes of a note.
+const MOST_NOTE: usize = SLOT - FIELDS - 4;
+
+/// The content of a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub kind: u32,
+    /// Which log of this kind.
+    pub number: u64,
+    /// The last record that was acknowledged; 0: none.
+    pub sequence: u64,
+    /// Its checksum.
+    pub chain: u32,
+    /// Whatever the owner of the log wants to know without it.
+    pub note: Vec<u8>,
+}
+
+impl Mark {
+    fn encode(&self) -> io::Result<Vec<u8>> {
+        if self.note.len() > MOST_NOTE {
+            return Err(io::Error::other("the note in a log's end is too long"));
+        }
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.kind.to_le_bytes());
+        bytes.extend(self.number.to_le_bytes());
+        bytes.extend(self.sequence.to_le_bytes());
+        bytes.extend(self.chain.to_le_bytes());
+        bytes.extend((self.note.len() as u32).to_le_bytes());
+        bytes.extend(&self.note);
+        bytes.resize(SLOT - 4, 0);
+        let check = crc32fast::hash(&bytes);
+        bytes.extend(check.to_le_bytes());
+        Ok(bytes)
+    }
+
+    fn decode(slot: &[u8]) -> Result<Self, Option<u32>> {
+        let sound = || {
+            let (fields, check) = slot.split_last_chunk::<4>()?;
+            (crc32fast::hash(fields) == u32::from_le_bytes(*check)).then_some(fields.strip_prefix(MAGIC)?)
+        };
+        let mut fields = sound().ok_or(None)?;
+        let mut take = |n: usize| {
+            let (taken, rest) = fields.split_at_checked(n)?;
+            fields = rest;
+            let mut number = [0; 8];
+            number.get_mut(..n)?.copy_from_slice(taken);
+            Some(u64::from_le_bytes(number))
+        };
+        let version = take(4).ok_or(None)? as u32;
+        if version != VERSION {
+            return Err(Some(version));
+        }
+        let mut parse = || {
+            let (kind, number, sequence) = (take(4)? as u32, take(8)?, take(8)?);
+            let (chain, len) = (take(4)? as u32, take(4)? as usize);
+            Some((kind, number, sequence, chain, len))
+        };
+        let (kind, number, sequence, chain, len) = parse().ok_or(None)?;
+        let note = fields.get(..len).ok_or(None)?.to_vec();
+        Ok(Self { kind, number, sequence, chain, note })
+    }
+}
+
+/// Reads the newer of the two slots, and which it is. `None`: there is no such file.
+pub(super) fn read(files: &dyn Files, path: &Path) -> Result<Option<(Mark, usize)>, Damage> {
+    let mut bytes = vec![0; 2 * SLOT + 1];
+    let read = files.open(path, How::Read).and_then(|mut file| file.read_at(0, &mut bytes));
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Damage::Unreadable(error.to_string())),
+        // It has its length from the beginning: one that is shorter or longer was changed by somebody else.
+        Ok(n) if n != 2 * SLOT => return Err(Damage::End),
+        Ok(_) => {}
+    }
+    bytes.truncate(2 * SLOT);
+    let (mut newest, mut version): (Option<(Mark, usize)>, _) = (None, None);
+    for (index, slot) in bytes.chunks(SLOT).enumerate() {
+        match Mark::decode(slot) {
+            Ok(mark) if newest.as_ref().is_none_or(|(old, _)| old.sequence < mark.sequence) => {
+                newest = Some((mark, index));
+            }
+            Ok(_) => {}
+            Err(other) => version = version.or(other),
+        }
+    }
+    match (newest, version) {
+        (Some(found), _) => Ok(Some(found)),
+        (None, Some(version)) => Err(Damage::Version(version)),
+        (None, None) => Err(Damage::End),
+    }
+}
+
+/// An end that is written to.
+pub(crate) struct End {
+    file: Box<dyn File>,
+    kind: u32,
+    number: u64,
+    /// The slot that is written next: never the one with the last record that was acknowledged.
+    slot: usize,
+}
+
+impl End {
+    /// Makes a new one: nothing was acknowledged. It is whole and durable before it gets its name.
+    pub fn create(files: &dyn Files, path: &Path, kind: Kind, number: u64) -> io::Result<Self> {
+        let mark = Mark { kind: kind.code(), number, sequence: 0, chain: 0, note: Vec::new() };
+        let new = beside(path);
+        let mut file = files.open(&new, How::Make)?;
+        file.set_len(0)?;
+        write_all(&mut *file, 0, &[mark.encode()?, mark.encode()?].concat())?;
+        file.sync()?;
+        files.rename(&new, path)?;
+        Ok(Self { file, kind: mark.kind, number, slot: 1 })
+    }
+
+    /// One that is there, and was [read](read).
+    pub(super) fn open(files: &dyn Files, path: &Path, mark: &Mark, slot: usize) -> io::Result<Self> {
+        let file = files.open(path, How::Write)?;
+        Ok(Self { file, kind: mark.kind, number: mark.number, slot: 1 - slot.min(1) })
+    }
+
+    /// Goes on with the end of a file that is no log; what it says was acknowledged.
+    pub fn go_on(files: &dyn Files, path: &Path, kind: Kind, number: u64) -> Result<(Self, u64), Damage> {
+        let (mark, slot) = read(files, path)?.ok_or(Damage::EndGone)?;
+        if (mark.kind, mark.number) != (kind.code(), number) {
+            return Err(Damage::Other);
+        }
+        let end =
+            Self::open(files, path, &mark, slot).map_err(|error| Damage::Unreadable(error.to_string()))?;
+        Ok((end, mark.sequence))
+    }
+
+    /// Everything up to a record is acknowledged, durably. It takes the older slot, so that a torn write leaves the other.
+    pub fn commit(&mut self, sequence: u64, chain: u32, note: &[u8]) -> io::Result<()> {
+        let mark = Mark { kind: self.kind, number: self.number, sequence, chain, note: note.to_vec() };
+        write_all(&mut *self.file, (self.slot * SLOT) as u64, &mark.encode()?)?;
+        self.file.sync()?;
+        self.slot = 1 - self.slot;
+        Ok(())
+    }
+}
+
+/// Where a file is written before it takes its name.
+pub(super) fn beside(path: &Path) -> std::path::PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    path.with_file_name(name)
+}

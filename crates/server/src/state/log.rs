@@ -1,0 +1,347 @@
+//! Records that are appended, checksummed and chained.
+
+use super::end::{self, End, Mark, beside};
+use super::{Broken, Damage, Kind};
+use crate::tasks::files::{File, Files, How, write_all};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"fbstate\0";
+const VERSION: u32 = 1;
+const HEADER: usize = 8 + 4 + 4 + 8 + 4;
+/// Length, sequence and committed.
+const HEAD: usize = 4 + 8 + 8;
+const TAIL: usize = 4;
+
+/// The end of a log.
+pub(crate) fn end_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".end");
+    path.with_file_name(name)
+}
+
+/// A log that is written to.
+pub(crate) struct Log {
+    path: PathBuf,
+    file: Option<Box<dyn File>>,
+    end: End,
+    kind: Kind,
+    number: u64,
+    at: u64,
+    chain: u32,
+    /// Of the last record that was written or tried.
+    sequence: u64,
+    /// Of the last one that is acknowledged.
+    committed: u64,
+}
+
+/// A log that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scan {
+    mark: Mark,
+    slot: usize,
+    chain: u32,
+    sequence: u64,
+    at: u64,
+    /// Bytes behind the last record, which a power cut has torn.
+    pub torn: u64,
+}
+
+impl Scan {
+    /// How many records were acknowledged since the log was first made.
+    pub fn acknowledged(&self) -> u64 {
+        self.mark.sequence
+    }
+
+    /// Reads a log and its end, and changes nothing. `each` is given every sound record, also those before damage, and says
+    /// whether its content fits. `None`: nothing was ever acknowledged in it.
+    pub fn read(
+        files: &dyn Files,
+        path: &Path,
+        kind: Kind,
+        number: Option<u64>,
+        mut each: impl FnMut(&[u8]) -> bool,
+    ) -> Result<Option<Self>, Broken> {
+        let end = end_path(path);
+        let found = end::read(files, &end);
+        let fits =
+            |mark: &Mark| mark.kind == kind.code() && number.is_none_or(|number| mark.number == number);
+        let found = match found {
+            Ok(Some((mark, _))) if !fits(&mark) => Err(Damage::Other),
+            found => found,
+        };
+        let mark = found.as_ref().ok().and_then(|found| found.as_ref().map(|(mark, _)| mark.clone()));
+        let note = mark.as_ref().map(|mark| mark.note.clone());
+        let broken =
+            |path: &Path, damage, whole| Broken { path: path.into(), damage, note: note.clone(), whole };
+        let none = mark.as_ref().is_none_or(|mark| mark.sequence == 0);
+        let opened = match files.open(path, How::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return match (mark, found) {
+                    (_, Err(damage)) => Err(broken(&end, damage, false)),
+                    (Some(mark), _) if !none => {
+                        Err(broken(path, Damage::Gone { acknowledged: mark.sequence }, false))
+                    }
+                    // It was made and never used, or a power cut came in between.
+                    _ => Ok(None),
+                };
+            }
+            opened => opened.and_then(|mut file| Ok((file.len()?, file))),
+        };
+        let (len, file) =
+            opened.map_err(|error| broken(path, Damage::Unreadable(error.to_string()), false))?;
+        let mut reader = Reader { file, len, at: 0, chain: 0 };
+        let mut records = Records::default();
+        let expected = mark.as_ref().map(|mark| mark.number).or(number);
+        let read = reader.header(kind, expected).and_then(|_| reader.records(&mut each, &mark, &mut records));
+        if let Err(damage) = read {
+            return Err(broken(path, damage, false));
+        }
+        let Records { first, last, committed, at_mark, stopped } = records;
+        let torn = len.saturating_sub(reader.at);
+        let whole = torn == 0 && last > 0;
+        let (mark, slot) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) => return Err(broken(&end, Damage::EndGone, whole)),
+            Err(damage) => return Err(broken(&end, damage, whole)),
+        };
+        let acknowledged = mark.sequence;
+        if last < acknowledged || last == 0 {
+            let damage = match torn {
+                0 => Damage::Cut { last, acknowledged },
+                _ => Damage::Record { sequence: last + 1, at: reader.at, acknowledged },
+            };
+            return Err(broken(path, damage, false));
+        }
+        if committed > acknowledged {
+            let stale =
+                Broken { note: None, ..broken(&end, Damage::EndOlder { acknowledged, committed }, whole) };
+            return Err(stale);
+        }
+        if acknowledged >= first && at_mark != Some(mark.chain) {
+            return Err(broken(path, Damage::Differs { sequence: acknowledged }, false));
+        }
+        if let Some((sequence, at)) = stopped {
+            return Err(broken(path, Damage::Content { sequence, at }, false));
+        }
+        Ok(Some(Self { mark, slot, chain: reader.chain, sequence: last, at: reader.at, torn }))
+    }
+}
+
+/// The records of a file, as far as they are sound.
+#[derive(Default)]
+struct Records {
+    first: u64,
+    last: u64,
+    /// What the last one says of the end.
+    committed: u64,
+    /// The checksum of the record that the end names.
+    at_mark: Option<u32>,
+    /// A record that does not fit: nothing behind it is handed out.
+    stopped: Option<(u64, u64)>,
+}
+
+struct Reader {
+    file: Box<dyn File>,
+    len: u64,
+    at: u64,
+    chain: u32,
+}
+
+impl Reader {
+    fn bytes(&mut self, at: u64, len: u64) -> Result<Option<Vec<u8>>, Damage> {
+        // A length that is not true takes no more memory than there are bytes.
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+        let n = self.file.read_at(at, &mut bytes).map_err(|error| Damage::Unreadable(error.to_string()))?;
+        Ok((n == bytes.len()).then_some(bytes))
+    }
+
+    fn header(&mut self, kind: Kind, number: Option<u64>) -> Result<(), Damage> {
+        let Some(header) = self.bytes(0, HEADER as u64)? else {
+            return Err(if self.len == 0 {
+                Damage::Cut { last: 0, acknowledged: 0 }
+            } else {
+                Damage::Header
+            });
+        };
+        let field =
+            |at: usize| header.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes);
+        if !header.starts_with(MAGIC) {
+            return Err(Damage::Foreign);
+        }
+        let fields = header.get(..HEADER - 4).unwrap_or_default();
+        let check = crc32fast::hash(fields);
+        if field(HEADER - 4) != Some(check) {
+            return Err(Damage::Header);
+        }
+        match field(8) {
+            Some(VERSION) => {}
+            version => return Err(Damage::Version(version.unwrap_or(0))),
+        }
+        let found = header.get(16..24).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
+        if field(12) != Some(kind.code()) || number.is_some_and(|number| found != Some(number)) {
+            return Err(Damage::Other);
+        }
+        (self.at, self.chain) = (HEADER as u64, check);
+        Ok(())
+    }
+
+    /// All sound records, in order.
+    fn records(
+        &mut self,
+        each: &mut impl FnMut(&[u8]) -> bool,
+        mark: &Option<Mark>,
+        all: &mut Records,
+    ) -> Result<(), Damage> {
+        while let Some(head) = self.bytes(self.at, HEAD as u64)? {
+            let number =
+                |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
+            let len = head.first_chunk::<4>().map(|b| u32::from_le_bytes(*b)).unwrap_or(u32::MAX);
+            let (Some(sequence), Some(committed)) = (number(4), number(12)) else { return Ok(()) };
+            let start = self.at + HEAD as u64;
+            let Some(body) = self.bytes(start, u64::from(len))? else { return Ok(()) };
+            let Some(tail) = self.bytes(start + u64::from(len), TAIL as u64)? else { return Ok(()) };
+            let chain = chained(self.chain, &head, &body);
+            let follows = sequence > 0 && committed < sequence && (all.last == 0 || sequence == all.last + 1);
+            if tail != chain.to_le_bytes() || !follows {
+                return Ok(());
+            }
+            if all.stopped.is_none() && !each(&body) {
+                all.stopped = Some((sequence, self.at));
+            }
+            if all.last == 0 {
+                all.first = sequence;
+            }
+            (all.last, all.committed) = (sequence, committed);
+            if mark.as_ref().is_some_and(|mark| mark.sequence == sequence) {
+                all.at_mark = Some(chain);
+            }
+            self.chain = chain;
+            self.at = start + u64::from(len) + TAIL as u64;
+        }
+        Ok(())
+    }
+}
+
+fn chained(chain: u32, head: &[u8], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&chain.to_le_bytes());
+    hasher.update(head);
+    hasher.update(body);
+    hasher.finalize()
+}
+
+impl Log {
+    /// Goes on with a log that was read: what was torn is cut off, and what was written and not acknowledged is from now on.
+    pub fn resume(files: &dyn Files, path: &Path, kind: Kind, scan: Scan) -> io::Result<Self> {
+        let Scan { mark, slot, chain, sequence, at, torn } = scan;
+        let mut file = files.open(path, How::Write)?;
+        if torn > 0 {
+            file.set_len(at)?;
+        }
+        // A daemon that was killed may have written records that are not durable.
+        file.sync()?;
+        let mut end = End::open(files, &end_path(path), &mark, slot)?;
+        if sequence > mark.sequence {
+            end.commit(sequence, chain, &mark.note)?;
+        }
+        let number = mark.number;
+        Ok(Self {
+            path: path.into(),
+            file: Some(file),
+            end,
+            kind,
+            number,
+            at,
+            chain,
+            sequence,
+            committed: sequence,
+        })
+    }
+
+    /// Begins a log with one record, durably.
+    pub fn create(
+        files: &dyn Files,
+        path: &Path,
+        kind: Kind,
+        number: u64,
+        body: &[u8],
+        note: &[u8],
+    ) -> io::Result<Self> {
+        // The end comes first: from then on a log that is gone is missed.
+        let end = End::create(files, &end_path(path), kind, number)?;
+        let path = path.to_owned();
+        let mut log =
+            Self { path, file: None, end, kind, number, at: 0, chain: 0, sequence: 0, committed: 0 };
+        log.replace(files, body, note)?;
+        Ok(log)
+    }
+
+    /// Bytes of the log.
+    pub fn bytes(&self) -> u64 {
+        self.at
+    }
+
+    /// Adds a record, durably. After an error nothing can be added until the log is [written anew](Self::replace).
+    pub fn append(&mut self, body: &[u8], note: &[u8]) -> io::Result<()> {
+        let Some(mut file) = self.file.take() else {
+            return Err(io::Error::other("what came before could not be written"));
+        };
+        let record = self.record(body)?;
+        write_all(&mut *file, self.at, &record)?;
+        file.sync()?;
+        self.at = self.at.saturating_add(record.len() as u64);
+        self.commit(note)?;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Puts one record in the place of all, durably.
+    pub fn replace(&mut self, files: &dyn Files, body: &[u8], note: &[u8]) -> io::Result<()> {
+        self.file = None;
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.kind.code().to_le_bytes());
+        bytes.extend(self.number.to_le_bytes());
+        self.chain = crc32fast::hash(&bytes);
+        bytes.extend(self.chain.to_le_bytes());
+        bytes.extend(self.record(body)?);
+        let new = beside(&self.path);
+        let mut file = files.open(&new, How::Make)?;
+        file.set_len(0)?;
+        write_all(&mut *file, 0, &bytes)?;
+        file.sync()?;
+        files.rename(&new, &self.path)?;
+        self.at = bytes.len() as u64;
+        self.commit(note)?;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Removes a log and its end.
+    pub fn remove(files: &dyn Files, path: &Path) -> io::Result<()> {
+        files.remove(path)?;
+        files.remove(&end_path(path))
+    }
+
+    fn record(&mut self, body: &[u8]) -> io::Result<Vec<u8>> {
+        let len = u32::try_from(body.len()).map_err(|_| io::Error::other("a record of more than 4 GiB"))?;
+        self.sequence = self.sequence.saturating_add(1);
+        let mut record = len.to_le_bytes().to_vec();
+        record.extend(self.sequence.to_le_bytes());
+        record.extend(self.committed.to_le_bytes());
+        self.chain = chained(self.chain, &record, body);
+        record.extend(body);
+        record.extend(self.chain.to_le_bytes());
+        Ok(record)
+    }
+
+    fn commit(&mut self, note: &[u8]) -> io::Result<()> {
+        self.end.commit(self.sequence, self.chain, note)?;
+        self.committed = self.sequence;
+        Ok(())
+    }
+}

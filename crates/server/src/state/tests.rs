@@ -1,0 +1,247 @@
+//! A log comes back as it was acknowledged, or says that it is damaged.
+#![allow(clippy::unwrap_used)]
+
+use super::kit::{Harm, harm, harms};
+use super::{Broken, Damage, Kind, Log, Scan};
+use crate::desk::tests::memory::Memory;
+use proptest::prelude::*;
+use std::path::Path;
+use workload::random::Stream;
+
+const LOG: &str = "/state/log";
+const END: &str = "/state/log.end";
+const NUMBER: u64 = 77;
+
+type Bodies = Vec<Vec<u8>>;
+
+fn read(files: &Memory) -> Result<Option<(Bodies, Scan)>, Broken> {
+    let mut bodies = Vec::new();
+    let scan = Scan::read(files, Path::new(LOG), Kind::Kept, Some(NUMBER), |body| {
+        bodies.push(body.to_vec());
+        true
+    })?;
+    Ok(scan.map(|scan| (bodies, scan)))
+}
+
+fn resume(files: &Memory) -> (Bodies, Log) {
+    let (bodies, scan) = read(files).unwrap().unwrap();
+    (bodies, Log::resume(files, Path::new(LOG), Kind::Kept, scan).unwrap())
+}
+
+fn create(files: &Memory, body: &[u8]) -> Log {
+    Log::create(files, Path::new(LOG), Kind::Kept, NUMBER, body, b"0").unwrap()
+}
+
+/// What is done with a log.
+#[derive(Clone, Debug)]
+enum Step {
+    Append(Vec<u8>),
+    Replace(Vec<u8>),
+    Resume,
+}
+
+fn arb_step() -> impl Strategy<Value = Step> {
+    let body = || proptest::collection::vec(any::<u8>(), 0..12);
+    prop_oneof![
+        4 => body().prop_map(Step::Append),
+        1 => body().prop_map(Step::Replace),
+        1 => Just(Step::Resume),
+    ]
+}
+
+/// Does a step, and what the log holds then.
+fn step(files: &Memory, log: &mut Log, bodies: &mut Bodies, step: &Step) -> std::io::Result<()> {
+    match step {
+        Step::Append(body) => {
+            log.append(body, b"note")?;
+            bodies.push(body.clone());
+        }
+        Step::Replace(body) => {
+            log.replace(files, body, b"note")?;
+            *bodies = vec![body.clone()];
+        }
+        Step::Resume => {
+            let (_, scan) = read(files).unwrap().unwrap();
+            *log = Log::resume(files, Path::new(LOG), Kind::Kept, scan)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
+    let files = Memory::default();
+    let mut log = create(&files, b"first");
+    let mut bodies = vec![b"first".to_vec()];
+    let mut older: Vec<[Vec<u8>; 2]> = Vec::new();
+    let both = || [LOG, END].map(|path| files.get(path).unwrap());
+    let steps = [
+        Step::Append(b"one".to_vec()),
+        Step::Append(Vec::new()),
+        Step::Replace(b"anew".to_vec()),
+        Step::Append(b"three".to_vec()),
+        Step::Append(b"four, which is longer".to_vec()),
+    ];
+    for one in steps {
+        older.push(both());
+        step(&files, &mut log, &mut bodies, &one).unwrap();
+    }
+    for (index, path) in [LOG, END].into_iter().enumerate() {
+        let former: Vec<Vec<u8>> = older.iter().map(|both| both[index].clone()).collect();
+        for one in harms(&files.get(path).unwrap(), &former, 1) {
+            let damaged = files.copy();
+            harm(&damaged, path, &one);
+            match read(&damaged) {
+                // A slot that is torn, or the end as it was before the last record: as after a power cut.
+                Ok(Some((found, _))) => {
+                    let like_a_power_cut = path == END
+                        && match &one {
+                            Harm::Flip { .. } => true,
+                            Harm::Older(moment, _) => moment + 1 == older.len(),
+                            _ => false,
+                        };
+                    assert!(like_a_power_cut, "{path} {one:?} was not noticed");
+                    assert_eq!(found, bodies, "{path} {one:?}");
+                    // And it goes on.
+                    let (_, mut log) = resume(&damaged);
+                    log.append(b"more", b"").unwrap();
+                    assert_eq!(read(&damaged).unwrap().unwrap().0.len(), bodies.len() + 1);
+                }
+                Ok(None) => panic!("{path} {one:?}: taken for new"),
+                Err(broken) => {
+                    assert!(broken.to_string().starts_with("/state/log"), "{broken}");
+                    assert!(!broken.whole || path == END, "{one:?}: {broken}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_of_another_task_disk_or_kind_is_refused() {
+    let files = Memory::default();
+    drop(create(&files, b"first"));
+    let read = |kind, number| Scan::read(&files, Path::new(LOG), kind, number, |_| true);
+    assert!(read(Kind::Kept, None).unwrap().is_some());
+    assert_eq!(read(Kind::Kept, Some(78)).unwrap_err().damage, Damage::Other);
+    assert_eq!(read(Kind::Moves, Some(NUMBER)).unwrap_err().damage, Damage::Other);
+    let bytes = files.get(LOG).unwrap();
+    files.put(LOG, b"FBIMAGE1 and so on, which is of an earlier version");
+    assert_eq!(read(Kind::Kept, None).unwrap_err().damage, Damage::Foreign);
+    let mut newer = bytes;
+    newer[8] = 2;
+    let check = crc32fast::hash(&newer[..24]);
+    newer[24..28].copy_from_slice(&check.to_le_bytes());
+    files.put(LOG, &newer);
+    assert_eq!(read(Kind::Kept, None).unwrap_err().damage, Damage::Version(2));
+}
+
+/// A record that is whole and not acknowledged may have been: it counts. One that is cut anywhere never was.
+#[test]
+fn a_record_that_is_cut_and_was_never_acknowledged_never_happened() {
+    let files = Memory::default();
+    let mut log = create(&files, b"first");
+    log.append(b"second", b"").unwrap();
+    let (before, end) = (files.get(LOG).unwrap(), files.get(END).unwrap());
+    log.append(b"third", b"").unwrap();
+    let whole = files.get(LOG).unwrap();
+    for len in before.len()..=whole.len() {
+        for zeroes in [0, 5000] {
+            let mut torn = whole[..len].to_vec();
+            torn.resize(len + zeroes, 0);
+            files.put(LOG, &torn);
+            files.put(END, &end);
+            let third = len == whole.len();
+            let (bodies, mut log) = resume(&files);
+            assert_eq!(bodies.len(), if third { 3 } else { 2 });
+            log.append(b"more", b"").unwrap();
+            assert_eq!(read(&files).unwrap().unwrap().0.last().unwrap(), b"more");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Killed after any call, with the power or without.
+    #[test]
+    fn a_kill_loses_nothing_acknowledged_and_looks_like_no_damage(
+        steps in proptest::collection::vec(arb_step(), 1..8),
+        calls in 0u64..60,
+        seed: u64,
+        power: bool,
+    ) {
+        let files = Memory::default();
+        files.stop_after(Some(calls));
+        let (mut acknowledged, mut tried) = (Vec::new(), None);
+        match Log::create(&files, Path::new(LOG), Kind::Kept, NUMBER, b"first", b"0") {
+            Err(_) => tried = Some(vec![b"first".to_vec()]),
+            Ok(mut log) => {
+                acknowledged = vec![b"first".to_vec()];
+                for one in &steps {
+                    let mut next = acknowledged.clone();
+                    match one {
+                        Step::Append(body) => next.push(body.clone()),
+                        Step::Replace(body) => next = vec![body.clone()],
+                        Step::Resume => {}
+                    }
+                    if step(&files, &mut log, &mut acknowledged, one).is_err() {
+                        tried = Some(next);
+                        break;
+                    }
+                }
+            }
+        }
+        files.stop_after(None);
+        if power {
+            files.power_cut(&mut Stream::new(seed, "power"));
+        }
+        let found = read(&files);
+        prop_assert!(found.is_ok(), "taken for damage: {:?}", found);
+        let found = found.unwrap().map_or(Vec::new(), |(bodies, _)| bodies);
+        prop_assert!(found == acknowledged || Some(&found) == tried.as_ref(), "{:?} after {:?}", found, acknowledged);
+        // It goes on as if it had never been killed.
+        if !found.is_empty() {
+            let (_, mut log) = resume(&files);
+            log.append(b"more", b"").unwrap();
+            log.replace(&files, b"anew", b"").unwrap();
+            prop_assert_eq!(read(&files).unwrap().unwrap().0, vec![b"anew".to_vec()]);
+        }
+    }
+
+    /// A call that fails, and the log is written anew: nothing that came before is taken for damage.
+    #[test]
+    fn after_a_failure_it_is_written_anew(calls in 0u64..12, then in 0u64..12, more in 0u64..12) {
+        let files = Memory::default();
+        let mut log = create(&files, b"first");
+        log.append(b"second", b"").unwrap();
+        for calls in [calls, then] {
+            files.stop_after(Some(calls));
+            let _ = log.append(b"third", b"");
+            let _ = log.replace(&files, b"fourth", b"");
+        }
+        files.stop_after(None);
+        prop_assert!(read(&files).is_ok(), "{:?}", read(&files));
+        log.replace(&files, b"anew", b"").unwrap();
+        prop_assert_eq!(read(&files).unwrap().unwrap().0, vec![b"anew".to_vec()]);
+        files.stop_after(Some(more));
+        let _ = log.append(b"last", b"");
+        files.stop_after(None);
+        prop_assert!(read(&files).is_ok());
+    }
+
+    #[test]
+    fn no_bytes_panic(log in proptest::collection::vec(any::<u8>(), 0..99), end: Option<bool>, sound: bool) {
+        let files = Memory::default();
+        if end.is_some() {
+            drop(create(&files, b"first"));
+        }
+        let mut bytes = if sound { files.get(LOG).unwrap_or_default() } else { Vec::new() };
+        bytes.extend(&log);
+        files.put(LOG, &bytes);
+        if end == Some(false) {
+            files.put(END, &log);
+        }
+        let _ = read(&files);
+    }
+}

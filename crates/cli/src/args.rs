@@ -488,17 +488,26 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TortureArgs {
-    /// Seed of everything random
-    #[arg(long, value_name = "N", value_parser = values::seed, default_value = "42", allow_negative_numbers = true)]
-    pub(crate) seed: u64,
+    /// Seed of everything random; `random` draws one, which is printed
+    #[arg(long, value_name = "N", value_parser = values::seed_or_random, default_value = "42", allow_negative_numbers = true)]
+    pub(crate) seed: values::SeedOrRandom,
     /// Virtual time [default: 1]
-    #[arg(long, value_name = "H", value_parser = values::hours, conflicts_with = "steps", allow_negative_numbers = true)]
+    #[arg(long, value_name = "H", value_parser = values::hours, conflicts_with_all = ["steps", "minutes"], allow_negative_numbers = true)]
     pub(crate) hours: Option<Duration>,
     /// Steps, in place of virtual time
-    #[arg(long, value_name = "N", value_parser = values::steps, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = values::steps, conflicts_with = "minutes", allow_negative_numbers = true)]
     pub(crate) steps: Option<u64>,
+    /// Minutes of the clock, in place of virtual time
+    #[arg(long, value_name = "N", value_parser = values::minutes, allow_negative_numbers = true)]
+    pub(crate) minutes: Option<Duration>,
+    /// Histories at a time [default: as many as there are cores]; a seed gives the same histories with any number
+    #[arg(long, value_name = "N", value_parser = values::jobs, allow_negative_numbers = true)]
+    pub(crate) jobs: Option<usize>,
+    /// The only host: core, volume, volume-outside or outside
+    #[arg(long, value_name = "HOST", value_parser = values::host, default_value = "all")]
+    pub(crate) host: values::Hosts,
     /// Replay one history from a file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "hours", "steps", "skip"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "hours", "steps", "minutes", "skip", "jobs", "host"])]
     pub(crate) replay: Option<PathBuf>,
     /// Skip the first N histories of the seed
     #[arg(long, value_name = "N", value_parser = values::skipped, conflicts_with = "replay", default_value = "0", allow_negative_numbers = true)]

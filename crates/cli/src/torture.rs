@@ -8,9 +8,13 @@ use crate::output::Console;
 use crate::problem::Problem;
 use crate::progress::Progress;
 use crate::tables::grouped;
+use crate::values::SeedOrRandom;
 use std::fmt::Write;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::available_parallelism;
+use std::time::Instant;
 use torture::{Counts, Failure, Scenario, Torture, shrink_until};
 use units::Duration;
 
@@ -32,63 +36,107 @@ pub(crate) fn execute(args: &TortureArgs, console: &Console) -> Result<Outcome, 
     outcome
 }
 
-/// Histories that are over, for who ends it at once.
+/// The number of histories that are over, for a second Ctrl-C.
 static OVER: AtomicU64 = AtomicU64::new(0);
 
+/// How much is asked for.
+enum Whole {
+    Steps(u64),
+    Virtual(Duration),
+    Clock(Duration, Instant),
+}
+
+impl Whole {
+    fn of(args: &TortureArgs) -> Self {
+        match (args.steps, args.minutes, args.hours) {
+            (Some(steps), ..) => Self::Steps(steps),
+            (None, Some(minutes), _) => Self::Clock(minutes, Instant::now()),
+            (None, None, hours) => Self::Virtual(hours.unwrap_or(Duration::from_secs(HOURS * 3_600))),
+        }
+    }
+
+    fn all(&self) -> u64 {
+        match self {
+            Self::Steps(steps) => *steps,
+            Self::Virtual(time) | Self::Clock(time, _) => time.as_nanos(),
+        }
+    }
+
+    fn done(&self, counts: &Counts) -> u64 {
+        match self {
+            Self::Steps(_) => counts.steps,
+            Self::Virtual(_) => counts.time.as_nanos(),
+            Self::Clock(_, begun) => u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The option that asks for the rest.
+    fn rest(&self, counts: &Counts) -> String {
+        let left = self.all().saturating_sub(self.done(counts));
+        let seconds = Duration::from_nanos(left).as_secs_f64();
+        match self {
+            Self::Steps(_) => format!("--steps {left}"),
+            Self::Virtual(_) => format!("--hours {}", seconds / 3_600.0),
+            Self::Clock(..) => format!("--minutes {:.2}", (seconds / 60.0).max(0.01)),
+        }
+    }
+}
+
 fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
-    let whole = match (args.steps, args.hours) {
-        (Some(steps), _) => steps,
-        (None, hours) => hours.unwrap_or(Duration::from_secs(HOURS * 3_600)).as_nanos(),
+    let whole = Whole::of(args);
+    let mut progress = Progress::new(console, "torturing", whole.all());
+    let seed = match args.seed {
+        SeedOrRandom::Seed(seed) => seed,
+        SeedOrRandom::Random => RandomState::new().build_hasher().finish(),
     };
-    let done = |counts: Counts| if args.steps.is_some() { counts.steps } else { counts.time.as_nanos() };
-    let mut progress = Progress::new(console, "torturing", whole);
-    let mut torture = Torture::new(args.seed);
+    let mut torture = Torture::new(seed);
+    // The options that choose the histories.
+    let mut chosen = format!("--seed {seed}");
+    if let Some(host) = args.host.0 {
+        torture = torture.on(host);
+        let _ = write!(chosen, " --host {host}");
+    }
     torture.skip(args.skip);
-    let seed = args.seed;
+    let again = chosen.clone();
     interrupt::watch(move || {
         let over = OVER.load(Ordering::SeqCst);
         let number = over + 1;
         Console::new().note(&format!(
-            "seed {seed}: ended in history {number}; go on with it: freeblock torture --seed {seed} --skip {over}"
+            "seed {seed}: ended in history {number}; go on with it: freeblock torture {again} --skip {over}"
         ));
     });
-    while done(torture.counts()) < whole {
-        progress.at(done(torture.counts()));
+    let jobs = args.jobs.or_else(|| available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let ended = torture.go_on(jobs, |torture| {
+        let done = whole.done(&torture.counts());
+        progress.at(done);
         OVER.store(torture.histories(), Ordering::SeqCst);
-        if interrupt::came() {
-            drop(progress);
-            return ended(&torture, whole - done(torture.counts()), args);
-        }
-        if let Err(found) = torture.next_history() {
-            let (shortest, failure) = shorter(&found.scenario, &found.failure);
-            drop(progress);
-            let mut text = format!(
-                "seed {}: history {} of it breaks a promise\n{}\n",
-                args.seed, found.history, found.failure
-            );
-            told(&mut text, &torture.counts());
-            let _ = writeln!(text, "the shortest history found that breaks it:");
-            return broken(text, &shortest, &failure, args);
-        }
+        done < whole.all() && !interrupt::came()
+    });
+    if let Err(found) = ended {
+        let (shortest, failure) = shorter(&found.scenario, &found.failure);
+        drop(progress);
+        let mut text =
+            format!("seed {seed}: history {} of it breaks a promise\n{}\n", found.history, found.failure);
+        told(&mut text, &torture.counts());
+        let _ = writeln!(text, "the shortest history found that breaks it:");
+        return broken(text, &shortest, &failure, args);
     }
     drop(progress);
-    let mut text =
-        format!("seed {}: {} histories, every promise held\n", args.seed, grouped(torture.histories()));
+    if interrupt::came() && whole.done(&torture.counts()) < whole.all() {
+        let _ = write!(chosen, " --skip {} {}", torture.histories(), whole.rest(&torture.counts()));
+        return interrupted(&torture, seed, &chosen, args);
+    }
+    let mut text = format!("seed {seed}: {} histories, every promise held\n", grouped(torture.histories()));
     told(&mut text, &torture.counts());
     Ok(text.into())
 }
 
-/// Ctrl-C came: what was done, and the command that goes on.
-fn ended(torture: &Torture, left: u64, args: &TortureArgs) -> Result<Outcome, Problem> {
-    let seed = args.seed;
-    let left = match args.steps {
-        Some(_) => format!("--steps {left}"),
-        None => format!("--hours {}", Duration::from_nanos(left).as_secs_f64() / 3_600.0),
-    };
+/// Says after Ctrl-C how far it came, and with which options it goes on.
+fn interrupted(torture: &Torture, seed: u64, rest: &str, args: &TortureArgs) -> Result<Outcome, Problem> {
     let next = torture.histories();
     let mut text = format!("seed {seed}: ended before history {}, every promise held so far\n", next + 1);
     told(&mut text, &torture.counts());
-    let _ = writeln!(text, "go on with: freeblock torture --seed {seed} --skip {next} {left}");
+    let _ = writeln!(text, "go on with: freeblock torture {rest}");
     if let Some(path) = &args.output {
         files::replace(path, format!("# history {} of seed {seed}\n{}", next + 1, torture.upcoming()))?;
     }

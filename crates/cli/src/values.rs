@@ -4,6 +4,7 @@ use drive::{Behaviour, SwitchError};
 use scheduler::policy::{AgeWeight, PolicyName};
 use std::path::PathBuf;
 use std::str::FromStr;
+use torture::Host;
 use units::{Bytes, Duration, Sectors};
 use workload::trace::{Columns, Event, TimeUnit, TraceFormat};
 use workload::{Share, Utilisation};
@@ -109,6 +110,39 @@ pub(crate) fn hours(text: &str) -> Result<Duration, String> {
     let hours = text.parse::<f64>().ok().filter(|h| *h > 0.0 && *h <= 87_600.0);
     let ms = hours.map(|h| h * 3_600_000.0);
     ms.and_then(Duration::from_millis_f64).ok_or_else(|| "give hours, more than 0 and up to 87600".to_owned())
+}
+
+/// Minutes of the clock: up to a year.
+pub(crate) fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes = text.parse::<f64>().ok().filter(|m| *m > 0.0 && *m <= 525_600.0);
+    let ms = minutes.map(|m| m * 60_000.0);
+    ms.and_then(Duration::from_millis_f64)
+        .ok_or_else(|| "give minutes, more than 0 and up to 525600".to_owned())
+}
+
+/// A seed, or one that is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SeedOrRandom {
+    Seed(u64),
+    Random,
+}
+
+/// A seed, or `random`.
+pub(crate) fn seed_or_random(text: &str) -> Result<SeedOrRandom, String> {
+    if text == "random" { Ok(SeedOrRandom::Random) } else { seed(text).map(SeedOrRandom::Seed) }
+}
+
+/// The hosts of random histories: one, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hosts(pub(crate) Option<Host>);
+
+/// The name of one host, or `all`.
+pub(crate) fn host(text: &str) -> Result<Hosts, String> {
+    if text == "all" {
+        return Ok(Hosts(None));
+    }
+    let host = text.parse().map_err(|_| "give core, volume, volume-outside, outside or all".to_owned());
+    host.map(|host| Hosts(Some(host)))
 }
 
 /// How many things are done at a time.

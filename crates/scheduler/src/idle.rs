@@ -17,15 +17,20 @@ use units::{Cylinder, Duration, Instant};
 /// go on, whatever the last request paid.
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// And where nobody can tell what work costs, so that no account ever says that it is less again, for no longer than this.
+/// The longest such silence where the cost of work cannot be told or is not predicted. There the account may never recover,
+/// and with it the patience would never end: work that needs many silences would not get on in any of them.
 const MOST_PATIENCE: Duration = Duration::from_secs(320);
+
+/// Doubling ends here: longer silences than a year are not told apart, and an instant beyond the end of time is none.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// How idle time is used.
 ///
 /// What it costs the foreground in all is held to [`harm_ppm`](Self::harm_ppm) of the foreground's time, and what a few
 /// requests may be late: the one with which the bound was passed, and those that were late for work above it. Such work
 /// begins only after a silence, of ten seconds first and of twice as long after each request that was late for it, until
-/// the account is back at half of the bound: if no silence is longer than an hour, that is ten requests. So work goes on
+/// the account is back at half of the bound: if no silence is longer than an hour, that is ten requests. Where the cost is
+/// not predicted, as of a drive of which only the size is known, 320 s of silence are always enough. So work goes on
 /// on a drive that nobody uses, and how often requests come changes nothing in the long run. Less
 /// than 2% is therefore not promised to a few dozen requests a day; `freeblock lab run fast04-fig5` has loads down to a
 /// request an hour, in its full size.
@@ -169,6 +174,8 @@ pub(crate) struct Idle {
     pub owed: Duration,
     /// What work costs is felt for longer than anybody can tell: it is taken to be above the bound.
     pub untold: bool,
+    /// The cost of work is not predicted: the account is an estimate, which may stay above the bound for ever.
+    pub unpredicted: bool,
     /// Since when the foreground has asked for nothing.
     pub since: Instant,
     /// When it asked for something first.
@@ -192,6 +199,7 @@ impl Idle {
             beside_ppm: 0,
             owed: Duration::ZERO,
             untold: false,
+            unpredicted: false,
             since: Instant::ZERO,
             asked: None,
             not_before: Instant::ZERO,
@@ -222,7 +230,7 @@ impl Idle {
         self.head.late += actual.saturating_since(plain);
         self.head.early += plain.saturating_since(actual);
         if std::mem::take(&mut self.relieved) && actual > plain {
-            self.patience = self.patience + self.patience;
+            self.patience = (self.patience + self.patience).min(LONGEST_PATIENCE);
         }
     }
 
@@ -244,7 +252,8 @@ impl Idle {
 
     /// When work above the bound goes on, if the foreground stays silent.
     pub fn relief(&self) -> Instant {
-        self.since + if self.untold { self.patience.min(MOST_PATIENCE) } else { self.patience }
+        let bounded = self.untold || self.unpredicted;
+        self.since + if bounded { self.patience.min(MOST_PATIENCE) } else { self.patience }
     }
 
     /// The head has left its track in idle time.
@@ -345,6 +354,21 @@ mod tests {
         // One that is early pays back, and work goes on at once.
         request(&mut idle, &config, Duration::from_secs(160), -5_000_000);
         assert_eq!(idle.range(&config, idle.since + Duration::from_millis(20)), Range::Hardest);
+    }
+
+    #[test]
+    fn an_estimate_that_never_recovers_does_not_make_work_wait_for_ever() {
+        let config = IdleTime::default();
+        let mut idle = Idle { unpredicted: true, ..Idle::new(1_000) };
+        for _ in 0..100 {
+            let silence = idle.relief().since(idle.since);
+            request(&mut idle, &config, silence, 20_000_000);
+        }
+        assert_eq!(idle.range(&config, idle.since + Duration::from_secs(319)), Range::Track);
+        assert_ne!(idle.range(&config, idle.since + Duration::from_secs(320)), Range::Track);
+        // A core that predicts again has an account to wait for.
+        idle.unpredicted = false;
+        assert_eq!(idle.range(&config, idle.since + Duration::from_secs(320)), Range::Track);
     }
 
     #[test]

@@ -17,16 +17,28 @@ const BUILT_IN: [&str; 4] = ["mimic-less-capacity", "quantum-atlas-10k", "seagat
 /// The kinds of steps, by weight.
 const WEIGHTS: [u64; 22] = [3, 1, 9, 3, 3, 2, 2, 3, 1, 20, 20, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1];
 
-/// The history of a seed.
+/// Draws the history of a seed.
 pub fn generate(seed: u64) -> Scenario {
+    generate_on(seed, None)
+}
+
+/// Draws the history of a seed on a given host, or on the host that the seed draws. A history is the same whether its
+/// host was given or drawn.
+pub fn generate_on(seed: u64, host: Option<Host>) -> Scenario {
     let mut dice = Dice::new(seed);
-    match dice.below(6) {
-        0 => return house::generate(dice),
-        1 => return outside(dice),
-        _ => {}
+    let drawn = match dice.below(6) {
+        0 => Host::Volume,
+        1 => Host::Outside,
+        _ => Host::Core,
+    };
+    match host.unwrap_or(drawn) {
+        Host::Volume | Host::VolumeOutside => house::generate(dice, host),
+        Host::Outside => outside(dice),
+        Host::Core => {
+            let setup = each_write(setup(&mut dice));
+            draw(dice, setup)
+        }
     }
-    let setup = each_write(setup(&mut dice));
-    draw(dice, setup)
 }
 
 /// In a third of the histories each background write is carried out itself. Drawn with a dice of its own, so that all else

@@ -37,10 +37,10 @@ mod volume;
 mod world;
 
 pub use failure::{Check, Failure};
-pub use generate::generate;
+pub use generate::{generate, generate_on};
 pub use history::{Outcome, run};
 pub use scenario::{
-    Conduct, DriveSpec, Host, Knowledge, Mimicry, Outer, Scenario, ScenarioError, Setup, Tells,
+    Conduct, DriveSpec, Host, Knowledge, Mimicry, Outer, Scenario, ScenarioError, Setup, Tells, UnknownHost,
 };
 pub use shrink::{prefix, shrink, shrink_until};
 pub use step::{AtHand, Fate, Step, Wait};

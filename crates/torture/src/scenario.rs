@@ -13,6 +13,7 @@ use model::{DriveModel, builtin};
 use scheduler::policy::{AgeWeight, PolicyName};
 use scheduler::{Config, Core, IdleTime, Mimic, SearchBudget, Sharing};
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use thiserror::Error;
 use units::{Bytes, Duration, Sectors};
@@ -54,6 +55,37 @@ pub enum Host {
     VolumeOutside,
     /// A host with a core outside the drive, in front of a black box.
     Outside,
+}
+
+impl Host {
+    /// All hosts, with their names in files and on the command line.
+    const NAMES: [(Self, &str); 4] = [
+        (Self::Core, "core"),
+        (Self::Volume, "volume"),
+        (Self::VolumeOutside, "volume-outside"),
+        (Self::Outside, "outside"),
+    ];
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(host, _)| host == self).map_or("", |(_, name)| name);
+        f.pad(name)
+    }
+}
+
+/// A name that no host has.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no host is named {0:?}; give one of core, volume, volume-outside, outside")]
+pub struct UnknownHost(String);
+
+impl FromStr for Host {
+    type Err = UnknownHost;
+
+    fn from_str(name: &str) -> Result<Self, UnknownHost> {
+        let found = Self::NAMES.iter().find(|(_, known)| *known == name);
+        found.map(|(host, _)| *host).ok_or_else(|| UnknownHost(name.to_owned()))
+    }
 }
 
 /// Who learns from the foreground's times, for SMTF to ask.
@@ -204,13 +236,7 @@ impl fmt::Display for Scenario {
             DriveSpec::Random(seed) => writeln!(f, "drive random {seed}")?,
             DriveSpec::Cut { name, cylinders } => writeln!(f, "drive cut {name} {cylinders}")?,
         }
-        let host = match s.host {
-            Host::Core => "core",
-            Host::Volume => "volume",
-            Host::VolumeOutside => "volume-outside",
-            Host::Outside => "outside",
-        };
-        writeln!(f, "host {host}")?;
+        writeln!(f, "host {}", s.host)?;
         if matches!(s.host, Host::Outside | Host::VolumeOutside) {
             writeln!(f, "outside {}", s.outside)?;
         }
@@ -341,10 +367,7 @@ fn setting(setup: &mut Setup, words: &[&str]) -> Result<(), String> {
             setup.drive =
                 DriveSpec::Cut { name: (*name).into(), cylinders: number(n, "number of cylinders")? };
         }
-        ["host", "core"] => setup.host = Host::Core,
-        ["host", "volume"] => setup.host = Host::Volume,
-        ["host", "volume-outside"] => setup.host = Host::VolumeOutside,
-        ["host", "outside"] => setup.host = Host::Outside,
+        ["host", host] => setup.host = host.parse().map_err(|e: UnknownHost| e.to_string())?,
         ["outside", words @ ..] => setup.outside = Outer::parse(words)?,
         ["mimic", "none"] => setup.mimic = Mimicry::None,
         ["mimic", "learner"] => setup.mimic = Mimicry::Learner,

@@ -1,16 +1,25 @@
-//! Histories one after another.
+//! Histories one after another, or several at a time.
 
 use crate::dice::{Dice, mix};
 use crate::failure::Failure;
-use crate::generate::generate;
+use crate::generate::generate_on;
 use crate::history::{Outcome, run};
-use crate::scenario::Scenario;
+use crate::scenario::{Host, Scenario};
 use crate::world::Counts;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+
+/// Histories per thread that may be carried out before an earlier one is done: a history takes from a millisecond to
+/// some ten seconds.
+const AHEAD: u64 = 64;
 
 /// Histories of a seed, each with its own drive and its own seed.
 #[derive(Clone, Debug)]
 pub struct Torture {
     dice: Dice,
+    host: Option<Host>,
     histories: u64,
     counts: Counts,
 }
@@ -18,7 +27,7 @@ pub struct Torture {
 /// A history that breaks a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its seed, for [`generate`].
+    /// Its seed, for [`generate_on`](crate::generate_on).
     pub seed: u64,
     /// Its number, from 1.
     pub history: u64,
@@ -28,10 +37,19 @@ pub struct Found {
     pub failure: Failure,
 }
 
+/// The end of one history: counts of its events, or the broken promise.
+type Ended = Result<Counts, Box<Found>>;
+
 impl Torture {
     /// All histories of a seed.
     pub fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(mix(seed)), histories: 0, counts: Counts::default() }
+        Self { dice: Dice::new(mix(seed)), host: None, histories: 0, counts: Counts::default() }
+    }
+
+    /// The same histories, all on one host.
+    #[must_use]
+    pub fn on(self, host: Host) -> Self {
+        Self { host: Some(host), ..self }
     }
 
     /// Histories so far.
@@ -53,7 +71,7 @@ impl Torture {
 
     /// The history that comes next.
     pub fn upcoming(&self) -> Scenario {
-        generate(self.dice.clone().next())
+        generate_on(self.dice.clone().next(), self.host)
     }
 
     /// One more history.
@@ -61,16 +79,98 @@ impl Torture {
     /// # Errors
     /// It breaks a promise.
     pub fn next_history(&mut self) -> Result<(), Box<Found>> {
-        let seed = self.dice.next();
-        self.histories = self.histories.saturating_add(1);
-        let scenario = generate(seed);
-        match run(&scenario) {
-            Ok(Outcome { counts, .. }) => {
-                self.counts.add(&counts);
-                Ok(())
+        let ended = self.carry_out(0);
+        self.count(ended)
+    }
+
+    /// Carries histories out in `jobs` threads for as long as `goes_on`, which is asked before each history is counted.
+    /// Histories are counted in the order of their numbers, whichever thread is done first: so counts, and the history
+    /// that is found, depend neither on the number of threads nor on their speed.
+    ///
+    /// # Errors
+    /// A history breaks a promise: of several the one with the lowest number.
+    pub fn go_on(&mut self, jobs: usize, mut goes_on: impl FnMut(&Self) -> bool) -> Result<(), Box<Found>> {
+        if jobs <= 1 {
+            while goes_on(self) {
+                self.next_history()?;
             }
-            Err(failure) => Err(Box::new(Found { seed, history: self.histories, scenario, failure })),
+            return Ok(());
         }
+        let from = self.clone();
+        let over = AtomicBool::new(false);
+        let (numbers, next) = mpsc::channel::<u64>();
+        let (ended, results) = mpsc::channel();
+        let next = Mutex::new(next);
+        let work = |ended: mpsc::Sender<_>| {
+            loop {
+                let number = next.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let Some(number) = number.ok().filter(|_| !over.load(Ordering::Relaxed)) else { return };
+                // A panic outside of the history itself ends the caller, and not only this thread.
+                let carried_out = catch_unwind(AssertUnwindSafe(|| from.carry_out(number)));
+                if ended.send((number, carried_out)).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            // It is dropped before the threads are waited for, even if this one panics.
+            let numbers = numbers;
+            for _ in 0..jobs {
+                let ended = ended.clone();
+                scope.spawn(move || work(ended));
+            }
+            let mut waiting = BTreeMap::new();
+            let (mut given, mut counted) = (0, 0);
+            let found = loop {
+                if !goes_on(self) {
+                    break Ok(());
+                }
+                while given < counted + AHEAD * jobs as u64 && numbers.send(given).is_ok() {
+                    given += 1;
+                }
+                let carried_out = loop {
+                    if let Some(carried_out) = waiting.remove(&counted) {
+                        break carried_out;
+                    }
+                    // One sender is this thread's own, so that there is always one.
+                    if let Ok((number, carried_out)) = results.recv() {
+                        waiting.insert(number, carried_out);
+                    }
+                };
+                counted += 1;
+                let carried_out = carried_out.unwrap_or_else(|panic| {
+                    over.store(true, Ordering::Relaxed);
+                    resume_unwind(panic)
+                });
+                if let Err(found) = self.count(carried_out) {
+                    break Err(found);
+                }
+            };
+            over.store(true, Ordering::Relaxed);
+            found
+        })
+    }
+
+    /// Carries out the history so many after the upcoming one.
+    fn carry_out(&self, after: u64) -> Ended {
+        let mut dice = self.dice.clone();
+        dice.skip(after);
+        let seed = dice.next();
+        let scenario = generate_on(seed, self.host);
+        match run(&scenario) {
+            Ok(Outcome { counts, .. }) => Ok(counts),
+            Err(failure) => {
+                let history = self.histories.saturating_add(after).saturating_add(1);
+                Err(Box::new(Found { seed, history, scenario, failure }))
+            }
+        }
+    }
+
+    /// Counts the upcoming history, which has ended so.
+    fn count(&mut self, ended: Ended) -> Result<(), Box<Found>> {
+        self.skip(1);
+        self.counts.add(&ended?);
+        Ok(())
     }
 }
 

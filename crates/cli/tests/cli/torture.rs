@@ -16,6 +16,23 @@ fn the_same_seed_gives_the_same_histories() {
 }
 
 #[test]
+fn threads_and_minutes_change_nothing_of_a_history() {
+    let one = run("torture --seed 3 --host outside --steps 1500 --jobs 1").worked();
+    assert_eq!(one, run("torture --seed 3 --host outside --steps 1500 --jobs 3").worked());
+    let minutes = run("torture --seed 3 --minutes 0.01 --host core").worked();
+    assert!(minutes.starts_with("seed 3: ") && minutes.contains("every promise held"), "{minutes}");
+}
+
+#[test]
+fn a_random_seed_is_printed() {
+    let drawn = || {
+        let text = run("torture --seed random --host core --steps 1").worked();
+        text.split([' ', ':']).nth(1).and_then(|seed| seed.parse::<u64>().ok()).unwrap()
+    };
+    assert_ne!(drawn(), drawn());
+}
+
+#[test]
 fn as_many_as_one_likes_are_left_out() {
     let all = run("torture --seed 3 --skip 9223372036854775807 --steps 1").worked();
     assert!(all.contains("9,223,372,036,854,775,808 histories, every promise held"), "{all}");
@@ -39,5 +56,9 @@ fn what_is_no_history_is_refused_by_line() {
     run("torture --skip 18446744073709551615").complained(2, &["--skip", "9223372036854775807"]);
     run("torture --skip -1").complained(2, &["--skip"]);
     run("torture --hours 1 --steps 1").complained(2, &["cannot be used with"]);
+    run("torture --minutes 1 --steps 1").complained(2, &["cannot be used with"]);
+    run("torture --minutes 0").complained(2, &["more than 0"]);
+    run("torture --seed few").complained(2, &["--seed"]);
+    run("torture --host drive").complained(2, &["--host", "volume-outside"]);
     run_with(&["torture", "--replay", &file, "--seed", "1"]).complained(2, &["cannot be used with"]);
 }

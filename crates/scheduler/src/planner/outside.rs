@@ -132,11 +132,17 @@ impl Search<'_> {
         });
         let stop = |(first, count): Passing| Stop { track: track.index(), op: work, first, count };
         let backward = |part: Passing| lbn_of(track, part.0).is_some_and(|first| first > lbn);
+        // An LBN between may lie elsewhere, on a spare sector: then the commands are two.
+        let adjoins = |(first, count): Passing| {
+            let sectors = track.track().sectors;
+            let last = count.checked_sub(1).and_then(|before| lbn_of(track, (first + before) % sectors));
+            last.is_some_and(|last| last + Sectors::new(1) == lbn)
+        };
         let none = [None; MOST_STOPS];
         let across = |second| Neighbour { first: work, second, backward: true, touching: false };
         match (found, parts) {
             // What lies right before the foreground is merged with it, and nothing else.
-            (1, [part, _]) if work == op && !backward(part) => ([Some(stop(part)), None, None, None], true),
+            (1, [part, _]) if work == op && adjoins(part) => ([Some(stop(part)), None, None, None], true),
             (1, [part, _]) if allows(backward(part)) => {
                 let cut = if work == op { terms.skipped(self.drive, track, across(op)) } else { 0 };
                 match part.1.checked_sub(cut).filter(|n| *n > 0) {
@@ -144,7 +150,7 @@ impl Search<'_> {
                     None => (none, false),
                 }
             }
-            (2, [far, near]) if work == op && allows(true) => {
+            (2, [far, near]) if work == op && allows(true) && adjoins(near) => {
                 match self.in_turn(track, across(op), [far, near], true) {
                     Some(stops) => (stops, true),
                     None => (none, false),

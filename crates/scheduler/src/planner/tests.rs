@@ -292,10 +292,25 @@ fn across_the_end(touching: bool, unwanted: &[u32]) -> Vec<(u32, u32)> {
         background.register(layout, session, Op::Read, work, Parameter::default()).unwrap();
     }
     let (from, to) = (track.sectors * 3 / 4, track.sectors / 2);
+    let found = before_a_request(&drive, &mut background, on, (from, to), touching);
+    found.unwrap().stops.iter().flatten().map(|stop| (stop.first, stop.count)).collect()
+}
+
+/// The detour of a head that is on a track of the request's at sector `from`, for a request at sector `to`.
+fn before_a_request(
+    drive: &DriveModel,
+    background: &mut Background,
+    on: TrackIndex,
+    (from, to): (u32, u32),
+    touching: bool,
+) -> Option<Detour> {
+    let layout = drive.layout();
+    let track = *layout.track_ref(on).track();
+    let lbn = layout.lbn_at(Location { track: on, sector: to }).unwrap();
     let rpm = drive.rpm();
     let first =
         Instant::ZERO + rpm.time_within(rpm.earliest_angle(Instant::ZERO).until(track.sector_angle(from)));
-    let deadline = first + rpm.time_within(track.arc(from, track.sectors - from + to));
+    let deadline = first + rpm.time_within(track.arc(from, (track.sectors + to - from) % track.sectors));
     let gap = Gap {
         at: first,
         from: track.into(),
@@ -319,12 +334,51 @@ fn across_the_end(touching: bool, unwanted: &[u32]) -> Vec<(u32, u32)> {
         source_track: false,
         allows: &|neighbour| touching || !neighbour.touching,
         price: None,
-        merge: Some((lbn(to), to)),
+        merge: Some((lbn, to)),
     };
     let limits = (Reach::Drive, SearchBudget::default());
-    let found = Planner::new(&drive).plan_with(&drive, &mut background, &gap, limits, Some(&terms)).0;
-    let stops = found.unwrap().stops;
-    stops.iter().flatten().map(|stop| (stop.first, stop.count)).collect()
+    Planner::new(drive).plan_with(drive, background, &gap, limits, Some(&terms)).0
+}
+
+/// On drives with remapped sectors the LBN before a request's may lie elsewhere: what passes before the request does not end
+/// where that begins then, and is no part of its command.
+#[test]
+fn only_what_ends_where_the_request_begins_is_merged_with_it() {
+    let (mut apart, mut merged) = (0, 0);
+    for seed in 0..40 {
+        let profile = random_profile(seed, Size::Tiny);
+        let drive = DriveModel::from_profile(&profile).unwrap();
+        let layout = drive.layout();
+        let mut background = Background::new(layout, 1 << 20);
+        let session = background.open(layout, Priority::default(), [true; 2]).unwrap();
+        let all = LbnRange::new(Lbn::ZERO, layout.capacity());
+        background.register(layout, session, Op::Read, (all, Sectors::new(1)), Parameter::default()).unwrap();
+        for index in 0..layout.track_count() {
+            let on = TrackIndex::new(index);
+            let sectors = layout.track(on).sectors;
+            let extents: Vec<_> = layout.track_ref(on).extents().collect();
+            for pair in extents.windows(2) {
+                let extent = pair[1];
+                let between = (pair[0].sector, extent.sector);
+                let found = before_a_request(&drive, &mut background, on, between, true);
+                let Some(detour) = found.filter(|detour| detour.merged) else {
+                    apart += 1;
+                    continue;
+                };
+                merged += 1;
+                let last = detour.stops.iter().flatten().last().unwrap();
+                // A slipped sector has no LBN.
+                let mut passing = (last.first..last.first + last.count).rev().map(|sector| sector % sectors);
+                let end = passing.find_map(|sector| layout.lbn_at(Location { track: on, sector }));
+                assert_eq!(
+                    end.map(|last| last + Sectors::new(1)),
+                    Some(extent.lbn),
+                    "seed {seed}, track {index}: {detour:?}"
+                );
+            }
+        }
+    }
+    assert!(apart > 0 && merged > 0, "{apart} apart, {merged} merged");
 }
 
 #[test]

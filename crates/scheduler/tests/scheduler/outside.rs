@@ -126,6 +126,56 @@ fn what_a_failed_write_gives_back_does_not_land_on_a_newer_one_that_is_on_its_wa
     assert_eq!(polled(&mut core, at(210)).1.len(), 1);
 }
 
+/// A block at 96 of eight sectors, of which 99 to 101 are there already, is written by two commands. The second is done;
+/// then the foreground writes what that wrote, and this is acknowledged; only then `fails` the first. No later write of the
+/// block may touch what the second command wrote.
+fn what_was_done_before_is_not_written_again(promoted: bool, fails: impl Fn(&mut Core, Instant, &Command)) {
+    let (mut core, session) = in_two_pieces();
+    let begin = if promoted { 6 } else { 100 };
+    if promoted {
+        assert_eq!(core.promote(session, range(96, 8)), Ok(1));
+    }
+    let (sent, ..) = polled(&mut core, at(begin));
+    assert_eq!(ranges(&sent), [range(96, 3), range(102, 2)]);
+    core.command_done(at(begin + 1), sent[1].id, Outcome::Done);
+    core.submit(at(begin + 2), Request { id: RequestId::new(2), op: Op::Write, range: range(101, 4) })
+        .unwrap();
+    let (newer, ..) = polled(&mut core, at(begin + 2));
+    assert_eq!(ranges(&newer), [range(101, 4)]);
+    core.command_done(at(begin + 9), newer[0].id, Outcome::Done);
+    let (_, delivered, completed) = polled(&mut core, at(begin + 9));
+    assert_eq!((delivered, completed), (vec![], vec![RequestId::new(2)]));
+    fails(&mut core, at(begin + 20), &sent[0]);
+    let (again, delivered, _) = polled(&mut core, at(begin + 20));
+    assert_eq!(delivered, []);
+    let (now, again) = match again[..] {
+        [] => idle_from(&mut core),
+        [again] => (at(begin + 20), again),
+        _ => panic!("{again:?}"),
+    };
+    assert_eq!(again.range, range(96, 3), "only what was not done");
+    core.command_done(now + Duration::from_millis(9), again.id, Outcome::Done);
+    let (sent, delivered, _) = polled(&mut core, now + Duration::from_millis(9));
+    assert_eq!((sent, delivered.len()), (vec![], 1));
+    assert_eq!(core.undelivered(session), Some(0));
+}
+
+#[test]
+fn what_a_write_had_done_before_all_was_lost_is_not_written_again_over_newer_data() {
+    for promoted in [false, true] {
+        what_was_done_before_is_not_written_again(promoted, |core, now, _| core.lost(now));
+    }
+}
+
+#[test]
+fn what_a_write_had_done_before_a_part_of_it_was_lost_is_not_written_again_over_newer_data() {
+    for promoted in [false, true] {
+        what_was_done_before_is_not_written_again(promoted, |core, now, first| {
+            core.command_done(now, first.id, Outcome::Lost);
+        });
+    }
+}
+
 /// With a foreground that is never silent, and a drive that is as it is known.
 #[test]
 fn a_block_to_be_written_that_has_a_hole_is_written_in_gaps_too() {

@@ -9,10 +9,13 @@ use units::Op;
 /// The kinds of steps, by weight.
 const WEIGHTS: [u64; 19] = [14, 10, 12, 3, 2, 4, 2, 5, 1, 1, 1, 1, 1, 1, 2, 2, 5, 8, 2];
 
-pub(super) fn generate(mut dice: Dice) -> Scenario {
+/// Draws a history of a volume; whether the core is outside the drive is drawn unless a `host` is given.
+pub(super) fn generate(mut dice: Dice, host: Option<Host>) -> Scenario {
     let drive = DriveSpec::Random(dice.next());
     let setup = Setup { drive, host: Host::Volume, ..setup(&mut dice) };
-    let setup = if dice.one_in(3) { outside(&mut dice, setup) } else { setup };
+    let drawn = dice.one_in(3);
+    let is_outside = host.map_or(drawn, |host| host == Host::VolumeOutside);
+    let setup = if is_outside { outside(&mut dice, setup) } else { setup };
     // With a dice of its own, so that all else of a history is what it was before there were logs.
     let log = Dice::new(mix(setup.seed ^ 0x6c6f67)).one_in(3);
     let setup = Setup { log, ..setup };

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // helpers of tests stand outside test functions
 
-use freeblock_torture::{Counts, Scenario, Torture, generate, run, shrink};
+use freeblock_torture::{Counts, Host, Scenario, Torture, generate, generate_on, run, shrink};
 use std::path::Path;
 use std::process::Command;
 
@@ -99,6 +99,40 @@ fn a_run_that_was_ended_goes_on_where_it_was() {
     whole.next_history().unwrap();
     second.next_history().unwrap();
     assert_eq!(second.counts().steps, whole.counts().steps - before.steps);
+}
+
+#[test]
+fn several_threads_count_the_same_histories_in_the_same_order() {
+    let run = |jobs| {
+        let mut torture = Torture::new(11).on(Host::Outside);
+        let mut seen = Vec::new();
+        let goes_on = |torture: &Torture| {
+            seen.push((torture.histories(), torture.counts()));
+            torture.histories() < 12
+        };
+        torture.go_on(jobs, goes_on).unwrap();
+        (seen, torture.upcoming())
+    };
+    let one = run(1);
+    assert_eq!(one.0.len(), 13);
+    assert_eq!(run(3), one);
+}
+
+#[test]
+fn a_host_that_is_asked_for_carries_out_the_histories_that_it_would_have_had() {
+    let of = |seed| generate(seed).setup.host;
+    for host in [Host::Core, Host::Volume, Host::VolumeOutside, Host::Outside] {
+        let mut drawn = 0;
+        for seed in 0..120 {
+            let history = generate_on(seed, Some(host));
+            assert_eq!(history.setup.host, host, "seed {seed}");
+            if of(seed) == host {
+                drawn += 1;
+                assert_eq!(history, generate(seed), "seed {seed}");
+            }
+        }
+        assert!(drawn > 0, "{host}");
+    }
 }
 
 #[test]

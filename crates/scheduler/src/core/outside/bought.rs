@@ -11,7 +11,7 @@ use super::decide::Part;
 use super::forecast::Standing;
 use crate::background::Focus;
 use crate::core::Core;
-use crate::core::under_way::{Job, turn};
+use crate::core::under_way::Job;
 use crate::planner::Detour;
 use units::{Duration, LbnRange, Op};
 
@@ -82,7 +82,8 @@ impl Core {
         if !outside.config.bought_turns || self.background.is_idle() || outside.caution().is_some() {
             return no;
         }
-        let turn = turn(&self.drive);
+        // Rounded up, or the last sector before the request would not be in the window.
+        let turn = self.drive.rpm().revolution();
         let room = outside.may_buy(turn);
         outside.price.seen(room);
         if !room {

@@ -203,7 +203,8 @@ impl Core {
         let later = self.who_is_too_late(outside, now);
         let job = self.choose(at, buffers);
         self.pool.extend(later);
-        if let Some(job) = job {
+        // If the early requests were promoted work only, and none of that is wanted any more, a late one is next.
+        if let Some(job) = job.or_else(|| self.choose(at, buffers)) {
             self.decide_foreground(outside, &standing, job, tag, buffers);
         } else if outside.device.is_empty() {
             self.decide_idle(outside, now, tag, buffers);
@@ -386,8 +387,8 @@ impl Core {
         let ranges = job.ranges();
         for (i, &asked) in ranges.iter().enumerate() {
             let extra = merged.filter(|_| i == 0);
-            let range =
-                extra.map_or(asked, |(extra, _)| LbnRange::new(extra.start(), extra.len() + asked.len()));
+            let start = extra.map_or(asked.start(), |(extra, _)| extra.start());
+            let range = LbnRange::new(start, asked.end().since(start));
             let useful = extra.map_or(0, |(_, useful)| useful);
             let work = Work::Foreground { job: job.clone(), plain: plain.filter(|_| i == 0) };
             let op = job.pending.request.op;

@@ -25,8 +25,10 @@ impl Core {
         let lost = outcome == Outcome::Lost;
         if lost || stopped.is_some() {
             let none = matches!(outcome, Outcome::NoData(_));
+            // Other commands of the same tag may be done: what they wrote is not to be written again, over newer data.
             let undone = |item: LbnRange| {
-                stopped.is_none_or(|stopped| item.start() > stopped || none && item.end() <= stopped)
+                command.range.overlaps(item)
+                    && stopped.is_none_or(|stopped| item.start() > stopped || none && item.end() <= stopped)
             };
             let again = self.background.give_back(self.drive.layout(), tag, true, undone);
             self.overtake_again(outside, command.id, &again);
@@ -76,27 +78,39 @@ impl Core {
         }
     }
 
-    /// All that is at the drive came to nothing.
+    /// All that is at the drive came to nothing: foreground requests are sent again, and the rest is wanted again. What
+    /// commands had done that the host had reported before stays done: to write it again could overwrite newer data.
     pub(in crate::core) fn lost_outside(&mut self, now: Instant) {
         let Some(mut outside) = self.outside.take() else { return };
         self.now = now;
         self.watch.lost_sight();
         let orders: Vec<Order> = outside.device.drain(..).chain(outside.queue.drain(..)).collect();
+        // The last first: what was taken of a block in pieces goes back in the reverse order.
+        for order in orders.iter().rev() {
+            let all = !matches!(order.work, Work::Foreground { .. });
+            let range = order.command.range;
+            self.background.give_back(self.drive.layout(), order.tag, all, |item| item.overlaps(range));
+        }
         let mut jobs: Vec<(u64, Job)> = Vec::new();
-        for order in orders.into_iter().rev() {
-            match order.work {
-                Work::Foreground { job, .. } => {
-                    self.background.give_back(self.drive.layout(), order.tag, false, |_| true);
-                    if jobs.iter().all(|(tag, _)| *tag != order.tag) {
-                        jobs.push((order.tag, job));
+        for Order { tag, command, work, .. } in orders {
+            let Work::Foreground { mut job, .. } = work else {
+                let outbox = &mut self.outbox;
+                self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));
+                continue;
+            };
+            let asked = command.foreground.unwrap_or(command.range);
+            match jobs.iter_mut().find(|(before, _)| *before == tag) {
+                // Only a promoted write takes several commands.
+                Some((_, job)) => job.runs.push(asked),
+                None => {
+                    if job.is_promoted_write() {
+                        job.runs = vec![asked];
                     }
-                }
-                _ => {
-                    self.background.give_back(self.drive.layout(), order.tag, true, |_| true);
+                    jobs.push((tag, job));
                 }
             }
         }
-        outside.retries.extend(jobs.into_iter().rev());
+        outside.retries.extend(jobs);
         outside.lost_sight(now);
         self.outside = Some(outside);
     }

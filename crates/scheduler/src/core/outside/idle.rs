@@ -311,6 +311,7 @@ impl Core {
         // Flash is never trusted, and what comes back there comes from nowhere else; but trust may be missing for a while.
         let trusted = outside.foresees() || self.idle.untold;
         self.idle.untold = trusted && outside.again.most_come_back();
+        self.idle.unpredicted = !outside.foresees();
         // What is felt many times over is not told before that is known.
         let untold = outside.felt.is_to_be_rehearsed() && now < self.idle.relief();
         let allowed = !untold && self.idle.range(&idle, now) != Range::Track;

@@ -54,7 +54,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Measure a drive by timed reads, and write its profile
     #[command(
-        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,noise,seed=7 -o found.toml\n  freeblock probe emulated:quantum-atlas-10k,noise,drift=off,grown_defects=20 -o found.toml\n  freeblock probe /dev/sdb -o sdb.toml --resume sdb.state --allow-writes 1000000-1020000\n\nDEVICE is a disk's path, or emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile, of which the probe sees\nthe commands and their times only. With `,noise` its times vary as those of a drive of 2001; `,NAME=VALUE` sets one behaviour (any number of them; `=off` switches it off) and\n`,NAME` alone sets it as `noise` has it: seek_spread=20us, late_settles=20000:500us, missed_landings_ppm=2000, seek_ageing_ppm=50000, drift=5000:5s, recalibration=60s:50ms,\ngrown_defects=20, bad_sectors=20:8, command_percent=50, completion_overhead=50us, command_spread=20us, completion_spread=10us, bus_sector=6.4us, overlap_percent=85, buffer=off, read_ahead=off,\nwrite_back=off, eager_read_ahead=on, queue=sptf:64; docs/MODEL.md, section 8, describes each. Without --allow-writes the probe only reads: the disk may be mounted, but\nother load on it disturbs the measurement. With --allow-writes the disk must not be in use. Sectors that cannot be read are avoided and listed. After Ctrl-C the same command with --resume continues. With -o\nthe findings, their confidence and the places where the profile may be wrong are printed; docs/PROBE.md describes the method."
+        after_help = "Example:\n  freeblock probe emulated:quantum-atlas-10k -o found.toml\n  freeblock probe emulated:mine.toml -o found.toml --resume found.state\n  freeblock probe emulated:seagate-cheetah-18lp,fast02,seed=7 -o found.toml\n  freeblock probe emulated:quantum-atlas-10k,fast02,drift=off,grown_defects=20 -o found.toml\n  freeblock probe /dev/sdb -o sdb.toml --resume sdb.state --allow-writes 1000000-1020000\n\nDEVICE is a disk's path, or emulated:NAME or emulated:FILE, a drive simulated from a built-in or written profile, of which the probe sees\nthe commands and their times only. With `,noise` its times vary as any drive's do, with `,fast02` as those of a drive of 2001, with `,modern` as those of a SATA drive; `,NAME=VALUE` sets one behaviour (any number of them; `=off` switches it off) and\n`,NAME` alone sets it as `fast02` has it: seek_spread=20us, late_settles=20000:500us, missed_landings_ppm=2000, seek_ageing_ppm=50000, drift=5000:5s, recalibration=60s:50ms,\ngrown_defects=20, bad_sectors=20:8, command_percent=50, completion_overhead=50us, command_spread=20us, completion_spread=10us, bus_sector=6.4us, overlap_percent=85, buffer=off, read_ahead=off,\nwrite_back=off, eager_read_ahead=on, prompt_read_ahead=on, rereads_ppm=6000, write_cache=128, queue=sptf:64; docs/MODEL.md, section 8, describes each. Without --allow-writes the probe only reads: the disk may be mounted, but\nother load on it disturbs the measurement. With --allow-writes the disk must not be in use. Sectors that cannot be read are avoided and listed. After Ctrl-C the same command with --resume continues. With -o\nthe findings, their confidence and the places where the profile may be wrong are printed; docs/PROBE.md describes the method."
     )]
     Probe(ProbeArgs),
     /// Show what the kernel says of a disk, and whether its gaps can be used; nothing is sent to the disk
@@ -314,6 +314,8 @@ pub(crate) enum Where {
     Inside,
     /// In the host, outside the drive's firmware
     Outside,
+    /// Nowhere: requests go to the drive at once, and its own queue, buffer and bus serve them
+    Device,
 }
 
 /// What the background does.
@@ -352,10 +354,12 @@ pub(crate) struct SimulateArgs {
     /// `freeblock serve` [default: the drive's own]
     #[arg(help_heading = "Drive", long, value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
-    /// In what a drive with the scheduler outside differs from its profile: noise, none, and behaviours by name, such as
-    /// noise,drift=off,bad_sectors=20:8 (`freeblock probe --help` names them all). `none` is the drive by its file: without a
-    /// command queue, with the bus and the cache that the file has (the Atlas 10K's 99 us a sector, and write-back). The drive
-    /// that the noise is of, without it: queue=sptf:64,bus_sector=6.4us,read_ahead=off,write_back=off [default: noise]
+    /// In what a drive that is not scheduled inside differs from its profile: a preset (modern, noise, fast02, none) and behaviours
+    /// by name, such as modern,drift=off,bad_sectors=20:8 (`freeblock probe --help` names them all). `noise` is the imprecision of
+    /// any drive with the bus and the buffer that its file has, `fast02` that with a bus and a firmware of 2001, `modern` that with
+    /// a SATA bus and command queueing (NCQ); `none` is the drive by its file, without a command queue. FAST 2002's drive without
+    /// noise: queue=sptf:64,bus_sector=6.4us,read_ahead=off,write_back=off [default: modern for a drive of 320 GB or more,
+    /// otherwise fast02]
     #[arg(help_heading = "Drive", long, value_name = "LIST", value_parser = values::behaviour)]
     pub(crate) behaviour: Option<Behaviour>,
     /// The foreground's policy: fcfs, c-look, sstf, sptf, sptf-sw:N (N percent) or smtf (the Disk Mimic; smtf:set or
@@ -519,7 +523,7 @@ pub(crate) struct TortureArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// The drive: a disk's path, or emulated:NAME or emulated:FILE, with `,noise`, `,BEHAVIOUR=VALUE` and `,seed=N` behind it
+    /// The drive: a disk's path, or emulated:NAME or emulated:FILE, with `,PRESET`, `,BEHAVIOUR=VALUE` and `,seed=N` behind it
     #[arg(value_name = "DEVICE")]
     pub(crate) device: DeviceName,
     /// Write the profile to this file instead of standard output
@@ -587,12 +591,12 @@ pub(crate) struct EmulateArgs {
     pub(crate) read_only: bool,
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
-    /// Vary the drive's times as those of a drive of 2001
+    /// Vary the drive's times as those of any drive: the preset noise
     #[arg(long)]
     pub(crate) noise: bool,
-    /// Differences between the drive and its profile: noise, none, and behaviours by name, such as noise,drift=off,bad_sectors=20:8
-    /// (`freeblock probe --help` lists them); `none` is the drive by its file, without a command queue and with the file's
-    /// bus [default: none]
+    /// Differences between the drive and its profile: a preset (modern, noise, fast02, none) and behaviours by name, such as
+    /// modern,drift=off,bad_sectors=20:8 (`freeblock probe --help` lists them); `none` is the drive by its file, without a
+    /// command queue and with the file's bus [default: none]
     #[arg(long, value_name = "LIST", value_parser = values::behaviour, conflicts_with = "noise")]
     pub(crate) behaviour: Option<Behaviour>,
     /// Seed of the drive's behaviour

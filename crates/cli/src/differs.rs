@@ -2,15 +2,24 @@
 
 use crate::values;
 use drive::Behaviour;
-use model::builtin;
+use model::{Profile, builtin};
 use std::fmt;
 use std::path::Path;
+use units::Bytes;
 
 /// `,noise,drift=off,seed=7`: its behaviour, and the seed of what is chance in that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Differs {
     pub(crate) behaviour: Behaviour,
     pub(crate) seed: u64,
+}
+
+/// The preset of an emulated drive, with its queue, buffer and bus, in a few words.
+pub(crate) fn in_force(profile: &Profile, behaviour: Behaviour) -> String {
+    let described = profile.firmware.as_ref().map(|firmware| {
+        format!(": {}", behaviour.described(firmware, Bytes::new(profile.sector_bytes.into())))
+    });
+    format!("behaviour {behaviour}{}", described.unwrap_or_default())
 }
 
 /// A drive's name, and the words behind it. A comma is part of the name where a file of that name is there, or what stands behind

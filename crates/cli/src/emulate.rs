@@ -1,6 +1,7 @@
 //! `freeblock emulate`: a drive that is not there, for whoever speaks NBD.
 
 use crate::args::{EmulateArgs, TlsArgs};
+use crate::differs::in_force;
 use crate::drive::resolve::resolve;
 use crate::interrupt;
 use crate::output::Console;
@@ -36,11 +37,13 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
             .help("give each emulated drive a file of its own")
     })?;
     let noise = if args.noise { Behaviour::noisy() } else { Behaviour::default() };
-    let disk = Emulated::new(&found.profile, args.behaviour.unwrap_or(noise), args.seed, file)
+    let behaviour = args.behaviour.unwrap_or(noise);
+    let disk = Emulated::new(&found.profile, behaviour, args.seed, file)
         .map_err(|e| Problem::failed(format!("{}: {e}", args.file.display())))?;
     for listener in &listeners {
         console.note(&format!("{} at {}", found.profile.title, listener.address()));
     }
+    console.note(&in_force(&found.profile, behaviour));
     log(tracing::Level::INFO);
     let offer = Offer { name: args.name.clone(), read_only: args.read_only, tls, ..Offer::default() };
     let (exporter, stop) = Exporter::new(disk, offer, listeners).map_err(Problem::failed)?;

@@ -5,7 +5,8 @@
 
 use crate::error::DriveError;
 use model::profile::{Cache, ExtraWriteDisconnect, Firmware, Overheads};
-use units::Duration;
+use std::fmt;
+use units::{Bytes, Duration};
 
 /// Something that happens now and then and takes a while.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +52,19 @@ pub enum QueueOrder {
     Fcfs,
     /// The one that the head gets to first, by the drive's own knowledge; what is in the buffer before all.
     Sptf,
+    /// A real SATA drive's, as far as its answers say: the shortest seek first, with no regard to rotation, and a request that has
+    /// waited gains on one that has not; what is in the buffer before all.
+    Own,
+}
+
+impl fmt::Display for QueueOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fcfs => "in order of arrival",
+            Self::Sptf => "in the order of shortest positioning time",
+            Self::Own => "in the drive's own order",
+        })
+    }
 }
 
 /// What becomes of a command that comes while another is served.
@@ -80,7 +94,7 @@ pub enum Queue {
 /// let behaviour = Behaviour { seek_spread: Duration::from_micros(60), ..Behaviour::default() };
 /// let drive = Drive::with_behaviour(&profile, Rules::HARDWARE, behaviour, 1).unwrap();
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
     /// Standard deviation of each move of the arm around the profile's time.
     pub seek_spread: Duration,
@@ -106,7 +120,7 @@ pub struct Behaviour {
     pub command_spread: Duration,
     /// Each completion comes later by up to this.
     pub completion_spread: Duration,
-    /// Time for one sector between buffer and host, in place of the profile's: another bus.
+    /// Time for 512 bytes between buffer and host, in place of the profile's: another bus.
     pub bus_sector: Option<Duration>,
     /// A read that needs the medium takes the bus only when a share of it has landed, each time another one from
     /// nothing to this many percent: how far bus and medium overlap varies.
@@ -120,16 +134,91 @@ pub struct Behaviour {
     /// A read behind another read on the same track looks sequential: the drive reads on to the track's end, or its
     /// own read-ahead's, before it turns to the next command.
     pub eager_read_ahead: bool,
+    /// A command ends read-ahead at once, also in the middle of a sector or a move; otherwise that is waited for.
+    pub prompt_read_ahead: bool,
+    /// Reads, of a million after a move of the arm, whose data come only three or more revolutions later. The same sectors are read so
+    /// each time.
+    pub rereads_ppm: u32,
+    /// Writes that a drive with a queue that writes back holds: each is reported at once, and goes to the medium when the arm has
+    /// nothing else to do. With none, a write goes to the medium as soon as it is reported, and the next one waits for that.
+    pub write_cache: u32,
     /// Several commands at a time.
     pub queue: Queue,
 }
 
+/// Bytes of the sector that [`Behaviour::bus_sector`] is the time of.
+const BUS_SECTOR_BYTES: u64 = 512;
+
+/// Capacity from which on a drive is taken for one with a serial bus and a queue of its own: the first such drives,
+/// of 2004, had 160 to 400 GB, and no parallel SCSI drive had more than 300 GB.
+const MODERN_BYTES_MIN: Bytes = Bytes::new(320_000_000_000);
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self::EXACT
+    }
+}
+
 impl Behaviour {
+    /// The drive as its profile has it.
+    pub const EXACT: Self = Self {
+        seek_spread: Duration::ZERO,
+        late_settles: Rarely { ppm: 0, most: Duration::ZERO },
+        missed_landings_ppm: 0,
+        seek_ageing_ppm: 0,
+        drift: None,
+        recalibration: None,
+        grown_defects: 0,
+        bad_sectors: None,
+        command_percent: None,
+        completion_overhead: None,
+        command_spread: Duration::ZERO,
+        completion_spread: Duration::ZERO,
+        bus_sector: None,
+        overlap_percent: 0,
+        buffer: None,
+        read_ahead: None,
+        write_back: None,
+        eager_read_ahead: false,
+        prompt_read_ahead: false,
+        rereads_ppm: 0,
+        write_cache: 0,
+        queue: Queue::Serial,
+    };
+
+    /// The imprecision of any drive, with the bus, the buffer and the sector size of the drive that it is given:
+    /// moves that spread, late settles, missed landings, drift, recalibration, and times of commands that vary.
+    /// Defects and bad sectors are not in it.
+    pub const fn noisy() -> Self {
+        Self { bus_sector: None, write_back: None, eager_read_ahead: false, ..Self::fast02() }
+    }
+
+    /// A drive of today: the imprecision of [`noisy`](Self::noisy), a SATA bus of 600 MB/s, a queue of 32 commands (NCQ) in the
+    /// drive's own order, read-ahead that a command ends at once, a write cache, and a few reads that come many
+    /// revolutions late. Order, cache and late reads are fitted to a real SATA drive (docs/MODEL.md, section 8).
+    pub const fn modern() -> Self {
+        Self {
+            bus_sector: Some(Duration::from_nanos(850)),
+            write_back: Some(true),
+            prompt_read_ahead: true,
+            rereads_ppm: 6_000,
+            write_cache: 128,
+            queue: Queue::Tagged { order: QueueOrder::Own, depth: 32 },
+            ..Self::noisy()
+        }
+    }
+
+    /// The preset of a drive's generation: [`modern`](Self::modern) for one of 320 GB or more,
+    /// [`fast02`](Self::fast02) for others.
+    pub fn of_generation(capacity: Bytes) -> Self {
+        if capacity >= MODERN_BYTES_MIN { Self::modern() } else { Self::fast02() }
+    }
+
     /// What an outside scheduler of 2001 met: the default noise of the experiments outside the drive. Of random
     /// 4 KB requests it leaves some 98% within 50 us of an exact model's prediction and puts the rest a rotation
-    /// off (FAST'02, figure 7, has 97.5% on an Atlas 10K and 99.3% on a Cheetah 18LP). Defects and bad sectors are
-    /// not in it.
-    pub const fn noisy() -> Self {
+    /// off (FAST'02, figure 7, has 97.5% on an Atlas 10K and 99.3% on a Cheetah 18LP). An Ultra2 bus, no write-back,
+    /// eager read-ahead. Defects and bad sectors are not in it.
+    pub const fn fast02() -> Self {
         Self {
             seek_spread: Duration::from_micros(20),
             late_settles: Rarely { ppm: 20_000, most: Duration::from_micros(500) },
@@ -152,6 +241,9 @@ impl Behaviour {
             read_ahead: None,
             write_back: Some(false),
             eager_read_ahead: true,
+            prompt_read_ahead: false,
+            rereads_ppm: 0,
+            write_cache: 0,
             queue: Queue::Tagged { order: QueueOrder::Sptf, depth: 64 },
         }
     }
@@ -196,6 +288,35 @@ impl Behaviour {
         self.buffer.unwrap_or(told.enabled) && self.write_back.unwrap_or(told_to)
     }
 
+    /// The time of one sector of this size between buffer and host, if it is not the profile's.
+    pub fn bus_time(&self, sector: Bytes) -> Option<Duration> {
+        self.bus_sector.map(|time| time * sector.get() / BUS_SECTOR_BYTES)
+    }
+
+    /// Queue, buffer and bus in a few words, of a drive whose profile has this firmware and sectors of this size.
+    pub fn described(&self, told: &Firmware, sector: Bytes) -> String {
+        let queue = match self.queue {
+            Queue::Serial => format!("one command at a time, {} may wait", told.queue_depth),
+            Queue::Tagged { order, depth } => format!("a queue of {depth} {order}"),
+        };
+        let buffer = match self.buffer.unwrap_or(told.cache.enabled) {
+            false => "no buffer",
+            true if self.held_writes(&told.cache) > 0 => "a write cache",
+            true if self.writes_back(&told.cache) => "a buffer that writes back",
+            true => "a buffer that writes through",
+        };
+        let own = told.bulk_sector_ms.max(told.bus_read_sector_ms);
+        let own = Duration::from_millis_f64(own).unwrap_or(Duration::ZERO);
+        let bus = self.bus_time(sector).unwrap_or(own);
+        format!("{queue}, {buffer}, {} ns a sector on the bus", bus.as_nanos())
+    }
+
+    /// Writes that a drive whose profile has this of its buffer holds.
+    pub(crate) fn held_writes(&self, told: &Cache) -> u32 {
+        let holds = self.queue != Queue::Serial && self.writes_back(told);
+        if holds { self.write_cache } else { 0 }
+    }
+
     /// Refuses what no drive does.
     pub(crate) fn check(&self) -> Result<(), DriveError> {
         let wrong = |place, value: String, mend| Err(DriveError::Number { place, value, mend });
@@ -216,6 +337,7 @@ impl Behaviour {
             ("behaviour.late_settles.ppm", self.late_settles.ppm),
             ("behaviour.missed_landings_ppm", self.missed_landings_ppm),
             ("behaviour.seek_ageing_ppm", self.seek_ageing_ppm.unsigned_abs()),
+            ("behaviour.rereads_ppm", self.rereads_ppm),
         ] {
             if ppm > 1_000_000 {
                 return wrong(place, ppm.to_string(), "give at most 1000000 millionths");
@@ -252,6 +374,9 @@ impl Behaviour {
         if self.grown_defects > 100_000 {
             let value = self.grown_defects.to_string();
             return wrong("behaviour.grown_defects", value, "give at most 100000");
+        }
+        if self.write_cache > 65_536 {
+            return wrong("behaviour.write_cache", self.write_cache.to_string(), "give at most 65536 writes");
         }
         if let Queue::Tagged { depth, .. } = self.queue
             && !(1..=65_536).contains(&depth)

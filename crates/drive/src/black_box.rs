@@ -1,7 +1,7 @@
 //! What anything looks like from outside: a capacity, commands in, completions out.
 
 use crate::error::CommandError;
-use crate::firmware::{Command, Completion, Drive};
+use crate::firmware::{Breakdown, Command, Completion, Drive};
 use units::{Bytes, Instant, Lbn, RequestId, Sectors};
 
 /// What a host is told of a command: that it is done, when, and whether it failed. How it was served stays inside.
@@ -42,7 +42,7 @@ impl From<Completion> for Reply {
 ///         }
 ///     }
 /// }
-/// let mut drive = Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour::noisy(), 1).unwrap();
+/// let mut drive = Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour::fast02(), 1).unwrap();
 /// assert!(time_of_a_read(&mut drive).is_some());
 /// ```
 pub trait BlackBox {
@@ -70,6 +70,11 @@ pub trait BlackBox {
 
     /// A completion that has happened, in order.
     fn pop_reply(&mut self) -> Option<Reply>;
+
+    /// The same with where the time of the command went, from a device that says so.
+    fn pop_explained(&mut self) -> Option<(Reply, Option<Breakdown>)> {
+        self.pop_reply().map(|reply| (reply, None))
+    }
 
     /// Commands inside, completions not yet taken out excepted.
     fn outstanding(&self) -> usize;
@@ -102,6 +107,10 @@ impl BlackBox for Drive {
 
     fn pop_reply(&mut self) -> Option<Reply> {
         self.pop_completion().map(Reply::from)
+    }
+
+    fn pop_explained(&mut self) -> Option<(Reply, Option<Breakdown>)> {
+        self.pop_completion().map(|done| (done.into(), Some(done.breakdown)))
     }
 
     fn outstanding(&self) -> usize {

@@ -10,7 +10,7 @@ use units::Duration;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SwitchError {
     /// There is no such switch.
-    #[error("{word:?} is no behaviour of a drive; give noise, none, or of these: {}", Behaviour::names().collect::<Vec<_>>().join(", "))]
+    #[error("{word:?} is no behaviour of a drive; give {}, or of these: {}", preset_names(), Behaviour::names().collect::<Vec<_>>().join(", "))]
     Unknown {
         /// What was given.
         word: String,
@@ -25,8 +25,8 @@ pub enum SwitchError {
         /// What to give.
         mend: &'static str,
     },
-    /// The default noise has nothing for it.
-    #[error("{name}: there is none of it in the default noise, so it needs a value; {mend}")]
+    /// No preset has a value for it.
+    #[error("{name}: there is none of it in the presets, so it needs a value; {mend}")]
     Needs {
         /// The switch.
         name: &'static str,
@@ -53,7 +53,7 @@ const COUNT: &str = "give a whole number, or off";
 const TRIPLE: &str = "give on, off, or profile for what the profile says";
 
 /// In the order of the fields.
-const SWITCHES: [Switch; 19] = [
+const SWITCHES: [Switch; 22] = [
     Switch {
         name: "seek_spread",
         mend: TIME,
@@ -196,14 +196,36 @@ const SWITCHES: [Switch; 19] = [
         write: |of| if of.eager_read_ahead { ON } else { OFF }.to_owned(),
     },
     Switch {
+        name: "prompt_read_ahead",
+        mend: "give on or off",
+        copy: |to, from| to.prompt_read_ahead = from.prompt_read_ahead,
+        read: |to, text| set(&mut to.prompt_read_ahead, on(text)?),
+        write: |of| if of.prompt_read_ahead { ON } else { OFF }.to_owned(),
+    },
+    Switch {
+        name: "rereads_ppm",
+        mend: COUNT,
+        copy: |to, from| to.rereads_ppm = from.rereads_ppm,
+        read: |to, text| set(&mut to.rereads_ppm, text.parse().ok()?),
+        write: |of| of.rereads_ppm.to_string(),
+    },
+    Switch {
+        name: "write_cache",
+        mend: "give how many writes it holds, such as 128, or off",
+        copy: |to, from| to.write_cache = from.write_cache,
+        read: |to, text| set(&mut to.write_cache, text.parse().ok()?),
+        write: |of| of.write_cache.to_string(),
+    },
+    Switch {
         name: "queue",
-        mend: "give fcfs or sptf and how many commands it holds, such as sptf:64, or off",
+        mend: "give fcfs, sptf or own (the order of a real SATA drive) and how many commands it holds, such as sptf:64, or off",
         copy: |to, from| to.queue = from.queue,
         read: |to, text| {
             let (order, depth) = text.split_once(':')?;
             let order = match order {
                 "fcfs" => QueueOrder::Fcfs,
                 "sptf" => QueueOrder::Sptf,
+                "own" => QueueOrder::Own,
                 _ => return None,
             };
             set(&mut to.queue, Queue::Tagged { order, depth: depth.parse().ok()? })
@@ -212,9 +234,23 @@ const SWITCHES: [Switch; 19] = [
             Queue::Serial => OFF.to_owned(),
             Queue::Tagged { order: QueueOrder::Fcfs, depth } => format!("fcfs:{depth}"),
             Queue::Tagged { order: QueueOrder::Sptf, depth } => format!("sptf:{depth}"),
+            Queue::Tagged { order: QueueOrder::Own, depth } => format!("own:{depth}"),
         },
     },
 ];
+
+/// What a drive is, in a word, and the switches that this stands for. The first of those that stand for the same is the
+/// shortest way to write it.
+const PRESETS: [(&str, Behaviour); 4] = [
+    ("modern", Behaviour::modern()),
+    ("noise", Behaviour::noisy()),
+    ("fast02", Behaviour::fast02()),
+    ("none", Behaviour::EXACT),
+];
+
+fn preset_names() -> String {
+    PRESETS.map(|(name, _)| name).join(", ")
+}
 
 const ON: &str = "on";
 const OFF: &str = "off";
@@ -267,7 +303,8 @@ impl Behaviour {
         SWITCHES.iter().map(|switch| switch.name)
     }
 
-    /// Sets a switch: `name=value`, or the name alone for what the default noise has of it, `on` for what is on or off.
+    /// Sets a switch: `name=value`, or the name alone for the value of `fast02`, or of `modern` if `fast02` has none, `on` for what is
+    /// on or off.
     ///
     /// # Errors
     /// No such switch, or no such value of it, and what to give.
@@ -286,12 +323,15 @@ impl Behaviour {
                     return Err(SwitchError::Value { name, value: value.to_owned(), mend });
                 }
                 None => {
-                    let mut noise = Self::default();
-                    copy(&mut noise, &Self::noisy());
-                    if noise == Self::default() {
+                    let of = |preset: Self| {
+                        let mut only = Self::default();
+                        copy(&mut only, &preset);
+                        Some(only).filter(|only| *only != Self::default())
+                    };
+                    let Some(only) = of(Self::fast02()).or_else(|| of(Self::modern())) else {
                         return Err(SwitchError::Needs { name, mend });
-                    }
-                    copy(&mut changed, &noise);
+                    };
+                    copy(&mut changed, &only);
                 }
             }
         }
@@ -301,15 +341,16 @@ impl Behaviour {
     }
 }
 
-/// Words with commas between them: `noise` for the default noise, `none` for none, and switches, which change it.
+/// Words with commas between them: a preset (`modern`, `noise`, `fast02`, `none`), the last of which counts, and switches, which
+/// change it.
 ///
 /// ```
 /// use freeblock_drive::{BadSectors, Behaviour};
 ///
-/// let behaviour: Behaviour = "noise,drift=off,bad_sectors=20:8".parse()?;
+/// let behaviour: Behaviour = "modern,drift=off,bad_sectors=20:8".parse()?;
 /// let bad_sectors = Some(BadSectors { count: 20, retries: 8 });
-/// assert_eq!(behaviour, Behaviour { drift: None, bad_sectors, ..Behaviour::noisy() });
-/// assert_eq!(behaviour.to_string(), "noise,drift=off,bad_sectors=20:8");
+/// assert_eq!(behaviour, Behaviour { drift: None, bad_sectors, ..Behaviour::modern() });
+/// assert_eq!(behaviour.to_string(), "modern,drift=off,bad_sectors=20:8");
 /// # Ok::<(), freeblock_drive::SwitchError>(())
 /// ```
 impl FromStr for Behaviour {
@@ -317,8 +358,9 @@ impl FromStr for Behaviour {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let words = || text.split(',').filter(|word| !word.is_empty());
-        let mut behaviour = if words().any(|word| word == "noise") { Self::noisy() } else { Self::default() };
-        for word in words().filter(|word| !["noise", "none"].contains(word)) {
+        let preset = |word: &str| PRESETS.iter().find(|(name, _)| *name == word).map(|(_, preset)| *preset);
+        let mut behaviour = words().filter_map(preset).next_back().unwrap_or_default();
+        for word in words().filter(|word| preset(word).is_none()) {
             behaviour.set(word)?;
         }
         Ok(behaviour)
@@ -332,15 +374,16 @@ impl fmt::Display for Behaviour {
             let differs = SWITCHES.iter().filter(move |switch| (switch.write)(self) != (switch.write)(&base));
             differs.map(|switch| format!("{}={}", switch.name, (switch.write)(self))).collect::<Vec<_>>()
         };
-        let (mut noise, mut none) = (from(Self::noisy()), from(Self::default()));
-        if noise.len() < none.len() {
-            noise.insert(0, "noise".to_owned());
-            return f.write_str(&noise.join(","));
-        }
-        if none.is_empty() {
-            none.push("none".to_owned());
-        }
-        f.write_str(&none.join(","))
+        // Switches alone change no drive; a preset stands in front of what differs from it.
+        let written = PRESETS.map(|(name, preset)| {
+            let mut words = from(preset);
+            if preset != Self::EXACT || words.is_empty() {
+                words.insert(0, name.to_owned());
+            }
+            words
+        });
+        let shortest = written.iter().rev().min_by_key(|words| words.len());
+        f.write_str(&shortest.map_or_else(String::new, |words| words.join(",")))
     }
 }
 
@@ -348,8 +391,8 @@ impl fmt::Display for Behaviour {
 mod tests {
     use super::*;
 
-    /// A value of each switch which neither the default nor the noise has.
-    const VALUES: [&str; 19] = [
+    /// A value of each switch which no preset has.
+    const VALUES: [&str; 22] = [
         "seek_spread=35us",
         "late_settles=1000:2ms",
         "missed_landings_ppm=7",
@@ -368,6 +411,9 @@ mod tests {
         "read_ahead=off",
         "write_back=on",
         "eager_read_ahead=on",
+        "prompt_read_ahead=on",
+        "rereads_ppm=77",
+        "write_cache=9",
         "queue=fcfs:2",
     ];
 
@@ -376,7 +422,7 @@ mod tests {
         let mut all = Behaviour::default();
         for (value, name) in VALUES.into_iter().zip(Behaviour::names()) {
             assert!(value.starts_with(name), "{value} stands at {name}");
-            for base in ["none", "noise"] {
+            for base in PRESETS.map(|(name, _)| name) {
                 let one: Behaviour = format!("{base},{value}").parse().unwrap();
                 assert_eq!(one.to_string().parse(), Ok(one), "{one}");
                 let off: Behaviour = format!("{one},{name}=off").parse().unwrap();
@@ -391,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_in_the_noise_is_the_noise() {
+    fn a_name_alone_takes_the_value_of_fast02() {
         let mut behaviour = Behaviour::default();
         for name in Behaviour::names() {
             match behaviour.set(name) {
@@ -405,13 +451,17 @@ mod tests {
             }
         }
         // A name alone switches on what is on or off.
-        for word in ["buffer=profile", "read_ahead=profile", "write_back=off"] {
+        let others = ["prompt_read_ahead=off", "rereads_ppm=off", "write_cache=off"];
+        for word in ["buffer=profile", "read_ahead=profile", "write_back=off"].into_iter().chain(others) {
             behaviour.set(word).unwrap();
         }
-        assert_eq!(behaviour, Behaviour::noisy());
-        assert_eq!(behaviour.to_string(), "noise");
-        assert_eq!("noise".parse(), Ok(Behaviour::noisy()));
-        assert_eq!(Behaviour::default().to_string(), "none");
+        assert_eq!(behaviour, Behaviour::fast02());
+        for (name, preset) in PRESETS {
+            assert_eq!(preset.to_string(), name);
+            assert_eq!(name.parse(), Ok(preset));
+        }
+        assert_eq!(Behaviour::default(), Behaviour::EXACT);
+        assert_eq!("noise,modern".parse(), Ok(Behaviour::modern()));
     }
 
     #[test]
@@ -423,11 +473,11 @@ mod tests {
              5000:5s, or off"
         );
         assert!(said("nois").starts_with(
-            "\"nois\" is no behaviour of a drive; give noise, none, or of these: seek_spread, "
+            "\"nois\" is no behaviour of a drive; give modern, noise, fast02, none, or of these: seek_spread, "
         ));
         assert_eq!(
             said("bad_sectors"),
-            "bad_sectors: there is none of it in the default noise, so it needs a value; give how many and in how many turns \
+            "bad_sectors: there is none of it in the presets, so it needs a value; give how many and in how many turns \
              each is given up, such as 20:8, or off"
         );
         assert_eq!(said("overlap_percent=101"), "behaviour.overlap_percent: 101; give 0 to 100");

@@ -17,6 +17,8 @@ pub enum Paper {
     Fast02,
     /// Popovici, Arpaci-Dusseau, Arpaci-Dusseau: Robust, Portable I/O Scheduling with the Disk Mimic.
     Atc03,
+    /// No paper's: our own goals.
+    Ours,
 }
 
 impl fmt::Display for Paper {
@@ -26,6 +28,7 @@ impl fmt::Display for Paper {
             Self::Fast04 => "FAST 2004, A Framework for Building Unobtrusive Disk Maintenance Applications",
             Self::Fast02 => "FAST 2002, Freeblock Scheduling Outside of Disk Firmware",
             Self::Atc03 => "USENIX ATC 2003, Robust, Portable I/O Scheduling with the Disk Mimic",
+            Self::Ours => "our own goals",
         })
     }
 }

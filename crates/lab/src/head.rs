@@ -96,7 +96,7 @@ impl<'a> Outer<'a> {
     }
 
     fn behaviour(&self) -> Behaviour {
-        let noisy = Behaviour { write_back: Some(false), ..Behaviour::noisy() };
+        let noisy = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
         match self.terms {
             Terms::Claim | Terms::Unbounded => noisy,
             Terms::Quiet => {

@@ -17,6 +17,7 @@
 
 mod cache;
 mod claim;
+mod duel;
 mod experiment;
 mod figure;
 mod followed;

@@ -78,7 +78,7 @@ impl Measured {
 /// An ideal drive for commands: exact, two at a time, nothing read ahead, no time but the medium's.
 pub fn exact() -> Behaviour {
     Behaviour {
-        queue: Behaviour::noisy().queue,
+        queue: Behaviour::fast02().queue,
         read_ahead: Some(false),
         write_back: Some(false),
         ..noiseless_bus()
@@ -86,7 +86,7 @@ pub fn exact() -> Behaviour {
 }
 
 fn noiseless_bus() -> Behaviour {
-    Behaviour { bus_sector: Behaviour::noisy().bus_sector, ..Behaviour::default() }
+    Behaviour { bus_sector: Behaviour::fast02().bus_sector, ..Behaviour::default() }
 }
 
 impl Trial {
@@ -94,7 +94,7 @@ impl Trial {
     pub fn paper(policy: PolicyName, conservatism: Duration, requests: u64) -> Self {
         Self {
             policy,
-            behaviour: Behaviour::noisy(),
+            behaviour: Behaviour::fast02(),
             outside: Some(OutsideConfig::paper),
             conservatism,
             tasks: MPL,
@@ -175,7 +175,7 @@ pub fn foreseen(told: &Told, requests: u64, seed: u64) -> Result<ErrorRecord, La
     let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
     let load =
         Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
-    let (drive, overheads) = told.black_box(Behaviour::noisy(), seed)?;
+    let (drive, overheads) = told.black_box(Behaviour::fast02(), seed)?;
     // No detours, so nothing to be careful about.
     let place = Place::Outside(told.believed(OutsideConfig::paper(overheads, Duration::ZERO)));
     let config = Config { place, ..Config::default() };
@@ -195,7 +195,7 @@ pub fn by_the_firmware(
     requests: u64,
     seed: u64,
 ) -> Result<ForegroundReport, LabError> {
-    let (drive, _) = told.black_box(Behaviour::noisy(), seed)?;
+    let (drive, _) = told.black_box(Behaviour::fast02(), seed)?;
     let load = oltp(told, Arrival::outstanding(outstanding), seed)?;
     let mut run = Direct::new(drive, outstanding as usize, load);
     run.advance(requests, |_| {}).map_err(|e| LabError::new("an OLTP load", e))?;

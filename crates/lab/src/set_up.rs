@@ -25,14 +25,14 @@ pub fn drive(name: &str) -> Result<Arc<DriveModel>, LabError> {
 }
 
 /// A built-in drive as an outside scheduler of 2001 met it (FAST'02, section 5.1): with the default noise of
-/// [`Behaviour::noisy`], drawn from `seed`.
+/// [`Behaviour::fast02`], drawn from `seed`.
 ///
 /// # Errors
 /// There is none of this name, or it has no electronics.
 pub fn black_box(name: &str, seed: u64) -> Result<Drive, LabError> {
     let failed = |e: Box<dyn std::error::Error + Send + Sync>| LabError::new(format!("drive {name}"), e);
     let profile = builtin::find(name).map_err(|e| failed(e.into()))?;
-    Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour::noisy(), seed).map_err(|e| failed(e.into()))
+    Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour::fast02(), seed).map_err(|e| failed(e.into()))
 }
 
 /// Runs a random load without background: OSDI'00, section 3, by default 10,000 requests one at a time.

@@ -83,7 +83,7 @@ pub struct Told {
 /// # Errors
 /// Nothing could be made of a drive.
 pub fn all(lab: &Lab, knowledge: &[Knowledge]) -> Result<Vec<Told>, LabError> {
-    let noise = lab.pick(exact_but_for_the_bus(), Behaviour::noisy());
+    let noise = lab.pick(exact_but_for_the_bus(), Behaviour::fast02());
     let mut ways: Vec<Option<bool>> = knowledge.iter().map(|k| k.probe()).collect();
     ways.sort_unstable();
     ways.dedup();
@@ -228,7 +228,7 @@ fn move_ms(drive: &DriveModel, op: Op) -> f64 {
 
 /// The default black box without what varies.
 fn exact_but_for_the_bus() -> Behaviour {
-    let noisy = Behaviour::noisy();
+    let noisy = Behaviour::fast02();
     let Behaviour { queue, bus_sector, write_back, .. } = noisy;
     Behaviour { queue, bus_sector, write_back, ..Behaviour::default() }
 }

@@ -80,7 +80,7 @@ fn run(
     grain: Option<u64>,
     requests: u64,
 ) -> Outcome<(f64, f64)> {
-    let (device, _) = black_box(profile, Behaviour::noisy(), 1)?;
+    let (device, _) = black_box(profile, Behaviour::fast02(), 1)?;
     let (sector, capacity) = (device.model().sector_bytes(), device.model().layout().capacity());
     let area = Sectors::new(area / sector.get()).min(capacity);
     let source = Random::new(RandomConfig::new(area, sector), 7)?;

@@ -9,7 +9,7 @@ use crate::profile_file::ReadError;
 use thiserror::Error;
 
 /// Names, in the order in which they are listed, and the texts.
-const PROFILES: [(&str, &str); 15] = [
+const PROFILES: [(&str, &str); 16] = [
     ("quantum-atlas-10k", include_str!("../profiles/quantum-atlas-10k.toml")),
     ("seagate-cheetah-4lp", include_str!("../profiles/seagate-cheetah-4lp.toml")),
     ("seagate-cheetah-9lp", include_str!("../profiles/seagate-cheetah-9lp.toml")),
@@ -23,6 +23,7 @@ const PROFILES: [(&str, &str); 15] = [
     ("mimic-fast-seek-rotate", include_str!("../profiles/mimic-fast-seek-rotate.toml")),
     ("mimic-more-capacity", include_str!("../profiles/mimic-more-capacity.toml")),
     ("mimic-less-capacity", include_str!("../profiles/mimic-less-capacity.toml")),
+    ("desktop-2tb", include_str!("../profiles/desktop-2tb.toml")),
     ("nearline-4tb", include_str!("../profiles/nearline-4tb.toml")),
     ("nearline-20tb", include_str!("../profiles/nearline-20tb.toml")),
 ];

@@ -52,7 +52,7 @@ fn wanted() -> Option<Wanted> {
         wanted.names = common::nine_gigabytes().map(str::to_owned).collect();
     }
     if wanted.ways.is_empty() {
-        wanted.ways.push("noise".to_owned());
+        wanted.ways.push("fast02".to_owned());
     }
     Some(wanted)
 }

@@ -31,7 +31,7 @@ impl Application for Scan {
 fn run(block_kib: u64, outstanding: u64) {
     let profile = model::builtin::find("quantum-atlas-10k").unwrap();
     let model = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let behaviour = Behaviour { write_back: Some(false), ..Behaviour::noisy() };
+    let behaviour = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
     let (_, overheads) = sim::black_box(&profile, behaviour, 1).unwrap();
     let path = std::env::temp_dir().join(format!("freeblock-block-size-{}", std::process::id()));
     let file =

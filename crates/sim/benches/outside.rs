@@ -66,7 +66,7 @@ impl Run {
     fn new(policy: &'static str, background: Background) -> Result<Self> {
         let profile = builtin::find("quantum-atlas-10k")?;
         let known = Arc::new(DriveModel::from_profile(&profile)?);
-        let (drive, overheads) = black_box(&profile, Behaviour::noisy(), 1)?;
+        let (drive, overheads) = black_box(&profile, Behaviour::fast02(), 1)?;
         let load = Oltp::new(OltpConfig::new(known.layout().capacity(), known.sector_bytes()), 1)?;
         let load = Issuer::new(load, Arrival::oltp(10), Instant::ZERO, 1)?;
         let place = Place::Outside(OutsideConfig::beyond(overheads));

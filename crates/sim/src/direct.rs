@@ -1,9 +1,10 @@
 //! A load straight on a black box: no scheduler but the device's own.
 
-use crate::report::{ForegroundReport, Times};
+use crate::report::{BackgroundReport, ForegroundReport, HeadNanos, Report, Times};
+use crate::rival::{Reader, Rival};
 use drive::{BlackBox, Command, CommandError};
 use std::collections::{BTreeMap, VecDeque};
-use units::{Duration, Instant, RequestId};
+use units::{Duration, Instant, Op, RequestId, Sectors};
 use workload::{ClosedTask, Issuer, Request, Source};
 
 /// A request that a device is done with.
@@ -28,7 +29,7 @@ pub struct Done {
 /// use workload::{Arrival, Issuer, Random, RandomConfig};
 ///
 /// let profile = model::builtin::find("quantum-atlas-10k")?;
-/// let drive = Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour::noisy(), 7)?;
+/// let drive = Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour::fast02(), 7)?;
 /// let layout = drive.model().layout();
 /// let load = Random::new(RandomConfig::new(layout.capacity(), drive.model().sector_bytes()), 7)?;
 /// let load = Issuer::new(load, Arrival::outstanding(8), Instant::ZERO, 7)?;
@@ -48,7 +49,12 @@ pub struct Direct<B, S> {
     now: Instant,
     last_done: Instant,
     times: Times,
+    rival: Option<Reader>,
+    head: HeadNanos,
 }
+
+/// The number of a rival's read; foreground requests count from zero.
+const RIVAL: RequestId = RequestId::new(u64::MAX);
 
 impl<B: BlackBox, S: Source> Direct<B, S> {
     /// A run that begins at instant zero. No more than `most` commands (at least one) are at the device, and no more
@@ -65,7 +71,16 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
             now: Instant::ZERO,
             last_done: Instant::ZERO,
             times: Times::new(),
+            rival: None,
+            head: HeadNanos::default(),
         }
+    }
+
+    /// With a background reader that goes straight to the device as well.
+    #[must_use]
+    pub fn beside(mut self, rival: Rival) -> Self {
+        self.rival = Some(Reader::new(rival, self.device.capacity()));
+        self
     }
 
     /// Goes on until so many more requests are done or the load has ended; tells `each` of every one. Whether the
@@ -76,12 +91,22 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
     pub fn advance(&mut self, requests: u64, mut each: impl FnMut(Done)) -> Result<bool, CommandError> {
         let goal = self.times.requests().saturating_add(requests);
         while self.times.requests() < goal {
-            let next = self.device.next_event().into_iter().chain(self.load.due()).min();
+            let reader = self.rival_due();
+            let next = self.device.next_event().into_iter().chain(self.load.due()).chain(reader).min();
             let Some(at) = next else { return Ok(false) };
             self.now = self.now.max(at);
             self.device.advance(self.now);
-            while let Some(reply) = self.device.pop_reply() {
+            while let Some((reply, breakdown)) = self.device.pop_explained() {
+                if let Some(reader) = self.rival.as_mut().filter(|_| reply.id == RIVAL) {
+                    reader.done();
+                    continue;
+                }
                 let Some((arrived, sent, task, request)) = self.sent.remove(&reply.id) else { continue };
+                if let Some(spent) = breakdown {
+                    self.head.seek += spent.seek;
+                    self.head.rotation += spent.latency;
+                    self.head.transfer += spent.transfer;
+                }
                 let began = self.last_done.max(arrived);
                 self.times.record(reply.at.since(arrived), reply.at.since(began));
                 self.last_done = reply.at;
@@ -97,14 +122,32 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
         while let Some(issued) = self.load.issue(self.now) {
             self.waiting.push_back((self.now, issued.task, issued.request));
         }
-        while self.sent.len() < self.most {
+        while self.sent.len() < self.most && self.has_room() {
             let Some((arrived, task, request)) = self.waiting.pop_front() else { break };
             let id = RequestId::new(self.next);
             self.next += 1;
             self.device.submit(self.now, Command { id, op: request.op, range: request.range })?;
             self.sent.insert(id, (arrived, self.now, task, request));
         }
+        if self.has_room()
+            && self.rival_due().is_some_and(|due| due <= self.now)
+            && let Some(reader) = &mut self.rival
+        {
+            let range = reader.begin();
+            self.device.submit(self.now, Command { id: RIVAL, op: Op::Read, range })?;
+        }
         Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        self.device.outstanding() < self.device.queue_depth()
+    }
+
+    /// When the rival's next read is due; a full device has no room for it before something else happens.
+    fn rival_due(&self) -> Option<Instant> {
+        let reader = self.rival.as_ref().filter(|_| self.has_room())?;
+        let idle = self.sent.is_empty() && self.waiting.is_empty();
+        reader.due(self.now, idle.then_some(self.last_done))
     }
 
     /// The device.
@@ -119,6 +162,33 @@ impl<B: BlackBox, S: Source> Direct<B, S> {
 
     /// What the load saw so far.
     pub fn report(&self) -> ForegroundReport {
-        self.times.report(self.now.since(Instant::ZERO).max(Duration::from_nanos(1)))
+        self.times.report(self.ran())
+    }
+
+    /// Millions of bytes a second that the background reader has got; 0 where there is none.
+    pub fn rival_mb_per_s(&self) -> f64 {
+        let sectors = self.rival.map_or(0, |reader| reader.sectors);
+        let bytes = Sectors::new(sectors).bytes(self.device.sector_bytes());
+        bytes.get() as f64 / 1e6 / self.ran().as_secs_f64()
+    }
+
+    /// The same with what the head did for the load, as far as the device says so. What it does after a command is acknowledged is
+    /// counted as if it belonged to the command; a rival's reads are left out.
+    pub fn whole_report(&self) -> Report {
+        Report {
+            foreground: self.report(),
+            head_time: self.head.shares(self.ran()),
+            background: BackgroundReport::default(),
+            simulated: self.now.since(Instant::ZERO),
+        }
+    }
+
+    /// Requests done.
+    pub fn requests(&self) -> u64 {
+        self.times.requests()
+    }
+
+    fn ran(&self) -> Duration {
+        self.now.since(Instant::ZERO).max(Duration::from_nanos(1))
     }
 }

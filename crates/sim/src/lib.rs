@@ -2,7 +2,7 @@
 //!
 //! [`Inside`] is the core in the drive's firmware: it knows the mechanics exactly and moves the head itself.
 //! [`Outside`] is the core in front of a drive: it sends commands and sees completions.
-//! [`Direct`] is a load on a device without any core.
+//! [`Direct`] is a load on a device without any core, and perhaps a background reader that has none either.
 //! [`Volume`] is the same with bytes on the medium, applications over the core, and faults. Nothing here sleeps or reads
 //! a clock; a run jumps from event to event, and the same set-up gives the same result.
 
@@ -11,6 +11,7 @@ mod head;
 mod inside;
 mod outside;
 mod report;
+mod rival;
 mod trust;
 mod volume;
 
@@ -18,6 +19,7 @@ pub use direct::{Direct, Done};
 pub use inside::{Background, Inside, Nothing, Observer, SetupError};
 pub use outside::{Outside, black_box};
 pub use report::{BackgroundReport, ForegroundReport, HeadNanos, HeadTime, Report};
+pub use rival::{Rival, When};
 pub use trust::Trust;
 pub use volume::{
     Completion, Content, Cure, Faults, Hosted, Passed, Place, Platters, Tally, Volume, VolumeError,

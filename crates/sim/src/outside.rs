@@ -29,7 +29,7 @@ use workload::{Issuer, Source};
 ///
 /// let profile = builtin::find("quantum-atlas-10k")?;
 /// let known = Arc::new(DriveModel::from_profile(&profile)?);
-/// let (drive, overheads) = black_box(&profile, Behaviour::noisy(), 42)?;
+/// let (drive, overheads) = black_box(&profile, Behaviour::fast02(), 42)?;
 /// let config = Config {
 ///     place: Place::Outside(OutsideConfig::paper(overheads, Duration::from_micros(300))),
 ///     ..Config::default()
@@ -454,7 +454,7 @@ pub fn black_box(
     // What waits in the host overlaps nothing.
     let overlap = behaviour.queue != Queue::Serial && drive.queue_depth() > 1;
     let mut overheads = Overheads::of(firmware, drive.model(), overlap);
-    if let Some(bus) = behaviour.bus_sector {
+    if let Some(bus) = behaviour.bus_time(drive.model().sector_bytes()) {
         overheads.completion[0] = overheads.completion[0].saturating_sub(overheads.bus_sector) + bus;
         overheads.bus_sector = bus;
     }

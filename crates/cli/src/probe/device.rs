@@ -1,6 +1,6 @@
 //! Which drive is probed, as the user names it, and the handle to it.
 
-use crate::differs::{self, Differs};
+use crate::differs::{self, Differs, in_force};
 use crate::drive::resolve::resolve;
 use crate::problem::Problem;
 use ::probe::{Device, DeviceError, Timed};
@@ -31,7 +31,7 @@ impl FromStr for DeviceName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let usage = || {
-            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,noise`, `,BEHAVIOUR=VALUE` and `,seed=N` \
+            "give emulated:NAME with a built-in drive's name, or emulated:FILE.toml; `,PRESET`, `,BEHAVIOUR=VALUE` and `,seed=N` \
              may follow; or a disk's path, /dev/sdX"
                 .to_owned()
         };
@@ -63,6 +63,20 @@ impl DeviceName {
     pub(crate) fn drive(&self) -> &str {
         let (Self::Emulated { drive: name, .. } | Self::Raw { path: name }) = self;
         name
+    }
+
+    /// The preset of an emulated drive, with its queue, buffer and bus, as a line; nothing of a real disk.
+    ///
+    /// # Errors
+    /// There is no such drive.
+    pub(crate) fn preset(&self) -> Result<Option<String>, Problem> {
+        let Self::Emulated { drive, differs } = self else { return Ok(None) };
+        let found = resolve(drive)?;
+        Ok(Some(format!(
+            "{}, emulated, {}",
+            found.profile.title,
+            in_force(&found.profile, differs.behaviour)
+        )))
     }
 
     /// Opens it for reads, and writes to some sectors; an emulated drive, which has no bytes to lose, for any writes. And, where

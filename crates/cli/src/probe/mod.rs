@@ -96,7 +96,10 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     }
     match (&args.output, args.json) {
         (_, true) => crate::drive::json(&Json { profile, report }),
-        (Some(_), false) => Ok(shown(report)),
+        (Some(_), false) => {
+            let preset = args.device.preset()?.map_or_else(String::new, |preset| preset + "\n\n");
+            Ok(preset + &shown(report))
+        }
         (None, false) => Ok(profile.to_toml()),
     }
 }

@@ -180,6 +180,7 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
         let bound = Listener::bind(address.clone(), remote);
         bound.map_err(|e| disk.places.underline_one("listen", turn, Problem::failed(e)))
     };
+    let preset = open::preset(disk)?;
     let (mut opened, recipe) = open::open(disk, config.partial_blocks)?;
     if let Some(remark) = recipe.remark() {
         console.note(&format!("{}: {remark}", disk.name));
@@ -210,6 +211,9 @@ fn start(disk: &DiskConfig, config: &Config, allowed: &Places, console: &Console
     })?;
     for place in places {
         console.note(&format!("{} at {place}", disk.name));
+    }
+    if let Some(preset) = preset {
+        console.note(&format!("{}: {preset}", disk.name));
     }
     if let Some(number) = disk.ublk {
         console.note(&format!("{} at /dev/ublkb{number}", disk.name));

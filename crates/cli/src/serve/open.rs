@@ -3,7 +3,7 @@
 use super::config::DiskConfig;
 use super::names::DeviceSpec;
 use super::recipe::{Knowledge, Made, Recipe, hex};
-use crate::differs::Differs;
+use crate::differs::{Differs, in_force};
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
 use device::{Device, Emulated, Inspection, Options, Raw, Zoned};
@@ -146,8 +146,7 @@ fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
         }
         DeviceSpec::Emulated { drive, file, differs: Differs { behaviour, seed } } => {
             let own = resolve(drive).map_err(wrong)?;
-            let behaviour =
-                Behaviour { write_back: Some(behaviour.write_back.unwrap_or(false)), ..*behaviour };
+            let behaviour = served_as(behaviour);
             let device = Emulated::new(&own.profile, behaviour, *seed, alone(file).map_err(wrong)?)
                 .map_err(|e| wrong(Problem::failed(format!("{}: {e}", file.display()))))?;
             let known = match profile {
@@ -158,6 +157,21 @@ fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
             Ok((Box::new(device) as AnyDevice, known))
         }
     }
+}
+
+/// The behaviour of an emulated disk; without a word about writes it acknowledges them from the medium.
+fn served_as(behaviour: &Behaviour) -> Behaviour {
+    Behaviour { write_back: Some(behaviour.write_back.unwrap_or(false)), ..*behaviour }
+}
+
+/// The preset of an emulated disk that is in force, with its queue, buffer and bus.
+///
+/// # Errors
+/// There is no such drive.
+pub(crate) fn preset(config: &DiskConfig) -> Result<Option<String>, Problem> {
+    let DeviceSpec::Emulated { drive, differs, .. } = &config.device else { return Ok(None) };
+    let own = resolve(drive).map_err(|problem| config.places.underline("device", problem))?;
+    Ok(Some(format!("{drive}, emulated, {}", in_force(&own.profile, served_as(&differs.behaviour)))))
 }
 
 /// Begins a recording. One that is there already is kept beside it, under the name of the last one.

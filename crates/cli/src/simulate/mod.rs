@@ -12,6 +12,7 @@ pub(crate) mod trace;
 
 use crate::Outcome;
 use crate::args::{BackgroundTask, SimulateArgs, Switch, Where};
+use crate::differs::in_force;
 use crate::drive::resolve::resolve;
 use crate::interrupt;
 use crate::output::Console;
@@ -21,7 +22,9 @@ use drive::{Behaviour, DriveError};
 use foreground::Foreground;
 use known::Told;
 use mimic::Learner;
+use model::Profile;
 use run::{Goal, Run};
+use scheduler::policy::PolicyName;
 use scheduler::{Config, IdleTime, MOST_BLOCK_SECTORS, OutsideConfig, Place, SearchBudget};
 use sim::{Background, Nothing, black_box};
 use std::sync::Arc;
@@ -85,13 +88,22 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
         (BackgroundTask::None, None) => Goal::Requests(requests.unwrap_or(foreground::DEFAULT_REQUESTS)),
         (BackgroundTask::Scan, None) => Goal::ScanDone,
     };
-    let title = title(args, &drive.profile.title, &description, console);
+    let behaviour = args
+        .behaviour
+        .unwrap_or_else(|| Behaviour::of_generation(model.layout().capacity().bytes(model.sector_bytes())));
+    let served = match args.place {
+        Where::Inside => format!("{} in the drive", args.policy),
+        _ => served(args, behaviour, &drive.profile),
+    };
+    let title = title(args, &drive.profile.title, &description, &served, console);
     let mut harm_ppm = None;
+    let refused = |error: DriveError| Problem::failed(format!("{}: {error}", args.drive));
     let mut run = match args.place {
         Where::Inside => Run::new(model, config, issuer, background)?,
+        Where::Device => {
+            Run::device(black_box(&drive.profile, behaviour, args.seed).map_err(refused)?.0, issuer)
+        }
         Where::Outside => {
-            let refused = |error: DriveError| Problem::failed(format!("{}: {error}", args.drive));
-            let behaviour = args.behaviour.unwrap_or(Behaviour::noisy());
             let (device, overheads) = black_box(&drive.profile, behaviour, args.seed).map_err(refused)?;
             let (known, place) = known::believed(args, model, overheads, told)?;
             let place = if args.blind || args.conservatism.is_some() {
@@ -144,41 +156,73 @@ fn simulate(args: &SimulateArgs, console: &Console) -> Result<String, Problem> {
     if args.json { crate::drive::json(&result.json()) } else { Ok(result.page(&title, args.background)) }
 }
 
-/// What is simulated, in a line.
-fn title(args: &SimulateArgs, drive: &str, load: &str, console: &Console) -> String {
-    let mut title = format!("{drive}, {load}, {}", args.policy);
-    if let Some(remark) = known::without_positions(args.policy).filter(|_| args.blind) {
-        if !args.json {
-            console.note(&format!("note: {remark}"));
-        }
-        title += " by LBN distance";
+/// One line that says what is simulated: drive, load, and what serves it.
+fn title(args: &SimulateArgs, drive: &str, load: &str, served: &str, console: &Console) -> String {
+    let mut title = format!("{drive}, {load}, {served}");
+    if let Some(remark) = known::without_positions(args.policy).filter(|_| args.blind)
+        && !args.json
+    {
+        console.note(&format!("note: {remark}"));
     }
     if let Some(profile) = &args.profile {
-        title += ", told ";
+        title += ", with the profile ";
         title += profile;
     }
     title
 }
 
+/// The place of the scheduler outside the drive or of none, and the drive's preset, queue, buffer and bus.
+fn served(args: &SimulateArgs, behaviour: Behaviour, profile: &Profile) -> String {
+    let text = match args.place {
+        Where::Device => "the drive alone".to_owned(),
+        _ if known::without_positions(args.policy).is_some() && args.blind => {
+            format!("{} by LBN distance outside the drive", args.policy)
+        }
+        _ => format!("{} outside the drive", args.policy),
+    };
+    text + ", " + &in_force(profile, behaviour)
+}
+
+/// Refuses flags that the scheduler's place has no use for.
 fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
-    if args.place == Where::Inside && args.conservatism.is_some() {
-        return Err(Problem::usage("--conservatism needs a scheduler outside the drive")
-            .help("give --where outside as well, or leave out --conservatism: inside the drive every time is known exactly"));
-    }
-    if args.place == Where::Inside && args.harm.is_some() {
-        return Err(Problem::usage("--harm needs a scheduler outside the drive")
-            .help("give --where outside as well, or leave out --harm: in the drive detours cost the foreground nothing"));
-    }
     let buys = args.bought_turns == Some(Switch::On);
-    if args.place == Where::Inside && buys {
-        return Err(Problem::usage("--bought-turns needs a scheduler outside the drive")
-            .help("give --where outside as well, or leave out --bought-turns"));
-    }
     let rests = args.plan_rest == Some(Switch::On);
-    if args.place == Where::Inside && rests {
-        return Err(Problem::usage("--plan-rest needs a scheduler outside the drive")
-            .help("give --where outside as well, or leave out --plan-rest: in the drive the papers' planner plans once for a gap"));
+    match args.place {
+        Where::Outside => return check_outside(args, buys, rests),
+        Where::Device => check_device(args)?,
+        Where::Inside => {}
     }
+    let inside = args.place == Where::Inside;
+    let outside_only = [
+        ("--conservatism", args.conservatism.is_some(), "inside the drive every time is known exactly"),
+        ("--harm", args.harm.is_some(), "in the drive detours cost the foreground nothing"),
+        ("--bought-turns", buys, "in the drive the papers' planner buys none"),
+        ("--plan-rest", rests, "in the drive the papers' planner plans once for a gap"),
+    ];
+    for (flag, given, why) in outside_only {
+        if given {
+            let mend = format!("give --where outside as well, or leave out {flag}");
+            let mend = if inside { format!("{mend}: {why}") } else { mend };
+            return Err(Problem::usage(format!("{flag} needs a scheduler outside the drive")).help(mend));
+        }
+    }
+    if inside && args.behaviour.is_some() {
+        return Err(Problem::usage("--behaviour does not go with a scheduler in the drive").help(
+            "give --where outside or --where device as well: in the drive everything is as its profile says",
+        ));
+    }
+    if args.blind {
+        let (place, why) = match inside {
+            true => ("a scheduler in the drive", "in the drive everything is known"),
+            false => ("--where device", "nothing is scheduled"),
+        };
+        return Err(Problem::usage(format!("--blind does not go with {place}"))
+            .help(format!("give --where outside as well: {why}")));
+    }
+    Ok(())
+}
+
+fn check_outside(args: &SimulateArgs, buys: bool, rests: bool) -> Result<(), Problem> {
     if args.conservatism.is_some() && (buys || rests || args.harm.is_some()) {
         return Err(Problem::usage("--harm, --plan-rest and --bought-turns do not go with --conservatism")
             .help("leave it out: FAST 2002's scheduler has no bound on what it costs"));
@@ -187,19 +231,29 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
         return Err(Problem::usage("--bought-turns and --plan-rest do not go with --blind")
             .help("leave it out: without a profile there are no detours"));
     }
-    if args.place == Where::Inside && args.behaviour.is_some() {
-        return Err(Problem::usage("--behaviour does not go with a scheduler in the drive")
-            .help("give --where outside as well: in the drive everything is as its profile says"));
-    }
-    if args.blind && args.place == Where::Inside {
-        return Err(Problem::usage("--blind does not go with a scheduler in the drive")
-            .help("give --where outside as well: in the drive everything is known"));
-    }
     if args.blind && args.conservatism.is_some() {
         return Err(Problem::usage("--conservatism does not go with --blind")
             .help("leave it out: without a profile there are no detours"));
     }
     Ok(())
+}
+
+/// Refuses what only a scheduler does.
+fn check_device(args: &SimulateArgs) -> Result<(), Problem> {
+    let given = [
+        ("--policy", args.policy != PolicyName::Fcfs),
+        ("--background scan", args.background == BackgroundTask::Scan),
+        ("--idle-time", args.idle_time == Some(Switch::On)),
+        ("--age-weight", args.age_weight.is_some()),
+        ("--budget", args.budget.is_some()),
+    ];
+    match given.into_iter().find(|(_, given)| *given) {
+        Some((flag, _)) => {
+            Err(Problem::usage(format!("{flag} does not go with --where device: there the drive alone serves the requests"))
+                .help(format!("leave out {flag}, or give --where inside or --where outside; --behaviour says in which order the drive serves")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn block(size: Bytes, sector: Bytes) -> Result<Sectors, Problem> {

@@ -8,11 +8,11 @@ use crate::progress::Progress;
 use drive::Drive;
 use mimic::Learner;
 use model::DriveModel;
-use scheduler::{Config, SubmitError};
-use sim::{Background, Inside, Observer, Outside, Report, SetupError};
+use scheduler::{Config, Request, SubmitError};
+use sim::{Background, Direct, Inside, Observer, Outside, Report, SetupError};
 use std::any::Any;
 use std::sync::Arc;
-use units::Instant;
+use units::{Instant, RequestId};
 use workload::{Issuer, Source};
 
 /// When a run is over.
@@ -37,14 +37,17 @@ const LONGEST: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000)
 enum Host<S> {
     Inside(Box<Inside<S>>),
     Outside(Box<Outside<S>>),
+    /// Nowhere: the drive serves the load alone.
+    Device(Box<Direct<Drive, S>>),
 }
 
-/// The same of either.
+/// The same of each host, and something else where there is no core.
 macro_rules! either {
-    ($host:expr, $run:ident => $of:expr) => {
+    ($host:expr, $run:ident => $of:expr, $device:pat => $alone:expr) => {
         match $host {
             Host::Inside($run) => $of,
             Host::Outside($run) => $of,
+            Host::Device($device) => $alone,
         }
     };
 }
@@ -86,6 +89,12 @@ impl<S: Source> Run<S> {
         Ok(Self { host: Host::Outside(Box::new(outside)), yielded: (0, 0) })
     }
 
+    /// A drive that serves the load alone.
+    pub(crate) fn device(device: Drive, foreground: Issuer<S>) -> Self {
+        let direct = Direct::new(device, usize::MAX, foreground);
+        Self { host: Host::Device(Box::new(direct)), yielded: (0, 0) }
+    }
+
     /// Goes on until the goal is reached or the load has ended, or Ctrl-C came where somebody [watches](interrupt::watch);
     /// whether it did not.
     ///
@@ -112,7 +121,7 @@ impl<S: Source> Run<S> {
     pub(crate) fn progress(&self, goal: Goal, label: &str, console: &Console) -> Progress {
         let whole = match goal {
             Goal::Requests(requests) => requests,
-            Goal::ScanDone => either!(&self.host, run => run.scan_progress()).map_or(0, |(_, blocks)| blocks),
+            Goal::ScanDone => self.scan_progress().map_or(0, |(_, blocks)| blocks),
         };
         Progress::new(console, label, whole)
     }
@@ -120,7 +129,7 @@ impl<S: Source> Run<S> {
     /// How far it has come on the way to the goal.
     pub(crate) fn position(&self, goal: Goal) -> u64 {
         match goal {
-            Goal::Requests(_) => either!(&self.host, run => run.requests()),
+            Goal::Requests(_) => self.requests(),
             Goal::ScanDone => self.delivered(),
         }
     }
@@ -134,10 +143,18 @@ impl<S: Source> Run<S> {
             Goal::Requests(requests) => STRIDE.min(requests.saturating_sub(self.requests())),
             Goal::ScanDone => STRIDE,
         };
-        let more = match goal {
-            Goal::Requests(_) => either!(&mut self.host, run => run.advance(stride, observer)),
-            Goal::ScanDone => either!(&mut self.host, run => run.advance_scan(stride, observer)),
-        };
+        let more = either!(&mut self.host, run => match goal {
+            Goal::Requests(_) => run.advance(stride, observer),
+            Goal::ScanDone => run.advance_scan(stride, observer),
+        }, run => {
+            let mut number = run.requests();
+            run.advance(stride, |done| {
+                let request = Request { id: RequestId::new(number), op: done.request.op, range: done.request.range };
+                number += 1;
+                observer.completed(request, done.arrived, done.at);
+            })
+            .map_err(SetupError::from)
+        });
         let more = more.map_err(problem)?;
         let (done, delivered) = (self.requests(), self.delivered());
         if !more || matches!(goal, Goal::Requests(requests) if done >= requests) {
@@ -151,7 +168,7 @@ impl<S: Source> Run<S> {
             ))
             .help("give smaller blocks, another policy, or --requests to end the run there"));
         }
-        if either!(&self.host, run => run.now()) > LONGEST {
+        if either!(&self.host, run => run.now(), run => run.now()) > LONGEST {
             return Err(Problem::failed(format!(
                 "a hundred years have been simulated after {done} requests"
             ))
@@ -160,38 +177,42 @@ impl<S: Source> Run<S> {
         Ok(true)
     }
 
+    fn scan_progress(&self) -> Option<(u64, u64)> {
+        either!(&self.host, run => run.scan_progress(), _ => None)
+    }
+
     fn delivered(&self) -> u64 {
-        either!(&self.host, run => run.scan_progress()).map_or(0, |(delivered, _)| delivered)
+        self.scan_progress().map_or(0, |(delivered, _)| delivered)
     }
 
     /// Foreground requests done.
     pub(crate) fn requests(&self) -> u64 {
-        either!(&self.host, run => run.requests())
+        either!(&self.host, run => run.requests(), run => run.requests())
     }
 
     /// Gives SMTF what it asks.
     pub(crate) fn set_mimic(&mut self, learner: Option<Learner>) {
         let mimic = learner.map(|learner| Box::new(learner) as _);
-        either!(&mut self.host, run => run.core_mut().set_mimic(mimic));
+        either!(&mut self.host, run => drop(run.core_mut().set_mimic(mimic)), _ => ());
     }
 
     /// What that has become.
     pub(crate) fn learner(&self) -> Option<&Learner> {
-        let mimic: &dyn Any = either!(&self.host, run => run.core().mimic())?;
+        let mimic: &dyn Any = either!(&self.host, run => run.core().mimic(), _ => None)?;
         mimic.downcast_ref::<Learner>()
     }
 
     /// What a core outside the drive says, where detours may cost so many millionths.
     pub(crate) fn told(&self, harm_ppm: Option<u32>) -> Option<Told> {
         match &self.host {
-            Host::Inside(_) => None,
+            Host::Inside(_) | Host::Device(_) => None,
             Host::Outside(run) => Told::of(run.core(), *run.trust(), harm_ppm),
         }
     }
 
     /// What came out.
     pub(crate) fn report(&self) -> Report {
-        either!(&self.host, run => run.report())
+        either!(&self.host, run => run.report(), run => run.whole_report())
     }
 }
 

@@ -32,6 +32,7 @@ mod reload;
 #[cfg(target_os = "linux")]
 mod serve;
 mod simulate;
+mod simulate_device;
 mod simulate_told;
 mod support;
 #[cfg(target_os = "linux")]

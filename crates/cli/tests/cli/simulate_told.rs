@@ -44,7 +44,8 @@ fn a_profile_that_is_right_is_as_knowing_all() {
     assert_eq!(but_for_the_clock(by_profile), but_for_the_clock(all.json()));
     let page = told("quantum-atlas-10k", 500, "--behaviour queue=sptf:64").worked();
     assert!(
-        page.lines().next().is_some_and(|title| title.ends_with(", fcfs, told quantum-atlas-10k")),
+        page.lines().next().is_some_and(|title| title.contains(", fcfs outside the drive")
+            && title.ends_with(", with the profile quantum-atlas-10k")),
         "{page}"
     );
 }
@@ -123,7 +124,7 @@ fn blind_the_policies_of_positions_say_that_they_go_by_distance() {
         let run = blind(policy);
         assert_eq!(run.code, Some(0));
         let title = run.out.lines().next().unwrap();
-        assert!(title.ends_with(&format!(", {policy} by LBN distance")), "{title}");
+        assert!(title.contains(&format!(", {policy} by LBN distance outside the drive")), "{title}");
         assert!(run.err.contains(&format!("{policy} goes by LBN distance, as sstf does")), "{}", run.err);
         assert_eq!(rest(&run.out), rest(&nearest), "{policy}");
     }

@@ -34,7 +34,7 @@ proptest! {
         asks in prop::collection::vec((0..3400u64, 1..64u64, 0..5u8, any::<bool>()), 1..60),
         noisy in any::<bool>(), seed in any::<u64>(),
     ) {
-        let behaviour = if noisy { Behaviour::noisy() } else { Behaviour::default() };
+        let behaviour = if noisy { Behaviour::fast02() } else { Behaviour::default() };
         let mut disk = Emulated::new(&profile(), behaviour, seed, file("array")).unwrap();
         let capacity = disk.size().get() / 512;
         let mut array = vec![0u8; disk.size().get() as usize];

@@ -36,6 +36,7 @@ impl Drive {
         } else {
             let (doing, until) = run.doing(self.mechanics.spindle(), now);
             let waits = match doing {
+                _ if self.prompt_read_ahead => false,
                 Doing::Moving => true,
                 Doing::Waiting => !self.rules.overlapped_stop && !self.cache.stop_in_sector,
                 Doing::Reading => !self.cache.stop_in_sector,

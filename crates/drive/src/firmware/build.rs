@@ -7,6 +7,8 @@ use crate::error::DriveError;
 use crate::faults::{self, Unreadable};
 use crate::firmware::chance::Chance;
 use crate::firmware::recalibration::Recalibrations;
+use crate::firmware::rereads::Rereads;
+use crate::firmware::write_cache::WriteCache;
 use crate::mechanics::Mechanics;
 use crate::rules::Rules;
 use crate::spindle::Spindle;
@@ -78,7 +80,7 @@ impl Drive {
         let firmware = profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?;
         let model = DriveModel::from_profile(profile)?;
         let mut timing = Timing::new(&behaviour.firmware(firmware))?;
-        if let Some(sector) = behaviour.bus_sector {
+        if let Some(sector) = behaviour.bus_time(model.sector_bytes()) {
             timing.read_sector = sector;
             timing.write_sector = sector;
         }
@@ -143,6 +145,9 @@ impl Drive {
             chance: Chance::new(&behaviour, seed),
             recalibration: behaviour.recalibration.map(|r| Recalibrations::new(r, seed)),
             eager_read_ahead: behaviour.eager_read_ahead,
+            prompt_read_ahead: behaviour.prompt_read_ahead,
+            rereads: Rereads::new(behaviour.rereads_ppm, seed),
+            write_cache: WriteCache::new(behaviour.held_writes(&firmware.cache)),
             unreadable,
             grown_defects,
             holds_bus_read: firmware.hold_bus_read,

@@ -7,7 +7,9 @@ mod queue;
 mod read;
 mod read_ahead;
 mod recalibration;
+mod rereads;
 mod write;
+mod write_cache;
 
 #[cfg(test)]
 mod tests;
@@ -25,8 +27,10 @@ use chance::Chance;
 use model::profile::Cache;
 use model::{DriveModel, Position};
 use recalibration::Recalibrations;
+use rereads::Rereads;
 use std::collections::VecDeque;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, Sectors, TrackIndex};
+use write_cache::WriteCache;
 
 /// The most sectors one command may ask for: half a gibibyte in sectors of 512 bytes.
 pub const MOST_SECTORS: Sectors = Sectors::new(1 << 20);
@@ -71,6 +75,9 @@ pub struct Breakdown {
     pub seek: Duration,
     /// Rotational latency of its first sector.
     pub latency: Duration,
+    /// The time in which its sectors pass under the head, at the profile's speed; none for a command that was served from the
+    /// buffer.
+    pub transfer: Duration,
     /// When the arm had done its part: all its sectors had passed. For a command that was served from the buffer,
     /// when the arm had been last at work.
     pub medium_end: Instant,
@@ -169,6 +176,10 @@ pub struct Drive {
     chance: Chance,
     recalibration: Option<Recalibrations>,
     eager_read_ahead: bool,
+    /// A command stops read-ahead where it is, in the middle of a move or a sector.
+    prompt_read_ahead: bool,
+    rereads: Rereads,
+    write_cache: WriteCache,
     unreadable: Unreadable,
     grown_defects: Vec<Lbn>,
     segments: Segments,
@@ -300,8 +311,16 @@ impl Drive {
 
     /// Gives the next command its turn, and with a queue all those whose turn it is.
     fn serve_next(&mut self, now: Instant) {
-        while let Some(Waiting { came, command }) = self.choose(now) {
-            let completion = self.serve(now, came, command);
+        loop {
+            self.held_write_arrived(now);
+            let completion = match self.take_write(now) {
+                Some(taken) => taken,
+                None => match self.choose(now) {
+                    Some(Waiting { came, command }) => self.serve(now, came, command),
+                    None if self.write_held(now) => continue,
+                    None => break,
+                },
+            };
             let later = self.finishing.iter().rev().take_while(|c| c.at > completion.at).count();
             self.finishing.insert(self.finishing.len() - later, completion);
         }
@@ -330,6 +349,10 @@ impl Drive {
         self.last_end = Some(command.range.end());
         let Answer { at, served, seek, latency } = answer;
         let medium_end = self.free;
+        let transfer = match served {
+            Served::Hit | Served::Buffered => Duration::ZERO,
+            Served::PartialHit | Served::Miss | Served::Medium => self.passing_time(command.range),
+        };
         if tagged {
             self.turn_at = medium_end.max(now);
         }
@@ -337,7 +360,7 @@ impl Drive {
         Completion {
             id: command.id,
             at,
-            breakdown: Breakdown { served, submitted: came, seek, latency, medium_end },
+            breakdown: Breakdown { served, submitted: came, seek, latency, transfer, medium_end },
             failed,
         }
     }
@@ -364,6 +387,13 @@ impl Drive {
         answer.at += lost;
         self.free = self.free.max(answer.at);
         self.run = None;
+    }
+
+    /// The time in which sectors pass under the head at the profile's speed, without moves between tracks.
+    fn passing_time(&self, range: LbnRange) -> Duration {
+        let model = self.model();
+        let pieces = model.layout().pieces(range);
+        pieces.map(|p| model.rpm().time_within(model.layout().track(p.track).arc(p.sector, p.len))).sum()
     }
 
     /// One turn at the speed of an instant.

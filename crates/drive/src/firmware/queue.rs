@@ -3,13 +3,21 @@
 use super::{Drive, Waiting};
 use crate::behaviour::{Queue, QueueOrder};
 use crate::cache::Found;
-use units::{Duration, Instant, Op};
+use units::{Duration, Instant, LbnRange, Op};
+
+/// Nanoseconds of waiting that make up for one nanosecond of a longer seek in a drive's own order, fitted to a SATA drive (docs/MODEL.md, section 8).
+const OWN_AGE_DIVISOR: i128 = 50;
+
+/// The time from a command's last sector to the choice of the next one in a drive's own order; assumed.
+const OWN_CHOICE: Duration = Duration::from_micros(100);
 
 impl Drive {
     /// With a queue that holds something: when the arm turns to the next command.
     pub(super) fn next_turn(&self) -> Option<Instant> {
         match self.queue {
-            Queue::Tagged { .. } if !self.waiting.is_empty() => Some(self.turn_at.max(self.now)),
+            Queue::Tagged { .. } if !self.waiting.is_empty() || self.has_held_writes() => {
+                Some(self.chooses_at().max(self.now))
+            }
             _ => None,
         }
     }
@@ -18,16 +26,58 @@ impl Drive {
     pub(super) fn choose(&mut self, now: Instant) -> Option<Waiting> {
         match self.queue {
             Queue::Serial if !self.finishing.is_empty() => None,
-            Queue::Tagged { .. } if self.turn_at > now => None,
-            Queue::Tagged { order: QueueOrder::Sptf, .. } => self.waiting.remove(self.soonest(now)),
-            _ => self.waiting.pop_front(),
+            Queue::Tagged { .. } if self.chooses_at() > now => None,
+            Queue::Tagged { .. } => self.choose_for_the_arm(now),
+            Queue::Serial => self.waiting.pop_front(),
         }
     }
 
-    /// The command that the head gets to first; of several, the one that came first.
-    fn soonest(&self, now: Instant) -> usize {
-        let times = self.waiting.iter().map(|waiting| self.positioning(now, waiting));
-        times.enumerate().min_by_key(|&(_, time)| time).map_or(0, |(index, _)| index)
+    /// When the next command is chosen. A drive that follows its own order first reports the last command and looks at what comes
+    /// upon that, unless a command goes on where the last one ended: that one streams.
+    pub(super) fn chooses_at(&self) -> Instant {
+        let Queue::Tagged { order: QueueOrder::Own, .. } = self.queue else { return self.turn_at };
+        let last = self.last_end;
+        let streams = self.waiting.iter().any(|waiting| Some(waiting.command.range.start()) == last);
+        if streams { self.turn_at } else { self.turn_at + OWN_CHOICE }
+    }
+
+    /// Takes out the command that comes first in the queue's order; of several, the one that came first.
+    fn choose_for_the_arm(&mut self, now: Instant) -> Option<Waiting> {
+        let waiting = self.waiting.iter().enumerate().filter(|(_, waiting)| self.wants_arm(waiting));
+        let first = waiting.min_by_key(|(_, waiting)| self.order(now, waiting));
+        let index = first.map(|(index, _)| index)?;
+        if self.held_write_comes_first(now) {
+            return None;
+        }
+        self.waiting.remove(index)
+    }
+
+    /// The place of a command in the queue's order: the least goes first.
+    pub(super) fn order(&self, now: Instant, waiting: &Waiting) -> i128 {
+        match self.queue {
+            Queue::Tagged { order: QueueOrder::Sptf, .. } => self.positioning(now, waiting).as_nanos().into(),
+            Queue::Tagged { order: QueueOrder::Own, .. } => self.seek_less_age(now, waiting),
+            Queue::Tagged { order: QueueOrder::Fcfs, .. } | Queue::Serial => waiting.came.as_nanos().into(),
+        }
+    }
+
+    /// Nanoseconds, below zero for a command that has waited long.
+    fn seek_less_age(&self, now: Instant, waiting: &Waiting) -> i128 {
+        let Waiting { came, command } = *waiting;
+        if command.op == Op::Read && self.is_buffered(command.range) {
+            return i128::MIN;
+        }
+        let model = self.mechanics.model();
+        let Some(piece) = model.layout().pieces(command.range).next() else { return i128::MAX };
+        let to = model.layout().track(piece.track).into();
+        let seek = model.move_time(self.mechanics.position(), to, command.op).as_nanos();
+        i128::from(seek) - i128::from(now.since(came).as_nanos()) / OWN_AGE_DIVISOR
+    }
+
+    /// Whether a read needs the buffer only.
+    fn is_buffered(&self, range: LbnRange) -> bool {
+        let reading = self.run.as_ref().map(|r| r.segment);
+        self.cache.enabled && self.segments.for_read(range, reading).1 == Found::All
     }
 
     /// How long the head would take to the first sector of a command, by what the drive knows of itself: exact
@@ -37,8 +87,7 @@ impl Drive {
         let Waiting { came, command } = *waiting;
         let overhead = match command.op {
             Op::Read => {
-                let reading = self.run.as_ref().map(|r| r.segment);
-                if self.cache.enabled && self.segments.for_read(command.range, reading).1 == Found::All {
+                if self.is_buffered(command.range) {
                     return Duration::ZERO;
                 }
                 self.timing.read_miss.after(self.last_op)

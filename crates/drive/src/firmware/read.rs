@@ -158,8 +158,12 @@ impl Drive {
             // What came first was read first: the arm is free a turn after that.
             self.free = self.free.min(latest);
         }
+        let mut answer = Answer { at: bus + completion, served, seek, latency };
+        if seek > Duration::ZERO {
+            self.read_again(&mut answer, range.start());
+        }
         self.bus_taken(bus);
-        Answer { at: bus + completion, served, seek, latency }
+        answer
     }
 
     /// Lets a miss land and cross the bus: from the watermark on, sector by sector, no sector before it landed.
@@ -214,6 +218,17 @@ impl Drive {
         let late = overhead.saturating_sub(self.timing.read_hit.after(self.last_op));
         let early = if self.stays(range) { Duration::ZERO } else { self.model().settle_credit() };
         BesideTheArm { late, early }
+    }
+
+    /// After a move some reads get their data only in a later revolution.
+    fn read_again(&mut self, answer: &mut Answer, at: Lbn) {
+        let revolutions = self.rereads.revolutions(at);
+        if revolutions > 0 {
+            let lost = self.revolution(self.free) * revolutions;
+            answer.at += lost;
+            self.free = self.free.max(answer.at);
+            self.run = None;
+        }
     }
 
     /// With zero-latency access and a head that arrives among the request's sectors: when all of them are in the

@@ -16,40 +16,59 @@ const DISKSIM_FIRST: u64 = 10;
 
 /// How a write got to the medium.
 #[derive(Clone, Copy, Debug)]
-struct OnMedium {
+pub(super) struct OnMedium {
     seek: Duration,
     latency: Duration,
-    end: Instant,
+    pub(super) end: Instant,
+}
+
+/// Whether a write goes on where the data of a segment that the host has written end.
+fn continues(segment: &Segment, range: LbnRange) -> bool {
+    segment.content == Content::Written && segment.end == range.start()
 }
 
 impl Drive {
     pub(super) fn write(&mut self, turn: Turn) -> Answer {
         let range = turn.range;
-        let reading = self.run.as_ref().map(|r| r.segment);
-        let continued = |s: &Segment| s.content == Content::Written && s.end == range.start();
         let appends = self
             .flush
             .map(|f| f.segment)
-            .filter(|&i| self.cache.combine_sequential_writes && continued(self.segments.get(i)));
-        let segment = self.segments.for_write(range, appends, reading);
-        self.segments.touch(segment);
+            .filter(|&i| self.cache.combine_sequential_writes && continues(self.segments.get(i), range));
+        let segment = self.segment_for(range, appends);
         let answer = match (self.cache.write_back, self.cache.enabled) {
             (WriteBack::None | WriteBack::Unknown, _) | (_, false) => self.write_through(turn),
             _ => self.write_behind(turn, segment, appends.is_some()),
         };
+        self.fill_segment(range, segment, appends.is_some());
+        answer
+    }
+
+    fn segment_for(&mut self, range: LbnRange, appends: Option<usize>) -> usize {
+        let reading = self.run.as_ref().map(|r| r.segment);
+        let segment = self.segments.for_write(range, appends, reading);
+        self.segments.touch(segment);
+        segment
+    }
+
+    fn fill_segment(&mut self, range: LbnRange, segment: usize, appends: bool) {
         self.segments.overwrite(range, segment, self.served_leave());
         let s = self.segments.get_mut(segment);
-        if !(continued(s) && (appends.is_some() || self.rules.writes_keep_reads)) {
+        if !(continues(s, range) && (appends || self.rules.writes_keep_reads)) {
             s.start = range.start();
             s.end = range.start();
         }
         s.content = Content::Written;
         self.grow(segment, range.end());
-        answer
+    }
+
+    /// Takes the data of a write into the buffer, where reads may find them.
+    pub(super) fn into_a_segment(&mut self, range: LbnRange) {
+        let segment = self.segment_for(range, None);
+        self.fill_segment(range, segment, false);
     }
 
     /// The low overhead of a pair is for a write to the track that the last one went to.
-    fn write_hit_overhead(&self, range: LbnRange) -> Duration {
+    pub(super) fn write_hit_overhead(&self, range: LbnRange) -> Duration {
         let pair = self.timing.write_hit;
         if self.rules.overhead_by_locality && self.last_op == Op::Write {
             let track = self.model().layout().locate(range.start()).map(|at| at.track);
@@ -136,7 +155,7 @@ impl Drive {
     }
 
     /// Writes piece by piece from `set_out` on; a sector whose data are not there when it passes costs a turn.
-    fn write_medium(
+    pub(super) fn write_medium(
         &mut self,
         set_out: Instant,
         range: LbnRange,

@@ -30,7 +30,7 @@ fn behaviour() -> impl Strategy<Value = Behaviour> {
         (0_u32..200_000, 0_u32..200_000, -100_000_i32..100_000, 0_u32..100, 0_u32..101),
         (proptest::option::of((0_u32..50_000, 1_u64..3_000)), proptest::option::of((1_u64..100, 1_u64..50))),
         (
-            (switch(), switch(), switch(), any::<bool>(), queue()),
+            (switch(), switch(), switch(), any::<bool>(), queue(), (any::<bool>(), 0_u32..20_000, 0_u32..6)),
             proptest::option::of((0_u32..200, 0_u32..5)),
             (proptest::option::of(0_u32..300), proptest::option::of(micros())),
         ),
@@ -61,6 +61,9 @@ fn behaviour() -> impl Strategy<Value = Behaviour> {
                 write_back: firmware.2,
                 eager_read_ahead: firmware.3,
                 queue: firmware.4,
+                prompt_read_ahead: firmware.5.0,
+                rereads_ppm: firmware.5.1,
+                write_cache: firmware.5.2,
             }
         })
 }
@@ -440,10 +443,10 @@ fn nonsense_in_a_behaviour_names_its_place() {
 
 #[test]
 fn the_default_noise_has_no_defects_and_serves_commands() {
-    let mut drive = black_box(&atlas(), Behaviour::noisy(), 1);
+    let mut drive = black_box(&atlas(), Behaviour::fast02(), 1);
     assert_eq!((drive.grown_defects().len(), drive.unreadable().count()), (0, 0));
     let commands: Vec<_> =
         (0..500_u64).map(|i| (read(i, i * 34_567 % 17_000_000, 8), Duration::from_millis(3))).collect();
-    let mut other = black_box(&atlas(), Behaviour::noisy(), 2);
+    let mut other = black_box(&atlas(), Behaviour::fast02(), 2);
     assert_ne!(run(&mut drive, &commands), run(&mut other, &commands));
 }

@@ -59,6 +59,14 @@ fn switches() -> Vec<Switch> {
             Behaviour { queue: TAGGED, ..buffered() },
             false,
         ),
+        ("prompt_read_ahead", Behaviour { prompt_read_ahead: true, ..buffered() }, buffered(), false),
+        alone("rereads", Behaviour { rereads_ppm: 6_000, ..exact() }),
+        (
+            "write_cache",
+            Behaviour { write_cache: 32, write_back: Some(true), queue: TAGGED, ..buffered() },
+            Behaviour { write_back: Some(true), queue: TAGGED, ..buffered() },
+            false,
+        ),
         ("queue", Behaviour { queue: TAGGED, ..exact() }, exact(), false),
         ("order", Behaviour { queue: sptf, ..exact() }, Behaviour { queue: TAGGED, ..exact() }, false),
     ]

@@ -81,6 +81,8 @@ fn the_validated_drive_answers_as_before_the_black_box() {
         ("mimic-more-capacity", 3, 0xb7e1_c687_5c98_e665, 0xd634_1f66_a807_c7b3),
         ("mimic-less-capacity", 1, 0x621d_5d3a_3d69_c2c3, 0xd3f1_c7fc_bcc5_05c6),
         ("mimic-less-capacity", 3, 0x798c_9651_64e4_78a2, 0xa1ec_aae4_4496_b9a8),
+        ("desktop-2tb", 1, 0xf0ed_dd0b_dbe8_5ae7, 0x1199_f337_7b44_a98f),
+        ("desktop-2tb", 3, 0x741d_8ca5_7c65_81a2, 0x6354_ea21_a748_1239),
         ("nearline-4tb", 1, 0xa900_0f23_0ccd_ede2, 0x2029_fc15_c6fd_6503),
         ("nearline-4tb", 3, 0x35d4_a638_28ed_e601, 0xc7a7_adcf_17ec_6a86),
         ("nearline-20tb", 1, 0xf058_ec94_8e59_f19e, 0xfe5a_9454_342f_af47),
@@ -94,7 +96,11 @@ fn the_validated_drive_answers_as_before_the_black_box() {
             let answers = [Rules::HARDWARE, Rules::DISKSIM]
                 .map(|rules| digest(&mut Drive::with_rules(&profile, rules).unwrap(), depth));
             let expected = golden.iter().find(|g| g.0 == *name && g.1 == depth);
-            assert_eq!(expected.map(|g| [g.2, g.3]), Some(answers), "{name}, {depth} at a time");
+            assert_eq!(
+                expected.map(|g| [g.2, g.3]),
+                Some(answers),
+                "{name}, {depth} at a time: {answers:#x?}"
+            );
         }
     }
 }

@@ -189,7 +189,7 @@ impl Row {
         let (short, long) = (lab.pick(5_000, 50_000), lab.pick(40_000, 250_000));
         let (table, report) = place.table(lab.pick(200_000, 2_000_000), seed)?;
         let steps = STEPS.iter().map(|(what, behaviour)| {
-            let behaviour = behaviour(Behaviour::noisy());
+            let behaviour = behaviour(Behaviour::fast02());
             Step::measured(lab, what, &Place { behaviour, ..Place::new(name, local)? })
         });
         let steps = steps.collect::<Result<Vec<_>, LabError>>()?;

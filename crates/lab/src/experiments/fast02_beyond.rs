@@ -136,7 +136,7 @@ const NO_NOISE: &str = "exact, 0.05 ms";
 const ALL: &str = "all noise";
 
 fn steps() -> Vec<Step> {
-    let noisy = Behaviour::noisy();
+    let noisy = Behaviour::fast02();
     let of = |name, behaviour, margin, outside| Step { name, behaviour, margin, outside };
     let one = |name, noise: Behaviour| of(name, noise, CLOSER, in_order);
     let none = Duration::ZERO;

@@ -111,7 +111,7 @@ fn errors(told: &Told, kilobytes: u64, requests: u64, seed: u64) -> Result<Vec<i
     let load = Random::new(load, seed).map_err(|e| failed(e.into()))?;
     let load =
         Issuer::new(load, Arrival::outstanding(10), Instant::ZERO, seed).map_err(|e| failed(e.into()))?;
-    let (drive, overheads) = told.black_box(Behaviour::noisy(), seed)?;
+    let (drive, overheads) = told.black_box(Behaviour::fast02(), seed)?;
     let mut run = Direct::new(drive, 2, load);
     let mut forecast = Forecast::new(Arc::clone(&told.known), overheads.bus_sector);
     let noise = near_of(kilobytes);

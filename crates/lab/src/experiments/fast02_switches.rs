@@ -55,17 +55,17 @@ const RANDOM: [&str; 23] = [
     "queue=off",
     "queue=fcfs:64",
     "queue=sptf:2",
-    "noise",
+    "fast02",
 ];
 
 /// The same where half of the foreground is sequential.
 const FOLLOWED: [&str; 6] =
-    ["", "buffer=off", "read_ahead", "read_ahead,eager_read_ahead", "write_back", "noise"];
+    ["", "buffer=off", "read_ahead", "read_ahead,eager_read_ahead", "write_back", "fast02"];
 
 /// What the drive is like of which these words tell.
 fn told(words: &str) -> Result<Behaviour, LabError> {
-    if words == "noise" {
-        return Ok(Behaviour::noisy());
+    if words == "fast02" {
+        return Ok(Behaviour::fast02());
     }
     let mut behaviour = exact();
     for word in words.split(',').filter(|word| !word.is_empty()) {

@@ -303,7 +303,7 @@ impl Running {
             return Ok(Self::Inside(Box::new(run)));
         }
         let profile = builtin::find(ATLAS_10K).map_err(failed)?;
-        let (device, overheads) = black_box(&profile, Behaviour::noisy(), seed).map_err(failed)?;
+        let (device, overheads) = black_box(&profile, Behaviour::fast02(), seed).map_err(failed)?;
         let outside =
             OutsideConfig { harm_ppm: Some(10_000), ..OutsideConfig::paper(overheads, CONSERVATISM) };
         let place = Place::Outside(outside);

@@ -37,7 +37,7 @@ impl Place {
             profile,
             area,
             block: Sectors::new((4_096 / sector).max(1)),
-            behaviour: Behaviour::noisy(),
+            behaviour: Behaviour::fast02(),
         })
     }
 

@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_the_drive_after_the_steps_is_what_varies() {
-        let noisy = Behaviour::noisy();
+        let noisy = Behaviour::fast02();
         let quiet = STEPS[STEPS.len() - 1].1(noisy);
         let Behaviour {
             seek_spread,

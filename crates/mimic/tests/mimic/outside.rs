@@ -48,7 +48,7 @@ fn core(known: Option<DriveModel>, capacity: Sectors, policy: PolicyName) -> (Ar
 /// Goes on with what was learnt, on a drive with noise that nobody knows: so many requests for the first so many bytes.
 fn go_on(drive: &str, learner: Learner, (bytes, waiting): (u64, u32), requests: u64) -> Learner {
     let profile = builtin::find(drive).expect("a built-in drive");
-    let (drive, _) = black_box(&profile, Behaviour::noisy(), 5).expect("a profile with firmware");
+    let (drive, _) = black_box(&profile, Behaviour::fast02(), 5).expect("a profile with firmware");
     let model = drive.model();
     let (capacity, sector) = (model.layout().capacity(), model.sector_bytes());
     let known = DriveModel::unknown(capacity, sector).expect("a drive's size");
@@ -74,7 +74,7 @@ fn stats(run: &mut Outside<Box<dyn Source>>) -> LearnerStats {
 
 /// Mean access time in milliseconds over the second half of so many requests, twenty waiting, of a core without a profile.
 fn access(policy: PolicyName, requests: u64) -> f64 {
-    let (drive, _) = black_box(&atlas(), Behaviour::noisy(), 5).expect("a profile with firmware");
+    let (drive, _) = black_box(&atlas(), Behaviour::fast02(), 5).expect("a profile with firmware");
     let capacity = drive.model().layout().capacity();
     let (known, config) = core(None, capacity, policy);
     let issuer = load(PLACE, Arrival::outstanding(20));
@@ -106,7 +106,7 @@ fn without_a_profile_sptf_is_sstf() {
 
 #[test]
 fn with_a_profile_the_gaps_are_used_beside_it() {
-    let (drive, overheads) = black_box(&atlas(), Behaviour::noisy(), 5).expect("a profile with firmware");
+    let (drive, overheads) = black_box(&atlas(), Behaviour::fast02(), 5).expect("a profile with firmware");
     let known = Arc::new(drive.model().clone());
     let capacity = known.layout().capacity();
     let place = Place::Outside(OutsideConfig::beyond(overheads));
@@ -144,7 +144,7 @@ fn a_device_that_is_no_disk_is_served_all_the_same() {
 
 #[test]
 fn idle_time_teaches_it_without_a_profile() {
-    let (drive, _) = black_box(&atlas(), Behaviour::noisy(), 5).expect("a profile with firmware");
+    let (drive, _) = black_box(&atlas(), Behaviour::fast02(), 5).expect("a profile with firmware");
     let capacity = drive.model().layout().capacity();
     let (known, config) = core(None, capacity, SMTF);
     let config = Config { idle: Some(IdleTime { harm_ppm: 100_000, ..IdleTime::default() }), ..config };

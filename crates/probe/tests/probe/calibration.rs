@@ -65,10 +65,10 @@ fn confidences_are_kept_in_exact_times() {
 
 #[test]
 fn confidences_are_kept_where_times_vary() {
-    hold(&said(Behaviour::noisy(), true));
+    hold(&said(Behaviour::fast02(), true));
 }
 
 #[test]
 fn confidences_are_kept_of_one_command_at_a_time() {
-    hold(&said(Behaviour::noisy(), false));
+    hold(&said(Behaviour::fast02(), false));
 }

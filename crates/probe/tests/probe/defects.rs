@@ -28,7 +28,7 @@ fn told(found: &Outcome) -> BTreeSet<u64> {
 
 #[test]
 fn sectors_that_cannot_be_read_are_gone_round_and_told() {
-    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+    for behaviour in [Behaviour::default(), Behaviour::fast02()] {
         let mut device = Emulated::with(&truth(), bad(8_000, behaviour), 1);
         let unreadable: BTreeSet<u64> = device.unreadable().map(Lbn::get).collect();
         let found = run(&mut device).unwrap();
@@ -66,7 +66,7 @@ fn a_scratch_and_a_bad_first_sector_are_gone_round() {
 fn a_scratch_of_many_tracks_is_no_other_zone() {
     let truth = truth();
     let end = Emulated::new(&truth).capacity().get();
-    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+    for behaviour in [Behaviour::default(), Behaviour::fast02()] {
         for scratch in [
             681..980,
             5_447..5_848,
@@ -108,7 +108,7 @@ fn a_drive_whose_first_tracks_are_lost_is_not_guessed_at() {
 /// Without its first track a drive is mapped all the same where times are exact; where they vary, the report says that it is not sure.
 #[test]
 fn a_drive_whose_first_track_is_lost_is_mapped_or_not_said_to_be_known() {
-    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+    for behaviour in [Behaviour::default(), Behaviour::fast02()] {
         for len in [70, 140] {
             let mut device = Emulated::with(&truth(), behaviour, 1);
             device.damage(LbnRange::new(Lbn::ZERO, Sectors::new(len)));

@@ -194,7 +194,7 @@ fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
             [(false, "overlap_percent=0"), (true, "overlap_percent=0"), (true, "overlap_percent=85")]
         {
             let truth = builtin::find(name).unwrap();
-            let mut behaviour = if noise { Behaviour::noisy() } else { Behaviour::default() };
+            let mut behaviour = if noise { Behaviour::fast02() } else { Behaviour::default() };
             for switch in ["buffer=off", "bus_sector=off", overlap] {
                 behaviour.set(switch).unwrap();
             }
@@ -242,7 +242,7 @@ fn whether_a_drive_reads_ahead_is_known_either_way() {
         let truth = builtin::find(name).unwrap();
         for noise in [false, true] {
             for (buffer, read_ahead) in [("on", "on"), ("on", "off"), ("off", "on")] {
-                let mut behaviour = if noise { Behaviour::noisy() } else { Behaviour::default() };
+                let mut behaviour = if noise { Behaviour::fast02() } else { Behaviour::default() };
                 behaviour.set(&format!("buffer={buffer}")).unwrap();
                 behaviour.set(&format!("read_ahead={read_ahead}")).unwrap();
                 let mut device = Emulated::with(&truth, behaviour, 1);
@@ -262,7 +262,7 @@ fn a_slow_bus_that_is_taken_late_makes_all_of_the_drive_unsure() {
     for name in ["quantum-atlas-10k", "seagate-cheetah-4lp", "seagate-cheetah-9lp", "ibm-ultrastar-9es"] {
         for buffer in ["on", "off"] {
             let truth = builtin::find(name).unwrap();
-            let mut behaviour = Behaviour::noisy();
+            let mut behaviour = Behaviour::fast02();
             behaviour.set(&format!("buffer={buffer}")).unwrap();
             behaviour.set("bus_sector=off").unwrap();
             let mut device = Emulated::with(&truth, behaviour, 1);

@@ -80,7 +80,7 @@ fn bands_of_three_runs_are_found_where_sectors_are_too_small_to_tell() {
 #[test]
 fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
     let probed = |truth: &Profile, switch: &str, (dice, seed): (u64, u64)| {
-        let mut behaviour = Behaviour::noisy();
+        let mut behaviour = Behaviour::fast02();
         behaviour.set(switch).unwrap();
         let mut device = Emulated::with(truth, behaviour, dice);
         let options = Options { seed, ..Options::default() };
@@ -122,7 +122,7 @@ fn heads_that_land_late_leave_the_order_of_tracks_unsure_where_it_is_wrong() {
         ("mimic-base", 200_000),
     ] {
         let truth = builtin::find(name).unwrap();
-        let mut behaviour = Behaviour::noisy();
+        let mut behaviour = Behaviour::fast02();
         behaviour.set(&format!("late_settles={often}:1ms")).unwrap();
         for seed in 1..4 {
             let mut device = Emulated::with(&truth, behaviour, seed);
@@ -150,7 +150,7 @@ fn one_search_that_a_late_head_led_astray_does_not_make_another_shape() {
     ];
     for (name, seed) in dice {
         let truth = builtin::find(name).unwrap();
-        let mut behaviour = Behaviour::noisy();
+        let mut behaviour = Behaviour::fast02();
         behaviour.set("late_settles=100000:1ms").unwrap();
         let mut device = Emulated::with(&truth, behaviour, seed);
         let found =

@@ -283,7 +283,7 @@ fn a_probe_cut_short_again_and_again_finds_the_same_drive() {
 
 #[test]
 fn a_probe_that_gives_two_commands_at_a_time_may_be_cut_short_as_well() {
-    let queue = drive::Behaviour::noisy().queue;
+    let queue = drive::Behaviour::fast02().queue;
     cut_again_and_again(drive::Behaviour { queue, ..drive::Behaviour::default() });
 }
 

@@ -38,7 +38,7 @@ fn is_the_same(found: &Profile, whole: &Profile, what: &str) {
 #[test]
 fn whoever_is_killed_at_any_command_goes_on_to_the_same_profile() {
     let truth = builtin::find("mimic-less-capacity").unwrap();
-    let queue = drive::Behaviour { queue: drive::Behaviour::noisy().queue, ..drive::Behaviour::default() };
+    let queue = drive::Behaviour { queue: drive::Behaviour::fast02().queue, ..drive::Behaviour::default() };
     for behaviour in [drive::Behaviour::default(), queue] {
         let mut whole = Emulated::with(&truth, behaviour, 0);
         let whole =

@@ -92,7 +92,7 @@ fn common_to(region: &Unsure, others: &Range<u64>) -> u64 {
 
 #[test]
 fn of_a_regular_zone_few_tracks_are_measured_and_nothing_is_named() {
-    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+    for behaviour in [Behaviour::default(), Behaviour::fast02()] {
         let truth = regular();
         let (device, found) = probed(&truth, behaviour, 1);
         assert_eq!(found.profile.layout.zones.len(), 1);
@@ -123,7 +123,7 @@ fn densities(profile: &Profile) -> Vec<(u32, SectorsPerTrack)> {
 fn tracks_of_another_density_are_modelled_with_few_more_measured() {
     // As `promises.rs` has it, of three zones; where times vary, each is looked at about twice.
     let most = 3.0 * 3.0 * f64::from(CYLINDERS * HEADS).log2();
-    for (behaviour, times) in [(Behaviour::default(), 1.0), (Behaviour::noisy(), 2.0)] {
+    for (behaviour, times) in [(Behaviour::default(), 1.0), (Behaviour::fast02(), 2.0)] {
         for cylinders in [300..301, 77..90, 597..599] {
             let truth = broken(cylinders.clone(), 0, 120);
             let (device, found) = probed(&truth, behaviour, 1);
@@ -139,7 +139,7 @@ fn tracks_of_another_density_are_modelled_with_few_more_measured() {
 #[test]
 fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
     let (mut met, mut exactly) = (0, 0);
-    for behaviour in [Behaviour::default(), Behaviour::noisy()] {
+    for behaviour in [Behaviour::default(), Behaviour::fast02()] {
         let (_, whole) = probed(&regular(), behaviour, 1);
         for seed in 1..=12 {
             let count = 1 + seed as u32 % 3;

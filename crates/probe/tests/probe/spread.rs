@@ -54,7 +54,7 @@ fn the_spread_of_seeks_is_found_at_every_distance() {
 #[test]
 fn the_spread_of_seeks_is_found_among_other_noise() {
     for drive in ["mimic-less-capacity", "quantum-atlas-10k"] {
-        let found = probed(drive, Behaviour::noisy());
+        let found = probed(drive, Behaviour::fast02());
         let spread = spread(&found);
         let mean = spread.iter().map(|s| s.1).sum::<f64>() / spread.len() as f64;
         assert!(spread.len() >= 6 && (17.0..28.0).contains(&mean), "{drive}: {spread:?}");

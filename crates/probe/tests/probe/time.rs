@@ -14,16 +14,16 @@ const MOST: f64 = 0.95;
 
 /// Of the ways in which a user can switch a drive (`--example times` has all) those in which probes took longest.
 const WAYS: &[&str] = &[
-    "noise,queue=sptf:64",
-    "noise,queue=off",
-    "noise,write_back=on",
-    "noise,seek_spread=100us",
-    "noise,missed_landings_ppm=20000",
-    "noise,seek_ageing_ppm=200000",
-    "noise,command_spread=500us",
-    "noise,completion_spread=1ms",
-    "noise,bus_sector=200us",
-    "noise,recalibration=5s:200ms",
+    "fast02,queue=sptf:64",
+    "fast02,queue=off",
+    "fast02,write_back=on",
+    "fast02,seek_spread=100us",
+    "fast02,missed_landings_ppm=20000",
+    "fast02,seek_ageing_ppm=200000",
+    "fast02,command_spread=500us",
+    "fast02,completion_spread=1ms",
+    "fast02,bus_sector=200us",
+    "fast02,recalibration=5s:200ms",
 ];
 
 fn probed(device: &mut Emulated, writes: bool) -> Outcome {
@@ -52,7 +52,7 @@ fn is_in_time(name: &str, ways: &[&str], seeds: std::ops::RangeInclusive<u64>) {
 fn the_slowest_arm_leaves_time_for_writes_as_well() {
     is_in_time(
         "mimic-slow-seek",
-        &["noise,queue=sptf:64", "noise,queue=fcfs:64", "noise,write_back=on"],
+        &["fast02,queue=sptf:64", "fast02,queue=fcfs:64", "fast02,write_back=on"],
         1..=9,
     );
 }

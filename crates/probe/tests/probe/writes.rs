@@ -91,7 +91,7 @@ macro_rules! drives {
 
             #[test]
             fn writes_are_predicted_or_named_where_times_vary() {
-                writes_are_predicted(&name(), Behaviour::noisy());
+                writes_are_predicted(&name(), Behaviour::fast02());
             }
         })*
     };
@@ -135,7 +135,7 @@ fn a_write_settles_no_less_than_a_read_and_is_not_said_to_be_known_when_it_is_no
             for (write_back, noisy) in [(false, false), (true, false), (false, true)] {
                 let mut truth = builtin::find(name).unwrap();
                 truth.mechanics.write_settle_ms = settle_ms;
-                let base = if noisy { Behaviour::noisy() } else { Behaviour::default() };
+                let base = if noisy { Behaviour::fast02() } else { Behaviour::default() };
                 let behaviour = Behaviour { write_back: Some(write_back), ..base };
                 let mut device = Emulated::with(&truth, behaviour, 1).one_at_a_time();
                 let region = region_of(&device);
@@ -164,7 +164,7 @@ fn zero_latency_writes_are_measured_or_said_to_be_an_assumption() {
             for noisy in [false, true] {
                 let mut truth = builtin::find(name).unwrap();
                 (truth.mechanics.zero_latency_read, truth.mechanics.zero_latency_write) = (read, write);
-                let base = if noisy { Behaviour::noisy() } else { Behaviour::default() };
+                let base = if noisy { Behaviour::fast02() } else { Behaviour::default() };
                 let through = Behaviour { write_back: Some(false), ..base };
                 let mut device = Emulated::with(&truth, through, 1);
                 let region = region_of(&device);

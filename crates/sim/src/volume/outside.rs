@@ -100,7 +100,7 @@ impl Volume {
     ///
     /// let profile = builtin::find("quantum-atlas-10k")?;
     /// let known = Arc::new(DriveModel::from_profile(&profile)?);
-    /// let behaviour = Behaviour { write_back: Some(false), ..Behaviour::noisy() };
+    /// let behaviour = Behaviour { write_back: Some(false), ..Behaviour::fast02() };
     /// let (_, overheads) = black_box(&profile, behaviour, 1)?;
     /// let config = Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..Config::default() };
     /// let platters = Platters::blank(&known);

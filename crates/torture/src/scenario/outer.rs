@@ -15,7 +15,7 @@ const FIRMWARE: &str = "quantum-atlas-10k";
 pub enum Conduct {
     /// As its profile says, one command after another.
     Exact,
-    /// As the drives of FAST'02 ([`Behaviour::noisy`]).
+    /// As the drives of FAST'02 ([`Behaviour::fast02`]).
     Noisy,
     /// Far worse, and it reports writes from its buffer.
     Rough,
@@ -92,7 +92,7 @@ impl Outer {
 
     /// How the drive behaves.
     pub(crate) fn behaviour(&self) -> Behaviour {
-        let noisy = Behaviour::noisy();
+        let noisy = Behaviour::fast02();
         // Reads of bad sectors are tried again; which they are the steps say.
         let bad_sectors = Some(BadSectors { count: 0, retries: 2 });
         match self.conduct {

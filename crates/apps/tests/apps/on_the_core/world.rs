@@ -93,7 +93,7 @@ impl World {
     pub fn start(&self, platters: Platters, now: Instant, life: u64) -> Volume {
         let (drive, config) = (self.drive(), self.config());
         let mut volume = if self.outside {
-            let (profile, behaviour) = (self.profile(), Behaviour::noisy());
+            let (profile, behaviour) = (self.profile(), Behaviour::fast02());
             let seed = self.seed.wrapping_add(life);
             let (_, overheads) = black_box(&profile, behaviour, seed).unwrap();
             let config = Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..config };

@@ -23,7 +23,7 @@ impl Emulated {
     }
 
     pub fn noisy(profile: &Profile, seed: u64) -> Self {
-        Self::with(profile, Behaviour::noisy(), seed)
+        Self::with(profile, Behaviour::fast02(), seed)
     }
 
     pub fn with(profile: &Profile, behaviour: Behaviour, seed: u64) -> Self {
@@ -163,31 +163,31 @@ pub fn nine_gigabytes() -> impl Iterator<Item = &'static str> {
 /// Ways in which a user can switch an emulated drive that tell on how long a probe of it takes.
 pub const WAYS: &[&str] = &[
     "none",
-    "noise",
+    "fast02",
     "queue=sptf:64",
     "queue=fcfs:64",
-    "noise,queue=off",
-    "noise,queue=sptf:64",
-    "noise,queue=fcfs:64",
-    "noise,write_back=on",
-    "noise,write_back=off",
+    "fast02,queue=off",
+    "fast02,queue=sptf:64",
+    "fast02,queue=fcfs:64",
+    "fast02,write_back=on",
+    "fast02,write_back=off",
     "write_back=on,queue=sptf:64",
     "write_back=off,queue=sptf:64",
-    "noise,write_back=on,queue=sptf:64",
-    "noise,command_spread=500us",
-    "noise,completion_spread=1ms",
-    "noise,bus_sector=200us",
+    "fast02,write_back=on,queue=sptf:64",
+    "fast02,command_spread=500us",
+    "fast02,completion_spread=1ms",
+    "fast02,bus_sector=200us",
     "bus_sector=200us",
-    "noise,buffer=off",
-    "noise,buffer=on,read_ahead=on",
-    "noise,eager_read_ahead=on",
-    "noise,seek_spread=100us",
-    "noise,late_settles=200000:1ms",
-    "noise,missed_landings_ppm=20000",
-    "noise,seek_ageing_ppm=200000",
-    "noise,bad_sectors=500:8",
-    "noise,command_percent=300,completion_overhead=300us",
-    "noise,recalibration=5s:200ms",
+    "fast02,buffer=off",
+    "fast02,buffer=on,read_ahead=on",
+    "fast02,eager_read_ahead=on",
+    "fast02,seek_spread=100us",
+    "fast02,late_settles=200000:1ms",
+    "fast02,missed_landings_ppm=20000",
+    "fast02,seek_ageing_ppm=200000",
+    "fast02,bad_sectors=500:8",
+    "fast02,command_percent=300,completion_overhead=300us",
+    "fast02,recalibration=5s:200ms",
 ];
 
 /// A drive by its name: a built-in one's, or `random:SEED`.
@@ -216,7 +216,7 @@ pub fn without_chance() -> Behaviour {
         command_spread: Duration::ZERO,
         completion_spread: Duration::ZERO,
         overlap_percent: 0,
-        ..Behaviour::noisy()
+        ..Behaviour::fast02()
     }
 }
 

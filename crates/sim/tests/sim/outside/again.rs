@@ -103,7 +103,7 @@ fn pairs_that_come(drive: &str, comes: Comes, arrival: Arrival, idle: Option<Idl
     let profile = builtin::find(drive).unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let run = |seed, background, idle| {
-        let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let capacity = known.layout().capacity();
         let drawn = |seed| {
             // What follows a block is there.

@@ -49,7 +49,7 @@ const ATLAS: Case =
     Case { there: "quantum-atlas-10k", told: "quantum-atlas-10k", combines: true, behaviour: noisy() };
 
 const fn noisy() -> Behaviour {
-    Behaviour { write_back: Some(true), ..Behaviour::noisy() }
+    Behaviour { write_back: Some(true), ..Behaviour::fast02() }
 }
 
 /// No noise at all, over the bus of the default noise.

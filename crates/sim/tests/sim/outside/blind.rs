@@ -46,7 +46,7 @@ impl Load {
     fn pair<S: Source>(self, drawn: impl Fn(&DriveModel, Share) -> S, (requests, seed): (u64, u64)) -> Pair {
         let profile = builtin::find(self.drive).unwrap();
         let all = Arc::new(DriveModel::from_profile(&profile).unwrap());
-        let behaviour = Behaviour { write_back: Some(self.writes_back), ..Behaviour::noisy() };
+        let behaviour = Behaviour { write_back: Some(self.writes_back), ..Behaviour::fast02() };
         let run = |background, idle| {
             let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();
             let (known, place) = match self.told {

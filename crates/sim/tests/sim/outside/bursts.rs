@@ -80,7 +80,7 @@ impl Script for Bursts {
 fn run(size: u32, seed: u64, background: Background) -> Outside<Bursts> {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let (device, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+    let (device, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
     let place = Place::Outside(OutsideConfig::beyond(overheads));
     let config = Config { policy: PolicyName::Sptf, seed, place, ..Config::default() };
     let load = RandomConfig::new(known.layout().capacity(), known.sector_bytes());

@@ -23,7 +23,7 @@ fn run(
 ) -> Outside<Oltp> {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let truth = DriveModel::from_profile(&profile).unwrap();
-    let (drive, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+    let (drive, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
     let (known, overheads) = if probed {
         // A change of head hides behind the shortest seek: a probe has a bound of it.
         let mut bounded = profile.clone();

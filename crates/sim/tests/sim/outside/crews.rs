@@ -113,7 +113,7 @@ fn pairs_of(crew: Crew, vary: bool, policy: PolicyName, idle: Option<IdleTime>, 
             let asks = Asks::new(drawn, crew, vary.then(|| Stream::new(seed, "pauses")));
             Issuer::new(asks, Arrival::Scripted, Instant::ZERO, seed).unwrap()
         };
-        let drive = ("quantum-atlas-10k", Behaviour::noisy());
+        let drive = ("quantum-atlas-10k", Behaviour::fast02());
         pair_of_load(drive, (policy, idle), place, (Share::TWO_THIRDS, load), (REQUESTS, seed))
     })
 }

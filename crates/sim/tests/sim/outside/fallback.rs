@@ -207,28 +207,28 @@ fn drive(profile: Profile, behaviour: Behaviour) -> impl Fn() -> Box<dyn BlackBo
 /// The Atlas 10K after `trouble`.
 fn atlas_after(trouble: impl Fn() -> Box<dyn BlackBox>) -> Twins {
     let (profile, known) = atlas();
-    Twins::run(trouble, (&profile, &known, Behaviour::noisy()), RATE, OutsideConfig::beyond)
+    Twins::run(trouble, (&profile, &known, Behaviour::fast02()), RATE, OutsideConfig::beyond)
 }
 
 #[test]
 fn by_another_drive_s_profile_idle_time_alone_is_used() {
     let (profile, known) = profile("seagate-cheetah-18lp");
-    let other = drive(atlas().0, Behaviour::noisy());
-    let told = (&profile, &known, Behaviour::noisy());
+    let other = drive(atlas().0, Behaviour::fast02());
+    let told = (&profile, &known, Behaviour::fast02());
     Twins::run(other, told, RATE, OutsideConfig::beyond).assert_falls_back(20);
 }
 
 #[test]
 fn over_arms_whose_moves_no_number_corrects_idle_time_alone_is_used() {
     let (profile, known) = atlas();
-    let slow = drive(profile.clone(), Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::noisy() });
+    let slow = drive(profile.clone(), Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
     let as_told = |overheads| OutsideConfig { correct_moves: false, ..OutsideConfig::beyond(overheads) };
-    Twins::run(slow, (&profile, &known, Behaviour::noisy()), RATE, as_told).assert_falls_back(20);
+    Twins::run(slow, (&profile, &known, Behaviour::fast02()), RATE, as_told).assert_falls_back(20);
 }
 
 #[test]
 fn what_was_corrected_for_arms_that_are_gone_is_unlearned() {
-    let slow = drive(atlas().0, Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::noisy() });
+    let slow = drive(atlas().0, Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
     let twins = atlas_after(slow);
     let after = twins.between(twins.scan.len() / 2 + 2 * NOTICED, twins.scan.len() - 1);
     assert!(after.doubted < 0.3 && after.slower < 2.0, "{after:?}");
@@ -237,7 +237,7 @@ fn what_was_corrected_for_arms_that_are_gone_is_unlearned() {
 #[test]
 fn over_a_queue_that_reorders_idle_time_alone_is_used() {
     let (profile, known) = atlas();
-    let queue = |order| Behaviour { queue: Queue::Tagged { order, depth: 64 }, ..Behaviour::noisy() };
+    let queue = |order| Behaviour { queue: Queue::Tagged { order, depth: 64 }, ..Behaviour::fast02() };
     let reorders = drive(profile.clone(), queue(QueueOrder::Sptf));
     // More commands than two at the drive, so that it has something to choose from.
     let six = |overheads| OutsideConfig { at_drive: 6, ..OutsideConfig::beyond(overheads) };
@@ -259,7 +259,7 @@ fn over_shingled_tracks_idle_time_alone_is_used() {
     let (profile, model) = atlas();
     let config = ShingledConfig::of(model.layout().capacity(), model.sector_bytes());
     let shingled = move || -> Box<dyn BlackBox> {
-        let (drive, _) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+        let (drive, _) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
         Box::new(Shingled::new(drive, config).unwrap())
     };
     atlas_after(shingled).assert_falls_back(20);

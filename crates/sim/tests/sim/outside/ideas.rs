@@ -62,7 +62,7 @@ fn reporting_after(
     background: Background,
     config: impl Fn(OutsideConfig) -> OutsideConfig,
 ) -> Outside<Oltp> {
-    let noisy = Behaviour::noisy();
+    let noisy = Behaviour::fast02();
     let exact = Behaviour {
         queue: noisy.queue,
         bus_sector: noisy.bus_sector,

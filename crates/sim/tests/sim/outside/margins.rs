@@ -35,7 +35,7 @@ fn got(load: Load, policy: PolicyName, place: impl Fn(Overheads) -> OutsideConfi
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let (capacity, sector) = (known.layout().capacity(), known.sector_bytes());
     let run = |seed, background| {
-        let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let (source, arrival): (Box<dyn Source>, _) = match load {
             Load::Oltp => {
                 (Box::new(Oltp::new(OltpConfig::new(capacity, sector), seed).unwrap()), Arrival::oltp(10))

@@ -79,7 +79,7 @@ fn pairs_of(paces: &[Pace], how: (PolicyName, Option<IdleTime>), (requests, seed
             let paced = Paced::new(drawn, paces, requests + 1, seed);
             Issuer::new(paced, Arrival::Recorded { scale: 1.0 }, Instant::ZERO, seed).unwrap()
         };
-        let drive = ("quantum-atlas-10k", Behaviour::noisy());
+        let drive = ("quantum-atlas-10k", Behaviour::fast02());
         pair_of_load(drive, how, OutsideConfig::beyond, (Share::TWO_THIRDS, load), (requests, seed))
     })
 }
@@ -110,7 +110,7 @@ fn so_are_those_who_come_without_memory_as_often_as_the_drive_can_bear() {
     // looked like that of a loop, and what had been lost before was forgotten.
     for (rate, error) in [(110.0, 0.5), (112.0, 2.5)] {
         let load = (Arrival::Poisson { rate }, Share::TWO_THIRDS);
-        let drive = ("quantum-atlas-10k", Behaviour::noisy());
+        let drive = ("quantum-atlas-10k", Behaviour::fast02());
         let pairs = Pairs::of(42..50, |seed| pair_of(drive, (PolicyName::Fcfs, None), load, (200_000, seed)));
         pairs.assert_bounded_by_chance(error, &format!("{rate} a second by Poisson"));
     }

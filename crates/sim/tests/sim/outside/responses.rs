@@ -186,7 +186,7 @@ pub fn pair_of_load<S: Source>(
 fn idle_work_over_a_bus_slower_than_the_medium_is_bounded() {
     // 99 us a sector, by its file: the data of a whole track take five turns. Who waited for them was in no account, and the
     // foreground 1.5% to 2.7% slower.
-    let behaviour = Behaviour { bus_sector: None, ..Behaviour::noisy() };
+    let behaviour = Behaviour { bus_sector: None, ..Behaviour::fast02() };
     for policy in [PolicyName::Fcfs, PolicyName::Sptf] {
         for rate in [10.0, 20.0, 30.0] {
             let idle = Some(IdleTime::default());
@@ -200,7 +200,7 @@ fn idle_work_over_a_bus_slower_than_the_medium_is_bounded() {
 fn who_waits_for_merged_data_on_the_bus_of_a_fast_drive_is_in_the_account() {
     // 7.4 us a sector on the medium, 6.4 on the bus: what is merged is still to come when it has been read, and is later by what lands
     // before the bus is taken. With that compared with a platter's angle that was known from such data it was 1.14% slower.
-    let Behaviour { overlap_percent, bus_sector, .. } = Behaviour::noisy();
+    let Behaviour { overlap_percent, bus_sector, .. } = Behaviour::fast02();
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
     let behaviour = Behaviour { overlap_percent, bus_sector, queue, ..Behaviour::default() };
     let load = (Arrival::Poisson { rate: 40.0 }, Share::TWO_THIRDS);
@@ -215,7 +215,7 @@ fn who_waits_for_merged_data_on_the_bus_of_a_fast_drive_is_in_the_account() {
 /// first is a thirtieth of what 16,000 requests may lose, and a hundredth of what 48,000 may.
 fn writing_back() -> [(&'static str, Behaviour, u64); 3] {
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
-    let noisy = Behaviour { write_back: Some(true), ..Behaviour::noisy() };
+    let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     let plain = Behaviour { queue, ..Behaviour::default() };
     let fast = Behaviour { bus_sector: noisy.bus_sector, ..plain };
     [("fast bus", fast, 16_000), ("noise", noisy, 16_000), ("slow bus", plain, 48_000)]
@@ -243,7 +243,7 @@ fn what_a_drive_that_writes_back_is_made_to_wait_is_bounded() {
 #[test]
 fn hardly_anything_but_writes_to_a_drive_that_writes_back_is_bounded() {
     // Who waits for what was reported before waits at no command: 1.4% to 2.0% slower with idle time.
-    let noisy = Behaviour { write_back: Some(true), ..Behaviour::noisy() };
+    let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     let serial = Behaviour { write_back: Some(true), ..Behaviour::default() };
     let drives = [
         ("quantum-atlas-10k", noisy, 40.0),
@@ -266,7 +266,7 @@ fn hardly_anything_but_writes_to_a_drive_that_writes_back_is_bounded() {
 #[test]
 fn a_drive_that_writes_back_is_trusted_however_many_wait() {
     // Until it is, nothing is held back behind what it has reported, and it reorders: that was taken for a profile that is wrong.
-    let noisy = Behaviour { write_back: Some(true), ..Behaviour::noisy() };
+    let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     for (policy, reads) in [(PolicyName::Fcfs, Share::TWO_THIRDS), (PolicyName::Sptf, Share::TWO_THIRDS)] {
         for tasks in [4, 10] {
             let load = (Arrival::outstanding(tasks), reads);

@@ -27,20 +27,20 @@ fn bounded(tasks: u32, pause: u64, behaviour: Behaviour, idle: Option<IdleTime>)
 fn what_clients_feel_who_think_for_a_constant_time_is_bounded() {
     // With all that was lost forgotten when nobody waited, 1.2% to 2.6% slower.
     for (tasks, pause) in [(10, 100), (20, 200), (40, 400), (100, 1_000)] {
-        bounded(tasks, pause, Behaviour::noisy(), None);
+        bounded(tasks, pause, Behaviour::fast02(), None);
     }
 }
 
 #[test]
 fn so_is_what_they_feel_of_idle_time() {
     for (tasks, pause) in [(10, 100), (40, 400)] {
-        bounded(tasks, pause, Behaviour::noisy(), Some(IdleTime::default()));
+        bounded(tasks, pause, Behaviour::fast02(), Some(IdleTime::default()));
     }
 }
 
 #[test]
 fn so_is_it_where_the_drive_writes_back() {
-    let behaviour = Behaviour { write_back: Some(true), ..Behaviour::noisy() };
+    let behaviour = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     for (idle, (tasks, pause)) in [(None, (20, 200)), (Some(IdleTime::default()), (10, 100))] {
         bounded(tasks, pause, behaviour, idle);
     }
@@ -50,7 +50,7 @@ fn so_is_it_where_the_drive_writes_back() {
 fn so_is_it_where_they_only_write() {
     // The drive was exactly as told and never trusted, since nothing but a write that waits for another says when that is on the medium:
     // 3.9% and 1.3% slower.
-    let behaviour = Behaviour { write_back: Some(true), ..Behaviour::noisy() };
+    let behaviour = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     for (tasks, pause) in [(4, 50), (30, 300)] {
         let think = Think::Constant(Duration::from_millis(pause));
         let arrival = Arrival::Closed(Closed { tasks, think });
@@ -73,7 +73,7 @@ fn so_is_what_they_feel_of_idle_time_before_that_has_been_rehearsed() {
     let how = (PolicyName::Fcfs, Some(IdleTime::default()));
     let load = (arrival, Share::TWO_THIRDS);
     let pairs =
-        Pairs::of(42..58, |seed| pair_of(("nearline-4tb", Behaviour::noisy()), how, load, (10_000, seed)));
+        Pairs::of(42..58, |seed| pair_of(("nearline-4tb", Behaviour::fast02()), how, load, (10_000, seed)));
     pairs.assert_bounded("twenty who think 250 ms, the first 10,000 requests");
 }
 
@@ -84,7 +84,7 @@ fn so_is_what_they_feel_of_idle_time_for_as_long_as_it_is_used() {
     let how = (PolicyName::Fcfs, Some(IdleTime::default()));
     let load = (arrival, Share::TWO_THIRDS);
     let pairs =
-        Pairs::of(1..9, |seed| pair_of(("nearline-4tb", Behaviour::noisy()), how, load, (60_000, seed)));
+        Pairs::of(1..9, |seed| pair_of(("nearline-4tb", Behaviour::fast02()), how, load, (60_000, seed)));
     // Not by chance alone: the mean itself.
     assert!(pairs.slower() < 1.0, "{pairs}");
     pairs.assert_bounded("ten who think 150 ms, 60,000 requests");

@@ -38,7 +38,7 @@ fn streams(readers: usize, (sectors, rate): (u64, f64), idle: Option<IdleTime>, 
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let run = |seed, background, idle| {
-        let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let capacity = known.layout().capacity();
         let drawn =
             RandomConfig { size: Sectors::new(sectors), ..RandomConfig::new(capacity, known.sector_bytes()) };

@@ -38,7 +38,7 @@ fn pair(wanted: Wanted, seed: u64, config: impl Fn(OutsideConfig) -> OutsideConf
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let capacity = known.layout().capacity();
     let run = |wanted: Option<Wanted>| {
-        let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let oltp = Oltp::new(OltpConfig::new(capacity, known.sector_bytes()), seed).unwrap();
         let load = Issuer::new(oltp, Arrival::oltp(10), Instant::ZERO, seed).unwrap();
         let place = Place::Outside(config(OutsideConfig::beyond(overheads)));

@@ -94,7 +94,7 @@ impl Twins {
 #[test]
 fn a_drive_as_told_is_trusted() {
     // What is had at the bound differs by a tenth from noise to noise.
-    let all: Vec<Twins> = (1..9).map(|seed| Twins::seeded(Behaviour::noisy(), seed)).collect();
+    let all: Vec<Twins> = (1..9).map(|seed| Twins::seeded(Behaviour::fast02(), seed)).collect();
     for twins in &all {
         twins.assert_unharmed();
         // Trust takes some hundred commands.
@@ -110,7 +110,7 @@ fn a_drive_as_told_is_trusted() {
 #[test]
 fn before_anything_is_known_no_gap_is_used() {
     let (profile, model) = atlas();
-    let (_, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+    let (_, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
     let core = scheduler::Core::new(
         model,
         Config { place: Place::Outside(OutsideConfig::beyond(overheads)), ..Config::default() },
@@ -120,7 +120,7 @@ fn before_anything_is_known_no_gap_is_used() {
 
 #[test]
 fn arms_that_are_slower_than_told_are_not_trusted() {
-    let twins = Twins::of(Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::noisy() });
+    let twins = Twins::of(Behaviour { seek_ageing_ppm: 400_000, ..Behaviour::fast02() });
     twins.assert_unharmed();
     assert!(twins.cautious() > 0.9, "{}", twins.cautious());
 }
@@ -129,8 +129,8 @@ fn arms_that_are_slower_than_told_are_not_trusted() {
 fn another_drive_s_profile_is_not_trusted() {
     let (_, wrong) = profile("seagate-cheetah-18lp");
     let (profile, _) = atlas();
-    let (_, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
-    let device = || Box::new(black_box(&profile, Behaviour::noisy(), 1).unwrap().0) as Box<dyn BlackBox>;
+    let (_, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
+    let device = || Box::new(black_box(&profile, Behaviour::fast02(), 1).unwrap().0) as Box<dyn BlackBox>;
     let twins = Twins::run(device, &wrong, OutsideConfig::beyond(overheads));
     twins.assert_unharmed();
     assert!(twins.cautious() > 0.9, "{}", twins.cautious());
@@ -153,9 +153,9 @@ fn a_device_without_a_head_gets_no_detours() {
 #[test]
 fn a_shingled_drive_is_not_harmed() {
     let (profile, model) = atlas();
-    let (_, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+    let (_, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
     let device = || {
-        let (drive, _) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+        let (drive, _) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
         let config = ShingledConfig::of(model.layout().capacity(), model.sector_bytes());
         Box::new(Shingled::new(drive, config).unwrap()) as Box<dyn BlackBox>
     };
@@ -168,7 +168,7 @@ fn a_shingled_drive_is_not_harmed() {
 fn a_queue_that_cannot_be_kept_in_order_is_not_trusted() {
     let (profile, model) = atlas();
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
-    let behaviour = Behaviour { queue, ..Behaviour::noisy() };
+    let behaviour = Behaviour { queue, ..Behaviour::fast02() };
     let (_, overheads) = black_box(&profile, behaviour, 1).unwrap();
     let device = || Box::new(black_box(&profile, behaviour, 1).unwrap().0) as Box<dyn BlackBox>;
     // More commands than two at the drive, so that it has something to choose from.
@@ -181,7 +181,7 @@ fn a_queue_that_cannot_be_kept_in_order_is_not_trusted() {
 #[test]
 fn a_drive_that_recalibrates_for_a_second_is_trusted_again_at_once() {
     let recalibration = Recalibration { every: Duration::from_secs(5), takes: Duration::from_secs(1) };
-    let behaviour = Behaviour { recalibration: Some(recalibration), ..Behaviour::noisy() };
+    let behaviour = Behaviour { recalibration: Some(recalibration), ..Behaviour::fast02() };
     let twins = Twins::of(behaviour);
     twins.assert_unharmed();
     let mistrusted = twins.cautions.iter().filter(|c| **c == Some(Caution::Mistrust)).count();
@@ -196,7 +196,7 @@ fn a_drive_that_recalibrates_for_a_second_is_trusted_again_at_once() {
 #[test]
 fn a_spindle_that_drifts_fast_is_followed() {
     let drift = SpindleDrift { most_ppm: 20_000, step: Duration::from_millis(200) };
-    let twins = Twins::of(Behaviour { drift: Some(drift), ..Behaviour::noisy() });
+    let twins = Twins::of(Behaviour { drift: Some(drift), ..Behaviour::fast02() });
     twins.assert_unharmed();
     assert!(twins.mb_per_s() > 4.0, "{}", twins.mb_per_s());
 }
@@ -209,9 +209,9 @@ fn when_trouble_ends_the_gaps_are_used_again() {
     let (mut before, mut after, mut parts) = (0, 0, 0);
     // How often harm is at its bound in so few requests differs by half from noise to noise.
     for seed in 1..5 {
-        let (_, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let (_, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let device = || {
-            let (drive, _) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+            let (drive, _) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
             // Somewhere between host and drive something holds answers back.
             let held = Duration::from_millis(8);
             Box::new(Delayed::for_a_while(Box::new(drive), second(20)..second(45), held)) as Box<dyn BlackBox>

@@ -43,7 +43,7 @@ struct Case {
 }
 
 fn overheads(profile: &Profile) -> Overheads {
-    black_box(profile, Behaviour::noisy(), 1).unwrap().1
+    black_box(profile, Behaviour::fast02(), 1).unwrap().1
 }
 
 fn drive(profile: Profile, behaviour: Behaviour) -> Device {
@@ -58,13 +58,13 @@ fn flash(known: &Arc<DriveModel>) -> Device {
 fn shingled(profile: Profile, known: &Arc<DriveModel>) -> Device {
     let config = ShingledConfig::of(known.layout().capacity(), known.sector_bytes());
     Box::new(move |seed| {
-        let (drive, _) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let (drive, _) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         Box::new(Shingled::new(drive, config).unwrap())
     })
 }
 
 fn queue(order: QueueOrder) -> Behaviour {
-    Behaviour { queue: Queue::Tagged { order, depth: 64 }, ..Behaviour::noisy() }
+    Behaviour { queue: Queue::Tagged { order, depth: 64 }, ..Behaviour::fast02() }
 }
 
 impl Case {
@@ -107,7 +107,7 @@ impl Case {
 /// What there is in place of what is told, for good.
 fn surprises() -> Vec<Case> {
     let (_, known) = atlas();
-    let noisy = Behaviour::noisy();
+    let noisy = Behaviour::fast02();
     let there = |behaviour| drive(atlas().0, behaviour);
     let recalibration = Recalibration { every: Duration::from_secs(5), takes: Duration::from_secs(1) };
     let drift = SpindleDrift { most_ppm: 20_000, step: Duration::from_millis(200) };
@@ -140,7 +140,7 @@ fn surprises() -> Vec<Case> {
 /// Trouble in the first half of the requests, and then what is told.
 fn troubles() -> Vec<Case> {
     let (truth, known) = atlas();
-    let noisy = Behaviour::noisy();
+    let noisy = Behaviour::fast02();
     let there = |behaviour| drive(atlas().0, behaviour);
     let slow = || there(Behaviour { seek_ageing_ppm: 400_000, ..noisy });
     let until_half = |case: Case, healthy: Device| {

@@ -198,7 +198,7 @@ impl Surprise {
 
     /// How the drive behaves.
     fn behaviour(self) -> Behaviour {
-        let noisy = Behaviour::noisy();
+        let noisy = Behaviour::fast02();
         match self {
             Arms(thousandths) => Behaviour { seek_ageing_ppm: thousandths * 1_000, ..noisy },
             Reorders => Behaviour { queue: Queue::Tagged { order: QueueOrder::Sptf, depth: 64 }, ..noisy },
@@ -242,7 +242,7 @@ impl Surprise {
 
     /// How the core is set up: with what commands cost on a drive as told.
     pub fn outside(self) -> OutsideConfig {
-        let (_, mut overheads) = black_box(&self.there(), Behaviour::noisy(), 1).unwrap();
+        let (_, mut overheads) = black_box(&self.there(), Behaviour::fast02(), 1).unwrap();
         if let Overhead(us) = self {
             for command in &mut overheads.command {
                 *command = command.saturating_sub(Duration::from_micros(us));

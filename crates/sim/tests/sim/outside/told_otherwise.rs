@@ -31,7 +31,7 @@ fn pair(
 ) -> Pair {
     let profile = builtin::find(name).unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let behaviour = Behaviour { write_back: Some(write_back), ..Behaviour::noisy() };
+    let behaviour = Behaviour { write_back: Some(write_back), ..Behaviour::fast02() };
     let run = |background, idle| {
         let (drive, mut overheads) = black_box(&profile, behaviour, seed).unwrap();
         if told == Told::Nothing {

@@ -18,7 +18,7 @@ fn what_a_drive_tries_for_a_detour_is_in_the_account_and_bounded() {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let behaviour =
-        Behaviour { bad_sectors: Some(BadSectors { count: 1_000, retries: 8 }), ..Behaviour::noisy() };
+        Behaviour { bad_sectors: Some(BadSectors { count: 1_000, retries: 8 }), ..Behaviour::fast02() };
     // The bound of 1%, the sector with which that is passed, for which ten wait eight turns, and the tenths by which twins of this
     // length differ for nothing. Without a bound what is told is to be what is felt.
     for (harm_ppm, most) in [(Some(10_000), 1.5), (None, f64::INFINITY)] {
@@ -52,7 +52,7 @@ fn what_a_drive_tries_for_a_detour_is_in_the_account_and_bounded() {
 fn in_order(bad_sectors: BadSectors, rate: f64, requests: u64, idle: Option<IdleTime>) -> Vec<[f64; 2]> {
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let behaviour = Behaviour { bad_sectors: Some(bad_sectors), ..Behaviour::noisy() };
+    let behaviour = Behaviour { bad_sectors: Some(bad_sectors), ..Behaviour::fast02() };
     let each = SEEDS.map(|seed| {
         let run = |background| {
             let (drive, overheads) = black_box(&profile, behaviour, seed).unwrap();

@@ -49,7 +49,7 @@ fn twins(told: Told, policy: PolicyName, place: fn(Overheads) -> OutsideConfig) 
     let each = SEEDS.map(|seed| {
         let run = |background| {
             let profile = builtin::find("seagate-cheetah-18lp").unwrap();
-            let (drive, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+            let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
             let load = OltpConfig::new(known.layout().capacity(), known.sector_bytes());
             let source = Oltp::new(load, seed).unwrap();
             let load = Issuer::new(source, Arrival::oltp(10), Instant::ZERO, seed).unwrap();

@@ -65,7 +65,7 @@ fn twins(percent: u64, seed: u64, idle: Option<IdleTime>, place: fn(Overheads) -
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let begin = || {
-        let (device, overheads) = black_box(&profile, Behaviour::noisy(), seed).unwrap();
+        let (device, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let place = Place::Outside(place(overheads));
         let config = Config { policy: PolicyName::Sptf, idle, seed, place, ..Config::default() };
         let arrival = match percent {
@@ -153,7 +153,7 @@ fn long_idle_periods_go_to_the_hardest_blocks_first() {
     // Nobody else is there: only what lies near the innermost and outermost cylinders is read at first.
     let profile = builtin::find("quantum-atlas-10k").unwrap();
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
-    let (device, overheads) = black_box(&profile, Behaviour::noisy(), 1).unwrap();
+    let (device, overheads) = black_box(&profile, Behaviour::fast02(), 1).unwrap();
     let config = Config {
         idle: Some(IdleTime::default()),
         place: Place::Outside(paper(overheads)),

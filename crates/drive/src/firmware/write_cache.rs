@@ -1,0 +1,152 @@
+//! A buffer that holds many writes: each is reported at once, and goes to the medium when the arm has nothing better to do.
+
+use super::{Breakdown, Command, Completion, Drive, Served, Turn, Waiting};
+use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors};
+
+/// The most sectors of writes that follow each other and go to the medium together.
+const JOINED_SECTORS_MAX: Sectors = Sectors::new(2_048);
+
+/// A write that has been reported and is not on the medium.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) came: Instant,
+    pub(super) range: LbnRange,
+}
+
+/// The writes that the buffer holds. Empty in a drive that does without.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WriteCache {
+    /// The most writes that it holds; 0 for a drive that reports them one at a time.
+    room: usize,
+    held: Vec<Held>,
+    /// The one that the arm is at work for.
+    leaving: Option<Held>,
+    /// When the last data of a write have crossed the bus.
+    crossed: Instant,
+}
+
+impl WriteCache {
+    pub(super) fn new(room: u32) -> Self {
+        Self { room: room as usize, ..Self::default() }
+    }
+
+    /// Whether the drive has one.
+    pub(super) fn is_there(&self) -> bool {
+        self.room > 0
+    }
+
+    fn len(&self) -> usize {
+        self.held.len() + usize::from(self.leaving.is_some())
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() >= self.room
+    }
+}
+
+impl Drive {
+    /// Writes that have been reported and are not on the medium; only a drive with a write cache counts them.
+    pub fn unwritten(&self) -> usize {
+        self.write_cache.len()
+    }
+
+    /// Whether the arm has work that no command waits for.
+    pub(super) fn has_held_writes(&self) -> bool {
+        self.write_cache.len() > 0
+    }
+
+    /// Whether a command waits for the arm; with a write cache a write only waits for room.
+    pub(super) fn wants_arm(&self, waiting: &Waiting) -> bool {
+        waiting.command.op == Op::Read || !self.write_cache.is_there()
+    }
+
+    /// Gives up the room of a write that has got to the medium.
+    pub(super) fn held_write_arrived(&mut self, now: Instant) {
+        if self.turn_at <= now {
+            self.write_cache.leaving = None;
+        }
+    }
+
+    /// Takes the oldest waiting write into the buffer, if there is room.
+    pub(super) fn take_write(&mut self, now: Instant) -> Option<Completion> {
+        if !self.write_cache.is_there() {
+            return None;
+        }
+        let first = self.waiting.iter().position(|waiting| waiting.command.op == Op::Write)?;
+        let range = self.waiting.get(first)?.command.range;
+        let joins = |held: &Held| {
+            let long = held.range.len() + range.len();
+            held.range == range || held.range.end() == range.start() && long <= JOINED_SECTORS_MAX
+        };
+        let joined = self.write_cache.held.iter().position(joins);
+        if joined.is_none() && self.write_cache.is_full() {
+            return None;
+        }
+        let Waiting { came, command } = self.waiting.remove(first)?;
+        self.before_the_medium(&command);
+        let overhead = self.write_hit_overhead(range);
+        // With command queueing reads take the bus for so short a time that a write does not wait for it.
+        let data = (came + overhead).max(now).max(self.write_cache.crossed);
+        let crossed = data + self.timing.write_sector * range.len().get();
+        self.write_cache.crossed = crossed;
+        match joined.and_then(|at| self.write_cache.held.get_mut(at)) {
+            Some(held) if held.range == range => {}
+            Some(held) => held.range = LbnRange::new(held.range.start(), held.range.len() + range.len()),
+            None => self.write_cache.held.push(Held { came, range }),
+        }
+        self.into_a_segment(range);
+        (self.last_op, self.last_end) = (Op::Write, Some(range.end()));
+        let at = crossed + self.timing.write_completion + self.chance.completion();
+        let breakdown = Breakdown {
+            served: Served::Buffered,
+            submitted: came,
+            seek: Duration::ZERO,
+            latency: Duration::ZERO,
+            transfer: Duration::ZERO,
+            medium_end: self.free,
+        };
+        Some(Completion { id: command.id, at, breakdown, failed: None })
+    }
+
+    /// Sends the arm to put a held write on the medium: when no command waits for the arm, or when a write waits for room and the held
+    /// one comes before every read in the drive's order. Whether it does.
+    pub(super) fn write_held(&mut self, now: Instant) -> bool {
+        if self.chooses_at() > now {
+            return false;
+        }
+        let Some(at) = self.next_held(now) else { return false };
+        let held = self.write_cache.held.remove(at);
+        self.write_cache.leaving = Some(held);
+        self.go_on_without_read_ahead(now);
+        self.look_at_run(now);
+        let turn = Turn { range: held.range, now, since: held.came };
+        let set_out = self.arm_ready(turn, Duration::ZERO).max(self.free);
+        let medium = self.write_medium(set_out, held.range, |_| set_out);
+        self.turn_at = medium.end.max(now);
+        true
+    }
+
+    /// Whether a held write goes to the medium before every command that waits for the arm.
+    pub(super) fn held_write_comes_first(&self, now: Instant) -> bool {
+        self.next_held(now).is_some()
+    }
+
+    /// The held write that comes next, if one comes before all waiting reads.
+    fn next_held(&self, now: Instant) -> Option<usize> {
+        let of = |held: &Held| {
+            let id = RequestId::new(0);
+            Waiting { came: held.came, command: Command { id, op: Op::Write, range: held.range } }
+        };
+        let order = |waiting: &Waiting| self.order(now, waiting);
+        let held = self.write_cache.held.iter().map(of).enumerate();
+        let (at, best) = held.map(|(at, held)| (at, order(&held))).min_by_key(|(_, cost)| *cost)?;
+        let mut waiting = self.waiting.iter();
+        let reads = || self.waiting.iter().filter(|waiting| waiting.command.op == Op::Read);
+        let pressed = self.write_cache.is_full() && waiting.any(|waiting| waiting.command.op == Op::Write);
+        let comes = match reads().map(order).min() {
+            None => true,
+            Some(read) => pressed && best < read,
+        };
+        comes.then_some(at)
+    }
+}

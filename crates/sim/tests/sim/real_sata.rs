@@ -1,0 +1,86 @@
+//! `desktop-2tb` under the preset `modern`, held against a real SATA drive of its class.
+//!
+//! The drive: a Seagate BarraCuda ST2000DM006 (2 TB, 7200 rpm, write cache on), through a file system and a file that covers the
+//! platter; medians of its times as ublk-disksim publishes them (docs/img/data/latency.tsv and qd.tsv at commit 2b73b07d). Single
+//! numbers are cited here, no file of theirs is used. `cargo test -p freeblock-sim --test real_sata -- --nocapture` prints the table of
+//! docs/MODEL.md, section 8.
+
+// The helpers of tests are tests.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use drive::{Behaviour, Drive, Rules};
+use freeblock_sim::Direct;
+use model::builtin;
+use units::Instant;
+use workload::random::Share;
+use workload::{Arrival, Issuer, Random, RandomConfig};
+
+/// Commands outstanding, and 4 KiB random reads a second of the real drive.
+const IOPS: [(u32, f64); 6] = [(1, 57.6), (2, 64.5), (4, 71.2), (8, 78.6), (16, 86.3), (32, 93.6)];
+
+/// Shares of the reads at depth 1, and the time in ms within which the real drive answers them.
+const PERCENTILES: [(f64, f64); 12] = [
+    (1.0, 3.26),
+    (5.0, 7.70),
+    (10.0, 10.42),
+    (25.0, 14.75),
+    (50.0, 17.69),
+    (75.0, 20.84),
+    (90.0, 23.20),
+    (95.0, 24.77),
+    (99.0, 28.44),
+    (99.5, 40.63),
+    (99.9, 103.3),
+    (99.95, 156.2),
+];
+
+/// The mean of the same reads, in ms.
+const MEAN_MS: f64 = 17.57;
+
+/// Percent within which each number must come.
+const NEAR: f64 = 10.0;
+
+fn drive(seed: u64) -> Drive {
+    let profile = builtin::find("desktop-2tb").unwrap();
+    Drive::with_behaviour(&profile, Rules::HARDWARE, Behaviour::modern(), seed).unwrap()
+}
+
+/// Response times in ms of random reads of 4 KiB, ascending, and reads a second.
+fn reads(outstanding: u32, requests: u64) -> (Vec<f64>, f64) {
+    let drive = drive(42);
+    let model = drive.model();
+    let config = RandomConfig {
+        reads: Share::ALL,
+        ..RandomConfig::new(model.layout().capacity(), model.sector_bytes())
+    };
+    let source = Random::new(config, 42).unwrap();
+    let load = Issuer::new(source, Arrival::outstanding(outstanding), Instant::ZERO, 42).unwrap();
+    let mut run = Direct::new(drive, usize::MAX, load);
+    let mut times = Vec::new();
+    run.advance(requests, |done| times.push(done.at.since(done.arrived).as_millis_f64())).unwrap();
+    times.sort_by(f64::total_cmp);
+    (times, run.report().iops)
+}
+
+/// Prints a row, and whether the number is near enough.
+fn row(what: &str, real: f64, ours: f64) -> bool {
+    let off = (ours / real - 1.0) * 100.0;
+    println!("| {what} | {real} | {ours:.2} | {off:+.1}% |");
+    off.abs() <= NEAR
+}
+
+#[test]
+fn random_reads_take_as_long_as_those_of_a_real_drive() {
+    println!("| 4 KiB random reads | real | desktop-2tb, modern | off by |");
+    let mut near = true;
+    for (outstanding, real) in IOPS {
+        near &= row(&format!("{outstanding} outstanding, a second"), real, reads(outstanding, 20_000).1);
+    }
+    let (times, _) = reads(1, 200_000);
+    near &= row("1 outstanding, mean ms", MEAN_MS, times.iter().sum::<f64>() / times.len() as f64);
+    for (percent, real) in PERCENTILES {
+        let at = ((times.len() as f64 * percent / 100.0).ceil() as usize).max(1) - 1;
+        near &= row(&format!("1 outstanding, {percent}% within ms"), real, times[at]);
+    }
+    assert!(near, "a row is off by more than {NEAR}%");
+}

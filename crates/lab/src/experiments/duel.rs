@@ -106,12 +106,10 @@ struct Entry {
 impl Entry {
     fn of(name: String, runs: &[Served], alone: &[Responses]) -> Self {
         let responses: Vec<Responses> = runs.iter().map(|run| run.responses.clone()).collect();
-        let over = |of: fn(&Responses) -> f64| {
-            responses.iter().map(of).sum::<f64>() / responses.len().max(1) as f64
-        };
-        let seeds = responses.iter().zip(alone).map(|(with, without)| {
-            (with.mean() / without.mean() - 1.0) * 100.0
-        });
+        let over =
+            |of: fn(&Responses) -> f64| responses.iter().map(of).sum::<f64>() / responses.len().max(1) as f64;
+        let seeds =
+            responses.iter().zip(alone).map(|(with, without)| (with.mean() / without.mean() - 1.0) * 100.0);
         Self {
             name,
             mean_ms: over(Responses::mean),
@@ -196,10 +194,11 @@ impl Panel {
 
     /// The most that a rival gets, in multiples of ours at its harm, with the rival's name.
     fn above(&self) -> (f64, &str) {
-        let ratios = self.paced.iter().chain(&self.rivals).filter(|rival| rival.mb_per_s > 0.0).map(|rival| {
-            let ours = reached(&self.scans, rival.mean.percent);
-            ((rival.mb_per_s / ours).min(RATIO_MAX), rival.name.as_str())
-        });
+        let ratios =
+            self.paced.iter().chain(&self.rivals).filter(|rival| rival.mb_per_s > 0.0).map(|rival| {
+                let ours = reached(&self.scans, rival.mean.percent);
+                ((rival.mb_per_s / ours).min(RATIO_MAX), rival.name.as_str())
+            });
         ratios.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, ""))
     }
 
@@ -304,10 +303,13 @@ const RULE: &str = "All seeds together, compared with the drive alone over the s
                     the range behind it is of the single seeds' estimates.";
 
 fn claims(panels: &[Panel]) -> Vec<Claim> {
-    let mut alone = Claim::new("duel-alone", "our own goal: without a task clients are served as by the drive alone");
-    let mut harm = Claim::new("duel-harm", "our own goal: a scan costs clients at most 1% (2% at 80 requests a second)");
+    let mut alone =
+        Claim::new("duel-alone", "our own goal: without a task clients are served as by the drive alone");
+    let mut harm =
+        Claim::new("duel-harm", "our own goal: a scan costs clients at most 1% (2% at 80 requests a second)");
     let mut gain = Claim::new("duel-yield", "our own goal: 60% of what the core in the drive gets");
-    let mut rivals = Claim::new("duel-rivals", "our own goal: 2 to 5 times what a paced loop gets for the same harm");
+    let mut rivals =
+        Claim::new("duel-rivals", "our own goal: 2 to 5 times what a paced loop gets for the same harm");
     for panel in panels {
         let name = panel.name();
         let Some(ours) = panel.ours() else { continue };

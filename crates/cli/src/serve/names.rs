@@ -17,7 +17,7 @@ pub(crate) enum DeviceSpec {
         /// Its bytes.
         file: PathBuf,
         /// In what it differs from its profile.
-        differs: Differs,
+        differs: Box<Differs>,
     },
 }
 
@@ -53,7 +53,7 @@ impl FromStr for DeviceSpec {
         let differs = Differs::read(&words).map_err(|problem| differs::wrong(rest, drive, problem))?;
         let drive = drive.to_owned();
         match file.filter(|path| !path.is_empty()).map(PathBuf::from) {
-            Some(file) if !drive.is_empty() => Ok(Self::Emulated { drive, file, differs }),
+            Some(file) if !drive.is_empty() => Ok(Self::Emulated { drive, file, differs: Box::new(differs) }),
             _ => Err(
                 "give emulated:NAME,file=PATH: a built-in drive's name or a profile, and where its bytes are"
                     .into(),

@@ -144,7 +144,8 @@ fn device(config: &DiskConfig) -> Result<(AnyDevice, Knowledge), Problem> {
             };
             Ok((Box::new(device) as AnyDevice, known))
         }
-        DeviceSpec::Emulated { drive, file, differs: Differs { behaviour, seed } } => {
+        DeviceSpec::Emulated { drive, file, differs } => {
+            let Differs { behaviour, seed } = &**differs;
             let own = resolve(drive).map_err(wrong)?;
             let behaviour = served_as(behaviour);
             let device = Emulated::new(&own.profile, behaviour, *seed, alone(file).map_err(wrong)?)

@@ -31,7 +31,7 @@ impl Rereads {
             return 0;
         }
         let drawn = mixed(self.seed ^ mixed(at.get()));
-        if (drawn >> 32) * 1_000_000 >> 32 >= u64::from(self.ppm) {
+        if ((drawn >> 32) * 1_000_000) >> 32 >= u64::from(self.ppm) {
             return 0;
         }
         // The cube of a number from 1 to PARTS against the fourth power of n / 3, in whole numbers.

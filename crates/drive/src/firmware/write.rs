@@ -62,7 +62,7 @@ impl Drive {
     }
 
     /// Takes the data of a write into the buffer, where reads may find them.
-    pub(super) fn into_a_segment(&mut self, range: LbnRange) {
+    pub(super) fn hold_in_a_segment(&mut self, range: LbnRange) {
         let segment = self.segment_for(range, None);
         self.fill_segment(range, segment, false);
     }

@@ -94,7 +94,7 @@ impl Drive {
             Some(held) => held.range = LbnRange::new(held.range.start(), held.range.len() + range.len()),
             None => self.write_cache.held.push(Held { came, range }),
         }
-        self.into_a_segment(range);
+        self.hold_in_a_segment(range);
         (self.last_op, self.last_end) = (Op::Write, Some(range.end()));
         let at = crossed + self.timing.write_completion + self.chance.completion();
         let breakdown = Breakdown {

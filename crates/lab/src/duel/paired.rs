@@ -59,11 +59,12 @@ impl<'r> Blocks<'r> {
 
     /// How much longer `of` these blocks is with than without, in percent, where each block counts so many times.
     fn slower(&self, chosen: &[usize], of: fn(&mut [f64]) -> f64) -> f64 {
-        let gather = |side: fn(&(&'r [f64], &'r [f64])) -> &'r [f64]| {
-            let mut all: Vec<f64> = chosen.iter().flat_map(|&at| side(&self.0[at])).copied().collect();
-            of(&mut all)
-        };
-        (gather(|pair| pair.0) / gather(|pair| pair.1) - 1.0) * 100.0
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        for &at in chosen {
+            with.extend_from_slice(self.0[at].0);
+            without.extend_from_slice(self.0[at].1);
+        }
+        (of(&mut with) / of(&mut without) - 1.0) * 100.0
     }
 
     /// The same of all blocks, with the upper end of a paired block bootstrap.

@@ -334,10 +334,10 @@ fn claims(panels: &[Panel]) -> Vec<Claim> {
                  upper end of our harm. A rival is above our curve where it gets more than ours at its harm.";
     let rule = |reason: &str| format!("{reason} {RULE}");
     vec![
-        alone.note(&rule("It fails because the core holds the drive to one or two commands and keeps its own order, where the drive sorts 32.")),
-        harm.note(&rule("It fails because the account of harm compares with the core's own order and not with the drive alone.")),
+        alone.note(rule("It fails because the core holds the drive to one or two commands and keeps its own order, where the drive sorts 32.")),
+        harm.note(rule("It fails because the account of harm compares with the core's own order and not with the drive alone.")),
         gain.note("It fails because idle time gets single blocks where a stream would get whole tracks, and caution plans no gap."),
-        rivals.note(&format!("It fails for the reasons of duel-yield. {paced}")),
+        rivals.note(format!("It fails for the reasons of duel-yield. {paced}")),
     ]
 }
 

@@ -9,7 +9,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
 CARGO := cargo
 
-.PHONY: help demo test torture explore lab bench bench-nbd bench-harm fuzz-check lint ublk rust cc clients guest libclang
+.PHONY: help demo test torture explore lab reproduction bench bench-nbd bench-harm fuzz-check lint ublk rust cc clients guest libclang
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -46,6 +46,12 @@ torture: rust cc clients guest ## the proofs with other people's programs at len
 	@$(CARGO) test --release --locked --package freeblock-sim --test sim -- outside::grid::whatever
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+reproduction: rust cc ## the papers' claims at the quick size; writes docs/results/claims.json and docs/REPRODUCTION.md
+	@mkdir -p lab
+	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- lab report --quick --exact \
+	  -o lab/report.html --ledger docs/results/claims.json --commit $$(git rev-parse --short HEAD) --date $$(date -u +%F) \
+	  --markdown docs/REPRODUCTION.md
+
 ublk: rust cc libclang ## the release binary with `freeblock serve --ublk`: disks as /dev/ublkbN of this machine's kernel
 	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock --features ublk
 

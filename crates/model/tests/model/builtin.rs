@@ -15,7 +15,7 @@ fn model(name: &str) -> DriveModel {
 
 #[test]
 fn every_builtin_works_under_its_own_name() {
-    assert_eq!(builtin::names().len(), 15);
+    assert_eq!(builtin::names().len(), 16);
     for name in builtin::names() {
         let profile = builtin::get(name).unwrap().unwrap();
         assert_eq!(&profile.name, name);

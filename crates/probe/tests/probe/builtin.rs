@@ -1,7 +1,7 @@
 //! Every built-in drive at its size, as it is and with the black box's default noise: found in its time, predicted as
 //! promised or the region named, its order of tracks right or said not to be sure.
 
-use crate::common::{Emulated, holds, is_right_or_unsure};
+use crate::common::{Emulated, holds, is_large, is_right_or_unsure};
 use model::{Profile, builtin};
 use probe::{Options, Probe};
 use std::ops::ControlFlow;
@@ -10,8 +10,8 @@ fn is_found(name: &str, device: &dyn Fn(&Profile) -> Emulated) {
     let truth = builtin::find(name).unwrap();
     let mut device = device(&truth);
     let found = Probe::new(Options::default()).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
-    // Five minutes of drive time for 9 GB, an hour for 4 TB and more.
-    holds(device, &truth, &found, if name.starts_with("nearline") { 3_600.0 } else { 300.0 });
+    // Five minutes of drive time for 9 GB, an hour for 2 TB and more.
+    holds(device, &truth, &found, if is_large(name) { 3_600.0 } else { 300.0 });
     is_right_or_unsure(&truth, &found);
 }
 
@@ -38,7 +38,7 @@ macro_rules! drives {
 drives! {
     quantum_atlas_10k seagate_cheetah_4lp seagate_cheetah_9lp seagate_cheetah_18lp ibm_ultrastar_9es
     mimic_base mimic_fast_seek mimic_slow_seek mimic_fast_rotate mimic_slow_rotate mimic_fast_seek_rotate
-    mimic_more_capacity mimic_less_capacity nearline_4tb nearline_20tb
+    mimic_more_capacity mimic_less_capacity desktop_2tb nearline_4tb nearline_20tb
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn writes_are_predicted(name: &str, behaviour: Behaviour) {
     let region = region_of(&device);
     let found = probed(&mut device, Some(region));
     let report = &found.report;
-    let most = if name.starts_with("nearline") { 3_600.0 } else { 300.0 };
+    let most = if crate::common::is_large(name) { 3_600.0 } else { 300.0 };
     assert!(report.drive_time_s <= most, "{name}: {} s", report.drive_time_s);
     let check = report.writes.unwrap();
     // The check had its time, but where the drive leaves none that varies.
@@ -107,7 +107,7 @@ drives! {
 #[test]
 fn where_writes_are_not_allowed_the_report_is_not_sure_of_them() {
     for name in builtin::names() {
-        if name.starts_with("nearline") {
+        if crate::common::is_large(name) {
             continue;
         }
         let truth = builtin::find(name).unwrap();

@@ -155,9 +155,14 @@ impl Cut<'_> {
 
 goes_through!(Cut<'_>);
 
+/// Whether a built-in drive has terabytes.
+pub fn is_large(name: &str) -> bool {
+    ["desktop", "nearline"].iter().any(|begins| name.starts_with(begins))
+}
+
 /// The built-in drives whose probes are to take five minutes of drive time or less.
 pub fn nine_gigabytes() -> impl Iterator<Item = &'static str> {
-    model::builtin::names().iter().copied().filter(|name| !name.starts_with("nearline"))
+    model::builtin::names().iter().copied().filter(|name| !is_large(name))
 }
 
 /// Ways in which a user can switch an emulated drive that tell on how long a probe of it takes.

@@ -8,8 +8,8 @@ mod under_way;
 mod watch;
 
 pub use outside::{
-    Caution, Command, CommandId, Conservatism, ErrorRecord, Neighbour, Neighbours, Outcome, OutsideConfig,
-    Overheads, Part, Place,
+    AuditArm, AuditConfig, AuditReport, AuditWindow, Caution, Command, CommandId, Conservatism, ErrorRecord,
+    Interval, Neighbour, Neighbours, Outcome, OutsideConfig, Overheads, Part, Place, Promise,
 };
 
 use crate::background::{Background, Buffers, Ready, Urgent};

@@ -28,9 +28,9 @@ mod trust;
 mod watched;
 
 pub use crate::core::{
-    Access, Action, Bad, Caution, Command, CommandId, Config, Conservatism, Core, ErrorRecord, Neighbour,
-    Neighbours, Outcome, OutsideConfig, Overheads, Part, Place, PlannerStats, Purpose, Sharing, SubmitError,
-    Whose,
+    Access, Action, AuditArm, AuditConfig, AuditReport, AuditWindow, Bad, Caution, Command, CommandId,
+    Config, Conservatism, Core, ErrorRecord, Interval, Neighbour, Neighbours, Outcome, OutsideConfig,
+    Overheads, Part, Place, PlannerStats, Promise, Purpose, Sharing, SubmitError, Whose,
 };
 pub use background::{Buffers, Ready};
 pub use block_set::BlockSet;

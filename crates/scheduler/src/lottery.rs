@@ -33,7 +33,7 @@ impl Lottery {
     }
 
     /// Uniform below `bound`, which is not zero: the high half of a product; the bias is below `bound / 2^64`.
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 

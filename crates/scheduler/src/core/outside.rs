@@ -22,6 +22,7 @@ mod fit;
 mod forecast;
 mod guard;
 mod hand_out;
+mod harm;
 mod idle;
 mod kept;
 mod margin;
@@ -43,6 +44,7 @@ mod told;
 pub use command::{Command, CommandId, Outcome};
 pub use config::{Conservatism, Neighbour, Neighbours, OutsideConfig, Overheads, Place};
 pub use guard::Caution;
+pub use harm::{AuditArm, AuditConfig, AuditReport, AuditWindow, Interval, Promise};
 pub use parts::Part;
 pub use record::ErrorRecord;
 
@@ -59,6 +61,7 @@ use correct::Correction;
 use felt::{Felt, Waiting};
 use forecast::{Forecast, HeldBack, Late, Plain, Source, Standing};
 use guard::Guard;
+use harm::Cost;
 use idle::{Alone, Charged, Usual};
 use kept::Kept;
 use margin::Margins;
@@ -200,11 +203,14 @@ pub(super) struct Outside {
     known_bad: BTreeSet<Lbn>,
     /// What a turn must bring to be bought.
     price: Price,
+    /// What background work costs, measured; `None` where that is not asked for.
+    cost: Option<Box<Cost>>,
 }
 
 impl Outside {
     pub fn new(drive: &DriveModel, config: OutsideConfig) -> Self {
         let position = Position::default();
+        let base = Standing::at_rest(position, drive.layout().track_at(position.cylinder, position.head));
         Self {
             config,
             blind: !drive.is_known(),
@@ -243,7 +249,7 @@ impl Outside {
             on_bus: Duration::ZERO,
             queue: VecDeque::new(),
             device: VecDeque::new(),
-            base: Standing::at_rest(position, drive.layout().track_at(position.cylinder, position.head)),
+            base,
             buffered: false,
             last_reported: None,
             reports_off: 0,
@@ -260,6 +266,7 @@ impl Outside {
             shared: Shared::default(),
             known_bad: BTreeSet::new(),
             price: Price::of_track(drive.layout().track(TrackIndex::new(0)).sectors),
+            cost: config.audit.map(|audit| Box::new(Cost::new(audit, drive, base))),
         }
     }
 
@@ -422,6 +429,7 @@ impl Core {
                 self.felt(&mut outside, now, job, now.saturating_since(begun), Late::default());
                 outside.heard_at = now;
             }
+            self.audit(&mut outside, &order, outcome);
             self.hand_out(&mut outside, order, outcome);
             self.outside = Some(outside);
             return;
@@ -560,6 +568,7 @@ impl Core {
         outside.believe_reading_on();
         outside.believe_taking_in();
         outside.foresee(&drive);
+        self.audit(&mut outside, &order, outcome);
         self.hand_out(&mut outside, order, outcome);
         self.outside = Some(outside);
     }

@@ -1,5 +1,6 @@
 //! What a scheduler outside the drive is told about it, and how careful it is to be.
 
+use super::AuditConfig;
 use model::DriveModel;
 use model::profile::Firmware;
 use units::{Duration, Op};
@@ -262,6 +263,9 @@ pub struct OutsideConfig {
     /// one bound for both: each has a part of it, more for who gets more for what it costs, and may use what the other
     /// leaves.
     pub harm_ppm: Option<u32>,
+    /// How the cost of background work is measured against windows without it; `None` measures nothing, and no window is without
+    /// it, as in the papers. A daemon that serves a live disk measures.
+    pub audit: Option<AuditConfig>,
 }
 
 impl OutsideConfig {
@@ -287,6 +291,7 @@ impl OutsideConfig {
             bought_turns: false,
             resync: 256,
             harm_ppm: None,
+            audit: None,
         }
     }
 

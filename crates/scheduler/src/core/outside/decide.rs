@@ -186,6 +186,7 @@ impl Core {
     pub(super) fn decide(&mut self, outside: &mut Outside, now: Instant, buffers: &mut dyn Buffers) {
         let drive = Arc::clone(&self.drive);
         outside.decided = outside.clock.platter(now);
+        self.advance_audit(outside, now);
         let standing = outside.standing(&drive);
         self.arrive_at(&standing);
         if let Some((tag, job)) = outside.retries.pop_front() {
@@ -404,7 +405,7 @@ impl Core {
         job: &Job,
         part: Part,
     ) -> Option<Detour> {
-        if self.background.is_idle() || outside.caution().is_some() {
+        if self.background.is_idle() || outside.is_off() || outside.caution().is_some() {
             return None;
         }
         let drive = Arc::clone(&self.drive);

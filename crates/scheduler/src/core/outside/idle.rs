@@ -307,6 +307,10 @@ impl Core {
         buffers: &mut dyn Buffers,
     ) {
         let Some(idle) = self.config.idle else { return };
+        if outside.is_off() {
+            self.idle.not_before = outside.window_ends_at().unwrap_or(now).max(now + idle.threshold);
+            return;
+        }
         let left = self.keep_back(outside, &idle, now);
         // Flash is never trusted, and what comes back there comes from nowhere else; but trust may be missing for a while.
         let trusted = outside.foresees() || self.idle.untold;

@@ -1,6 +1,6 @@
 //! What a core outside the drive tells of itself.
 
-use super::{Caution, CommandId, ErrorRecord};
+use super::{AuditReport, Caution, CommandId, ErrorRecord};
 use crate::core::Core;
 use crate::idle::Harm;
 use units::{Duration, Instant};
@@ -20,6 +20,12 @@ impl Core {
     /// which clients have waited longer, of all that they waited.
     pub fn detour_harm(&self) -> Option<Harm> {
         self.outside.as_ref().map(|o| o.guard.harm())
+    }
+
+    /// Outside the drive: what background work costs the foreground, as windows without it have shown, if that is
+    /// [measured](crate::OutsideConfig::audit).
+    pub fn audit_report(&self) -> Option<AuditReport> {
+        self.outside.as_ref()?.cost.as_ref().map(|cost| cost.report(self.now))
     }
 
     /// Outside the drive: by how much a detour's move over so many cylinders is widened now.

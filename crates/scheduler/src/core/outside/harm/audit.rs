@@ -1,0 +1,727 @@
+//! The audit: a switchback experiment that measures what background work costs the foreground.
+//!
+//! Time is cut into windows, and the windows into pairs (Bojinov, Simchi-Levi, Zhao, "Design and analysis of switchback
+//! experiments", Management Science 69(7), 2023). A seeded draw makes a pair one of three:
+//! - both windows *on*: background work goes as it is allowed to. Most pairs are so.
+//! - one window on and one *plain*, in an order that a coin decides. In a plain window requests are scheduled as in an on window,
+//!   but no background work goes. The difference is the cost of background work.
+//! - one window plain and one *through*, in an order that a coin decides. In a through window requests are handed to the drive
+//!   as they come, and the drive orders them. The difference is the cost of being scheduled from outside.
+//!
+//! Each window yields means over its requests, which the host can measure without a model:
+//! - head time: from the later of the last completion and the first arrival among the outstanding requests until the
+//!   completion. All of these together are the time in which a request was outstanding.
+//! - response time: from arrival until completion.
+//!
+//! On and plain windows are compared by the residual, head time less its forecast without background work, clamped to two
+//! revolutions. The forecast begins where the last foreground request left the head, so it does not depend on the kind of
+//! the window, and its errors are in both windows alike. A through window has no forecast, because there the drive chooses the order.
+//! It is compared by head time and response time themselves, which takes longer.
+//!
+//! A [confidence sequence](super::sequence) over the pairs' differences gives the interval. The audit acts on nothing but
+//! the windows themselves: the account of harm decides what background work goes in an on window.
+
+use super::amplify::{Change, Queue};
+use super::sequence::{Interval, Sequence};
+use crate::lottery::Lottery;
+use units::{Duration, Instant};
+
+/// The requests of a window, unless time ends it. A busy period that a lost revolution prolongs is a few requests long up to a
+/// utilisation of nine tenths.
+const WINDOW_REQUESTS: u64 = 64;
+
+/// The shortest window, so that bursts are not compared with pauses.
+const WINDOW_SHORTEST: Duration = Duration::from_secs(1);
+
+/// The longest window. A disk without requests must not wait longer for its background work.
+const WINDOW_LONGEST: Duration = Duration::from_secs(30);
+
+/// The number of times that the requests of a window may be doubled by the comparison of halves.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// The audited time in which more windows are off, so that something is known soon.
+const FIRST: Duration = Duration::from_secs(300);
+
+/// Below so many pairs nothing is reported. The sequence ends nowhere for fewer than some ten.
+const PAIRS_MIN: u64 = 16;
+
+/// The probability that the truth is ever outside of a reported interval.
+const ALPHA: f64 = 0.05;
+
+/// Revolutions to which a residual is clamped, both ways.
+const RESIDUAL_REVOLUTIONS_MAX: i64 = 2;
+
+/// The farthest, in revolutions, that a difference of residuals can be from another.
+const RESIDUAL_REACH: f64 = 8.0;
+
+/// The farthest, in revolutions, that a difference of means can be from another that is measured as it comes: half a minute
+/// on most drives, the length of the longest window.
+const MEASURED_REACH: f64 = 4_096.0;
+
+/// A million millionths.
+const PPM: u64 = 1_000_000;
+
+/// How the audit of a core outside the drive draws its windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// The seed of the draws.
+    pub seed: u64,
+    /// The share of windows without background work, in millionths, at most half.
+    pub off_ppm: u32,
+    /// The same for the first five minutes.
+    pub off_first_ppm: u32,
+}
+
+impl AuditConfig {
+    /// One window in sixteen is off, and one in four in the first five minutes.
+    pub const fn new(seed: u64) -> Self {
+        Self { seed, off_ppm: 62_500, off_first_ppm: 250_000 }
+    }
+}
+
+/// The kinds of windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuditWindow {
+    /// Background work goes as it is allowed to.
+    #[default]
+    On,
+    /// Requests are scheduled, and no background work goes.
+    Plain,
+    /// Requests are handed to the drive as they come.
+    Through,
+}
+
+/// A completed foreground request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Served {
+    pub arrived: Instant,
+    pub heard: Instant,
+    /// The earliest arrival among this request and those that are still outstanding.
+    pub since: Instant,
+    /// The host's time at which the last foreground request was done.
+    pub last: Instant,
+    /// The forecast without background work of the instant at which the host hears of it.
+    pub forecast: Option<Instant>,
+    /// The number of requests that were outstanding, this one counted.
+    pub outstanding: usize,
+}
+
+impl Served {
+    fn begun(&self) -> Instant {
+        self.last.max(self.since).min(self.heard)
+    }
+
+    fn head(&self) -> Duration {
+        self.heard.saturating_since(self.begun())
+    }
+
+    /// Head time less its forecast, in nanoseconds.
+    fn residual(&self, revolution: Duration) -> i64 {
+        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+        let Some(forecast) = self.forecast else { return nanos(self.head()) };
+        let late = nanos(self.heard.saturating_since(forecast));
+        let early = nanos(forecast.saturating_since(self.heard));
+        let most = nanos(revolution) * RESIDUAL_REVOLUTIONS_MAX;
+        (late - early).clamp(-most, most)
+    }
+}
+
+/// Sums over the requests of windows of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    windows: u64,
+    requests: u64,
+    head: Duration,
+    response: Duration,
+    residual_nanos: i64,
+    /// The first half of a window's requests.
+    first_requests: u64,
+    first_residual_nanos: i64,
+}
+
+impl Sums {
+    fn note(&mut self, served: &Served, revolution: Duration, half: u64) {
+        let residual = served.residual(revolution);
+        if self.requests < half {
+            self.first_requests += 1;
+            self.first_residual_nanos += residual;
+        }
+        self.requests += 1;
+        self.head += served.head();
+        self.response += served.heard.saturating_since(served.arrived);
+        self.residual_nanos = self.residual_nanos.saturating_add(residual);
+    }
+
+    fn add(&mut self, window: &Self) {
+        self.windows += 1;
+        self.requests += window.requests;
+        self.head += window.head;
+        self.response += window.response;
+        self.residual_nanos = self.residual_nanos.saturating_add(window.residual_nanos);
+    }
+
+    /// The means of head time, response time and residual, in revolutions.
+    fn means(&self, revolution: Duration) -> [f64; 3] {
+        let all = (self.requests.max(1) as f64) * revolution.as_nanos() as f64;
+        [self.head.as_nanos() as f64, self.response.as_nanos() as f64, self.residual_nanos as f64]
+            .map(|nanos| nanos / all)
+    }
+
+    /// The means of the residual over the first and the second half, in revolutions, and the pair's weight.
+    fn halves(&self, revolution: Duration) -> Option<([f64; 2], f64)> {
+        let second = self.requests - self.first_requests;
+        let weight = weight(self.first_requests, second, self.requests)?;
+        let mean = |nanos: i64, requests: u64| nanos as f64 / requests as f64 / revolution.as_nanos() as f64;
+        let first = mean(self.first_residual_nanos, self.first_requests);
+        Some(([first, mean(self.residual_nanos - self.first_residual_nanos, second)], weight))
+    }
+
+    fn arm(&self) -> AuditArm {
+        let mean = |time: Duration| time.as_millis_f64() / self.requests.max(1) as f64;
+        AuditArm {
+            windows: self.windows,
+            requests: self.requests,
+            head_ms: mean(self.head),
+            response_ms: mean(self.response),
+        }
+    }
+}
+
+/// The harmonic mean of the numbers of requests in two windows, over the `usual` number. It is the inverse of the variance that
+/// their difference has, and the same if the windows are exchanged.
+fn weight(first: u64, second: u64, usual: u64) -> Option<f64> {
+    let (first, second) = (first as f64, second as f64);
+    (first > 0.0 && second > 0.0).then(|| 2.0 * first * second / (first + second) / usual.max(1) as f64)
+}
+
+/// Pairs of windows, the treated one less the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Comparison {
+    treated: Sums,
+    untreated: Sums,
+    head: Sequence,
+    response: Sequence,
+    residual: Sequence,
+}
+
+impl Comparison {
+    fn add(&mut self, treated: &Sums, untreated: &Sums, revolution: Duration) {
+        let Some(weight) = weight(treated.requests, untreated.requests, WINDOW_REQUESTS) else { return };
+        self.treated.add(treated);
+        self.untreated.add(untreated);
+        let (with, without) = (treated.means(revolution), untreated.means(revolution));
+        let sequences = [&mut self.head, &mut self.response, &mut self.residual];
+        for (sequence, (with, without)) in sequences.into_iter().zip(with.into_iter().zip(without)) {
+            sequence.add(with - without, weight);
+        }
+    }
+
+    fn pairs_missing(&self) -> u64 {
+        PAIRS_MIN.saturating_sub(self.head.pairs())
+    }
+
+    /// The interval of a sequence as a part of `base` revolutions.
+    fn interval(&self, sequence: &Sequence, alpha: f64, reach: f64, base: f64) -> Option<Interval> {
+        if self.pairs_missing() > 0 || base <= 0.0 {
+            return None;
+        }
+        sequence.interval(alpha, reach).map(|interval| interval.times(1.0 / base))
+    }
+}
+
+/// A window that goes on.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    kinds: [AuditWindow; 2],
+    /// The place of the window in its pair.
+    place: usize,
+    began: Instant,
+    first: Sums,
+    sums: Sums,
+}
+
+/// The audit of one core.
+#[derive(Clone, Debug)]
+pub(super) struct Audit {
+    config: AuditConfig,
+    draws: Lottery,
+    revolution: Duration,
+    /// Whether requests can be handed through.
+    through: bool,
+    open: Option<Open>,
+    /// The audited time before this window, and the time in which a request was outstanding.
+    audited: Duration,
+    busy: Duration,
+    requests: u64,
+    /// The number of requests when the first interval could be told.
+    known_since: Option<u64>,
+    outstanding_max: usize,
+    background: Comparison,
+    assistance: Comparison,
+    /// First half less second half of plain windows.
+    halves: Sequence,
+    doublings: u32,
+}
+
+impl Audit {
+    /// An audit that has measured nothing. `through` says whether requests can be handed through.
+    pub fn new(config: AuditConfig, revolution: Duration, through: bool) -> Self {
+        Self {
+            config,
+            draws: Lottery::new(config.seed),
+            revolution,
+            through,
+            open: None,
+            audited: Duration::ZERO,
+            busy: Duration::ZERO,
+            requests: 0,
+            known_since: None,
+            outstanding_max: 0,
+            background: Comparison::default(),
+            assistance: Comparison::default(),
+            halves: Sequence::default(),
+            doublings: 0,
+        }
+    }
+
+    /// The kind of the window that goes on.
+    pub fn window(&self) -> AuditWindow {
+        self.open.map_or(AuditWindow::On, |open| open.kinds[open.place])
+    }
+
+    /// The instant at which this window ends if no more requests come.
+    pub fn ends_at(&self) -> Option<Instant> {
+        self.open.map(|open| open.began + WINDOW_LONGEST)
+    }
+
+    /// Begins the next window if this one is over. Without background work that is `wanted` there is nothing to compare, and
+    /// a pair that is not complete is dropped.
+    pub fn advance(&mut self, now: Instant, wanted: bool) {
+        if !wanted {
+            if let Some(open) = self.open.take() {
+                self.audited += now.saturating_since(open.began);
+            }
+            return;
+        }
+        let Some(open) = &mut self.open else {
+            let kinds = self.draw();
+            self.open =
+                Some(Open { kinds, place: 0, began: now, first: Sums::default(), sums: Sums::default() });
+            return;
+        };
+        let age = now.saturating_since(open.began);
+        let enough = open.sums.requests >= WINDOW_REQUESTS << self.doublings && age >= WINDOW_SHORTEST;
+        if !enough && age < WINDOW_LONGEST {
+            return;
+        }
+        self.audited += age;
+        open.began = now;
+        let done = std::mem::take(&mut open.sums);
+        if open.place == 0 {
+            (open.place, open.first) = (1, done);
+            return;
+        }
+        let (kinds, first) = (open.kinds, open.first);
+        self.open = Some(Open {
+            kinds: self.draw(),
+            place: 0,
+            began: now,
+            first: Sums::default(),
+            sums: Sums::default(),
+        });
+        self.compare(kinds, [first, done]);
+    }
+
+    /// Draws the kinds of the next pair's windows. Of the windows off, half are in pairs with an on window and half in pairs
+    /// of two windows off.
+    fn draw(&mut self) -> [AuditWindow; 2] {
+        let early = self.audited < FIRST;
+        let share = if early { self.config.off_first_ppm } else { self.config.off_ppm };
+        let share = u64::from(share).min(PPM / 2);
+        let (plain, through) = if self.through { (share, share / 2) } else { (share * 2, 0) };
+        let ticket = self.draws.below(PPM);
+        let mut kinds = match ticket {
+            ticket if ticket < plain => [AuditWindow::On, AuditWindow::Plain],
+            ticket if ticket < plain + through => [AuditWindow::Plain, AuditWindow::Through],
+            _ => return [AuditWindow::On; 2],
+        };
+        if self.draws.below(2) == 1 {
+            kinds.swap(0, 1);
+        }
+        kinds
+    }
+
+    /// Adds a pair of windows to the comparison that it is for.
+    fn compare(&mut self, kinds: [AuditWindow; 2], sums: [Sums; 2]) {
+        use AuditWindow::{On, Plain, Through};
+        for (_, window) in kinds.iter().zip(&sums).filter(|(kind, _)| **kind == Plain) {
+            if let Some(([first, second], weight)) = window.halves(self.revolution) {
+                self.halves.add(first - second, weight);
+            }
+        }
+        let revolution = self.revolution;
+        match kinds {
+            [On, Plain] => self.background.add(&sums[0], &sums[1], revolution),
+            [Plain, On] => self.background.add(&sums[1], &sums[0], revolution),
+            [Plain, Through] => self.assistance.add(&sums[0], &sums[1], revolution),
+            [Through, Plain] => self.assistance.add(&sums[1], &sums[0], revolution),
+            _ => return,
+        }
+        if self.known_since.is_none() && self.background.pairs_missing() == 0 {
+            self.known_since = Some(self.requests);
+        }
+        self.check_halves();
+    }
+
+    /// Doubles the windows, and begins anew, where requests in the first half of a plain window are later than in the second:
+    /// then what went before is felt for longer than the requests that are left out.
+    fn check_halves(&mut self) {
+        if self.doublings == DOUBLINGS_MAX || self.halves.pairs() < PAIRS_MIN {
+            return;
+        }
+        if self.halves.interval(ALPHA, RESIDUAL_REACH).is_some_and(|interval| interval.low > 0.0) {
+            self.doublings += 1;
+            self.halves = Sequence::default();
+            (self.background, self.assistance) = (Comparison::default(), Comparison::default());
+            self.known_since = None;
+        }
+    }
+
+    /// Records a completed foreground request. It counts for the window that goes on if it arrived in it.
+    pub fn served(&mut self, served: &Served) {
+        let half = (WINDOW_REQUESTS << self.doublings) / 2;
+        self.outstanding_max = self.outstanding_max.max(served.outstanding);
+        let Some(open) = &mut self.open else { return };
+        self.requests += 1;
+        self.busy += served.heard.saturating_since(served.begun().max(open.began));
+        if served.arrived >= open.began {
+            open.sums.note(served, self.revolution, half);
+        }
+    }
+
+    /// The queue as it was in the audited time.
+    fn queue(&self, now: Instant) -> Queue {
+        let open = self.open.map_or(Duration::ZERO, |open| now.saturating_since(open.began));
+        let all = (self.audited + open).as_nanos().max(1) as f64;
+        let [head, response, _] = self.background.untreated.means(self.revolution);
+        Queue {
+            busy_share: (self.busy.as_nanos() as f64 / all).min(1.0),
+            outstanding_max: self.outstanding_max,
+            head_over_response: if response > 0.0 { head / response } else { 1.0 },
+        }
+    }
+
+    /// Returns what is known so far.
+    pub fn report(&self, now: Instant) -> AuditReport {
+        let Comparison { untreated, .. } = self.background;
+        let [head, response, _] = untreated.means(self.revolution);
+        let [through_head, through_response, _] = self.assistance.untreated.means(self.revolution);
+        let relative = |sequence: &Sequence, base: f64| Change {
+            mean: if base > 0.0 { sequence.mean() / base } else { 0.0 },
+            error: if base > 0.0 { sequence.error() / base } else { f64::INFINITY },
+        };
+        let amplification = self.queue(now).posterior(
+            relative(&self.background.residual, head),
+            relative(&self.background.response, response),
+        );
+        let (background, assistance) = (&self.background, &self.assistance);
+        let at = |alpha: f64| {
+            (
+                background.interval(&background.residual, alpha, RESIDUAL_REACH, head),
+                assistance.interval(&assistance.response, alpha, MEASURED_REACH, through_response),
+            )
+        };
+        let (background_head, assistance_response) = at(ALPHA);
+        let promise = self.known_since.and_then(|since| {
+            // Of two sequences each may be wrong with half of the probability.
+            let (of_background, of_assistance) = at(if self.through { ALPHA / 2.0 } else { ALPHA });
+            let amplified = of_background?.high.max(0.0) * amplification;
+            let assisted = if self.through { of_assistance?.high } else { 0.0 };
+            let bound = (amplified + assisted).max(0.0);
+            let base = if self.through { through_response } else { response };
+            Some(Promise {
+                since_requests: since,
+                bound,
+                bound_ms: bound * base * self.revolution.as_millis_f64(),
+                against: if self.through { AuditWindow::Through } else { AuditWindow::Plain },
+            })
+        });
+        let mut plain = untreated;
+        plain.windows += assistance.treated.windows;
+        plain.requests += assistance.treated.requests;
+        plain.head += assistance.treated.head;
+        plain.response += assistance.treated.response;
+        AuditReport {
+            window: self.window(),
+            requests: self.requests,
+            window_requests: WINDOW_REQUESTS << self.doublings,
+            on: background.treated.arm(),
+            plain: plain.arm(),
+            through: assistance.untreated.arm(),
+            pairs_missing: [
+                background.pairs_missing(),
+                if self.through { assistance.pairs_missing() } else { 0 },
+            ],
+            background_head,
+            background_response: background.interval(&background.response, ALPHA, MEASURED_REACH, response),
+            assistance_head: assistance.interval(&assistance.head, ALPHA, MEASURED_REACH, through_head),
+            assistance_response,
+            amplification,
+            promise,
+        }
+    }
+}
+
+/// Means over the windows of one kind, as far as they are in pairs with another kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AuditArm {
+    /// The number of windows.
+    pub windows: u64,
+    /// The number of requests that arrived and were done in them.
+    pub requests: u64,
+    /// Mean head time, in milliseconds.
+    pub head_ms: f64,
+    /// Mean response time, in milliseconds.
+    pub response_ms: f64,
+}
+
+/// The bound on the mean response time that the audit vouches for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Promise {
+    /// The number of audited requests after which it holds at all times together.
+    pub since_requests: u64,
+    /// By which part of the mean response time requests are later at most.
+    pub bound: f64,
+    /// The same in milliseconds.
+    pub bound_ms: f64,
+    /// The windows with which that compares.
+    pub against: AuditWindow,
+}
+
+/// What the audit knows. Each interval holds the truth at all times together with a probability of 95%, and is missing until
+/// enough pairs of windows have been compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AuditReport {
+    /// The kind of the window that goes on.
+    pub window: AuditWindow,
+    /// The number of requests while background work was wanted.
+    pub requests: u64,
+    /// The number of requests in a window, unless time ends it.
+    pub window_requests: u64,
+    /// On windows that are in a pair with a plain one.
+    pub on: AuditArm,
+    /// Plain windows.
+    pub plain: AuditArm,
+    /// Through windows.
+    pub through: AuditArm,
+    /// The number of pairs of windows that are missing until there is an interval: of on with plain, and of plain with through
+    /// windows where there are such.
+    pub pairs_missing: [u64; 2],
+    /// Head time that background work costs, as a part of the mean head time in plain windows.
+    pub background_head: Option<Interval>,
+    /// Response time that background work costs, as a part of the mean in plain windows.
+    pub background_response: Option<Interval>,
+    /// Head time that scheduling from outside costs, as a part of the mean head time in through windows.
+    pub assistance_head: Option<Interval>,
+    /// The same of response time.
+    pub assistance_response: Option<Interval>,
+    /// By how many percent the mean response grows where the mean head time grows by one.
+    pub amplification: f64,
+    /// The bound on response time, if one is known.
+    pub promise: Option<Promise>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REVOLUTION: Duration = Duration::from_micros(8_333);
+    const HALF_OFF: AuditConfig = AuditConfig { seed: 1, off_ppm: 500_000, off_first_ppm: 500_000 };
+
+    /// A queue in order of arrival whose head times vary as is said, and of which background work loses some revolutions.
+    #[derive(Clone, Copy, Debug)]
+    struct Load {
+        /// The share of the time in which the drive is busy.
+        utilisation: f64,
+        /// By which part the forecast is wrong.
+        wrong: f64,
+        noise: Noise,
+        /// The share of requests in on windows that lose a revolution.
+        lost: f64,
+        /// The number of requests that lose one as well after such a request, whatever window they are in.
+        lingers: u32,
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Noise {
+        /// A tenth of a millisecond.
+        Small,
+        /// One request in twenty loses a revolution without background work.
+        LostRevolutions,
+        /// No variance: a Pareto tail with the exponent 1.5.
+        Pareto,
+        /// Retries come in runs of some hundred requests.
+        Runs,
+    }
+
+    const OPEN: Load = Load { utilisation: 0.5, wrong: 0.0, noise: Noise::Small, lost: 0.02, lingers: 0 };
+
+    struct Simulated {
+        audit: Audit,
+        now: Instant,
+        /// The head time that is lost per request of on windows, as a part of the mean.
+        truth: f64,
+    }
+
+    fn uniform(lottery: &mut Lottery) -> f64 {
+        (lottery.below(1 << 53) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    fn simulate(load: Load, config: AuditConfig, requests: u32, seed: u64) -> Simulated {
+        let mut lottery = Lottery::new(seed.wrapping_add(1_000_003));
+        let mut audit = Audit::new(config, REVOLUTION, false);
+        let ms = |time: f64| Duration::from_nanos((time.max(0.0) * 1e6) as u64);
+        let revolution = REVOLUTION.as_millis_f64();
+        let (mut arrived, mut last) = (Instant::ZERO, Instant::ZERO);
+        let (mut run, mut lingers) = (0.0, 0);
+        let (mut lost, mut plain) = (0.0, 0.0);
+        for _ in 0..requests {
+            // A mean head time of 4 + 8 ms.
+            arrived += ms(-12.0 / load.utilisation * uniform(&mut lottery).ln());
+            let begun = last.max(arrived);
+            audit.advance(begun, true);
+            let head = 4.0 + 16.0 * uniform(&mut lottery);
+            let noise = match load.noise {
+                Noise::Small => 0.1 * uniform(&mut lottery),
+                Noise::LostRevolutions if uniform(&mut lottery) < 0.05 => revolution,
+                Noise::LostRevolutions => 0.0,
+                Noise::Pareto => 0.1 * uniform(&mut lottery).powf(-1.0 / 1.5),
+                Noise::Runs => {
+                    run = if uniform(&mut lottery) < 0.01 { 3.0 * uniform(&mut lottery) } else { run };
+                    run
+                }
+            };
+            let loses = audit.window() == AuditWindow::On && uniform(&mut lottery) < load.lost;
+            lingers = if loses { load.lingers + 1 } else { lingers };
+            let extra = if lingers > 0 { revolution } else { 0.0 };
+            lingers = lingers.saturating_sub(1);
+            let clamped = |late: f64| late.clamp(-2.0 * revolution, 2.0 * revolution);
+            lost += load.lost * (clamped(noise + revolution) - clamped(noise));
+            plain += head + noise;
+            let heard = begun + ms(head + noise + extra);
+            let forecast = Some(begun + ms(head * (1.0 + load.wrong)));
+            audit.served(&Served { arrived, heard, since: arrived, last, forecast, outstanding: 1 });
+            last = heard;
+        }
+        Simulated { audit, now: last, truth: lost / plain }
+    }
+
+    fn loads() -> Vec<Load> {
+        let noises = [Noise::Small, Noise::LostRevolutions, Noise::Pareto, Noise::Runs];
+        let of = |utilisation: f64| noises.map(|noise| Load { utilisation, noise, ..OPEN });
+        [0.1, 0.5, 0.8].into_iter().flat_map(of).collect()
+    }
+
+    #[test]
+    fn on_twelve_loads_the_interval_holds_the_true_cost_in_95_of_100_runs() {
+        for load in loads() {
+            let held = (0..200).filter(|&seed| {
+                let config = AuditConfig { seed, ..HALF_OFF };
+                let Simulated { audit, now, truth } = simulate(load, config, 3_000, seed);
+                audit.report(now).background_head.is_some_and(|interval| interval.holds(truth))
+            });
+            let held = held.count();
+            assert!(held >= 190, "{load:?}: {held} of 200");
+        }
+    }
+
+    #[test]
+    fn a_forecast_that_is_wrong_by_5_percent_does_not_move_the_interval() {
+        for load in loads() {
+            let of = |wrong: f64| {
+                let Simulated { audit, now, truth } = simulate(Load { wrong, ..load }, HALF_OFF, 20_000, 7);
+                (audit.report(now).background_head.unwrap(), truth)
+            };
+            let (right, truth) = of(0.0);
+            for wrong in [-0.05, 0.05] {
+                let (interval, _) = of(wrong);
+                assert!(interval.holds(truth), "{load:?}: {interval:?} against {truth}");
+                let half = (right.high - right.low) / 2.0;
+                let moved = (interval.mean - right.mean).abs();
+                assert!(moved < half / 2.0, "{load:?}: {interval:?} against {right:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_background_cost_the_interval_holds_nothing_and_the_promise_is_near_it() {
+        let Simulated { audit, now, .. } = simulate(Load { lost: 0.0, ..OPEN }, HALF_OFF, 50_000, 3);
+        let report = audit.report(now);
+        assert!(report.background_head.unwrap().holds(0.0));
+        let promise = report.promise.unwrap();
+        assert!(promise.bound < 0.01, "{promise:?}");
+        assert!(promise.since_requests > 0 && promise.since_requests < report.requests);
+    }
+
+    #[test]
+    fn one_window_in_four_is_off_in_the_first_minutes_and_one_in_sixteen_after_that() {
+        let (mut audit, mut now) = (Audit::new(AuditConfig::new(5), REVOLUTION, true), Instant::ZERO);
+        let mut of = |minutes: u64| {
+            let (mut seen, mut off, end) = (0u32, 0u32, now + Duration::from_secs(60 * minutes));
+            while now < end {
+                audit.advance(now, true);
+                seen += 1;
+                off += u32::from(audit.window() != AuditWindow::On);
+                now += WINDOW_LONGEST;
+            }
+            f64::from(off) / f64::from(seen)
+        };
+        // One seed has ten windows in the first five minutes: anything may come of them.
+        of(5);
+        let later = of(60 * 24 * 30);
+        assert!((later - 1.0 / 16.0).abs() < 0.005, "{later}");
+        let early = (0..2_000).filter(|&seed| {
+            let mut audit = Audit::new(AuditConfig::new(seed), REVOLUTION, true);
+            audit.advance(Instant::ZERO, true);
+            audit.window() != AuditWindow::On
+        });
+        let early = early.count() as f64 / 2_000.0;
+        assert!((early - 0.25).abs() < 0.05, "{early}");
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_windows() {
+        let of = |seed| {
+            let mut audit = Audit::new(AuditConfig::new(seed), REVOLUTION, true);
+            let at = |n: u64| Instant::ZERO + WINDOW_LONGEST * n;
+            let windows = (0..100).map(|n| {
+                audit.advance(at(n), true);
+                audit.window()
+            });
+            windows.collect::<Vec<_>>()
+        };
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+
+    #[test]
+    fn a_pair_during_which_nothing_was_wanted_counts_for_nothing() {
+        let mut audit = Audit::new(HALF_OFF, REVOLUTION, false);
+        let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
+        audit.advance(at(0), true);
+        audit.advance(at(10), false);
+        assert_eq!((audit.window(), audit.ends_at()), (AuditWindow::On, None));
+        audit.advance(at(20), true);
+        audit.advance(at(50), true);
+        assert_eq!(audit.open.unwrap().place, 1);
+        assert_eq!(audit.report(at(50)).plain.windows, 0);
+    }
+
+    #[test]
+    fn windows_are_doubled_where_a_cost_lingers_into_the_next_window() {
+        let lingering = Load { lost: 0.05, lingers: 20, ..OPEN };
+        let doublings = |load| simulate(load, HALF_OFF, 60_000, 11).audit.doublings;
+        assert_eq!(doublings(OPEN), 0);
+        assert!(doublings(lingering) > 0);
+    }
+}

@@ -1,0 +1,89 @@
+//! The cost at the head of each foreground command, as the audit is told of it.
+
+use super::super::forecast::{Standing, forecast};
+use super::super::{Order, Outcome, Outside, Work};
+use super::audit::{Audit, AuditReport, AuditWindow, Served};
+use crate::core::Core;
+use crate::core::under_way::turn;
+use model::DriveModel;
+use units::Instant;
+
+/// The audit, and where the last foreground command left the drive.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Cost {
+    audit: Audit,
+    from: Standing,
+    /// The host's times at which the last foreground command was done, and the one before it.
+    heard: [Instant; 2],
+}
+
+impl Cost {
+    /// An audit without through windows, of a drive that stands as it is said to.
+    pub fn new(config: super::AuditConfig, drive: &DriveModel, from: Standing) -> Self {
+        Self { audit: Audit::new(config, turn(drive), false), from, heard: [Instant::ZERO; 2] }
+    }
+
+    /// The kind of the window that goes on.
+    pub fn window(&self) -> AuditWindow {
+        self.audit.window()
+    }
+
+    /// Returns what the audit knows.
+    pub fn report(&self, now: Instant) -> AuditReport {
+        self.audit.report(now)
+    }
+}
+
+impl Outside {
+    /// Whether the audit's window has no background work.
+    pub(in super::super) fn is_off(&self) -> bool {
+        self.cost.as_ref().is_some_and(|cost| cost.window() != AuditWindow::On)
+    }
+
+    /// The instant at which the audit's window ends if no more requests come.
+    pub(in super::super) fn window_ends_at(&self) -> Option<Instant> {
+        self.cost.as_ref().and_then(|cost| cost.audit.ends_at())
+    }
+}
+
+impl Core {
+    /// Begins the audit's next window if this one is over.
+    pub(in super::super) fn advance_audit(&self, outside: &mut Outside, now: Instant) {
+        if let Some(cost) = &mut outside.cost {
+            cost.audit.advance(now, !self.background.is_idle());
+        }
+    }
+
+    /// Tells the audit of a foreground command that is done, after the drive's standing behind it is known. The time of a
+    /// command that failed is the next one's.
+    pub(in super::super) fn audit(&self, outside: &mut Outside, order: &Order, outcome: Outcome<'_>) {
+        let Some(mut cost) = outside.cost.take() else { return };
+        if let (Work::Foreground { job, .. }, Outcome::Done) = (&order.work, outcome) {
+            let pending = &job.pending;
+            let asked = order.command.foreground.unwrap_or(order.command.range);
+            let others = || self.pool.iter().chain(outside.foreground_commands());
+            let served = Served {
+                arrived: pending.arrived,
+                heard: self.now,
+                since: others().map(|other| other.arrived).fold(pending.arrived, Instant::min),
+                last: cost.heard[0],
+                forecast: (!outside.blind).then(|| {
+                    // Without background work it would have been sent when the last command but one was done.
+                    let sent = outside.clock.platter(pending.arrived.max(cost.heard[1]));
+                    let what = (order.command.op, asked);
+                    let overheads = &outside.config.overheads;
+                    let sends = (sent, outside.held_back);
+                    let (plain, _) = forecast(&self.drive, overheads, &cost.from, sends, what);
+                    outside.clock.host(plain.heard)
+                }),
+                outstanding: others().count() + 1,
+            };
+            if pending.promoted.is_none() {
+                cost.audit.served(&served);
+            }
+            cost.heard = [self.now, cost.heard[0]];
+            cost.from = outside.base;
+        }
+        outside.cost = Some(cost);
+    }
+}

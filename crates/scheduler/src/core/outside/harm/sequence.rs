@@ -1,0 +1,291 @@
+//! A confidence sequence for the mean difference between the two windows of a pair.
+//!
+//! # The theorem
+//! Let the two windows of pair `t` have the outcomes `a` and `b`, and let a fair coin decide which of them is treated. If the
+//! treatment adds the same amount `tau` to either window, then the measured difference, treated less untreated, is
+//! `tau + (a - b)` or `tau - (a - b)` with equal probability, where `a` and `b` are the outcomes without treatment. So the
+//! deviation from `tau` is symmetric about zero, whatever produced `a` and `b`: heavy tails, autocorrelation between
+//! windows and drift of the load are all allowed, and no moment has to exist.
+//!
+//! For increments `x` that are conditionally symmetric, `exp(l S - l^2 V / 2)` with `S = sum x` and `V = sum x^2` is a
+//! nonnegative supermartingale for each real `l` (de la Pena, "A general class of exponential inequalities for martingales
+//! and ratios", Annals of Probability 27(1), 1999, Lemma 6.1; Howard, Ramdas, McAuliffe, Sekhon, "Time-uniform Chernoff
+//! bounds via nonnegative supermartingales", Probability Surveys 17, 2020, table 3). Mixed over a normal `l` of mean zero and
+//! precision `rho` it is `sqrt(rho / (rho + V)) exp(S^2 / (2 (rho + V)))` (the two-sided normal mixture of Howard, Ramdas,
+//! McAuliffe, Sekhon, "Time-uniform, nonparametric, nonasymptotic confidence sequences", Annals of Statistics 49(2), 2021,
+//! proposition 5). By Ville's inequality it ever reaches `1 / alpha` with a probability of at most `alpha`. The set of all `tau`
+//! for which it has not is therefore a confidence sequence: it holds the truth at all times at once with probability `1 - alpha`,
+//! and may be looked at, and acted on, at any time.
+//!
+//! # The conditions
+//! 1. The coin is fair and independent of everything before the pair. The seed gives it.
+//! 2. The first window does not change the outcome of the second beyond the requests that are left out. The audit
+//!    checks this by comparing the halves of windows.
+//! 3. A weight is the same whichever window is treated. It depends on the number of requests in both, symmetrically.
+//! 4. The effect is the same in each pair. Where it varies, the sequence is for the weighted mean effect so far, and `V` is
+//!    about a mean: it is larger in expectation by the variance of the effect, so the sequence becomes wider, but for this
+//!    case the guarantee is asymptotic and not exact.
+//!
+//! The scale of the outcomes is not known before, and `rho` must be. So the supermartingale is the mean of several, with
+//! `rho` in steps that cover all scales between a thousandth of a revolution and hundreds of revolutions.
+
+/// The values of `rho`, in squared revolutions: powers of 64.
+const PRECISION_LOG64: std::ops::RangeInclusive<i32> = -4..=3;
+
+/// The number of points at which each side of the sequence is looked at, by a factor of `2^(1/4)` each. The finest is about a
+/// millionth of a millionth of the widest.
+const POINTS: u32 = 160;
+
+/// The number of halvings between two of these points: far finer than anything that is shown.
+const HALVINGS: u32 = 20;
+
+/// The lower and the upper end of what is believed of a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The estimate.
+    pub mean: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Whether a number lies between both ends.
+    pub fn holds(&self, number: f64) -> bool {
+        (self.low..=self.high).contains(&number)
+    }
+
+    /// The same in another unit.
+    pub(super) fn times(self, factor: f64) -> Self {
+        Self { mean: self.mean * factor, low: self.low * factor, high: self.high * factor }
+    }
+}
+
+/// The sums over all pairs that the sequence needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sequence {
+    pairs: u64,
+    /// The sum of the weights, and of their squares.
+    weight: f64,
+    squared: f64,
+    /// The sum of weighted differences.
+    sum: f64,
+    /// The sums of `weight^2 difference` and `weight^2 difference^2`.
+    cross: f64,
+    square: f64,
+}
+
+impl Sequence {
+    /// Adds the difference between the windows of one pair, in revolutions.
+    pub fn add(&mut self, difference: f64, weight: f64) {
+        let squared = weight * weight;
+        self.pairs += 1;
+        self.weight += weight;
+        self.squared += squared;
+        self.sum += weight * difference;
+        self.cross += squared * difference;
+        self.square += squared * difference * difference;
+    }
+
+    /// The number of pairs so far.
+    pub fn pairs(&self) -> u64 {
+        self.pairs
+    }
+
+    /// The weighted mean difference.
+    pub fn mean(&self) -> f64 {
+        if self.weight > 0.0 { self.sum / self.weight } else { 0.0 }
+    }
+
+    /// The standard error of the mean.
+    pub fn error(&self) -> f64 {
+        if self.weight > 0.0 { self.variation(self.mean()).sqrt() / self.weight } else { f64::INFINITY }
+    }
+
+    /// The sum of squared deviations from `tau`.
+    fn variation(&self, tau: f64) -> f64 {
+        (self.square - 2.0 * tau * self.cross + tau * tau * self.squared).max(0.0)
+    }
+
+    /// The logarithm of the mixed supermartingale if the true difference were `tau`.
+    fn log_evidence(&self, tau: f64) -> f64 {
+        let (sum, variation) = (self.sum - tau * self.weight, self.variation(tau));
+        let logs = PRECISION_LOG64.map(|power| {
+            let rho = 64f64.powi(power);
+            (sum * sum / (rho + variation) - (1.0 + variation / rho).ln()) / 2.0
+        });
+        let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
+        let count = f64::from(PRECISION_LOG64.end() - PRECISION_LOG64.start() + 1);
+        most + (logs.map(|log| (log - most).exp()).sum::<f64>() / count).ln()
+    }
+
+    /// Whether a true difference of `tau` is not refuted at level `alpha` by the pairs so far.
+    pub fn admits(&self, tau: f64, alpha: f64) -> bool {
+        self.log_evidence(tau) < -alpha.ln()
+    }
+
+    /// The smallest interval around all differences that are not refuted at level `alpha`, if that ends within `reach`
+    /// revolutions of the mean on both sides.
+    pub fn interval(&self, alpha: f64, reach: f64) -> Option<Interval> {
+        let mean = self.mean();
+        Some(Interval {
+            mean,
+            low: mean - self.extent(alpha, -reach)?.abs(),
+            high: mean + self.extent(alpha, reach)?,
+        })
+    }
+
+    /// How far from the mean the farthest difference is that is not refuted, on the side of `reach`.
+    fn extent(&self, alpha: f64, reach: f64) -> Option<f64> {
+        let mean = self.mean();
+        let admits = |by: f64| self.admits(mean + by, alpha);
+        if self.pairs == 0 || admits(reach) {
+            return None;
+        }
+        let mut refuted = reach;
+        for point in 1..=POINTS {
+            let mut admitted = reach * 2f64.powf(-f64::from(point) / 4.0);
+            if !admits(admitted) {
+                refuted = admitted;
+                continue;
+            }
+            for _ in 0..HALVINGS {
+                let between = f64::midpoint(admitted, refuted);
+                *if admits(between) { &mut admitted } else { &mut refuted } = between;
+            }
+            break;
+        }
+        Some(refuted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lottery::Lottery;
+
+    /// One in twenty.
+    const ALPHA: f64 = 0.05;
+    const REACH: f64 = 8.0;
+
+    fn uniform(lottery: &mut Lottery) -> f64 {
+        (lottery.below(1 << 53) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// The sum of twelve uniform numbers less six is nearly normal.
+    fn normal(lottery: &mut Lottery) -> f64 {
+        (0..12).map(|_| uniform(lottery)).sum::<f64>() - 6.0
+    }
+
+    /// How the means of windows without treatment behave, and what the treatment adds to them.
+    #[derive(Clone, Copy, Debug)]
+    struct Load {
+        name: &'static str,
+        /// The standard deviation of a window's mean, in revolutions.
+        noise: f64,
+        /// The share of a window's deviation that the next one inherits.
+        inherited: f64,
+        /// The probability of a lost revolution in a window.
+        lost: f64,
+        /// The exponent of a Pareto tail, if there is one; below 2 there is no variance.
+        tail: Option<f64>,
+        /// What the mean moves by from window to window.
+        drift: f64,
+        /// What the treatment adds, and what that moves by from pair to pair.
+        effect: f64,
+        effect_drift: f64,
+    }
+
+    const QUIET: Load = Load {
+        name: "independent",
+        noise: 0.01,
+        inherited: 0.0,
+        lost: 0.0,
+        tail: None,
+        drift: 0.0,
+        effect: 0.01,
+        effect_drift: 0.0,
+    };
+
+    const LOADS: [Load; 12] = [
+        QUIET,
+        Load { name: "no effect", effect: 0.0, ..QUIET },
+        Load { name: "noise of a closed loop", noise: 0.000_5, ..QUIET },
+        Load { name: "noise of responses", noise: 3.0, effect: 0.2, ..QUIET },
+        Load { name: "autocorrelated", inherited: 0.9, ..QUIET },
+        Load { name: "nearly a random walk", inherited: 0.999, ..QUIET },
+        Load { name: "rare lost revolutions", noise: 0.001, lost: 0.02, ..QUIET },
+        Load { name: "no variance", tail: Some(1.5), ..QUIET },
+        Load { name: "no mean", tail: Some(0.9), ..QUIET },
+        Load { name: "the load grows", drift: 0.002, ..QUIET },
+        Load { name: "the load grows and remembers", drift: 0.002, inherited: 0.95, lost: 0.02, ..QUIET },
+        Load { name: "the effect grows", inherited: 0.5, effect_drift: 0.000_2, ..QUIET },
+    ];
+
+    /// Whether the sequence holds the truth at all of so many pairs, and its interval at the end.
+    fn held(load: Load, pairs: u32, seed: u64) -> (bool, Option<Interval>, f64) {
+        let mut lottery = Lottery::new(seed);
+        let (mut sequence, mut state, mut trend, mut truth) = (Sequence::default(), 0.0, 0.0, 0.0);
+        let mut holds = true;
+        let mut window = |lottery: &mut Lottery| {
+            trend += load.drift;
+            state = load.inherited * state + normal(lottery) * load.noise;
+            let lost = if uniform(lottery) < load.lost { uniform(lottery) } else { 0.0 };
+            let tail = load.tail.map_or(0.0, |power| load.noise * uniform(lottery).powf(-1.0 / power));
+            trend + state + lost + tail
+        };
+        for pair in 0..pairs {
+            let windows = [window(&mut lottery), window(&mut lottery)];
+            let treated = lottery.below(2) as usize;
+            let effect = load.effect + load.effect_drift * f64::from(pair);
+            // The weight is of the pair, and known before the coin falls.
+            let weight = 0.5 + uniform(&mut lottery);
+            truth += weight * effect;
+            sequence.add(windows[treated] + effect - windows[1 - treated], weight);
+            holds &= sequence.admits(truth / sequence.weight, ALPHA);
+        }
+        (holds, sequence.interval(ALPHA, REACH), truth / sequence.weight)
+    }
+
+    #[test]
+    fn on_twelve_loads_the_sequence_holds_the_truth_at_all_times_in_95_of_100_runs() {
+        for load in LOADS {
+            let held = (0..200).filter(|&seed| held(load, 150, seed).0).count();
+            assert!(held >= 190, "{}: {held} of 200", load.name);
+        }
+    }
+
+    #[test]
+    fn holding_at_all_times_makes_the_interval_at_most_two_and_a_half_times_as_wide() {
+        for seed in 0..10 {
+            let (_, interval, truth) = held(QUIET, 400, seed);
+            let interval = interval.unwrap();
+            assert!(interval.holds(truth));
+            // Two windows differ by sqrt(2) of one's deviation; 1.96 errors are one look's interval.
+            let one_look = 1.96 * 0.01 * 2f64.sqrt() / 400f64.sqrt();
+            let half = (interval.high - interval.low) / 2.0;
+            assert!((one_look..2.5 * one_look).contains(&half), "{half} against {one_look}");
+        }
+    }
+
+    #[test]
+    fn few_pairs_have_no_interval() {
+        let mut sequence = Sequence::default();
+        assert_eq!(sequence.interval(ALPHA, REACH), None);
+        (0..6).for_each(|_| sequence.add(0.01, 1.0));
+        assert_eq!(sequence.interval(ALPHA, REACH), None);
+    }
+
+    #[test]
+    fn the_ends_of_the_interval_are_where_differences_are_refuted() {
+        let mut lottery = Lottery::new(3);
+        let mut sequence = Sequence::default();
+        (0..100).for_each(|_| sequence.add(0.1 + 0.05 * normal(&mut lottery), 1.0));
+        let Interval { mean, low, high } = sequence.interval(ALPHA, REACH).unwrap();
+        assert!(low < mean && mean < high);
+        for (inside, outside) in [(low + 1e-6, low - 1e-6), (high - 1e-6, high + 1e-6)] {
+            assert!(sequence.admits(inside, ALPHA) && !sequence.admits(outside, ALPHA));
+        }
+    }
+}

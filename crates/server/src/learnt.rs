@@ -2,7 +2,7 @@
 
 use crate::disk::Disk;
 use crate::mailbox::{Gone, Mailbox};
-use crate::tasks::private;
+use crate::tasks::{open_regular, private};
 use device::Device;
 use mimic::{Learner, LearnerConfig, LearnerError, LearntError, SavedPart, Saving, Table};
 use std::any::Any;
@@ -49,7 +49,7 @@ impl Learnt {
     /// A configuration that makes no learner.
     pub fn load(&self, config: LearnerConfig, table: Option<Table>) -> Result<Learner, LearnerError> {
         let path = self.path.display();
-        match File::open(&self.path) {
+        match open_regular(File::options().read(true), &self.path) {
             Ok(mut file) => match Learner::read(config, &self.drive, &mut file) {
                 Ok(learner) => {
                     info!(%path, known = learner.stats().known, "goes on from what was learnt");

@@ -5,10 +5,11 @@
 
 use crate::desk::table::{Closed, Event, TaskState};
 use crate::office::random_seed;
-use crate::state::{Kind, Log, Scan, end_path};
+use crate::state::{End, Kind, Log, Scan, end_path};
 use crate::tasks::clerks::{OpenError, lock};
 use crate::tasks::files::{Files, Machine, put_aside, read_whole};
 use crate::tasks::journal::{self, Damaged, Journal, JournalError, Note, journal_path, marker_path};
+use crate::tasks::{MAP_BYTES_MAX, PLAN_BYTES_MAX, SUMS_END};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -130,7 +131,7 @@ pub fn disks(state: &Path) -> Result<Vec<PathBuf>, RepairError> {
     let none = |_| RepairError::None(state.into());
     let names = Machine::default().list(state).map_err(none)?;
     let of_a_disk = |path: &PathBuf| {
-        let has = |name: &str| path.join(name).exists();
+        let has = |name: &str| path.join(name).symlink_metadata().is_ok();
         path.is_dir()
             && ["lock", "tasks.journal", "tasks.journal.end", "damaged", "learnt"].into_iter().any(has)
     };
@@ -195,12 +196,15 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option
         number.ok()
     };
     let aside = name.contains(".damaged");
-    let log_of = name.strip_suffix(".end").filter(|log| names.iter().any(|name| name == log));
-    if log_of.is_some() || matches!(name, "lock") || name.ends_with(".new") {
+    // The checksum store itself is elsewhere, and its end is reported by itself.
+    let end_of = name.strip_suffix(".end").filter(|_| name != SUMS_END);
+    let is_there = |log: &str| names.iter().any(|name| name == log);
+    // `lock` has no content, and another kind of file in its place was refused before.
+    if end_of.is_some_and(is_there) || name == "lock" || name.ends_with(".new") {
         return None;
     }
     // An end whose log is gone is reported under the log's name.
-    let name = name.strip_suffix(".end").filter(|_| !aside).unwrap_or(name);
+    let name = end_of.filter(|_| !aside).unwrap_or(name);
     let path = if names.iter().any(|there| there == name) { path } else { state.join(name) };
     let log = |kind, number| match Scan::read(files, &path, kind, number, |_| true) {
         Ok(Some(scan)) if scan.torn > 0 => {
@@ -220,27 +224,31 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option
     } else if name == "tasks.journal" {
         log(Kind::Tasks, None)
     } else if name == "damaged" {
-        let text = read_whole(files, &path).unwrap_or_default();
-        (Some(false), String::from_utf8_lossy(&text).trim().to_owned())
+        (Some(false), journal::marker(files, state).unwrap_or_default())
+    } else if name == SUMS_END {
+        match End::check(files, &path, Kind::Sums) {
+            Ok(()) => (Some(true), "sound; it is the end of a checksum store".into()),
+            Err(damage) => (
+                Some(false),
+                format!(
+                    "{damage}; the sums of this disk are not believed, and a scrub with checksums is refused until --force \
+                     records all anew"
+                ),
+            ),
+        }
     } else if id(".kept").is_some() || name.ends_with(".kept") {
         log(Kind::Kept, None)
     } else if name.ends_with(".moves") {
         log(Kind::Moves, None)
-    } else if name.ends_with(".sums") {
-        (None, "the end of a checksum store".into())
     } else if name.ends_with(".plan") {
-        match read_whole(files, &path)
-            .map_err(|e| e.to_string())
-            .and_then(|bytes| apps::reorganizer::Plan::decode(&bytes).map(drop).map_err(|e| e.to_string()))
-        {
-            Ok(()) => (Some(true), "sound".into()),
-            Err(why) => (Some(false), why),
-        }
+        checked(files, &path, PLAN_BYTES_MAX, |bytes| {
+            apps::reorganizer::Plan::decode(bytes).map(drop).map_err(|error| error.to_string())
+        })
     } else if name.ends_with(".map") {
-        match map_is_sound(&read_whole(files, &path).unwrap_or_default()) {
-            true => (Some(true), "sound".into()),
-            false => (Some(false), "its last line is not the checksum of those before".into()),
-        }
+        checked(files, &path, MAP_BYTES_MAX, |bytes| match map_is_sound(bytes) {
+            true => Ok(()),
+            false => Err("its last line is not the checksum of those before".into()),
+        })
     } else if name.starts_with("learnt") {
         (None, "predictions only; the daemon checks it when it starts".into())
     } else {
@@ -249,10 +257,26 @@ fn file(files: &dyn Files, state: &Path, name: &str, names: &[String]) -> Option
     Some(FileReport { name: name.into(), sound, standing })
 }
 
-/// Whether the last line of a map is the checksum of those before it.
+/// Reads a whole file and has its content checked.
+fn checked(
+    files: &dyn Files,
+    path: &Path,
+    bytes_max: u64,
+    check: impl FnOnce(&[u8]) -> Result<(), String>,
+) -> (Option<bool>, String) {
+    let read = read_whole(files, path, bytes_max).map_err(|error| format!("it cannot be read: {error}"));
+    match read.and_then(|bytes| check(&bytes.ok_or("it is gone")?)) {
+        Ok(()) => (Some(true), "sound".into()),
+        Err(why) => (Some(false), why),
+    }
+}
+
+/// Whether the last line of a map, all of which end, is the checksum of those before it.
 pub(crate) fn map_is_sound(map: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(map) else { return false };
-    let Some((lines, last)) = text.trim_end().rsplit_once('\n') else { return false };
+    let Some((lines, last)) = text.strip_suffix('\n').and_then(|text| text.rsplit_once('\n')) else {
+        return false;
+    };
     let check = crc32fast::hash(format!("{lines}\n").as_bytes());
     last == format!("# crc32 of the lines above: {check:08x}")
 }
@@ -338,8 +362,15 @@ pub(crate) fn mend_with(
     };
     log.map_err(written)?;
     let marker = marker_path(state);
-    if let Some(aside) = put_aside(files, &marker).map_err(written)? {
-        files.remove(&aside).map_err(written)?;
+    if let Some(aside) = put_aside(files, &marker).map_err(written)?
+        && let Err(error) = files.remove(&aside)
+    {
+        // A directory, for example. Under its new name it is no marker.
+        done.push(format!(
+            "{} is now {}, because it cannot be removed: {error}",
+            marker.display(),
+            aside.display()
+        ));
     }
     let mut told = report(files, state, &journal::read(files, state)?)?;
     told.done = done;

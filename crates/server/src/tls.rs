@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
+/// The bytes of a file of certificates or of a key; a thousand certificates have some 2 MiB.
+const PEM_BYTES_MAX: u64 = 4 << 20;
+
 /// Bytes that are encrypted at once, so that what a client does not take is not encrypted for nothing.
 const PIECE: usize = 1 << 20;
 
@@ -80,7 +83,7 @@ impl Tls {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let pair = |source| TlsError::Pair { certificate: certificate.into(), key: key.into(), source };
         let chain = certificates(certificate)?;
-        let private = PrivateKeyDer::from_pem_file(key)
+        let private = PrivateKeyDer::from_pem_slice(&read(key)?)
             .map_err(|source| TlsError::File { path: key.to_owned(), source })?;
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(pair)?;
@@ -114,10 +117,24 @@ impl Tls {
     }
 }
 
+/// Reads a file of at most [`PEM_BYTES_MAX`] bytes. A line of it may be without an end, as in a device.
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let wrong =
+        |error| TlsError::File { path: path.to_owned(), source: rustls::pki_types::pem::Error::Io(error) };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(wrong)?;
+    file.take(PEM_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(wrong)?;
+    if bytes.len() as u64 > PEM_BYTES_MAX {
+        return Err(wrong(io::Error::other(format!("it has more than {PEM_BYTES_MAX} bytes"))));
+    }
+    Ok(bytes)
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |source| TlsError::File { path: path.to_owned(), source };
-    let certificates = CertificateDer::pem_file_iter(path).map_err(wrong)?;
-    let certificates: Vec<_> = certificates.collect::<Result<_, _>>().map_err(wrong)?;
+    let read = read(path)?;
+    let certificates: Vec<_> =
+        CertificateDer::pem_slice_iter(&read).collect::<Result<_, _>>().map_err(wrong)?;
     if certificates.is_empty() {
         return Err(TlsError::Empty { path: path.to_owned() });
     }

@@ -142,6 +142,12 @@ impl End {
         Ok((end, mark.sequence))
     }
 
+    /// Whether an end is sound, and of such a file.
+    pub fn check(files: &dyn Files, path: &Path, kind: Kind) -> Result<(), Damage> {
+        let (mark, _) = read(files, path)?.ok_or(Damage::EndGone)?;
+        if mark.kind == kind.code() { Ok(()) } else { Err(Damage::Other) }
+    }
+
     /// Everything up to a record is acknowledged, durably. It takes the older slot, so that a torn write leaves the other.
     pub fn commit(&mut self, sequence: u64, chain: u32, note: &[u8]) -> io::Result<()> {
         let mark = Mark { kind: self.kind, number: self.number, sequence, chain, note: note.to_vec() };

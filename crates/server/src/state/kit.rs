@@ -1,11 +1,14 @@
 //! Damage to files, all of it: for the tests of everything that keeps a file in the state directory.
 #![allow(clippy::unwrap_used)] // helpers of tests stand outside test functions
 
-use crate::desk::tests::memory::Memory;
+use crate::desk::tests::memory::{Memory, below};
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io::ErrorKind;
+use workload::random::Stream;
 
 /// One way to damage a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Harm {
     /// One byte is another.
     Flip {
@@ -25,30 +28,93 @@ pub(crate) enum Harm {
     Fails,
 }
 
-/// Every way to damage a file of these bytes, which had those before. `thin`: a step between the bytes that are flipped.
-pub(crate) fn harms(bytes: &[u8], older: &[Vec<u8>], thin: usize) -> Vec<Harm> {
-    let flips = (0..bytes.len()).step_by(thin).map(|at| Harm::Flip { at, by: 1 << (at % 8) });
-    let cuts = (0..bytes.len()).step_by(thin).map(Harm::Cut);
+impl fmt::Debug for Harm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flip { at, by } => write!(f, "byte {at} flipped by {by:#x}"),
+            Self::Cut(len) => write!(f, "cut at {len}"),
+            Self::Delete => write!(f, "deleted"),
+            Self::Older(moment, bytes) => write!(f, "copy {moment} of {} bytes", bytes.len()),
+            Self::Directory => write!(f, "a directory"),
+            Self::Unreadable => write!(f, "unreadable"),
+            Self::Fails => write!(f, "its medium fails"),
+        }
+    }
+}
+
+/// The bytes of a file that are damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    Every,
+    /// So many, drawn from a fixed seed; every one if the tests run at length.
+    Some(usize),
+}
+
+/// Whether the tests take the time for every byte where each is a daemon that begins anew.
+pub(crate) fn at_length() -> bool {
+    std::env::var_os("FREEBLOCK_LONG").is_some()
+}
+
+impl Share {
+    fn of(self, len: usize) -> BTreeSet<usize> {
+        match self {
+            Self::Some(n) if n < len && !at_length() => {
+                let mut chance = Stream::new(len as u64, "bytes that are damaged");
+                (0..n).map(|_| below(&mut chance, len as u64) as usize).collect()
+            }
+            _ => (0..len).collect(),
+        }
+    }
+}
+
+/// Where the records of a log begin and end, and the slots of an end.
+fn records(bytes: &[u8]) -> Vec<usize> {
+    let mut ends = vec![0];
+    if bytes.starts_with(b"fbstate\0") {
+        // The header; then length, sequence and committed, a body, a checksum.
+        let mut at = 28;
+        while let Some(len) = bytes.get(at..at + 4) {
+            ends.push(at);
+            at += 20 + u32::from_le_bytes(len.try_into().unwrap()) as usize + 4;
+        }
+    }
+    ends.extend((4_096..bytes.len()).step_by(4_096));
+    ends
+}
+
+/// Ways to damage a file of these bytes, which had those before: bytes of it flipped, cuts at bytes of it and at every record
+/// and the byte behind its beginning, and all other ways.
+pub(crate) fn harms(bytes: &[u8], older: &[Vec<u8>], share: Share) -> Vec<Harm> {
+    let flips = share.of(bytes.len()).into_iter().map(|at| Harm::Flip { at, by: 1 << (at % 8) });
+    let mut cuts = share.of(bytes.len());
+    cuts.extend(records(bytes).into_iter().flat_map(|at| [at, at + 1]).filter(|at| *at < bytes.len()));
     let older = older.iter().enumerate().filter(|(_, old)| *old != bytes);
     let older = older.map(|(moment, old)| Harm::Older(moment, old.clone()));
     let rest = [Harm::Delete, Harm::Directory, Harm::Unreadable, Harm::Fails];
-    flips.chain(cuts).chain(older).chain(rest).collect()
+    flips.chain(cuts.into_iter().map(Harm::Cut)).chain(older).chain(rest).collect()
 }
 
 /// Does it.
 pub(crate) fn harm(files: &Memory, path: &str, harm: &Harm) {
-    let bytes = || files.get(path).unwrap();
     match harm {
-        Harm::Flip { at, by } => {
-            let mut bytes = bytes();
-            bytes[*at] ^= by;
-            files.put(path, &bytes);
+        Harm::Flip { .. } | Harm::Cut(_) | Harm::Older(..) => {
+            files.put(path, &damaged(&files.get(path).unwrap(), harm).unwrap());
         }
-        Harm::Cut(len) => files.put(path, &bytes()[..*len]),
         Harm::Delete => files.delete(path),
-        Harm::Older(_, old) => files.put(path, old),
-        Harm::Directory => files.set_fault(path, Some(ErrorKind::IsADirectory)),
+        Harm::Directory => files.put_directory(path),
         Harm::Unreadable => files.set_fault(path, Some(ErrorKind::PermissionDenied)),
         Harm::Fails => files.set_fault(path, Some(ErrorKind::InvalidData)),
     }
+}
+
+/// The bytes of a damaged file, if it still is one.
+pub(crate) fn damaged(bytes: &[u8], harm: &Harm) -> Option<Vec<u8>> {
+    let mut bytes = bytes.to_vec();
+    match harm {
+        Harm::Flip { at, by } => bytes[*at] ^= by,
+        Harm::Cut(len) => bytes.truncate(*len),
+        Harm::Older(_, old) => bytes.clone_from(old),
+        _ => return None,
+    }
+    Some(bytes)
 }

@@ -13,6 +13,9 @@ const HEADER: usize = 8 + 4 + 4 + 8 + 4;
 const HEAD: usize = 4 + 8 + 8;
 const TAIL: usize = 4;
 
+/// The most bytes of a record that are in memory before its checksum is known: a damaged length must not take gigabytes.
+const UNCHECKED_BYTES_MAX: usize = 1 << 20;
+
 /// The end of a log.
 pub(crate) fn end_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
@@ -189,6 +192,21 @@ impl Reader {
         Ok(())
     }
 
+    /// Returns the checksum of a record whose body begins at `start`; `None` if it is not the one behind the body.
+    fn chained(&mut self, head: &[u8], start: u64, len: u32) -> Result<Option<u32>, Damage> {
+        let end = start.saturating_add(u64::from(len));
+        let Some(tail) = self.bytes(end, TAIL as u64)? else { return Ok(None) };
+        let (mut hasher, mut at) = (begun(self.chain, head), start);
+        while at < end {
+            let piece = (end - at).min(UNCHECKED_BYTES_MAX as u64);
+            let Some(bytes) = self.bytes(at, piece)? else { return Ok(None) };
+            hasher.update(&bytes);
+            at += piece;
+        }
+        let chain = hasher.finalize();
+        Ok((tail == chain.to_le_bytes()).then_some(chain))
+    }
+
     /// All sound records, in order.
     fn records(
         &mut self,
@@ -202,13 +220,11 @@ impl Reader {
             let len = head.first_chunk::<4>().map(|b| u32::from_le_bytes(*b)).unwrap_or(u32::MAX);
             let (Some(sequence), Some(committed)) = (number(4), number(12)) else { return Ok(()) };
             let start = self.at + HEAD as u64;
-            let Some(body) = self.bytes(start, u64::from(len))? else { return Ok(()) };
-            let Some(tail) = self.bytes(start + u64::from(len), TAIL as u64)? else { return Ok(()) };
-            let chain = chained(self.chain, &head, &body);
             let follows = sequence > 0 && committed < sequence && (all.last == 0 || sequence == all.last + 1);
-            if tail != chain.to_le_bytes() || !follows {
+            let Some(chain) = self.chained(&head, start, len).map(|sound| sound.filter(|_| follows))? else {
                 return Ok(());
-            }
+            };
+            let Some(body) = self.bytes(start, u64::from(len))? else { return Ok(()) };
             if all.stopped.is_none() && !each(&body) {
                 all.stopped = Some((sequence, self.at));
             }
@@ -227,11 +243,16 @@ impl Reader {
 }
 
 fn chained(chain: u32, head: &[u8], body: &[u8]) -> u32 {
+    let mut hasher = begun(chain, head);
+    hasher.update(body);
+    hasher.finalize()
+}
+
+fn begun(chain: u32, head: &[u8]) -> crc32fast::Hasher {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&chain.to_le_bytes());
     hasher.update(head);
-    hasher.update(body);
-    hasher.finalize()
+    hasher
 }
 
 impl Log {

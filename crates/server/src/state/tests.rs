@@ -1,7 +1,7 @@
 //! A log comes back as it was acknowledged, or says that it is damaged.
 #![allow(clippy::unwrap_used)]
 
-use super::kit::{Harm, harm, harms};
+use super::kit::{Harm, Share, harm, harms};
 use super::{Broken, Damage, Kind, Log, Scan};
 use crate::desk::tests::memory::Memory;
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
     }
     for (index, path) in [LOG, END].into_iter().enumerate() {
         let former: Vec<Vec<u8>> = older.iter().map(|both| both[index].clone()).collect();
-        for one in harms(&files.get(path).unwrap(), &former, 1) {
+        for one in harms(&files.get(path).unwrap(), &former, Share::Every) {
             let damaged = files.copy();
             harm(&damaged, path, &one);
             match read(&damaged) {
@@ -113,6 +113,26 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
                     assert!(!broken.whole || path == END, "{one:?}: {broken}");
                 }
             }
+        }
+    }
+}
+
+/// A header says how long a record is, and may be damaged: nothing is allocated by that number alone.
+#[test]
+fn a_record_is_sound_whatever_its_length_and_a_damaged_length_is_noticed() {
+    let files = Memory::default();
+    let mut log = create(&files, b"first");
+    let long = vec![7; (3 << 20) + 5];
+    log.append(&long, b"").unwrap();
+    log.append(b"last", b"").unwrap();
+    assert_eq!(read(&files).unwrap().unwrap().0, [b"first".to_vec(), long, b"last".to_vec()]);
+    let bytes = files.get(LOG).unwrap();
+    for at in (28 + 20 + 5 + 4)..(28 + 20 + 5 + 4 + 4) {
+        for by in (0..8).map(|bit| 1 << bit) {
+            harm(&files, LOG, &Harm::Flip { at, by });
+            let broken = read(&files).unwrap_err();
+            assert!(matches!(broken.damage, Damage::Record { sequence: 2, .. }), "{broken}");
+            files.put(LOG, &bytes);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A thread for every lane that has something to do.
 
 use super::clerk::Clerk;
-use super::files::{Files, Machine, own_directory, private};
+use super::files::{Files, Machine, open_regular, own_directory, private};
 use super::journal::{self, Journal, JournalError};
 use super::places::Places;
 use crate::desk::order::{Lane, Order, Told, Work};
@@ -45,7 +45,9 @@ pub enum OpenError {
 
 /// Takes a state directory for this process.
 pub(crate) fn lock(state: &Path) -> Result<fs::File, OpenError> {
-    let file = private().write(true).create(true).truncate(false).open(state.join("lock"))?;
+    let place = state.join("lock");
+    let file = open_regular(private().write(true).create(true).truncate(false), &place);
+    let file = file.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", place.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => Err(OpenError::Busy),

@@ -2,6 +2,7 @@
 
 use super::places::{Places, is_denied};
 use crate::desk::order::News;
+use rustix::fs::OFlags;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -58,13 +59,27 @@ pub(crate) trait Files: Send + Sync {
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 }
 
-/// Reads a file whole; none is there: no bytes.
-pub(crate) fn read_whole(files: &dyn Files, path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = match files.open(path, How::Read) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        opened => opened?,
-    };
-    let mut bytes = vec![0; usize::try_from(file.len()?).map_err(io::Error::other)?];
+/// Reads a whole file of at most `bytes_max` bytes; `None` if there is no such file.
+///
+/// # Errors
+/// The file cannot be read, is longer, or is not a regular file.
+pub(crate) fn read_whole(files: &dyn Files, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    match files.open(path, How::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => read_opened(&mut *opened?, bytes_max).map(Some),
+    }
+}
+
+/// Reads the whole of an open file of at most `bytes_max` bytes.
+///
+/// # Errors
+/// The file cannot be read, or is longer.
+pub(crate) fn read_opened(file: &mut dyn File, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let len = file.len()?;
+    if len > bytes_max {
+        return Err(io::Error::other(format!("it has {len} bytes, and at most {bytes_max} are read")));
+    }
+    let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
     let n = file.read_at(0, &mut bytes)?;
     bytes.truncate(n);
     Ok(bytes)
@@ -80,6 +95,12 @@ pub(crate) fn write_all(file: &mut dyn File, at: u64, bytes: &[u8]) -> io::Resul
         }
     }
     Ok(())
+}
+
+/// Whether a directory has this name in it, whatever it is the name of.
+pub(crate) fn is_listed(files: &dyn Files, path: &Path) -> bool {
+    let (directory, name) = (path.parent().unwrap_or(Path::new(".")), path.file_name().unwrap_or_default());
+    files.list(directory).is_ok_and(|names| names.iter().any(|there| there.as_str() == name))
 }
 
 /// Moves a damaged file aside, durably, for an operator to look at: to `NAME.damaged`, or with a number behind that. None is
@@ -174,7 +195,7 @@ impl Files for Machine {
         let mut options = private();
         options.read(true).write(how != How::Read).create(how == How::Make);
         let made = how == How::Make && !path.exists();
-        let file = options.open(path)?;
+        let file = open_regular(&mut options, path)?;
         if made {
             sync_directory(path)?;
         }
@@ -229,6 +250,29 @@ pub fn private() -> fs::OpenOptions {
     let mut options = fs::File::options();
     options.mode(0o600);
     options
+}
+
+/// Opens a regular file, and never waits for it. A directory, a device, a pipe or a socket under its name is an error: their
+/// lengths say nothing of what can be read, and opening a pipe waits for the other end.
+///
+/// # Errors
+/// Another kind of file has the name, or the file cannot be opened.
+pub(crate) fn open_regular(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs::File> {
+    let is_regular = |found: &fs::Metadata| match found.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is not a regular file")),
+    };
+    // Opening alone does something to other kinds.
+    match fs::metadata(path) {
+        Ok(found) => is_regular(&found)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    // Another kind may have taken its place since.
+    let never_waits = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = options.custom_flags(never_waits.bits().cast_signed()).open(path)?;
+    is_regular(&file.metadata()?)?;
+    Ok(file)
 }
 
 /// Makes a directory for such files, and those above it that are missing.

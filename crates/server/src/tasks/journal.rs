@@ -8,7 +8,7 @@
 //! leaves the file `damaged` beside it, so that a journal that is readable again later is not taken up: clients have written
 //! meanwhile. `freeblock repair` removes that file.
 
-use super::files::{Files, How, read_whole, write_all};
+use super::files::{Files, How, is_listed, read_whole, write_all};
 use crate::desk::table::{Closed, Event, Table};
 use crate::state::{Kind, Scan};
 use apps::snapshot::VolumeId;
@@ -20,7 +20,7 @@ const PLAIN: u8 = 0;
 const WITH_SAVED: u8 = 1;
 
 /// The journal of earlier versions.
-const OLD: &[u8] = b"fbtasks\0";
+const OLD: &[u8; 8] = b"fbtasks\0";
 
 /// Why a disk with this journal is not served.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -59,6 +59,28 @@ pub(crate) fn journal_path(state: &Path) -> PathBuf {
 /// The file that says that the journal was found damaged, and why.
 pub(crate) fn marker_path(state: &Path) -> PathBuf {
     state.join("damaged")
+}
+
+/// The bytes of the marker that are read. Its text is a reason and a path; a longer file counts as a marker, too.
+const MARKER_BYTES_MAX: u64 = 64 << 10;
+
+/// Returns the text of the marker: why the journal was found damaged. `None` if there is no marker. Whatever has its name
+/// counts as one, also if it is empty, is a directory, or cannot be read: a journal must not be taken for sound because the
+/// file that says the opposite was damaged, too.
+pub(crate) fn marker(files: &dyn Files, state: &Path) -> Option<String> {
+    let path = marker_path(state);
+    let place = path.display();
+    let unknown = |why: &str| Some(format!("{place}: the journal was found damaged before, and {why}"));
+    match read_whole(files, &path, MARKER_BYTES_MAX) {
+        Ok(Some(bytes)) => {
+            let text = String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n']).to_owned();
+            if text.is_empty() { unknown("this file does not say why") } else { Some(text) }
+        }
+        // A link that leads nowhere cannot be opened, and is there.
+        Ok(None) if !is_listed(files, &path) => None,
+        Ok(None) => unknown("this file cannot be opened"),
+        Err(error) => unknown(&format!("this file cannot be read: {error}")),
+    }
 }
 
 /// A journal that was read.
@@ -233,12 +255,7 @@ pub(crate) fn read(files: &dyn Files, state: &Path) -> Result<Journal, JournalEr
             Some(Damaged { why: broken.to_string(), closed, numbered: note.is_some() || broken.whole })
         }
     };
-    let marked = match read_whole(files, &marker_path(state)) {
-        Ok(marker) if marker.is_empty() => None,
-        Ok(marker) => Some(String::from_utf8_lossy(&marker).trim().to_owned()),
-        Err(error) => Some(format!("{}: {error}", marker_path(state).display())),
-    };
-    let damage = match (damage, marked) {
+    let damage = match (damage, marker(files, state)) {
         (None, Some(why)) => {
             let why = format!("{why}; since then the disk was served without its tasks");
             // Without a journal a repair was not completed.
@@ -261,8 +278,9 @@ fn other_version(files: &dyn Files, path: &Path, broken: &crate::state::Broken) 
     match broken.damage {
         Damage::Version(version) => Some(format!("version {version}")),
         Damage::Foreign => {
-            let old = read_whole(files, path).is_ok_and(|bytes| bytes.starts_with(OLD));
-            old.then(|| "an earlier version".to_owned())
+            let mut first = [0; OLD.len()];
+            let read = files.open(path, How::Read).and_then(|mut file| file.read_at(0, &mut first));
+            (read.is_ok() && first == *OLD).then(|| "an earlier version".to_owned())
         }
         _ => None,
     }
@@ -281,9 +299,13 @@ pub(crate) fn open(files: &dyn Files, state: &Path) -> Result<Journal, JournalEr
     Ok(journal)
 }
 
-/// Notes durably that a journal is damaged, and why.
+/// Notes durably that a journal is damaged, and why. A marker that is there, and cannot be written, says so as well.
 pub(crate) fn mark(files: &dyn Files, state: &Path, why: &str) -> io::Result<()> {
-    let mut file = files.open(&marker_path(state), How::Make)?;
+    let path = marker_path(state);
+    let mut file = match files.open(&path, How::Make) {
+        Err(_) if is_listed(files, &path) => return Ok(()),
+        opened => opened?,
+    };
     if file.len()? == 0 {
         write_all(&mut *file, 0, format!("{why}\n").as_bytes())?;
     }

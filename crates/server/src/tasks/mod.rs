@@ -23,9 +23,12 @@ mod sums;
 mod target;
 
 pub use clerks::{Clerks, OpenError, Tell};
+pub(crate) use files::open_regular;
 pub use files::{own_directory, private, private_directory};
 pub use journal::{Journal, JournalError};
+pub(crate) use moves::{MAP_BYTES_MAX, PLAN_BYTES_MAX};
 pub use places::Places;
+pub(crate) use sums::SUMS_END;
 
 /// A journal with one record of these bytes, for `crates/hostile`.
 #[doc(hidden)]

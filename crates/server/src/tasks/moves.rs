@@ -4,7 +4,7 @@
 //! checkpoint begins it anew. The plan is written once, with a checksum of its own. If one of them is damaged the task stands
 //! still and its places stay closed: blocks are between two places.
 
-use super::files::{Files, How, read_whole, write_all};
+use super::files::{Files, How, read_opened, read_whole, write_all};
 use super::reorganize::MOST_MOVED;
 use crate::desk::order::News;
 use crate::desk::spec::DiskFacts;
@@ -17,6 +17,12 @@ use units::Sectors;
 
 /// The bytes of a plan's file: lines of 32 bytes for as many moves as a plan may have, and as many free places.
 const MOST_TEXT: u64 = 64 << 20;
+
+/// The bytes of a task's own copy of its plan: a header, and 20 for each of as many moves as a plan may have.
+pub(crate) const PLAN_BYTES_MAX: u64 = MOST_TEXT;
+
+/// The bytes of a map: lines of up to 128 bytes for as many moves as a plan may have.
+pub(crate) const MAP_BYTES_MAX: u64 = 2 * MOST_TEXT;
 
 /// The files of one reorganisation.
 pub(crate) struct Moves {
@@ -57,19 +63,19 @@ impl Moves {
             );
             News::Damaged { why, places }
         };
-        let copy = match read_whole(&*self.files, &own) {
+        let copy = match read_whole(&*self.files, &own, PLAN_BYTES_MAX) {
             Err(error) if begun => return Err(damaged(format!("{}: {error}", own.display()), None)),
             read => read.map_err(|e| trouble(&own, e))?,
         };
-        let plan = match copy.is_empty() {
-            false => match Plan::decode(&copy) {
+        let plan = match copy {
+            Some(copy) => match Plan::decode(&copy) {
                 Err(error) if begun => return Err(damaged(format!("{}: {error}", own.display()), None)),
                 decoded => decoded.map_err(|error| {
                     News::Refused(format!("{}: {error}; nothing was moved, so begin it anew", own.display()))
                 })?,
             },
-            true if begun => return Err(damaged(format!("{}: it is gone", own.display()), None)),
-            true => {
+            None if begun => return Err(damaged(format!("{}: it is gone", own.display()), None)),
+            None => {
                 let refused = |why: String| News::Refused(format!("{}: {why}", plan.display()));
                 let text = self.text(plan).map_err(|e| refused(e.to_string()))?;
                 let read = Plan::from_text(&text, block, disk.capacity, MOST_MOVED);
@@ -130,9 +136,7 @@ impl Moves {
             let why = format!("{len} bytes; give a plan of at most {MOST_TEXT}, and the rest in another");
             return Err(io::Error::other(why));
         }
-        let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
-        let n = file.read_at(0, &mut bytes)?;
-        bytes.truncate(n);
+        let bytes = read_opened(&mut *file, MOST_TEXT)?;
         String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text; give a plan"))
     }
 

@@ -9,6 +9,9 @@ use crate::state::{End, Kind};
 use apps::scrub::{Checksums, Limits, PAGE_BYTES, Plan, StoreError, StoredChecksums, SumFile};
 use std::path::{Path, PathBuf};
 
+/// The end of the disk's checksum store, in the state directory.
+pub(crate) const SUMS_END: &str = "sums.end";
+
 /// A file as the store uses it.
 struct Pages(Box<dyn File>);
 
@@ -52,7 +55,7 @@ impl Sums {
         };
         let place = path.display().to_string();
         let opened = Self::at(files, &asked, path.clone()).and_then(|(store, empty)| {
-            let (end, acknowledged) = Self::end(files, &state.join("sums.end"), &store, empty)?;
+            let (end, acknowledged) = Self::end(files, &state.join(SUMS_END), &store, empty)?;
             Ok((Self { store, end, acknowledged, place: place.clone(), told: 0 }, empty))
         });
         match opened {

@@ -149,4 +149,12 @@ fn files_that_do_not_fit_are_refused_by_name() {
     assert!(matches!(&error, TlsError::File { path, .. } if path.ends_with("nothing.pem")), "{error}");
     let error = refused("server-cert.pem", "server-key.pem", Some("empty.pem"));
     assert!(matches!(error, TlsError::Empty { .. }), "{error}");
+    // A file without an end is not read to its end.
+    std::os::unix::fs::symlink("/dev/zero", file("endless.pem")).unwrap();
+    for error in
+        [refused("endless.pem", "server-key.pem", None), refused("server-cert.pem", "endless.pem", None)]
+    {
+        assert!(error.to_string().contains("endless.pem: "), "{error}");
+        assert!(error.to_string().contains("it has more than"), "{error}");
+    }
 }

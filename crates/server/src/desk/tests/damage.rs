@@ -8,8 +8,8 @@ use crate::desk::DeskError;
 use crate::desk::spec::{Kind, TaskSpec};
 use crate::desk::table::{Closed, TaskState};
 use crate::disk::Fence;
-use crate::repair::{Choice, mend_with};
-use crate::state::kit::{Harm, harm, harms};
+use crate::repair::{self, Choice, Report, mend_with};
+use crate::state::kit::{Harm, Share, harm, harms};
 use crate::tasks::journal::{self, Journal};
 use std::path::Path;
 use units::Duration;
@@ -19,13 +19,19 @@ const JOURNAL: &str = "/state/tasks.journal";
 const END: &str = "/state/tasks.journal.end";
 const KEPT: &str = "/state/task-1.kept";
 const KEPT_END: &str = "/state/task-1.kept.end";
+const MARKER: &str = "/state/damaged";
+
+/// Where each damage is a daemon that begins anew.
+const DAEMONS: Share = Share::Some(25);
+/// Where each damage is a look at all files of the directory.
+const READS: Share = Share::Some(2_000);
 
 fn read(files: &Memory) -> Journal {
     journal::open(files, Path::new(STATE)).unwrap()
 }
 
 /// A disk with a paused restore, and the two files of its journal at each moment before.
-fn paused_restore() -> (Rig, u64, [Vec<Vec<u8>>; 2]) {
+pub fn paused_restore() -> (Rig, u64, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let id = rig.start(TaskSpec { block_sectors: Some(1000), ..backup() });
     assert_eq!(rig.run(id), TaskState::Done);
@@ -61,7 +67,7 @@ fn every_damage_to_the_journal_stops_the_tasks_and_opens_nothing() {
     assert!(whole.damage.is_none() && whole.table.get(id).is_some_and(|e| e.state == TaskState::Paused));
     let mut noticed = 0;
     for (path, older) in [JOURNAL, END].into_iter().zip(&older) {
-        for one in harms(&files.get(path).unwrap(), older, 1) {
+        for one in harms(&files.get(path).unwrap(), older, Share::Every) {
             let damaged = files.copy();
             harm(&damaged, path, &one);
             let found = read(&damaged);
@@ -94,6 +100,98 @@ fn every_damage_to_the_journal_stops_the_tasks_and_opens_nothing() {
         }
     }
     assert!(noticed > 1_000, "{noticed}");
+}
+
+/// The marker, however damaged, says that the journal was: an operator removes it, and nothing else does.
+#[test]
+fn a_marker_that_is_there_in_any_form_keeps_the_tasks_stopped() {
+    let (rig, _, _) = paused_restore();
+    let files = rig.files.copy();
+    harm(&files, JOURNAL, &Harm::Cut(100));
+    assert!(read(&files).damage.is_some());
+    files.put(JOURNAL, &rig.files.get(JOURNAL).unwrap());
+    let text = files.get(MARKER).unwrap();
+    assert!(text.len() > 60, "{}", text.len());
+    let garbage = [vec![0; 4_096], vec![0xff; 100], vec![b'x'; 1 << 20], b"\n".to_vec()];
+    for one in harms(&text, &garbage, Share::Every) {
+        let damaged = files.copy();
+        harm(&damaged, MARKER, &one);
+        let found = read(&damaged);
+        if one == Harm::Delete {
+            assert!(found.damage.is_none(), "that is how an operator says that the journal is as it was");
+            continue;
+        }
+        let damage = found.damage.unwrap_or_else(|| panic!("{one:?} was not noticed"));
+        assert!(damage.closed >= Some(Closed::Writes) && damage.numbered, "{one:?}: {damage:?}");
+        assert!(damage.why.ends_with("since then the disk was served without its tasks"), "{}", damage.why);
+        // No reader but the daemon is told less.
+        let shown = report(&damaged);
+        let marker = shown.files.iter().find(|file| file.name == "damaged");
+        assert!(shown.is_damaged() && marker.is_some_and(|file| !file.standing.is_empty()), "{one:?}");
+        if !matches!(one, Harm::Flip { .. } | Harm::Cut(1..)) {
+            let choice = Choice { give_up: true, ..Choice::default() };
+            let told = mend_with(&damaged, Path::new(STATE), &choice, 1_700_000_000, 9).unwrap();
+            assert!(!told.is_damaged() && told.closed == Some(Closed::Writes), "{one:?}: {told:?}");
+            assert!(read(&damaged).damage.is_none(), "{one:?}");
+        }
+    }
+}
+
+fn report(files: &Memory) -> Report {
+    repair::report(files, Path::new(STATE), &journal::read(files, Path::new(STATE)).unwrap()).unwrap()
+}
+
+/// Whether a damage leaves an end as a power cut may: one of its two slots is torn, or it is the one before the last record.
+fn is_like_a_power_cut(path: &str, one: &Harm, older: &[Vec<u8>]) -> bool {
+    path.ends_with(".end")
+        && match one {
+            Harm::Flip { .. } => true,
+            Harm::Older(moment, _) => moment + 1 == older.len(),
+            _ => false,
+        }
+}
+
+/// Damages every byte of a file, and whatever else can be done to it; `freeblock repair` has to say so.
+fn is_shown_by_repair(files: &Memory, path: &str, older: &[Vec<u8>]) {
+    let sound = report(files);
+    assert!(!sound.is_damaged(), "{sound:?}");
+    let listed = Path::new(path).file_name().unwrap().to_str().unwrap();
+    let bytes = files.get(path).unwrap();
+    let damaged = files.copy();
+    for one in harms(&bytes, older, READS) {
+        harm(&damaged, path, &one);
+        let shown = report(&damaged);
+        damaged.set_fault(path, None);
+        damaged.put(path, &bytes);
+        if shown.is_damaged() || is_like_a_power_cut(path, &one, older) {
+            continue;
+        }
+        // A file that is gone, and of which nothing else speaks, is not listed as sound either.
+        let alone = ["plan", "map", "sums.end"].iter().any(|kind| path.ends_with(kind));
+        let is_listed = shown.files.iter().any(|file| file.name == listed);
+        assert!(one == Harm::Delete && alone && !is_listed, "{path} {one:?} is not shown: {shown:?}");
+    }
+}
+
+#[test]
+fn repair_shows_every_damage_to_every_file_of_the_state_directory() {
+    let (rig, _, [journal, end]) = paused_restore();
+    is_shown_by_repair(&rig.files, JOURNAL, &journal);
+    is_shown_by_repair(&rig.files, END, &end);
+    let (rig, _, _, [kept, end]) = kept();
+    is_shown_by_repair(&rig.files, KEPT, &kept);
+    is_shown_by_repair(&rig.files, KEPT_END, &end);
+    let (rig, _, older) = reorganisation();
+    let mut map = b"# where it was, sectors, where it is\n0 8 1600\n8 8 -\n".to_vec();
+    map.extend(format!("# crc32 of the lines above: {:08x}\n", crc32fast::hash(&map)).into_bytes());
+    rig.files.put("/state/task-1.map", &map);
+    is_shown_by_repair(&rig.files, "/state/task-1.map", &[]);
+    is_shown_by_repair(&rig.files, PLAN, &[]);
+    is_shown_by_repair(&rig.files, MOVES, &older);
+    is_shown_by_repair(&rig.files, "/state/task-1.moves.end", &[]);
+    // An older end of a checksum store is harmless beside the store, which repair does not know.
+    let (rig, _) = summed();
+    is_shown_by_repair(&rig.files, SUMS_END, &[]);
 }
 
 #[test]
@@ -201,7 +299,7 @@ fn repair_decides_only_what_it_is_told_to() {
 }
 
 /// A backup on a slow target, some blocks kept, the daemon killed; then the kept file is damaged.
-fn kept() -> (Rig, u64, Vec<u8>, [Vec<Vec<u8>>; 2]) {
+pub fn kept() -> (Rig, u64, Vec<u8>, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let then = rig.now.clone();
     rig.files.limit("/backups", Some(100_000));
@@ -225,8 +323,7 @@ fn a_backup_that_may_have_lost_kept_blocks_fails() {
     let files = rig.files.copy();
     let mut chance = Stream::new(1, "damage");
     for (path, older) in [KEPT, KEPT_END].into_iter().zip(&older) {
-        // Each is a daemon that begins anew: some of the bytes are enough, the log's own tests do all of them.
-        for one in harms(&files.get(path).unwrap(), older, files.get(path).unwrap().len().div_ceil(25)) {
+        for one in harms(&files.get(path).unwrap(), older, DAEMONS) {
             let damaged = files.copy();
             harm(&damaged, path, &one);
             let mut rig = rig.again(damaged);
@@ -276,7 +373,7 @@ fn an_image_that_has_lost_blocks_is_not_completed() {
     let mut chance = Stream::new(2, "damage");
     let (mut done, mut failed) = (0, 0);
     assert!(image.len() > 50_000, "{}", image.len());
-    for one in harms(&image, &[], image.len() / 40) {
+    for one in harms(&image, &[], Share::Some(40)) {
         if matches!(one, Harm::Delete | Harm::Directory | Harm::Unreadable | Harm::Fails) {
             continue;
         }
@@ -298,15 +395,17 @@ fn an_image_that_has_lost_blocks_is_not_completed() {
     assert!(failed > 70, "{failed} failed, {done} were done");
 }
 
-/// Sums of blocks that were written since are never believed: a damaged store, or an older copy, is given up by name.
-#[test]
-fn a_checksum_store_that_is_damaged_or_older_reports_nothing_that_was_written() {
-    const STORE: &str = "/sums/disk.sums";
-    const SUMS_END: &str = "/state/sums.end";
-    let spec =
-        || TaskSpec { block_sectors: Some(8), checksums: Some(STORE.into()), ..TaskSpec::new(Kind::Scrub) };
+const STORE: &str = "/sums/disk.sums";
+const SUMS_END: &str = "/state/sums.end";
+
+fn checksums() -> TaskSpec {
+    TaskSpec { block_sectors: Some(8), checksums: Some(STORE.into()), ..TaskSpec::new(Kind::Scrub) }
+}
+
+/// A disk with sums of all blocks, of which some were written since; and the two files at each moment before.
+pub fn summed() -> (Rig, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
-    let id = rig.start(spec());
+    let id = rig.start(checksums());
     assert_eq!(rig.run(id), TaskState::Done);
     let mut older = [Vec::new(), Vec::new()];
     for at in [80, 800, 1_600] {
@@ -316,15 +415,21 @@ fn a_checksum_store_that_is_damaged_or_older_reports_nothing_that_was_written() 
         rig.write(range(at, 8));
         rig.settle();
     }
+    (rig, older)
+}
+
+/// Sums of blocks that were written since are never believed: a damaged store, or an older copy, is given up by name.
+#[test]
+fn a_checksum_store_that_is_damaged_or_older_reports_nothing_that_was_written() {
+    let (rig, older) = summed();
     let files = rig.files.copy();
     for (path, older) in [STORE, SUMS_END].into_iter().zip(&older) {
-        let thin = files.get(path).unwrap().len().div_ceil(25);
-        for one in harms(&files.get(path).unwrap(), older, thin) {
+        for one in harms(&files.get(path).unwrap(), older, DAEMONS) {
             let damaged = files.copy();
             harm(&damaged, path, &one);
             let mut rig = rig.again(damaged);
             rig.run_for(Duration::from_secs(1));
-            let id = rig.start(spec());
+            let id = rig.start(checksums());
             match rig.run(id) {
                 TaskState::Done => {
                     let found = rig.task(id).checksums.unwrap();
@@ -343,28 +448,35 @@ fn a_checksum_store_that_is_damaged_or_older_reports_nothing_that_was_written() 
     }
 }
 
-#[test]
-fn a_reorganisation_whose_memory_is_damaged_stands_still_and_keeps_its_places() {
+const PLAN: &str = "/state/task-1.plan";
+const MOVES: &str = "/state/task-1.moves";
+
+/// A reorganisation that has moved something, and what its memory was at the last moments before.
+pub fn reorganisation() -> (Rig, u64, Vec<Vec<u8>>) {
     let mut rig = Rig::new();
-    let (plan, moves) = ("/state/task-1.plan", "/state/task-1.moves");
     rig.files.put("/plan", b"freeblock plan 1\nblock 8\nmove 0 1600 800\nmove 1600 0 800\n");
     let spec = TaskSpec { plan: Some("/plan".into()), ..TaskSpec::new(Kind::Reorganize) };
     let id = rig.start(spec);
     let mut older = Vec::new();
     let before = rig.medium();
     while rig.medium() == before {
-        older.extend(rig.files.get(moves));
+        older.extend(rig.files.get(MOVES));
         rig.step();
     }
     assert!(!rig.task(id).state.is_over());
-    let end = format!("{moves}.end");
-    let files = rig.files.copy();
+    older.dedup();
     let last = older.split_off(older.len().saturating_sub(5));
-    for path in [plan, moves, end.as_str()] {
-        // Each is a daemon that begins anew: some of the bytes are enough, the log's own tests do all of them.
-        let thin = files.get(path).unwrap().len().div_ceil(25);
-        let older = if path == moves { last.clone() } else { Vec::new() };
-        for one in harms(&files.get(path).unwrap(), &older, thin) {
+    (rig, id, last)
+}
+
+#[test]
+fn a_reorganisation_whose_memory_is_damaged_stands_still_and_keeps_its_places() {
+    let (rig, id, last) = reorganisation();
+    let end = format!("{MOVES}.end");
+    let files = rig.files.copy();
+    for path in [PLAN, MOVES, end.as_str()] {
+        let older = if path == MOVES { last.clone() } else { Vec::new() };
+        for one in harms(&files.get(path).unwrap(), &older, DAEMONS) {
             let damaged = files.copy();
             harm(&damaged, path, &one);
             let mut rig = rig.again(damaged);

@@ -1,7 +1,7 @@
 //! Files in memory: they fill up, vanish, and lose at a power cut what was not synced.
 
 use crate::tasks::files::{File, Files, How};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +30,8 @@ struct State {
     limits: BTreeMap<PathBuf, u64>,
     /// Directories that cannot be reached.
     gone: Vec<PathBuf>,
+    /// Directories that have the name of a file.
+    directories: BTreeSet<PathBuf>,
     /// What opening these says.
     faults: BTreeMap<PathBuf, io::ErrorKind>,
     /// Calls that change something, and that still succeed; then everything fails, as for a process that was killed.
@@ -74,12 +76,22 @@ impl Memory {
     pub fn put(&self, path: &str, bytes: &[u8]) {
         let blob = Blob { durable: bytes.to_vec(), now: bytes.to_vec(), unsynced: Vec::new() };
         let mut state = self.state();
+        state.directories.remove(Path::new(path));
         let id = state.make(Path::new(path));
         state.blobs.insert(id, blob);
     }
 
+    /// Puts a directory in the place of a file.
+    pub fn put_directory(&self, path: &str) {
+        let mut state = self.state();
+        state.names.remove(Path::new(path));
+        state.directories.insert(path.into());
+    }
+
     pub fn delete(&self, path: &str) {
-        self.state().names.remove(Path::new(path));
+        let mut state = self.state();
+        state.names.remove(Path::new(path));
+        state.directories.remove(Path::new(path));
     }
 
     /// From now on opening it fails so; not any more.
@@ -97,8 +109,9 @@ impl Memory {
 
     /// A file system of its own with the same files.
     pub fn copy(&self) -> Self {
-        let State { names, blobs, next, .. } = &*self.state();
-        let state = State { names: names.clone(), blobs: blobs.clone(), next: *next, ..State::default() };
+        let State { names, blobs, next, directories, .. } = &*self.state();
+        let (names, blobs, directories) = (names.clone(), blobs.clone(), directories.clone());
+        let state = State { names, blobs, next: *next, directories, ..State::default() };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -229,6 +242,9 @@ impl Files for Memory {
         if let Some(fault) = state.faults.get(path) {
             return Err((*fault).into());
         }
+        if state.directories.contains(path) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
         if state.gone.iter().any(|d| path.starts_with(d))
             || (how != How::Make && !state.names.contains_key(path))
         {
@@ -238,8 +254,8 @@ impl Files for Memory {
         Ok(Box::new(Handle { memory: self.clone(), path: path.into(), id }))
     }
 
-    fn is_dir(&self, _: &Path) -> bool {
-        false
+    fn is_dir(&self, path: &Path) -> bool {
+        self.state().directories.contains(path)
     }
 
     fn is_same(&self, a: &Path, b: &Path) -> bool {
@@ -247,13 +263,19 @@ impl Files for Memory {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.state().names.remove(path);
+        let mut state = self.state();
+        if state.directories.contains(path) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        state.names.remove(path);
+        state.faults.remove(path);
         Ok(())
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
         let state = self.state();
-        let inside = state.names.keys().chain(state.faults.keys()).filter(|p| p.parent() == Some(directory));
+        let all = state.names.keys().chain(state.faults.keys()).chain(&state.directories);
+        let inside = all.filter(|p| p.parent() == Some(directory));
         let mut names: Vec<String> =
             inside.map(|p| p.file_name().unwrap().to_string_lossy().into_owned()).collect();
         names.sort_unstable();
@@ -264,6 +286,14 @@ impl Files for Memory {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.spend()?;
         let mut state = self.state();
+        // A file that cannot be read can be renamed, and cannot be read after that.
+        if let Some(fault) = state.faults.remove(from) {
+            state.faults.insert(to.into(), fault);
+        }
+        if state.directories.remove(from) {
+            state.directories.insert(to.into());
+            return Ok(());
+        }
         let id = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.into(), id);
         Ok(())

@@ -2,6 +2,7 @@
 
 mod calls;
 mod damage;
+mod damage_on_disk;
 #[path = "../../../tests/server/support/log.rs"]
 #[allow(unreachable_pub, dead_code)]
 mod log;

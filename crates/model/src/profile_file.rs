@@ -2,12 +2,23 @@
 
 use crate::error::ProfileError;
 use crate::profile::Profile;
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// The largest profile file read; the largest built-in one has a tenth of it.
 const LARGEST_FILE: u64 = 64 << 20;
+
+/// Reads all of a profile's text, which may come from a pipe or a device without an end.
+fn text(from: impl Read) -> std::io::Result<String> {
+    let mut text = String::new();
+    from.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > LARGEST_FILE {
+        true => Err(std::io::Error::other(format!("more than {LARGEST_FILE} bytes are no profile"))),
+        false => Ok(text),
+    }
+}
 
 /// A profile that could not be read.
 #[derive(Debug, Error)]
@@ -70,11 +81,7 @@ impl Profile {
     /// As [`from_toml`](Self::from_toml), and what the system says of the file.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: path.to_owned(), source };
-        let size = std::fs::metadata(path).map_err(io)?.len();
-        if size > LARGEST_FILE {
-            return Err(io(std::io::Error::other(format!("{size} bytes are no profile"))));
-        }
-        let text = std::fs::read_to_string(path).map_err(io)?;
+        let text = std::fs::File::open(path).and_then(text).map_err(io)?;
         Self::from_toml(&text, &path.display().to_string())
     }
 
@@ -82,5 +89,19 @@ impl Profile {
     pub fn to_toml(&self) -> String {
         // A profile is plain tables, arrays and numbers: all of it has a place in TOML.
         toml::to_string(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_of_a_file_is_read_than_a_profile_may_have() {
+        let most = usize::try_from(LARGEST_FILE).unwrap();
+        let mut endless = std::io::repeat(b'#').take(4 * LARGEST_FILE);
+        assert!(text(&mut endless).unwrap_err().to_string().contains("are no profile"));
+        assert_eq!(endless.limit(), 3 * LARGEST_FILE - 1);
+        assert_eq!(text(std::io::repeat(b'#').take(LARGEST_FILE)).unwrap().len(), most);
     }
 }

@@ -43,6 +43,6 @@ pub use kernel::{KERNEL_SECTOR, KernelError, KernelOp, KernelQueue, KernelReques
 #[cfg(target_os = "linux")]
 pub use raw::{OpenError, Options, Raw, User};
 #[cfg(target_os = "linux")]
-pub use ring::{Ended, Make, Ring, Token, Work};
+pub use ring::{Ended, Make, Ring, Token, Work, is_closed};
 #[cfg(target_os = "linux")]
 pub use ublk::{Ublk, UblkError, UblkPlan};

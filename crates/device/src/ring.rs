@@ -41,6 +41,14 @@ pub enum Work {
     Sync(Arc<OwnedFd>),
     /// Wait until a descriptor can be read.
     Readable(Arc<OwnedFd>),
+    /// Wait until the other end of a socket has hung up: wholly, or only so that it sends nothing more. The result is the
+    /// events of `poll`, see [`is_closed`].
+    HangUp(Arc<OwnedFd>),
+}
+
+/// Whether the result of [`Work::HangUp`] says that the other end takes nothing more either.
+pub fn is_closed(result: &io::Result<usize>) -> bool {
+    result.as_ref().is_ok_and(|events| events & (libc::POLLHUP | libc::POLLERR) as usize != 0)
 }
 
 /// What bytes are made to be without sending any. A file's length does not change.
@@ -340,6 +348,7 @@ fn entry(work: &mut Work) -> io::Result<squeue::Entry> {
         }
         Work::Sync(file) => opcode::Fsync::new(fd(file)).flags(io_uring::types::FsyncFlags::DATASYNC).build(),
         Work::Readable(file) => opcode::PollAdd::new(fd(file), libc::POLLIN as u32).build(),
+        Work::HangUp(socket) => opcode::PollAdd::new(fd(socket), libc::POLLRDHUP as u32).build(),
     })
 }
 

@@ -48,20 +48,24 @@ fn asked<'a>(parts: impl Iterator<Item = &'a [u8]>, tls: Tls) -> Asked {
     let mut asked = Asked::default();
     for part in parts {
         asked.broken |= connection.receive(part).is_err();
-        while let Some(event) = connection.poll() {
-            match event {
-                nbd::Event::Request(request) => {
-                    assert!(request.offset + u64::from(request.length) <= SIZE, "{request:?} is outside");
-                    let data = vec![0; request.length as usize];
-                    let told = connection.reply(&request, &Reply::Data(&data));
-                    asked.requests.push(request);
-                    asked.broken |= told.is_err();
+        while connection.has_events() || !connection.output().is_empty() {
+            while let Some(event) = connection.poll() {
+                match event {
+                    nbd::Event::Request(request) => {
+                        assert!(request.offset + u64::from(request.length) <= SIZE, "{request:?} is outside");
+                        let data = vec![0; request.length as usize];
+                        let told = connection.reply(&request, &Reply::Data(&data));
+                        asked.requests.push(request);
+                        asked.broken |= told.is_err();
+                    }
+                    nbd::Event::StartTls => connection.tls_started(),
+                    nbd::Event::Opened(_) | nbd::Event::Ended => {}
                 }
-                nbd::Event::StartTls => connection.tls_started(),
-                nbd::Event::Opened(_) | nbd::Event::Ended => {}
             }
+            asked.broken |= connection.sent(connection.output().len()).is_err();
+            let bound = Limits::default().bytes + part.len();
+            assert!(connection.memory() <= bound, "{} bytes are held", connection.memory());
         }
-        connection.sent(connection.output().len());
         if asked.broken {
             break;
         }

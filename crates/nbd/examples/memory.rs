@@ -65,20 +65,27 @@ fn serve(
                     let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
                     carry_out(&mut connection, &request, &mut memory)?;
                 }
-                Event::Ended => {
-                    client.write_all(connection.output())?;
-                    return Ok(());
-                }
+                Event::Ended => return send(&mut client, &mut connection),
                 Event::Opened(_) | Event::StartTls => {}
             }
         }
-        client.write_all(connection.output())?;
-        connection.sent(connection.output().len());
+        send(&mut client, &mut connection)?;
+        if connection.has_events() {
+            continue;
+        }
         match client.read(&mut buffer)? {
             0 => return Ok(()),
             some => connection.receive(&buffer[..some])?,
         }
     }
+}
+
+fn send(client: &mut UnixStream, connection: &mut Connection) -> Result<(), Box<dyn Error>> {
+    while !connection.output().is_empty() {
+        client.write_all(connection.output())?;
+        connection.sent(connection.output().len())?;
+    }
+    Ok(())
 }
 
 fn carry_out(

@@ -4,8 +4,9 @@ mod handshake;
 
 use crate::error::Violation;
 use crate::export::Export;
+use crate::output::Output;
 use crate::reply::{self, Reply};
-use crate::request::{Command, Header, Request};
+use crate::request::{Header, Request};
 use crate::wire::{
     GREETING, OPTION, Put, REQUEST, REQUEST_HEADER, Reader, command, flag, handshake as greeting,
 };
@@ -24,12 +25,17 @@ pub enum Tls {
     Required,
 }
 
-/// What one client may keep the server busy with.
+/// The output at which a client that is still choosing an export has its next option wait.
+const OPTION_OUTPUT_MAX: usize = 64 << 10;
+
+/// Bounds on one client's use of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests that are not yet answered. What a client sends beyond is left in the socket.
+    /// Requests that are not yet answered. The bytes of further ones stay in the socket.
     pub requests: usize,
-    /// Bytes of them: of writes what came, of reads what is to be sent. One request is always let in.
+    /// Bytes that are held for the client, from the first byte of a request until the last byte of its answer was sent: the
+    /// whole length of a read or a write counts from when its header is let in. A client for which nothing is held may have
+    /// one request that is larger.
     pub bytes: usize,
     /// Options before an export is chosen.
     pub options: u32,
@@ -71,15 +77,16 @@ enum State {
 /// The server's side of one connection, as a state machine: it never touches a socket.
 ///
 /// [`receive`](Self::receive) what the client has sent, while [`is_ready`](Self::is_ready); take events with
-/// [`poll`](Self::poll); [`reply`](Self::reply) to requests, in any order; send what is in [`output`](Self::output). All
-/// memory is bounded by [`Limits`] and by the size of what is received at once.
+/// [`poll`](Self::poll); [`reply`](Self::reply) to requests, in any order; send the bytes of [`output`](Self::output) until
+/// there are none, and say so with [`sent`](Self::sent). All memory is bounded by [`Limits`] and by the size of what is
+/// received at once. A host with many clients bounds their sum by [`reserve`](Self::reserve) and [`grant`](Self::grant).
 ///
 /// ```
 /// use nbd::{Connection, Event, Export, Limits, Reply, Tls};
 /// let exports = std::sync::Arc::from([Export::new("", 512)?]);
 /// let mut connection = Connection::new(exports, Tls::Off, Limits::default());
 /// let greeting = connection.output().len();
-/// connection.sent(greeting);
+/// connection.sent(greeting)?;
 /// let mut client = vec![0, 0, 0, 1];                                            // fixed newstyle, with 124 zeroes
 /// client.extend(*b"IHAVEOPT\0\0\0\x01\0\0\0\0");                                // the export without a name
 /// client.extend(*b"\x25\x60\x95\x13\0\0\0\0cookie!!\0\0\0\0\0\0\0\0\0\0\0\x04"); // read 4 bytes at 0
@@ -98,12 +105,14 @@ pub struct Connection {
     encrypted: bool,
     limits: Limits,
     state: State,
-    /// Received and not yet understood.
+    /// Received and not yet understood, from `understood` on.
     input: Vec<u8>,
+    understood: usize,
+    /// A write that was let in and whose data are not all there.
+    writing: Option<Request>,
     /// Bytes to pass over.
     skip: u64,
-    output: Vec<u8>,
-    sent: usize,
+    output: Output,
     events: VecDeque<Event>,
     /// The client needs no 124 zeroes.
     no_zeroes: bool,
@@ -112,20 +121,26 @@ pub struct Connection {
     /// The export for which it has asked for `base:allocation`.
     allocation_of: Option<usize>,
     options: u32,
+    /// Requests that were let in and not answered, and the bytes that are held for them or will be.
     requests: usize,
-    bytes: usize,
-    paused: bool,
+    claimed: usize,
+    /// The bytes up to which requests are let in without a grant.
+    reserve: usize,
+    /// The bytes of the next request, which waits for room.
+    waits: Option<usize>,
+    /// That request is let in beyond the reserve.
+    granted: bool,
     /// Why no export may be chosen.
     closed: Option<String>,
 }
 
 impl Connection {
-    /// Greets a client who is to choose among `exports`.
+    /// Greets a client that is to choose among `exports`.
     pub fn new(exports: Arc<[Export]>, tls: Tls, limits: Limits) -> Self {
-        let mut output = Vec::new();
-        output.put_u64(GREETING);
-        output.put_u64(OPTION);
-        output.put_u16(greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES);
+        let mut output = Output::default();
+        output.small().put_u64(GREETING);
+        output.small().put_u64(OPTION);
+        output.small().put_u16(greeting::FIXED_NEWSTYLE | greeting::NO_ZEROES);
         Self {
             exports,
             tls,
@@ -133,17 +148,20 @@ impl Connection {
             limits,
             state: State::Greeted,
             input: Vec::new(),
+            understood: 0,
+            writing: None,
             skip: 0,
             output,
-            sent: 0,
             events: VecDeque::new(),
             no_zeroes: false,
             structured: false,
             allocation_of: None,
             options: 0,
             requests: 0,
-            bytes: 0,
-            paused: false,
+            claimed: 0,
+            reserve: usize::MAX,
+            waits: None,
+            granted: false,
             closed: None,
         }
     }
@@ -151,37 +169,72 @@ impl Connection {
     /// Takes in what the client has sent, as it comes from the socket.
     ///
     /// # Errors
-    /// The client does not keep to the protocol: close the connection.
+    /// The client does not keep to the protocol: close the connection. Nothing more is understood.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         if self.state == State::AwaitsTls && !bytes.is_empty() {
-            return Err(Violation::BeforeTls { bytes: bytes.len() });
+            return self.end_if_violated(Err(Violation::BeforeTls { bytes: bytes.len() }));
         }
         if self.state == State::Ended {
             return Ok(());
         }
-        self.input.extend_from_slice(bytes);
-        self.go_on()
+        if self.is_waiting() {
+            self.input.extend_from_slice(bytes);
+            return self.go_on();
+        }
+        let mut rest = bytes;
+        let result = self.understand(&mut rest);
+        if self.state != State::Ended {
+            self.input.extend_from_slice(rest);
+        }
+        self.end_if_violated(result)
     }
 
-    /// Whether to go on reading from the socket: not while as much waits as may, or is to be sent.
+    /// Whether to go on reading from the socket: not while as much is held as may be.
     pub fn is_ready(&self) -> bool {
-        self.has_room() && self.output().len() <= self.limits.bytes
+        match self.state {
+            State::Greeted | State::Options => self.output.len() <= OPTION_OUTPUT_MAX,
+            State::AwaitsTls => true,
+            State::Transmission(_) => self.writing.is_some() || self.waits.is_none() && self.has_own_room(0),
+            State::Ended => false,
+        }
     }
 
-    fn has_room(&self) -> bool {
-        let some = self.requests < self.limits.requests && self.bytes < self.limits.bytes;
-        !self.is_paused() && (self.requests == 0 || some)
+    /// Whether the client's own bounds leave room for a request of so many bytes.
+    fn has_own_room(&self, bytes: usize) -> bool {
+        let held = self.held();
+        let fits = self.requests < self.limits.requests
+            && held < self.limits.bytes
+            && held.saturating_add(bytes) <= self.limits.bytes;
+        fits || self.requests == 0 && held == 0
     }
 
-    /// Lets no further request in, or goes on letting them in: for a host whose clients together have more than it can
-    /// hold. A client that is choosing an export is not paused.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.has_own_room(bytes) && (self.granted || self.held().saturating_add(bytes) <= self.reserve)
+    }
+
+    /// Bytes of requests that were let in and of answers that were not sent: what [`Limits`] bound.
+    pub fn held(&self) -> usize {
+        self.claimed + self.output.len()
+    }
+
+    /// Lets requests in as long as no more than these bytes are held. Further ones wait for a [`grant`](Self::grant). For a
+    /// host whose clients together may have more than it can hold; without it a client's own bounds alone count.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.reserve = bytes;
+    }
+
+    /// The bytes of the next request, if it waits for nothing but a [`grant`](Self::grant).
+    pub fn wanted(&self) -> Option<usize> {
+        self.waits.filter(|bytes| self.has_own_room(*bytes) && !self.has_room(*bytes))
+    }
+
+    /// Lets the request in that waits, beyond the reserve.
     ///
     /// # Errors
-    /// What waited was looked at: as [`receive`](Self::receive).
-    pub fn pause(&mut self, paused: bool) -> Result<(), Violation> {
-        let resumed = self.paused && !paused;
-        self.paused = paused;
-        if resumed { self.go_on() } else { Ok(()) }
+    /// What came behind it was looked at: as [`receive`](Self::receive).
+    pub fn grant(&mut self) -> Result<(), Violation> {
+        self.granted = self.wanted().is_some();
+        self.go_on()
     }
 
     /// Lets no export be chosen from here on, and says why; or lets one be. Who has chosen keeps it.
@@ -189,18 +242,20 @@ impl Connection {
         self.closed = why;
     }
 
-    fn is_paused(&self) -> bool {
-        self.paused && matches!(self.state, State::Transmission(_))
-    }
-
-    /// Bytes held for the client: received, of requests not answered, or to be sent.
+    /// All bytes in memory: those that are [`held`](Self::held), and those that were received and not understood, at most
+    /// as many as were received at once.
     pub fn memory(&self) -> usize {
-        self.input.len() + self.bytes + self.output().len()
+        self.input.len() + self.held()
     }
 
     /// Whether something that was received waits: for the rest of it, or for room.
     pub fn is_waiting(&self) -> bool {
         !self.input.is_empty()
+    }
+
+    /// Bytes of a write's data that are still to come.
+    pub fn missing(&self) -> usize {
+        self.writing.as_ref().map_or(0, |write| write.length as usize - write.data.len())
     }
 
     /// What happens next.
@@ -213,25 +268,23 @@ impl Connection {
         !self.events.is_empty()
     }
 
-    /// What is to be sent.
+    /// The next bytes to be sent; empty only if there are none. There may be more behind them.
     pub fn output(&self) -> &[u8] {
-        &self.output[self.sent..]
+        self.output.next()
     }
 
-    /// So many bytes of it are sent.
-    pub fn sent(&mut self, bytes: usize) {
-        self.sent = self.sent.saturating_add(bytes).min(self.output.len());
-        if self.sent == self.output.len() {
-            self.output.clear();
-            self.sent = 0;
-        }
+    /// Records that so many bytes were sent: those first that [`take_output`](Self::take_output) gave.
+    ///
+    /// # Errors
+    /// With room for it, the next thing that the client has sent was looked at: as [`receive`](Self::receive).
+    pub fn sent(&mut self, bytes: usize) -> Result<(), Violation> {
+        self.output.sent(bytes);
+        self.go_on()
     }
 
-    /// Takes all that is to be sent.
+    /// Takes the bytes that [`output`](Self::output) shows. They count as held until they were [`sent`](Self::sent).
     pub fn take_output(&mut self) -> Vec<u8> {
-        let mut output = std::mem::take(&mut self.output);
-        output.drain(..std::mem::take(&mut self.sent));
-        output
+        self.output.take()
     }
 
     /// The TLS handshake that [`Event::StartTls`] asked for is done.
@@ -270,45 +323,79 @@ impl Connection {
     /// # Errors
     /// With room for it, the next thing that the client has sent was looked at: as [`receive`](Self::receive).
     pub fn reply(&mut self, request: &Request, reply: &Reply<'_>) -> Result<(), Violation> {
-        self.requests = self.requests.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(weight(request));
-        // Not only gone through, but gone: else what is sent slowly would be kept for ever.
-        if self.sent > self.output.len() / 2 {
-            self.output.drain(..self.sent);
-            self.sent = 0;
-        }
-        reply::write(&mut self.output, request, reply);
+        self.release(request);
+        reply::write(self.output.small(), request, reply);
         self.go_on()
+    }
+
+    /// Answers a read with its bytes, which are not copied if they are many. Any other request is answered as by
+    /// [`Reply::Data`].
+    ///
+    /// # Errors
+    /// As of [`reply`](Self::reply).
+    pub fn reply_data(&mut self, request: &Request, data: Vec<u8>) -> Result<(), Violation> {
+        self.release(request);
+        if reply::data_header(self.output.small(), request, data.len()) {
+            self.output.data(data);
+        } else {
+            reply::write(self.output.small(), request, &Reply::Data(&data));
+        }
+        self.go_on()
+    }
+
+    /// Gives back what was claimed for a request. Its answer counts from here on.
+    fn release(&mut self, request: &Request) {
+        self.requests = self.requests.saturating_sub(1);
+        self.claimed = self.claimed.saturating_sub(request.weight());
     }
 
     /// Understands as much of the input as there is room for.
     fn go_on(&mut self) -> Result<(), Violation> {
-        let input = std::mem::take(&mut self.input);
-        let mut rest = &input[..];
-        let result = self.understand(&mut rest);
-        if self.state == State::Ended {
-            return result;
+        if self.input.is_empty() || self.waits.is_some_and(|bytes| !self.has_room(bytes)) {
+            return Ok(());
         }
-        let understood = input.len() - rest.len();
+        let input = std::mem::take(&mut self.input);
+        let mut rest = input.get(self.understood..).unwrap_or_default();
+        let result = self.understand(&mut rest);
+        let left = rest.len();
+        if self.state == State::Ended {
+            self.understood = 0;
+            return self.end_if_violated(result);
+        }
         self.input = input;
-        self.input.drain(..understood);
+        self.understood = self.input.len() - left;
+        if self.understood > self.input.len() / 2 {
+            self.input.drain(..std::mem::take(&mut self.understood));
+        }
+        self.end_if_violated(result)
+    }
+
+    /// A client that breaks the rules is not listened to any more.
+    fn end_if_violated(&mut self, result: Result<(), Violation>) -> Result<(), Violation> {
+        if result.is_err() {
+            self.state = State::Ended;
+            (self.input, self.understood) = (Vec::new(), 0);
+            self.writing = None;
+        }
         result
     }
 
     fn understand(&mut self, rest: &mut &[u8]) -> Result<(), Violation> {
+        self.waits = None;
         loop {
             let passed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(rest.len());
             self.skip -= passed as u64;
             *rest = &rest[passed..];
-            if self.skip > 0 {
+            if self.skip > 0 || self.fill_write(rest) {
                 return Ok(());
             }
             let mut reader = Reader(rest);
             let understood = match self.state {
                 State::Greeted => self.client_flags(&mut reader)?,
+                State::Options if self.output.len() > OPTION_OUTPUT_MAX => return Ok(()),
                 State::Options => self.option(&mut reader)?,
-                State::Transmission(at) if self.has_room() => self.request(at, &mut reader)?,
-                State::Transmission(_) | State::Ended => return Ok(()),
+                State::Transmission(at) => self.request(at, &mut reader)?,
+                State::Ended => return Ok(()),
                 State::AwaitsTls if rest.is_empty() => return Ok(()),
                 State::AwaitsTls => return Err(Violation::BeforeTls { bytes: rest.len() }),
             };
@@ -319,7 +406,21 @@ impl Connection {
         }
     }
 
-    /// A request; `None` if it is not all there yet.
+    /// Puts what has come to the data of the write that was let in. Whether some of them are still missing.
+    fn fill_write(&mut self, rest: &mut &[u8]) -> bool {
+        let missing = self.missing();
+        let Some(write) = &mut self.writing else { return false };
+        let (data, behind) = rest.split_at(missing.min(rest.len()));
+        write.data.extend_from_slice(data);
+        *rest = behind;
+        if data.len() < missing {
+            return true;
+        }
+        self.events.extend(self.writing.take().map(Event::Request));
+        false
+    }
+
+    /// A request; `None` if its header is not all there yet, or if there is no room for it.
     fn request(&mut self, at: usize, reader: &mut Reader<'_>) -> Result<Option<()>, Violation> {
         if reader.0.len() < REQUEST_HEADER {
             return Ok(None);
@@ -336,30 +437,41 @@ impl Connection {
             return Ok(Some(()));
         }
         let (structured, cookie) = (self.structured, header.cookie);
-        match header.check(export, structured, self.allocation_of == Some(at)) {
-            Ok(command) => {
-                let Some(data) = reader.take(header.payload() as usize) else { return Ok(None) };
-                let fua = header.flags & flag::FUA != 0;
-                let Header { offset, length, .. } = header;
-                let request =
-                    Request { cookie, structured, command, fua, offset, length, data: data.to_vec() };
+        let checked = header.check(export, structured, self.allocation_of == Some(at));
+        let fua = header.flags & flag::FUA != 0;
+        let Header { offset, length, .. } = header;
+        let request = checked.map(|command| Request {
+            cookie,
+            structured,
+            command,
+            fua,
+            offset,
+            length,
+            data: Vec::new(),
+        });
+        let weight = request.as_ref().map_or(0, Request::weight);
+        if !self.has_room(weight) {
+            self.waits = Some(weight);
+            return Ok(None);
+        }
+        self.granted = false;
+        match request {
+            Ok(mut request) => {
                 self.requests += 1;
-                self.bytes += weight(&request);
-                self.events.push_back(Event::Request(request));
+                self.claimed += weight;
+                let payload = header.payload() as usize;
+                if payload > 0 {
+                    request.data = Vec::with_capacity(payload);
+                    self.writing = Some(request);
+                } else {
+                    self.events.push_back(Event::Request(request));
+                }
             }
             Err((errno, message)) => {
                 self.skip = u64::from(header.payload());
-                reply::failed(&mut self.output, structured, cookie, (errno, None), message);
+                reply::failed(self.output.small(), structured, cookie, (errno, None), message);
             }
         }
         Ok(Some(()))
-    }
-}
-
-/// What a request holds in memory, or will. A host may have taken a write's bytes out of it.
-fn weight(request: &Request) -> usize {
-    match request.command {
-        Command::Read | Command::Write => request.length as usize,
-        _ => 0,
     }
 }

@@ -11,6 +11,7 @@
 mod connection;
 mod error;
 mod export;
+mod output;
 mod reply;
 mod request;
 mod wire;
@@ -19,4 +20,4 @@ pub use connection::{Connection, Event, Limits, Tls};
 pub use error::{Errno, Violation};
 pub use export::{Abilities, BlockSizes, Export, ExportError, MOST_NAME_BYTES};
 pub use reply::{Extent, Reply};
-pub use request::{Command, Request};
+pub use request::{Command, PIECE_BYTES_MAX, Request};

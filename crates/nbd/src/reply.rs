@@ -45,18 +45,12 @@ const NO_ANSWER: Reply<'static> =
 
 /// Writes the answer to `request` behind `out`.
 pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
-    let Request { cookie, structured, command, offset, length, .. } = *request;
+    let Request { cookie, structured, command, length, .. } = *request;
     match (command, *reply) {
         (_, Reply::Failed { errno, offset, message }) => {
             failed(out, structured, cookie, (errno, offset), message)
         }
-        (Command::Read, Reply::Data(data)) if data.len() == length as usize => {
-            if structured {
-                begin(out, chunk::OFFSET_DATA, cookie, length.saturating_add(8));
-                out.put_u64(offset);
-            } else {
-                simple(out, cookie, 0);
-            }
+        (Command::Read, Reply::Data(data)) if data_header(out, request, data.len()) => {
             out.extend_from_slice(data);
         }
         (Command::BlockStatus { one }, Reply::Status(extents)) => {
@@ -77,6 +71,21 @@ pub(crate) fn write(out: &mut Vec<u8>, request: &Request, reply: &Reply<'_>) {
     }
 }
 
+/// Writes what comes before the data of a read, if that is what was asked for and so many bytes are its answer.
+pub(crate) fn data_header(out: &mut Vec<u8>, request: &Request, bytes: usize) -> bool {
+    let Request { cookie, structured, command, offset, length, .. } = *request;
+    if command != Command::Read || bytes != length as usize {
+        return false;
+    }
+    if structured {
+        begin(out, chunk::OFFSET_DATA, cookie, length.saturating_add(8));
+        out.put_u64(offset);
+    } else {
+        simple(out, cookie, 0);
+    }
+    true
+}
+
 /// Extents of one state put together, cut at the request's end; the first one only, where a client wants that.
 fn fitting(extents: &[Extent], length: u32, one: bool) -> Vec<Extent> {
     let mut left = length;
@@ -95,7 +104,7 @@ fn fitting(extents: &[Extent], length: u32, one: bool) -> Vec<Extent> {
 }
 
 /// The most extents in a reply: the rest a client asks for again. 128 KiB.
-const MOST_EXTENTS: usize = 1 << 14;
+pub(crate) const MOST_EXTENTS: usize = 1 << 14;
 
 /// Writes that a request has failed, and at which byte.
 pub(crate) fn failed(

@@ -49,7 +49,20 @@ pub struct Request {
     pub data: Vec<u8>,
 }
 
+/// The most bytes that a host holds at once for a request that carries none: zeroes to be written, data to be read ahead.
+pub const PIECE_BYTES_MAX: u32 = 1 << 20;
+
 impl Request {
+    /// The bytes that are held for it until it is answered. A host may have taken a write's bytes out of it.
+    pub fn weight(&self) -> usize {
+        match self.command {
+            Command::Read | Command::Write => self.length as usize,
+            Command::WriteZeroes { .. } | Command::Cache => self.length.min(PIECE_BYTES_MAX) as usize,
+            Command::BlockStatus { .. } => 8 * crate::reply::MOST_EXTENTS,
+            Command::Flush | Command::Trim => 0,
+        }
+    }
+
     /// One that came in another way than over a connection, and is not to be answered over one. Without data, and not from
     /// the medium.
     pub fn elsewhere(command: Command, offset: u64, length: u32) -> Self {

@@ -6,7 +6,7 @@ use std::io;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
 /// Of zeroes that go as bytes, and of what is only brought near: as much at once.
-const PIECE: u64 = 1 << 20;
+const PIECE: u64 = nbd::PIECE_BYTES_MAX as u64;
 
 /// What a request needs to know of the device it is for.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Carried {
     rest: LbnRange,
     /// Then all of it is to be on the medium.
     flush: bool,
-    /// Bytes that it holds beside what its connection counts.
+    /// Bytes of zeroes or of what is read ahead that it holds. A connection counts them, the kernel's queue does not.
     pub extra: usize,
 }
 

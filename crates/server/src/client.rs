@@ -1,7 +1,7 @@
 //! A client's socket, and what is under way on it.
 
 use crate::tls::{Session, Tls};
-use device::{Ring, Token, Work};
+use device::{Ring, Token, Work, is_closed};
 use nbd::{Connection, Violation};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,8 +9,9 @@ use std::sync::Arc;
 use thiserror::Error;
 use units::Instant;
 
-/// Received at once.
-const RECEIVE: usize = 256 << 10;
+/// Received at once, and while the data of a large write are coming. A client that is silent has the smaller buffer.
+const RECEIVE_BYTES: usize = 64 << 10;
+const RECEIVE_BYTES_MAX: usize = 256 << 10;
 
 /// What ends a client, though nothing is wrong with its socket.
 #[derive(Debug, Error)]
@@ -34,9 +35,13 @@ pub(crate) struct Client {
     /// Its address, for people.
     pub from: String,
     receiving: Option<Token>,
+    /// Tells when the client hangs up while nothing is received.
+    watching: Option<Token>,
+    /// It sends nothing more, and may still take answers.
+    half: bool,
     /// What is received into next: clearing a new one costs more than most requests.
     spare: Vec<u8>,
-    /// And the bytes that are on their way.
+    /// And the bytes of the buffer that is on its way.
     sending: Option<(Token, usize)>,
     /// Since when it has taken none of them.
     offered: Instant,
@@ -44,7 +49,7 @@ pub(crate) struct Client {
     pub slow_told: bool,
     /// It has sent something.
     pub heard: bool,
-    /// Its requests that the device has.
+    /// Its requests that wait for the device or are there.
     pub asked: usize,
     /// It has said goodbye: what is under way is still answered.
     pub ending: bool,
@@ -52,13 +57,10 @@ pub(crate) struct Client {
     pub opened: bool,
     /// It cannot be heard or told anything any more.
     pub gone: bool,
-    /// The kernel has been asked to let go of what it works on.
-    cancelled: bool,
     /// When it came.
     pub since: Instant,
     /// When it last took or gave a byte, or was let to.
     pub stirred: Instant,
-    paused: bool,
 }
 
 impl Client {
@@ -71,6 +73,8 @@ impl Client {
             socket: Arc::new(socket),
             from,
             receiving: None,
+            watching: None,
+            half: false,
             spare: Vec::new(),
             sending: None,
             offered: now,
@@ -80,48 +84,55 @@ impl Client {
             ending: false,
             opened: false,
             gone: false,
-            cancelled: false,
             since: now,
             stirred: now,
-            paused: false,
         }
     }
 
-    /// Begins to send what there is, and to receive if there is room.
-    pub fn go_on(&mut self, ring: &mut Ring, now: Instant) -> io::Result<()> {
+    /// Begins to send what there is, to receive if there is room, and else to look whether the client is still there.
+    pub fn go_on(&mut self, ring: &mut Ring, now: Instant) -> io::Result<Result<(), ClientError>> {
         if self.gone {
-            if !std::mem::replace(&mut self.cancelled, true) {
-                for token in self.receiving.into_iter().chain(self.sending.map(|(token, _)| token)) {
-                    ring.cancel(token)?;
-                }
-            }
-            return Ok(());
+            return Ok(Ok(()));
         }
         if self.sending.is_none() {
-            let bytes = self.outgoing();
+            let bytes = match self.outgoing() {
+                Ok(bytes) => bytes,
+                Err(error) => return Ok(Err(error)),
+            };
             if !bytes.is_empty() {
                 self.offered = now;
                 self.send(ring, bytes, 0)?;
             }
         }
-        if self.receiving.is_none() && !self.ending && self.connection.is_ready() {
+        if self.receiving.is_some() || self.ending {
+            return Ok(Ok(()));
+        }
+        if self.connection.is_ready() {
             let mut buffer = std::mem::take(&mut self.spare);
-            buffer.resize(RECEIVE, 0);
+            buffer.resize(self.connection.missing().clamp(RECEIVE_BYTES, RECEIVE_BYTES_MAX), 0);
             let work = Work::Receive(Arc::clone(&self.socket), buffer);
             self.receiving = Some(ring.start(work)?);
+        } else if self.watching.is_none() && !self.half {
+            self.watching = Some(ring.start(Work::HangUp(Arc::clone(&self.socket)))?);
         }
-        Ok(())
+        Ok(Ok(()))
+    }
+
+    /// The watch has ended; whether the client is gone. If it only sends nothing more, sending to it says when it is.
+    pub fn hung_up(&mut self, result: &io::Result<usize>) -> bool {
+        self.half = true;
+        is_closed(result)
     }
 
     /// What goes out next.
-    fn outgoing(&mut self) -> Vec<u8> {
+    fn outgoing(&mut self) -> Result<Vec<u8>, ClientError> {
         let mut out = std::mem::take(&mut self.outbox);
         let Some(tls) = &mut self.tls else {
-            return if out.is_empty() { self.connection.take_output() } else { out };
+            return Ok(if out.is_empty() { self.connection.take_output() } else { out });
         };
         let sent = match tls.send(self.connection.output(), &mut out) {
             Ok(plain) => {
-                self.connection.sent(plain);
+                self.connection.sent(plain)?;
                 let last = self.ending && self.connection.output().is_empty() && self.asked == 0;
                 if last && !std::mem::replace(&mut self.closed, true) { tls.close(&mut out) } else { Ok(()) }
             }
@@ -129,27 +140,42 @@ impl Client {
         };
         // Into memory: it does not fail while the session lives.
         self.gone |= sent.is_err();
-        out
+        Ok(out)
     }
 
     /// Encrypts everything from here on, but for the word that it may begin.
     pub fn start_tls(&mut self, tls: &Tls) -> Result<(), ClientError> {
-        self.outbox.extend(self.connection.take_output());
+        while !self.connection.output().is_empty() {
+            let some = self.connection.take_output();
+            self.connection.sent(some.len())?;
+            self.outbox.extend(some);
+        }
         self.tls = Some(Session::new(tls)?);
         Ok(())
     }
 
     fn send(&mut self, ring: &mut Ring, bytes: Vec<u8>, from: usize) -> io::Result<()> {
-        let left = bytes.len() - from;
+        let all = bytes.len();
         let token = ring.start(Work::Send(Arc::clone(&self.socket), bytes, from))?;
-        self.sending = Some((token, left));
+        self.sending = Some((token, all));
         Ok(())
     }
 
-    /// Some of the bytes were sent, from `from` on; the others follow.
-    pub fn sent(&mut self, ring: &mut Ring, bytes: Vec<u8>, from: usize, now: Instant) -> io::Result<()> {
+    /// Some of the bytes were sent, from `from` on; the others follow. Their memory is free when all of them were.
+    pub fn sent(
+        &mut self,
+        ring: &mut Ring,
+        bytes: Vec<u8>,
+        from: usize,
+        now: Instant,
+    ) -> io::Result<Result<(), ClientError>> {
         (self.stirred, self.offered, self.slow_told) = (now, now, false);
-        if from < bytes.len() && !self.gone { self.send(ring, bytes, from) } else { Ok(()) }
+        if from < bytes.len() {
+            return if self.gone { Ok(Ok(())) } else { self.send(ring, bytes, from).map(Ok) };
+        }
+        let all = bytes.len();
+        drop(bytes);
+        Ok(if self.tls.is_some() { Ok(()) } else { self.connection.sent(all).map_err(ClientError::from) })
     }
 
     /// Takes in what came from the socket.
@@ -179,40 +205,40 @@ impl Client {
         self.spare = buffer;
     }
 
-    /// Bytes held for it.
+    /// Bytes of its requests and answers that count.
+    pub fn held(&self) -> usize {
+        // Without encryption the connection counts what is on its way, too.
+        let sending = self.sending.filter(|_| self.tls.is_some()).map_or(0, |(_, bytes)| bytes);
+        self.connection.held() + self.outbox.len() + sending
+    }
+
+    /// All bytes in memory for it.
     pub fn memory(&self) -> usize {
-        self.connection.memory() + self.outbox.len() + self.sending.map_or(0, |(_, bytes)| bytes)
+        self.connection.memory() - self.connection.held() + self.held()
     }
 
-    /// Lets nothing more in, or goes on.
-    pub fn pause(&mut self, paused: bool, now: Instant) -> Result<(), Violation> {
-        if std::mem::replace(&mut self.paused, paused) && !paused {
-            self.stirred = now;
-        }
-        self.connection.pause(paused)
-    }
-
-    /// Whether it is for the client to stir: nothing of its is at the device, and it may go on or has something to take.
+    /// Whether it is for the client to stir: nothing of its is at the device, and it has something to give or to take.
     pub fn is_awaited(&self) -> bool {
-        self.asked == 0 && !self.gone && (!self.paused || self.sending.is_some())
+        self.asked == 0 && !self.gone && (self.connection.missing() > 0 || self.sending.is_some())
     }
 
-    /// Whether nothing is under way any more and nothing will be.
+    /// Whether nothing more comes of it.
     pub fn is_over(&self) -> bool {
         let quiet = self.sending.is_none() && self.asked == 0;
         let empty = self.connection.output().is_empty() && self.outbox.is_empty();
-        let said = self.gone || self.ending && empty && (self.tls.is_none() || self.closed);
-        quiet && said && (self.receiving.is_none() || self.ending)
+        self.gone || self.ending && quiet && empty && (self.tls.is_none() || self.closed)
     }
 
     /// What is to be cancelled when it is over.
-    pub fn under_way(&self) -> Option<Token> {
-        self.receiving
+    pub fn under_way(&self) -> impl Iterator<Item = Token> {
+        [self.receiving, self.watching, self.sending.map(|(token, _)| token)].into_iter().flatten()
     }
 
     /// Whether this operation is the client's; forgets it.
     pub fn ended(&mut self, token: Token) -> bool {
-        let received = self.receiving.take_if(|t| *t == token).is_some();
-        received || self.sending.take_if(|(t, _)| *t == token).is_some()
+        let own = |place: &mut Option<Token>| place.take_if(|one| *one == token).is_some();
+        own(&mut self.receiving)
+            || own(&mut self.watching)
+            || self.sending.take_if(|(one, _)| *one == token).is_some()
     }
 }

@@ -11,6 +11,7 @@ use crate::listen::Listener;
 use crate::mailbox::{Door, Mailbox, Stop};
 use crate::offer::{Offer, ServeError, Tally, Terms};
 use crate::tls::Tls;
+use crate::turns::Turns;
 use device::{
     Answer, Ask, Clock, Device, Ended, KernelError, KernelQueue, Ring, Token, Ublk, UblkError, UblkPlan, Work,
 };
@@ -41,10 +42,12 @@ pub struct Exporter<D> {
     listeners: Vec<Listener>,
     accepting: Vec<(Token, usize)>,
     clients: BTreeMap<u64, Client>,
+    /// Clients' requests on their way to the device.
+    turns: Turns<(Carried, LbnRange, Ask)>,
     /// By the name that the device knows it under.
     asked: BTreeMap<u64, Carried>,
-    /// Bytes that these hold beside what connections count.
-    extra: usize,
+    /// Bytes that these hold for the kernel and for clients that are gone.
+    others: usize,
     /// The device's own names for what the ring does for it.
     works: BTreeMap<Token, u64>,
     next: u64,
@@ -124,8 +127,9 @@ impl<D: Device> Exporter<D> {
             listeners,
             accepting: Vec::new(),
             clients: BTreeMap::new(),
+            turns: Turns::default(),
             asked: BTreeMap::new(),
-            extra: 0,
+            others: 0,
             works: BTreeMap::new(),
             next: 0,
             node,
@@ -211,6 +215,7 @@ impl<D: Device> Exporter<D> {
             while let Some(ended) = self.ring.next_ended() {
                 self.ended(ended)?;
             }
+            self.dispatch();
             let now = self.clock.now();
             self.lines.tell(now, false);
             self.disk.advance(now);
@@ -222,8 +227,9 @@ impl<D: Device> Exporter<D> {
                 None => false,
             };
             self.share();
+            self.dispatch();
             self.work()?;
-            self.tend(kernel.as_ref().is_some_and(|kernel| kernel.live))?;
+            at_once |= self.tend(kernel.as_ref().is_some_and(|kernel| kernel.live))?;
         }
         Ok(())
     }
@@ -264,6 +270,9 @@ impl<D: Device> Exporter<D> {
         let stop = self.door.answer()?;
         if let Some(Terms { limits, tls }) = self.door.terms() {
             (self.limits, self.tls) = (limits, tls);
+            for client in self.clients.values_mut() {
+                client.connection.reserve(self.limits.reserve());
+            }
         }
         while let Some(call) = self.door.next() {
             call(&mut self.disk, self.clock.now());
@@ -286,19 +295,25 @@ impl<D: Device> Exporter<D> {
         Ok(())
     }
 
-    /// All clients go on; those that are over, go.
-    fn tend(&mut self, kernel: bool) -> io::Result<()> {
+    /// All clients go on; those that are over, go. Whether one of them has more to say at once.
+    fn tend(&mut self, kernel: bool) -> io::Result<bool> {
         let now = self.clock.now();
         let hurry = self.drained_by.take_if(|at| *at <= now).is_some();
+        let mut broken = Vec::new();
         for (id, client) in &mut self.clients {
             if self.stopping && client.asked == 0 {
                 client.ending = true;
             }
             if hurry && !std::mem::replace(&mut client.gone, true) && self.lines.trouble(now) {
                 let from = &client.from;
-                warn!(client = id, from, "hung up on: it does not take its answers");
+                warn!(client = id, from, unanswered = client.asked, "hung up on: the server ends");
             }
-            client.go_on(&mut self.ring, now)?;
+            if let Err(error) = client.go_on(&mut self.ring, now)? {
+                broken.push((*id, error));
+            }
+        }
+        for (id, error) in broken {
+            self.broken(id, &error);
         }
         let over: Vec<u64> = self.clients.iter().filter(|(_, c)| c.is_over()).map(|(id, _)| *id).collect();
         for id in over {
@@ -306,9 +321,14 @@ impl<D: Device> Exporter<D> {
             if !client.gone && self.lines.usual(now) {
                 info!(client = id, from = client.from, "closed");
             }
-            if let Some(token) = client.under_way() {
+            for token in client.under_way() {
                 self.ring.cancel(token)?;
             }
+            // The device still works on what it has; that is held for no client that is here.
+            self.turns.forget(id);
+            let its = |carried: &&Carried| carried.from == From::Client(id);
+            self.others +=
+                self.asked.values().filter(its).map(|carried| carried.request.weight()).sum::<usize>();
         }
         // Whether somebody has the block device open is not known: it counts while it is there.
         let opened = self.clients.values().filter(|client| client.opened).count() + usize::from(kernel);
@@ -317,7 +337,7 @@ impl<D: Device> Exporter<D> {
             self.writers = writers;
             self.disk.set_writers(writers);
         }
-        Ok(())
+        Ok(self.clients.values().any(|client| client.connection.has_events()))
     }
 
     fn ended(&mut self, ended: Ended) -> io::Result<()> {
@@ -359,10 +379,17 @@ impl<D: Device> Exporter<D> {
                     Ok(sent) => {
                         let now = self.clock.now();
                         if let Some(client) = self.clients.get_mut(&id) {
-                            client.sent(&mut self.ring, bytes, from + sent, now)?;
+                            let result = client.sent(&mut self.ring, bytes, from + sent, now)?;
+                            self.events(id, result);
                         }
                     }
                     Err(error) => self.lost(id, &Lost::Socket(error)),
+                }
+            }
+            Work::HangUp(_) => {
+                let Some(id) = self.whose(token) else { return Ok(()) };
+                if self.clients.get_mut(&id).is_some_and(|client| client.hung_up(&result)) {
+                    self.lost(id, &Lost::Closed);
                 }
             }
             work @ (Work::ReadAt(..) | Work::WriteAt(..) | Work::Make(..) | Work::Sync(_)) => {
@@ -379,12 +406,13 @@ impl<D: Device> Exporter<D> {
     }
 
     fn request(&mut self, id: u64, request: Request) {
+        let bytes = request.weight() as u64;
         match self.target.begin(From::Client(id), request) {
             Begun::Asks(carried, range, ask) => {
                 if let Some(client) = self.clients.get_mut(&id) {
                     client.asked += 1;
+                    self.turns.push(id, bytes, (carried, range, ask));
                 }
-                self.ask(carried, range, ask);
             }
             Begun::Runs(request, range) => {
                 let extents = extents(&self.disk.runs(range), self.target.sector);
@@ -396,17 +424,38 @@ impl<D: Device> Exporter<D> {
         }
     }
 
+    /// The device gets the requests whose turn it is.
+    fn dispatch(&mut self) {
+        while let Some((_, (carried, range, ask))) = self.turns.next() {
+            self.ask(carried, range, ask);
+        }
+    }
+
     fn ask(&mut self, carried: Carried, range: LbnRange, ask: Ask) {
         let name = self.next;
         self.next += 1;
-        self.extra += carried.extra;
+        if matches!(carried.from, From::Kernel(_)) {
+            self.others += carried.extra;
+        }
         self.asked.insert(name, carried);
         self.disk.ask(self.clock.now(), name, range, ask);
     }
 
     fn answered(&mut self, answer: Answer) {
         let Some(mut carried) = self.asked.remove(&answer.id) else { return };
-        self.extra -= carried.extra;
+        let id = match carried.from {
+            From::Client(id) => Some(id),
+            From::Kernel(_) => None,
+        };
+        if id.is_none() {
+            self.others -= carried.extra;
+        }
+        let weight = carried.request.weight();
+        let gone = id.filter(|id| !self.clients.contains_key(id));
+        if let Some(id) = gone {
+            self.others -= weight;
+            return self.turns.done(id, weight as u64);
+        }
         if answer.result.is_ok()
             && let Some((range, ask)) = carried.next(&self.target)
         {
@@ -422,21 +471,24 @@ impl<D: Device> Exporter<D> {
                 return self.tell(tag, answer.result.map_err(|failure| kernel::blame(&failure)));
             }
         };
+        self.turns.done(id, weight as u64);
         if let Some(client) = self.clients.get_mut(&id) {
             client.asked -= 1;
         }
-        let message;
-        let reply = match &answer.result {
-            Ok(bytes) if request.command == Command::Read => Reply::Data(bytes),
-            Ok(_) => Reply::Done,
-            Err(failure) => {
-                message = failure.to_string();
-                warn!(client = id, %failure, offset = request.offset, "a request failed");
-                let (errno, offset) = blame(failure, self.target.sector);
-                Reply::Failed { errno, offset, message: &message }
+        let failure = match answer.result {
+            Ok(bytes) if request.command == Command::Read => {
+                self.tally.count(true);
+                let Some(client) = self.clients.get_mut(&id) else { return };
+                let result = client.connection.reply_data(&request, bytes);
+                return self.events(id, result.map_err(ClientError::from));
             }
+            Ok(_) => return self.reply(id, &request, &Reply::Done),
+            Err(failure) => failure,
         };
-        self.reply(id, &request, &reply);
+        let message = failure.to_string();
+        warn!(client = id, %failure, offset = request.offset, "a request failed");
+        let (errno, offset) = blame(&failure, self.target.sector);
+        self.reply(id, &request, &Reply::Failed { errno, offset, message: &message });
     }
 
     fn reply(&mut self, id: u64, request: &Request, reply: &Reply<'_>) {

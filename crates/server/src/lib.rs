@@ -24,6 +24,7 @@ mod state;
 mod tape;
 pub mod tasks;
 mod tls;
+mod turns;
 
 pub use disk::{
     BOUNDS_US, Disk, DiskError, DiskStatus, Foresight, Gaps, Guard, Hosted, Latency, Paid, Place, Space,

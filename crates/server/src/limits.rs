@@ -1,4 +1,9 @@
-//! What clients together may keep a server busy with, and whose turn it is when they want more.
+//! Bounds on what clients together may keep a server busy with, and the order in which they get memory beyond their reserves.
+//!
+//! A quarter of the memory is reserved in equal parts, one for each client that may come: a request that fits into its
+//! client's reserve waits for no other client. Half and an eighth are in common. A client that has nothing of the common part
+//! gets what it asks for as soon as that is free; one that has some gets more only while as much is left for others. The
+//! rest is for the one request whose bytes are being copied.
 
 use crate::client::Client;
 use nbd::Violation;
@@ -12,13 +17,14 @@ pub struct Limits {
     pub clients: usize,
     /// What each of them may.
     pub client: nbd::Limits,
-    /// Bytes of all requests and answers. What is beyond is left in the sockets, but for one client's share: each client is
-    /// looked at while there is room, and what it has sent by then comes in.
+    /// Bytes that are held for all of them, from the first byte of a request until the last byte of its answer was sent.
+    /// Other requests stay in the sockets. A request that is larger than the common part of it is let in alone. Beside it each client
+    /// has a buffer to receive into.
     pub bytes: usize,
     /// So long a client may take to choose an export.
     pub handshake: Duration,
-    /// So long a client may keep others from memory without taking or giving a byte. Who takes nothing of his answers for so
-    /// long is named in the log, also where nobody waits.
+    /// So long a client may hold common memory that another waits for without taking or giving a byte. A client that takes no
+    /// byte of its answers for so long is named in the log, also where no other waits.
     pub patience: Duration,
     /// So long clients have for taking the last answers when the server is stopped.
     pub drain: Duration,
@@ -38,12 +44,24 @@ impl Default for Limits {
     }
 }
 
-/// Shares memory out: who is let in when there is not enough for all.
+impl Limits {
+    /// The bytes that each client has to itself.
+    pub(crate) fn reserve(&self) -> usize {
+        self.bytes / 4 / self.clients.max(1)
+    }
+
+    /// The bytes that clients have in common.
+    fn common(&self) -> usize {
+        self.bytes - self.bytes / 4 - self.bytes / 8
+    }
+}
+
+/// Shares the common memory out.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
-    /// Whose turn it is: the first client from this one on.
+    /// The first client from this one on is asked first.
     turn: u64,
-    /// Whether anybody waits for others' memory.
+    /// A client that has nothing of the common memory waits for it.
     full: bool,
 }
 
@@ -58,47 +76,47 @@ pub(crate) enum Verdict {
 }
 
 impl Shares {
-    /// Lets clients' requests in, in turn, while there is memory for them. `extra` bytes are taken already.
+    /// Lets clients' requests in, in turn, while there is memory for them. `others` bytes are held for no client that is here.
     pub fn share(
         &mut self,
         clients: &mut BTreeMap<u64, Client>,
         limits: &Limits,
-        extra: usize,
-        now: Instant,
+        others: usize,
     ) -> Vec<(u64, Verdict)> {
-        // What those hold who are gone is as good as free.
-        let here = |(_, client): &(&u64, &Client)| !client.gone;
-        let mut held = clients.iter().filter(here).map(|(_, client)| client.memory()).sum::<usize>() + extra;
-        if held < limits.bytes && !self.full {
-            return Vec::new();
-        }
+        self.full = false;
         let mut verdicts = Vec::new();
-        // If none of them can go on without being heard, the first must be: what all of them have sent is half a request.
-        let mut forced = clients.values().all(|client| client.asked == 0) && extra == 0;
-        let turn = self.turn;
-        let in_turn = clients.range(turn..).chain(clients.range(..turn));
-        // Who has said his last word is not waited for: if he were the one who is heard, nobody would be, and nothing that
-        // is to come would change it.
-        let stays = |(_, client): &(&u64, &Client)| !client.gone && !client.is_over();
-        let order: Vec<u64> = in_turn.filter(stays).map(|(id, _)| *id).collect();
-        self.full = held >= limits.bytes;
-        for id in order {
-            let Some(client) = clients.get_mut(&id) else { continue };
-            let wants = client.connection.is_waiting();
-            let (fits, forces) = (held < limits.bytes, forced && wants);
-            forced &= !forces;
-            let before = client.memory();
-            if let Err(violation) = client.pause(!fits && !forces, now) {
-                verdicts.push((id, Verdict::Violation(violation)));
+        if clients.values().all(|client| client.connection.wanted().is_none()) {
+            return verdicts;
+        }
+        let (reserve, common) = (limits.reserve(), limits.common());
+        let excess = |client: &Client| client.held().saturating_sub(reserve);
+        let mut used = clients.values().map(excess).sum::<usize>() + others;
+        let in_turn = clients.range(self.turn..).chain(clients.range(..self.turn));
+        let order: Vec<u64> = in_turn.filter(|(_, client)| !client.gone).map(|(id, _)| *id).collect();
+        let mut granted = true;
+        while std::mem::take(&mut granted) {
+            for id in &order {
+                let Some(client) = clients.get_mut(id).filter(|client| !client.gone) else { continue };
+                let Some(wanted) = client.connection.wanted() else { continue };
+                let has = excess(client);
+                let more = (client.held() + wanted).saturating_sub(reserve) - has;
+                let fits = match has {
+                    // However large it is, it is let in when all of the common memory is free.
+                    0 => used + more <= common || used == 0,
+                    _ => used + more <= common && has + more <= common - used - more,
+                };
+                if fits && !self.full {
+                    if let Err(violation) = client.connection.grant() {
+                        verdicts.push((*id, Verdict::Violation(violation)));
+                    }
+                    used = used + excess(client) - has;
+                    self.turn = id + 1;
+                    granted = true;
+                } else if has == 0 {
+                    // Those behind it would keep it waiting for ever.
+                    self.full = true;
+                }
             }
-            // Who is forced stays the first until it has said what it has to say.
-            match (fits, forces) {
-                (true, _) => self.turn = id + 1,
-                (false, true) => self.turn = id,
-                (false, false) => {}
-            }
-            held = held + client.memory() - before;
-            self.full |= held >= limits.bytes;
         }
         verdicts
     }
@@ -134,7 +152,7 @@ impl Shares {
             None
         } else if !client.connection.is_open() {
             Some((client.since + limits.handshake, "it took too long to choose an export"))
-        } else if self.full && client.is_awaited() && client.memory() > 0 {
+        } else if self.full && client.is_awaited() && client.held() > limits.reserve() {
             Some((client.stirred + limits.patience, "others wait for memory that it does not use"))
         } else {
             None
@@ -156,80 +174,108 @@ mod tests {
 
     const NOW: Instant = Instant::ZERO;
 
-    /// Clients that have each opened the export and sent half of a write, as much as is written here.
-    fn half_sent(bytes: &[usize]) -> BTreeMap<u64, Client> {
-        let client = |sent: &usize| {
-            let exports =
-                [Export::new("", 1 << 20).unwrap().with(Abilities { write: true, ..Abilities::default() })];
-            let connection = Connection::new(exports.into(), Tls::Off, nbd::Limits::default());
-            let (here, _) = UnixStream::pair().unwrap();
-            let mut client = Client::new(connection, OwnedFd::from(here), "a test".to_owned(), NOW);
-            client.received(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0", NOW).unwrap();
-            while client.connection.poll().is_some() {}
-            let greeting = client.connection.output().len();
-            client.connection.sent(greeting);
-            client.received(b"\x25\x60\x95\x13\0\0\0\x01cookie!!\0\0\0\0\0\0\0\0\0\x01\0\0", NOW).unwrap();
-            client.received(&vec![0; *sent], NOW).unwrap();
-            client
-        };
-        (0..).zip(bytes.iter().map(client)).collect()
+    const MIB: usize = 1 << 20;
+
+    /// A client that has opened the export and has sent these bytes.
+    fn client(limits: &Limits, sent: &[u8]) -> Client {
+        let export =
+            Export::new("", 1 << 30).unwrap().with(Abilities { write: true, ..Abilities::default() });
+        let connection = Connection::new([export].into(), Tls::Off, limits.client);
+        let (here, _) = UnixStream::pair().unwrap();
+        let mut client = Client::new(connection, OwnedFd::from(here), "a test".to_owned(), NOW);
+        client.connection.reserve(limits.reserve());
+        client.received(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0", NOW).unwrap();
+        while client.connection.poll().is_some() {}
+        let greeting = client.connection.output().len();
+        client.connection.sent(greeting).unwrap();
+        client.received(sent, NOW).unwrap();
+        client
     }
 
-    fn heard(clients: &BTreeMap<u64, Client>) -> Vec<u64> {
-        clients.iter().filter(|(_, client)| client.connection.is_ready()).map(|(id, _)| *id).collect()
+    fn reads(requests: usize, bytes: usize) -> Vec<u8> {
+        let length = (bytes as u32).to_be_bytes();
+        [&b"\x25\x60\x95\x13\0\0\0\0cookie!!\0\0\0\0\0\0\0\0"[..], &length].concat().repeat(requests)
     }
 
-    /// Two that have filled the memory between them: one is heard for as long as it takes to say why, and has a deadline.
-    /// One that has been hung up on and is not put away yet is not that one: it has nothing more to say, and nobody else
-    /// would be heard, nor waited for, ever.
+    fn share(clients: &mut BTreeMap<u64, Client>, limits: &Limits) -> bool {
+        let mut shares = Shares::default();
+        assert!(shares.share(clients, limits, 0).is_empty());
+        let held: usize = clients.values().map(Client::held).sum();
+        assert!(held <= limits.bytes, "{held} bytes are held");
+        shares.full
+    }
+
+    fn asked(clients: &BTreeMap<u64, Client>) -> Vec<usize> {
+        clients.values().map(|client| client.connection.outstanding()).collect()
+    }
+
     #[test]
-    fn who_is_gone_is_not_whose_turn_it_is() {
-        let limits = Limits { bytes: 1 << 10, ..Limits::default() };
-        for gone in [None, Some(0), Some(1), Some(2)] {
-            let mut shares = Shares::default();
-            let mut clients = half_sent(&[700, 700, 700]);
-            if let Some(gone) = gone {
-                clients.get_mut(&gone).unwrap().gone = true;
-            }
-            for _ in 0..3 {
-                let verdicts = shares.share(&mut clients, &limits, 0, NOW);
-                assert!(verdicts.is_empty(), "{verdicts:?}");
-                let heard = heard(&clients);
-                assert_eq!(heard.iter().filter(|id| Some(**id) != gone).count(), 1, "{gone:?}: {heard:?}");
-                let due = shares.next_event(&clients, &limits);
-                assert_eq!(due, Some(NOW + limits.patience), "{gone:?}: somebody is waited for");
-            }
+    fn one_client_has_its_share_and_others_find_room_beside_it() {
+        let limits = Limits::default();
+        let many = reads(100, 32 * MIB);
+        let mut clients = BTreeMap::from([(0, client(&limits, &many))]);
+        assert!(!share(&mut clients, &limits));
+        assert_eq!(asked(&clients), [2], "64 MiB");
+        for id in 1..7 {
+            clients.insert(id, client(&limits, &many));
+        }
+        let full = share(&mut clients, &limits);
+        assert!(full, "a client that has nothing waits");
+        assert_eq!(asked(&clients).iter().sum::<usize>(), 5, "{:?}", asked(&clients));
+        // One with requests that its reserve holds waits for none of them.
+        clients.insert(7, client(&limits, &reads(10, 64 << 10)));
+        assert_eq!(asked(&clients)[7], 10);
+    }
+
+    #[test]
+    fn a_request_for_which_there_is_no_room_is_not_passed_by_smaller_ones_for_ever() {
+        let limits = Limits { bytes: 80 * MIB, ..Limits::default() };
+        let mut clients = BTreeMap::from([
+            (0, client(&limits, &reads(1, 32 * MIB))),
+            (1, client(&limits, &reads(1, 32 * MIB))),
+            (2, client(&limits, &reads(9, 2 * MIB))),
+        ]);
+        let mut shares = Shares::default();
+        assert!(shares.share(&mut clients, &limits, 0).is_empty());
+        assert_eq!((asked(&clients), shares.full), (vec![1, 0, 0], true));
+        clients.remove(&0);
+        assert!(shares.share(&mut clients, &limits, 0).is_empty());
+        assert_eq!(asked(&clients)[0], 1);
+    }
+
+    #[test]
+    fn a_request_larger_than_the_memory_is_let_in_alone() {
+        let limits = Limits { bytes: MIB, ..Limits::default() };
+        let mut clients: BTreeMap<u64, Client> =
+            (0..3).map(|id| (id, client(&limits, &reads(5, 4 * MIB)))).collect();
+        let mut shares = Shares::default();
+        for gone in 0..3u64 {
+            assert!(shares.share(&mut clients, &limits, 0).is_empty());
+            assert_eq!(asked(&clients).iter().sum::<usize>(), 1);
+            // A client that is gone is as good as away: what it held is free when it is put away.
+            clients.remove(&gone);
         }
     }
 
-    /// One that has said goodbye in the midst of a write, and to whom all is said, is waited for by nobody: the turn is another's.
-    /// One to whom something is yet to be said is not over, and keeps its turn.
+    /// A client that holds common memory and does nothing is waited for only while another needs it.
     #[test]
-    fn who_has_said_his_last_word_is_not_whose_turn_it_is() {
-        let limits = Limits { bytes: 1 << 10, ..Limits::default() };
-        for (asked, over) in [(0, true), (1, false)] {
-            for ending in [0, 1, 2] {
-                let mut shares = Shares { turn: ending, ..Shares::default() };
-                let mut clients = half_sent(&[700, 700, 700]);
-                let client = clients.get_mut(&ending).unwrap();
-                (client.ending, client.asked) = (true, asked);
-                assert_eq!(client.is_over(), over);
-                for _ in 0..3 {
-                    let verdicts = shares.share(&mut clients, &limits, 0, NOW);
-                    assert!(verdicts.is_empty(), "{verdicts:?}");
-                    let mut heard = heard(&clients);
-                    if over {
-                        // Nobody reads what the one that is over sends: it is not told to wait, and is not counted.
-                        heard.retain(|id| *id != ending);
-                        assert_eq!(heard.len(), 1, "{ending}: {heard:?}");
-                        assert_eq!(shares.turn, heard[0], "{ending} is over");
-                    } else {
-                        // With something at the device there is room to come: nobody is forced, and all wait, this one too.
-                        assert!(heard.is_empty(), "{ending}: {heard:?}");
-                        assert_eq!(shares.turn, ending);
-                    }
-                }
-            }
-        }
+    fn a_client_that_does_nothing_with_memory_that_others_need_has_a_deadline() {
+        let limits = Limits { bytes: 2 * MIB, ..Limits::default() };
+        let write =
+            [&b"\x25\x60\x95\x13\0\0\0\x01cookie!!\0\0\0\0\0\0\0\0\0\x10\0\0"[..], &[0; 999]].concat();
+        let mut clients = BTreeMap::from([(0, client(&limits, &write))]);
+        let mut shares = Shares::default();
+        assert!(shares.share(&mut clients, &limits, 0).is_empty());
+        assert_eq!(shares.next_event(&clients, &limits), None, "no other waits");
+        clients.insert(1, client(&limits, &write));
+        assert!(shares.share(&mut clients, &limits, 0).is_empty());
+        let late: Vec<u64> =
+            shares.late(&clients, &limits, NOW + limits.patience).iter().map(|(id, _)| *id).collect();
+        assert_eq!(late, [0]);
+        clients.get_mut(&0).unwrap().gone = true;
+        assert!(shares.late(&clients, &limits, NOW + limits.patience).is_empty(), "not twice");
+        clients.remove(&0);
+        assert!(shares.share(&mut clients, &limits, 0).is_empty());
+        assert_eq!((asked(&clients), shares.full), (vec![1], false));
     }
 }

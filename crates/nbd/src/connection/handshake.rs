@@ -63,7 +63,7 @@ impl Connection {
             let name = reader.take(length as usize).unwrap_or_default();
             return self.export_name(name).map(Some);
         }
-        let before = self.output.len();
+        let before = self.output.small().len();
         let answer = if length > MOST_DATA {
             self.skip = u64::from(length);
             Answer::Refused(reply::ERR_TOO_BIG, "more data than any option needs")
@@ -74,7 +74,7 @@ impl Connection {
         match answer {
             Answer::Done => self.option_reply(option, reply::ACK, &[]),
             Answer::Refused(error, message) => {
-                self.output.truncate(before);
+                self.output.open().truncate(before);
                 self.option_reply(option, error, message.as_bytes());
             }
             Answer::Closed(why) => self.option_reply(option, reply::ERR_POLICY, why.as_bytes()),
@@ -221,10 +221,10 @@ impl Connection {
             return Err(refused("nobody is let in now"));
         }
         if let Some(export) = self.exports.get(at) {
-            size_and_flags(&mut self.output, export, self.structured);
+            size_and_flags(self.output.small(), export, self.structured);
         }
         if !self.no_zeroes {
-            self.output.extend_from_slice(&[0; 124]);
+            self.output.small().extend_from_slice(&[0; 124]);
         }
         self.open(at);
         Ok(())
@@ -240,11 +240,12 @@ impl Connection {
     }
 
     fn option_reply(&mut self, option: u32, kind: u32, data: &[u8]) {
-        self.output.put_u64(OPTION_REPLY);
-        self.output.put_u32(option);
-        self.output.put_u32(kind);
-        self.output.put_u32(data.len() as u32);
-        self.output.extend_from_slice(data);
+        let out = self.output.open();
+        out.put_u64(OPTION_REPLY);
+        out.put_u32(option);
+        out.put_u32(kind);
+        out.put_u32(data.len() as u32);
+        out.extend_from_slice(data);
     }
 }
 

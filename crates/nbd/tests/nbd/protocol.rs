@@ -35,9 +35,13 @@ fn greeted(tls: Tls) -> Connection {
 
 /// What there is to send.
 fn taken(connection: &mut Connection) -> Vec<u8> {
-    let output = connection.output().to_vec();
-    connection.sent(output.len());
-    output
+    let mut all = Vec::new();
+    while !connection.output().is_empty() {
+        let some = connection.output().to_vec();
+        connection.sent(some.len()).unwrap();
+        all.extend(some);
+    }
+    all
 }
 
 fn option(number: u32, data: &[u8]) -> Vec<u8> {
@@ -297,7 +301,10 @@ fn a_client_fills_no_more_than_its_share() {
     let (_, _, none) = (next(&mut connection), next(&mut connection), connection.poll());
     assert_eq!((connection.outstanding(), none), (3, None), "the others wait");
     connection.reply(&first, &Reply::Data(&[0; 512])).unwrap();
-    assert_eq!(next(&mut connection).offset, 0);
+    assert_eq!(connection.poll(), None, "the answer is held until its last byte is sent");
+    let answer = connection.output().len();
+    connection.sent(answer - 1).unwrap();
+    assert_eq!(next(&mut connection).offset, 0, "one byte more than the answer was the share");
     assert_eq!(connection.poll(), None);
 
     // A host may have taken a write's bytes out of it: its share is free again all the same.
@@ -315,6 +322,7 @@ fn a_client_fills_no_more_than_its_share() {
         .receive(&[vec![0, 0, 0, 3], option(1, b"disk"), request(0, 0, 1, 0, 1 << 20)].concat())
         .unwrap();
     connection.poll();
+    taken(&mut connection);
     let large = next(&mut connection);
     connection.reply(&large, &Reply::Data(&vec![0; 1 << 20])).unwrap();
     assert!(!connection.is_ready());
@@ -322,28 +330,138 @@ fn a_client_fills_no_more_than_its_share() {
     assert!(connection.is_ready());
 }
 
+/// The bytes of an answer that a host has taken away to send them are held as well.
 #[test]
-fn a_paused_client_waits_and_nothing_is_lost() {
+fn a_share_comes_back_when_the_last_byte_of_the_answer_was_sent() {
+    let limits = Limits { requests: 100, bytes: 1 << 20, options: 10 };
+    let mut connection = Connection::new(exports(), Tls::Off, limits);
+    connection.receive(&[vec![0, 0, 0, 3], option(1, b"disk")].concat()).unwrap();
+    connection.poll();
+    taken(&mut connection);
+    let reads: Vec<u8> = (0..9).flat_map(|cookie| request(0, 0, cookie, 0, 512 << 10)).collect();
+    connection.receive(&reads).unwrap();
+    let (one, two) = (next(&mut connection), next(&mut connection));
+    assert_eq!((connection.poll(), connection.memory() - 7 * 28), (None, 1 << 20));
+    for request in [one, two] {
+        connection.reply_data(&request, vec![5; 512 << 10]).unwrap();
+        assert_eq!(connection.poll(), None);
+    }
+    let mut away = Vec::new();
+    while !connection.output().is_empty() {
+        away.push(connection.take_output());
+    }
+    assert_eq!(connection.poll(), None, "taken is not sent");
+    assert!(connection.memory() >= 1 << 20 && !connection.is_ready());
+    let all: Vec<u8> = away.concat();
+    assert_eq!(all.len(), 2 * (16 + (512 << 10)));
+    let mut admitted = 0;
+    for (sent, _) in all.iter().enumerate() {
+        connection.sent(1).unwrap();
+        if connection.poll().is_some() {
+            admitted += 1;
+            assert!(2 * (16 + (512 << 10)) - sent - 1 + admitted * (512 << 10) <= 1 << 20);
+        }
+    }
+    assert_eq!(admitted, 2);
+}
+
+#[test]
+fn after_a_violation_nothing_more_is_understood() {
     let mut connection = open();
-    connection.pause(true).unwrap();
+    let read = request(0, 0, 1, 0, 512);
+    assert!(connection.receive(&[read.clone(), vec![7; 28], read.clone()].concat()).is_err());
+    assert!(matches!(connection.poll(), Some(Event::Request(_))), "what came before stands");
+    connection.receive(&read).unwrap();
+    assert_eq!((connection.poll(), connection.is_ready(), connection.is_waiting()), (None, false, false));
+}
+
+#[test]
+fn a_request_beyond_the_reserve_waits_for_a_grant_and_nothing_is_lost() {
+    let mut connection = open();
+    connection.reserve(0);
     let reads: Vec<u8> = (0..3).flat_map(|cookie| request(0, 0, cookie, cookie * 512, 512)).collect();
     connection.receive(&reads).unwrap();
     assert_eq!((connection.poll(), connection.is_ready(), connection.is_waiting()), (None, false, true));
-    assert_eq!(connection.memory(), reads.len());
-    connection.pause(false).unwrap();
-    let offsets = [0, 1, 2].map(|_| next(&mut connection).offset);
-    assert_eq!((offsets, connection.memory(), connection.is_waiting()), ([0, 512, 1024], 3 * 512, false));
-    // One that is still choosing goes on.
+    assert_eq!((connection.memory(), connection.wanted()), (reads.len(), Some(512)));
+    for cookie in 0..3 {
+        connection.grant().unwrap();
+        assert_eq!(next(&mut connection).offset, cookie * 512);
+        assert_eq!(connection.poll(), None, "one at a time");
+    }
+    assert_eq!((connection.memory(), connection.is_waiting(), connection.wanted()), (3 * 512, false, None));
+    // Within the reserve none is needed; one that is still choosing needs none.
     let mut choosing = greeted(Tls::Off);
-    choosing.pause(true).unwrap();
-    assert!(choosing.is_ready() && !choosing.is_open());
-    choosing
-        .receive(&[option(7, &[string("disk"), vec![0, 0]].concat()), request(0, 0, 1, 0, 512)].concat())
-        .unwrap();
-    assert_eq!((choosing.poll(), choosing.poll()), (Some(Event::Opened(0)), None));
+    choosing.reserve(1023);
+    choosing.receive(&[option(7, &[string("disk"), vec![0, 0]].concat()), reads.clone()].concat()).unwrap();
     assert!(choosing.is_open());
+    assert_eq!(choosing.poll(), Some(Event::Opened(0)));
     let all = choosing.take_output();
     assert!(!all.is_empty() && choosing.output().is_empty());
+    assert!(choosing.wanted().is_some(), "the greeting is not sent yet");
+    choosing.sent(all.len()).unwrap();
+    next(&mut choosing);
+    assert_eq!((choosing.poll(), choosing.wanted()), (None, Some(512)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever is asked, answered and sent in whatever order: no more is held than may be, but for one request that is larger
+    /// and what was received at once, and in the end all is answered.
+    #[test]
+    fn no_more_is_held_than_may_be(
+        lengths in prop::collection::vec((1..200u32, any::<bool>()), 1..60),
+        steps in prop::collection::vec((0..3u8, any::<usize>()), 0..300),
+    ) {
+        let limits = Limits { requests: 7, bytes: 96 << 10, options: 10 };
+        let mut connection = Connection::new(exports(), Tls::Off, limits);
+        connection.receive(&[vec![0, 0, 0, 3], option(1, b"disk")].concat()).unwrap();
+        connection.poll();
+        taken(&mut connection);
+        let message = |(length, write): &(u32, bool)| {
+            let payload = if *write { vec![1; *length as usize * 512] } else { Vec::new() };
+            [request(0, u16::from(*write), 1, 0, length * 512), payload].concat()
+        };
+        let bytes: Vec<u8> = lengths.iter().flat_map(message).collect();
+        let (mut at, mut waiting, mut answered) = (0, Vec::new(), 0);
+        let rest = [0u8, 1, 2].map(|step| (step, usize::MAX));
+        for (step, index) in steps.into_iter().chain(rest.into_iter().cycle().take(60_000)) {
+            match step {
+                0 if connection.is_ready() => {
+                    let some = &bytes[at..bytes.len().min(at + 1000 + index % 3000)];
+                    connection.receive(some).unwrap();
+                    at += some.len();
+                }
+                1 if !waiting.is_empty() => {
+                    let request: Request = waiting.swap_remove(index % waiting.len());
+                    answered += 1;
+                    match request.command {
+                        Command::Read => connection.reply_data(&request, vec![1; request.length as usize]),
+                        _ => connection.reply(&request, &Reply::Done),
+                    }
+                    .unwrap();
+                }
+                2 => {
+                    let some = connection.output().len();
+                    connection.sent(some.min(1 + index % (some + 1))).unwrap();
+                }
+                _ => {}
+            }
+            while let Some(event) = connection.poll() {
+                let Event::Request(request) = event else { panic!("{event:?}") };
+                waiting.push(request);
+            }
+            // Headers of answers come beside what was claimed.
+            let headers = 16 * limits.requests;
+            let largest = 200 * 512;
+            prop_assert!(connection.memory() <= limits.bytes.max(largest) + headers + 4000);
+            prop_assert!(waiting.len() <= limits.requests);
+            if answered == lengths.len() && connection.output().is_empty() {
+                break;
+            }
+        }
+        prop_assert_eq!((answered, connection.memory()), (lengths.len(), 0));
+    }
 }
 
 /// What a client may send, in order or not.

@@ -23,8 +23,9 @@ impl<D: Device> Exporter<D> {
             }
             return;
         }
-        let connection =
+        let mut connection =
             Connection::new(Arc::clone(&self.exports), Tls::offered(self.tls.as_ref()), self.limits.client);
+        connection.reserve(self.limits.reserve());
         let id = self.next;
         self.next += 1;
         self.tally.clients += 1;
@@ -85,7 +86,7 @@ impl<D: Device> Exporter<D> {
         let now = self.clock.now();
         let late = self.shares.late(&self.clients, &self.limits, now);
         self.judge(late);
-        let verdicts = self.shares.share(&mut self.clients, &self.limits, self.extra, now);
+        let verdicts = self.shares.share(&mut self.clients, &self.limits, self.others);
         self.judge(verdicts);
         let let_in: Vec<u64> = self
             .clients

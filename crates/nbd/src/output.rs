@@ -1,0 +1,150 @@
+//! Bytes on their way to a client, in the order in which they go.
+
+use std::collections::VecDeque;
+
+/// The length from which the data of a read are sent from where they are instead of copied behind other answers: below
+/// it a copy costs less than another call of the kernel.
+const MOVED_BYTES_MIN: usize = 64 << 10;
+
+/// Answers that were not sent yet. Small ones lie behind each other in one buffer, large data in their own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Output {
+    /// Buffers that take nothing more. None is empty.
+    closed: VecDeque<Vec<u8>>,
+    /// The bytes in `closed`.
+    closed_bytes: usize,
+    /// The last buffer, which answers are written to.
+    open: Vec<u8>,
+    /// Bytes of the first buffer that were sent.
+    sent: usize,
+    /// Bytes that the host has taken away and not yet sent.
+    taken: usize,
+}
+
+impl Output {
+    /// The bytes that are held: not yet sent, taken away or not. A buffer of data is held until its last byte was sent.
+    pub fn len(&self) -> usize {
+        let gone = if self.closed.is_empty() { self.sent } else { 0 };
+        self.closed_bytes + self.open.len() - gone + self.taken
+    }
+
+    /// The buffer for the next small answer.
+    pub fn small(&mut self) -> &mut Vec<u8> {
+        if self.open.len() >= MOVED_BYTES_MIN {
+            self.close();
+        }
+        &mut self.open
+    }
+
+    /// The same without beginning another one: what was written since can be taken back.
+    pub fn open(&mut self) -> &mut Vec<u8> {
+        &mut self.open
+    }
+
+    /// Puts data behind everything else.
+    pub fn data(&mut self, data: Vec<u8>) {
+        if data.len() < MOVED_BYTES_MIN {
+            return self.small().extend_from_slice(&data);
+        }
+        self.close();
+        self.closed_bytes += data.len();
+        self.closed.push_back(data);
+    }
+
+    fn close(&mut self) {
+        if !self.open.is_empty() {
+            let mut full = std::mem::take(&mut self.open);
+            full.shrink_to_fit();
+            self.closed_bytes += full.len();
+            self.closed.push_back(full);
+        }
+    }
+
+    /// The next bytes to be sent; there may be others behind them. Empty only if there are none.
+    pub fn next(&self) -> &[u8] {
+        self.closed.front().unwrap_or(&self.open).get(self.sent..).unwrap_or_default()
+    }
+
+    /// Takes away the bytes that [`next`](Self::next) shows.
+    pub fn take(&mut self) -> Vec<u8> {
+        let mut bytes = match self.closed.pop_front() {
+            Some(bytes) => {
+                self.closed_bytes -= bytes.len();
+                bytes
+            }
+            None => std::mem::take(&mut self.open),
+        };
+        bytes.drain(..std::mem::take(&mut self.sent));
+        self.taken += bytes.len();
+        bytes
+    }
+
+    /// Records that bytes were sent: those that were taken away first.
+    pub fn sent(&mut self, bytes: usize) {
+        let taken = bytes.min(self.taken);
+        self.taken -= taken;
+        let mut left = bytes - taken;
+        while left > 0 && !self.next().is_empty() {
+            let some = left.min(self.next().len());
+            left -= some;
+            self.sent += some;
+            if self.next().is_empty() {
+                self.sent = 0;
+                match self.closed.pop_front() {
+                    Some(gone) => self.closed_bytes -= gone.len(),
+                    None => self.open.clear(),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_byte_comes_out_once_in_order_and_counts_until_it_was_sent(
+            steps in prop::collection::vec((0..4u8, 0..200_000usize), 1..60),
+        ) {
+            let mut output = Output::default();
+            let (mut all, mut gone, mut taken, mut next) = (Vec::new(), Vec::new(), VecDeque::new(), 0u8);
+            for (step, bytes) in steps {
+                next = next.wrapping_add(1);
+                match step {
+                    0 => {
+                        output.small().extend(vec![next; bytes % 5000]);
+                        all.extend(vec![next; bytes % 5000]);
+                    }
+                    1 => {
+                        output.data(vec![next; bytes]);
+                        all.extend(vec![next; bytes]);
+                    }
+                    2 => taken.extend(output.take()),
+                    _ => {
+                        let some = bytes.min(taken.len());
+                        gone.extend(taken.drain(..some));
+                        output.sent(some);
+                        if taken.is_empty() {
+                            let some = output.next().len().min(bytes - some);
+                            gone.extend_from_slice(&output.next()[..some]);
+                            output.sent(some);
+                        }
+                    }
+                }
+                let left = all.len() - gone.len();
+                prop_assert!((left..=left + output.sent).contains(&output.len()));
+                prop_assert!(all.starts_with(&gone));
+            }
+            gone.extend(taken.drain(..));
+            output.sent(output.taken);
+            while !output.next().is_empty() {
+                gone.extend_from_slice(output.next());
+                output.sent(output.next().len());
+            }
+            prop_assert!(all == gone && output.len() == 0);
+        }
+    }
+}

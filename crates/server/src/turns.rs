@@ -1,0 +1,241 @@
+//! The order in which clients' requests go to the device: deficit round robin, by bytes and requests.
+//!
+//! While only one client has requests, all of them go at once: the scheduler chooses better the more it knows. While
+//! several have some, only so many are at the device that a request of another client has little before it, and each client
+//! gets the same share of bytes, a request counting for some bytes more (Shreedhar and Varghese, SIGCOMM 1995). A client
+//! with nothing at the device does not wait with a small request.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The cost of a request beside its bytes, in bytes: a disk transfers about as many in the time of a short seek.
+const REQUEST_COST: u64 = 256 << 10;
+
+/// The cost that a client may cause in one round.
+const QUANTUM: u64 = 1 << 20;
+
+/// Requests at the device while several clients have some: enough for a scheduler to choose from.
+const AT_DEVICE_REQUESTS_MAX: usize = 64;
+
+/// The bytes of these: a quarter of a second of a disk.
+const AT_DEVICE_BYTES_MAX: u64 = 32 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Turns<T> {
+    /// The clients that have a request, here or at the device.
+    queues: BTreeMap<u64, Queue<T>>,
+    /// The clients that have one here, in the order of their turns.
+    round: VecDeque<u64>,
+    requests: usize,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    /// With their bytes.
+    waiting: VecDeque<(u64, T)>,
+    /// The cost that the client may still cause before others have their turn.
+    deficit: u64,
+    at_device: usize,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), deficit: 0, at_device: 0 }
+    }
+}
+
+impl<T> Queue<T> {
+    fn cost(&self) -> Option<u64> {
+        self.waiting.front().map(|(bytes, _)| bytes + REQUEST_COST)
+    }
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Self {
+        Self { queues: BTreeMap::new(), round: VecDeque::new(), requests: 0, bytes: 0 }
+    }
+}
+
+impl<T> Turns<T> {
+    /// Puts a request of so many bytes behind the client's others.
+    pub fn push(&mut self, client: u64, bytes: u64, request: T) {
+        let queue = self.queues.entry(client).or_default();
+        if queue.waiting.is_empty() {
+            self.round.push_back(client);
+        }
+        queue.waiting.push_back((bytes, request));
+    }
+
+    /// Takes the request that goes to the device next, if one may.
+    pub fn next(&mut self) -> Option<(u64, T)> {
+        let alone = self.queues.len() <= 1;
+        if alone || self.requests < AT_DEVICE_REQUESTS_MAX && self.bytes < AT_DEVICE_BYTES_MAX {
+            return self.in_turn();
+        }
+        let at_once = |client: &u64| {
+            self.queues
+                .get(client)
+                .is_some_and(|queue| queue.at_device == 0 && queue.cost().is_some_and(|cost| cost <= QUANTUM))
+        };
+        let place = self.round.iter().position(at_once)?;
+        self.take(place)
+    }
+
+    fn in_turn(&mut self) -> Option<(u64, T)> {
+        loop {
+            let client = *self.round.front()?;
+            let queue = self.queues.get_mut(&client)?;
+            let cost = queue.cost()?;
+            if cost <= queue.deficit {
+                queue.deficit -= cost;
+                return self.take(0);
+            }
+            queue.deficit += QUANTUM;
+            self.round.rotate_left(1);
+        }
+    }
+
+    /// Takes the first request of the client at this place of the round.
+    fn take(&mut self, place: usize) -> Option<(u64, T)> {
+        let client = *self.round.get(place)?;
+        let queue = self.queues.get_mut(&client)?;
+        let (bytes, request) = queue.waiting.pop_front()?;
+        queue.at_device += 1;
+        if queue.waiting.is_empty() {
+            queue.deficit = 0;
+            self.round.remove(place);
+        }
+        self.requests += 1;
+        self.bytes += bytes;
+        Some((client, request))
+    }
+
+    /// The device is done with a request of the client.
+    pub fn done(&mut self, client: u64, bytes: u64) {
+        let Some(queue) = self.queues.get_mut(&client) else { return };
+        queue.at_device = queue.at_device.saturating_sub(1);
+        self.requests = self.requests.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if queue.at_device == 0 && queue.waiting.is_empty() {
+            self.queues.remove(&client);
+        }
+    }
+
+    /// Drops what the client has here. What it has at the device stays until it is done.
+    pub fn forget(&mut self, client: u64) {
+        self.round.retain(|one| *one != client);
+        if let Some(queue) = self.queues.get_mut(&client) {
+            queue.waiting.clear();
+            if queue.at_device == 0 {
+                self.queues.remove(&client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_client_alone_has_all_its_requests_at_the_device() {
+        let mut turns = Turns::default();
+        (0..1000).for_each(|request| turns.push(1, 8 << 20, request));
+        let there: Vec<u32> = std::iter::from_fn(|| turns.next()).map(|(_, request)| request).collect();
+        assert_eq!(there, (0..1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_small_request_passes_whatever_another_client_has_asked_for() {
+        let mut turns = Turns::default();
+        (0..1000).for_each(|request| turns.push(1, 32 << 20, request));
+        (0..500).for_each(|_| drop(turns.next()));
+        for round in 0..100 {
+            turns.push(2, 4096, 7777);
+            assert_eq!(turns.next(), Some((2, 7777)), "round {round}");
+            assert_eq!(turns.next(), None, "the other one waits meanwhile");
+            turns.done(2, 4096);
+        }
+    }
+
+    #[test]
+    fn a_client_that_is_gone_keeps_nobody_waiting() {
+        let mut turns = Turns::default();
+        (0..100).for_each(|request| turns.push(1, 1 << 20, request));
+        turns.push(2, 1 << 20, 0);
+        let at_device = std::iter::from_fn(|| turns.next()).filter(|(client, _)| *client == 1).count();
+        turns.forget(1);
+        (0..at_device).for_each(|_| turns.done(1, 1 << 20));
+        turns.done(2, 1 << 20);
+        turns.forget(2);
+        assert!(turns.queues.is_empty() && turns.round.is_empty() && turns.next().is_none());
+        assert_eq!((turns.requests, turns.bytes), (0, 0));
+    }
+
+    proptest! {
+        /// Two clients that always have something waiting get the same, whatever they ask for.
+        #[test]
+        fn clients_get_the_same_share_of_bytes_and_requests(
+            sizes in prop::collection::vec(1..64u64, 2..5), longer in 50..400usize,
+        ) {
+            let mut turns = Turns::default();
+            let bytes: Vec<u64> = sizes.iter().map(|size| size * size * (8 << 10)).collect();
+            let mut served = vec![0u64; bytes.len()];
+            for client in 0..bytes.len() {
+                (0..1000).for_each(|_| turns.push(client as u64, bytes[client], ()));
+            }
+            let mut at_device = VecDeque::new();
+            for _ in 0..longer {
+                while let Some((client, ())) = turns.next() {
+                    at_device.push_back(client);
+                    served[client as usize] += bytes[client as usize] + REQUEST_COST;
+                }
+                let Some(client) = at_device.pop_front() else { break };
+                turns.done(client, bytes[client as usize]);
+            }
+            let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
+            let largest = bytes.iter().max().unwrap() + REQUEST_COST;
+            prop_assert!(most - least <= 2 * (QUANTUM + largest), "{served:?} of {bytes:?}");
+        }
+
+        /// Each request comes out once, a client's in their order, and nothing stays when all is done.
+        #[test]
+        fn nothing_is_lost_and_each_client_keeps_its_order(
+            steps in prop::collection::vec((0..4u8, 0..5u64, 0..4_000_000u64), 1..200),
+        ) {
+            let mut turns = Turns::default();
+            let (mut pushed, mut out) = (BTreeMap::<u64, VecDeque<u64>>::new(), Vec::new());
+            for (step, client, bytes) in steps {
+                match step {
+                    0 | 1 => {
+                        turns.push(client, bytes, bytes);
+                        pushed.entry(client).or_default().push_back(bytes);
+                    }
+                    2 => {
+                        if let Some((client, bytes)) = turns.next() {
+                            prop_assert_eq!(pushed.get_mut(&client).unwrap().pop_front(), Some(bytes));
+                            out.push((client, bytes));
+                        }
+                    }
+                    _ if bytes % 7 == 0 => {
+                        turns.forget(client);
+                        pushed.remove(&client);
+                    }
+                    _ => {
+                        if let Some((client, bytes)) = out.pop() {
+                            turns.done(client, bytes);
+                        }
+                    }
+                }
+            }
+            loop {
+                out.drain(..).for_each(|(client, bytes)| turns.done(client, bytes));
+                let Some((client, bytes)) = turns.next() else { break };
+                prop_assert_eq!(pushed.get_mut(&client).unwrap().pop_front(), Some(bytes));
+                out.push((client, bytes));
+            }
+            prop_assert!(pushed.values().all(VecDeque::is_empty) && turns.queues.is_empty());
+        }
+    }
+}

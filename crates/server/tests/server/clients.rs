@@ -1,0 +1,134 @@
+//! Clients that take nothing, ask for too much, or are gone, beside others that notice nothing of it.
+
+use crate::support::{Server, open, request};
+use drive::Behaviour;
+use server::{Limits, Offer};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use units::Duration;
+
+/// In the time of a test no client is hung up on for its patience.
+fn patient() -> Limits {
+    Limits { patience: Duration::from_secs(3600), ..Limits::default() }
+}
+
+fn raw(test: &str, limits: Limits) -> Option<Server<device::Raw>> {
+    Server::raw(test, 64 << 20, Offer { limits, ..Offer::default() })
+}
+
+fn connect<D: device::Device + Send + 'static>(server: &Server<D>) -> UnixStream {
+    let mut client = server.connect();
+    open(&mut client);
+    client
+}
+
+fn reads(requests: u64, bytes: u32) -> Vec<u8> {
+    (0..requests).flat_map(|cookie| request(0, cookie, 0, bytes)).collect()
+}
+
+/// As much of it as the server takes.
+fn send(client: &mut UnixStream, bytes: &[u8]) {
+    client.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match client.write(&bytes[sent..]) {
+            Ok(some) => sent += some,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    client.set_nonblocking(false).unwrap();
+}
+
+/// A read of the first bytes is answered.
+fn read(client: &mut UnixStream, bytes: u32) {
+    client.write_all(&request(0, 7, 0, bytes)).unwrap();
+    let mut reply = vec![1; 16 + bytes as usize];
+    client.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+}
+
+/// The answers to nine reads of 32 MiB are not taken, and another client's reads are answered meanwhile, small and large.
+#[test]
+fn a_client_that_takes_nothing_does_not_keep_another_waiting() {
+    let Some(server) = raw("unread", patient()) else { return };
+    let (mut slow, mut other) = (connect(&server), connect(&server));
+    send(&mut slow, &reads(9, 32 << 20));
+    for _ in 0..200 {
+        read(&mut other, 4096);
+    }
+    (0..5).for_each(|_| read(&mut other, 32 << 20));
+    // Half a write is as good.
+    let mut half = connect(&server);
+    send(&mut half, &[request(1, 1, 0, 32 << 20), vec![0; 5000]].concat());
+    for _ in 0..200 {
+        read(&mut other, 4096);
+    }
+    // And the slow one still gets what it asked for.
+    let mut reply = vec![0; 16 + (32 << 20)];
+    (0..9).for_each(|_| slow.read_exact(&mut reply).unwrap());
+    drop((slow, other, half));
+    server.end();
+}
+
+/// 64 clients that take nothing of 128 reads of 8 MiB each are as many as there may be. When they have hung up, as many
+/// others are served.
+#[test]
+fn clients_that_are_gone_keep_no_seat() {
+    let Some(server) = raw("seats", patient()) else { return };
+    for _ in 0..3 {
+        let mut clients: Vec<UnixStream> = (0..64).map(|_| greeted(&server)).collect();
+        for client in &mut clients {
+            send(client, &reads(128, 8 << 20));
+        }
+    }
+    let mut clients: Vec<UnixStream> = (0..64).map(|_| greeted(&server)).collect();
+    clients.iter_mut().for_each(|client| read(client, 4096));
+    drop(clients);
+    server.end();
+}
+
+/// A client that is let in. The server may learn of it before it learns that another has hung up: then it asks again.
+fn greeted(server: &Server<device::Raw>) -> UnixStream {
+    for _ in 0..100_000 {
+        let mut client = server.connect();
+        if client.read_exact(&mut [0; 18]).is_ok() {
+            crate::support::choose(&mut client);
+            return client;
+        }
+        std::thread::yield_now();
+    }
+    panic!("no seat is free, and all that sat there are gone");
+}
+
+/// A client that waits for nothing but memory, which another holds, is noticed to be gone all the same.
+#[test]
+fn a_client_that_waits_for_memory_is_noticed_to_be_gone() {
+    let limits = Limits { bytes: 48 << 20, clients: 3, ..patient() };
+    let Some(server) = raw("waiting", limits) else { return };
+    let mut holds = greeted(&server);
+    send(&mut holds, &reads(9, 32 << 20));
+    for _ in 0..20 {
+        let (mut one, mut two) = (greeted(&server), greeted(&server));
+        for client in [&mut one, &mut two] {
+            send(client, &reads(9, 32 << 20));
+        }
+    }
+    read(&mut greeted(&server), 4096);
+    drop(holds);
+    server.end();
+}
+
+/// Hours of work at a slow drive are queued, and no answer is taken.
+#[test]
+fn a_server_ends_in_its_time_whatever_is_queued() {
+    let limits = Limits { drain: Duration::from_millis(50), ..patient() };
+    let Some(server) = Server::emulated("drain", Behaviour::default(), limits) else { return };
+    let mut clients: Vec<UnixStream> = (0..20).map(|_| connect(&server)).collect();
+    let all = server.size as u32;
+    for client in &mut clients {
+        send(client, &reads(128, all));
+    }
+    let tally = server.end();
+    assert!(tally.requests + tally.failed < 20 * 128, "{tally:?}");
+}

@@ -54,6 +54,12 @@ impl Output {
     fn close(&mut self) {
         if !self.open.is_empty() {
             let mut full = std::mem::take(&mut self.open);
+            if self.closed.is_empty() {
+                full.drain(..std::mem::take(&mut self.sent));
+            }
+            if full.is_empty() {
+                return;
+            }
             full.shrink_to_fit();
             self.closed_bytes += full.len();
             self.closed.push_back(full);

@@ -182,8 +182,8 @@ mod tests {
             let mut turns = Turns::default();
             let bytes: Vec<u64> = sizes.iter().map(|size| size * size * (8 << 10)).collect();
             let mut served = vec![0u64; bytes.len()];
-            for client in 0..bytes.len() {
-                (0..1000).for_each(|_| turns.push(client as u64, bytes[client], ()));
+            for (client, bytes) in (0u64..).zip(&bytes) {
+                (0..1000).for_each(|_| turns.push(client, *bytes, ()));
             }
             let mut at_device = VecDeque::new();
             for _ in 0..longer {

@@ -8,8 +8,9 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 
 RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
 CARGO := cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test torture explore lab reproduction bench bench-nbd bench-harm fuzz-check lint ublk rust cc clients guest libclang
+.PHONY: help demo test test-long torture explore lab reproduction bench bench-nbd bench-harm fuzz-check lint ublk rust cc clients guest libclang
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -18,11 +19,21 @@ demo: rust cc ## build the release binary, then run `freeblock demo`
 	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- demo
 
 # Fixed, so that a commit passes or fails for itself; `make explore` looks further.
-test: export PROPTEST_RNG_SEED ?= 20001023
-test: rust cc clients ## every test: unit, property, integration and doc tests; benchmarks run tiny
-	@$(CARGO) build --locked --quiet --package freeblock-server --example export # the proofs kill it
-	@$(CARGO) test --workspace --locked --all-targets
-	@$(CARGO) test --workspace --locked --doc
+export PROPTEST_RNG_SEED ?= 20001023
+# Builds every test, runs a tier of them (crates/suite), then the doc tests. Everything is built once, with one set of features.
+define suite
+	@mkdir -p $(TARGET)
+	@TIMEFORMAT='compiled the tests in %0R s, with %0U and %0S s of processor time in user and system mode'; \
+	time $(CARGO) test --workspace --locked --no-run --message-format=json-render-diagnostics >$(TARGET)/tests.json
+	@$(TARGET)/debug/suite $(1) <$(TARGET)/tests.json
+	@TIMEFORMAT='doc tests in %0R s, with %0U and %0S s of processor time in user and system mode'; \
+	time $(CARGO) test --workspace --locked --quiet --doc
+endef
+test: rust cc clients ## the short tier: every unit, property, integration and doc test at a size that finds bugs; benchmarks run tiny
+	$(call suite,short $(FILTER))
+
+test-long: rust cc clients ## every test at full size, most of an hour; keeps its table in docs/results/tests.tsv and says what changed
+	$(call suite,long --results docs/results/tests.tsv $(FILTER))
 
 # Each script says what it skips, and ends with 77 then.
 KINDS := raw serve live
@@ -45,7 +56,6 @@ torture: rust cc clients guest ## the proofs with other people's programs at len
 	@$(CARGO) test --release --locked --package freeblock-hostile --test hostile
 	@$(CARGO) test --release --locked --package freeblock-sim --test sim -- outside::grid::whatever
 
-TARGET := $(or $(CARGO_TARGET_DIR),target)
 reproduction: rust cc ## the papers' claims at the quick size; writes docs/results/claims.json and docs/REPRODUCTION.md
 	@mkdir -p lab
 	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- lab report --quick --exact \
@@ -68,7 +78,7 @@ SEED := $(or $(SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
 explore: export PROPTEST_RNG_SEED = $(SEED)
 explore: rust cc ## the property tests on a seed of its own (SEED=N), which it prints; a failure's is kept in the tree
 	@echo "make explore SEED=$(SEED)"
-	@$(CARGO) test --workspace --locked --all-targets
+	$(call suite,short $(FILTER))
 
 lab: rust cc ## the papers' experiments at full size, many minutes; writes lab/report.html, JSON and SVG beside it
 	@$(CARGO) run --release --locked --quiet --package freeblock-cli --bin freeblock -- lab run --resume

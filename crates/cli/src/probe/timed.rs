@@ -237,7 +237,6 @@ mod tests {
     }
 
     /// A file with known bytes, opened; nothing where neither O_DIRECT nor io_uring is to be had.
-    #[expect(clippy::print_stderr, reason = "a test says why it is skipped")]
     fn opened(name: &str, writes: Option<LbnRange>) -> Option<(std::path::PathBuf, TimedRaw)> {
         let path = std::env::temp_dir().join(format!("freeblock-timed-{name}-{}", std::process::id()));
         let bytes: Vec<u8> = (0..4_u32 << 20).map(|i| (i % 251) as u8).collect();
@@ -245,7 +244,7 @@ mod tests {
         match TimedRaw::open(&path, writes) {
             Ok((timed, _)) => Some((path, timed)),
             Err(problem) => {
-                eprintln!("skipped: {problem:?}");
+                testing::missing(&format!("O_DIRECT and io_uring ({problem:?})"));
                 std::fs::remove_file(&path).unwrap();
                 None
             }

@@ -62,7 +62,7 @@ fn handed(dir: &Dir, sockets: &[&str], wrong_pid: Option<&str>) -> Option<Activa
     match command.spawn() {
         Ok(child) => Some(Activated(child)),
         Err(_) => {
-            eprintln!("skipped: python3 not found");
+            testing::missing("python3");
             None
         }
     }
@@ -92,7 +92,7 @@ fn sockets_on_descriptors_3_and_4_are_served_and_stay() {
         let mut why = String::new();
         daemon.0.stderr.take().unwrap().read_to_string(&mut why).unwrap();
         assert!(why.contains("io_uring"), "{why}");
-        eprintln!("skipped: io_uring not found");
+        testing::missing("io_uring");
         return;
     }
     assert!(said.starts_with("HTTP/1.1 200") && said.contains("\"d0\""), "{said}");

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 
 /// How often it is killed: more often in `make torture`.
 fn lives() -> u64 {
-    if std::env::var_os("FREEBLOCK_LONG").is_some() { 60 } else { 6 }
+    testing::sized(6, 60)
 }
 
 /// A client that keeps several requests under way.

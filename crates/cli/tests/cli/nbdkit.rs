@@ -31,7 +31,7 @@ fn worked(output: &Output) {
 #[test]
 fn what_goes_through_nbdkit_is_on_the_disk_and_filters_stand_before_it() {
     if let Some(what) = missing() {
-        return eprintln!("skipped: {what} not found");
+        return testing::missing(what);
     }
     let dir = Dir::new();
     let disk = format!("d0=emulated:{},file={}", dir.file("small.toml", PROFILE), dir.path("disk"));

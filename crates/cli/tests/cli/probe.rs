@@ -212,7 +212,7 @@ fn on_a_terminal(percentages: u32, args: &[&str]) -> Option<serde_json::Value> {
         .env("TERM", "xterm")
         .output();
     let Ok(output) = run else {
-        eprintln!("skipped: python3 not found");
+        testing::missing("python3");
         return None;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -277,7 +277,7 @@ fn what_does_not_spin_is_refused_and_keeps_its_bytes() {
     std::fs::write(&path, &bytes).unwrap();
     let run = run_with(&["probe", &path, "--allow-writes", "64-4095"]);
     if run.err.contains("O_DIRECT") || run.err.contains("io_uring") {
-        eprintln!("skipped: {}", run.err);
+        testing::missing(&format!("O_DIRECT and io_uring ({})", run.err.trim()));
         return;
     }
     // What it is that gives it away depends on how busy the machine is.

@@ -30,7 +30,7 @@ impl Daemon {
         let mut daemon = Self { child, log };
         let told = daemon.until(&["control at", "io_uring"]);
         if !told.contains("control at") {
-            eprintln!("skipped: {told}");
+            testing::missing(&format!("a daemon, which says {told}"));
             return None;
         }
         Some(daemon)

@@ -25,7 +25,7 @@ pub(crate) fn start(args: &[&str], disks: usize) -> Option<Daemon> {
         if stderr.read_line(&mut said).unwrap() == 0 {
             assert!(!child.wait().unwrap().success());
             assert!(said.contains("io_uring"), "{said}");
-            eprintln!("skipped: io_uring not found");
+            testing::missing("io_uring");
             return None;
         }
     }
@@ -79,11 +79,7 @@ fn catches_term(id: &str) -> bool {
 }
 
 pub(crate) fn has(program: &str) -> bool {
-    let has = Command::new(program).arg("--version").output().is_ok();
-    if !has {
-        eprintln!("skipped: {program} not found; on Debian it is in libnbd-bin or qemu-utils");
-    }
-    has
+    testing::needs_program(program)
 }
 
 #[track_caller]
@@ -197,7 +193,7 @@ fn what_cannot_be_had_is_underlined_where_it_is_named() {
         let run = command().args(["serve", "--config", "f.toml"]).current_dir(dir.path("")).output().unwrap();
         let err = String::from_utf8_lossy(&run.stderr);
         if err.contains("io_uring") {
-            return eprintln!("skipped: io_uring not found");
+            return testing::missing("io_uring");
         }
         assert_eq!(run.status.code(), Some(1), "{err}");
         assert!(err.contains(said) && err.contains(place) && err.contains("here"), "{said}, {place}: {err}");
@@ -222,7 +218,7 @@ fn a_later_disk_that_cannot_be_had_ends_the_daemon() {
         let config = dir.file("f.toml", &format!("{}{}", disk("a", &emulated), disk("b", &device)));
         let run = run_with(&["serve", "--config", &config]);
         if run.err.contains("io_uring") {
-            return eprintln!("skipped: io_uring not found");
+            return testing::missing("io_uring");
         }
         run.complained(1, &[words]);
     }

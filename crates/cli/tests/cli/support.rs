@@ -119,12 +119,7 @@ impl Drop for Dir {
 
 /// A file of the data kept beside the repository, if it is there.
 pub fn shared(name: &str) -> Option<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(name);
-    if path.exists() {
-        return Some(path.to_str().unwrap().to_owned());
-    }
-    eprintln!("skipped: {} not found", path.display());
-    None
+    testing::shared(name).map(|path| path.to_str().unwrap().to_owned())
 }
 
 /// A small drive in DiskSim's words, whole: a drive with electronics would need the files of its bus.

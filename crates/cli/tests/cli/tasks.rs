@@ -40,7 +40,7 @@ impl Daemon {
         let log = std::thread::spawn(move || lines.fold(log, |log, line| log + &line + "\n"));
         if told.as_ref().is_none_or(|line| !line.starts_with("control at")) {
             let _ = child.wait();
-            eprintln!("skipped: no daemon here: {told:?}");
+            testing::missing(&format!("a daemon, which says {told:?}"));
             return None;
         }
         Some(Self { child, directory: directory.to_owned(), log: Some(log) })

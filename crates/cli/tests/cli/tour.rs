@@ -7,11 +7,10 @@ use std::process::Command;
 #[test]
 fn the_tour_of_the_operators_page_runs_as_it_stands() {
     if device::Ring::new().is_err() {
-        eprintln!("skipped: io_uring not found");
+        testing::missing("io_uring");
         return;
     }
-    if Command::new("curl").arg("--version").output().is_err() {
-        eprintln!("skipped: curl not found; on Debian it is in curl");
+    if !testing::needs_program("curl") {
         return;
     }
     let page = include_str!("../../../../docs/SERVE.md");

@@ -54,7 +54,7 @@ impl Loop {
             .ok()
             .filter(|output| output.status.success());
         let Some(output) = attached else {
-            eprintln!("skipped: loop device not found; needs losetup, root and a kernel with loop devices");
+            testing::missing("a loop device (losetup, root and a kernel with loop devices)");
             return None;
         };
         Some(Self { path: String::from_utf8(output.stdout).unwrap().trim().into(), _image: image })
@@ -76,7 +76,7 @@ fn pattern(seed: usize) -> Vec<u8> {
 }
 
 fn ring() -> Option<Ring> {
-    Ring::new().inspect_err(|error| eprintln!("skipped: io_uring not found ({error})")).ok()
+    Ring::new().inspect_err(|error| testing::missing(&format!("io_uring ({error})"))).ok()
 }
 
 fn range(start: u64, len: u64) -> LbnRange {
@@ -167,7 +167,7 @@ proptest! {
 fn a_file_in_memory_is_an_array() {
     let path = PathBuf::from(format!("/dev/shm/freeblock-raw-{}", std::process::id()));
     if std::fs::write(&path, pattern(1)).is_err() {
-        eprintln!("skipped: /dev/shm not found");
+        testing::missing("/dev/shm");
         return;
     }
     let mut disk = Raw::open(&path, Options { buffered: true, ..Options::default() }).unwrap();
@@ -200,7 +200,7 @@ fn a_loop_device_forgets_what_is_discarded_and_its_file_has_a_hole() {
     let mut disk = Raw::open(&device.path, Options::default()).unwrap();
     let before = blocks();
     if !disk.abilities().discard {
-        eprintln!("skipped: discard not found in this kernel's loop devices");
+        testing::missing("discard in the kernel's loop devices");
         return;
     }
     one(&mut ring, &mut disk, range(0, 1024), Ask::Discard).unwrap();
@@ -224,7 +224,7 @@ fn a_mounted_device_is_refused_with_the_mount() {
     if !done("mkfs.ext4", &["-q", "-F", device.name()])
         || !done("mount", &[device.name(), at.to_str().unwrap()])
     {
-        eprintln!("skipped: mkfs.ext4 or mount not found");
+        testing::missing("mkfs.ext4 and mount");
         return;
     }
     let refused = Raw::open(&device.path, Options::default());

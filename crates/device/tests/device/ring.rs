@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 fn ring() -> Option<Ring> {
-    Ring::new().inspect_err(|error| eprintln!("skipped: io_uring not found ({error})")).ok()
+    Ring::new().inspect_err(|error| testing::missing(&format!("io_uring ({error})"))).ok()
 }
 
 fn pair() -> (Arc<OwnedFd>, UnixStream) {

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 fn inputs() -> u64 {
-    if std::env::var_os("FREEBLOCK_LONG").is_some() { 300_000 } else { 10_000 }
+    testing::sized(10_000, 300_000)
 }
 
 /// Runs a target on an input; a failure prints the input as a file of the corpus is written.

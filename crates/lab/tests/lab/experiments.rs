@@ -1,7 +1,6 @@
 //! What all experiments have in common.
 
 use freeblock_lab::experiments;
-use std::path::Path;
 
 #[test]
 fn ids_and_claims_are_unlike_each_other() {
@@ -27,11 +26,8 @@ fn experiments_say_what_they_do() {
 
 #[test]
 fn every_row_of_the_papers_claims_is_answered_once() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/claims.md");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        eprintln!("skipped: {} not found", path.display());
-        return;
-    };
+    let Some(path) = testing::shared("claims.md") else { return };
+    let text = std::fs::read_to_string(path).unwrap();
     let wanted: Vec<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.split(" |").next())

@@ -8,12 +8,7 @@ use freeblock_model::{DriveModel, Profile};
 use std::path::{Path, PathBuf};
 
 fn case(name: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/cases/import")).join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: {} not found", path.display());
-    None
+    testing::shared(&format!("cases/import/{name}"))
 }
 
 /// One disk of a file on disk.

@@ -7,13 +7,7 @@ use std::path::PathBuf;
 
 /// The directory of DiskSim's parameter files; a clone of this project alone does not have it.
 fn disksim_file(name: &str) -> Option<PathBuf> {
-    let path =
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives/disksim")).join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: {} not found", path.display());
-    None
+    testing::shared(&format!("drives/disksim/{name}"))
 }
 
 fn import(name: &str) -> Option<Imported> {

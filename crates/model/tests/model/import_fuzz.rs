@@ -231,11 +231,7 @@ proptest! {
         damages in prop::collection::vec(damage(), 1..8),
         numbers in prop::collection::vec((any::<usize>(), hurting_number()), 0..3),
     ) {
-        let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives/disksim"));
-        if !directory.exists() {
-            println!("skipped: {} not found", directory.display());
-            return Ok(());
-        }
+        let Some(directory) = testing::shared("drives/disksim") else { return Ok(()) };
         let drives = [
             ("atlas10k.parv", "atlas10k.diskspecs", "atlas10k.model", "atlas10k.seek"),
             ("cheetah4LP.parv", "cheetah4LP.diskspecs", "cheetah4LP.model", "cheetah4LP.seek"),

@@ -1,16 +1,11 @@
 //! Imported layouts against what DiskSim 4.0 itself answered, where its answers are at hand.
 
 use freeblock_model::{DriveModel, disksim};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use units::{Duration, Instant, Lbn};
 
 fn shared(name: &str) -> Option<PathBuf> {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives")).join(name);
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: {} not found", path.display());
-    None
+    testing::shared(&format!("drives/{name}"))
 }
 
 struct Answer {

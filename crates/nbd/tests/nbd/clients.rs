@@ -18,8 +18,7 @@ struct Server {
 impl Server {
     /// `None` where the client is not to be had.
     fn start(client: &str, test: &str) -> Option<Self> {
-        if Command::new(client).arg("--version").output().is_err() {
-            eprintln!("skipped: {client} not found; on Debian it is in libnbd-bin or qemu-utils");
+        if !testing::needs_program(client) {
             return None;
         }
         let dir = std::env::temp_dir().join(format!("freeblock-nbd-{}-{test}", std::process::id()));
@@ -98,8 +97,7 @@ fn nbdcopy_and_qemu_img_bring_back_what_they_took() {
     works("nbdcopy", &["--connections=4", "--requests=64", &there, &server.uri("")]);
     works("nbdcopy", &["--connections=4", &server.uri(""), &back]);
     assert!(std::fs::read(&back).unwrap() == image());
-    if Command::new("qemu-img").arg("--version").output().is_err() {
-        eprintln!("skipped: qemu-img not found; on Debian it is in qemu-utils");
+    if !testing::needs_program("qemu-img") {
         return;
     }
     works("qemu-img", &["compare", "-f", "raw", "-F", "raw", &there, &server.uri("")]);

@@ -16,14 +16,8 @@ const BLOCKS: u64 = 64;
 /// `None` if only this test was built, without the example that it kills.
 fn export() -> Option<PathBuf> {
     let path = std::env::current_exe().unwrap().parent()?.parent()?.join("examples/export");
-    if !path.exists() {
-        eprintln!(
-            "skipped: {} not found; cargo build --package freeblock-server --example export",
-            path.display()
-        );
-        return None;
-    }
-    Some(path)
+    let what = "the example export (cargo build --package freeblock-server --example export)";
+    testing::needs(what, path.exists()).then_some(path)
 }
 
 fn start(program: &Path, dir: &Path) -> Child {
@@ -109,13 +103,13 @@ fn load(
 fn what_was_acknowledged_survives_a_kill_at_any_moment() {
     let Some(program) = export() else { return };
     if device::Ring::new().is_err() {
-        eprintln!("skipped: io_uring not found");
+        testing::missing("io_uring");
         return;
     }
     let dir = std::env::temp_dir().join(format!("freeblock-crash-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     std::fs::File::create(dir.join("disk")).unwrap().set_len(BLOCKS * u64::from(BLOCK)).unwrap();
-    let rounds = if std::env::var_os("FREEBLOCK_LONG").is_some() { 200 } else { 12 };
+    let rounds = testing::sized(12, 200);
     let (mut dice, mut number, mut blocks) = (Dice(20_001_023), 1u64, BTreeMap::new());
     for round in 0..rounds {
         let mut child = start(&program, &dir);

@@ -124,7 +124,7 @@ fn a_client_that_vanishes_with_writes_under_way_holds_nobody_up() {
 #[test]
 fn a_server_that_ends_by_itself_ends_the_others() {
     if let Err(error) = device::Ring::new() {
-        return eprintln!("skipped: io_uring not found ({error})");
+        return testing::missing(&format!("io_uring ({error})"));
     }
     let dir = std::env::temp_dir().join(format!("freeblock-others-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();

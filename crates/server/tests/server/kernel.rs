@@ -73,7 +73,7 @@ impl Both {
     /// `None` where the kernel has no io_uring for us.
     fn start(test: &str, offer: Offer, faults: Faults) -> Option<Self> {
         if let Err(error) = Ring::new() {
-            eprintln!("skipped: io_uring not found ({error})");
+            testing::missing(&format!("io_uring ({error})"));
             return None;
         }
         let dir = std::env::temp_dir().join(format!("freeblock-kernel-{}-{test}", std::process::id()));

@@ -70,8 +70,7 @@ fn reads(dir: &Path, mut enough: impl FnMut() -> bool) {
 }
 
 fn dir(test: &str) -> Option<PathBuf> {
-    if Ring::new().is_err() {
-        eprintln!("skipped: io_uring not found");
+    if !testing::needs("io_uring", Ring::new().is_ok()) {
         return None;
     }
     let dir = std::env::temp_dir().join(format!("freeblock-learnt-{}-{test}", std::process::id()));

@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 #[test]
 fn a_socket_that_is_handed_over_is_served_and_stays() {
     let export = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("examples/export");
-    if !export.exists() || device::Ring::new().is_err() {
-        eprintln!("skipped: io_uring or {} not found", export.display());
+    if !testing::needs("io_uring", device::Ring::new().is_ok())
+        || !testing::needs("the example export, built", export.exists())
+    {
         return;
     }
     if !has("systemd-socket-activate") {

@@ -7,17 +7,7 @@ use units::{Bytes, Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// The bytes of a shared trace, or `None`, said aloud, where it is not there.
 fn shared(name: &str) -> Option<Vec<u8>> {
-    let path = format!("{}/../../../shared/drives/traces/{name}", env!("CARGO_MANIFEST_DIR"));
-    let bytes = std::fs::read(&path).ok();
-    if bytes.is_none() {
-        skipped(name);
-    }
-    bytes
-}
-
-#[allow(clippy::print_stderr, reason = "a skipped test must say so")]
-fn skipped(name: &str) {
-    eprintln!("skipped: {name} not found");
+    testing::shared(&format!("drives/traces/{name}")).map(|path| std::fs::read(path).unwrap())
 }
 
 fn mean_ms(records: &[TraceRecord], of: impl Fn(&TraceRecord) -> Option<Duration>) -> f64 {
@@ -26,12 +16,7 @@ fn mean_ms(records: &[TraceRecord], of: impl Fn(&TraceRecord) -> Option<Duration
 
 /// The small file of a public format, or `None` where `../shared` is not there.
 fn case(name: &str) -> Option<Vec<u8>> {
-    let path = format!("{}/../../../shared/cases/{name}", env!("CARGO_MANIFEST_DIR"));
-    let bytes = std::fs::read(&path).ok();
-    if bytes.is_none() {
-        skipped(name);
-    }
-    bytes
+    testing::shared(&format!("cases/{name}")).map(|path| std::fs::read(path).unwrap())
 }
 
 #[test]

@@ -4,21 +4,12 @@
 
 use freeblock_drive::ValidateRecord;
 use model::{Profile, disksim};
-use std::path::PathBuf;
 use units::{Duration, Lbn, LbnRange, Op, Sectors};
-
-fn drives() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/drives"))
-}
 
 /// The profile and the trace of a drive, or `None` with a message.
 pub fn measured(name: &str) -> Option<(Profile, Vec<ValidateRecord>)> {
-    let parameters = drives().join(format!("disksim/{name}.parv"));
-    let trace = drives().join(format!("traces/{name}.trace"));
-    let Ok(text) = std::fs::read_to_string(&trace) else {
-        println!("skipped: {} not found", trace.display());
-        return None;
-    };
+    let parameters = testing::shared(&format!("drives/disksim/{name}.parv"))?;
+    let text = std::fs::read_to_string(testing::shared(&format!("drives/traces/{name}.trace"))?).unwrap();
     let profile = disksim::import(&parameters).unwrap().profile;
     let ms = |us: &str| Duration::from_millis_f64(us.parse::<f64>().unwrap() / 1000.0).unwrap();
     let records = text
@@ -40,13 +31,15 @@ pub fn measured(name: &str) -> Option<(Profile, Vec<ValidateRecord>)> {
 }
 
 pub fn disksim_answers(name: &str) -> Vec<f64> {
-    let text = std::fs::read_to_string(drives().join(format!("oracle/{name}.csv"))).unwrap();
+    let text =
+        std::fs::read_to_string(testing::shared(&format!("drives/oracle/{name}.csv")).unwrap()).unwrap();
     text.lines().skip(1).map(|line| line.split(',').nth(6).unwrap().parse().unwrap()).collect()
 }
 
 /// How often the real drive let go of the bus in each request, as the C2247A's trace notes it: "Hit", "Miss",
 /// "Doub", "Trip". Other traces say "Hit" throughout.
 pub fn noted(name: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(drives().join(format!("traces/{name}.trace"))).unwrap();
+    let text =
+        std::fs::read_to_string(testing::shared(&format!("drives/traces/{name}.trace")).unwrap()).unwrap();
     text.lines().map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
 }

@@ -189,7 +189,7 @@ fn a_device_that_is_in_use_is_refused() {
     fs::write(room.at("bytes"), vec![0; 1 << 20]).unwrap();
     let made = Command::new("losetup").args(["--find", "--show"]).arg(room.at("bytes")).output();
     let Some(made) = made.ok().filter(|made| made.status.success()) else {
-        return skip("losetup gives no device");
+        return testing::missing("a loop device (losetup and root)");
     };
     let device = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
     let places = Places::new(Some(vec!["/dev".into()]));
@@ -204,11 +204,6 @@ fn a_device_that_is_in_use_is_refused() {
     assert!(opened.unwrap());
     assert_eq!(busy, Some(io::ErrorKind::ResourceBusy));
     assert!(read.contains("it is a device") && own.contains("a served disk"), "{read}; {own}");
-}
-
-#[allow(clippy::print_stderr)]
-fn skip(why: &str) {
-    eprintln!("skipped: {why}");
 }
 
 #[test]

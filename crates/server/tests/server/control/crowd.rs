@@ -27,7 +27,8 @@ fn crowd(socket: &std::path::Path, uid: u32, connections: usize) -> Option<Child
     std::os::unix::process::CommandExt::uid(&mut command, uid);
     command.args(["-c", CROWD]).arg(socket).arg(connections.to_string());
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut child = spawned.inspect_err(|why| eprintln!("skipped: python3 as another user: {why}")).ok()?;
+    let mut child =
+        spawned.inspect_err(|why| testing::missing(&format!("python3 as another user: {why}"))).ok()?;
     let mut said = [0; 6];
     child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
     Some(child)
@@ -126,7 +127,7 @@ fn a_role_that_is_taken_away_ends_what_it_had_open() {
     let mut events = match follower("/v1/events") {
         Ok(child) => child,
         Err(why) => {
-            eprintln!("skipped: curl as another user: {why}");
+            testing::missing(&format!("curl as another user: {why}"));
             return drop(daemon.end());
         }
     };

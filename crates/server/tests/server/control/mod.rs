@@ -21,7 +21,7 @@ fn daemon(name: &str) -> Option<Daemon> {
 }
 
 fn started(daemon: Result<Daemon, String>) -> Option<Daemon> {
-    daemon.inspect_err(|why| eprintln!("skipped: {why}")).ok()
+    daemon.inspect_err(|why| testing::missing(&format!("a daemon: {why}"))).ok()
 }
 
 const TASKS: &str = "/v1/disks/data/tasks";
@@ -172,8 +172,7 @@ fn garbage_ends_its_own_connection_only() {
 /// Each line of docs/CONTROL.md that begins with curl, in order.
 #[test]
 fn the_documented_curl_lines_work() {
-    if Command::new("curl").arg("--version").output().is_err() {
-        eprintln!("skipped: curl not found");
+    if !testing::needs_program("curl") {
         return;
     }
     let Some(daemon) = daemon("curl") else { return };
@@ -212,7 +211,7 @@ fn users_are_let_in_by_role() {
         command.output().map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
     };
     if let Err(why) = curl(65_001, "/v1/disks", None) {
-        eprintln!("skipped: curl as another user: {why}");
+        testing::missing(&format!("curl as another user: {why}"));
         return;
     }
     let scrub = Some(r#"{"kind":"scrub"}"#);

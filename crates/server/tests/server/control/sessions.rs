@@ -144,8 +144,7 @@ fn garbage_on_a_session_or_the_socket_stands_in_the_log() {
 
 #[test]
 fn the_python_client_reads_writes_and_polls() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("skipped: python3 not found");
+    if !testing::needs_program("python3") {
         return;
     }
     let Some(daemon) = daemon("session-python") else { return };

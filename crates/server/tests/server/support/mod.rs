@@ -57,7 +57,7 @@ impl<D: Device + Send + 'static> Server<D> {
     /// `None` where the kernel has no io_uring for us.
     pub fn start(test: &str, offer: Offer, make: impl FnOnce(&Path) -> D) -> Option<Self> {
         if let Err(error) = Ring::new() {
-            eprintln!("skipped: io_uring not found ({error})");
+            testing::missing(&format!("io_uring ({error})"));
             return None;
         }
         let dir = std::env::temp_dir().join(format!("freeblock-server-{}-{test}", std::process::id()));
@@ -116,11 +116,7 @@ impl<D: Device + Send + 'static> Server<D> {
 }
 
 pub fn has(program: &str) -> bool {
-    let has = Command::new(program).arg("--version").output().is_ok();
-    if !has {
-        eprintln!("skipped: {program} not found; on Debian it is in libnbd-bin or qemu-utils");
-    }
-    has
+    testing::needs_program(program)
 }
 
 pub fn run(program: &str, args: &[&str]) -> Output {

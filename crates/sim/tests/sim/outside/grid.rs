@@ -281,7 +281,7 @@ fn part() -> (usize, usize) {
 #[test]
 #[allow(clippy::print_stderr)] // a long run shows what it finds as it goes
 fn whatever_a_drive_is_the_foreground_is_not_hurt_and_what_is_trusted_is_right() {
-    let long = std::env::var_os("FREEBLOCK_LONG").is_some();
+    let long = testing::is_long();
     // A number that has no factor in common with what the grid is made of.
     let (of, all) = if long { part() } else { (0, 89) };
     let requests = if long { 8_000 } else { 3_000 };

@@ -1,0 +1,146 @@
+//! The results of a run, as a table that is kept, and what has changed since.
+
+use crate::{Finished, Outcome};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// A time has changed where it is this many times what it was, or a part of it, and by [`CHANGE_MIN`].
+const CHANGE_FACTOR: f64 = 1.5;
+/// The smallest difference of processor time that is reported; below it the machine's noise is as large.
+const CHANGE_MIN: Duration = Duration::from_secs(5);
+
+/// The results of all tests of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Results {
+    /// What was tested, where and when: one line.
+    pub heading: String,
+    /// The outcome and the processor time of each test, by name.
+    pub tests: BTreeMap<String, (Outcome, Duration)>,
+}
+
+/// What is wrong with a kept table.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResultsError {
+    /// A line is none of a table.
+    #[error(
+        "line {0}: not a result, a time and a test's name with tabs between; delete the file, a run writes it again"
+    )]
+    Line(usize),
+}
+
+impl Results {
+    /// The results of these tests.
+    #[must_use]
+    pub fn of(heading: String, finished: &[Finished]) -> Self {
+        let tests = finished.iter().map(|test| (test.name.clone(), (test.outcome, test.processor)));
+        Self { heading, tests: tests.collect() }
+    }
+
+    /// Reads a table.
+    ///
+    /// # Errors
+    /// If a line is not of the form that [`Results::table`] writes.
+    pub fn read(text: &str) -> Result<Self, ResultsError> {
+        let mut lines = text.lines();
+        let heading = lines.next().unwrap_or_default().trim_start_matches("# ").to_owned();
+        let mut tests = BTreeMap::new();
+        for (at, line) in lines.enumerate().filter(|(_, line)| !line.starts_with('#')) {
+            let (name, result) = result(line).ok_or(ResultsError::Line(at + 2))?;
+            tests.insert(name, result);
+        }
+        Ok(Self { heading, tests })
+    }
+
+    /// The table: a heading, and a line a test.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = format!("# {}\n# result, seconds of processor time, test\n", self.heading);
+        for (name, (outcome, processor)) in &self.tests {
+            let _ = writeln!(text, "{}\t{:.1}\t{name}", word(*outcome), processor.as_secs_f64());
+        }
+        text
+    }
+
+    /// Says what is not as it was: tests that are new or gone, other outcomes, other times. A line each.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Vec<String> {
+        let mut changes = Vec::new();
+        for (name, (outcome, processor)) in &self.tests {
+            let Some((then, took)) = before.tests.get(name) else {
+                changes.push(format!("new: {name} ({})", word(*outcome)));
+                continue;
+            };
+            if outcome != then {
+                changes.push(format!("{}, was {}: {name}", word(*outcome), word(*then)));
+            }
+            let (now, was) = (processor.as_secs_f64(), took.as_secs_f64());
+            let factor = now.max(was) / now.min(was).max(0.01);
+            if processor.abs_diff(*took) >= CHANGE_MIN && factor >= CHANGE_FACTOR {
+                changes.push(format!("{now:.1} s, was {was:.1} s: {name}"));
+            }
+        }
+        let gone = before.tests.keys().filter(|name| !self.tests.contains_key(*name));
+        changes.extend(gone.map(|name| format!("gone: {name}")));
+        changes
+    }
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Passed => "passed",
+        Outcome::Skipped => "skipped",
+        Outcome::Failed => "failed",
+    }
+}
+
+fn result(line: &str) -> Option<(String, (Outcome, Duration))> {
+    let mut fields = line.split('\t');
+    let outcome = match fields.next()? {
+        "passed" => Outcome::Passed,
+        "skipped" => Outcome::Skipped,
+        "failed" => Outcome::Failed,
+        _ => return None,
+    };
+    let processor = Duration::try_from_secs_f64(fields.next()?.parse().ok()?).ok()?;
+    Some((fields.next()?.to_owned(), (outcome, processor)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(of: &[(&str, Outcome, u64)]) -> Results {
+        let test = |&(name, outcome, seconds): &(&str, _, _)| {
+            (name.to_owned(), (outcome, Duration::from_secs(seconds)))
+        };
+        Results { heading: "commit abc".into(), tests: of.iter().map(test).collect() }
+    }
+
+    #[test]
+    fn a_table_is_read_as_it_was_written() {
+        let some =
+            results(&[("a::b", Outcome::Passed, 3), ("c", Outcome::Failed, 0), ("d", Outcome::Skipped, 1)]);
+        assert_eq!(Results::read(&some.table()), Ok(some));
+        assert_eq!(Results::read("# x\npassed\t1.0\ta\npassed b"), Err(ResultsError::Line(3)));
+    }
+
+    #[test]
+    fn what_changed_is_named() {
+        let before = results(&[
+            ("a", Outcome::Passed, 20),
+            ("b", Outcome::Passed, 20),
+            ("c", Outcome::Passed, 1),
+            ("d", Outcome::Passed, 1),
+        ]);
+        let now = results(&[
+            ("a", Outcome::Passed, 22),
+            ("b", Outcome::Passed, 40),
+            ("c", Outcome::Failed, 1),
+            ("e", Outcome::Passed, 1),
+        ]);
+        let expected = ["40.0 s, was 20.0 s: b", "failed, was passed: c", "new: e (passed)", "gone: d"];
+        assert_eq!(now.since(&before), expected);
+        assert!(now.since(&now).is_empty());
+    }
+}

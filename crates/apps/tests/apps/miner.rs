@@ -281,7 +281,7 @@ fn mine(host: &mut Host, table: Table, plan: Plan, generator: &TableGenerator) -
 
 #[test]
 fn through_the_scheduler_the_answers_are_those_of_memory() {
-    for seed in [3, 8, 11] {
+    for seed in testing::some(1, [3, 8, 11]) {
         let mut host = Host::small(seed, seed);
         let table = host.table();
         let generator = generator(&table, seed, 1_000);

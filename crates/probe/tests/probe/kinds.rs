@@ -40,7 +40,7 @@ fn heads_back_and_forth_are_found_where_moves_show_them() {
 #[test]
 fn bands_of_a_surface_are_found_for_sure() {
     let truth = builtin::find("nearline-4tb").unwrap();
-    for device in [Emulated::new(&truth), Emulated::noisy(&truth, 2)] {
+    for device in testing::some(1, [Emulated::noisy(&truth, 2), Emulated::new(&truth)]) {
         let found = probed(device);
         let said = finding(&found, "order of tracks");
         assert_eq!(found.profile.layout.order, truth.layout.order);
@@ -74,7 +74,7 @@ fn a_read_that_may_begin_anywhere_is_told_from_one_that_waits() {
     ] {
         let mut truth = builtin::find(drive).unwrap();
         (truth.mechanics.zero_latency_read, truth.mechanics.zero_latency_write) = (on, on);
-        for seed in 1..4 {
+        for seed in testing::some(1, 1..4) {
             let found = probed(Emulated::noisy(&truth, seed));
             let said = finding(&found, "zero-latency reads");
             assert_eq!(found.profile.mechanics.zero_latency_read, on, "{drive}, seed {seed}: {said:?}");
@@ -143,7 +143,7 @@ fn a_hit_that_goes_on_is_told_from_one_elsewhere() {
 /// Heads of random drives whose seek curves have dents, of one head or of some, were taken for more or fewer, and said to be sure.
 #[test]
 fn heads_are_right_or_not_said_to_be_sure() {
-    for seed in [24, 33, 38, 49, 58, 59, 82, 87, 97, 108] {
+    for seed in testing::some(5, [24, 33, 38, 49, 58, 59, 82, 87, 97, 108]) {
         let truth = common::random(seed);
         let mut device = Emulated::new(&truth);
         let found =
@@ -174,7 +174,7 @@ fn heads_are_right_or_not_said_to_be_sure_where_times_vary() {
         assert!(order_right || order.confidence < 0.95, "{seed}: {order:?} for {:?}", truth.layout.order);
         (right, heads.confidence)
     };
-    for seed in [19, 38, 40, 49, 59, 63, 67, 78, 82, 87] {
+    for seed in testing::some(5, [19, 38, 40, 49, 59, 63, 67, 78, 82, 87]) {
         let (right, sure) = of(seed, Emulated::noisy(&common::random(seed), 1));
         if [40, 82].contains(&seed) {
             assert!(right && sure > 0.95, "{seed}: {sure}");
@@ -190,9 +190,8 @@ fn heads_are_right_or_not_said_to_be_sure_where_times_vary() {
 #[test]
 fn a_bus_slower_than_the_medium_is_known_without_a_hit() {
     for name in ["quantum-atlas-10k", "seagate-cheetah-4lp", "seagate-cheetah-9lp", "ibm-ultrastar-9es"] {
-        for (noise, overlap) in
-            [(false, "overlap_percent=0"), (true, "overlap_percent=0"), (true, "overlap_percent=85")]
-        {
+        let cases = [(true, "overlap_percent=85"), (false, "overlap_percent=0"), (true, "overlap_percent=0")];
+        for (noise, overlap) in testing::some(1, cases) {
             let truth = builtin::find(name).unwrap();
             let mut behaviour = if noise { Behaviour::fast02() } else { Behaviour::default() };
             for switch in ["buffer=off", "bus_sector=off", overlap] {
@@ -260,7 +259,7 @@ fn whether_a_drive_reads_ahead_is_known_either_way() {
 #[test]
 fn a_slow_bus_that_is_taken_late_makes_all_of_the_drive_unsure() {
     for name in ["quantum-atlas-10k", "seagate-cheetah-4lp", "seagate-cheetah-9lp", "ibm-ultrastar-9es"] {
-        for buffer in ["on", "off"] {
+        for buffer in testing::some(1, ["on", "off"]) {
             let truth = builtin::find(name).unwrap();
             let mut behaviour = Behaviour::fast02();
             behaviour.set(&format!("buffer={buffer}")).unwrap();

@@ -216,7 +216,7 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(250))]
+    #![proptest_config(ProptestConfig::with_cases(testing::sized(60, 250)))]
 
     #[test]
     fn finds_as_much_as_an_exhaustive_search(case in cases()) {

@@ -536,7 +536,7 @@ mod tests {
 
     #[test]
     fn what_detours_lose_is_told() {
-        for crew in CREWS {
+        for crew in testing::some(2, CREWS) {
             // Enough to be seen beside chance.
             let (waited, [told, _]) = waited_and_told(crew, &|_, chance| chance < 0.03);
             assert!((told / waited - 1.0).abs() < 0.25, "{crew:?}: {told:.2} told, {waited:.2} waited");
@@ -545,7 +545,7 @@ mod tests {
 
     #[test]
     fn what_idle_time_loses_is_told() {
-        for crew in CREWS {
+        for crew in testing::some(2, CREWS) {
             let lost = |head_waited: Option<u64>, chance| {
                 head_waited.is_some_and(|waited| waited > 16 * MS && chance < 0.1)
             };

@@ -133,14 +133,15 @@ fn pairs_that_come(drive: &str, comes: Comes, arrival: Arrival, idle: Option<Idl
 fn what_detours_take_of_what_is_read_again_is_bounded() {
     // Who came back and missed it was in no account: 1.8% to 7.9% slower, and a drive as told was mistrusted for up to three quarters of
     // the time, since what came from its buffer was not foreseen.
-    for (drive, comes, rate, detours) in [
+    let cases = [
         (ATLAS, Comes::Back, 50.0, 2_000.0),
         (ATLAS, Comes::ToHot(10), 60.0, 700.0),
         (ATLAS, Comes::ToHot(4), 60.0, 500.0),
         (ATLAS, Comes::ToOneOf(400), 60.0, 0.0),
         // What was written stays there as well.
         ("seagate-cheetah-18lp", Comes::Back, 50.0, 5_000.0),
-    ] {
+    ];
+    for (drive, comes, rate, detours) in testing::some(1, cases) {
         let pairs = pairs(drive, comes, rate, None);
         pairs.assert_bounded(&format!("{drive}, {comes:?} at {rate} a second"));
         assert!(pairs.trusted() > 0.98 && pairs.detours() >= detours, "{drive}, {comes:?}: {pairs}");
@@ -158,7 +159,7 @@ fn what_is_all_in_the_buffer_is_left_there() {
 
 #[test]
 fn what_idle_time_takes_of_what_is_read_again_is_bounded() {
-    for (comes, rate) in [(Comes::Back, 50.0), (Comes::ToHot(4), 30.0)] {
+    for (comes, rate) in testing::some(1, [(Comes::Back, 50.0), (Comes::ToHot(4), 30.0)]) {
         let pairs = pairs(ATLAS, comes, rate, Some(IdleTime::default()));
         pairs.assert_bounded(&format!("{comes:?} at {rate} a second with idle time"));
         assert!(pairs.trusted() > 0.98, "{comes:?}: {pairs}");
@@ -169,9 +170,9 @@ fn what_idle_time_takes_of_what_is_read_again_is_bounded() {
 fn what_is_all_in_the_buffer_is_left_there_in_idle_time_as_well() {
     // Half of what one idle read took there was missed thousands of reads later, and told by nobody: 2.0% slower at 60 a second, 1.4% on the
     // Cheetah 18LP.
-    for (drive, blocks, rate) in
-        [(ATLAS, 256, 20.0), (ATLAS, 256, 60.0), (ATLAS, 128, 60.0), ("seagate-cheetah-18lp", 256, 40.0)]
-    {
+    let cases =
+        [(ATLAS, 256, 20.0), (ATLAS, 256, 60.0), (ATLAS, 128, 60.0), ("seagate-cheetah-18lp", 256, 40.0)];
+    for (drive, blocks, rate) in testing::some(2, cases) {
         let pairs = pairs(drive, Comes::ToOneOf(blocks), rate, Some(IdleTime::default()));
         pairs.assert_bounded(&format!("{drive}, {blocks} blocks at {rate} a second with idle time"));
         assert!(pairs.trusted() > 0.98, "{drive}, {blocks} blocks: {pairs}");
@@ -182,9 +183,8 @@ fn what_is_all_in_the_buffer_is_left_there_in_idle_time_as_well() {
 fn what_is_missed_of_what_begins_in_the_buffer_is_bounded() {
     // The drive holds the block's track or only its end, by what was asked for first, and who misses it for that long after a detour tells
     // nobody: 1.4% to 1.8% slower by an account of 1%.
-    for (comes, rate) in
-        [(Comes::ToBegin(4, 10), 60.0), (Comes::ToBegin(1, 4), 30.0), (Comes::ToBegin(1, 4), 60.0)]
-    {
+    let cases = [(Comes::ToBegin(4, 10), 60.0), (Comes::ToBegin(1, 4), 30.0), (Comes::ToBegin(1, 4), 60.0)];
+    for (comes, rate) in testing::some(1, cases) {
         let pairs = pairs(ATLAS, comes, rate, None);
         pairs.assert_bounded(&format!("{comes:?} at {rate} a second"));
         assert!(pairs.trusted() > 0.98 && pairs.detours() > 1_000.0, "{comes:?} at {rate} a second: {pairs}");
@@ -194,7 +194,9 @@ fn what_is_missed_of_what_begins_in_the_buffer_is_bounded() {
 #[test]
 fn what_a_closed_loop_misses_of_what_it_has_had_lately_is_bounded() {
     // 1.3% slower on the Cheetah 9LP, which keeps three places, and one at a time 1.6%, by an account of 1%.
-    for (drive, tasks) in [("seagate-cheetah-9lp", 1), ("seagate-cheetah-9lp", 2), (ATLAS, 2)] {
+    for (drive, tasks) in
+        testing::some(1, [("seagate-cheetah-9lp", 1), ("seagate-cheetah-9lp", 2), (ATLAS, 2)])
+    {
         let pairs = pairs_that_come(drive, Comes::Half, Arrival::outstanding(tasks), None);
         pairs.assert_bounded(&format!("{drive}, {tasks} at all times"));
         assert!(

@@ -323,7 +323,7 @@ fn what_was_once_over_the_bound_is_not() {
 
 #[test]
 fn arms_faster_than_told_cost_one_client_no_more_than_the_bound() {
-    for kind in [Kind::Reads, Kind::Mixed] {
+    for kind in testing::some(1, [Kind::Reads, Kind::Mixed]) {
         let cell = Cell { surprise: Surprise::Arms(-100), arrival: 0, kind, idle: false, policy: 0 };
         // One run of so few is 0.3% off.
         let seen = [42, 43, 44, 45, 46, 47].map(|seed| cell.run(8_000, seed));
@@ -335,7 +335,7 @@ fn arms_faster_than_told_cost_one_client_no_more_than_the_bound() {
 fn a_spindle_of_another_speed_is_noticed_whatever_is_asked_for() {
     use Surprise::{Rpm, SlowRpm};
     for surprise in [Rpm(850), Rpm(894), Rpm(1_119), Rpm(1_250), SlowRpm(894), SlowRpm(1_119)] {
-        for n in 0..ARRIVALS.len() * 4 {
+        for n in testing::some(3, 0..ARRIVALS.len() * 4) {
             let (arrival, kind) = (n % ARRIVALS.len(), KINDS[n / ARRIVALS.len() % 2]);
             let cell = Cell { surprise, arrival, kind, idle: n >= ARRIVALS.len() * 2, policy: 0 };
             let seen = cell.run(3_000, 42);
@@ -346,7 +346,7 @@ fn a_spindle_of_another_speed_is_noticed_whatever_is_asked_for() {
 
 #[test]
 fn a_drive_as_told_is_trusted_however_seldom_it_is_asked() {
-    for n in 0..ARRIVALS.len() * 4 {
+    for n in testing::some(6, 0..ARRIVALS.len() * 4) {
         let (arrival, kind) = (n % ARRIVALS.len(), KINDS[n / ARRIVALS.len() % 2]);
         for surprise in [Surprise::None, Surprise::Drifts, Surprise::Remapped(20_000)] {
             let cell = Cell { surprise, arrival, kind, idle: n >= ARRIVALS.len() * 2, policy: 0 };

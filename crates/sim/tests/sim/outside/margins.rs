@@ -74,9 +74,9 @@ fn under_a_bound_margins_that_are_learned_get_what_a_constant_one_gets() {
     // With 0.4 ms the paper's scheduler harms by half a percent. The learned margins got two thirds of what that gets under OLTP, and
     // nine tenths of random requests: the angle was believed of data that were late on the bus, and what was left of a plan that
     // had been shortened had no margin.
-    for (load, policy) in
-        [(Load::Oltp, PolicyName::Fcfs), (Load::Random, PolicyName::Fcfs), (Load::Random, PolicyName::Sptf)]
-    {
+    let cases =
+        [(Load::Oltp, PolicyName::Fcfs), (Load::Random, PolicyName::Fcfs), (Load::Random, PolicyName::Sptf)];
+    for (load, policy) in testing::some(1, cases) {
         let learned = got(load, policy, OutsideConfig::beyond);
         let constant = got(load, policy, paper);
         assert!(learned.mb_per_s > constant.mb_per_s, "{load:?}, {policy}: {learned:?}, {constant:?}");
@@ -87,7 +87,7 @@ fn under_a_bound_margins_that_are_learned_get_what_a_constant_one_gets() {
 #[test]
 fn under_a_bound_the_source_track_costs_nothing() {
     // Behind two reads of one track this drive reads on to its end, and whoever comes next waits for that. A third was lost under OLTP.
-    for load in [Load::Oltp, Load::Random] {
+    for load in testing::some(1, [Load::Oltp, Load::Random]) {
         let with = got(load, PolicyName::Fcfs, OutsideConfig::beyond);
         let without = |o| OutsideConfig { source_track: false, ..OutsideConfig::beyond(o) };
         let without = got(load, PolicyName::Fcfs, without);

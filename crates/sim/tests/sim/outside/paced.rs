@@ -87,8 +87,9 @@ fn pairs_of(paces: &[Pace], how: (PolicyName, Option<IdleTime>), (requests, seed
 #[test]
 fn who_comes_at_constant_intervals_is_bounded() {
     // Taken for few clients of a loop: 1.6% and 2.3% slower, of 117 that the drive can do in a second.
-    bounded("100 a second", &[constant(100.0)], (60_000, 4));
-    bounded("105 a second", &[constant(105.0)], (120_000, 4));
+    for (rate, requests) in testing::some(1, [(100.0, 60_000), (105.0, 120_000)]) {
+        bounded(&format!("{rate} a second"), &[constant(rate)], (requests, 4));
+    }
 }
 
 #[test]
@@ -136,12 +137,13 @@ fn what_idle_time_costs_those_who_come_together_is_bounded_in_whatever_order() {
     // The first was chosen near where idle time had left the head, and that it would have been further from elsewhere was taken for a gain: 2.2% to
     // 3.3% slower.
     let some = |at_once, rate| [Pace { rate, at_once, jitter: 0.0 }];
-    for (paces, policy) in [
+    let cases = [
         (some(10, 1.0), PolicyName::Sptf),
         (some(20, 1.0), PolicyName::Sptf),
         (some(5, 2.0), PolicyName::Sptf),
         (some(10, 1.0), PolicyName::Sstf),
-    ] {
+    ];
+    for (paces, policy) in testing::some(1, cases) {
         let what = format!("{} at once by {policy}, with idle time", paces[0].at_once);
         bounded_by(&what, &paces, (policy, Some(IdleTime::default())), (10_000, 6));
     }

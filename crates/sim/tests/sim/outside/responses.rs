@@ -187,12 +187,13 @@ fn idle_work_over_a_bus_slower_than_the_medium_is_bounded() {
     // 99 us a sector, by its file: the data of a whole track take five turns. Who waited for them was in no account, and the
     // foreground 1.5% to 2.7% slower.
     let behaviour = Behaviour { bus_sector: None, ..Behaviour::fast02() };
-    for policy in [PolicyName::Fcfs, PolicyName::Sptf] {
-        for rate in [10.0, 20.0, 30.0] {
-            let idle = Some(IdleTime::default());
-            let pairs = Pairs::of(42..46, |seed| pair(behaviour, (policy, idle), rate, (20_000, seed)));
-            pairs.assert_bounded(&format!("{policy:?}, {rate} a second"));
-        }
+    let cases = [PolicyName::Fcfs, PolicyName::Sptf]
+        .into_iter()
+        .flat_map(|p| [30.0, 20.0, 10.0].map(|rate| (p, rate)));
+    for (policy, rate) in testing::some(2, cases) {
+        let idle = Some(IdleTime::default());
+        let pairs = Pairs::of(42..46, |seed| pair(behaviour, (policy, idle), rate, (20_000, seed)));
+        pairs.assert_bounded(&format!("{policy:?}, {rate} a second"));
     }
 }
 
@@ -225,18 +226,14 @@ fn writing_back() -> [(&'static str, Behaviour, u64); 3] {
 fn what_a_drive_that_writes_back_is_made_to_wait_is_bounded() {
     // By its own profile it writes back. A third are writes: their completions tell nothing of the medium, and the foreground was
     // 1.6% to 2.9% slower in order of arrival, where two more commands were sent behind a write than could be kept in order.
-    for (drive, behaviour, requests) in writing_back() {
-        for (policy, rate) in [(PolicyName::Fcfs, 30.0), (PolicyName::Fcfs, 60.0), (PolicyName::Sptf, 60.0)] {
-            for idle in [None, Some(IdleTime::default())] {
-                let pairs = Pairs::of(42..46, |seed| pair(behaviour, (policy, idle), rate, (requests, seed)));
-                pairs.assert_bounded(&format!("{drive}, {policy:?}, {rate} a second, {idle:?}"));
-                let detours = pairs.mean(|pair| pair.detours as f64);
-                assert!(
-                    detours > requests as f64 / 8.0,
-                    "{drive}, {policy:?}, {rate} a second, {idle:?}: {pairs}"
-                );
-            }
-        }
+    let how = [(PolicyName::Fcfs, 30.0), (PolicyName::Fcfs, 60.0), (PolicyName::Sptf, 60.0)];
+    let how = how.into_iter().flat_map(|how| [None, Some(IdleTime::default())].map(|idle| (how, idle)));
+    let cases = how.flat_map(|how| writing_back().map(|drive| (drive, how)));
+    for ((drive, behaviour, requests), ((policy, rate), idle)) in testing::some(4, cases) {
+        let pairs = Pairs::of(42..46, |seed| pair(behaviour, (policy, idle), rate, (requests, seed)));
+        pairs.assert_bounded(&format!("{drive}, {policy:?}, {rate} a second, {idle:?}"));
+        let detours = pairs.mean(|pair| pair.detours as f64);
+        assert!(detours > requests as f64 / 8.0, "{drive}, {policy:?}, {rate} a second, {idle:?}: {pairs}");
     }
 }
 
@@ -253,13 +250,13 @@ fn hardly_anything_but_writes_to_a_drive_that_writes_back_is_bounded() {
         ("ibm-ultrastar-9es", serial, 50.0),
         ("nearline-4tb", noisy, 10.0),
     ];
-    for (drive, behaviour, rate) in drives {
-        for reads in [Share::NONE, Share::new(1, 10).unwrap()] {
-            let how = (PolicyName::Fcfs, Some(IdleTime::default()));
-            let load = (Arrival::Poisson { rate }, reads);
-            let pairs = Pairs::of(42..46, |seed| pair_of((drive, behaviour), how, load, (24_000, seed)));
-            pairs.assert_bounded(&format!("{drive}, {rate} a second, {} of them reads", reads.as_f64()));
-        }
+    let reads = [Share::NONE, Share::new(1, 10).unwrap()];
+    let cases = drives.into_iter().flat_map(|drive| reads.map(|reads| (drive, reads)));
+    for ((drive, behaviour, rate), reads) in testing::some(3, cases) {
+        let how = (PolicyName::Fcfs, Some(IdleTime::default()));
+        let load = (Arrival::Poisson { rate }, reads);
+        let pairs = Pairs::of(42..46, |seed| pair_of((drive, behaviour), how, load, (24_000, seed)));
+        pairs.assert_bounded(&format!("{drive}, {rate} a second, {} of them reads", reads.as_f64()));
     }
 }
 

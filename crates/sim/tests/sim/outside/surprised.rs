@@ -174,7 +174,8 @@ fn troubles() -> Vec<Case> {
 
 /// In gaps alone, and with idle time.
 fn assert_bounded(case: &Case) {
-    for (idle, policy) in [(false, PolicyName::Fcfs), (true, PolicyName::Fcfs), (true, PolicyName::Sptf)] {
+    let how = [(true, PolicyName::Fcfs), (false, PolicyName::Fcfs), (true, PolicyName::Sptf)];
+    for (idle, policy) in testing::some(1, how) {
         let used = if idle { "idle time" } else { "gaps alone" };
         case.pairs(idle, policy, REQUESTS)
             .assert_bounded_of(REQUESTS, &format!("{}, {used}, {policy:?}", case.name));
@@ -183,13 +184,13 @@ fn assert_bounded(case: &Case) {
 
 #[test]
 fn whatever_there_is_responses_are_longer_by_no_more_than_the_bound() {
-    surprises().iter().for_each(assert_bounded);
+    testing::some(4, surprises()).iter().for_each(assert_bounded);
 }
 
 #[test]
 fn when_trouble_ends_responses_are_longer_by_no_more_than_the_bound() {
     // Up to 1.1% longer where the time in which gaps were left alone had saved up for detours what idle time had used already.
-    troubles().iter().for_each(assert_bounded);
+    testing::some(3, troubles()).iter().for_each(assert_bounded);
 }
 
 #[test]
@@ -198,7 +199,7 @@ fn shingled_tracks_are_not_trusted_however_busy_they_are() {
     let open = [5.0, 15.0, 30.0].map(|rate| (Arrival::Poisson { rate }, REQUESTS));
     // Some thousand requests later its cache is full, and whoever comes waits for whole bands to be written again.
     let closed = [1, 10].map(|tasks| (Arrival::outstanding(tasks), 2 * REQUESTS));
-    for (arrival, requests) in open.into_iter().chain(closed) {
+    for (arrival, requests) in testing::some(2, open.into_iter().chain(closed)) {
         let case = Case::atlas("shingled", arrival, shingled(profile.clone(), &known));
         for idle in [false, true] {
             let pairs = case.pairs(idle, PolicyName::Fcfs, requests);

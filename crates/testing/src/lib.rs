@@ -1,5 +1,5 @@
 //! Two things that the tests of all crates share: what a test needs from the machine, by name, and how large it is in which
-//! tier ([docs/TESTING.md](https://github.com/freeblock/freeblock/blob/main/docs/TESTING.md)).
+//! tier (docs/TESTING.md).
 //!
 //! A test asks for each program, directory or ability of the kernel that a machine may lack, and returns where it is missing:
 //! ```

@@ -2,7 +2,8 @@
 //! crates.
 //!
 //! A command makes its whole output before any of it is printed, so one that fails prints nothing but its error.
-//! The exit code is 0 when it worked, 1 when it failed, 2 when it was called wrongly.
+//! The exit code is 0 when it worked, 1 when it failed, 2 when it was called wrongly; 3 when `freeblock probe` found a part of the
+//! drive only.
 
 mod args;
 mod bars;
@@ -44,7 +45,7 @@ use std::ffi::OsString;
 struct Outcome {
     /// For standard output.
     text: String,
-    /// 0, or 1 for a command that worked and found what must not be.
+    /// 0, 1 for a command that worked and found what must not be, or 3 for a probe that found a part of the drive only.
     code: u8,
 }
 
@@ -114,7 +115,7 @@ fn execute(cli: Cli, console: &Console) -> Result<Outcome, Problem> {
         Command::Simulate(args) => simulate::execute(&args, console),
         Command::Lab(command) => lab::execute(command, console),
         Command::Demo(args) => demo::execute(&args, console),
-        Command::Probe(args) => probe::execute(&args, console).map(Outcome::from),
+        Command::Probe(args) => probe::execute(&args, console),
         #[cfg(target_os = "linux")]
         Command::Inspect(args) => inspect::execute(&args).map(Outcome::from),
         #[cfg(target_os = "linux")]

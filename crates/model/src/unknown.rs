@@ -46,6 +46,16 @@ impl DriveModel {
     /// # Ok::<(), freeblock_model::ProfileError>(())
     /// ```
     pub fn unknown(capacity: Sectors, sector: Bytes) -> Result<Self, ProfileError> {
+        Ok(Self::from_profile(&Profile::of_size(capacity, sector)?)?.without_knowledge())
+    }
+}
+
+impl Profile {
+    /// A drive of which nothing but the size is known, as [`DriveModel::unknown`] has it: a stand-in whose places and times mean nothing.
+    ///
+    /// # Errors
+    /// No sectors, more than a profile can describe (2^49 bytes), or sectors of a size that no drive has.
+    pub fn of_size(capacity: Sectors, sector: Bytes) -> Result<Self, ProfileError> {
         let sector_bytes = u32::try_from(sector.get()).unwrap_or(u32::MAX);
         let on_track = (TRACK / sector.get().max(1)).clamp(1, capacity.get().max(1));
         let tracks = capacity.get().div_ceil(on_track);
@@ -60,7 +70,7 @@ impl DriveModel {
         }
         let room = cylinders * heads * on_track;
         let cylinders = cylinders as u32;
-        let profile = Profile {
+        Ok(Self {
             format: FORMAT,
             name: NAME.to_owned(),
             title: "A drive that has not been characterised".to_owned(),
@@ -110,8 +120,7 @@ impl DriveModel {
                 remaps: Vec::new(),
             },
             firmware: None,
-        };
-        Ok(Self::from_profile(&profile)?.without_knowledge())
+        })
     }
 }
 

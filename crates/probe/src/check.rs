@@ -124,6 +124,12 @@ pub(crate) fn run(
     Ok((tally.check(), unsure))
 }
 
+/// Nothing was checked, and of none of so many LBNs the profile is sure.
+pub(crate) fn of_nothing(capacity: u64) -> (Check, Vec<Unsure>) {
+    let why = "the drive was not understood, and no prediction was checked".to_owned();
+    (Check::default(), vec![Unsure::new(0, capacity, why)])
+}
+
 /// How reads were predicted so far.
 #[derive(Clone, Debug)]
 struct Tally {

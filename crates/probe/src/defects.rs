@@ -29,6 +29,8 @@ const MOST_UNWRITABLE: usize = 512;
 pub(crate) struct Defects {
     lbns: BTreeSet<u64>,
     in_a_row: u32,
+    /// The last one, and how many there were, once there are too many: nothing is read any more.
+    too_many: Option<(Lbn, String)>,
     unwritable: BTreeSet<u64>,
     writes_in_a_row: u32,
     /// Whether a write ever worked.
@@ -92,6 +94,16 @@ impl Defects {
         } else {
             return Ok(());
         };
+        self.too_many = Some((lbn, problem));
+        self.bear(reason)
+    }
+
+    /// Whether the drive may still be read.
+    ///
+    /// # Errors
+    /// Too much of it is lost: every further read may cost what can still be saved.
+    pub(crate) fn bear(&self, reason: &str) -> Result<(), ProbeError> {
+        let Some((lbn, problem)) = self.too_many.clone() else { return Ok(()) };
         Err(ProbeError::Unreadable { lbn, problem, reason: reason.to_owned() })
     }
 

@@ -53,3 +53,11 @@ pub enum ProbeError {
         mend: String,
     },
 }
+
+impl ProbeError {
+    /// Whether the drive itself is the reason, by its times or by what cannot be read, rather than the device's handle, the user or a
+    /// file: a probe goes on without the measurement.
+    pub(crate) const fn is_of_the_drive(&self) -> bool {
+        matches!(self, Self::Unlike { .. } | Self::Unreadable { .. })
+    }
+}

@@ -12,10 +12,14 @@ use thiserror::Error;
 use units::{Duration, Instant, Lbn, LbnRange, Op, Sectors};
 
 /// First bytes of a state file; the last is the version of the format and of the order of measurements.
-const MAGIC: &[u8; 8] = b"FBPROBE\x06";
+const MAGIC: &[u8; 8] = b"FBPROBE\x07";
 
-/// Bytes before the entries: magic, capacity, sector size, seed, revolution, entries.
-const HEADER: usize = 8 + 5 * 8;
+/// Bytes before the entries: magic, capacity, sector size, seed, revolution, entries, attempts, whether it
+/// ended with a part.
+const HEADER: usize = 8 + 7 * 8;
+
+/// Between the dice of one attempt and the next.
+const OTHER_DICE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Bytes of an entry: LBN and direction, sectors, which of them could not be read, submitted, completed.
 const ENTRY: usize = 8 + 4 + 4 + 8 + 8;
@@ -100,6 +104,9 @@ pub struct Journal {
     capacity: u64,
     sector_bytes: u64,
     seed: u64,
+    /// Attempts before this one that ended with a part of the drive, and whether this one has.
+    attempts: u64,
+    ended_partial: bool,
     /// One turn in nanoseconds as the bits of a float, 0 while it is not known.
     revolution: u64,
     entries: Vec<Entry>,
@@ -130,11 +137,37 @@ impl Journal {
         self.seed
     }
 
+    /// The seed of this attempt's dice.
+    pub(crate) const fn dice(&self) -> u64 {
+        self.seed ^ self.attempts.wrapping_mul(OTHER_DICE)
+    }
+
+    /// Attempts before this one that ended with a part of the drive.
+    pub const fn attempts(&self) -> u64 {
+        self.attempts
+    }
+
+    /// Begins another attempt if the last one ended with a part of the drive: the same readings would lead to the same end.
+    pub(crate) fn begin_again_if_partial(&mut self) {
+        if self.ended_partial {
+            (self.entries, self.revolution, self.ended_partial) = (Vec::new(), 0, false);
+            self.attempts = self.attempts.saturating_add(1);
+        }
+    }
+
     /// The bytes of a state file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER + ENTRY * self.entries.len() + 4);
         out.extend_from_slice(MAGIC);
-        let head = [self.capacity, self.sector_bytes, self.seed, self.revolution, self.entries.len() as u64];
+        let head = [
+            self.capacity,
+            self.sector_bytes,
+            self.seed,
+            self.revolution,
+            self.entries.len() as u64,
+            self.attempts,
+            u64::from(self.ended_partial),
+        ];
         head.iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
         for e in &self.entries {
             let lbn = e.range.start().get() | if e.op.is_write() { WRITE } else { 0 };
@@ -173,7 +206,10 @@ impl Journal {
             journal.sector_bytes = number()?;
             journal.seed = number()?;
             journal.revolution = number()?;
-            number()
+            let count = number()?;
+            journal.attempts = number()?;
+            journal.ended_partial = number()? != 0;
+            Some(count)
         })();
         let count = count.ok_or_else(|| damaged("it ends early"))?;
         if count.checked_mul(ENTRY as u64) != Some(left.len() as u64) {
@@ -239,6 +275,8 @@ mod tests {
             capacity: 1_000,
             sector_bytes: 512,
             seed: 3,
+            attempts: 2,
+            ended_partial: true,
             revolution: 6e6f64.to_bits(),
             entries: (0..100).map(entry).collect(),
         }

@@ -1,13 +1,14 @@
 //! The map and the shape as a profile's layout.
 
+use crate::error::ProbeError;
 use crate::geometry::{Kind, Shape};
 use crate::mapping::Map;
 use crate::turns::{frac, wrap};
 use crate::whole::{Joiner, Whole};
 use crate::zone::Zone;
-use model::Layout;
+use model::{Layout, Profile};
 use model::profile::{LayoutSpec, Order, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone as ZoneSpec};
-use units::Lbn;
+use units::{Bytes, Lbn, Sectors};
 
 /// A skew this near to whole sectors is whole sectors, if over all of the zone no more than that comes of it.
 const WHOLE_SECTORS: f64 = 0.05;
@@ -40,6 +41,15 @@ pub(crate) fn assemble(map: &Map, shape: Shape, bus_turns: f64, loose: f64) -> (
         }
     }
     assembled(map, shape, bus_turns, &plain, &wholes)
+}
+
+/// A layout of which nothing but the capacity is measured: what a profile has of a drive that was not understood.
+pub(crate) fn of_size(capacity: u64, sector_bytes: u64) -> Result<Profile, ProbeError> {
+    Profile::of_size(Sectors::new(capacity), Bytes::new(sector_bytes)).map_err(|e| ProbeError::Unlike {
+        stage: "layout",
+        problem: e.to_string(),
+        mend: "report this drive".to_owned(),
+    })
 }
 
 /// The same map, where zones of densities that recur begin with a cylinder or band: tracks before that are zones of their own.

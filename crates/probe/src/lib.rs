@@ -85,4 +85,4 @@ pub use journal::{Journal, StateError};
 pub use meter::{Hook, Progress};
 pub use predict::Predictor;
 pub use probe::{Options, Outcome, Probe};
-pub use report::{Check, Confidence, Finding, Report, Unreadable, Unsure};
+pub use report::{Check, Confidence, Finding, GivenUp, Report, Unreadable, Unsure};

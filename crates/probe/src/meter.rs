@@ -47,6 +47,9 @@ const SMALL: f64 = 9e9;
 const GROWTH: f64 = 0.408;
 const MOST_S: f64 = 3_600.0;
 
+/// By how many times that the time of a further attempt grows at most.
+const MOST_MORE: u64 = 24;
+
 /// When what comes before the check ends, of that time, where the arm is so quick that the check takes little; and the shares of
 /// its parts are of so much.
 const LONGEST_BEFORE_CHECK: f64 = 0.88;
@@ -115,7 +118,7 @@ pub(crate) struct Meter<'a> {
 
 impl<'a> Meter<'a> {
     pub(crate) fn new(recorder: Recorder<'a>, hook: &'a mut Hook<'a>) -> Self {
-        let draw = Draw::new(recorder.journal().seed());
+        let draw = Draw::new(recorder.journal().dice());
         Self {
             recorder,
             hook,
@@ -174,7 +177,9 @@ impl<'a> Meter<'a> {
     /// Drive time that a probe may take, s.
     fn allowed_s(&self) -> f64 {
         let bytes = self.capacity() as f64 * self.sector_bytes() as f64;
-        (LEAST_S * (bytes / SMALL).powf(GROWTH)).clamp(LEAST_S, MOST_S)
+        let once = (LEAST_S * (bytes / SMALL).powf(GROWTH)).clamp(LEAST_S, MOST_S);
+        // What was not done in one attempt may be in the next.
+        once * (1.0 + self.recorder.journal().attempts().min(MOST_MORE) as f64)
     }
 
     /// Whether the arm is so slow that the check takes a good part of the time.
@@ -219,6 +224,11 @@ impl<'a> Meter<'a> {
         if self.tell().is_break() { Err(ProbeError::Interrupted) } else { Ok(()) }
     }
 
+    /// What was found is of a part of the drive: the next probe that goes on from the journal does not come to the same end.
+    pub(crate) fn ended_partial(&mut self) {
+        self.recorder.ended_partial();
+    }
+
     /// All is measured: whoever waits is told so.
     pub(crate) fn end(&mut self) {
         self.stage("done", 1.0);
@@ -238,6 +248,7 @@ impl<'a> Meter<'a> {
             // A drive tries for seconds; once is enough.
             return Ok(Reading { submitted: self.now, completed: self.now, failed: true });
         }
+        self.defects.bear(self.recorder.reason())?;
         self.count()?;
         let range = LbnRange::new(Lbn::new(first), Sectors::new(count));
         let done = self.recorder.execute(at.max(self.now), op, range)?;
@@ -256,6 +267,7 @@ impl<'a> Meter<'a> {
         if two.iter().any(|&(op, lbn)| self.defects.touches(op, lbn, 1)) {
             return Ok([Reading { submitted: self.now, completed: self.now, failed: true }; 2]);
         }
+        self.defects.bear(self.recorder.reason())?;
         self.count()?;
         self.count()?;
         let sector = |(op, lbn)| (op, LbnRange::new(Lbn::new(lbn), Sectors::new(1)));

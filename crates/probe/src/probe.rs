@@ -8,10 +8,10 @@ use crate::device::Device;
 use crate::error::ProbeError;
 use crate::findings;
 use crate::gaps::{self, Known};
-use crate::geometry;
+use crate::geometry::{self, Geometry};
 use crate::journal::{Journal, Recorder, StateError};
 use crate::layout;
-use crate::mapping::Mapper;
+use crate::mapping::{Map, Mapper};
 use crate::meter::{Hook, Meter};
 use crate::pairs;
 use crate::predict::Predictor;
@@ -70,16 +70,18 @@ impl Probe {
         Self { options, journal }
     }
 
-    /// One that goes on from a saved state.
+    /// One that goes on from a saved state. Where that ended with a part of the drive ([`Report::is_partial`]), the drive is measured
+    /// anew, with other dice and more time.
     ///
     /// # Errors
     /// The state was begun with another seed.
-    pub fn resume(options: Options, journal: Journal) -> Result<Self, StateError> {
+    pub fn resume(options: Options, mut journal: Journal) -> Result<Self, StateError> {
         if journal.seed() != options.seed {
             return Err(StateError::Other {
                 problem: format!("its seed is {}, not {}", journal.seed(), options.seed),
             });
         }
+        journal.begin_again_if_partial();
         Ok(Self { options, journal })
     }
 
@@ -91,8 +93,9 @@ impl Probe {
     /// Probes `device` to the end, calling `hook` before the first command and now and then.
     ///
     /// # Errors
-    /// A command that failed, a hook that said so, a state of another drive, or times that are no disk's. The journal
-    /// keeps what was measured.
+    /// A device that is gone, a hook that said so, a state of another drive, or no revolution in the times: then it is no disk that
+    /// spins. The journal keeps what was measured. Whatever else the drive does, there is a profile, and the report names what it is
+    /// not sure of.
     pub fn run(&mut self, device: &mut dyn Device, hook: &mut Hook<'_>) -> Result<Outcome, ProbeError> {
         if let Some(region) = self.options.writes {
             let capacity = device.capacity().get();
@@ -116,11 +119,16 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     let spin = spin::find(meter)?;
     let rpm = (60e9 / spin.revolution).round() as u32;
     report.add("revolution time", format!("{:.6} ms ({rpm} rpm)", spin.revolution / 1e6), spin.strength, "");
-    let mut buffer = buffer::find(meter)?;
-    findings::of_buffer(&mut report, &buffer);
+    let mut buffer = match report.kept("read cache", buffer::find(meter))? {
+        Some(buffer) => {
+            findings::of_buffer(&mut report, &buffer);
+            buffer
+        }
+        None => Buffer::default(),
+    };
     if !spin.steady {
         meter.stage("spindle", 0.05);
-        meter.anchor()?;
+        report.kept("spindle", meter.anchor())?;
         let us = meter.spread * meter.revolution() / 1e3;
         report.add(
             "spread of an angle",
@@ -129,27 +137,42 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
             "the spindle is followed by anchor sectors",
         );
     }
-    let mut map = Mapper::new(meter).run()?;
-    if !buffer.tells_bus
-        && let Some(bus::Slow { sector_ns, sure }) = bus::find(meter, &map)?
-    {
+    let (mut map, ended) = Mapper::new(meter).run()?;
+    report.kept("zones and tracks", ended)?;
+    let bus = if buffer.tells_bus { None } else { report.kept("bus", bus::find(meter, &map))?.flatten() };
+    if let Some(bus::Slow { sector_ns, sure }) = bus {
         buffer.bus_sector_ns = sector_ns;
         let note = "slower than the medium: reads of more sectors end so much later";
         findings::of_bus(&mut report, sector_ns, sure, note);
     }
-    let geometry = geometry::find(meter, &map, &buffer)?;
+    let geometry = geometry::find(meter, &map, &buffer);
+    let mut geometry = report.kept("heads and cylinders", geometry)?.unwrap_or_else(geometry::unknown);
     let bus_turns = buffer.bus_sector_ns / meter.revolution();
     let loose = if meter.is_noisy() { LOOSE / meter.revolution() } else { 0.0 };
     let (mut cylinders, mut spec) = layout::assemble(&map, geometry.shape, bus_turns, loose);
-    findings::of_map(&mut report, &map, &geometry, cylinders, !meter.is_noisy());
-    let zero_latency = zero::reads(meter, &map, buffer.bus_sector_ns)?;
-    let heads = geometry.shape.heads.max(1) as u16;
-    let mut placed = place(&spec, cylinders, heads)?;
+    let mut heads = geometry.shape.heads.max(1) as u16;
+    let mut placed = match report.kept("layout", placed_if_told(&map, &geometry, &spec, cylinders))? {
+        Some(placed) => placed,
+        None => {
+            // Zones and heads that no profile has are withdrawn, with all that rests on them.
+            let of_size = layout::of_size(meter.capacity(), meter.sector_bytes())?;
+            (cylinders, heads, spec) = (of_size.cylinders, of_size.heads, of_size.layout);
+            (map, geometry) = (Map::of_nothing(meter.capacity()), geometry::unknown());
+            place(&spec, cylinders, heads)?
+        }
+    };
+    if map.mapped > 0 {
+        findings::of_map(&mut report, &map, &geometry, cylinders, !meter.is_noisy());
+    }
+    let zero_latency = zero::reads(meter, &map, buffer.bus_sector_ns);
+    let zero_latency = report.kept("zero-latency reads", zero_latency)?.flatten();
     let mut inside = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) };
     let mut points = Vec::new();
-    if let Some((known, switch)) = inside.inside()? {
+    let known = report.kept("seeks inside of zones", inside.inside())?.flatten();
+    if let Some((known, switch)) = known {
         let known_moves = Known { curve: &known, switch, bus_ns: buffer.bus_sector_ns };
-        let gaps = gaps::find(meter, &placed, &spec.zones, &known_moves)?;
+        let gaps = gaps::find(meter, &placed, &spec.zones, &known_moves);
+        let gaps = report.kept("cylinders without LBNs", gaps)?.unwrap_or_default();
         let (told, boundaries) = (gaps.iter().flatten().count(), gaps.len());
         let gaps: Vec<u32> = gaps.into_iter().map(Option::unwrap_or_default).collect();
         let left_out: u32 = gaps.iter().sum();
@@ -160,15 +183,21 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         findings::of_gaps(&mut report, left_out, told as u64, boundaries as u64);
         points = known;
     }
-    let mut seeks = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) }.run(points)?;
-    pairs::part(meter, &placed, &mut seeks)?;
-    let crossing = crossing::find(meter, &map, geometry.shape, buffer.bus_sector_ns)?;
+    let seeks = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) }.run(points);
+    let mut seeks = report.kept("seek curve", seeks)?.unwrap_or_default();
+    let parted = pairs::part(meter, &placed, &mut seeks);
+    report.kept("two commands at a time", parted)?;
+    let crossing = crossing::find(meter, &map, geometry.shape, buffer.bus_sector_ns);
+    let crossing = report.kept("read over a change of head", crossing)?.flatten();
     if let Some(crossing) = crossing {
         let value = if crossing.lost { "loses a revolution" } else { "loses nothing" };
         report.add("read over a change of head", value.to_owned(), crossing.sure, "");
     }
     let written = match options.writes {
-        Some(region) => writes::find(meter, &placed, &buffer, &seeks, region)?,
+        Some(region) => {
+            let written = writes::find(meter, &placed, &buffer, &seeks, region);
+            report.kept("writes", written)?.flatten()
+        }
         None => None,
     };
     if let Some(missed_ms) = written.as_ref().and_then(|w| w.settle.as_ref()).map(|s| s.missed_overhead_ms) {
@@ -186,7 +215,8 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     findings::of_seeks(&mut report, &seeks, zero_latency);
     let zero_latency_writes = match (options.writes, &written) {
         (Some(region), Some(written)) if !written.write_back => {
-            zero::writes(meter, &map, region, buffer.bus_sector_ns)?
+            let seen = zero::writes(meter, &map, region, buffer.bus_sector_ns);
+            report.kept("zero-latency writes", seen)?.flatten()
         }
         _ => None,
     };
@@ -207,8 +237,15 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         problem: e.to_string(),
         mend: "report this drive".to_owned(),
     })?;
-    let (check, unsure) = check::run(meter, &mut map, &mut predictor)?;
-    if let Some(again) = check::moved_alone(meter, &map)? {
+    let checked = if map.mapped == 0 {
+        None
+    } else {
+        let checked = check::run(meter, &mut map, &mut predictor);
+        report.kept("check", checked)?
+    };
+    let (check, unsure) = checked.unwrap_or_else(|| check::of_nothing(meter.capacity()));
+    let again = check::moved_alone(meter, &map);
+    if let Some(again) = report.kept("remapped LBNs", again)?.flatten() {
         let odd: Vec<String> = map.zones.iter().flat_map(|z| &z.odd).map(u64::to_string).collect();
         let note = format!(
             "met by chance; where they are was not looked for; so again in {:.0}% of {} further reads",
@@ -219,7 +256,13 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     }
     report.check = check;
     findings::doubt(&mut report, &check, &map, geometry.sure);
-    let (writes, unsure_writes) = check::writes(meter, &mut predictor, options.writes)?;
+    let writes = check::writes(meter, &mut predictor, options.writes);
+    let (writes, unsure_writes) = match report.kept("check of writes", writes)? {
+        Some(found) => found,
+        None => (None, check::of_nothing(meter.capacity()).1),
+    };
+    let given_up = report.given_up.iter().map(|given_up| format!("not measured: {}: {}", given_up.what, given_up.why));
+    profile.sources.extend(given_up);
     profile.sources.extend(unsure.iter().map(ToString::to_string));
     profile.sources.extend(unsure_writes.iter().map(|region| format!("writes: {region}")));
     (report.writes, report.unsure_writes) = (writes, unsure_writes);
@@ -228,8 +271,32 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
     report.unwritable = meter.unwritable();
     report.commands = meter.commands();
     report.drive_time_s = meter.drive_time().as_secs_f64();
+    if report.is_partial() {
+        meter.ended_partial();
+    }
     meter.end();
     Ok(Outcome { profile, report })
+}
+
+/// The layout, if the map has one: nothing was mapped of a drive whose first angles could not be taken.
+fn placed_if_told(
+    map: &Map,
+    geometry: &Geometry,
+    spec: &LayoutSpec,
+    cylinders: u32,
+) -> Result<Layout, ProbeError> {
+    let unlike = |problem: String| ProbeError::Unlike {
+        stage: "layout",
+        problem,
+        mend: "the layout was withdrawn; probe again with another --seed".to_owned(),
+    };
+    if map.mapped == 0 {
+        return Err(unlike("no angle of a sector was found".to_owned()));
+    }
+    match u16::try_from(geometry.shape.heads.max(1)) {
+        Ok(heads) => Layout::new(spec, cylinders, heads).map_err(|e| unlike(e.to_string())),
+        Err(_) => Err(unlike(format!("{} heads", geometry.shape.heads))),
+    }
 }
 
 fn place(spec: &LayoutSpec, cylinders: u32, heads: u16) -> Result<Layout, ProbeError> {

@@ -1,5 +1,6 @@
 //! What a probe found, how sure it is, and where it is not.
 
+use crate::error::ProbeError;
 use serde::Serialize;
 use std::fmt;
 use units::Lbn;
@@ -121,6 +122,16 @@ pub struct Unreadable {
     pub end: Lbn,
 }
 
+/// A measurement that ended before its answer was known. The profile has a stand-in in its place, and the report names where that may be
+/// wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GivenUp {
+    /// The measurement.
+    pub what: String,
+    /// What was seen, and what may help.
+    pub why: String,
+}
+
 fn number<S: serde::Serializer>(lbn: &Lbn, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(lbn.get())
 }
@@ -151,6 +162,8 @@ pub struct Check {
 pub struct Report {
     /// In the order of the measurements.
     pub findings: Vec<Finding>,
+    /// Measurements that ended without an answer.
+    pub given_up: Vec<GivenUp>,
     /// Where the profile may be wrong; empty when it met every check.
     pub unsure: Vec<Unsure>,
     /// Sectors that could not be read, ascending; only those that the probe met.
@@ -174,6 +187,7 @@ impl Report {
     pub(crate) fn new() -> Self {
         Self {
             findings: Vec::new(),
+            given_up: Vec::new(),
             unsure: Vec::new(),
             unreadable: Vec::new(),
             unwritable: Vec::new(),
@@ -188,6 +202,36 @@ impl Report {
     pub(crate) fn add(&mut self, what: &str, value: String, confidence: f64, note: impl Into<String>) {
         let confidence = (confidence.clamp(0.0, 1.0) * 100.0).round() / 100.0;
         self.findings.push(Finding { what: what.to_owned(), value, confidence, note: note.into() });
+    }
+
+    /// Whether the profile is of a part of the drive only: a measurement was given up, the map ends before the drive does, or regions of
+    /// which the profile is not sure hold more LBNs than the check allows to be wrong.
+    pub fn is_partial(&self) -> bool {
+        let unsure: u64 = self.unsure.iter().map(|u| u.end.get().saturating_sub(u.first.get())).sum();
+        let drive = self.check.end.get() as f64 / self.check.of_drive.max(f64::MIN_POSITIVE);
+        !self.given_up.is_empty()
+            || self.check.of_drive < 1.0
+            || unsure as f64 > (1.0 - crate::check::ENOUGH) * drive
+    }
+
+    /// What was found, unless the drive's times or its defects kept the measurement from an end: that is noted, and the probe goes on
+    /// with a stand-in.
+    ///
+    /// # Errors
+    /// A device that is gone, an interruption, or a state of another drive: none of these is the drive's answer.
+    pub(crate) fn kept<T>(
+        &mut self,
+        what: &str,
+        found: Result<T, ProbeError>,
+    ) -> Result<Option<T>, ProbeError> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_of_the_drive() => {
+                self.given_up.push(GivenUp { what: what.to_owned(), why: error.to_string() });
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// These are no surer than that.

@@ -11,7 +11,7 @@ use model::{Layout, Location};
 use units::{Cylinder, Head, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// What was found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Seeks {
     /// Cylinders, ms less the command overhead, spread of the searches in ms.
     pub(crate) curve: Vec<(u32, f64, f64)>,

@@ -34,7 +34,10 @@ struct Json<'a> {
     report: &'a Report,
 }
 
-pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Problem> {
+/// The exit code of a probe that found a part of the drive only.
+const PARTIAL: u8 = 3;
+
+pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outcome, Problem> {
     for path in args.output.iter().chain(&args.resume) {
         files::check_replaceable(path)?;
     }
@@ -94,14 +97,20 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<String, Pro
     if let Some(path) = &args.output {
         files::replace(path, profile.to_toml())?;
     }
-    match (&args.output, args.json) {
-        (_, true) => crate::drive::json(&Json { profile, report }),
+    let text = match (&args.output, args.json) {
+        (_, true) => crate::drive::json(&Json { profile, report })?,
         (Some(_), false) => {
             let preset = args.device.preset()?.map_or_else(String::new, |preset| preset + "\n\n");
-            Ok(preset + &shown(report))
+            preset + &shown(report)
         }
-        (None, false) => Ok(profile.to_toml()),
+        (None, false) => profile.to_toml(),
+    };
+    if !report.is_partial() {
+        return Ok(text.into());
     }
+    let more = if args.resume.is_some() { "; the same command measures it anew, with more time" } else { "" };
+    console.note(&format!("partial: the report names what the profile is not sure of{more}"));
+    Ok(crate::Outcome { text, code: PARTIAL })
 }
 
 /// From the beginning, or from the state file if there is one.
@@ -158,6 +167,9 @@ fn shown(report: &Report) -> String {
             percent(writes.turns_off),
             percent(writes.elsewhere),
         );
+    }
+    for given_up in &report.given_up {
+        let _ = writeln!(text, "Not measured, {}: {}.", given_up.what, given_up.why);
     }
     if report.unsure.is_empty() {
         text.push_str("No region of the drive is unsure.\n");

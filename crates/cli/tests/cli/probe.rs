@@ -105,6 +105,24 @@ fn a_probe_that_is_told_to_end_saves_what_it_has_measured_and_says_how_to_go_on(
 }
 
 #[test]
+fn a_part_of_a_drive_is_a_profile_with_an_exit_code_of_its_own_and_the_next_probe_measures_anew() {
+    let dir = Dir::new();
+    let (found, state) = (dir.path("found.toml"), dir.path("probe.state"));
+    // More than a probe bears, and met after the revolution time is known.
+    let lost = format!("{DEVICE},bad_sectors=200000:8");
+    let said = run_with(&["probe", &lost, "-o", &found, "--resume", &state]);
+    assert_eq!(said.code, Some(3), "{}", said.err);
+    assert!(said.err.contains("partial: ") && said.err.contains("measures it anew"), "{}", said.err);
+    for word in ["Not measured, ", "save what is on the drive", "Not sure of LBN 0 to "] {
+        assert!(said.out.contains(word), "no {word:?} in:\n{}", said.out);
+    }
+    run_with(&["drive", "show", &found]).worked();
+    let whole = run_with(&["probe", DEVICE, "-o", &found, "--resume", &state]);
+    let said = whole.worked();
+    assert!(said.contains("No region of the drive is unsure"), "{said}");
+}
+
+#[test]
 fn bad_sectors_are_gone_round_and_listed() {
     let dir = Dir::new();
     let found = dir.path("found.toml");

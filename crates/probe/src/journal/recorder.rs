@@ -66,6 +66,11 @@ impl<'a> Recorder<'a> {
         self.journal
     }
 
+    /// What this attempt found is of a part of the drive.
+    pub(crate) fn ended_partial(&mut self) {
+        self.journal.ended_partial = true;
+    }
+
     pub(crate) fn set_revolution(&mut self, ns: f64) {
         self.journal.revolution = ns.to_bits();
     }
@@ -211,7 +216,7 @@ impl<'a> Recorder<'a> {
         let end = self.journal.entries.last().map_or(Instant::ZERO, |e| e.done.timed.completed);
         let phase = |t: Instant| (t.as_nanos() as f64 / turn).rem_euclid(1.0);
         // A drive that was not switched off may have them in its buffer.
-        let mut draw = Draw::new(self.journal.seed ^ self.journal.commands());
+        let mut draw = Draw::new(self.journal.dice() ^ self.journal.commands());
         let elsewhere = (0..self.segments + FORGET).map(|_| Lbn::new(draw.below(self.journal.capacity)));
         for lbn in elsewhere {
             repeated(self.device, LbnRange::new(lbn, Sectors::new(1)))?;

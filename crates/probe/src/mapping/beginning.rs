@@ -31,7 +31,12 @@ impl Mapper<'_, '_> {
             return Ok(zone);
         }
         let last = self.capacity - 1 - first;
-        let sectors = self.density(first, angle)?;
+        let mut sectors = self.density(first, angle)?;
+        if sectors < self.fewest_sectors() && first + self.fewest_sectors() < self.capacity {
+            // Tracks that short would be more than a drive has: readings went wrong, and are taken once more.
+            self.meter.find_phase()?;
+            sectors = self.density_over(first, angle, &DENSITY_STEPS)?;
+        }
         let (sectors, sure) = self.counted(first, sectors, angle)?;
         let mut zone = Zone::new(first, sectors, angle);
         zone.end = self.capacity;

@@ -22,6 +22,9 @@ use std::collections::BTreeSet;
 /// The most zones; beyond that the drive is not understood.
 const MOST_ZONES: usize = 4_096;
 
+/// The most tracks of a drive.
+const MOST_TRACKS: u64 = crate::geometry::MOST_HEADS * model::MOST_CYLINDERS as u64 / 2;
+
 /// When mapping ends, of the time that a probe may take.
 pub(super) const LONGEST: f64 = 0.6;
 
@@ -42,6 +45,13 @@ pub(crate) struct Map {
 }
 
 impl Map {
+    /// Of a drive of so many sectors of which nothing is known.
+    pub(crate) fn of_nothing(capacity: u64) -> Self {
+        let mut zone = Zone::new(0, capacity.max(1), 0.0);
+        zone.end = capacity;
+        Self { zones: vec![zone], ..Self::default() }
+    }
+
     pub(crate) fn zone_of(&self, lbn: u64) -> Option<&Zone> {
         let after = self.zones.partition_point(|z| z.first <= lbn);
         self.zones.get(after.checked_sub(1)?).filter(|z| lbn < z.end)
@@ -134,8 +144,26 @@ impl<'m, 'a> Mapper<'m, 'a> {
         !self.meter.is_noisy() || 1.0 / sectors as f64 > TOLD * self.spread
     }
 
-    /// Maps the drive.
-    pub(crate) fn run(mut self) -> Result<Map, ProbeError> {
+    /// Maps the drive; and why that ended before the drive does, where it was for the drive's sake.
+    pub(crate) fn run(mut self) -> Result<(Map, Result<(), ProbeError>), ProbeError> {
+        let ended = match self.all_zones() {
+            Err(error) if !error.is_of_the_drive() => return Err(error),
+            ended => ended,
+        };
+        let at = self.map.zones.last().map_or(0, |zone| zone.end);
+        self.map.mapped = at.min(self.capacity);
+        if at < self.capacity {
+            // What was not understood is taken to go on as before, and is reported as unsure.
+            let rest = self.rest(at)?;
+            self.map.zones.push(rest);
+        }
+        let measured = self.meter.measured();
+        self.map.measured = self.map.tracks_of(&measured);
+        Ok((self.map, ended))
+    }
+
+    /// Zone after zone, as long as there is time.
+    fn all_zones(&mut self) -> Result<(), ProbeError> {
         let mut at = 0;
         while at < self.capacity && self.map.zones.len() < MOST_ZONES && self.meter.is_within(LONGEST) {
             self.meter.stage("zones and tracks", 0.05 + 0.6 * at as f64 / self.capacity as f64);
@@ -166,20 +194,26 @@ impl<'m, 'a> Mapper<'m, 'a> {
                 self.map.zones.push(zone);
             }
         }
-        self.map.mapped = at.min(self.capacity);
-        if at < self.capacity {
-            // What was not understood is taken to go on as before, and is reported as unsure.
-            let largest = self.map.zones.iter().max_by_key(|z| z.lbns());
-            let sectors = largest.map_or(1, |z| z.sectors);
-            let levels = largest.map(|z| z.levels.clone()).unwrap_or_default();
-            let angle = self.angle(at)?;
-            let mut rest = Zone::new(at, sectors, angle);
-            rest.end = self.capacity;
-            rest.levels = levels;
-            self.map.zones.push(rest);
-        }
-        let measured = self.meter.measured();
-        self.map.measured = self.map.tracks_of(&measured);
-        Ok(self.map)
+        Ok(())
+    }
+
+    /// A zone for all LBNs from one on, which were not mapped.
+    fn rest(&mut self, at: u64) -> Result<Zone, ProbeError> {
+        let largest = self.map.zones.iter().max_by_key(|z| z.lbns());
+        let sectors = largest.map_or(1, |z| z.sectors).max(self.fewest_sectors());
+        let levels = largest.map(|z| z.levels.clone()).unwrap_or_default();
+        let angle = match self.angle(at) {
+            Err(error) if !error.is_of_the_drive() => return Err(error),
+            angle => angle.unwrap_or_default(),
+        };
+        let mut rest = Zone::new(at, sectors, angle);
+        rest.end = self.capacity;
+        rest.levels = levels;
+        Ok(rest)
+    }
+
+    /// The fewest sectors that a drive's tracks have in the mean: with fewer there would be more tracks than a profile has.
+    fn fewest_sectors(&self) -> u64 {
+        self.capacity.div_ceil(MOST_TRACKS)
     }
 }

@@ -10,6 +10,7 @@ mod confidence;
 mod defects;
 mod kinds;
 mod noise;
+mod partial;
 mod parts;
 mod predicting;
 mod probing;

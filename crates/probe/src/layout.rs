@@ -6,8 +6,8 @@ use crate::mapping::Map;
 use crate::turns::{frac, wrap};
 use crate::whole::{Joiner, Whole};
 use crate::zone::Zone;
-use model::{Layout, Profile};
 use model::profile::{LayoutSpec, Order, SectorsPerTrack, Sparing, SparingRegion, Turns, Zone as ZoneSpec};
+use model::{Layout, Profile};
 use units::{Bytes, Lbn, Sectors};
 
 /// A skew this near to whole sectors is whole sectors, if over all of the zone no more than that comes of it.

@@ -261,7 +261,8 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<Outcome, Pro
         Some(found) => found,
         None => (None, check::of_nothing(meter.capacity()).1),
     };
-    let given_up = report.given_up.iter().map(|given_up| format!("not measured: {}: {}", given_up.what, given_up.why));
+    let given_up =
+        report.given_up.iter().map(|given_up| format!("not measured: {}: {}", given_up.what, given_up.why));
     profile.sources.extend(given_up);
     profile.sources.extend(unsure.iter().map(ToString::to_string));
     profile.sources.extend(unsure_writes.iter().map(|region| format!("writes: {region}")));

@@ -35,6 +35,9 @@ pub struct Confidence {
     pub high: f64,
 }
 
+/// The least confidence in a revolution time with which a measurement that fails does not end the probe: random times reach less.
+const SPINS: f64 = 0.7;
+
 /// Of a normal distribution 95% lie within so many standard deviations.
 const Z: f64 = 1.959_964;
 
@@ -214,11 +217,12 @@ impl Report {
             || unsure as f64 > (1.0 - crate::check::ENOUGH) * drive
     }
 
-    /// What was found, unless the drive's times or its defects kept the measurement from an end: that is noted, and the probe goes on
-    /// with a stand-in.
+    /// Returns what was found, unless the drive's times or its defects kept the measurement from an end: that is noted, and the probe goes
+    /// on with a stand-in.
     ///
     /// # Errors
-    /// A device that is gone, an interruption, or a state of another drive: none of these is the drive's answer.
+    /// A device that is gone, an interruption, or a state of another drive: none of these is the drive's answer. Any error where it is not
+    /// sure that the drive spins: memory behind a busy machine's clock has a revolution time by chance, and is to have no profile.
     pub(crate) fn kept<T>(
         &mut self,
         what: &str,
@@ -226,12 +230,17 @@ impl Report {
     ) -> Result<Option<T>, ProbeError> {
         match found {
             Ok(found) => Ok(Some(found)),
-            Err(error) if error.is_of_the_drive() => {
+            Err(error) if error.is_of_the_drive() && self.spins() => {
                 self.given_up.push(GivenUp { what: what.to_owned(), why: error.to_string() });
                 Ok(None)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the revolution time is sure enough for the drive to be one that spins.
+    fn spins(&self) -> bool {
+        self.findings.iter().any(|f| f.what == "revolution time" && f.confidence >= SPINS)
     }
 
     /// These are no surer than that.

@@ -31,7 +31,7 @@ impl Restless {
             Some(calm) => self.calm = calm,
             None => {
                 self.dice = self.dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                self.late += (self.dice >> 40) * 6_000_000 >> 24;
+                self.late += ((self.dice >> 40) * 6_000_000) >> 24;
             }
         }
         Duration::from_nanos(self.late)

@@ -357,9 +357,16 @@ impl Prober {
                 return None;
             }
             let most = room::check_points(&self.plan);
-            self.current = self.ranges.pop().map(|range| Look::at(range, most, self.parts.len()));
+            let longest = self.longest_line();
+            self.current = self.ranges.pop().map(|range| {
+                let too_long = range.right.step - range.left.step > longest;
+                Look::at(range, most, self.parts.len(), too_long)
+            });
         }
-        let Look { range, checks, .. } = self.current.as_ref()?;
+        let Look { range, checks, too_long, left_out, .. } = self.current.as_ref()?;
+        if *too_long && *left_out == 0 {
+            return Some((range.curve as usize, range.left.step + (range.right.step - range.left.step) / 2));
+        }
         // One of those that are not yet check points, each alike.
         let free = range.inside() - checks.len() as i64;
         let count = NonZeroU64::new(free.unsigned_abs()).unwrap_or(NonZeroU64::MIN);
@@ -368,6 +375,14 @@ impl Prober {
             step += i64::from(check.step <= step);
         }
         Some((range.curve as usize, step))
+    }
+
+    /// The most steps between the ends of a range that is interpolated.
+    fn longest_line(&self) -> i64 {
+        let unit = self.plan.unit.get().max(1);
+        self.plan
+            .longest_line
+            .map_or(i64::MAX, |longest| i64::try_from(longest.get() / unit).unwrap_or(i64::MAX))
     }
 
     /// Whether the points of one more range may find no room.
@@ -395,6 +410,9 @@ impl Prober {
         look.points += 1;
         let at = look.checks.partition_point(|c| c.step < step);
         look.checks.insert(at, point);
+        if look.too_long {
+            return self.split(look.range, look.checks);
+        }
         let all = look.checks.len() as i64 == look.range.inside();
         match self.plan.check_points.verdict(look.points, look.worst) {
             Verdict::Straight if all || look.passed + 1 >= self.plan.check_points.times() => {

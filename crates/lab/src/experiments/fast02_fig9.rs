@@ -120,7 +120,7 @@ fn lost(all: &[Vec<Measured>], of: &[Measured]) -> Spread {
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let told = told::all(lab, &Knowledge::FIGURES)?;
-    let margins: Vec<u64> = lab.pick(vec![0, 20, 30, 40], vec![0, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60]);
+    let margins: Vec<u64> = lab.pick(vec![0, 10, 20, 30, 40], vec![0, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60]);
     let fewer: Vec<u64> = lab.pick(vec![0, 30, 40], vec![0, 10, 20, 30, 40, 60]);
     let mut claims = Vec::new();
     let mut figures = Vec::new();

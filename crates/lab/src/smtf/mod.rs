@@ -14,10 +14,23 @@ mod schedulers;
 mod steps;
 mod survey;
 
+use mimic::CheckPoints;
+use model::DriveModel;
+use units::Sectors;
+
+/// How the paper interpolates: a range must pass its Table 2 once, and is "only relatively short". How short it does not say;
+/// ten tracks are assumed.
+pub(crate) const LETTER: CheckPoints = CheckPoints::TABLE_2;
+
+/// The longest range that is interpolated by [`LETTER`].
+pub(crate) fn longest_line(disk: &DriveModel) -> Sectors {
+    Sectors::new(u64::from(disk.layout().densest_track()) * 10)
+}
+
 pub(crate) use chooser::{Chooser, FromOutside, Seen};
 pub(crate) use disk::Bare;
 pub(crate) use host::{Host, Tally};
-pub(crate) use loads::Week;
+pub(crate) use loads::{COMPRESSION, Week};
 pub(crate) use place::{Place, mean_ms, slower, unconfirmed};
 pub(crate) use probed::probed;
 pub(crate) use real::{FromProfile, Real};

@@ -35,6 +35,9 @@ pub struct ProbePlan {
     pub pairs: Vec<Pair>,
     /// When a range is interpolated.
     pub check_points: CheckPoints,
+    /// The longest range that is interpolated; a longer one is halved without a look at its check points. `None` for ranges of
+    /// any length. The paper interpolates "to only relatively short distances" (ATC'03, section 5.3) and gives no number.
+    pub longest_line: Option<Sectors>,
     /// The furthest distance either way; `None` for all of the drive.
     pub reach: Option<Sectors>,
     /// The most memory to use, while probing and after.
@@ -56,6 +59,7 @@ impl ProbePlan {
             metric: Metric::Mean,
             pairs: vec![READS],
             check_points: CheckPoints::TABLE_2,
+            longest_line: None,
             reach: None,
             memory: Bytes::new(64 << 20),
             most_accesses: u64::MAX,

@@ -111,14 +111,25 @@ pub(super) struct Look {
     pub worst: u64,
     /// How often it has passed.
     pub passed: u32,
+    /// The range is longer than may be interpolated: it is halved.
+    pub too_long: bool,
     /// How often a check point was drawn for whose distance no place can be read.
     pub left_out: u32,
 }
 
 impl Look {
     /// With room for so many check points.
-    pub fn at(range: Range, most: usize, parts: usize) -> Self {
+    pub fn at(range: Range, most: usize, parts: usize, too_long: bool) -> Self {
         let most = usize::try_from(range.inside()).unwrap_or(most).min(most);
-        Self { range, checks: Vec::with_capacity(most), parts, points: 0, worst: 0, passed: 0, left_out: 0 }
+        Self {
+            range,
+            checks: Vec::with_capacity(most),
+            parts,
+            points: 0,
+            worst: 0,
+            passed: 0,
+            too_long,
+            left_out: 0,
+        }
     }
 }

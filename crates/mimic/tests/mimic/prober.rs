@@ -70,6 +70,23 @@ fn what_lies_on_lines_is_interpolated() {
 }
 
 #[test]
+fn a_range_that_is_longer_than_may_be_interpolated_is_halved() {
+    // All times lie on one line a side.
+    let straight = |_: Pair, distance: i64| 1_000_000 + distance.unsigned_abs() * 100;
+    let (_, free) = probe(small(), straight);
+    let longest = 100;
+    let (table, bounded) =
+        probe(ProbePlan { longest_line: Some(Sectors::new(longest)), ..small() }, straight);
+    let knots: Vec<i64> = table.knots(Pair::ALL[0]).map(|knot| knot.distance.sectors()).collect();
+    let widest = knots.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(widest <= Some(longest as i64), "{widest:?}");
+    assert_eq!(bounded.kept + bounded.confirmed, bounded.distances);
+    assert!(free.kept * 5 < bounded.kept, "{} {}", free.kept, bounded.kept);
+    // What is known beside the ends of lines costs their halves and no more.
+    assert!(bounded.kept < 2 * 2 * 20_000 / longest * 2, "{}", bounded.kept);
+}
+
+#[test]
 fn only_with_few_check_points_do_crooked_ranges_pass() {
     let off = |check_points| {
         let (table, _) = probe(ProbePlan { check_points, ..small() }, saw);

@@ -232,10 +232,11 @@ impl Core {
         }
     }
 
-    /// What is left of a gap behind the winner's detour, whose accesses begin at `begun`, goes to whoever wants what lies
-    /// nearest: pending tasks of all on the destination cylinder and beside the source are considered as well
-    /// (FAST'04, section 5.2).
+    /// What the winner's detour, whose accesses begin at `begun`, leaves of a gap goes to whoever wants what lies nearest:
+    /// pending tasks of all on the destination cylinder and beside the source are considered as well (FAST'04, section 5.2).
+    /// That is the time behind the detour and the time before it, in which its first sector comes round.
     fn fill_rest(&mut self, gap: &Gap, begun: usize, buffers: &mut dyn Buffers) {
+        let Some(&first) = self.accesses.get(begun) else { return };
         let (mut from, mut at, mut source) = (gap.from, gap.at, gap.source);
         for access in &self.accesses[begun..] {
             let track = self.drive.layout().track(access.track);
@@ -247,6 +248,17 @@ impl Core {
         let rest = Gap { at, from, source, ..*gap };
         if let Some(detour) = self.search(&rest, Reach::Near, self.config.budget, None) {
             self.visit_stops(at, &detour, buffers);
+        }
+        let track = self.drive.layout().track(first.track);
+        let ready = gap.at + self.drive.move_time(gap.from, track.into(), first.op);
+        let passes = pass(&self.drive, &track, ready.max(first.not_before), (first.sector, first.sectors)).0;
+        let before = Gap { destination: first.track, op: first.op, deadline: passes, ..*gap };
+        let planned = self.accesses.len() - begun;
+        if let Some(detour) = self.search(&before, Reach::Near, self.config.budget, None) {
+            self.visit_stops(gap.at, &detour, buffers);
+            if let Some(all) = self.accesses.get_mut(begun..) {
+                all.rotate_left(planned);
+            }
         }
         self.background.look(Focus::All);
     }

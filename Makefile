@@ -10,7 +10,7 @@ RUST_MIN := $(shell sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml
 CARGO := cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help demo test test-long torture explore lab reproduction bench bench-nbd bench-harm fuzz-check policy lint ublk rust cc clients guest libclang
+.PHONY: help demo test test-long torture proofs-long explore lab reproduction bench bench-nbd bench-harm fuzz-check policy lint ublk rust cc clients guest libclang
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1: \2/p' Makefile
@@ -40,17 +40,20 @@ KINDS := raw serve live
 PROOFS := fio filesystems postgres
 proof = echo "$(1) over $(2)"; LENGTH=long KIND=$(2) EXPORT=$(TARGET)/release/examples/export GUEST=$(TARGET)/guest \
   FREEBLOCK=$(TARGET)/release/freeblock bash proofs/$(1).sh || [ $$? = 77 ]
-# Another hour of histories for each commit.
+# Other histories for each commit.
 TORTURE_SEED = $(shell printf '%d' "0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 2a)")
-torture: export FREEBLOCK_LONG = 1
-torture: rust cc clients guest ## the proofs with other people's programs at length, with tasks at work and in a guest; an hour of histories; kill -9 by the hundred; hostile bytes; a black box in every way we know
+torture: rust cc ## random histories with the commit's seed, 30 minutes on two cores (docs/TORTURE.md)
+	@$(CARGO) build --release --locked --quiet --package freeblock-cli --bin freeblock
+	@$(TARGET)/release/freeblock torture --minutes 30 --jobs 2 --seed $(TORTURE_SEED)
+
+proofs-long: export FREEBLOCK_LONG = 1
+proofs-long: rust cc clients guest ## the proofs with other people's programs at length, with tasks at work and in a guest; kill -9 by the hundred; hostile bytes; a black box in every way we know
 	@$(CARGO) build --release --locked --quiet --package freeblock-server --example export --package freeblock-cli --bin freeblock
 	@for kind in $(KINDS); do for proof in $(PROOFS); do $(call proof,$$proof,$$kind); done; done
 	@$(call proof,guest,serve)
 	@if $(MAKE) --no-print-directory libclang; then \
 	  $(CARGO) test --release --locked --package freeblock-device --features ublk --lib && $(MAKE) --no-print-directory ublk && { $(call proof,ublk,serve); }; \
 	else echo "skipped: libclang not found, and ublk needs it"; fi
-	@$(TARGET)/release/freeblock torture --seed $(TORTURE_SEED)
 	@$(CARGO) test --release --locked --package freeblock-server --test server -- crash::
 	@$(CARGO) test --release --locked --package freeblock-cli --test cli -- crash:: checksums
 	@$(CARGO) test --release --locked --package freeblock-hostile --test hostile

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// How often it is killed: more often in `make torture`.
+/// How often it is killed: more often in `make test-long`.
 fn lives() -> u64 {
     testing::sized(6, 60)
 }

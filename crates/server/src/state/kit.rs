@@ -5,6 +5,7 @@ use crate::desk::tests::memory::{Memory, below};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::ErrorKind;
+use testing::sized;
 use workload::random::Stream;
 
 /// One way to damage a file.
@@ -46,19 +47,18 @@ impl fmt::Debug for Harm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Every,
-    /// So many, drawn from a fixed seed; every one if the tests run at length.
-    Some(usize),
-}
-
-/// Whether the tests take the time for every byte where each is a daemon that begins anew.
-pub(crate) fn at_length() -> bool {
-    std::env::var_os("FREEBLOCK_LONG").is_some()
+    /// So many, drawn from a fixed seed; `long` of them if the tests run at length.
+    Some {
+        short: usize,
+        long: usize,
+    },
 }
 
 impl Share {
     fn of(self, len: usize) -> BTreeSet<usize> {
         match self {
-            Self::Some(n) if n < len && !at_length() => {
+            Self::Some { short, long } if sized(short, long) < len => {
+                let n = sized(short, long);
                 let mut chance = Stream::new(len as u64, "bytes that are damaged");
                 (0..n).map(|_| below(&mut chance, len as u64) as usize).collect()
             }

@@ -1,4 +1,4 @@
-//! The proofs with other people's programs (proofs/*.sh), short, over a file. `make torture` runs them long, and over
+//! The proofs with other people's programs (proofs/*.sh), short, over a file. `make proofs-long` runs them long, and over
 //! emulated drives and the daemon.
 
 use std::path::Path;

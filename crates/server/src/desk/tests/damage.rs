@@ -22,9 +22,9 @@ const KEPT_END: &str = "/state/task-1.kept.end";
 const MARKER: &str = "/state/damaged";
 
 /// Where each damage is a daemon that begins anew.
-const DAEMONS: Share = Share::Some(25);
+const DAEMONS: Share = Share::Some { short: 25, long: 1_000 };
 /// Where each damage is a look at all files of the directory.
-const READS: Share = Share::Some(2_000);
+const READS: Share = Share::Some { short: 2_000, long: usize::MAX };
 
 fn read(files: &Memory) -> Journal {
     journal::open(files, Path::new(STATE)).unwrap()
@@ -373,7 +373,7 @@ fn an_image_that_has_lost_blocks_is_not_completed() {
     let mut chance = Stream::new(2, "damage");
     let (mut done, mut failed) = (0, 0);
     assert!(image.len() > 50_000, "{}", image.len());
-    for one in harms(&image, &[], Share::Some(40)) {
+    for one in harms(&image, &[], Share::Some { short: 40, long: 1_000 }) {
         if matches!(one, Harm::Delete | Harm::Directory | Harm::Unreadable | Harm::Fails) {
             continue;
         }

@@ -180,7 +180,7 @@ fn damage_on_a_file_system_is_found_as_in_memory() {
         for name in room.fill(&rig.files) {
             let (path, simulated) = (room.0.join(&name), format!("{STATE}/{name}"));
             let bytes = fs::read(&path).unwrap();
-            for one in harms(&bytes, &[], Share::Some(100)) {
+            for one in harms(&bytes, &[], Share::Some { short: 100, long: 2_000 }) {
                 let Some(bytes) = damaged(&bytes, &one) else { continue };
                 fs::write(&path, &bytes).unwrap();
                 let files = rig.files.copy();

@@ -135,17 +135,20 @@ impl Desk {
             done => Some((figures.bytes / done).saturating_mul(figures.blocks.saturating_sub(done))),
         };
         let stopped = self.damage.is_some() && !entry.state.is_over();
-        let runs = entry.state == TaskState::Running && !stopped;
+        // A task is done when the journal holds its last figures: before that they are not claimed.
+        let noted = !self.saving.iter().any(|(_, other, _)| *other == id);
+        let state = if entry.state == TaskState::Done && !noted { TaskState::Running } else { entry.state };
+        let runs = state == TaskState::Running && !stopped;
         let eta = live.zip(left).filter(|_| runs).and_then(|(live, left)| live.pace.eta(left));
         let now = self.unix_ms as f64 / 1e3;
-        let end = if entry.state.is_over() { entry.changed as f64 / 1e3 } else { now + eta.unwrap_or(0.0) };
+        let end = if state.is_over() { entry.changed as f64 / 1e3 } else { now + eta.unwrap_or(0.0) };
         let ms = |d: Duration| d.as_nanos() as f64 / 1e6;
         let harm = live.map_or_else(Harm::default, |live| live.harm);
         Some(TaskStatus {
             id,
             disk: self.setup.disk.name.clone(),
             kind: entry.spec.kind,
-            state: if stopped { TaskState::Paused } else { entry.state },
+            state: if stopped { TaskState::Paused } else { state },
             reason: if stopped {
                 self.trouble()
             } else {

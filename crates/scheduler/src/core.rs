@@ -217,7 +217,8 @@ pub struct PlannerStats {
 /// [`completed`](Self::completed) when what it asked for is done, outside the drive
 /// [`command_done`](Self::command_done) for each command; all but the session calls take the time. One door
 /// out: after any call, and at [`wake_at`](Self::wake_at), [`poll`](Self::poll) until it returns `None`. At most one
-/// [`Action::Execute`] is under way; outside the drive, at most [`OutsideConfig::at_drive`] commands. The core starts no clock, and its lottery is seeded: the same calls give the same
+/// [`Action::Execute`] is under way; outside the drive, at most [`OutsideConfig::at_drive`] commands, or
+/// [`OutsideConfig::pass_through`] while the drive chooses their order. The core starts no clock, and its lottery is seeded: the same calls give the same
 /// actions.
 ///
 /// ```
@@ -373,6 +374,7 @@ impl Core {
         };
         self.next_sequence += 1;
         let follows = follows(&mut self.came, now);
+        self.meet_stream(now, request.op);
         self.pool.push(Pending { follows, ..pending });
         self.now = now;
         self.idle.since = now;

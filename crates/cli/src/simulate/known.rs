@@ -70,7 +70,7 @@ pub(super) fn believed(
 ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
     if args.blind {
         let unknown = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes());
-        return Ok((Arc::new(unknown.map_err(Problem::failed)?), OutsideConfig::blind()));
+        return Ok((Arc::new(unknown.map_err(Problem::failed)?), OutsideConfig::blind().serving()));
     }
     let (known, overheads) = match told {
         None => (truth, overheads),
@@ -78,7 +78,7 @@ pub(super) fn believed(
     };
     let place = match args.conservatism {
         Some(margin) => OutsideConfig::paper(overheads, margin),
-        None => OutsideConfig::beyond(overheads),
+        None => OutsideConfig::beyond(overheads).serving(),
     };
     Ok((known, place))
 }

@@ -121,7 +121,7 @@ impl Contest {
                 run.report().background.mb_per_s
             }
             Contestant::Assisted | Contestant::Scan(_) => {
-                let mut outside = OutsideConfig::beyond(overheads);
+                let mut outside = OutsideConfig::beyond(overheads).serving();
                 let mut config = sptf;
                 let mut background = Background::None;
                 if let Contestant::Scan(harm_ppm) = contestant {

@@ -28,6 +28,7 @@ mod kept;
 mod margin;
 mod neighbours;
 mod parts;
+mod pass_through;
 mod record;
 mod rehearsal;
 mod reported;
@@ -37,6 +38,7 @@ mod script;
 mod sequences;
 mod shared;
 mod speed;
+mod stream;
 mod taking_in;
 mod through;
 mod told;
@@ -55,7 +57,7 @@ use crate::foreground::{Pending, Request};
 use again::Again;
 use bought::Price;
 use clock::Clock;
-use command::{Order, Work};
+use command::{Order, Passed, Work};
 use control::Control;
 use correct::Correction;
 use felt::{Felt, Waiting};
@@ -73,6 +75,7 @@ use sequences::Sequences;
 use shared::Shared;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use stream::Streams;
 use taking_in::TakingIn;
 use through::Through;
 use units::{Duration, Instant, Lbn, Op, RequestId, TrackIndex};
@@ -205,6 +208,11 @@ pub(super) struct Outside {
     price: Price,
     /// What background work costs, measured; `None` where that is not asked for.
     cost: Option<Box<Cost>>,
+    /// When the drive has written all that it has reported, at the latest.
+    destaged_at: Instant,
+    /// Foreground requests since the drive is mistrusted.
+    mistrusted_requests: u32,
+    streams: Streams,
 }
 
 impl Outside {
@@ -267,6 +275,9 @@ impl Outside {
             known_bad: BTreeSet::new(),
             price: Price::of_track(drive.layout().track(TrackIndex::new(0)).sectors),
             cost: config.audit.map(|audit| Box::new(Cost::new(audit, drive, base))),
+            destaged_at: Instant::ZERO,
+            mistrusted_requests: 0,
+            streams: Streams::default(),
         }
     }
 
@@ -370,6 +381,16 @@ impl Core {
     /// The next command, if the drive is to have one more.
     pub(super) fn send(&mut self, now: Instant, buffers: &mut dyn Buffers) -> Option<Action> {
         let mut outside = self.outside.take()?;
+        self.advance_audit(&mut outside, now);
+        if self.passes_through(&outside) && !self.pool.is_empty() {
+            let action = self.pass_next(&mut outside, now);
+            self.outside = Some(outside);
+            return action;
+        }
+        if let Some(action) = self.stream_next(&mut outside, now) {
+            self.outside = Some(outside);
+            return Some(action);
+        }
         let room = outside.device.len() < outside.at_drive();
         // Only ahead of reads there are detours, whose order matters: writes alone the drive may take as it likes.
         let reads = self.pool.iter().chain(outside.foreground_commands()).any(|p| !p.request.op.is_write());
@@ -391,6 +412,8 @@ impl Core {
                 outside.device.iter_mut().for_each(|before| before.in_any_order = true);
             }
             let command = order.command;
+            outside.stream_sees_sent(now, command.op);
+            outside.device.iter_mut().for_each(Order::is_not_alone);
             outside.device.push_back(order);
             outside.foresee(&self.drive);
             Action::Send(command)
@@ -420,6 +443,10 @@ impl Core {
             return self.command_lost(outside, order);
         }
         let begun = self.watched(now, &order, outcome);
+        self.note_served(&mut outside, &order, begun);
+        if matches!(order.work, Work::Stream) {
+            return self.stream_done(outside, order, outcome);
+        }
         let drive = Arc::clone(&self.drive);
         if outside.blind {
             let (_, after) = outside.follow(&drive, &outside.base, &order);
@@ -433,6 +460,9 @@ impl Core {
             self.hand_out(&mut outside, order, outcome);
             self.outside = Some(outside);
             return;
+        }
+        if order.passed == Some(Passed::BesideOthers) {
+            return self.passed_done(outside, order, (begun, outcome));
         }
         let mut in_turn = place == Some(0);
         if order.in_any_order && !in_turn {
@@ -499,10 +529,7 @@ impl Core {
         } else {
             now.saturating_since(begun)
         };
-        let left = outside
-            .config
-            .harm_ppm
-            .map_or(65_536, |bound| outside.shared.left_by_idle(outside.by_account(bound)));
+        let left = self.left_by_idle(&outside);
         outside.shared.had(matches!(order.work, Work::Idle), order.command.useful);
         match &order.work {
             Work::Foreground { plain, job } => {
@@ -548,13 +575,24 @@ impl Core {
                     outside.detour_failed();
                 }
             }
-            Work::Idle | Work::Probe => {
+            Work::Idle | Work::Stream | Work::Probe => {
                 outside.idle_failed = outcome != Outcome::Done;
                 // Without it the bus would have been free by now.
                 (outside.idle_heard, outside.idle_on_bus) = (now, Duration::MAX);
                 outside.foresee_plain(&drive);
             }
         }
+        self.share_bound(&mut outside);
+        outside.believe_reading_on();
+        outside.believe_taking_in();
+        outside.foresee(&drive);
+        self.audit(&mut outside, &order, outcome);
+        self.hand_out(&mut outside, order, outcome);
+        self.outside = Some(outside);
+    }
+
+    /// Shares the bound on harm between detours and idle time, and steers the margins by what detours have cost.
+    fn share_bound(&mut self, outside: &mut Outside) {
         if let Some((bound, idle)) = outside.config.harm_ppm.zip(self.config.idle) {
             let bound = outside.by_account(bound.min(idle.harm_ppm));
             outside.shared.weigh(&outside.guard.harm(), &self.idle.harm(), bound);
@@ -565,12 +603,12 @@ impl Core {
         {
             outside.margins.steer(&outside.config.conservatism, share, bound);
         }
-        outside.believe_reading_on();
-        outside.believe_taking_in();
-        outside.foresee(&drive);
-        self.audit(&mut outside, &order, outcome);
-        self.hand_out(&mut outside, order, outcome);
-        self.outside = Some(outside);
+    }
+
+    /// The 65536ths of the bound that idle time leaves to detours.
+    fn left_by_idle(&self, outside: &Outside) -> u32 {
+        let bound = outside.config.harm_ppm;
+        bound.map_or(65_536, |bound| outside.shared.left_by_idle(outside.by_account(bound)))
     }
 
     /// A request is done that had the head for `time` and was `late` for detours: what clients feel of idle time goes to its

@@ -5,6 +5,7 @@
 mod framework;
 mod mimic;
 mod outside;
+mod pass_through;
 mod physical;
 mod sessions;
 mod writes;

@@ -403,7 +403,7 @@ impl Front {
         let turn = self.known.rpm().revolution();
         // A hundredth of the foreground's time, two seconds of it at least; what goes on when the bound is passed is at
         // most what is at the drive and one decision more.
-        let slack = turn * 4 * u64::from(outer.at_drive.max(1));
+        let slack = turn * 4 * outer.most_at_drive().max(1) as u64;
         let bound = |time: Duration| {
             let time = time.max(Duration::from_secs(2)).as_nanos();
             Duration::from_nanos(time / 50) + slack

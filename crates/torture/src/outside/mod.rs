@@ -234,7 +234,7 @@ impl Stage for Front {
 
     fn check(&mut self) -> Result<(), Broken> {
         self.clients.check_counts(&self.core, self.drained)?;
-        let (most, told) = (usize::from(self.setup.outside.at_drive), self.core.at_drive());
+        let (most, told) = (self.setup.outside.most_at_drive(), self.core.at_drive());
         let here = self.at_drive.len() + self.waiting.len() + self.replies.len();
         hold(told == here && here <= most, Check::Bound, || {
             format!("{here} commands are at the drive, the core says {told}, and {most} may be")

@@ -30,6 +30,8 @@ pub enum Manner {
     Beyond,
     /// And turns are bought.
     Buys,
+    /// As a daemon serves: with that, and requests are passed through.
+    Serving,
 }
 
 /// What the core believes of the drive.
@@ -133,7 +135,9 @@ impl Outer {
     /// How the core is to work.
     pub(crate) fn config(&self, overheads: Overheads) -> OutsideConfig {
         let config = match (self.knowledge, self.manner) {
+            (Knowledge::Size, Manner::Serving) => OutsideConfig::blind().serving(),
             (Knowledge::Size, _) => OutsideConfig::blind(),
+            (_, Manner::Serving) => OutsideConfig::beyond(overheads).serving(),
             (_, Manner::Beyond) => OutsideConfig::beyond(overheads),
             (_, Manner::Buys) => {
                 OutsideConfig { plan_rest: true, bought_turns: true, ..OutsideConfig::beyond(overheads) }
@@ -141,6 +145,12 @@ impl Outer {
             (_, Manner::Paper) => OutsideConfig::paper(overheads, Duration::from_micros(300)),
         };
         OutsideConfig { at_drive: self.at_drive, ..config }
+    }
+
+    /// The most commands at the drive in any way of serving.
+    pub(crate) fn most_at_drive(&self) -> usize {
+        let config = self.config(Overheads::default());
+        config.at_drive.max(config.pass_through).into()
     }
 
     /// What follows `outside` in a file.
@@ -169,7 +179,8 @@ impl Outer {
                 "paper" => Manner::Paper,
                 "beyond" => Manner::Beyond,
                 "buys" => Manner::Buys,
-                other => return none(other, "paper, beyond, buys"),
+                "serving" => Manner::Serving,
+                other => return none(other, "paper, beyond, buys, serving"),
             },
             at_drive: match at_drive.parse() {
                 Ok(n @ 1..=64) => n,
@@ -206,6 +217,7 @@ impl fmt::Display for Outer {
             Manner::Paper => "paper",
             Manner::Beyond => "beyond",
             Manner::Buys => "buys",
+            Manner::Serving => "serving",
         };
         write!(f, "{conduct} {knowledge} {manner} {} {tells}", self.at_drive)
     }

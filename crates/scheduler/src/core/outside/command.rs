@@ -90,6 +90,17 @@ pub(super) struct Order {
     pub in_any_order: bool,
     /// What idle time was charged with, if it comes behind such work.
     pub charged: Option<Charged>,
+    /// How it was passed through, if it was.
+    pub passed: Option<Passed>,
+}
+
+/// What else was at the drive while a command was there that was passed through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// Nothing: the command is predicted.
+    Alone,
+    /// Other commands, or writes that the drive had reported and not written yet.
+    BesideOthers,
 }
 
 #[derive(Clone, Debug)]
@@ -101,6 +112,8 @@ pub(super) enum Work {
     },
     Detour,
     Idle,
+    /// A part of a stream, in idle time as well.
+    Stream,
     /// What the mimic wanted read.
     Probe,
 }

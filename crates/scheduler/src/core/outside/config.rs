@@ -203,6 +203,9 @@ pub enum Neighbours {
     Always,
 }
 
+/// Commands that a drive with native command queueing takes.
+const PASS_THROUGH_DEPTH: u8 = 32;
+
 /// How a core outside the drive works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsideConfig {
@@ -213,6 +216,12 @@ pub struct OutsideConfig {
     /// The most commands at the drive. Two keep the head busy while data cross the bus, and leave the drive nothing to
     /// reorder (FAST'02, section 3.3).
     pub at_drive: u8,
+    /// The most commands at the drive while requests are passed through: when nothing is wanted, or no gap can be used. The drive
+    /// chooses their order. 0 passes none through, and keeps to `at_drive` and the policy's order always (FAST'02).
+    pub pass_through: u8,
+    /// Whether wanted blocks are read in streams of short commands while no request waits for the arm, if idle time is used
+    /// ([`Config::idle`](crate::Config::idle)).
+    pub streams: bool,
     /// Whether a command of a detour may come right behind another on its track, or right before the foreground's on its.
     pub neighbours: Neighbours,
     /// Whether the second of two commands on a track may begin with the sector right behind the first's last, as far as
@@ -276,6 +285,8 @@ impl OutsideConfig {
             overheads,
             conservatism: Conservatism::Constant(conservatism),
             at_drive: 2,
+            pass_through: 0,
+            streams: false,
             neighbours: Neighbours::Never,
             touching: false,
             source_track: false,
@@ -326,6 +337,12 @@ impl OutsideConfig {
             if_through: None,
         };
         Self::paper(overheads, Duration::ZERO)
+    }
+
+    /// The same as a daemon serves with: clients are served as by the drive alone where nothing is wanted or no gap can be used,
+    /// and otherwise chosen as late as they can be in time; idle time is used in streams.
+    pub const fn serving(self) -> Self {
+        Self { pass_through: PASS_THROUGH_DEPTH, streams: true, late_choice: true, ..self }
     }
 
     /// What goes beyond FAST'02: conservatism that is learned, what is left behind a detour merged with the foreground, moves

@@ -105,6 +105,16 @@ impl Outside {
         forecast(drive, overheads, from, (sent, self.held_back), (op, range))
     }
 
+    /// What a command that is decided on now does behind `from`.
+    pub(super) fn forecast_behind(
+        &self,
+        drive: &DriveModel,
+        from: &Standing,
+        what: (Op, LbnRange),
+    ) -> Forecast {
+        forecast(drive, &self.config.overheads, from, (self.decided, self.held_back), what).0
+    }
+
     /// Foresees all that is at the drive anew.
     pub(super) fn foresee(&mut self, drive: &DriveModel) {
         let mut at = self.base;

@@ -36,7 +36,7 @@ pub(super) enum Part {
 type Taken = (Vec<(Op, LbnRange, u64, u32)>, Option<(LbnRange, u32)>);
 
 impl Outside {
-    fn next_tag(&mut self) -> u64 {
+    pub(super) fn next_tag(&mut self) -> u64 {
         let tag = self.next_tag;
         self.next_tag += 1;
         tag
@@ -72,6 +72,7 @@ impl Outside {
             overtaken: false,
             in_any_order: false,
             charged,
+            passed: None,
         });
     }
 
@@ -105,7 +106,7 @@ impl Outside {
     pub(super) fn late_choice(&self, drive: &DriveModel) -> Option<Instant> {
         let overheads = &self.config.overheads;
         let waits = self.config.late_choice && overheads.overlap && self.retries.is_empty();
-        if !waits || self.device.is_empty() || self.caution().is_some() {
+        if !waits || self.device.is_empty() || self.blind || !self.known {
             return None;
         }
         Some(self.in_time_for(self.standing(drive).free))
@@ -186,7 +187,6 @@ impl Core {
     pub(super) fn decide(&mut self, outside: &mut Outside, now: Instant, buffers: &mut dyn Buffers) {
         let drive = Arc::clone(&self.drive);
         outside.decided = outside.clock.platter(now);
-        self.advance_audit(outside, now);
         let standing = outside.standing(&drive);
         self.arrive_at(&standing);
         if let Some((tag, job)) = outside.retries.pop_front() {

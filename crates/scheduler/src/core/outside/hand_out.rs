@@ -57,8 +57,8 @@ impl Core {
                     });
                 }
             }
-            Work::Detour | Work::Idle if !last => return,
-            Work::Detour | Work::Idle | Work::Probe => {}
+            Work::Detour | Work::Idle | Work::Stream if !last => return,
+            Work::Detour | Work::Idle | Work::Stream | Work::Probe => {}
         }
         let outbox = &mut self.outbox;
         self.background.deliver_of(tag, |record| outbox.push_back(Action::Deliver(record)));

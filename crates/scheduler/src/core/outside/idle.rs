@@ -311,6 +311,10 @@ impl Core {
             self.idle.not_before = outside.window_ends_at().unwrap_or(now).max(now + idle.threshold);
             return;
         }
+        if let Some(until) = outside.stays_until(self.idle.since).filter(|until| now < *until) {
+            self.idle.not_before = until;
+            return;
+        }
         let left = self.keep_back(outside, &idle, now);
         // Flash is never trusted, and what comes back there comes from nowhere else; but trust may be missing for a while.
         let trusted = outside.foresees() || self.idle.untold;

@@ -343,7 +343,7 @@ impl Outside {
                 }
                 hit
             }
-            Work::Probe => false,
+            Work::Stream | Work::Probe => false,
         };
         if hit {
             self.base.free = self.base.free.max(heard);

@@ -1,5 +1,6 @@
 //! What a core outside the drive tells of itself.
 
+use super::command::Passed;
 use super::{AuditReport, Caution, CommandId, ErrorRecord};
 use crate::core::Core;
 use crate::idle::Harm;
@@ -45,10 +46,13 @@ impl Core {
     }
 
     /// Outside the drive: when the host will hear that a command is done, as the core predicts it; of an unknown drive
-    /// nothing is predicted.
+    /// nothing is predicted, nor of a command that is passed through beside others.
     pub fn predicted(&self, id: CommandId) -> Option<Instant> {
         let outside = self.outside.as_ref().filter(|outside| !outside.blind)?;
         let order = outside.device.iter().find(|o| o.command.id == id)?;
+        if order.passed == Some(Passed::BesideOthers) {
+            return None;
+        }
         Some(outside.clock.host(order.forecast.heard))
     }
 }

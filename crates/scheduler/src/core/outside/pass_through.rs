@@ -1,0 +1,194 @@
+//! Pass-through: requests go to the drive as they come, as many as it takes, and the drive chooses their order.
+//!
+//! So a client is served as by the disk without freeblock. The core passes requests through while no background block is
+//! wanted, and while no gap can be used anyway. A drive that chooses the order is not predicted: of such commands the core
+//! believes only where the head was when the drive reported them. A command that was alone at the drive is predicted like
+//! any other, and its completion teaches the clock and the error record.
+
+use super::command::{CommandId, Order, Outcome, Passed, Work};
+use super::forecast::{Late, Standing};
+use super::{Caution, Outside, guard};
+use crate::core::under_way::{Job, turn};
+use crate::core::{Action, Core, Purpose};
+use model::DriveModel;
+use std::sync::Arc;
+use units::{Duration, Instant, Op};
+
+/// Revolutions that a drive may take until a write that it has reported is on the medium, if nothing else waits there.
+const DESTAGE_REVOLUTIONS_MAX: u64 = 3;
+
+/// Waiting requests that a later one may overtake because they overlap older ones: it bounds the search.
+const OVERTAKEN_REQUESTS_MAX: usize = 64;
+
+/// While the drive is mistrusted, the core passes requests through and watches the drive by turns, so that trust can come
+/// back although no command is ever alone: this many foreground requests make one cycle, of which the last are watched.
+const MISTRUST_CYCLE_REQUESTS: u32 = 128;
+const MISTRUST_WATCHED_REQUESTS: u32 = 16;
+
+impl Outside {
+    /// Whether no gap can be used, or none is needed, so that the order of requests may be the drive's.
+    fn leaves_the_order_to_the_drive(&self, uses_idle_time: bool) -> bool {
+        if uses_idle_time && self.streams_are_enough() {
+            return true;
+        }
+        match self.caution() {
+            Some(Caution::Harm | Caution::Unknown) => true,
+            Some(Caution::Mistrust) => {
+                self.mistrusted_requests % MISTRUST_CYCLE_REQUESTS
+                    < MISTRUST_CYCLE_REQUESTS - MISTRUST_WATCHED_REQUESTS
+            }
+            Some(Caution::Unsynchronised) | None => false,
+        }
+    }
+
+    /// Records that a foreground request is done, with or without trust.
+    fn count_mistrusted(&mut self) {
+        let mistrusted = self.caution() == Some(Caution::Mistrust);
+        self.mistrusted_requests = if mistrusted { self.mistrusted_requests.wrapping_add(1) } else { 0 };
+    }
+
+    /// Records when all writes that the drive has reported are on the medium, if nothing else comes.
+    fn reported_a_write(&mut self, drive: &DriveModel, now: Instant) {
+        let farthest = drive.seek(drive.layout().cylinders().saturating_sub(1));
+        let each = farthest + turn(drive) * DESTAGE_REVOLUTIONS_MAX;
+        self.destaged_at = self.destaged_at.max(now) + each;
+    }
+}
+
+impl Core {
+    /// Whether the next request goes straight to the drive.
+    pub(super) fn passes_through(&self, outside: &Outside) -> bool {
+        let depth = usize::from(outside.config.pass_through);
+        // The request behind work of idle time is in that work's account.
+        let idle = |order: &Order| matches!(order.work, Work::Idle | Work::Probe);
+        let after_idle = self.displaced.is_some() || outside.device.iter().any(idle);
+        let foreground = self.promoted == 0 && outside.retries.is_empty() && outside.queue.is_empty();
+        depth > 0
+            && foreground
+            && !after_idle
+            && (self.background.is_idle()
+                || outside.leaves_the_order_to_the_drive(self.config.idle.is_some()))
+    }
+
+    /// The oldest request that waits, as a command, if the drive has room for it. A request that overlaps an older one, of which one
+    /// writes, waits until the older one is done.
+    pub(super) fn pass_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
+        (outside.choose_at, outside.room_at) = (None, None);
+        if self.pool.is_empty() || outside.device.len() >= usize::from(outside.config.pass_through) {
+            return None;
+        }
+        self.pool.sort_unstable_by_key(|pending| pending.sequence);
+        let free = |at: &usize| {
+            let request = self.pool[*at].request;
+            let behind =
+                |op: Op, range| (op.is_write() || request.op.is_write()) && request.range.overlaps(range);
+            let older = self.pool[..*at].iter().map(|older| (older.request.op, older.request.range));
+            let there = outside.device.iter().map(|order| (order.command.op, order.command.range));
+            !older.chain(there).any(|(op, range)| behind(op, range))
+        };
+        let next = (0..self.pool.len().min(OVERTAKEN_REQUESTS_MAX)).find(free)?;
+        let pending = self.pool.remove(next);
+        let job = Job { pending, runs: Vec::new() };
+        outside.decided = outside.clock.platter(now);
+        let tag = outside.next_tag();
+        self.background.take_for(tag);
+        self.pass_over(&job);
+        self.idle.not_before = Instant::ZERO;
+        self.idle.visited(pending.position().cylinder);
+        let alone = outside.device.is_empty() && outside.destaged_at <= now;
+        outside.stream_sees_sent(now, pending.request.op);
+        outside.device.iter_mut().for_each(Order::is_not_alone);
+        Some(outside.pass(&self.drive, job, tag, (now, alone)))
+    }
+
+    /// A command that was passed through beside others is done: the drive chose when, so that only its place is believed.
+    pub(super) fn passed_done(
+        &mut self,
+        mut outside: Box<Outside>,
+        order: Order,
+        (begun, outcome): (Instant, Outcome<'_>),
+    ) {
+        let now = self.now;
+        let drive = Arc::clone(&self.drive);
+        outside.believe_place(&drive, now, &order);
+        let left = self.left_by_idle(&outside);
+        if let Work::Foreground { job, .. } = &order.work {
+            let time = now.saturating_since(begun);
+            let client = self.felt(&mut outside, now, job, time, Late::default());
+            let felt = guard::Lateness { client, head: 0 };
+            outside.guard.account(time, now.saturating_since(job.pending.arrived), felt, left);
+            (outside.heard_foreground, outside.heard_at) = (outside.clock.platter(now), now);
+            outside.on_bus = Duration::ZERO;
+        }
+        self.share_bound(&mut outside);
+        self.audit(&mut outside, &order, outcome);
+        self.hand_out(&mut outside, order, outcome);
+        self.outside = Some(outside);
+    }
+
+    /// Records that a foreground command is done in either way of serving.
+    pub(super) fn note_served(&mut self, outside: &mut Outside, order: &Order, begun: Instant) {
+        let bound = self.config.idle.map_or(0, |idle| outside.bound_of_streams(idle.harm_ppm));
+        outside.stream_sees_done(&self.drive, self.now, (order, bound));
+        if let Work::Foreground { .. } = order.work {
+            if order.passed.is_some() && self.config.idle.is_some() {
+                self.idle.head.foreground += self.now.saturating_since(begun);
+            }
+            outside.count_mistrusted();
+            if order.command.op.is_write() && outside.config.overheads.write_back {
+                outside.reported_a_write(&self.drive, self.now);
+            }
+        }
+    }
+}
+
+impl Outside {
+    /// Puts a request at the drive; `alone` if nothing else is there.
+    fn pass(&mut self, drive: &DriveModel, job: Job, tag: u64, (now, alone): (Instant, bool)) -> Action {
+        let id = CommandId(self.next_id);
+        self.next_id += 1;
+        let (op, range) = (job.pending.request.op, job.pending.request.range);
+        let (purpose, foreground) = (Purpose::Foreground, Some(range));
+        let command = super::Command { id, op, range, purpose, foreground, useful: 0 };
+        let neighbour = self.neighbour(drive, op, range);
+        self.last = (op, range.end());
+        let forecast = self.forecast_behind(drive, &self.base, (op, range));
+        let foreseen = alone && self.foresees();
+        self.device.push_back(Order {
+            command,
+            tag,
+            work: Work::Foreground { job, plain: None },
+            neighbour: neighbour.filter(|_| alone),
+            sent: Some(now),
+            forecast,
+            foreseen,
+            overtaken: false,
+            in_any_order: false,
+            charged: None,
+            passed: Some(if alone { Passed::Alone } else { Passed::BesideOthers }),
+        });
+        Action::Send(command)
+    }
+
+    /// Where the head is when a command is done that was not predicted, and since when.
+    fn believe_place(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
+        if self.reports(order.command.op) {
+            // The head may go there at any time from now on.
+            self.base.behind = None;
+            return;
+        }
+        let (_, after) = self.follow(drive, &self.base, order);
+        let at = self.clock.platter(now);
+        self.base = Standing { free: at, ready: at, bus: at, behind: None, reported: None, ..after };
+        self.buffered = false;
+    }
+}
+
+impl Order {
+    /// Another command is at the drive beside it.
+    pub(super) fn is_not_alone(&mut self) {
+        if let Some(passed) = &mut self.passed {
+            *passed = Passed::BesideOthers;
+        }
+    }
+}

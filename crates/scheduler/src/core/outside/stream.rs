@@ -1,0 +1,439 @@
+//! Streams: wanted blocks read one after another while the foreground leaves the arm to itself.
+//!
+//! A stream begins where the foreground's last read has left the head and goes on in the order of LBNs, so that nothing moves
+//! for it and no revolution is lost. It consists of short commands, of which the drive has the next before the first is done.
+//! A request that arrives meanwhile goes to the drive at once, and waits for the rest of one of them and for the next.
+//! Their size follows from the bound on harm: it is such that the expected wait of all requests uses the bound up.
+//!
+//! A drive that reports writes from its cache puts them on the medium when no command waits for the arm. A stream would keep it
+//! from that, so the core pauses when many are held, and begins anew behind the next read: until then it does not know
+//! where the head is.
+
+use super::Outside;
+use super::clock::nanos;
+use super::command::{CommandId, Order, Outcome, Work};
+use super::fit::range_of;
+use super::forecast::Standing;
+use crate::background::Focus;
+use crate::core::under_way::turn;
+use crate::core::{Action, Core, Purpose};
+use crate::planner::{Stop, straight_parts};
+use model::DriveModel;
+use std::sync::Arc;
+use units::{Duration, FULL_TURN, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
+
+/// The percentage of the bound that streams are sized for; the rest is for waits that are longer than expected.
+const SIZED_FOR_PERCENT: u64 = 70;
+
+/// The shortest command of a stream: below it, the drive's own time for a command exceeds that of its sectors.
+const COMMAND_TIME_MIN: Duration = Duration::from_micros(50);
+
+/// The most by which one nanosecond at the head lengthens all responses together.
+const AMPLIFICATION_MAX: u64 = 8;
+
+/// The number of reads that the estimates are the mean of, and the least that they are believed of.
+const READS_MAX: u64 = 512;
+const READS_MIN: u64 = 32;
+
+/// The amplification that is assumed until the estimates are believed.
+const AMPLIFICATION_PRIOR: u64 = 3;
+
+/// A stream passes over no more unwanted sectors than pass in this part of a revolution.
+const SKIP_REVOLUTION_PART: u32 = 16;
+
+/// Writes that a drive may hold before a stream pauses for them.
+const HELD_WRITES_MAX: u32 = 48;
+
+/// Reads of which this part finds no other at the drive leave enough idle time: gaps are not needed.
+const IDLE_SHARE_PART: u64 = 5;
+
+/// A command must be at the drive before its first sector passes by the drive's own time for it, and a quarter more.
+const LEAD_QUARTERS: u64 = 5;
+
+/// The silence after which idle time is used elsewhere although streams bring enough.
+const ELSEWHERE_SILENCE: Duration = Duration::from_secs(1);
+
+/// The bound's share of this time of responses is the most that is saved up.
+const CREDIT_RESPONSES: Duration = Duration::from_secs(30);
+
+/// A wait at the drive is charged up to this many revolutions; longer ones are pauses of the drive's own.
+const CHARGED_REVOLUTIONS_MAX: u64 = 2;
+
+/// What is known of streams and of the requests that they meet.
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    /// Where the next command begins if the head is still there, and when the drive was done before it.
+    next: Option<(Lbn, Instant)>,
+    /// When the first request came that waits for a command of a stream, and how many came.
+    met: Option<(Instant, u64)>,
+    /// Foreground reads, and those of them that found another one there.
+    reads: u64,
+    behind_reads: u64,
+    /// Times that a stream could begin, and those when it found something wanted.
+    tries: u64,
+    found: u64,
+    /// The response times of all foreground requests meanwhile.
+    responses: Duration,
+    /// Nanoseconds by which all responses together may yet be longer: the bound's share of each, less what streams cost.
+    credit: i64,
+    /// The time that the drive needs for the writes that it holds.
+    held: Duration,
+    pausing: bool,
+    /// Since when no command waits for the arm.
+    arm_free: Option<Instant>,
+}
+
+/// How a stream reads.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    /// Commands at the drive at a time.
+    commands: usize,
+    /// The time in which the sectors of one of them pass.
+    time: Duration,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self {
+            next: None,
+            met: None,
+            reads: 0,
+            behind_reads: 0,
+            tries: 0,
+            found: 0,
+            responses: Duration::ZERO,
+            credit: 0,
+            held: Duration::ZERO,
+            pausing: false,
+            arm_free: Some(Instant::ZERO),
+        }
+    }
+}
+
+impl Streams {
+    fn forget_half(&mut self) {
+        for count in [&mut self.reads, &mut self.behind_reads, &mut self.tries, &mut self.found] {
+            *count /= 2;
+        }
+        self.responses = self.responses / 2;
+    }
+
+    /// By how much a nanosecond at the head lengthens all responses together: by that of each request that waits behind it.
+    fn amplification(&self) -> u64 {
+        if self.reads < READS_MIN {
+            return AMPLIFICATION_PRIOR;
+        }
+        let alone = (self.reads - self.behind_reads).max(1);
+        (self.reads.div_ceil(alone)).clamp(1, AMPLIFICATION_MAX)
+    }
+
+    /// The mean wait behind a stream that uses the bound up, for a request that meets one; `typical` until the estimates are believed.
+    fn wait_allowed(&self, bound_ppm: u32, typical: Duration) -> Duration {
+        let believed = self.reads >= READS_MIN;
+        let idle = (self.reads - self.behind_reads).max(1);
+        let (responses, met) =
+            if believed { (self.responses, idle) } else { (typical * READS_MIN, READS_MIN) };
+        let allowed = u128::from(responses.as_nanos()) * u128::from(bound_ppm) / 1_000_000;
+        let each = allowed * u128::from(SIZED_FOR_PERCENT) / 100 / u128::from(met * self.amplification());
+        Duration::from_nanos(u64::try_from(each).unwrap_or(u64::MAX))
+    }
+
+    /// How a stream reads if a request that meets it may wait for so long in the mean; `lead` is how long before its first sector a
+    /// command must be at the drive. `None` if no stream costs so little.
+    ///
+    /// Where the drive reads ahead, one command at a time is enough, of which a request waits for half. A drive that has writes to
+    /// put on the medium does that in place of reading ahead, unless the next command is there.
+    fn manner(&self, allowed: Duration, lead: Duration, longest: Duration) -> Option<Manner> {
+        if self.held == Duration::ZERO {
+            return Some(Manner { commands: 1, time: (allowed * 2).clamp(COMMAND_TIME_MIN, longest) });
+        }
+        let time = allowed * 2 / 3;
+        (time >= lead).then_some(Manner { commands: 2, time: lead })
+    }
+
+    /// A request is done: the bound's share of its response time may be spent.
+    fn earn(&mut self, response: Duration, bound_ppm: u32) {
+        let of = |time: Duration| nanos(time / 1_000) * i64::from(bound_ppm) / 1_000;
+        self.credit = self.credit.saturating_add(of(response)).min(of(CREDIT_RESPONSES));
+    }
+
+    /// A request has waited for a stream.
+    fn pay(&mut self, waited: Duration) {
+        self.credit = self.credit.saturating_sub(nanos(waited * self.amplification()));
+    }
+
+    /// The arm is given work at `now`: until then the drive has written what it held.
+    fn arm_is_taken(&mut self, now: Instant) {
+        if let Some(since) = self.arm_free.take() {
+            self.held = self.held.saturating_sub(now.saturating_since(since));
+        }
+    }
+
+    /// Whether the drive is left alone to write what it holds.
+    fn pauses(&mut self, now: Instant, most: Duration) -> bool {
+        let idle = self.arm_free.map_or(Duration::ZERO, |since| now.saturating_since(since));
+        let held = self.held.saturating_sub(idle);
+        self.pausing = if self.pausing { held > Duration::ZERO } else { held > most };
+        self.pausing
+    }
+
+    /// Whether many requests find the arm idle, and streams find something to read before that.
+    fn are_enough(&self) -> bool {
+        let idle = (self.reads - self.behind_reads) * IDLE_SHARE_PART >= self.reads;
+        self.reads >= READS_MIN && idle && self.found * 2 >= self.tries
+    }
+}
+
+/// The time that a drive needs for a held write: half of a full stroke and most of a revolution.
+fn time_of_write(drive: &DriveModel) -> Duration {
+    drive.seek(drive.layout().cylinders() / 8) + turn(drive) / 2
+}
+
+impl Outside {
+    pub(super) fn bound_of_streams(&self, idle_ppm: u32) -> u32 {
+        self.config.harm_ppm.map_or(idle_ppm, |bound| bound.min(idle_ppm))
+    }
+
+    /// Whether a command waits for the arm, and not for the drive's cache only.
+    fn waits_for_arm(&self, op: Op) -> bool {
+        !self.reports(op)
+    }
+
+    fn arm_has_commands(&self) -> bool {
+        self.device.iter().any(|order| self.waits_for_arm(order.command.op))
+    }
+
+    /// Records that a foreground request has come; `others` if another one that waits for the arm is there.
+    pub(super) fn stream_is_met(&mut self, now: Instant, op: Op, others: bool) {
+        if !self.config.streams || !self.waits_for_arm(op) {
+            return;
+        }
+        let streams = self.device.iter().any(|order| matches!(order.work, Work::Stream));
+        let all = &mut self.streams;
+        if all.reads >= READS_MAX {
+            all.forget_half();
+        }
+        all.reads += 1;
+        all.behind_reads += u64::from(others);
+        if streams {
+            let (since, count) = all.met.unwrap_or((now, 0));
+            all.met = Some((since, count + 1));
+        }
+    }
+
+    /// Records that a command is sent.
+    pub(super) fn stream_sees_sent(&mut self, now: Instant, op: Op) {
+        if self.waits_for_arm(op) {
+            self.streams.arm_is_taken(now);
+            self.streams.next = None;
+        }
+    }
+
+    /// Records that a command is done, which is no longer among those at the drive.
+    pub(super) fn stream_sees_done(
+        &mut self,
+        drive: &DriveModel,
+        now: Instant,
+        (order, bound_ppm): (&Order, u32),
+    ) {
+        let waits = self.waits_for_arm(order.command.op);
+        let free = !self.arm_has_commands();
+        if let Work::Foreground { job, .. } = &order.work {
+            let response = now.saturating_since(job.pending.arrived);
+            self.streams.responses += response;
+            self.streams.earn(response, bound_ppm);
+            if !waits {
+                let most = time_of_write(drive) * u64::from(HELD_WRITES_MAX) * 2;
+                self.streams.held = (self.streams.held + time_of_write(drive)).min(most);
+            }
+        }
+        if waits && free {
+            self.streams.arm_free = Some(now);
+            let read = !order.command.op.is_write();
+            self.streams.next = read.then(|| (order.command.range.end(), now));
+        }
+    }
+
+    /// Until when the arm is not moved for idle work, as streams bring enough.
+    pub(super) fn stays_until(&self, silent_since: Instant) -> Option<Instant> {
+        self.streams_are_enough().then(|| silent_since + ELSEWHERE_SILENCE)
+    }
+
+    /// Whether streams bring so much that gaps are not needed, and the order of requests may be the drive's.
+    pub(super) fn streams_are_enough(&self) -> bool {
+        self.config.streams && self.streams.are_enough()
+    }
+}
+
+impl Core {
+    /// A foreground request comes in.
+    pub(in crate::core) fn meet_stream(&mut self, now: Instant, op: Op) {
+        let Some(outside) = &mut self.outside else { return };
+        let waits = |op: Op| !outside.reports(op);
+        let others = self.pool.iter().chain(outside.foreground_commands()).any(|p| waits(p.request.op));
+        outside.stream_is_met(now, op, others);
+    }
+
+    /// The next command of a stream, if one begins or goes on now.
+    pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
+        let idle = self.config.idle.filter(|_| outside.config.streams)?;
+        let quiet = self.pool.is_empty() && outside.queue.is_empty() && outside.retries.is_empty();
+        if !quiet || outside.is_off() || self.background.is_idle() || !self.background.has(Op::Read) {
+            return None;
+        }
+        if outside.device.iter().any(|order| !matches!(order.work, Work::Stream)) {
+            return None;
+        }
+        // Until the threshold has passed, only where that time may be used.
+        if !idle.short && now.saturating_since(self.idle.since) < idle.threshold {
+            return None;
+        }
+        let commands = outside.device.len();
+        let (from, since) = outside.streams.next?;
+        let drive = Arc::clone(&self.drive);
+        let most_held = time_of_write(&drive) * u64::from(HELD_WRITES_MAX);
+        if outside.streams.pauses(now, most_held) {
+            return None;
+        }
+        // A drive that had nothing to do has gone for what it held.
+        if commands == 0 && since < now && outside.streams.held > Duration::ZERO {
+            outside.streams.next = None;
+            return None;
+        }
+        if outside.streams.credit < 0 {
+            outside.streams.next = None;
+            return None;
+        }
+        let longest = turn(&drive);
+        let allowed = outside.streams.wait_allowed(outside.bound_of_streams(idle.harm_ppm), longest);
+        let lead = outside.config.overheads.command(Op::Read) * LEAD_QUARTERS / 4;
+        let manner = outside.streams.manner(allowed, lead, longest);
+        if manner.is_none() && commands == 0 {
+            outside.streams.next = None;
+        }
+        let Manner { time, .. } = manner.filter(|manner| commands < manner.commands)?;
+        let tag = outside.next_tag();
+        self.background.take_for(tag);
+        outside.streams.tries += u64::from(commands == 0 && since == now);
+        let taken = self.take_stream(outside, from, time, tag);
+        if taken.is_none() {
+            outside.streams.next = None;
+        }
+        let (range, useful) = taken?;
+        outside.streams.found += u64::from(commands == 0 && since == now);
+        outside.stream_sees_sent(now, Op::Read);
+        outside.streams.next = Some((range.end(), now));
+        let id = CommandId(outside.next_id);
+        outside.next_id += 1;
+        let purpose = Purpose::Idle { useful };
+        let command = super::Command { id, op: Op::Read, range, purpose, foreground: None, useful };
+        outside.last = (Op::Read, range.end());
+        outside.decided = outside.clock.platter(now);
+        let forecast = outside.forecast_behind(&drive, &outside.base, (Op::Read, range));
+        outside.device.iter_mut().for_each(Order::is_not_alone);
+        outside.device.push_back(Order {
+            command,
+            tag,
+            work: Work::Stream,
+            neighbour: None,
+            sent: Some(now),
+            forecast,
+            foreseen: false,
+            overtaken: false,
+            in_any_order: false,
+            charged: None,
+            passed: None,
+        });
+        Some(Action::Send(command))
+    }
+
+    /// Takes wanted sectors from `from` on, as many as pass in `time`; their LBNs, and how many of them are wanted.
+    fn take_stream(
+        &mut self,
+        outside: &Outside,
+        from: Lbn,
+        time: Duration,
+        tag: u64,
+    ) -> Option<(LbnRange, u32)> {
+        let drive = Arc::clone(&self.drive);
+        let layout = drive.layout();
+        self.background.look(Focus::All);
+        let mut at = from;
+        // The rest of this track and the beginning of the next one.
+        for _ in 0..2 {
+            let place = layout.locate(at)?;
+            let there = layout.track_ref(place.track);
+            let on_track = there.track().sectors;
+            let skip = (on_track / SKIP_REVOLUTION_PART).max(1);
+            let count = u64::from(on_track) * drive.rpm().arc_in(time).parts() / FULL_TURN;
+            let count = u32::try_from(count).unwrap_or(u32::MAX).clamp(1, on_track);
+            let mut rest: Option<(u32, u32)> = None;
+            straight_parts(&there, (place.sector, on_track - place.sector), |part| {
+                rest = rest.or(Some(part));
+            });
+            let (first, left) = rest.filter(|rest| rest.0 == place.sector)?;
+            if let Some(window) = self.next_in_stream(place.track, (first, left), (skip, count)) {
+                let taken = self.background.take_reads(&drive, place.track, window, false)?;
+                let stop = Stop {
+                    track: place.track,
+                    first: window.0 + taken.begin,
+                    count: taken.end - taken.begin,
+                    op: Op::Read,
+                };
+                let Some(range) = range_of(&drive, &stop) else {
+                    self.background.give_back(layout, tag, true, |_| true);
+                    return None;
+                };
+                return self.avoid_bad(outside, (range, taken.useful), tag, false);
+            }
+            if left > skip {
+                return None;
+            }
+            at = at + Sectors::new(u64::from(left));
+        }
+        None
+    }
+
+    /// The window of the next command on a track: the first wanted item within `skip` sectors, and what passes behind it.
+    fn next_in_stream(
+        &self,
+        track: TrackIndex,
+        (first, left): (u32, u32),
+        (skip, count): (u32, u32),
+    ) -> Option<(u32, u32)> {
+        let there = self.drive.layout().track_ref(track);
+        let looked_at = |most: u32| {
+            let mut next: Option<(u32, u32)> = None;
+            self.background.items(&there, (first, most), Op::Read, |_, _, item, passing| {
+                if next.is_none_or(|(begin, _)| passing < begin) {
+                    next = Some((passing, item.sectors));
+                }
+            });
+            next
+        };
+        let next = looked_at(count.min(left)).or_else(|| looked_at(left));
+        let (begin, least) = next.filter(|(begin, _)| *begin <= skip)?;
+        Some((first + begin, count.max(least).min(left - begin)))
+    }
+
+    /// A command of a stream is done.
+    pub(super) fn stream_done(&mut self, mut outside: Box<Outside>, order: Order, outcome: Outcome<'_>) {
+        let now = self.now;
+        let drive = Arc::clone(&self.drive);
+        let (_, after) = outside.follow(&drive, &outside.base, &order);
+        let at = outside.clock.platter(now);
+        outside.base = Standing { free: at, ready: at, bus: at, reported: None, ..after };
+        outside.buffered = false;
+        let more = outside.device.iter().any(|order| matches!(order.work, Work::Stream));
+        if let Some((since, count)) = outside.streams.met.filter(|_| !more) {
+            outside.streams.met = None;
+            let most = turn(&drive) * CHARGED_REVOLUTIONS_MAX;
+            let waited = now.saturating_since(since).min(most) * count;
+            outside.streams.pay(waited);
+            self.idle.head.late_by(nanos(waited));
+            self.idle.felt.late_by(nanos(waited * outside.streams.amplification()));
+        }
+        self.hand_out(&mut outside, order, outcome);
+        self.outside = Some(outside);
+    }
+}

@@ -405,6 +405,10 @@ pub(crate) struct SimulateArgs {
     /// [default: 1]
     #[arg(help_heading = "Background", long, value_name = "PERCENT", value_parser = values::harm, allow_negative_numbers = true)]
     pub(crate) harm: Option<u32>,
+    /// Outside the drive: whether requests go straight to the drive, in its own order, while nothing is wanted or no gap can be used,
+    /// and idle time is used in streams [default: on]; off for comparisons of policies
+    #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
+    pub(crate) pass_through: Option<Switch>,
     /// Outside the drive: whether the rest of a gap behind a detour is planned for too [default: off; on with --bought-turns]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) plan_rest: Option<Switch>,
@@ -418,7 +422,7 @@ pub(crate) struct SimulateArgs {
     /// Give a fresh scheduler the inputs of a daemon's, from a recording of `freeblock serve --record`, and compare every
     /// decision; the exit code is 1 if one differs. Only --json may be combined with it
     #[cfg(target_os = "linux")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "plan_rest", "bought_turns", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["drive", "place", "blind", "profile", "behaviour", "policy", "mimic", "learnt", "mimic_memory", "mimic_minimum_samples", "mimic_probe_idle", "workload", "mpl", "outstanding", "requests", "background", "block_size", "conservatism", "harm", "pass_through", "plan_rest", "bought_turns", "seed", "request_size", "locality", "reads", "think", "rate", "scale", "compress", "format", "time_unit", "event", "device", "wrap", "zero_latency", "age_weight", "budget", "idle_time"])]
     pub(crate) replay_live: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! What a scheduler outside the drive is told of it: everything, what a profile says, or its size.
 
-use crate::args::{SimulateArgs, Where};
+use crate::args::{SimulateArgs, Switch, Where};
 use crate::drive::resolve::{Resolved, resolve};
 use crate::problem::Problem;
 use model::DriveModel;
@@ -68,9 +68,13 @@ pub(super) fn believed(
     overheads: Overheads,
     told: Option<Told>,
 ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
+    let served = |place: OutsideConfig| match args.pass_through {
+        Some(Switch::Off) => place,
+        _ => place.serving(),
+    };
     if args.blind {
         let unknown = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes());
-        return Ok((Arc::new(unknown.map_err(Problem::failed)?), OutsideConfig::blind().serving()));
+        return Ok((Arc::new(unknown.map_err(Problem::failed)?), served(OutsideConfig::blind())));
     }
     let (known, overheads) = match told {
         None => (truth, overheads),
@@ -78,7 +82,7 @@ pub(super) fn believed(
     };
     let place = match args.conservatism {
         Some(margin) => OutsideConfig::paper(overheads, margin),
-        None => OutsideConfig::beyond(overheads).serving(),
+        None => served(OutsideConfig::beyond(overheads)),
     };
     Ok((known, place))
 }

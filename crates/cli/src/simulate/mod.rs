@@ -196,6 +196,7 @@ fn check_place(args: &SimulateArgs) -> Result<(), Problem> {
     let outside_only = [
         ("--conservatism", args.conservatism.is_some(), "inside the drive every time is known exactly"),
         ("--harm", args.harm.is_some(), "in the drive detours cost the foreground nothing"),
+        ("--pass-through", args.pass_through.is_some(), "there is no queue between the core and the drive"),
         ("--bought-turns", buys, "in the drive the papers' planner buys none"),
         ("--plan-rest", rests, "in the drive the papers' planner plans once for a gap"),
     ];

@@ -246,7 +246,7 @@ fn smtf_learns_as_it_goes_and_says_what() {
 
 #[test]
 fn outside_the_drive_and_without_a_profile_smtf_learns_as_well() {
-    let load = "simulate --where outside --outstanding 20 --requests 3000 --seed 5 --json";
+    let load = "simulate --where outside --pass-through off --outstanding 20 --requests 3000 --seed 5 --json";
     for known in ["", " --blind"] {
         let json = run(&format!("{load}{known} --policy smtf")).json();
         assert!(number(&json, "/mimic/known") > 1_000.0, "{json}");
@@ -260,8 +260,7 @@ fn outside_the_drive_and_without_a_profile_smtf_learns_as_well() {
 
 #[test]
 fn without_a_profile_a_scan_goes_on_in_idle_time_only() {
-    let scan =
-        "simulate --where outside --blind --policy smtf --workload oltp --mpl 1 --background scan --json";
+    let scan = "simulate --where outside --pass-through off --blind --policy smtf --workload oltp --mpl 1 --background scan --json";
     let gaps = run(&format!("{scan} --requests 500")).json();
     assert_eq!(
         number(&gaps, "/head_time/free_transfer"),
@@ -277,8 +276,7 @@ fn without_a_profile_a_scan_goes_on_in_idle_time_only() {
 fn what_was_learnt_outlives_the_run() {
     let dir = Dir::new();
     let file = dir.path("atlas.learnt");
-    let args =
-        "simulate --where outside --blind --policy smtf --outstanding 20 --requests 3000 --json --learnt";
+    let args = "simulate --where outside --pass-through off --blind --policy smtf --outstanding 20 --requests 3000 --json --learnt";
     let first = run(&format!("{args} {file} --seed 5")).json();
     let second = run(&format!("{args} {file} --seed 6")).json();
     let observed = |json| number(json, "/mimic/observed");
@@ -343,7 +341,7 @@ fn memory_samples_and_idle_probing_are_as_the_user_says() {
     let [known, seldom] = [&standard, &thrice].map(|json| number(json, "/mimic/known"));
     assert!(seldom * 2.0 < known, "{seldom} {known}");
     // Who thinks leaves the drive idle; of his first hundreds of requests there is hardly a command's room in the bound.
-    let idle = "simulate --where outside --blind --policy smtf --workload oltp --mpl 1 --think 200 --requests 1000 --json";
+    let idle = "simulate --where outside --pass-through off --blind --policy smtf --workload oltp --mpl 1 --think 200 --requests 1000 --json";
     let idle = format!("{idle} --idle-time on");
     let [alone, probing] =
         ["", " --mimic-probe-idle"].map(|more| number(&run(&format!("{idle}{more}")).json(), "/mimic/known"));

@@ -334,9 +334,9 @@ fn claims(panels: &[Panel]) -> Vec<Claim> {
                  upper end of our harm. A rival is above our curve where it gets more than ours at its harm.";
     let rule = |reason: &str| format!("{reason} {RULE}");
     vec![
-        alone.note(rule("It fails because the core holds the drive to one or two commands and keeps its own order, where the drive sorts 32.")),
-        harm.note(rule("It fails because the account of harm compares with the core's own order and not with the drive alone.")),
-        gain.note("It fails because idle time gets single blocks where a stream would get whole tracks, and caution plans no gap."),
+        alone.note(rule("Without a task requests pass straight through to the drive.")),
+        harm.note(rule("Where it fails, the wait for a command of a stream is longer than the bound on the account allows for.")),
+        gain.note("Where it fails, streams wait for the drive's cached writes to be on the medium, and a gap is not used by a drive whose cache is not predicted."),
         rivals.note(format!("It fails for the reasons of duel-yield. {paced}")),
     ]
 }

@@ -212,6 +212,8 @@ pub(super) struct Outside {
     destaged_at: Instant,
     /// Foreground requests since the drive is mistrusted.
     mistrusted_requests: u32,
+    /// Foreground requests since the beginning.
+    served_requests: u32,
     streams: Streams,
 }
 
@@ -277,6 +279,7 @@ impl Outside {
             cost: config.audit.map(|audit| Box::new(Cost::new(audit, drive, base))),
             destaged_at: Instant::ZERO,
             mistrusted_requests: 0,
+            served_requests: 0,
             streams: Streams::default(),
         }
     }

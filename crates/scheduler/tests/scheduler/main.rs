@@ -8,4 +8,5 @@ mod outside;
 mod pass_through;
 mod physical;
 mod sessions;
+mod stream;
 mod writes;

@@ -311,7 +311,7 @@ impl Core {
             self.idle.not_before = outside.window_ends_at().unwrap_or(now).max(now + idle.threshold);
             return;
         }
-        if let Some(until) = outside.stays_until(self.idle.since).filter(|until| now < *until) {
+        if let Some(until) = self.stays_until(outside).filter(|until| now < *until) {
             self.idle.not_before = until;
             return;
         }

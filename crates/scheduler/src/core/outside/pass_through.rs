@@ -25,17 +25,18 @@ const OVERTAKEN_REQUESTS_MAX: usize = 64;
 const MISTRUST_CYCLE_REQUESTS: u32 = 128;
 const MISTRUST_WATCHED_REQUESTS: u32 = 16;
 
+/// Foreground requests at the beginning that are all watched, so that trust is soon there.
+const LEARNING_REQUESTS: u32 = 512;
+
 impl Outside {
-    /// Whether no gap can be used, or none is needed, so that the order of requests may be the drive's.
-    fn leaves_the_order_to_the_drive(&self, uses_idle_time: bool) -> bool {
-        if uses_idle_time && self.streams_are_enough() {
-            return true;
-        }
+    /// Whether no gap can be used, so that the order of requests may be the drive's.
+    fn leaves_the_order_to_the_drive(&self) -> bool {
         match self.caution() {
             Some(Caution::Harm | Caution::Unknown) => true,
             Some(Caution::Mistrust) => {
-                self.mistrusted_requests % MISTRUST_CYCLE_REQUESTS
-                    < MISTRUST_CYCLE_REQUESTS - MISTRUST_WATCHED_REQUESTS
+                let through = MISTRUST_CYCLE_REQUESTS - MISTRUST_WATCHED_REQUESTS;
+                self.served_requests >= LEARNING_REQUESTS
+                    && self.mistrusted_requests % MISTRUST_CYCLE_REQUESTS < through
             }
             Some(Caution::Unsynchronised) | None => false,
         }
@@ -43,6 +44,7 @@ impl Outside {
 
     /// Records that a foreground request is done, with or without trust.
     fn count_mistrusted(&mut self) {
+        self.served_requests = self.served_requests.saturating_add(1);
         let mistrusted = self.caution() == Some(Caution::Mistrust);
         self.mistrusted_requests = if mistrusted { self.mistrusted_requests.wrapping_add(1) } else { 0 };
     }
@@ -67,7 +69,8 @@ impl Core {
             && foreground
             && !after_idle
             && (self.background.is_idle()
-                || outside.leaves_the_order_to_the_drive(self.config.idle.is_some()))
+                || self.streams_are_enough(outside)
+                || outside.leaves_the_order_to_the_drive())
     }
 
     /// The oldest request that waits, as a command, if the drive has room for it. A request that overlaps an older one, of which one

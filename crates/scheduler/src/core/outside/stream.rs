@@ -1,13 +1,13 @@
 //! Streams: wanted blocks read one after another while the foreground leaves the arm to itself.
 //!
 //! A stream begins where the foreground's last read has left the head and goes on in the order of LBNs, so that nothing moves
-//! for it and no revolution is lost. It consists of short commands, of which the drive has the next before the first is done.
-//! A request that arrives meanwhile goes to the drive at once, and waits for the rest of one of them and for the next.
-//! Their size follows from the bound on harm: it is such that the expected wait of all requests uses the bound up.
+//! for it. It consists of short commands, one at a time: the drive reads ahead behind each of them, so that no revolution is
+//! lost, and ends that at once when a request comes. So a request that meets a stream waits for half of a command. The size of
+//! commands follows from the bound on harm: it is such that the expected wait of all requests uses the bound up.
 //!
-//! A drive that reports writes from its cache puts them on the medium when no command waits for the arm. A stream would keep it
-//! from that, so the core pauses when many are held, and begins anew behind the next read: until then it does not know
-//! where the head is.
+//! A drive that reports writes from its cache puts them on the medium when no command waits for the arm. Then it does not read
+//! ahead, and the core does not know where the head is: a stream ends with such a write, and begins anew behind the next read for which
+//! the drive has written all.
 
 use super::Outside;
 use super::clock::nanos;
@@ -23,10 +23,13 @@ use std::sync::Arc;
 use units::{Duration, FULL_TURN, Instant, Lbn, LbnRange, Op, Sectors, TrackIndex};
 
 /// The percentage of the bound that streams are sized for; the rest is for waits that are longer than expected.
-const SIZED_FOR_PERCENT: u64 = 70;
+const SIZED_FOR_PERCENT: u64 = 50;
 
 /// The shortest command of a stream: below it, the drive's own time for a command exceeds that of its sectors.
 const COMMAND_TIME_MIN: Duration = Duration::from_micros(50);
+
+/// The longest command of a stream: longer ones bring no more, as the drive reads ahead meanwhile and then stops (docs/FAST02.md).
+const COMMAND_TIME_MAX: Duration = Duration::from_micros(400);
 
 /// The most by which one nanosecond at the head lengthens all responses together.
 const AMPLIFICATION_MAX: u64 = 8;
@@ -41,17 +44,17 @@ const AMPLIFICATION_PRIOR: u64 = 3;
 /// A stream passes over no more unwanted sectors than pass in this part of a revolution.
 const SKIP_REVOLUTION_PART: u32 = 16;
 
-/// Writes that a drive may hold before a stream pauses for them.
-const HELD_WRITES_MAX: u32 = 48;
+/// The number of writes that a drive is taken to hold at most.
+const HELD_WRITES_MAX: u64 = 128;
 
 /// Reads of which this part finds no other at the drive leave enough idle time: gaps are not needed.
 const IDLE_SHARE_PART: u64 = 5;
 
-/// A command must be at the drive before its first sector passes by the drive's own time for it, and a quarter more.
-const LEAD_QUARTERS: u64 = 5;
-
 /// The silence after which idle time is used elsewhere although streams bring enough.
 const ELSEWHERE_SILENCE: Duration = Duration::from_secs(1);
+
+/// The percentage of the bound that streams may spend; the rest is for what the core does not see of their cost.
+const SPENT_PERCENT: i64 = 75;
 
 /// The bound's share of this time of responses is the most that is saved up.
 const CREDIT_RESPONSES: Duration = Duration::from_secs(30);
@@ -78,18 +81,8 @@ pub(super) struct Streams {
     credit: i64,
     /// The time that the drive needs for the writes that it holds.
     held: Duration,
-    pausing: bool,
     /// Since when no command waits for the arm.
     arm_free: Option<Instant>,
-}
-
-/// How a stream reads.
-#[derive(Clone, Copy, Debug)]
-struct Manner {
-    /// Commands at the drive at a time.
-    commands: usize,
-    /// The time in which the sectors of one of them pass.
-    time: Duration,
 }
 
 impl Default for Streams {
@@ -104,7 +97,6 @@ impl Default for Streams {
             responses: Duration::ZERO,
             credit: 0,
             held: Duration::ZERO,
-            pausing: false,
             arm_free: Some(Instant::ZERO),
         }
     }
@@ -118,48 +110,42 @@ impl Streams {
         self.responses = self.responses / 2;
     }
 
-    /// By how much a nanosecond at the head lengthens all responses together: by that of each request that waits behind it.
-    fn amplification(&self) -> u64 {
+    /// By how much all responses together are longer if a request has `waited`: by the wait of each request behind it as well.
+    fn amplified(&self, waited: Duration) -> Duration {
         if self.reads < READS_MIN {
-            return AMPLIFICATION_PRIOR;
+            return waited * AMPLIFICATION_PRIOR;
         }
         let alone = (self.reads - self.behind_reads).max(1);
-        (self.reads.div_ceil(alone)).clamp(1, AMPLIFICATION_MAX)
+        (waited * self.reads / alone).min(waited * AMPLIFICATION_MAX)
     }
 
-    /// The mean wait behind a stream that uses the bound up, for a request that meets one; `typical` until the estimates are believed.
+    /// The mean wait behind a stream that uses the bound up, for a request that meets one. A request that finds no other is taken to
+    /// meet one; `typical` is the response time until the estimates are believed.
     fn wait_allowed(&self, bound_ppm: u32, typical: Duration) -> Duration {
         let believed = self.reads >= READS_MIN;
-        let idle = (self.reads - self.behind_reads).max(1);
-        let (responses, met) =
-            if believed { (self.responses, idle) } else { (typical * READS_MIN, READS_MIN) };
+        let (responses, reads) =
+            if believed { (self.responses, self.reads) } else { (typical, AMPLIFICATION_PRIOR) };
+        // Each wait is longer by the amplification, and so many fewer requests meet a stream.
         let allowed = u128::from(responses.as_nanos()) * u128::from(bound_ppm) / 1_000_000;
-        let each = allowed * u128::from(SIZED_FOR_PERCENT) / 100 / u128::from(met * self.amplification());
+        let each = allowed * u128::from(SIZED_FOR_PERCENT) / 100 / u128::from(reads);
         Duration::from_nanos(u64::try_from(each).unwrap_or(u64::MAX))
     }
 
-    /// How a stream reads if a request that meets it may wait for so long in the mean; `lead` is how long before its first sector a
-    /// command must be at the drive. `None` if no stream costs so little.
-    ///
-    /// Where the drive reads ahead, one command at a time is enough, of which a request waits for half. A drive that has writes to
-    /// put on the medium does that in place of reading ahead, unless the next command is there.
-    fn manner(&self, allowed: Duration, lead: Duration, longest: Duration) -> Option<Manner> {
-        if self.held == Duration::ZERO {
-            return Some(Manner { commands: 1, time: (allowed * 2).clamp(COMMAND_TIME_MIN, longest) });
-        }
-        let time = allowed * 2 / 3;
-        (time >= lead).then_some(Manner { commands: 2, time: lead })
+    /// The time in which the sectors of a command pass, if a request that meets it may wait for so long in the mean: it waits for half
+    /// of the command.
+    fn command_time(&self, allowed: Duration) -> Duration {
+        (allowed * 2).clamp(COMMAND_TIME_MIN, COMMAND_TIME_MAX)
     }
 
     /// A request is done: the bound's share of its response time may be spent.
     fn earn(&mut self, response: Duration, bound_ppm: u32) {
-        let of = |time: Duration| nanos(time / 1_000) * i64::from(bound_ppm) / 1_000;
+        let of = |time: Duration| nanos(time / 1_000) * i64::from(bound_ppm) / 1_000 * SPENT_PERCENT / 100;
         self.credit = self.credit.saturating_add(of(response)).min(of(CREDIT_RESPONSES));
     }
 
     /// A request has waited for a stream.
     fn pay(&mut self, waited: Duration) {
-        self.credit = self.credit.saturating_sub(nanos(waited * self.amplification()));
+        self.credit = self.credit.saturating_sub(nanos(self.amplified(waited)));
     }
 
     /// The arm is given work at `now`: until then the drive has written what it held.
@@ -169,18 +155,16 @@ impl Streams {
         }
     }
 
-    /// Whether the drive is left alone to write what it holds.
-    fn pauses(&mut self, now: Instant, most: Duration) -> bool {
+    /// Whether the drive has writes to put on the medium.
+    fn holds_writes(&self, now: Instant) -> bool {
         let idle = self.arm_free.map_or(Duration::ZERO, |since| now.saturating_since(since));
-        let held = self.held.saturating_sub(idle);
-        self.pausing = if self.pausing { held > Duration::ZERO } else { held > most };
-        self.pausing
+        self.held > idle
     }
 
     /// Whether many requests find the arm idle, and streams find something to read before that.
     fn are_enough(&self) -> bool {
         let idle = (self.reads - self.behind_reads) * IDLE_SHARE_PART >= self.reads;
-        self.reads >= READS_MIN && idle && self.found * 2 >= self.tries
+        self.reads >= READS_MIN && idle && self.found > 0 && self.found * 2 >= self.tries
     }
 }
 
@@ -243,7 +227,7 @@ impl Outside {
             self.streams.responses += response;
             self.streams.earn(response, bound_ppm);
             if !waits {
-                let most = time_of_write(drive) * u64::from(HELD_WRITES_MAX) * 2;
+                let most = time_of_write(drive) * HELD_WRITES_MAX;
                 self.streams.held = (self.streams.held + time_of_write(drive)).min(most);
             }
         }
@@ -252,16 +236,6 @@ impl Outside {
             let read = !order.command.op.is_write();
             self.streams.next = read.then(|| (order.command.range.end(), now));
         }
-    }
-
-    /// Until when the arm is not moved for idle work, as streams bring enough.
-    pub(super) fn stays_until(&self, silent_since: Instant) -> Option<Instant> {
-        self.streams_are_enough().then(|| silent_since + ELSEWHERE_SILENCE)
-    }
-
-    /// Whether streams bring so much that gaps are not needed, and the order of requests may be the drive's.
-    pub(super) fn streams_are_enough(&self) -> bool {
-        self.config.streams && self.streams.are_enough()
     }
 }
 
@@ -274,6 +248,18 @@ impl Core {
         outside.stream_is_met(now, op, others);
     }
 
+    /// Whether streams bring so much that gaps are not needed, and the order of requests may be the drive's. A stream serves no
+    /// writes, and of several sessions perhaps only one.
+    pub(super) fn streams_are_enough(&self, outside: &Outside) -> bool {
+        let streams = outside.config.streams && self.config.idle.is_some() && outside.streams.are_enough();
+        streams && self.background.in_focus() <= 1 && !self.background.has(Op::Write)
+    }
+
+    /// Until when the arm is not moved for idle work, as streams bring enough.
+    pub(super) fn stays_until(&self, outside: &Outside) -> Option<Instant> {
+        self.streams_are_enough(outside).then(|| self.idle.since + ELSEWHERE_SILENCE)
+    }
+
     /// The next command of a stream, if one begins or goes on now.
     pub(super) fn stream_next(&mut self, outside: &mut Outside, now: Instant) -> Option<Action> {
         let idle = self.config.idle.filter(|_| outside.config.streams)?;
@@ -281,46 +267,31 @@ impl Core {
         if !quiet || outside.is_off() || self.background.is_idle() || !self.background.has(Op::Read) {
             return None;
         }
-        if outside.device.iter().any(|order| !matches!(order.work, Work::Stream)) {
+        if !outside.device.is_empty() {
             return None;
         }
         // Until the threshold has passed, only where that time may be used.
         if !idle.short && now.saturating_since(self.idle.since) < idle.threshold {
             return None;
         }
-        let commands = outside.device.len();
         let (from, since) = outside.streams.next?;
         let drive = Arc::clone(&self.drive);
-        let most_held = time_of_write(&drive) * u64::from(HELD_WRITES_MAX);
-        if outside.streams.pauses(now, most_held) {
-            return None;
-        }
-        // A drive that had nothing to do has gone for what it held.
-        if commands == 0 && since < now && outside.streams.held > Duration::ZERO {
+        if outside.streams.holds_writes(now) || outside.streams.credit < 0 {
             outside.streams.next = None;
             return None;
         }
-        if outside.streams.credit < 0 {
-            outside.streams.next = None;
-            return None;
-        }
-        let longest = turn(&drive);
-        let allowed = outside.streams.wait_allowed(outside.bound_of_streams(idle.harm_ppm), longest);
-        let lead = outside.config.overheads.command(Op::Read) * LEAD_QUARTERS / 4;
-        let manner = outside.streams.manner(allowed, lead, longest);
-        if manner.is_none() && commands == 0 {
-            outside.streams.next = None;
-        }
-        let Manner { time, .. } = manner.filter(|manner| commands < manner.commands)?;
+        let bound = outside.bound_of_streams(idle.harm_ppm);
+        let allowed = outside.streams.wait_allowed(bound, turn(&drive));
+        let time = outside.streams.command_time(allowed);
         let tag = outside.next_tag();
         self.background.take_for(tag);
-        outside.streams.tries += u64::from(commands == 0 && since == now);
+        outside.streams.tries += u64::from(since == now);
         let taken = self.take_stream(outside, from, time, tag);
         if taken.is_none() {
             outside.streams.next = None;
         }
         let (range, useful) = taken?;
-        outside.streams.found += u64::from(commands == 0 && since == now);
+        outside.streams.found += u64::from(since == now);
         outside.stream_sees_sent(now, Op::Read);
         outside.streams.next = Some((range.end(), now));
         let id = CommandId(outside.next_id);
@@ -389,7 +360,7 @@ impl Core {
             if left > skip {
                 return None;
             }
-            at = at + Sectors::new(u64::from(left));
+            at += Sectors::new(u64::from(left));
         }
         None
     }
@@ -431,7 +402,7 @@ impl Core {
             let waited = now.saturating_since(since).min(most) * count;
             outside.streams.pay(waited);
             self.idle.head.late_by(nanos(waited));
-            self.idle.felt.late_by(nanos(waited * outside.streams.amplification()));
+            self.idle.felt.late_by(nanos(outside.streams.amplified(waited)));
         }
         self.hand_out(&mut outside, order, outcome);
         self.outside = Some(outside);

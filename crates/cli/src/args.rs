@@ -406,7 +406,7 @@ pub(crate) struct SimulateArgs {
     #[arg(help_heading = "Background", long, value_name = "PERCENT", value_parser = values::harm, allow_negative_numbers = true)]
     pub(crate) harm: Option<u32>,
     /// Outside the drive: whether requests go straight to the drive, in its own order, while nothing is wanted or no gap can be used,
-    /// and idle time is used in streams [default: on]; off for comparisons of policies
+    /// and idle time is used in streams [default: off]
     #[arg(help_heading = "Background", long, value_name = "SWITCH", value_enum)]
     pub(crate) pass_through: Option<Switch>,
     /// Outside the drive: whether the rest of a gap behind a detour is planned for too [default: off; on with --bought-turns]

@@ -157,13 +157,13 @@ impl Recipe {
                 let model = DriveModel::from_profile(&profile).map_err(|e| e.to_string())?;
                 costs.check()?;
                 let overheads = (*costs).into();
-                let beyond = OutsideConfig::beyond(overheads).serving();
+                let beyond = OutsideConfig::beyond(overheads);
                 let paper = |ns| OutsideConfig::paper(overheads, Duration::from_nanos(ns));
                 (model, self.conservatism_ns.map_or(beyond, paper))
             }
             Knowledge::Size { sectors, sector_bytes } => {
                 let model = DriveModel::unknown(Sectors::new(*sectors), Bytes::new(*sector_bytes));
-                (model.map_err(|e| e.to_string())?, OutsideConfig::blind().serving())
+                (model.map_err(|e| e.to_string())?, OutsideConfig::blind())
             }
         };
         let policy: PolicyName =

@@ -69,8 +69,8 @@ pub(super) fn believed(
     told: Option<Told>,
 ) -> Result<(Arc<DriveModel>, OutsideConfig), Problem> {
     let served = |place: OutsideConfig| match args.pass_through {
-        Some(Switch::Off) => place,
-        _ => place.serving(),
+        Some(Switch::On) => place.serving(),
+        _ => place,
     };
     if args.blind {
         let unknown = DriveModel::unknown(truth.layout().capacity(), truth.sector_bytes());

@@ -339,7 +339,7 @@ impl OutsideConfig {
         Self::paper(overheads, Duration::ZERO)
     }
 
-    /// The same as a daemon serves with: clients are served as by the drive alone where nothing is wanted or no gap can be used,
+    /// The same with pass-through, late choice and streams: clients are served as by the drive alone where nothing is wanted or no gap can be used,
     /// and otherwise chosen as late as they can be in time; idle time is used in streams.
     pub const fn serving(self) -> Self {
         Self { pass_through: PASS_THROUGH_DEPTH, streams: true, late_choice: true, ..self }

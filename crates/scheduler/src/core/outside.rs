@@ -421,6 +421,8 @@ impl Core {
             outside.foresee(&self.drive);
             Action::Send(command)
         });
+        // A request that was promoted and is no longer wanted has left the pool meanwhile: nothing waits, and idle time begins.
+        let action = action.or_else(|| self.stream_next(&mut outside, now));
         self.outside = Some(outside);
         action
     }
